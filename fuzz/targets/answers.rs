@@ -1,11 +1,11 @@
 //! Answers: any text is judged, circles are found wherever it is cut into pieces, and a stated window is read from anything.
 
 use outlast_kernel::Timestamp;
+use outlast_kernel::completion::{FinishedCompletion, ReasoningKind, judge};
 use outlast_kernel::event::{StopReason, ToolCall, Usage};
 use outlast_kernel::failure::Failure;
+use outlast_kernel::loops::{LoopDetector, RepeatedCallCounter};
 use outlast_kernel::overflow::stated_window;
-use outlast_kernel::repetition::{Calls, Guard};
-use outlast_kernel::stop::{Answered, Reasoned, judge};
 
 const REASONS: [StopReason; 5] = [
     StopReason::EndTurn,
@@ -22,12 +22,12 @@ pub(super) fn run(number: u64, choice: u8, text: &str) {
         arguments: text.to_owned(),
     };
     let calls = [&call];
-    let oddity = judge(&Answered {
+    let oddity = judge(&FinishedCompletion {
         stop_reason: REASONS[usize::from(choice) % REASONS.len()],
         text,
         calls: &calls[..usize::from(choice >> 7)],
         cut_calls: &[],
-        reasoned: Reasoned::Unproven,
+        reasoned: ReasoningKind::Unproven,
         usage: Usage {
             input: number,
             output: number,
@@ -40,10 +40,10 @@ pub(super) fn run(number: u64, choice: u8, text: &str) {
         assert!(!oddity.problem().is_empty());
     }
     stated_window(&Failure::http("p", 400, text, Timestamp::default()));
-    Calls::default().after(&[(&call, text)]);
-    let mut whole = Guard::default();
+    RepeatedCallCounter::default().after(&[(&call, text)]);
+    let mut whole = LoopDetector::default();
     let at_once = whole.push(text).is_some();
-    let mut pieces = Guard::default();
+    let mut pieces = LoopDetector::default();
     let mut found = false;
     for character in text.chars() {
         found |= pieces.push(character.encode_utf8(&mut [0; 4])).is_some();

@@ -1,6 +1,6 @@
 //! Error bodies: any text is read and judged, and none makes a terminal 4xx retryable.
 
-use outlast_dialect::error_body::{Seen, read};
+use outlast_dialect::error_body::{RawError, read};
 use outlast_kernel::Timestamp;
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::Transport;
@@ -13,7 +13,7 @@ pub(super) fn run(body: &str) {
         (Transport::Stream, Some(200)),
         (Transport::Thrown, None),
     ] {
-        classify(&read(Seen {
+        classify(&read(RawError {
             provider: "p",
             transport,
             status,
@@ -22,7 +22,7 @@ pub(super) fn run(body: &str) {
             at,
         }));
     }
-    let seen = Seen {
+    let seen = RawError {
         provider: "p",
         transport: Transport::Http,
         status: Some(422),

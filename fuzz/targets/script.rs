@@ -6,7 +6,7 @@ use outlast_engine::Transport;
 use outlast_engine::clock::WallClock;
 use outlast_engine::transport::{Method, Request};
 use outlast_kernel::Timestamp;
-use outlast_mock::{Script, Scripted};
+use outlast_mock::{Script, ScriptedTransport};
 use std::sync::Arc;
 
 pub(super) fn run(text: &str) {
@@ -20,7 +20,7 @@ pub(super) fn run(text: &str) {
         }
         Err(_) => "ok:tools+ok:image-seen".parse(),
     };
-    let scripted = Scripted::new(script.unwrap(), Arc::new(WallClock::default()));
+    let scripted = ScriptedTransport::new(script.unwrap(), Arc::new(WallClock::default()));
     for dialect in Dialect::ALL {
         // What is to be sent is decided before anybody waits for it.
         drop(scripted.send(Request {

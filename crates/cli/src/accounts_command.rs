@@ -2,7 +2,7 @@
 
 use crate::cli::AccountsArguments;
 use crate::config::{self, AccountSettings, KeyLocation, Provider, Settings};
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::output::print;
 use crate::{home, knowledge, reach, settings};
 use outlast_engine::Clock;
@@ -64,7 +64,7 @@ fn lines(rows: &[Row], now: Timestamp) -> String {
 }
 
 /// The account of that name; the place where it is need not be typed.
-fn known(settings: &Settings, typed: &str) -> Result<String, Usage> {
+fn known(settings: &Settings, typed: &str) -> Result<String, UsageError> {
     let names: Vec<String> = accounts(settings)
         .into_iter()
         .map(|(name, _, _)| name)
@@ -77,7 +77,9 @@ fn known(settings: &Settings, typed: &str) -> Result<String, Usage> {
         true => "set one in outlast.toml".to_owned(),
         false => format!("there are: {}", names.join(", ")),
     };
-    Err(Usage(format!("there is no account `{typed}`; {known}")))
+    Err(UsageError(format!(
+        "there is no account `{typed}`; {known}"
+    )))
 }
 
 /// All accounts: those that are named, and the single key of the provider in use. Of that provider, they are those at

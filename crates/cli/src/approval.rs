@@ -4,33 +4,37 @@
 
 use outlast_engine::BoxFuture;
 use outlast_kernel::text;
-use outlast_session::tools::{Answer, Approve, Question};
+use outlast_session::tools::{ApprovalDecision, ApprovalRequest, Approver};
 use serde_json::Value;
 use std::io::{BufRead, IsTerminal, Write};
 
 /// The person who sits there.
-pub(crate) struct Terminal;
+pub(crate) struct TerminalApprover;
 
-impl Terminal {
+impl TerminalApprover {
     /// Whether somebody sits there who can read a question and answer it.
     pub(crate) fn is_attended() -> bool {
         std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 }
 
-impl Approve for Terminal {
-    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
+impl Approver for TerminalApprover {
+    fn ask<'a>(&'a self, question: &'a ApprovalRequest) -> BoxFuture<'a, ApprovalDecision> {
         let text = format!("\r\u{1b}[2K{}", words(question));
         Box::pin(async move {
             let asked = tokio::task::spawn_blocking(move || ask(&text));
             // Whoever cannot be asked has not said yes.
-            asked.await.ok().and_then(Result::ok).unwrap_or(Answer::No)
+            asked
+                .await
+                .ok()
+                .and_then(Result::ok)
+                .unwrap_or(ApprovalDecision::No)
         })
     }
 }
 
 /// A question in words that cannot be mistaken for ours.
-pub(crate) struct Shown {
+pub(crate) struct QuestionText {
     /// What would be done, in one line.
     pub(crate) line: String,
     /// The arguments that the line does not show in full.
@@ -56,8 +60,8 @@ impl Extent {
     }
 }
 
-impl Shown {
-    pub(crate) fn of(question: &Question, extent: Extent) -> Self {
+impl QuestionText {
+    pub(crate) fn of(question: &ApprovalRequest, extent: Extent) -> Self {
         let outside = question.outside.as_ref();
         let outside = outside.map_or(String::new(), |path| {
             format!(" (outside of this folder: {})", path.display())
@@ -70,8 +74,8 @@ impl Shown {
 }
 
 /// The question, and how it is answered with a line.
-pub(crate) fn words(question: &Question) -> String {
-    let Shown { line, details } = Shown::of(question, Extent::BothEnds);
+pub(crate) fn words(question: &ApprovalRequest) -> String {
+    let QuestionText { line, details } = QuestionText::of(question, Extent::BothEnds);
     let always = &question.permission;
     format!("? {line}\n{details}  run it? [y]es, [n]o, [a]lways allow {always}: ")
 }
@@ -117,7 +121,7 @@ fn truncate_middle(line: &str, longest: usize) -> String {
     format!("{first} … {} more … {last}", length - longest)
 }
 
-fn ask(question: &str) -> std::io::Result<Answer> {
+fn ask(question: &str) -> std::io::Result<ApprovalDecision> {
     forget_what_was_typed();
     loop {
         let mut stderr = std::io::stderr().lock();
@@ -126,12 +130,12 @@ fn ask(question: &str) -> std::io::Result<Answer> {
         drop(stderr);
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line)? == 0 {
-            return Ok(Answer::No);
+            return Ok(ApprovalDecision::No);
         }
         match line.trim().to_lowercase().as_str() {
-            "y" | "yes" => return Ok(Answer::Yes),
-            "a" | "always" => return Ok(Answer::Always),
-            "n" | "no" => return Ok(Answer::No),
+            "y" | "yes" => return Ok(ApprovalDecision::Yes),
+            "a" | "always" => return Ok(ApprovalDecision::Always),
+            "n" | "no" => return Ok(ApprovalDecision::No),
             _ => {}
         }
     }
@@ -154,7 +158,7 @@ mod tests {
     use serde_json::json;
 
     fn asked(summary: &str, arguments: Value) -> String {
-        words(&Question {
+        words(&ApprovalRequest {
             tool: "bash".to_owned(),
             permission: "bash".to_owned(),
             summary: summary.to_owned(),

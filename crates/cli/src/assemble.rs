@@ -6,16 +6,16 @@ use crate::reach::{self, ResolvedModel};
 use crate::servers;
 use crate::{home, hooks};
 use outlast_dialect::Delivery;
-use outlast_engine::knowledge::Knowledge;
-use outlast_engine::route::Route;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::target::ModelTarget;
 use outlast_engine::{Clock, RetryStrategy};
 use outlast_kernel::budget::Limits;
 use outlast_session::Setup;
 use outlast_session::compaction::Compaction;
+use outlast_session::factory::Model;
 use outlast_session::hooks::Hooks;
-use outlast_session::host::Model;
-use outlast_session::tools::{Approve, Tools};
+use outlast_session::tools::{Approver, Tools};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(crate) enum Attendance {
     /// A person, by these means.
-    Attended(Arc<dyn Approve>),
+    Attended(Arc<dyn Approver>),
     /// Nobody: what is not allowed is refused.
     Unattended,
 }
 
 /// What a session is made of, but for what is shared with others.
-pub(crate) struct Parts {
+pub(crate) struct SessionParts {
     reached: ResolvedModel,
     /// Who is asked when that model cannot be, in order.
     fallbacks: Vec<ResolvedModel>,
@@ -39,7 +39,7 @@ pub(crate) struct Parts {
     clock: Arc<dyn Clock>,
 }
 
-impl Parts {
+impl SessionParts {
     /// Finds out what is wrong with the settings before anything is begun.
     pub(crate) fn new(
         settings: Settings,
@@ -105,7 +105,7 @@ impl Parts {
     pub(crate) async fn setup(
         self,
         options: &Options,
-        knowledge: &Knowledge,
+        knowledge: &SharedState,
         folder: &Path,
         attendance: Attendance,
     ) -> Setup {
@@ -123,7 +123,7 @@ impl Parts {
     }
 
     /// Who is asked, how and how often.
-    pub(crate) fn setup_without_tools(self, options: &Options, knowledge: &Knowledge) -> Setup {
+    pub(crate) fn setup_without_tools(self, options: &Options, knowledge: &SharedState) -> Setup {
         let Self {
             reached,
             fallbacks,
@@ -137,7 +137,7 @@ impl Parts {
         let is_shared = reached.is_shared;
         let route = |reached: ResolvedModel| reached.route(knowledge, &clock);
         let (first, summariser) = (route(reached), summariser.map(route));
-        let fallbacks: Vec<Route> = fallbacks.into_iter().map(route).collect();
+        let fallbacks: Vec<ModelTarget> = fallbacks.into_iter().map(route).collect();
         let summarisers = summariser.into_iter().chain([first.clone()]);
         let compaction = Compaction::new(
             summarisers.chain(fallbacks.iter().cloned()).collect(),

@@ -16,8 +16,8 @@ mod simulate;
 pub(crate) use demo::DemoArguments;
 pub(crate) use explain::ExplainArguments;
 pub(crate) use gateway::{
-    AgentName, GatewayArguments, GatewayCommand, GatewayServeArguments, LaunchArguments, LogForm,
-    Shell, Which,
+    AgentName, EnvFormat, GatewayArguments, GatewayCommand, GatewaySelector, GatewayServeArguments,
+    LaunchArguments, LogFormat,
 };
 pub(crate) use manual::{CompletionsArguments, ManArguments};
 pub(crate) use mock::MockArguments;
@@ -143,7 +143,7 @@ pub(crate) struct PromptArguments {
     pub(crate) mode: Option<RpcMode>,
 
     #[command(flatten)]
-    pub(crate) choice: SessionChoice,
+    pub(crate) choice: SessionArguments,
 
     /// A picture to go along with the prompt; may be given more than once
     #[arg(
@@ -169,7 +169,7 @@ pub(crate) struct PromptArguments {
 
 /// Which session, with whom, and what it may do.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct SessionChoice {
+pub(crate) struct SessionArguments {
     #[command(flatten)]
     pub(crate) flags: SettingFlags,
 

@@ -4,10 +4,10 @@
 
 use crate::assemble::Attendance;
 use crate::cli::PromptArguments;
-use crate::exit::{Exit, Usage};
-use crate::follow::{TICK, lock};
+use crate::exit::{Exit, UsageError};
+use crate::follow::{TICK_INTERVAL, lock};
 use crate::interrupt::{self, Signal, Signals};
-use crate::known::Known;
+use crate::known::ExistingSession;
 use crate::notice::notice;
 use crate::options::Options;
 use crate::screen::Screen;
@@ -38,10 +38,10 @@ pub(crate) fn run_prompt(arguments: &PromptArguments) -> anyhow::Result<Exit> {
     let choice = &arguments.choice;
     if !choice.go_on && choice.session.is_none() {
         let problem = "there is nothing to make smaller in a new session; name one: --session ID, or --continue";
-        return Err(Usage(problem.to_owned()).into());
+        return Err(UsageError(problem.to_owned()).into());
     }
     if !arguments.image.is_empty() {
-        return Err(Usage(format!("{COMMAND} takes no picture")).into());
+        return Err(UsageError(format!("{COMMAND} takes no picture")).into());
     }
     let focus = arguments.prompt.as_deref().and_then(focus);
     let (name, typed) = (choice.session.as_deref(), Options::of(choice));
@@ -56,7 +56,7 @@ pub(crate) async fn of_session(session: &str, focus: Option<&str>) -> anyhow::Re
 
 async fn run(name: Option<&str>, typed: Options, focus: &str, json: bool) -> anyhow::Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
-    let known = Known::find(name, typed, &clock).await?;
+    let known = ExistingSession::find(name, typed, &clock).await?;
     let shared = match known.parts.is_shared() {
         true => Some(home::prepare()?),
         false => None,
@@ -95,7 +95,7 @@ async fn watch(
     let shown = Arc::clone(&screen);
     let subscription = session.subscribe(move |event| lock(&shown).event(event));
     let mut work = pin!(session.compact(focus, limits));
-    let mut ticks = tokio::time::interval(TICK);
+    let mut ticks = tokio::time::interval(TICK_INTERVAL);
     let mut signalled = None;
     let result = loop {
         tokio::select! {

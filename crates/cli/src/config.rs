@@ -33,13 +33,13 @@ mod table;
 pub(crate) mod url;
 pub(crate) mod value;
 
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use crate::{complain, trust};
 pub(crate) use accounts::{AccountSettings, KeyLocation};
-pub(crate) use chain::Entry as ModelName;
-pub(crate) use gateway::{GatewaySettings, Spool, Upstream};
+pub(crate) use chain::ModelEntry as ModelName;
+pub(crate) use gateway::{BodyStore, GatewaySettings, Upstream};
 pub(crate) use key::{Key, nearest};
-pub(crate) use layers::{Found, Layers, Origin, Trust};
+pub(crate) use layers::{Layers, Origin, SourcedValue, Trust};
 pub(crate) use problem::Problems;
 pub(crate) use serve::ServeSettings;
 #[cfg(all(unix, feature = "mcp"))]
@@ -56,19 +56,19 @@ const MAX_NAMED_SETTINGS: usize = 20;
 /// What was found, layer by layer, and the files it was found in.
 pub(crate) struct LoadedLayers {
     pub(crate) layers: Layers,
-    pub(crate) user: Option<Source>,
-    pub(crate) project: Option<Source>,
+    pub(crate) user: Option<ConfigFile>,
+    pub(crate) project: Option<ConfigFile>,
 }
 
 /// A file and what is wrong with it.
-pub(crate) struct Source {
+pub(crate) struct ConfigFile {
     pub(crate) file: PathBuf,
     pub(crate) problems: Problems,
 }
 
 /// Whether what is worth a warning is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Warn {
+pub(crate) enum Warnings {
     Aloud,
     /// It was said before.
     Silently,
@@ -118,10 +118,10 @@ pub(crate) fn load_for_server(
 /// were read from.
 pub(crate) fn load_for_gateway(
     flags: &[(&str, impl AsRef<str>)],
-    warn: Warn,
+    warn: Warnings,
 ) -> anyhow::Result<([Settings; 2], Vec<PathBuf>)> {
     let gathered = gather(flags)?;
-    if let (Warn::Aloud, Some(warning)) = (warn, gathered.warning()) {
+    if let (Warnings::Aloud, Some(warning)) = (warn, gathered.warning()) {
         complain(&format!("warning: {warning}"));
     }
     let project = gathered.project.as_ref().map(|source| source.file.clone());
@@ -182,12 +182,12 @@ pub(crate) fn check(path: &Path) -> Result<(), Problems> {
     file::read(path).map(drop)
 }
 
-fn read(file: PathBuf) -> (file::Entries, Source) {
+fn read(file: PathBuf) -> (file::Entries, ConfigFile) {
     let (entries, problems) = match file::read(&file) {
         Ok(entries) => (entries, Problems::default()),
         Err(problems) => (file::Entries::new(), problems),
     };
-    (entries, Source { file, problems })
+    (entries, ConfigFile { file, problems })
 }
 
 /// A web server that runs a program passes a request's `Proxy:` header on as `HTTP_PROXY`; there it is not believed.
@@ -198,19 +198,19 @@ fn environment(name: &str) -> Option<OsString> {
 
 impl LoadedLayers {
     /// The layers, if nothing is wrong with any of them.
-    pub(crate) fn without_problems(self) -> Result<Layers, Usage> {
+    pub(crate) fn without_problems(self) -> Result<Layers, UsageError> {
         let of_files = [self.user, self.project].into_iter().flatten();
         let mut all: Vec<_> = of_files.flat_map(|source| source.problems.0).collect();
         all.extend_from_slice(&self.layers.problems);
         if all.is_empty() {
             Ok(self.layers)
         } else {
-            Err(Usage(Problems(all).to_string()))
+            Err(UsageError(Problems(all).to_string()))
         }
     }
 
     /// What is wrong with settings that are right by themselves, and do not go together.
-    pub(crate) fn check_consistency(self) -> Result<(), Usage> {
+    pub(crate) fn check_consistency(self) -> Result<(), UsageError> {
         match self.without_problems() {
             Ok(layers) => Settings::of(&layers).map(drop),
             // Those are known.

@@ -2,7 +2,7 @@
 
 use crate::cli::{ConfigCommand, SettingFlags};
 use crate::config::{
-    self, Found, Key, Layers, LoadedLayers, Origin, Problems, SETTINGS, Source, Value,
+    self, ConfigFile, Key, Layers, LoadedLayers, Origin, Problems, SETTINGS, SourcedValue, Value,
 };
 use crate::exit::Exit;
 use crate::output::print;
@@ -53,7 +53,7 @@ struct Report {
     exit: Exit,
 }
 
-fn source_report(name: &str, source: Option<&Source>) -> Report {
+fn source_report(name: &str, source: Option<&ConfigFile>) -> Report {
     match source {
         Some(source) => report(
             &format!("{name} {}", source.file.display()),
@@ -102,7 +102,7 @@ impl Report {
 /// One line of what is shown.
 struct Row<'a> {
     setting: String,
-    found: Option<&'a Found>,
+    found: Option<&'a SourcedValue>,
     ignored: bool,
 }
 

@@ -9,18 +9,18 @@ use crate::notice::notice;
 use crate::screen::Screen;
 use anyhow::Context;
 use outlast_engine::Clock;
-use outlast_engine::journal::{Entry, Problem};
-use outlast_kernel::event::{Body, Event, Seal, StopReason, VERSION};
+use outlast_engine::journal::{Entry, TurnError};
+use outlast_kernel::event::{Body, Event, StopReason, TurnStatus, VERSION};
 use outlast_session::read;
 use outlast_store::Journal;
 
 /// How the last turn of a session ended.
-struct Told {
+struct TurnOutcome {
     turn_id: String,
     answer: String,
     stop_reason: Option<StopReason>,
-    seal: Seal,
-    error: Option<Problem>,
+    seal: TurnStatus,
+    error: Option<TurnError>,
 }
 
 /// Says how the last turn of a session ended, and lets go of the session: it is not said again.
@@ -42,13 +42,13 @@ pub(crate) async fn deliver(
     }
     journal.release(hold).await?;
     Ok(match told.seal {
-        Seal::Completed => Exit::Success,
-        Seal::Error => Exit::Failed,
-        Seal::Aborted => Exit::Signalled(Signal::Interrupt),
+        TurnStatus::Completed => Exit::Success,
+        TurnStatus::Error => Exit::Failed,
+        TurnStatus::Aborted => Exit::Signalled(Signal::Interrupt),
     })
 }
 
-async fn told(journal: &Journal, session: &str) -> anyhow::Result<Told> {
+async fn told(journal: &Journal, session: &str) -> anyhow::Result<TurnOutcome> {
     let last = async |kind| -> anyhow::Result<Option<Entry>> {
         let last = journal.last(session, kind).await?;
         Ok(last.map(|last| read(session, &last)).transpose()?)
@@ -66,7 +66,7 @@ async fn told(journal: &Journal, session: &str) -> anyhow::Result<Told> {
         _ => (String::new(), None),
     };
     match last("settled").await? {
-        Some(Entry::Settled { seal, error, .. }) => Ok(Told {
+        Some(Entry::Settled { seal, error, .. }) => Ok(TurnOutcome {
             turn_id,
             answer,
             stop_reason,
@@ -77,18 +77,18 @@ async fn told(journal: &Journal, session: &str) -> anyhow::Result<Told> {
     }
 }
 
-fn say(screen: &Screen, told: &Told) -> anyhow::Result<()> {
+fn say(screen: &Screen, told: &TurnOutcome) -> anyhow::Result<()> {
     match (told.seal, &told.error) {
-        (Seal::Completed, _) => screen.answer(&told.answer)?,
-        (Seal::Aborted, _) => complain("Cancelled."),
-        (Seal::Error, Some(problem)) => {
+        (TurnStatus::Completed, _) => screen.answer(&told.answer)?,
+        (TurnStatus::Aborted, _) => complain("Cancelled."),
+        (TurnStatus::Error, Some(problem)) => {
             let phrase = problem.cause.phrase();
             complain(&format!(
                 "error: {phrase}: {}: {}",
                 problem.message, problem.reason
             ));
         }
-        (Seal::Error, None) => complain("error: it failed"),
+        (TurnStatus::Error, None) => complain("error: it failed"),
     }
     Ok(())
 }
@@ -96,12 +96,12 @@ fn say(screen: &Screen, told: &Told) -> anyhow::Result<()> {
 /// The events that a reader of the first process may have missed: the answer as a whole, or the error, and the end.
 fn print_events(
     mut screen: Screen,
-    told: &Told,
+    told: &TurnOutcome,
     session: &str,
     clock: &dyn Clock,
 ) -> anyhow::Result<()> {
     let result = match (told.seal, &told.error) {
-        (Seal::Completed, _) => Some(Body::TextDelta {
+        (TurnStatus::Completed, _) => Some(Body::TextDelta {
             text: told.answer.clone(),
         }),
         (_, error) => error.as_ref().map(|problem| Body::Error {
@@ -113,7 +113,7 @@ fn print_events(
         }),
     };
     let (status, stop_reason) = (told.seal, told.stop_reason);
-    let done = stop_reason.filter(|_| status == Seal::Completed);
+    let done = stop_reason.filter(|_| status == TurnStatus::Completed);
     let done = done.map(|stop_reason| Body::Done { stop_reason });
     let bodies = result
         .into_iter()

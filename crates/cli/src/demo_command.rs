@@ -14,10 +14,10 @@ mod scenes;
 mod view;
 
 use crate::cli::DemoArguments;
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::{interrupt, runtime};
 use anyhow::{Context, bail};
-use children::Stage;
+use children::Processes;
 use folder::Folder;
 use picture::Totals;
 use play::Player;
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Exit> {
     runtime::run(async {
         // From here on: what a signal interrupts is cleared away.
         let mut signals = interrupt::signals();
-        let mut stage = Stage::new(Folder::make()?)?;
+        let mut stage = Processes::new(Folder::make()?)?;
         let played = tokio::select! {
             biased;
             signal = signals.next() => Ok(Exit::Signalled(signal)),
@@ -56,19 +56,19 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Exit> {
 }
 
 /// That the picture has no place is said at the beginning, not after ninety seconds.
-fn check_output_path(file: &Path) -> Result<(), Usage> {
+fn check_output_path(file: &Path) -> Result<(), UsageError> {
     let folder = file.parent().filter(|folder| folder != &Path::new(""));
     let is_folder = folder.is_none_or(Path::is_dir);
     if is_folder && !file.is_dir() {
         return Ok(());
     }
     let file = file.display();
-    Err(Usage(format!(
+    Err(UsageError(format!(
         "cannot write {file}; --svg takes a file in a folder that is there"
     )))
 }
 
-async fn play(stage: &mut Stage, pace: Pace, svg: Option<&Path>) -> anyhow::Result<Exit> {
+async fn play(stage: &mut Processes, pace: Pace, svg: Option<&Path>) -> anyhow::Result<Exit> {
     let start = Instant::now();
     let mut view = View::stdout();
     view.paragraph(INTRODUCTION)?;

@@ -7,13 +7,13 @@ mod checks;
 use crate::cli::DoctorArguments;
 use crate::exit::Exit;
 use crate::output::print;
-use crate::working::Working;
+use crate::working::Spinner;
 use outlast_kernel::text;
 use serde_json::{Value, json};
 
 /// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum CheckStatus {
     Well,
     Doubtful,
     Wrong,
@@ -23,7 +23,7 @@ enum State {
 #[derive(Debug)]
 struct Check {
     subject: &'static str,
-    state: State,
+    state: CheckStatus,
     says: String,
     remedy: Option<String>,
 }
@@ -32,7 +32,7 @@ impl Check {
     fn well(subject: &'static str, says: impl Into<String>) -> Self {
         Self {
             subject,
-            state: State::Well,
+            state: CheckStatus::Well,
             says: says.into(),
             remedy: None,
         }
@@ -40,7 +40,7 @@ impl Check {
 
     fn doubtful(subject: &'static str, says: impl Into<String>, remedy: &str) -> Self {
         Self {
-            state: State::Doubtful,
+            state: CheckStatus::Doubtful,
             remedy: Some(remedy.to_owned()),
             ..Self::well(subject, says)
         }
@@ -48,7 +48,7 @@ impl Check {
 
     fn wrong(subject: &'static str, says: impl Into<String>, remedy: &str) -> Self {
         Self {
-            state: State::Wrong,
+            state: CheckStatus::Wrong,
             ..Self::doubtful(subject, says, remedy)
         }
     }
@@ -70,7 +70,7 @@ impl Check {
     }
 }
 
-impl State {
+impl CheckStatus {
     const fn word(self) -> &'static str {
         match self {
             Self::Well => "ok",
@@ -81,7 +81,7 @@ impl State {
 }
 
 pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
-    let working = Working::on("looking at the files, the settings and the provider");
+    let working = Spinner::on("looking at the files, the settings and the provider");
     let checks = checks::all(arguments)?;
     drop(working);
     let shown = if arguments.json {
@@ -91,9 +91,11 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
         checks.iter().map(Check::lines).collect()
     };
     print(&text::plain(&shown))?;
-    Ok(if checks.iter().any(|check| check.state == State::Wrong) {
-        Exit::Failed
-    } else {
-        Exit::Success
-    })
+    Ok(
+        if checks.iter().any(|check| check.state == CheckStatus::Wrong) {
+            Exit::Failed
+        } else {
+            Exit::Success
+        },
+    )
 }

@@ -1,8 +1,8 @@
 //! How the process ends. The numbers are documented in `--help` and are a contract.
 
 use crate::interrupt::Signal;
-use outlast_engine::turn::Ended;
-use outlast_kernel::event::Seal;
+use outlast_engine::turn::TurnOutcome;
+use outlast_kernel::event::TurnStatus;
 use std::process::ExitCode;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,15 +20,15 @@ pub(crate) enum Exit {
 
 /// Something that the user typed or set is wrong.
 #[derive(Debug)]
-pub(crate) struct Usage(pub(crate) String);
+pub(crate) struct UsageError(pub(crate) String);
 
-impl std::fmt::Display for Usage {
+impl std::fmt::Display for UsageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Usage {}
+impl std::error::Error for UsageError {}
 
 /// What went wrong, and what was behind it. Some errors have said the latter themselves.
 pub(crate) fn reason(error: &anyhow::Error) -> String {
@@ -60,14 +60,14 @@ impl Exit {
     }
 }
 
-impl From<&Ended> for Exit {
-    fn from(ended: &Ended) -> Self {
+impl From<&TurnOutcome> for Exit {
+    fn from(ended: &TurnOutcome) -> Self {
         match (ended.seal, &ended.error) {
-            (Seal::Completed, _) if ended.recorded => Self::Success,
-            (Seal::Completed, _) => Self::Unrecorded,
-            (Seal::Aborted, _) => Self::Signalled(Signal::Interrupt),
-            (Seal::Error, Some((_, why))) if why.is_budget_exhausted() => Self::BudgetSpent,
-            (Seal::Error, _) => Self::Failed,
+            (TurnStatus::Completed, _) if ended.recorded => Self::Success,
+            (TurnStatus::Completed, _) => Self::Unrecorded,
+            (TurnStatus::Aborted, _) => Self::Signalled(Signal::Interrupt),
+            (TurnStatus::Error, Some((_, why))) if why.is_budget_exhausted() => Self::BudgetSpent,
+            (TurnStatus::Error, _) => Self::Failed,
         }
     }
 }

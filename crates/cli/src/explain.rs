@@ -4,13 +4,13 @@ mod input;
 mod words;
 
 use crate::cli::ExplainArguments;
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::output::print;
 use crate::settings;
 use anyhow::Context;
-pub(crate) use input::Came;
 use input::Input;
-use outlast_kernel::failure::{Failure, Judged};
+pub(crate) use input::TransportKind;
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
 use outlast_kernel::policy::Policy;
 use outlast_kernel::text;
 use outlast_kernel::verdict::{Class, Verdict};
@@ -18,16 +18,16 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
 
-const MOST_LINE_BYTES: u64 = 4 << 20;
+const MAX_LINE_BYTES: u64 = 4 << 20;
 
 pub(crate) fn run(arguments: ExplainArguments) -> anyhow::Result<Exit> {
-    let policy = Policy::named(&arguments.policy).map_err(|error| Usage(error.to_string()))?;
-    let now = input::Now::of(&settings::clock()?);
+    let policy = Policy::named(&arguments.policy).map_err(|error| UsageError(error.to_string()))?;
+    let now = input::LocalTime::of(&settings::clock()?);
     match &arguments.jsonl {
         Some(path) => explain_lines(path, now),
         None => {
             let input = Input::from_arguments(&arguments)?;
-            let judged = Judged::new(input.failure(now)?);
+            let judged = ClassifiedFailure::new(input.failure(now)?);
             let text = if arguments.json {
                 as_json(&input.id, &judged).to_string() + "\n"
             } else {
@@ -39,12 +39,12 @@ pub(crate) fn run(arguments: ExplainArguments) -> anyhow::Result<Exit> {
 }
 
 /// Answers every line; one that cannot be read gets an error line, and the rest goes on.
-fn explain_lines(path: &str, now: input::Now) -> anyhow::Result<Exit> {
+fn explain_lines(path: &str, now: input::LocalTime) -> anyhow::Result<Exit> {
     let mut lines: Box<dyn BufRead> = if path == "-" {
         Box::new(BufReader::new(std::io::stdin()))
     } else {
         let file = std::fs::File::open(path)
-            .map_err(|error| Usage(format!("--jsonl: cannot read {path}: {error}")))?;
+            .map_err(|error| UsageError(format!("--jsonl: cannot read {path}: {error}")))?;
         Box::new(BufReader::new(file))
     };
     let mut exit = Exit::Success;
@@ -54,7 +54,7 @@ fn explain_lines(path: &str, now: input::Now) -> anyhow::Result<Exit> {
         let answer = match line {
             Line::End => break,
             Line::Whole(line) => explain_line(&line, now),
-            Line::TooLong => Err(format!("it is longer than {} MiB", MOST_LINE_BYTES >> 20)),
+            Line::TooLong => Err(format!("it is longer than {} MiB", MAX_LINE_BYTES >> 20)),
         };
         match answer {
             Ok(None) => {}
@@ -78,21 +78,21 @@ enum Line {
 /// The next line; of one that is too long nothing is kept.
 fn read_line(lines: &mut dyn BufRead) -> std::io::Result<Line> {
     let mut line = Vec::new();
-    lines.take(MOST_LINE_BYTES).read_until(b'\n', &mut line)?;
+    lines.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
     if line.is_empty() {
         return Ok(Line::End);
     }
-    if line.ends_with(b"\n") || (line.len() as u64) < MOST_LINE_BYTES {
+    if line.ends_with(b"\n") || (line.len() as u64) < MAX_LINE_BYTES {
         return Ok(Line::Whole(line));
     }
     while !line.is_empty() && !line.ends_with(b"\n") {
         line.clear();
-        lines.take(MOST_LINE_BYTES).read_until(b'\n', &mut line)?;
+        lines.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
     }
     Ok(Line::TooLong)
 }
 
-fn explain_line(line: &[u8], now: input::Now) -> Result<Option<Value>, String> {
+fn explain_line(line: &[u8], now: input::LocalTime) -> Result<Option<Value>, String> {
     let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8 text".to_owned())?;
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
@@ -103,7 +103,7 @@ fn explain_line(line: &[u8], now: input::Now) -> Result<Option<Value>, String> {
     }
     let input: Input = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let failure = input.failure(now).map_err(|error| error.to_string())?;
-    Ok(Some(as_json(&input.id, &Judged::new(failure))))
+    Ok(Some(as_json(&input.id, &ClassifiedFailure::new(failure))))
 }
 
 /// The longest wait that is still worth waiting for without a person's word.
@@ -121,8 +121,8 @@ fn is_retryable(failure: &Failure, verdict: &Verdict) -> bool {
     }
 }
 
-fn as_json(id: &Value, judged: &Judged) -> Value {
-    let Judged { failure, verdict } = judged;
+fn as_json(id: &Value, judged: &ClassifiedFailure) -> Value {
+    let ClassifiedFailure { failure, verdict } = judged;
     let retry_after = verdict
         .hint
         .as_ref()

@@ -4,36 +4,36 @@ use crate::exit::Exit;
 use crate::interrupt::{Signal, Signals};
 use crate::screen::Screen;
 use crate::{complain, hooks};
-use outlast_engine::turn::Ended;
-use outlast_kernel::event::Seal;
+use outlast_engine::turn::TurnOutcome;
+use outlast_kernel::event::TurnStatus;
 use outlast_kernel::policy::Policy;
 use outlast_session::Error;
 use outlast_session::Session;
-use outlast_session::hooks::{Hooks, Reason};
+use outlast_session::hooks::{ExitReason, Hooks};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub(crate) const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a turn is watched with.
-pub(crate) struct Watching {
+pub(crate) struct WatchContext {
     pub(crate) screen: Screen,
     pub(crate) signals: Signals,
     pub(crate) hooks: Hooks,
 }
 
 /// How watching ended.
-pub(crate) struct Followed {
-    end: End,
+pub(crate) struct WatchedTurn {
+    end: WatchEnd,
     signalled: Option<Signal>,
     signals: Signals,
     hooks: Hooks,
 }
 
-enum End {
+enum WatchEnd {
     /// The turn is over; a signal may have ended it.
-    Ended(Box<(Screen, Ended)>),
+    Ended(Box<(Screen, TurnOutcome)>),
     /// It is left as it is, to be carried on by another process.
     Stopped(Exit),
 }
@@ -41,10 +41,10 @@ enum End {
 /// Watches a turn to its end, or until a signal says otherwise or nobody reads on.
 pub(crate) async fn follow(
     session: &Session,
-    turn: impl Future<Output = Result<Ended, Error>>,
-    watching: Watching,
-) -> Result<Followed, Error> {
-    let Watching {
+    turn: impl Future<Output = Result<TurnOutcome, Error>>,
+    watching: WatchContext,
+) -> Result<WatchedTurn, Error> {
+    let WatchContext {
         screen,
         mut signals,
         hooks,
@@ -57,17 +57,17 @@ pub(crate) async fn follow(
     let end = watch(session, turn, &screen, &mut signals, &mut signalled).await?;
     drop(subscription);
     let end = match end {
-        Err(exit) => End::Stopped(exit),
+        Err(exit) => WatchEnd::Stopped(exit),
         Ok(ended) => {
             // The subscription had the other half.
             let screen = Arc::into_inner(screen);
             let screen =
                 screen.map(|screen| screen.into_inner().unwrap_or_else(PoisonError::into_inner));
             let screen = screen.unwrap_or_else(|| Screen::new(false));
-            End::Ended(Box::new((screen, ended)))
+            WatchEnd::Ended(Box::new((screen, ended)))
         }
     };
-    Ok(Followed {
+    Ok(WatchedTurn {
         end,
         signalled,
         signals,
@@ -78,13 +78,13 @@ pub(crate) async fn follow(
 /// How the turn ended; or how the process ends, when it is left.
 async fn watch(
     session: &Session,
-    turn: impl Future<Output = Result<Ended, Error>>,
+    turn: impl Future<Output = Result<TurnOutcome, Error>>,
     screen: &Mutex<Screen>,
     signals: &mut Signals,
     signalled: &mut Option<Signal>,
-) -> Result<Result<Ended, Exit>, Error> {
+) -> Result<Result<TurnOutcome, Exit>, Error> {
     let mut turn = pin!(turn);
-    let mut ticks = tokio::time::interval(TICK);
+    let mut ticks = tokio::time::interval(TICK_INTERVAL);
     loop {
         let stop = tokio::select! {
             ended = &mut turn => return ended.map(Ok),
@@ -112,7 +112,7 @@ async fn watch(
     }
 }
 
-impl Followed {
+impl WatchedTurn {
     /// Says how it ended, gives the session back, and waits for hooks.
     pub(crate) async fn finish(self, session: Session, policy: &Policy) -> anyhow::Result<Exit> {
         let Self {
@@ -128,14 +128,14 @@ impl Followed {
     }
 }
 
-impl End {
-    fn reason(&self, signalled: Option<Signal>) -> Reason {
+impl WatchEnd {
+    fn reason(&self, signalled: Option<Signal>) -> ExitReason {
         let is_lost = match self {
             Self::Stopped(_) => true,
             Self::Ended(end) => end.0.is_lost(),
         };
         match signalled {
-            None if is_lost => Reason::HungUp,
+            None if is_lost => ExitReason::HungUp,
             signalled => hooks::reason(signalled),
         }
     }
@@ -170,7 +170,7 @@ impl End {
         Ok(match (exit, signalled) {
             (Exit::Unrecorded, _) if closed.is_ok() => Exit::Success,
             (Exit::Success, _) if closed.is_err() => Exit::Unrecorded,
-            (_, Some(signal)) if ended.seal == Seal::Aborted => Exit::Signalled(signal),
+            (_, Some(signal)) if ended.seal == TurnStatus::Aborted => Exit::Signalled(signal),
             (exit, _) => exit,
         })
     }

@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: GatewayArguments) -> anyhow::Result<Exit> {
         None => serve::run(&arguments.serve),
         Some(GatewayCommand::Run(arguments)) => launch::run(&arguments),
         Some(GatewayCommand::Status { which, json, watch }) => {
-            status::run(which, status::Form { json, watch })
+            status::run(which, status::StatusOptions { json, watch })
         }
         Some(GatewayCommand::RetryNow { id, which }) => control::retry_now(which, id.as_deref()),
         Some(GatewayCommand::Cancel { id, which }) => control::cancel(which, &id),

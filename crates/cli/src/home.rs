@@ -3,7 +3,7 @@
 //! Invariant: a folder that is not ours is never changed. Ours is one that we made, that was empty (but for the user's
 //! settings), or that holds our mark.
 
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use anyhow::{Context, bail};
 use std::fs;
 use std::io::Write;
@@ -60,7 +60,7 @@ pub(crate) fn path() -> anyhow::Result<PathBuf> {
             let problem = format!(
                 "OUTLAST_HOME is an absolute path, such as /home/me/.outlast; it is `{found}`"
             );
-            return Err(Usage(problem).into());
+            return Err(UsageError(problem).into());
         }
         return Ok(home);
     }

@@ -6,7 +6,7 @@ use crate::config::Settings;
 use crate::interrupt::{Signal, Signals};
 use crate::{complain, notice};
 use outlast_kernel::text;
-use outlast_session::hooks::{Hooks, Reason};
+use outlast_session::hooks::{ExitReason, Hooks};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,12 +31,12 @@ pub(crate) fn of(settings: &Settings, folder: &Path) -> Hooks {
 }
 
 /// Why the process leaves a session.
-pub(crate) const fn reason(signalled: Option<Signal>) -> Reason {
+pub(crate) const fn reason(signalled: Option<Signal>) -> ExitReason {
     match signalled {
-        None => Reason::Ended,
-        Some(Signal::Interrupt) => Reason::Interrupted,
-        Some(Signal::HangUp) => Reason::HungUp,
-        Some(Signal::Terminate) => Reason::Terminated,
+        None => ExitReason::Ended,
+        Some(Signal::Interrupt) => ExitReason::Interrupted,
+        Some(Signal::HangUp) => ExitReason::HungUp,
+        Some(Signal::Terminate) => ExitReason::Terminated,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Pictures that go along with a prompt.
 
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use outlast_dialect::Image;
@@ -13,18 +13,18 @@ const MAX_IMAGE_BYTES: u64 = 20 << 20;
 /// The picture in that file. What it is, its first bytes say, not its name.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Image> {
     let shown = path.display();
-    let failed = |error| Usage(format!("cannot read the picture {shown}: {error}"));
+    let failed = |error| UsageError(format!("cannot read the picture {shown}: {error}"));
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
     let read = file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(failed)?;
     if bytes.len() as u64 > MAX_IMAGE_BYTES {
         let limit = MAX_IMAGE_BYTES >> 20;
-        return Err(Usage(format!("the picture {shown} is larger than {limit} MiB")).into());
+        return Err(UsageError(format!("the picture {shown} is larger than {limit} MiB")).into());
     }
     let Some(media_type) = media_type(&bytes) else {
         let known = "PNG, JPEG, GIF or WebP";
-        return Err(Usage(format!("{shown} is no picture that models read: {known}")).into());
+        return Err(UsageError(format!("{shown} is no picture that models read: {known}")).into());
     };
     Ok(Image {
         media_type: media_type.to_owned(),

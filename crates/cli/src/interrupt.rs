@@ -36,15 +36,15 @@ pub(crate) struct Signals(watch::Receiver<Option<Signal>>);
 
 /// Listens from here on. Must be called within a runtime.
 pub(crate) fn signals() -> Signals {
-    from(Source::new())
+    from(SignalStream::new())
 }
 
 /// The same for whoever goes on without its terminal.
 pub(crate) fn signals_without_hang_up() -> Signals {
-    from(Source::new().without_hang_up())
+    from(SignalStream::new().without_hang_up())
 }
 
-fn from(mut source: Source) -> Signals {
+fn from(mut source: SignalStream) -> Signals {
     let (sender, receiver) = watch::channel(None);
     tokio::spawn(async move {
         sender.send_replace(Some(source.next().await));
@@ -72,10 +72,10 @@ impl Signals {
 
 /// Every signal that comes, one after the other.
 #[cfg(unix)]
-pub(crate) struct Source(Vec<(Signal, tokio::signal::unix::Signal)>);
+pub(crate) struct SignalStream(Vec<(Signal, tokio::signal::unix::Signal)>);
 
 #[cfg(unix)]
-impl Source {
+impl SignalStream {
     /// Listens from here on. Must be called within a runtime.
     pub(crate) fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
@@ -130,7 +130,7 @@ fn ignores_hang_up() -> bool {
 pub(crate) struct Source;
 
 #[cfg(not(unix))]
-impl Source {
+impl SignalStream {
     pub(crate) fn new() -> Self {
         Self
     }

@@ -1,6 +1,6 @@
 //! The file in our folder in which sessions are written down.
 
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use crate::{complain, home};
 use anyhow::Context;
 use outlast_store::journal::Summary;
@@ -14,22 +14,22 @@ pub(crate) const FILE: &str = "sessions.db";
 pub(crate) const NO_SESSION: &str = "there is no session yet; `outlast -p \"…\"` begins one";
 
 /// Opens the journal, or makes it. A damaged one is put aside, and that is said.
-pub(crate) fn open(home: &Path) -> Result<(Journal, Earlier), Error> {
+pub(crate) fn open(home: &Path) -> Result<(Journal, EarlierSessions), Error> {
     let opened = Journal::open(&home.join(FILE))?;
     let Some(aside) = opened.replaced else {
-        return Ok((opened.journal, Earlier::Whole));
+        return Ok((opened.journal, EarlierSessions::Whole));
     };
     complain(&format!(
         "warning: the sessions are damaged; they are kept as {}, and a new file is begun; `sqlite3 FILE .recover` \
          reads what is whole",
         aside.display()
     ));
-    Ok((opened.journal, Earlier::Damaged))
+    Ok((opened.journal, EarlierSessions::Damaged))
 }
 
 /// How earlier sessions were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Earlier {
+pub(crate) enum EarlierSessions {
     Whole,
     Damaged,
 }
@@ -66,17 +66,17 @@ pub(crate) fn existing() -> anyhow::Result<Option<Journal>> {
 pub(crate) async fn find(journal: &Journal, name: &str) -> anyhow::Result<Summary> {
     // Every id begins with nothing: a variable that is not set would mean the only session that there is.
     if name.is_empty() {
-        return Err(Usage(
+        return Err(UsageError(
             "the name of a session is empty; `outlast sessions list` shows all".to_owned(),
         )
         .into());
     }
     journal.summary(name).await.map_err(|error| match error {
-        Error::NoSuchSession { session } => Usage(format!(
+        Error::NoSuchSession { session } => UsageError(format!(
             "there is no session {session}; `outlast sessions list` shows all"
         ))
         .into(),
-        Error::Ambiguous { .. } => Usage(error.to_string()).into(),
+        Error::Ambiguous { .. } => UsageError(error.to_string()).into(),
         error => error.into(),
     })
 }

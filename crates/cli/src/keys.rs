@@ -15,9 +15,9 @@ const MAX_KEY_BYTES: u64 = 64 << 10;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A key that stands in the settings.
-pub(crate) struct Fixed(pub(crate) SecretString);
+pub(crate) struct FixedKey(pub(crate) SecretString);
 
-impl KeySource for Fixed {
+impl KeySource for FixedKey {
     fn fetch(&self) -> BoxFuture<'_, Result<Credential, String>> {
         let key = Credential::new(self.0.expose_secret().to_owned());
         Box::pin(std::future::ready(Ok(key)))

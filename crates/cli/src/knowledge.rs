@@ -2,7 +2,7 @@
 
 use crate::complain;
 use outlast_engine::Clock;
-use outlast_engine::knowledge::{Knowledge, Notice};
+use outlast_engine::shared_state::{SharedState, StoreEvent};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use std::sync::Arc;
 pub(crate) const FILE: &str = "outlast.db";
 
 /// Opens it; without a folder, what is learnt stays in this process.
-pub(crate) async fn open(home: Option<PathBuf>, clock: &Arc<dyn Clock>) -> Knowledge {
+pub(crate) async fn open(home: Option<PathBuf>, clock: &Arc<dyn Clock>) -> SharedState {
     match home {
-        Some(home) => Knowledge::shared(home.join(FILE), clock.clone(), Arc::new(say)).await,
-        None => Knowledge::alone(clock.clone()),
+        Some(home) => SharedState::shared(home.join(FILE), clock.clone(), Arc::new(say)).await,
+        None => SharedState::alone(clock.clone()),
     }
 }
 
-fn say(notice: Notice) {
+fn say(notice: StoreEvent) {
     let warning = match notice {
-        Notice::Joined => {
+        StoreEvent::Joined => {
             return crate::notice::notice("What other processes learn is known here again.");
         }
-        Notice::Alone { why } => {
+        StoreEvent::Alone { why } => {
             format!(
                 "warning: what other processes learn is not known here: {why}; going on without it"
             )
         }
-        Notice::Replaced { aside } => format!(
+        StoreEvent::Replaced { aside } => format!(
             "warning: what was known of providers is damaged; it is kept as {}, and a new file is begun",
             aside.display()
         ),

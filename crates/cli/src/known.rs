@@ -1,26 +1,26 @@
 //! A session that is there, and what it is asked with next.
 
-use crate::assemble::Parts;
-use crate::exit::Usage;
+use crate::assemble::SessionParts;
+use crate::exit::UsageError;
 use crate::options::Options;
 use crate::{complain, config, journal, resume_command};
 use anyhow::Context;
 use outlast_engine::Clock;
 use outlast_store::Journal;
-use outlast_store::journal::{State, Summary};
+use outlast_store::journal::{Availability, Summary};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A session that is there, free and finished. It stays in the folder where it began.
-pub(crate) struct Known {
+pub(crate) struct ExistingSession {
     pub(crate) journal: Journal,
     pub(crate) summary: Summary,
     pub(crate) options: Options,
-    pub(crate) parts: Parts,
+    pub(crate) parts: SessionParts,
     pub(crate) folder: PathBuf,
 }
 
-impl Known {
+impl ExistingSession {
     /// The session of that name, or the last one of this folder, with what was typed now and before.
     pub(crate) async fn find(
         name: Option<&str>,
@@ -28,13 +28,13 @@ impl Known {
         clock: &Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
         let journal = journal::existing()?;
-        let journal = journal.ok_or_else(|| Usage(journal::NO_SESSION.to_owned()))?;
+        let journal = journal.ok_or_else(|| UsageError(journal::NO_SESSION.to_owned()))?;
         let summary = summary(&journal, name).await?;
         let earlier = resume_command::options(&journal, &summary.id).await?;
         let mut options = typed.after(earlier);
         let folder = PathBuf::from(&summary.directory);
         let settings = config::load_in(Some(&folder), &options.overrides())?;
-        let parts = Parts::new(settings, &options, clock.clone())?;
+        let parts = SessionParts::new(settings, &options, clock.clone())?;
         options.pin(&parts.settings, parts.model());
         Ok(Self {
             journal,
@@ -53,17 +53,17 @@ async fn summary(journal: &Journal, name: Option<&str>) -> anyhow::Result<Summar
         None => last_session_in(journal, &current_folder()?).await?,
     };
     match (summary.open_turn, summary.state) {
-        (_, State::InUse) => Err(Usage(format!(
+        (_, Availability::InUse) => Err(UsageError(format!(
             "session {} is in use by another process; it can be carried on when that has ended",
             summary.id
         ))
         .into()),
-        (Some(_), _) => Err(Usage(format!(
+        (Some(_), _) => Err(UsageError(format!(
             "the last turn of session {0} is not finished; `outlast resume {0}` carries it on",
             summary.id
         ))
         .into()),
-        (None, State::Abandoned) if summary.turns > 0 => {
+        (None, Availability::Abandoned) if summary.turns > 0 => {
             complain(&format!(
                 "● the answer before this was not printed; `outlast sessions show {}` has it",
                 summary.id
@@ -80,7 +80,7 @@ pub(crate) async fn last_session_in(journal: &Journal, folder: &Path) -> anyhow:
     let mut sessions = journal.sessions().await?.into_iter();
     let last = sessions.find(|session| session.directory == here);
     Ok(last.ok_or_else(|| {
-        Usage(format!(
+        UsageError(format!(
             "there is no session that began in {here}; `outlast sessions list` shows all"
         ))
     })?)

@@ -68,7 +68,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit,
         Err(error) => {
             complain(&format!("error: {}", exit::reason(&error)));
-            if error.is::<exit::Usage>() {
+            if error.is::<exit::UsageError>() {
                 Exit::Usage
             } else {
                 Exit::Failed

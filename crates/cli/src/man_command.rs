@@ -6,7 +6,7 @@
 mod sections;
 
 use crate::cli::{Arguments, ManArguments, help};
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::output::print;
 use anyhow::Context;
 use clap::builder::Resettable;
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<Exit> {
     let name = names.join("-");
     match all.iter().find(|page| page.name == name) {
         Some(page) => print(&page.text()?),
-        None => Err(Usage(format!(
+        None => Err(UsageError(format!(
             "there is no command `{}`; `outlast --help` lists all",
             names.join(" ")
         ))

@@ -1,7 +1,7 @@
 //! `outlast mock`: the scripted provider as a server, to rehearse an outage with.
 
 use crate::cli::MockArguments;
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::output::print;
 use crate::{interrupt, settings};
 use outlast_engine::CancellationToken;
@@ -9,7 +9,7 @@ use outlast_mock::{Error, Options, Server};
 use std::sync::Arc;
 
 pub(crate) fn run(arguments: &MockArguments) -> anyhow::Result<Exit> {
-    let options = options(&arguments.scripts).map_err(|error| Usage(error.to_string()))?;
+    let options = options(&arguments.scripts).map_err(|error| UsageError(error.to_string()))?;
     let clock = Arc::new(settings::clock()?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -87,15 +87,15 @@ pub(crate) fn give_back() {
 }
 
 /// Takes what is said from here on, until it is dropped.
-pub(crate) fn take() -> Taken {
+pub(crate) fn take() -> Capture {
     let (sender, receiver) = unbounded_channel();
     *taken_by() = Some(sender);
-    Taken(receiver)
+    Capture(receiver)
 }
 
-pub(crate) struct Taken(UnboundedReceiver<String>);
+pub(crate) struct Capture(UnboundedReceiver<String>);
 
-impl Taken {
+impl Capture {
     /// The next line.
     pub(crate) async fn next(&mut self) -> String {
         match self.0.recv().await {
@@ -105,7 +105,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for Capture {
     fn drop(&mut self) {
         give_back();
         while let Ok(line) = self.0.try_recv() {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing here is secret; keys come from the settings of whoever carries on.
 
-use crate::cli::SessionChoice;
+use crate::cli::SessionArguments;
 use crate::config::{Provider, Settings};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn of(choice: &SessionChoice) -> Self {
+    pub(crate) fn of(choice: &SessionArguments) -> Self {
         let typed = [
             ("tools.allow", choice.allow.as_deref()),
             ("tools.enabled", choice.no_tools.then_some("false")),

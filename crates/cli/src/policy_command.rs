@@ -1,7 +1,7 @@
 //! `outlast policy`: the named policies, as tables, JSON and pictures.
 
 use crate::cli::PolicyCommand;
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::output::print;
 use crate::policy_plot;
 use anyhow::Context;
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// More delays than this are not listed; no named policy has as many.
-const MOST_DELAYS: usize = 10_000;
+const MAX_DELAYS: usize = 10_000;
 
 pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<Exit> {
     let text = match command {
@@ -35,11 +35,11 @@ pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<Exit> {
     print(&text)
 }
 
-fn named(name: &str) -> Result<Policy, Usage> {
-    Policy::named(name).map_err(|error| Usage(error.to_string()))
+fn named(name: &str) -> Result<Policy, UsageError> {
+    Policy::named(name).map_err(|error| UsageError(error.to_string()))
 }
 
-fn all() -> Result<Vec<Policy>, Usage> {
+fn all() -> Result<Vec<Policy>, UsageError> {
     Policy::NAMES.into_iter().map(named).collect()
 }
 
@@ -49,7 +49,7 @@ fn pretty(value: &Value) -> anyhow::Result<String> {
 
 /// Every nominal delay of a policy.
 pub(crate) fn delays(policy: &Policy) -> Vec<Duration> {
-    policy.delays(MOST_DELAYS)
+    policy.delays(MAX_DELAYS)
 }
 
 fn list(policies: &[Policy]) -> String {

@@ -10,7 +10,7 @@ use plotters::prelude::{
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::time::Duration;
 
-type Drawn = Result<(), Box<dyn std::error::Error>>;
+type DrawResult = Result<(), Box<dyn std::error::Error>>;
 
 const BAR: RGBColor = RGBColor(0x3b, 0x6e, 0xa5);
 const BAR_WIDTH: u32 = 46;
@@ -33,7 +33,7 @@ pub(crate) fn svg(policy: &Policy) -> anyhow::Result<String> {
     Ok(svg)
 }
 
-fn draw(svg: &mut String, size: (u32, u32), policy: &Policy, delays: &[Duration]) -> Drawn {
+fn draw(svg: &mut String, size: (u32, u32), policy: &Policy, delays: &[Duration]) -> DrawResult {
     let area = SVGBackend::with_string(svg, size).into_drawing_area();
     area.fill(&WHITE)?;
     let total: Duration = delays.iter().sum();

@@ -372,7 +372,7 @@ mod tests {
             for seconds in [1, 2, 3] {
                 progress.tick(NOW + Duration::from_secs(seconds));
             }
-            let status = outlast_kernel::event::Seal::Completed;
+            let status = outlast_kernel::event::TurnStatus::Completed;
             progress.event(&Body::Sealed { status }, NOW + Duration::from_secs(4));
         });
         let line = "… waiting for the answer (3s, Ctrl-C cancels)";

@@ -3,16 +3,16 @@
 //! Invariant: stdout carries the answer (or, with `--json`, the events) and nothing else. The answer is printed when it
 //! is whole.
 
-use crate::approval::Terminal;
-use crate::assemble::{Attendance, Parts};
+use crate::approval::TerminalApprover;
+use crate::assemble::{Attendance, SessionParts};
 use crate::cli::PromptArguments;
-use crate::exit::{Exit, Usage};
-use crate::follow::{Watching, follow};
-use crate::journal::Earlier;
-use crate::known::{Known, current_folder};
+use crate::exit::{Exit, UsageError};
+use crate::follow::{WatchContext, follow};
+use crate::journal::EarlierSessions;
+use crate::known::{ExistingSession, current_folder};
 use crate::notice::notice;
 use crate::options::Options;
-use crate::reach::FIRST_RUN;
+use crate::reach::DEFAULT_SCRIPT;
 use crate::screen::Screen;
 use crate::{
     compact_command, complain, config, home, image, interrupt, journal, knowledge, runtime,
@@ -23,9 +23,9 @@ use outlast_dialect::{Message, Part, Role};
 use outlast_engine::Clock;
 use outlast_kernel::text;
 use outlast_session::Session;
-use outlast_session::{Ask, Setup};
+use outlast_session::{PromptRequest, Setup};
 use outlast_store::Journal;
-use outlast_store::journal::{State, Summary};
+use outlast_store::journal::{Availability, Summary};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,35 +41,35 @@ pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
     runtime::run(async {
         let choice = &arguments.choice;
         let asking = match choice.go_on || choice.session.is_some() {
-            true => Asking::going_on(arguments, clock).await?,
-            false => Asking::anew(arguments, clock).await?,
+            true => PromptRun::going_on(arguments, clock).await?,
+            false => PromptRun::anew(arguments, clock).await?,
         };
         Box::pin(asking.run(arguments)).await
     })
 }
 
 /// A prompt, and the session that it is for.
-struct Asking {
+struct PromptRun {
     options: Options,
-    parts: Parts,
+    parts: SessionParts,
     message: Message,
     folder: PathBuf,
     home: Option<PathBuf>,
     clock: Arc<dyn Clock>,
-    place: Place,
+    place: SessionStorage,
 }
 
 /// Where the session is written down.
-enum Place {
+enum SessionStorage {
     /// Nowhere, as it was asked for.
     Nowhere,
     /// Nowhere, because it cannot be.
     Refused,
-    New(Journal, Earlier),
+    New(Journal, EarlierSessions),
     Known(Journal, Summary),
 }
 
-impl Place {
+impl SessionStorage {
     /// For a new session.
     async fn new(home: &Path, arguments: &PromptArguments) -> Self {
         match journal::open(home) {
@@ -82,7 +82,7 @@ impl Place {
     }
 }
 
-impl Asking {
+impl PromptRun {
     fn options(arguments: &PromptArguments) -> Options {
         let mut options = Options::of(&arguments.choice);
         options.whole = arguments.no_stream;
@@ -95,10 +95,10 @@ impl Asking {
         let settings = config::load(&options.overrides())?;
         if settings.provider.is_none() && settings.model.is_none() && !arguments.json {
             notice(&format!(
-                "No provider is configured: using the scripted one (--provider mock --model {FIRST_RUN})."
+                "No provider is configured: using the scripted one (--provider mock --model {DEFAULT_SCRIPT})."
             ));
         }
-        let parts = Parts::new(settings, &options, clock.clone())?;
+        let parts = SessionParts::new(settings, &options, clock.clone())?;
         options.pin(&parts.settings, parts.model());
         let message = message(arguments)?;
         let home = home::prepare();
@@ -106,8 +106,8 @@ impl Asking {
         let home = home.ok();
         let place = match &home {
             // Not even looked at: a file that is damaged would be put aside for nothing.
-            _ if arguments.choice.no_session => Place::Nowhere,
-            Some(home) => Place::new(home, arguments).await,
+            _ if arguments.choice.no_session => SessionStorage::Nowhere,
+            Some(home) => SessionStorage::new(home, arguments).await,
             None => unwritten("there is no folder to keep it in"),
         };
         Ok(Self {
@@ -125,7 +125,8 @@ impl Asking {
     /// A prompt for a session that is there.
     async fn going_on(arguments: &PromptArguments, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
         let typed = Self::options(arguments);
-        let known = Known::find(arguments.choice.session.as_deref(), typed, &clock).await?;
+        let known =
+            ExistingSession::find(arguments.choice.session.as_deref(), typed, &clock).await?;
         Ok(Self {
             options: known.options,
             parts: known.parts,
@@ -133,7 +134,7 @@ impl Asking {
             folder: known.folder,
             home: Some(home::prepare()?),
             clock,
-            place: Place::Known(known.journal, known.summary),
+            place: SessionStorage::Known(known.journal, known.summary),
         })
     }
 
@@ -141,18 +142,18 @@ impl Asking {
         let policy = self.parts.settings.retry.policy.clone();
         let flags = &arguments.choice.flags;
         let is_chosen = flags.model.is_some() || flags.provider.is_some();
-        let ask = Ask {
-            chosen: is_chosen && matches!(self.place, Place::Known(..)),
+        let ask = PromptRequest {
+            chosen: is_chosen && matches!(self.place, SessionStorage::Known(..)),
             limits: self.parts.limits(),
             options: serde_json::to_value(&self.options)?,
             message: Some(self.message.clone()),
-            ..Ask::default()
+            ..PromptRequest::default()
         };
         let shared = self.home.filter(|_| self.parts.is_shared());
         let knowledge = knowledge::open(shared, &self.clock).await;
         let attended = !arguments.json && arguments.prompt.as_deref() != Some("-");
-        let attendance = match attended && Terminal::is_attended() {
-            true => Attendance::Attended(Arc::new(Terminal)),
+        let attendance = match attended && TerminalApprover::is_attended() {
+            true => Attendance::Attended(Arc::new(TerminalApprover)),
             false => Attendance::Unattended,
         };
         let mut signals = interrupt::signals();
@@ -162,11 +163,11 @@ impl Asking {
             setup = self.parts.setup(&self.options, &knowledge, folder, attendance) => setup,
             signal = signals.next() => return Ok(Exit::Signalled(signal)),
         };
-        let is_wanted = !matches!(self.place, Place::Nowhere);
-        let lost_some = matches!(self.place, Place::New(_, Earlier::Damaged));
+        let is_wanted = !matches!(self.place, SessionStorage::Nowhere);
+        let lost_some = matches!(self.place, SessionStorage::New(_, EarlierSessions::Damaged));
         let session = begin(self.place, &self.folder, &self.message, setup).await?;
         let is_refused = is_wanted && !session.is_kept();
-        let watching = Watching {
+        let watching = WatchContext {
             screen: Screen::new(arguments.json),
             signals,
             hooks,
@@ -181,15 +182,17 @@ impl Asking {
 }
 
 async fn begin(
-    place: Place,
+    place: SessionStorage,
     folder: &Path,
     message: &Message,
     setup: Setup,
 ) -> anyhow::Result<Session> {
     let session = match place {
-        Place::Nowhere | Place::Refused => return Ok(Session::in_memory(setup)),
-        Place::Known(journal, summary) => Session::open(&journal, &summary.id, setup).await?,
-        Place::New(journal, _) => {
+        SessionStorage::Nowhere | SessionStorage::Refused => return Ok(Session::in_memory(setup)),
+        SessionStorage::Known(journal, summary) => {
+            Session::open(&journal, &summary.id, setup).await?
+        }
+        SessionStorage::New(journal, _) => {
             let folder = folder.to_string_lossy();
             let title = title(&message.text());
             let begun = Session::begin(&journal, (&folder, &title), setup.clone()).await;
@@ -205,11 +208,11 @@ async fn begin(
     Ok(session)
 }
 
-fn unwritten(why: &str) -> Place {
+fn unwritten(why: &str) -> SessionStorage {
     complain(&format!(
         "warning: this session cannot be written down, and could not be carried on after a crash: {why}"
     ));
-    Place::Refused
+    SessionStorage::Refused
 }
 
 /// What an earlier process left is only said here; carrying it on is another command.
@@ -217,7 +220,7 @@ async fn say_unfinished(journal: &Journal, arguments: &PromptArguments) {
     let unfinished = journal.unfinished().await.unwrap_or_default();
     let left = unfinished
         .iter()
-        .filter(|session| session.state != State::InUse)
+        .filter(|session| session.state != Availability::InUse)
         .count();
     if left > 0 && !arguments.json {
         let turns = if left == 1 { "turn is" } else { "turns are" };
@@ -229,17 +232,17 @@ async fn say_unfinished(journal: &Journal, arguments: &PromptArguments) {
 
 /// The first line of what was said.
 pub(crate) fn title(prompt: &str) -> String {
-    const LONGEST: usize = 80;
+    const MAX_LENGTH: usize = 80;
     let line = prompt.lines().find(|line| !line.trim().is_empty());
     let line = text::plain(line.unwrap_or_default().trim()).into_owned();
-    text::bounded(&line, LONGEST).into_owned()
+    text::bounded(&line, MAX_LENGTH).into_owned()
 }
 
 fn message(arguments: &PromptArguments) -> anyhow::Result<Message> {
     let text = read_prompt(arguments.prompt.as_deref().unwrap_or_default())?;
     // Providers refuse it; a script that made it by mistake should not have to pay for that.
     if text.trim().is_empty() && arguments.image.is_empty() {
-        return Err(Usage(
+        return Err(UsageError(
             "the prompt is empty; say what is asked, or `-p -` reads it from stdin".to_owned(),
         )
         .into());
@@ -262,7 +265,7 @@ fn read_prompt(argument: &str) -> anyhow::Result<String> {
         .read_to_string(&mut prompt);
     read.context("cannot read the prompt from stdin; it must be UTF-8 text")?;
     if prompt.len() as u64 > MAX_PROMPT_BYTES {
-        return Err(Usage(format!(
+        return Err(UsageError(format!(
             "the prompt on stdin is longer than {} MiB",
             MAX_PROMPT_BYTES >> 20
         ))

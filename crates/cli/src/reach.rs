@@ -1,22 +1,22 @@
 //! From settings to a provider that can be asked.
 
 use crate::config::{Provider, Settings, url};
-use crate::exit::Usage;
-use crate::keys::Fixed;
+use crate::exit::UsageError;
+use crate::keys::FixedKey;
 use anyhow::Context;
 use outlast_dialect::Dialect;
 use outlast_engine::Clock;
 use outlast_engine::accounts::{Account, Accounts};
 use outlast_engine::credential::Credential;
-use outlast_engine::knowledge::Knowledge;
 use outlast_engine::provider::Adapter;
-use outlast_engine::route::Route;
+use outlast_engine::shared_state::SharedState;
+use outlast_engine::target::ModelTarget;
 use outlast_engine::transport::{Http, HttpSettings, Proxies};
 use outlast_kernel::budget::{Cost, Price};
-use outlast_kernel::models::Traits;
+use outlast_kernel::model_info::Capabilities;
 use outlast_kernel::text;
-use outlast_mock::{Script, Scripted};
-use outlast_session::host::{Model, ModelCost};
+use outlast_mock::{Script, ScriptedTransport};
+use outlast_session::factory::{Model, ModelCost};
 use secrecy::ExposeSecret;
 use std::fs::File;
 use std::io::Read;
@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What the scripted provider does when nothing else is asked for: enough to see a retry at work.
-pub(crate) const FIRST_RUN: &str = "overloaded:2";
+pub(crate) const DEFAULT_SCRIPT: &str = "overloaded:2";
 const MAX_CERTIFICATE_BYTES: u64 = 4 << 20;
 
 /// The model that is asked, who answers for it, and with which accounts.
@@ -35,16 +35,16 @@ pub(crate) struct ResolvedModel {
     /// Whether what is learnt of it is of use to others.
     pub(crate) is_shared: bool,
     pub(crate) price: Option<Price>,
-    pub(crate) traits: Traits,
+    pub(crate) traits: Capabilities,
     max_tokens: Option<u32>,
 }
 
 impl ResolvedModel {
     /// How the model is asked; what is learnt of its accounts goes where that knowledge is.
-    pub(crate) fn route(self, knowledge: &Knowledge, clock: &Arc<dyn Clock>) -> Route {
+    pub(crate) fn route(self, knowledge: &SharedState, clock: &Arc<dyn Clock>) -> ModelTarget {
         let accounts = (!self.accounts.is_empty())
             .then(|| Accounts::new(self.accounts, knowledge.clone(), clock.clone()));
-        Route {
+        ModelTarget {
             provider: Arc::new(self.adapter),
             model: self.model,
             accounts: accounts.map(Arc::new),
@@ -57,7 +57,7 @@ impl ResolvedModel {
 
 /// What a client is told where nothing is known.
 const DEFAULT_CONTEXT_WINDOW: u64 = 128_000;
-const USUAL_MAX_TOKENS: u32 = 8192;
+const DEFAULT_MAX_TOKENS: u32 = 8192;
 
 impl ResolvedModel {
     /// The model as a client is told of it.
@@ -90,7 +90,7 @@ impl ResolvedModel {
                 cache_write: dollars(price.cache_write),
             },
             context_window: self.traits.window.unwrap_or(DEFAULT_CONTEXT_WINDOW),
-            max_tokens: self.max_tokens.unwrap_or(USUAL_MAX_TOKENS).into(),
+            max_tokens: self.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS).into(),
         }
     }
 }
@@ -126,7 +126,7 @@ pub(crate) fn model(
     };
     let Some(model) = settings.model.clone() else {
         let remedy = "choose one with --model, OUTLAST_MODEL or `model` in outlast.toml";
-        return Err(Usage(format!("no model is set; {remedy}")).into());
+        return Err(UsageError(format!("no model is set; {remedy}")).into());
     };
     let accounts = accounts(settings, base_url);
     Ok(ResolvedModel {
@@ -174,7 +174,7 @@ pub(crate) fn accounts_at(
             let mark = fingerprint(key.expose_secret());
             vec![Account {
                 name: at_place(&format!("{}-{mark:05x}", provider.name())),
-                source: Arc::new(Fixed(key.clone())),
+                source: Arc::new(FixedKey(key.clone())),
                 max_in_flight: None,
             }]
         }
@@ -208,13 +208,13 @@ pub(crate) fn provider(
     let Some(dialect) = settings.provider.and_then(dialect) else {
         if base_url.is_some() {
             let remedy = "say who answers there: --provider anthropic, openai or openai-responses";
-            return Err(Usage(format!("--base-url needs a provider; {remedy}")).into());
+            return Err(UsageError(format!("--base-url needs a provider; {remedy}")).into());
         }
         return Ok(None);
     };
     let own_url = base_url.or(settings.base_url.as_deref());
     if own_url.is_none() && accounts(settings, None).is_empty() {
-        return Err(Usage(no_key(settings, dialect.name())).into());
+        return Err(UsageError(no_key(settings, dialect.name())).into());
     }
     let http = http(settings, own_url.unwrap_or_else(|| home_of(dialect)))?;
     let secrets = settings.headers.iter();
@@ -258,11 +258,11 @@ fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<Resolv
     let model = settings
         .model
         .clone()
-        .unwrap_or_else(|| FIRST_RUN.to_owned());
+        .unwrap_or_else(|| DEFAULT_SCRIPT.to_owned());
     let script: Script = model
         .parse()
-        .map_err(|error: outlast_mock::Error| Usage(error.to_string()))?;
-    let transport = Arc::new(Scripted::by_model(script, clock.clone()));
+        .map_err(|error: outlast_mock::Error| UsageError(error.to_string()))?;
+    let transport = Arc::new(ScriptedTransport::by_model(script, clock.clone()));
     let adapter = Adapter::new(Dialect::Anthropic, transport, clock)
         .named("mock")
         .with_timeouts(settings.timeouts);
@@ -283,7 +283,7 @@ fn http(settings: &Settings, base_url: &str) -> anyhow::Result<Http> {
         headers: settings.headers.clone(),
         ..http_settings(settings, base_url)?
     };
-    Http::new(&settings).map_err(|error| Usage(error.to_string()).into())
+    Http::new(&settings).map_err(|error| UsageError(error.to_string()).into())
 }
 
 /// The way to that address, without the headers of a provider.

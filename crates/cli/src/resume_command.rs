@@ -2,12 +2,12 @@
 //!
 //! Invariant: a session that a living process leads is left alone.
 
-use crate::approval::Terminal;
-use crate::assemble::{Attendance, Parts};
+use crate::approval::TerminalApprover;
+use crate::assemble::{Attendance, SessionParts};
 use crate::cli::ResumeArguments;
 use crate::deliver::deliver;
-use crate::exit::{Exit, Usage};
-use crate::follow::{Watching, follow};
+use crate::exit::{Exit, UsageError};
+use crate::follow::{WatchContext, follow};
 use crate::interrupt::{self, Signals};
 use crate::notice::notice;
 use crate::options::Options;
@@ -17,14 +17,14 @@ use anyhow::{Context, bail};
 use futures_util::future::join_all;
 use outlast_engine::Clock;
 use outlast_engine::journal::Entry;
-use outlast_engine::knowledge::Knowledge;
-use outlast_engine::turn::Ended;
+use outlast_engine::shared_state::SharedState;
+use outlast_engine::turn::TurnOutcome;
 use outlast_kernel::policy::Policy;
 use outlast_session::Session;
 use outlast_session::hooks::Hooks;
-use outlast_session::{self as session, Ask, read};
+use outlast_session::{self as session, PromptRequest, read};
 use outlast_store::Journal;
-use outlast_store::journal::{State, Summary};
+use outlast_store::journal::{Availability, Summary};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
     }
     let Some(journal) = journal::existing()? else {
         return match &arguments.session {
-            Some(_) => Err(Usage(journal::NO_SESSION.to_owned()).into()),
+            Some(_) => Err(UsageError(journal::NO_SESSION.to_owned()).into()),
             None => nothing(),
         };
     };
@@ -71,13 +71,13 @@ fn nothing() -> anyhow::Result<Exit> {
 }
 
 /// A session, and what is to be done about it.
-struct Work {
+struct PendingSession {
     summary: Summary,
-    what: What,
+    what: ResumeAction,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+enum ResumeAction {
     /// Its turn is not settled.
     CarryOn,
     /// Its turn is settled, and its process died before it could say so.
@@ -89,38 +89,43 @@ enum What {
 }
 
 /// What is to be done: for the session that was named, or for all.
-async fn work(journal: &Journal, arguments: &ResumeArguments) -> anyhow::Result<Vec<Work>> {
+async fn work(
+    journal: &Journal,
+    arguments: &ResumeArguments,
+) -> anyhow::Result<Vec<PendingSession>> {
     let of = |summary: Summary| match (summary.open_turn, summary.state) {
-        (_, State::InUse) => None,
-        (Some(_), _) => Some(Work {
+        (_, Availability::InUse) => None,
+        (Some(_), _) => Some(PendingSession {
             summary,
-            what: What::CarryOn,
+            what: ResumeAction::CarryOn,
         }),
-        (None, State::Abandoned) if summary.turns > 0 => Some(Work {
+        (None, Availability::Abandoned) if summary.turns > 0 => Some(PendingSession {
             summary,
-            what: What::Deliver,
+            what: ResumeAction::Deliver,
         }),
-        (None, State::Abandoned | State::Free) => None,
+        (None, Availability::Abandoned | Availability::Free) => None,
     };
     let Some(id) = &arguments.session else {
         let sessions = journal.sessions().await?;
         return Ok(sessions.into_iter().rev().filter_map(of).collect());
     };
     let summary = journal::find(journal, id).await?;
-    if summary.state == State::InUse {
+    if summary.state == Availability::InUse {
         bail!(
             "session {} is in use by another process; it can be carried on when that has ended",
             summary.id
         );
     }
-    let what = What::TryAgain;
-    Ok(vec![of(summary.clone()).unwrap_or(Work { summary, what })])
+    let what = ResumeAction::TryAgain;
+    Ok(vec![
+        of(summary.clone()).unwrap_or(PendingSession { summary, what }),
+    ])
 }
 
 struct Resumer {
     journal: Journal,
     clock: Arc<dyn Clock>,
-    knowledge: Knowledge,
+    knowledge: SharedState,
     json: bool,
     allow: Option<String>,
     several: bool,
@@ -130,7 +135,7 @@ struct Resumer {
 
 impl Resumer {
     /// All of them side by side: one that waits for hours does not hold up the others.
-    async fn all(&self, work: Vec<Work>) -> Exit {
+    async fn all(&self, work: Vec<PendingSession>) -> Exit {
         let signals = interrupt::signals();
         let running = work.iter().map(|work| self.one(work, signals.clone()));
         let exits = join_all(running).await;
@@ -140,7 +145,7 @@ impl Resumer {
             .unwrap_or(Exit::Success)
     }
 
-    async fn one(&self, work: &Work, signals: Signals) -> Exit {
+    async fn one(&self, work: &PendingSession, signals: Signals) -> Exit {
         match self.carry_on(work, signals).await {
             Ok(exit) => exit,
             Err(error) if self.everything && is_taken(&error) => {
@@ -155,16 +160,16 @@ impl Resumer {
         }
     }
 
-    async fn carry_on(&self, work: &Work, signals: Signals) -> anyhow::Result<Exit> {
+    async fn carry_on(&self, work: &PendingSession, signals: Signals) -> anyhow::Result<Exit> {
         let summary = &work.summary;
-        if work.what == What::Deliver {
+        if work.what == ResumeAction::Deliver {
             let screen = self.screen(summary);
             return deliver(&self.journal, &summary.id, screen, &*self.clock).await;
         }
         let (mut exit, mut waits) = self.turn(summary, work.what, signals.clone()).await?;
         // What was to follow has its turn.
         while waits && exit == Exit::Success {
-            let next = self.turn(summary, What::SayWaiting, signals.clone());
+            let next = self.turn(summary, ResumeAction::SayWaiting, signals.clone());
             (exit, waits) = next.await?;
         }
         Ok(exit)
@@ -174,7 +179,7 @@ impl Resumer {
     async fn turn(
         &self,
         summary: &Summary,
-        what: What,
+        what: ResumeAction,
         mut signals: Signals,
     ) -> anyhow::Result<(Exit, bool)> {
         let folder = PathBuf::from(&summary.directory);
@@ -191,15 +196,15 @@ impl Resumer {
         };
         let turn = async {
             match what {
-                What::CarryOn | What::Deliver => session.resume().await,
-                What::SayWaiting => say_waiting(&session, ask).await,
-                What::TryAgain => match session.try_again(ask.clone()).await {
+                ResumeAction::CarryOn | ResumeAction::Deliver => session.resume().await,
+                ResumeAction::SayWaiting => say_waiting(&session, ask).await,
+                ResumeAction::TryAgain => match session.try_again(ask.clone()).await {
                     Err(session::Error::NothingToDo { .. }) => say_waiting(&session, ask).await,
                     ended => ended,
                 },
             }
         };
-        let watching = Watching {
+        let watching = WatchContext {
             screen: self.screen(summary),
             signals,
             hooks,
@@ -214,24 +219,24 @@ impl Resumer {
         &self,
         id: &str,
         folder: &Path,
-    ) -> anyhow::Result<(Session, (Policy, Hooks), Ask)> {
+    ) -> anyhow::Result<(Session, (Policy, Hooks), PromptRequest)> {
         let mut options = options(&self.journal, id).await?;
         if let Some(names) = &self.allow {
             options.allow(names);
         }
         let settings = config::load_in(Some(folder), &options.overrides())?;
         let policy = settings.retry.policy.clone();
-        let parts = Parts::new(settings, &options, self.clock.clone())?;
-        let ask = Ask {
+        let parts = SessionParts::new(settings, &options, self.clock.clone())?;
+        let ask = PromptRequest {
             chosen: false,
             message: None,
             limits: parts.limits(),
             options: serde_json::to_value(&options)?,
-            ..Ask::default()
+            ..PromptRequest::default()
         };
         // With several, nobody could tell whose question it is.
-        let attendance = match !self.several && !self.json && Terminal::is_attended() {
-            true => Attendance::Attended(Arc::new(Terminal)),
+        let attendance = match !self.several && !self.json && TerminalApprover::is_attended() {
+            true => Attendance::Attended(Arc::new(TerminalApprover)),
             false => Attendance::Unattended,
         };
         let hooks = parts.hooks(folder);
@@ -252,7 +257,7 @@ impl Resumer {
 }
 
 /// Says what waits, if anything does.
-async fn say_waiting(session: &Session, ask: Ask) -> Result<Ended, session::Error> {
+async fn say_waiting(session: &Session, ask: PromptRequest) -> Result<TurnOutcome, session::Error> {
     let said = session.prompt_queued(ask).await?;
     let session = session.id().to_owned();
     said.ok_or(session::Error::NothingToDo { session })

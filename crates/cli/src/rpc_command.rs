@@ -4,17 +4,17 @@
 //! comes, is left to be resumed.
 
 use crate::assemble::Attendance;
-use crate::cli::{RpcMode, SessionChoice};
+use crate::cli::{RpcMode, SessionArguments};
 use crate::exit::Exit;
 use crate::output::print;
 use crate::session_host::SessionHost;
 use crate::{complain, interrupt, runtime, settings};
 use outlast_engine::{CancellationToken, Clock};
-use outlast_serve::rpc::{Dialect, Ending, Server};
-use outlast_session::host::Host;
+use outlast_serve::rpc::{Dialect, DisconnectReason, Server};
+use outlast_session::factory::Host;
 use std::sync::Arc;
 
-pub(crate) fn run(mode: RpcMode, choice: &SessionChoice) -> anyhow::Result<Exit> {
+pub(crate) fn run(mode: RpcMode, choice: &SessionArguments) -> anyhow::Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
     runtime::run_reading(async {
         let mut signals = interrupt::signals();
@@ -50,11 +50,11 @@ pub(crate) fn run(mode: RpcMode, choice: &SessionChoice) -> anyhow::Result<Exit>
         host.finish(&signals).await;
         Ok(match (signal, ending) {
             (Some(signal), _) => Exit::Signalled(signal),
-            (None, Ending::OutputLost) => {
+            (None, DisconnectReason::OutputLost) => {
                 complain("error: nobody reads what is answered");
                 Exit::Failed
             }
-            (None, Ending::InputClosed | Ending::Stopped) => Exit::Success,
+            (None, DisconnectReason::InputClosed | DisconnectReason::Stopped) => Exit::Success,
         })
     })
 }

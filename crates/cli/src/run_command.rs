@@ -7,7 +7,7 @@ pub(crate) mod files;
 mod watch;
 
 use crate::cli::RunArguments;
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::notice::notice;
 use crate::options::Options;
 use crate::run_host::RunHost;
@@ -17,19 +17,19 @@ use files::Files;
 use outlast_engine::Clock;
 use outlast_kernel::policy::Policy;
 use outlast_pipeline::definition::Pipeline;
-use outlast_pipeline::entry::{Begun, Outcome};
-use outlast_pipeline::home::RUNS;
-use outlast_pipeline::host::Means;
+use outlast_pipeline::entry::{Outcome, RunParameters};
+use outlast_pipeline::host::RunResources;
+use outlast_pipeline::run_store::RUNS;
 use outlast_pipeline::runner::Runner;
 use outlast_pipeline::{file, history, inputs, plan};
 use outlast_store::Journal;
-use outlast_store::journal::{Hold, State};
+use outlast_store::journal::{Availability, SessionLock};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use watch::Telling;
+use watch::OutputMode;
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     if arguments.schema {
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
         std::io::stdout().write_all(says.as_bytes())?;
         return Ok(Exit::Success);
     }
-    let begun = Begun {
+    let begun = RunParameters {
         name: pipeline.name.clone(),
         file: path
             .canonicalize()
@@ -93,7 +93,9 @@ pub(crate) fn say_unfinished() -> anyhow::Result<()> {
         return Ok(());
     };
     let unfinished = runtime::run(async { Ok(runs.unfinished().await?) })?;
-    let left = unfinished.iter().filter(|run| run.state != State::InUse);
+    let left = unfinished
+        .iter()
+        .filter(|run| run.state != Availability::InUse);
     for run in left {
         let id = &run.id;
         notice(&format!(
@@ -104,23 +106,23 @@ pub(crate) fn say_unfinished() -> anyhow::Result<()> {
 }
 
 /// Who carries the run out, and what was typed for it.
-struct Door {
+struct RunContext {
     clock: Arc<dyn Clock>,
     typed: Options,
     home: PathBuf,
 }
 
-type Beginning<'a> = std::pin::Pin<Box<dyn Future<Output = anyhow::Result<Option<Runner>>> + 'a>>;
+type BeginFuture<'a> = std::pin::Pin<Box<dyn Future<Output = anyhow::Result<Option<Runner>>> + 'a>>;
 
 fn carry_out<'a>(
     arguments: &'a RunArguments,
-    begin: impl FnOnce(Files, Door) -> Beginning<'a>,
+    begin: impl FnOnce(Files, RunContext) -> BeginFuture<'a>,
 ) -> anyhow::Result<Exit> {
     let policy = arguments.flags.policy.as_deref().map(Policy::named);
     policy
         .transpose()
-        .map_err(|error| Usage(error.to_string()))?;
-    let door = Door {
+        .map_err(|error| UsageError(error.to_string()))?;
+    let door = RunContext {
         clock: Arc::new(settings::clock()?),
         typed: typed(arguments),
         home: home::prepare()?,
@@ -128,9 +130,9 @@ fn carry_out<'a>(
     let files = Files::open(&door.home)?;
     let clock = Arc::clone(&door.clock);
     let telling = match (arguments.detached, arguments.json) {
-        (true, _) => Telling::Id,
-        (false, true) => Telling::Json,
-        (false, false) => Telling::People,
+        (true, _) => OutputMode::Id,
+        (false, true) => OutputMode::Json,
+        (false, false) => OutputMode::People,
     };
     runtime::run(async {
         let signals = interrupt::signals();
@@ -157,7 +159,7 @@ fn typed(arguments: &RunArguments) -> Options {
 pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
     use std::io::Read;
     let failed = |error| {
-        Usage(format!(
+        UsageError(format!(
             "cannot read the pipeline {}: {error}",
             path.display()
         ))
@@ -165,7 +167,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
     let opened = std::fs::File::open(path).map_err(failed)?;
     let mut source = String::new();
     // One that is longer is refused by whoever reads it.
-    let most = file::MOST_BYTES as u64 + 1;
+    let most = file::MAX_FILE_BYTES as u64 + 1;
     opened
         .take(most)
         .read_to_string(&mut source)
@@ -176,29 +178,33 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
 fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
     let found = folder.canonicalize();
-    found.map_err(|error| Usage(format!("there is no folder {}: {error}", folder.display())).into())
+    found.map_err(|error| {
+        UsageError(format!("there is no folder {}: {error}", folder.display())).into()
+    })
 }
 
 /// What the run is given: what was typed, else what the pipeline says.
-fn given(pipeline: &Pipeline, typed: &[String]) -> Result<BTreeMap<String, String>, Usage> {
+fn given(pipeline: &Pipeline, typed: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
     let mut said = BTreeMap::new();
     for pair in typed {
         let Some((name, value)) = pair.split_once('=') else {
-            return Err(Usage(format!("--input {pair}: expected NAME=VALUE")));
+            return Err(UsageError(format!("--input {pair}: expected NAME=VALUE")));
         };
         said.insert(name.to_owned(), value.to_owned());
     }
     inputs::given(pipeline, said).map_err(|error| match error {
-        inputs::Error::Missing { name } => Usage(format!("the pipeline needs --input {name}=…")),
-        error => Usage(error.to_string()),
+        inputs::Error::Missing { name } => {
+            UsageError(format!("the pipeline needs --input {name}=…"))
+        }
+        error => UsageError(error.to_string()),
     })
 }
 
 async fn begin(
     pipeline: Pipeline,
-    begun: Begun,
+    begun: RunParameters,
     files: Files,
-    door: Door,
+    door: RunContext,
 ) -> anyhow::Result<Option<Runner>> {
     let folder = PathBuf::from(&begun.folder);
     let pipeline = door.with_policy(pipeline)?;
@@ -208,7 +214,7 @@ async fn begin(
 
 /// Takes over the run of that name, or one that was left. What seems to be in use is tried for a moment: a command that was
 /// being started when its process was killed keeps a hold of what that process held until it is another program.
-async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<Hold>> {
+async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<SessionLock>> {
     const PAUSE: Duration = Duration::from_millis(50);
     const TRIES: usize = 20;
     for _ in 0..TRIES {
@@ -233,14 +239,14 @@ async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<Hold>> {
     }
     match name {
         "" => Ok(None),
-        name => Err(Usage(format!(
+        name => Err(UsageError(format!(
             "run {name} is carried out by another process; `outlast runs show --watch` follows it"
         ))
         .into()),
     }
 }
 
-async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Option<Runner>> {
+async fn resume(name: &str, files: Files, mut door: RunContext) -> anyhow::Result<Option<Runner>> {
     let Some(hold) = take_over(name, &files.runs).await? else {
         notice(
             "There is no run that was interrupted; `outlast runs` lists all, and `outlast run --resume RUN` tries again what failed.",
@@ -251,7 +257,7 @@ async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Opti
     let (run, entries) = history::read(&files.runs, None, &id).await?;
     if entries.is_empty() {
         files.runs.release_or_remove(hold).await?;
-        return Err(Usage(format!(
+        return Err(UsageError(format!(
             "nothing had happened in run {id} yet; begin it anew"
         ))
         .into());
@@ -268,13 +274,13 @@ async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Opti
     let folder = PathBuf::from(&run.begun.folder);
     if !folder.is_dir() {
         let folder = folder.display();
-        return Err(Usage(format!("its folder {folder} is gone; make it again")).into());
+        return Err(UsageError(format!("its folder {folder} is gone; make it again")).into());
     }
     let earlier: Options = serde_json::from_value(run.begun.options.clone()).unwrap_or_default();
     door.typed = earlier.with(&door.typed);
     let pipeline = file::read(&run.begun.source, Path::new(&run.begun.file));
     let pipeline = pipeline.map_err(|faults| {
-        Usage(format!(
+        UsageError(format!(
             "the pipeline of the run cannot be read any more:\n{faults}"
         ))
     })?;
@@ -284,13 +290,13 @@ async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Opti
     Ok(Some(Runner::resume(means, pipeline, hold, run, count)))
 }
 
-impl Door {
+impl RunContext {
     /// Steps that say nothing about retries have the policy that was typed.
-    fn with_policy(&self, mut pipeline: Pipeline) -> Result<Pipeline, Usage> {
+    fn with_policy(&self, mut pipeline: Pipeline) -> Result<Pipeline, UsageError> {
         let Some(name) = self.typed.get("retry.policy") else {
             return Ok(pipeline);
         };
-        let policy = Policy::named(name).map_err(|error| Usage(error.to_string()))?;
+        let policy = Policy::named(name).map_err(|error| UsageError(error.to_string()))?;
         for step in pipeline
             .steps
             .iter_mut()
@@ -306,7 +312,7 @@ impl Door {
         files: Files,
         folder: PathBuf,
         pipeline: &Pipeline,
-    ) -> anyhow::Result<Means> {
+    ) -> anyhow::Result<RunResources> {
         // What is wrong with the settings is said before anything is begun.
         let settings = config::load_in(Some(&folder), &self.typed.overrides())?;
         let host = RunHost {

@@ -1,16 +1,16 @@
 //! Where the sessions of a pipeline's steps come from: the settings, what was typed, and what the step says.
 
-use crate::assemble::{Attendance, Parts};
+use crate::assemble::{Attendance, SessionParts};
 use crate::config::list::SEPARATOR;
 use crate::config::{self, Settings};
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use crate::options::Options;
 use anyhow::Context;
-use outlast_engine::knowledge::Knowledge;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::Timestamp;
 use outlast_pipeline::definition::{Pipeline, Rule, Step, Work};
-use outlast_pipeline::host::{Host, Wanted};
+use outlast_pipeline::host::{Host, SessionRequest};
 use outlast_session::Setup;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,19 +22,19 @@ const SETTINGS_MAX_AGE: Duration = Duration::from_secs(1);
 
 pub(crate) struct RunHost {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) knowledge: Knowledge,
+    pub(crate) knowledge: SharedState,
     /// What was typed; it counts before what a step says.
     pub(crate) typed: Options,
     /// Where the run works.
     pub(crate) folder: PathBuf,
     pub(crate) hidden_variables: Vec<String>,
     /// What was read a moment ago.
-    pub(crate) read: Mutex<Read>,
+    pub(crate) read: Mutex<SettingsCache>,
 }
 
 /// Settings by what they were read with, and since when they count.
 #[derive(Default)]
-pub(crate) struct Read {
+pub(crate) struct SettingsCache {
     since: Timestamp,
     settings: HashMap<Vec<(String, String)>, Settings>,
 }
@@ -49,7 +49,7 @@ impl RunHost {
                     continue;
                 }
                 seen.push((provider, model));
-                let wanted = Wanted {
+                let wanted = SessionRequest {
                     provider,
                     model,
                     fallbacks,
@@ -60,7 +60,7 @@ impl RunHost {
                 let has_price = has_price.with_context(|| format!("step `{}`", step.id))?;
                 if pipeline.runtime.budget.cost.is_some() && !has_price {
                     let id = &step.id;
-                    return Err(Usage(format!(
+                    return Err(UsageError(format!(
                         "step `{id}`: what its model costs is not known, and the run has a ceiling on its cost (runtime.budget); \
                          set `price` for the model in outlast.toml (see `outlast config schema`)"
                     ))
@@ -71,18 +71,18 @@ impl RunHost {
         Ok(())
     }
 
-    fn has_price(&self, wanted: Wanted<'_>) -> anyhow::Result<bool> {
+    fn has_price(&self, wanted: SessionRequest<'_>) -> anyhow::Result<bool> {
         let options = self.options(wanted);
         let settings = self.settings(&options)?;
         let has_price = settings.price.is_some();
-        Parts::new(settings, &options, Arc::clone(&self.clock))?;
+        SessionParts::new(settings, &options, Arc::clone(&self.clock))?;
         Ok(has_price)
     }
 
-    async fn make(&self, wanted: Wanted<'_>) -> anyhow::Result<Setup> {
+    async fn make(&self, wanted: SessionRequest<'_>) -> anyhow::Result<Setup> {
         let options = self.options(wanted);
         let settings = self.settings(&options)?;
-        let parts = Parts::new(settings, &options, Arc::clone(&self.clock))?;
+        let parts = SessionParts::new(settings, &options, Arc::clone(&self.clock))?;
         let (folder, attendance) = (wanted.directory, Attendance::Unattended);
         Ok(Box::pin(parts.setup(&options, &self.knowledge, folder, attendance)).await)
     }
@@ -94,7 +94,7 @@ impl RunHost {
         let key: Vec<(String, String)> = overrides.iter().map(owned).collect();
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if now.since(read.since) >= SETTINGS_MAX_AGE {
-            *read = Read {
+            *read = SettingsCache {
                 since: now,
                 settings: HashMap::new(),
             };
@@ -107,7 +107,7 @@ impl RunHost {
         Ok(settings)
     }
 
-    fn options(&self, wanted: Wanted<'_>) -> Options {
+    fn options(&self, wanted: SessionRequest<'_>) -> Options {
         let fallbacks = wanted.fallbacks.join(&SEPARATOR.to_string());
         let allow = wanted.allow.map(|names| names.join(","));
         let said = [
@@ -155,7 +155,7 @@ fn asked(step: &Step) -> Vec<Asked<'_>> {
 }
 
 impl Host for RunHost {
-    fn setup<'a>(&'a self, wanted: Wanted<'a>) -> BoxFuture<'a, Result<Setup, String>> {
+    fn setup<'a>(&'a self, wanted: SessionRequest<'a>) -> BoxFuture<'a, Result<Setup, String>> {
         Box::pin(async move {
             let made = self.make(wanted).await;
             made.map_err(|error| format!("{error:#}"))

@@ -9,7 +9,7 @@ use anyhow::Context;
 use outlast_engine::BoxFuture;
 use outlast_kernel::text;
 use outlast_pipeline::{file, inputs};
-use outlast_serve::runs::{StartError, StartRun, WantedRun};
+use outlast_serve::runs::{NewRun, StartError, StartRun};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -18,13 +18,13 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::Command;
 
 /// How long a run may take to begin: its process may have to ask a keychain, or wait for the disk.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most that is heard of a process that does not begin its run, in bytes.
-const MOST_SAID: u64 = 16 * 1024;
+const MAX_OUTPUT_BYTES: u64 = 16 * 1024;
 /// How long is listened to a process that has ended.
 const EXIT_OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest input, in bytes: systems refuse a program whose arguments are longer.
-const LONGEST_INPUT: usize = 100_000;
+const MAX_INPUT_BYTES: usize = 100_000;
 /// With what a process ends that was told something wrong.
 const USAGE_EXIT_CODE: i32 = 2;
 
@@ -43,7 +43,7 @@ impl RunStarter {
         })
     }
 
-    async fn begin(&self, wanted: WantedRun) -> Result<String, StartError> {
+    async fn begin(&self, wanted: NewRun) -> Result<String, StartError> {
         let folder = self.folder.clone();
         let checked = tokio::task::spawn_blocking(move || check(&folder, wanted)).await;
         let checked = checked.map_err(|error| failed(&error))??;
@@ -51,26 +51,26 @@ impl RunStarter {
         command
             .args(arguments(&checked))
             .current_dir(&checked.folder);
-        announced(command, PATIENCE).await
+        announced(command, START_TIMEOUT).await
     }
 }
 
 impl StartRun for RunStarter {
-    fn start(&self, wanted: WantedRun) -> BoxFuture<'_, Result<String, StartError>> {
+    fn start(&self, wanted: NewRun) -> BoxFuture<'_, Result<String, StartError>> {
         Box::pin(self.begin(wanted))
     }
 }
 
 /// A run that can be begun, as far as can be told here.
 #[derive(Debug)]
-struct Checked {
+struct CheckedRun {
     file: PathBuf,
     folder: PathBuf,
     inputs: Vec<(String, String)>,
 }
 
 /// Finds out what is wrong with what is wanted. Blocks for as long as the disk takes.
-fn check(folder: &Path, wanted: WantedRun) -> Result<Checked, StartError> {
+fn check(folder: &Path, wanted: NewRun) -> Result<CheckedRun, StartError> {
     let folder = folder.join(wanted.directory.unwrap_or_default());
     let found = folder.canonicalize().ok().filter(|found| found.is_dir());
     let folder =
@@ -83,23 +83,23 @@ fn check(folder: &Path, wanted: WantedRun) -> Result<Checked, StartError> {
     let source = run_command::read(&place).map_err(|error| refused(error.to_string()))?;
     let pipeline = file::read(&source, &place)?;
     for (name, value) in &wanted.inputs {
-        if value.len() > LONGEST_INPUT || value.contains('\0') {
+        if value.len() > MAX_INPUT_BYTES || value.contains('\0') {
             let why = format!(
-                "the input `{name}` is not a text of at most {LONGEST_INPUT} bytes; have a step read it from a file"
+                "the input `{name}` is not a text of at most {MAX_INPUT_BYTES} bytes; have a step read it from a file"
             );
             return Err(refused(why));
         }
     }
     let said = wanted.inputs.clone();
     inputs::given(&pipeline, said).map_err(|error| refused(error.to_string()))?;
-    Ok(Checked {
+    Ok(CheckedRun {
         file: place,
         folder,
         inputs: wanted.inputs.into_iter().collect(),
     })
 }
 
-fn arguments(checked: &Checked) -> Vec<OsString> {
+fn arguments(checked: &CheckedRun) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = ["run", "--detached"].map(OsString::from).to_vec();
     let inputs = checked.inputs.iter();
     arguments.extend(inputs.map(|(name, value)| format!("--input={name}={value}").into()));
@@ -143,7 +143,7 @@ async fn announced(mut command: Command, patience: Duration) -> Result<String, S
 /// The line that a process says when its run has begun; nothing when it ends without.
 async fn first_line(stdout: impl AsyncRead + Unpin) -> Option<String> {
     let mut line = String::new();
-    let mut stdout = BufReader::new(stdout.take(MOST_SAID));
+    let mut stdout = BufReader::new(stdout.take(MAX_OUTPUT_BYTES));
     stdout.read_line(&mut line).await.ok()?;
     line.strip_suffix('\n').map(str::to_owned)
 }
@@ -151,7 +151,7 @@ async fn first_line(stdout: impl AsyncRead + Unpin) -> Option<String> {
 /// The beginning of what a process says; the rest is read and forgotten.
 async fn heard(mut stderr: impl AsyncRead + Unpin) -> String {
     let mut said = Vec::new();
-    let mut first = (&mut stderr).take(MOST_SAID);
+    let mut first = (&mut stderr).take(MAX_OUTPUT_BYTES);
     first.read_to_end(&mut said).await.ok();
     tokio::io::copy(&mut stderr, &mut tokio::io::sink())
         .await

@@ -11,9 +11,9 @@ fn folder(source: &str) -> TempDir {
     folder
 }
 
-fn wanted(inputs: &[(&str, &str)]) -> WantedRun {
+fn wanted(inputs: &[(&str, &str)]) -> NewRun {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    WantedRun {
+    NewRun {
         file: "pipeline.yaml".into(),
         directory: None,
         inputs: inputs.iter().map(owned).collect::<BTreeMap<_, _>>(),
@@ -41,7 +41,7 @@ fn what_is_wrong_with_a_file_comes_with_line_and_column() {
 #[test]
 fn what_cannot_be_run_is_refused() {
     let folder = folder(PIPELINE);
-    let long = "x".repeat(LONGEST_INPUT + 1);
+    let long = "x".repeat(MAX_INPUT_BYTES + 1);
     let table = [
         (wanted(&[]), "the pipeline needs the input `topic`"),
         (
@@ -57,21 +57,21 @@ fn what_cannot_be_run_is_refused() {
             "the input `topic` is not a text of at most 100000 bytes",
         ),
         (
-            WantedRun {
+            NewRun {
                 file: "other.yaml".into(),
                 ..wanted(&[])
             },
             "there is no file ",
         ),
         (
-            WantedRun {
+            NewRun {
                 file: "/dev/zero".into(),
                 ..wanted(&[])
             },
             "there is no file /dev/zero",
         ),
         (
-            WantedRun {
+            NewRun {
                 directory: Some("nowhere".into()),
                 ..wanted(&[])
             },
@@ -92,7 +92,7 @@ fn what_cannot_be_run_is_refused() {
 fn a_run_is_given_its_file_its_folder_and_its_inputs() {
     let folder = folder(PIPELINE);
     fs::create_dir(folder.path().join("work")).unwrap();
-    let wanted = WantedRun {
+    let wanted = NewRun {
         file: "../pipeline.yaml".into(),
         directory: Some("work".into()),
         ..wanted(&[("topic", "--allow=bash = x")])
@@ -116,7 +116,7 @@ async fn a_process_is_left_to_itself_once_it_has_said_its_run() {
         pipe.display(),
         done.display()
     );
-    let id = announced(shell(&script), PATIENCE).await.unwrap();
+    let id = announced(shell(&script), START_TIMEOUT).await.unwrap();
     assert_eq!(id, "some-id");
     fs::write(&pipe, "go\n").unwrap();
     let is_done = async {
@@ -124,7 +124,7 @@ async fn a_process_is_left_to_itself_once_it_has_said_its_run() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, is_done).await.unwrap();
+    tokio::time::timeout(START_TIMEOUT, is_done).await.unwrap();
 }
 
 #[tokio::test]
@@ -142,20 +142,20 @@ async fn what_a_process_says_before_its_run_begins_is_why_it_does_not() {
         ("printf half; echo 'error: halved' >&2; exit 2", "halved"),
     ];
     for (script, expected) in table {
-        let error = announced(shell(script), PATIENCE).await.unwrap_err();
+        let error = announced(shell(script), START_TIMEOUT).await.unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
     // Much of it does not hold the process up, and little of it is kept.
     let much = "yes error | head -c 1000000 >&2; exit 2";
-    let error = announced(shell(much), PATIENCE).await.unwrap_err();
-    assert!(error.to_string().len() <= text::MESSAGE_LIMIT);
+    let error = announced(shell(much), START_TIMEOUT).await.unwrap_err();
+    assert!(error.to_string().len() <= text::MAX_MESSAGE_BYTES);
 }
 
 #[tokio::test]
 async fn a_process_that_says_nothing_is_not_waited_for_for_ever() {
     let patience = Duration::from_millis(50);
     let announced = announced(shell("exec sleep 600"), patience);
-    let soon = tokio::time::timeout(PATIENCE / 2, announced);
+    let soon = tokio::time::timeout(START_TIMEOUT / 2, announced);
     let error = soon.await.unwrap().unwrap_err();
     assert!(matches!(error, StartError::Failed { .. }), "{error}");
 }

@@ -18,10 +18,10 @@ use live::question_line;
 use outlast_kernel::Timestamp;
 use outlast_pipeline::definition::Pipeline;
 use outlast_pipeline::entry::Outcome;
-use outlast_pipeline::standing;
-use outlast_pipeline::state::{Ended, Phase, Run, StepState};
+use outlast_pipeline::state::{EndStatus, Phase, Run, StepState};
+use outlast_pipeline::status;
 use std::collections::BTreeMap;
-use words::{Left, attempts, padded, spent};
+use words::{TimeLeft, attempts, padded, spent};
 
 /// The most columns that the names of steps have to themselves.
 const MAX_NAME_COLUMNS: usize = 24;
@@ -49,28 +49,28 @@ pub(crate) fn begun(run: &Run) -> Vec<PlannedStep> {
         id: id.to_owned(),
         max_attempts: None,
     };
-    standing::order(run).into_iter().map(step).collect()
+    status::order(run).into_iter().map(step).collect()
 }
 
 /// Whether a process is at work on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Process {
+pub(crate) enum ProcessStatus {
     Runs,
     /// What was under way was left where it is.
     Gone,
 }
 
 /// A run at a moment.
-pub(crate) struct View<'a> {
+pub(crate) struct RunView<'a> {
     pub(crate) steps: &'a [PlannedStep],
     pub(crate) run: &'a Run,
     /// What is known only while it runs.
     pub(crate) live: &'a BTreeMap<String, LiveStep>,
-    pub(crate) process: Process,
+    pub(crate) process: ProcessStatus,
     pub(crate) now: Timestamp,
 }
 
-impl View<'_> {
+impl RunView<'_> {
     /// A line for the run, and one for each step.
     pub(crate) fn lines(&self, columns: usize) -> Vec<String> {
         self.filtered_lines(columns, |_| true)
@@ -98,7 +98,7 @@ impl View<'_> {
 
     /// Whether what is under way is carried on.
     const fn goes_on(&self) -> bool {
-        self.run.ended.is_none() && matches!(self.process, Process::Runs)
+        self.run.ended.is_none() && matches!(self.process, ProcessStatus::Runs)
     }
 
     fn head(&self) -> String {
@@ -108,10 +108,12 @@ impl View<'_> {
         let name = one_line(&run.begun.name);
         let stands = match (&run.ended, self.process) {
             (Some(ended), _) => run_ended(run, ended),
-            (None, Process::Runs) => {
+            (None, ProcessStatus::Runs) => {
                 format!("running for {}", whole(self.now.since(run.started)))
             }
-            (None, Process::Gone) => "not finished, and no process is at work on it".to_owned(),
+            (None, ProcessStatus::Gone) => {
+                "not finished, and no process is at work on it".to_owned()
+            }
         };
         let (all, spent) = (self.steps.len(), spent(run.usage, run.cost));
         format!("{name}: {stands}; {over} of {all} steps are over{spent}")
@@ -131,7 +133,7 @@ impl View<'_> {
             Phase::Working => self.working(planned, step),
             Phase::Waiting { until, cause, .. } => {
                 let next = step.attempt().map_or(1, |attempt| attempt.number) + 1;
-                let left = Left::of(until, self.now).rounded();
+                let left = TimeLeft::of(until, self.now).rounded();
                 let number = attempts(next, planned.max_attempts);
                 (
                     '⚠',
@@ -205,7 +207,7 @@ impl View<'_> {
 }
 
 /// How a run ended, and after how long.
-fn run_ended(run: &Run, ended: &Ended) -> String {
+fn run_ended(run: &Run, ended: &EndStatus) -> String {
     let took = words::took(ended.at.since(run.started));
     let reason = words::because(ended.reason.as_deref());
     match ended.outcome {

@@ -3,7 +3,7 @@ use super::*;
 use outlast_kernel::event::Body;
 use outlast_kernel::verdict::Cause;
 use outlast_pipeline::entry::Entry;
-use outlast_pipeline::standing::Question;
+use outlast_pipeline::status::Question;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -91,16 +91,16 @@ fn every_state_of_a_step_has_its_words() {
     });
     live.entry("fix".to_owned()).or_default().last = Some("bash".to_owned());
     let steps = steps();
-    let view = |process| View {
+    let view = |process| RunView {
         steps: &steps,
         run: &run,
         live: &live,
         process,
         now: at(20),
     };
-    let running = view(Process::Runs).lines(120).join("\n");
-    let narrow = view(Process::Runs).lines(24).join("\n");
-    let left = view(Process::Gone).lines(120).join("\n");
+    let running = view(ProcessStatus::Runs).lines(120).join("\n");
+    let narrow = view(ProcessStatus::Runs).lines(24).join("\n");
+    let left = view(ProcessStatus::Gone).lines(120).join("\n");
     insta::assert_snapshot!(without_clocks(&[running, narrow, left].join("\n\n")));
 }
 
@@ -109,11 +109,11 @@ fn a_run_that_is_over_says_how_it_ended() {
     let mut entries = entries();
     entries.extend(rest());
     let (run, steps) = (run_of(&entries), steps());
-    let view = View {
+    let view = RunView {
         steps: &steps,
         run: &run,
         live: &BTreeMap::new(),
-        process: Process::Gone,
+        process: ProcessStatus::Gone,
         now: at(1000),
     };
     insta::assert_snapshot!(without_clocks(&view.lines(120).join("\n")));
@@ -250,11 +250,11 @@ fn nothing_from_outside_makes_a_line_or_is_obeyed() {
     steps[3].id.clone_from(&hostile);
     let run = run_of(&all[..all.len() - 10]);
     let live = BTreeMap::new();
-    let view = View {
+    let view = RunView {
         steps: &steps,
         run: &run,
         live: &live,
-        process: Process::Runs,
+        process: ProcessStatus::Runs,
         now: at(20),
     };
     for columns in [0, 1, 2, 3, 40, 200] {

@@ -11,17 +11,17 @@ mod step;
 mod watch;
 
 use crate::cli::{ReportFormat, RunsArguments, RunsCommand};
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::notice::notice;
 use crate::output::print;
 use crate::sessions_command::parse_age;
-use crate::working::Working;
+use crate::working::Spinner;
 use crate::{home, settings};
 use find::find_or_newest;
 use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
-use outlast_pipeline::home::Home;
 use outlast_pipeline::report;
+use outlast_pipeline::run_store::RunStore;
 
 const NO_RUNS: &str = "No runs yet.";
 /// What is said to whoever wants something of a run where there is none.
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: RunsArguments) -> anyhow::Result<Exit> {
         parse_age(age)?;
     }
     let clock = settings::clock()?;
-    let home = Home::new(&home::path()?);
+    let home = RunStore::new(&home::path()?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -53,21 +53,25 @@ pub(crate) fn run(arguments: RunsArguments) -> anyhow::Result<Exit> {
 }
 
 /// What is said when it takes long. Whoever watches a run sees that.
-fn working(command: &RunsCommand) -> Option<Working> {
+fn working(command: &RunsCommand) -> Option<Spinner> {
     match command {
         RunsCommand::Show(arguments) if arguments.watch => None,
         RunsCommand::Show(_) | RunsCommand::Report { .. } | RunsCommand::Output { .. } => {
-            Working::start_for_stream("reading the run")
+            Spinner::start_for_stream("reading the run")
         }
-        RunsCommand::Delete { .. } => Some(Working::on("deleting, and making the files smaller")),
+        RunsCommand::Delete { .. } => Some(Spinner::on("deleting, and making the files smaller")),
         RunsCommand::List { .. }
         | RunsCommand::Approve { .. }
         | RunsCommand::RetryNow { .. }
-        | RunsCommand::Cancel { .. } => Some(Working::on("reading the runs")),
+        | RunsCommand::Cancel { .. } => Some(Spinner::on("reading the runs")),
     }
 }
 
-async fn carry_out(home: &Home, command: RunsCommand, clock: &WallClock) -> anyhow::Result<Exit> {
+async fn carry_out(
+    home: &RunStore,
+    command: RunsCommand,
+    clock: &WallClock,
+) -> anyhow::Result<Exit> {
     match command {
         RunsCommand::List { json } => list::list(home, json).await,
         RunsCommand::Show(arguments) => show::show(home, &arguments, clock).await,
@@ -95,7 +99,7 @@ async fn carry_out(home: &Home, command: RunsCommand, clock: &WallClock) -> anyh
 }
 
 async fn report(
-    home: &Home,
+    home: &RunStore,
     name: Option<&str>,
     format: ReportFormat,
     clock: &WallClock,
@@ -122,6 +126,6 @@ fn nothing(command: &RunsCommand) -> anyhow::Result<Exit> {
             notice(NO_RUNS);
             Ok(Exit::Success)
         }
-        _ => Err(Usage(NO_RUN.to_owned()).into()),
+        _ => Err(UsageError(NO_RUN.to_owned()).into()),
     }
 }

@@ -5,16 +5,16 @@
 use std::time::Duration;
 
 /// What is still looked up, connected or read from the terminal is of no use any more, and not waited for longer.
-const LONGEST_END: Duration = Duration::from_millis(300);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Runs work to its end, and ends what it has left behind.
 pub(crate) fn run<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    run_with_limit(work, LONGEST_END)
+    run_with_limit(work, SHUTDOWN_TIMEOUT)
 }
 
 /// The same, for work that reads stdin: that cannot be stopped, and is not waited for so long.
 pub(crate) fn run_reading<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    run_with_limit(work, LONGEST_END / 6)
+    run_with_limit(work, SHUTDOWN_TIMEOUT / 6)
 }
 
 fn run_with_limit<T>(

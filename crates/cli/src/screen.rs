@@ -5,10 +5,10 @@ use crate::notice;
 use crate::output::safe_json;
 use crate::progress::Progress;
 use anyhow::{Context, bail};
-use outlast_engine::turn::Ended;
+use outlast_engine::turn::TurnOutcome;
 use outlast_kernel::decision::GiveUp;
-use outlast_kernel::event::{Body, Event, Seal, StopReason};
-use outlast_kernel::failure::Judged;
+use outlast_kernel::event::{Body, Event, StopReason, TurnStatus};
+use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::text;
 use outlast_kernel::verdict::{Cause, Class};
@@ -83,11 +83,11 @@ impl Screen {
         }
     }
 
-    pub(crate) fn finish(&mut self, ended: &Ended, policy: &Policy) -> anyhow::Result<Exit> {
+    pub(crate) fn finish(&mut self, ended: &TurnOutcome, policy: &Policy) -> anyhow::Result<Exit> {
         let answer = ended.message.text();
         let answer = text::plain(&answer);
         let answer = answer.trim_end_matches('\n');
-        if !self.json && ended.seal == Seal::Completed && !answer.is_empty() {
+        if !self.json && ended.seal == TurnStatus::Completed && !answer.is_empty() {
             self.lost_stdout = self.print_answer(answer).err();
         }
         match &self.lost_stdout {
@@ -125,8 +125,8 @@ impl Screen {
         }
     }
 
-    fn explain(&mut self, ended: &Ended, policy: &Policy) {
-        if ended.seal == Seal::Aborted {
+    fn explain(&mut self, ended: &TurnOutcome, policy: &Policy) {
+        if ended.seal == TurnStatus::Aborted {
             self.progress.print("Cancelled.");
         }
         let Some((judged, why)) = &ended.error else {
@@ -151,7 +151,7 @@ impl Screen {
 
 /// What is to be said of a turn to whoever has seen its events: what is wrong with it, and what could be done.
 pub(crate) fn afterword(
-    ended: &Ended,
+    ended: &TurnOutcome,
     policy: Option<&Policy>,
 ) -> (Option<String>, Option<String>) {
     let shortfall = UnusableAnswer::of(ended, ended.message.text().trim().is_empty());
@@ -189,8 +189,8 @@ enum UnusableAnswer {
 }
 
 impl UnusableAnswer {
-    fn of(ended: &Ended, is_empty: bool) -> Option<Self> {
-        if ended.seal != Seal::Completed {
+    fn of(ended: &TurnOutcome, is_empty: bool) -> Option<Self> {
+        if ended.seal != TurnStatus::Completed {
             return None;
         }
         match ended.stop_reason {
@@ -237,7 +237,7 @@ fn say(line: &str) -> std::io::Result<()> {
     stdout.flush()
 }
 
-fn remedy(judged: &Judged, why: GiveUp, policy: &Policy) -> Option<&'static str> {
+fn remedy(judged: &ClassifiedFailure, why: GiveUp, policy: &Policy) -> Option<&'static str> {
     let refused = judged.verdict.cause == Cause::InvalidRequest;
     if refused && judged.failure.message.to_lowercase().contains("tool") {
         return Some("if the model knows no tools, offer it none: --no-tools");

@@ -15,12 +15,12 @@ use crate::{complain, home, interrupt, runtime, settings};
 use anyhow::Context;
 use house::ServeSessionFactory;
 use outlast_engine::{CancellationToken, Clock};
-use outlast_gateway::guard::{Names, Token};
+use outlast_gateway::auth::{AllowedNames, Token};
 use outlast_kernel::text;
 use outlast_serve::http::{self, HostServices, HttpServer, Limits, Setup};
+use outlast_serve::live_sessions::LiveSessions;
 use outlast_serve::runs::Runs;
-use outlast_serve::sessions::Sessions;
-use outlast_session::host::House;
+use outlast_session::factory::SessionFactory;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ async fn serve(
     let house = ServeSessionFactory::new(&arguments.choice(), clock, folder.to_owned()).await?;
     house.check()?;
     let house = Arc::new(house);
-    let sessions = Sessions::new(Arc::clone(&house) as Arc<dyn House>);
+    let sessions = LiveSessions::new(Arc::clone(&house) as Arc<dyn SessionFactory>);
     let server = HttpServer::bind(Setup {
         listen: settings.listen,
         sessions: Arc::clone(&sessions),
@@ -69,7 +69,7 @@ async fn serve(
             Arc::new(RunStarter::new(folder)?),
         ),
         around: Arc::clone(&house) as Arc<dyn HostServices>,
-        names: Names::new("serve", settings.names.clone(), settings.origins.clone()),
+        names: AllowedNames::new("serve", settings.names.clone(), settings.origins.clone()),
         token: token(&settings)?,
         limits: limits(&settings),
     })

@@ -1,7 +1,7 @@
 //! From settings to MCP servers, where they are built in.
 
 use crate::config::Settings;
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use outlast_session::tools::Tools;
 #[cfg(all(unix, feature = "mcp"))]
 use {std::pin::pin, std::time::Duration, tokio::time::timeout};
@@ -11,10 +11,10 @@ use {std::pin::pin, std::time::Duration, tokio::time::timeout};
 const QUIET_PERIOD: Duration = Duration::from_secs(2);
 
 /// Says what to do when servers are set and cannot be used.
-pub(crate) fn check(settings: &Settings) -> Result<(), Usage> {
+pub(crate) fn check(settings: &Settings) -> Result<(), UsageError> {
     let built_in = cfg!(all(unix, feature = "mcp"));
     match settings.servers.first() {
-        Some(server) if settings.tools.enabled && !built_in => Err(Usage(format!(
+        Some(server) if settings.tools.enabled && !built_in => Err(UsageError(format!(
             "mcp.{}: MCP servers are not built into this outlast; build it with `cargo install --path crates/cli --features mcp` \
              (not on Windows), remove the server from the settings, or use --no-tools",
             server.name
@@ -52,10 +52,10 @@ pub(crate) fn started(tools: Tools, _: &Settings) -> std::future::Ready<Tools> {
 fn described(
     server: &crate::config::McpServerSettings,
     settings: &Settings,
-) -> outlast_session::tools::mcp::Server {
+) -> outlast_session::tools::mcp::ServerConfig {
     use secrecy::ExposeSecret;
     let variables = server.variables.iter();
-    outlast_session::tools::mcp::Server {
+    outlast_session::tools::mcp::ServerConfig {
         name: server.name.clone(),
         program: server.program.clone(),
         arguments: server.arguments.clone(),

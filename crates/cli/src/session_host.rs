@@ -3,8 +3,8 @@
 
 mod as_host;
 
-use crate::assemble::{Attendance, Parts};
-use crate::cli::SessionChoice;
+use crate::assemble::{Attendance, SessionParts};
+use crate::cli::SessionArguments;
 use crate::config::{LimitSettings, Provider};
 use crate::interrupt::{Signal, Signals};
 use crate::known::{current_folder, last_session_in};
@@ -13,11 +13,11 @@ use crate::{accounts_command, complain, config, home, hooks, journal, knowledge,
 use anyhow::Context;
 use futures_util::future::join_all;
 use outlast_engine::Clock;
-use outlast_engine::knowledge::Knowledge;
+use outlast_engine::shared_state::SharedState;
 use outlast_kernel::policy::Policy;
 use outlast_session::Session;
+use outlast_session::factory::{Model, OpenedSession, SessionDescription};
 use outlast_session::hooks::Hooks;
-use outlast_session::host::{Card, Model, Opened};
 use outlast_session::{Setup, Subscription};
 use outlast_store::Journal;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ const MAX_HOOK_TIME: Duration = Duration::from_secs(600);
 
 /// By which door somebody comes: it says what counts where nothing is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum HostKind {
     /// Somebody sits in front of it.
     Attended,
     /// A server that goes on by itself.
@@ -39,10 +39,10 @@ pub(crate) enum Door {
 }
 
 pub(crate) struct SessionHost {
-    door: Door,
+    door: HostKind,
     clock: Arc<dyn Clock>,
     attendance: Attendance,
-    knowledge: Knowledge,
+    knowledge: SharedState,
     journal: Option<Journal>,
     /// What was typed, with what was said for this session in its place.
     typed: Options,
@@ -53,7 +53,7 @@ pub(crate) struct SessionHost {
     /// The policy that was chosen since.
     chosen_policy: Mutex<Option<String>>,
     /// What the session in use was made with.
-    in_use: Mutex<InUse>,
+    in_use: Mutex<CurrentSession>,
     /// What runs when something happens, for each session that there was; with who listens until it is left.
     hooks: Mutex<Vec<SessionHooks>>,
     signalled: Mutex<Option<Signal>>,
@@ -66,7 +66,7 @@ struct SessionHooks {
 }
 
 #[derive(Clone, Default)]
-struct InUse {
+struct CurrentSession {
     /// As it was made.
     made_with: Options,
     /// The same with the model that was chosen since.
@@ -80,7 +80,7 @@ struct InUse {
 
 impl SessionHost {
     pub(crate) async fn new(
-        choice: &SessionChoice,
+        choice: &SessionArguments,
         clock: Arc<dyn Clock>,
         attendance: Attendance,
     ) -> anyhow::Result<Self> {
@@ -96,7 +96,7 @@ impl SessionHost {
             }
         };
         Ok(Self {
-            door: Door::Attended,
+            door: HostKind::Attended,
             knowledge: knowledge::open(home, &clock).await,
             clock,
             attendance,
@@ -114,7 +114,7 @@ impl SessionHost {
     /// One more of a server, for a session for which that was said.
     pub(crate) fn beside(&self, said: &Options) -> Self {
         Self {
-            door: Door::Server,
+            door: HostKind::Server,
             clock: Arc::clone(&self.clock),
             attendance: self.attendance.clone(),
             knowledge: self.knowledge.clone(),
@@ -130,14 +130,18 @@ impl SessionHost {
     }
 
     /// What a session in that folder would be made of: the one that this was typed for before, or a new one.
-    pub(crate) fn look(&self, folder: &Path, earlier: Option<Options>) -> anyhow::Result<Card> {
+    pub(crate) fn look(
+        &self,
+        folder: &Path,
+        earlier: Option<Options>,
+    ) -> anyhow::Result<SessionDescription> {
         let options = match earlier {
             Some(earlier) => self.after(earlier),
             None => self.typed.clone(),
         };
-        let mut in_use = InUse::default();
+        let mut in_use = CurrentSession::default();
         let parts = self.parts(folder, options, &mut in_use)?;
-        Ok(Card {
+        Ok(SessionDescription {
             model: parts.card(in_use.options.base_url.as_deref()),
             models: in_use.models,
             policy: parts.settings.retry.policy.name.to_string(),
@@ -146,7 +150,7 @@ impl SessionHost {
     }
 
     /// What is known of a session although nothing can be said in it as things are.
-    pub(crate) fn name(&self, earlier: Options, problem: String) -> Card {
+    pub(crate) fn name(&self, earlier: Options, problem: String) -> SessionDescription {
         let options = self.after(earlier);
         let named = |path: &str| options.get(path).unwrap_or_default().to_owned();
         let model = Model {
@@ -155,7 +159,7 @@ impl SessionHost {
             provider: named("provider"),
             ..Model::default()
         };
-        Card {
+        SessionDescription {
             model,
             models: Vec::new(),
             policy: named("retry.policy"),
@@ -173,8 +177,8 @@ impl SessionHost {
         &self,
         folder: &Path,
         name: (&str, &str),
-    ) -> anyhow::Result<Opened> {
-        self.make(folder, From::Name(name)).await
+    ) -> anyhow::Result<OpenedSession> {
+        self.make(folder, SessionOrigin::Name(name)).await
     }
 
     /// What was typed for every session.
@@ -183,7 +187,7 @@ impl SessionHost {
     }
 
     /// What is known of providers.
-    pub(crate) const fn knowledge(&self) -> &Knowledge {
+    pub(crate) const fn knowledge(&self) -> &SharedState {
         &self.knowledge
     }
 
@@ -222,9 +226,9 @@ impl SessionHost {
     }
 
     /// The session to begin with: a new one, or the one that was named.
-    pub(crate) async fn first(&self, choice: &SessionChoice) -> anyhow::Result<Opened> {
+    pub(crate) async fn first(&self, choice: &SessionArguments) -> anyhow::Result<OpenedSession> {
         if !choice.go_on && choice.session.is_none() {
-            return self.make(&current_folder()?, From::Nothing).await;
+            return self.make(&current_folder()?, SessionOrigin::Nothing).await;
         }
         let journal = self.journal.as_ref();
         let journal = journal.context("sessions cannot be read here")?;
@@ -235,29 +239,29 @@ impl SessionHost {
         self.reopen(&id).await
     }
 
-    pub(crate) async fn reopen(&self, name: &str) -> anyhow::Result<Opened> {
+    pub(crate) async fn reopen(&self, name: &str) -> anyhow::Result<OpenedSession> {
         let journal = self.journal.as_ref();
         let journal = journal.context("sessions are not written down here")?;
         let summary = journal::find(journal, name).await?;
         let earlier = resume_command::options(journal, &summary.id).await?;
         let folder = PathBuf::from(&summary.directory);
-        self.make(&folder, From::Session(&summary.id, earlier))
+        self.make(&folder, SessionOrigin::Session(&summary.id, earlier))
             .await
     }
 
     /// Makes a session, and takes note of what it is made of.
-    async fn make(&self, folder: &Path, from: From<'_>) -> anyhow::Result<Opened> {
+    async fn make(&self, folder: &Path, from: SessionOrigin<'_>) -> anyhow::Result<OpenedSession> {
         let (typed, chosen) = match &from {
-            From::Session(_, earlier) => (self.after(earlier.clone()), None),
-            From::Nothing | From::Name(_) | From::Copy(..) => {
+            SessionOrigin::Session(_, earlier) => (self.after(earlier.clone()), None),
+            SessionOrigin::Nothing | SessionOrigin::Name(_) | SessionOrigin::Copy(..) => {
                 let policy = lock(&self.chosen_policy).clone();
                 let policy = Options::said([("retry.policy", policy)]);
                 (self.typed.clone().with(&policy), lock(&self.chosen).clone())
             }
         };
-        let mut in_use = InUse {
+        let mut in_use = CurrentSession {
             folder: folder.to_owned(),
-            ..InUse::default()
+            ..CurrentSession::default()
         };
         let parts = self.parts(folder, typed, &mut in_use)?;
         in_use.made_with = in_use.options.clone();
@@ -274,7 +278,7 @@ impl SessionHost {
         let setup = parts
             .setup(&in_use.options, &self.knowledge, folder, attendance)
             .await;
-        if matches!(from, From::Session(..)) {
+        if matches!(from, SessionOrigin::Session(..)) {
             // It has a model of its own.
             *lock(&self.chosen) = None;
         }
@@ -282,16 +286,21 @@ impl SessionHost {
         self.listen(&session, hooks);
         *lock(&self.in_use) = in_use;
         let session = Arc::new(session);
-        Ok(Opened { session, model })
+        Ok(OpenedSession { session, model })
     }
 
     /// What a session in that folder is made of with these options; what is to be known of it is noted.
-    fn parts(&self, folder: &Path, options: Options, in_use: &mut InUse) -> anyhow::Result<Parts> {
+    fn parts(
+        &self,
+        folder: &Path,
+        options: Options,
+        in_use: &mut CurrentSession,
+    ) -> anyhow::Result<SessionParts> {
         let settings = match self.door {
-            Door::Attended => config::load_in(Some(folder), &options.overrides())?,
-            Door::Server => config::load_for_server(folder, &options.overrides())?,
+            HostKind::Attended => config::load_in(Some(folder), &options.overrides())?,
+            HostKind::Server => config::load_for_server(folder, &options.overrides())?,
         };
-        let parts = Parts::new(settings, &options, self.clock.clone())?;
+        let parts = SessionParts::new(settings, &options, self.clock.clone())?;
         in_use.options = options;
         in_use.options.pin(&parts.settings, parts.model());
         in_use.limits = parts.settings.limits;
@@ -312,18 +321,22 @@ impl SessionHost {
     async fn session(
         &self,
         folder: &Path,
-        from: From<'_>,
+        from: SessionOrigin<'_>,
         setup: Setup,
     ) -> anyhow::Result<Session> {
         let journal = self.journal.as_ref();
         Ok(match (from, journal) {
-            (From::Copy(session, before), _) => session.fork(journal, before, setup).await?,
-            (From::Session(id, _), Some(journal)) => Session::open(journal, id, setup).await?,
-            (from @ (From::Nothing | From::Name(_)), Some(journal)) => {
+            (SessionOrigin::Copy(session, before), _) => {
+                session.fork(journal, before, setup).await?
+            }
+            (SessionOrigin::Session(id, _), Some(journal)) => {
+                Session::open(journal, id, setup).await?
+            }
+            (from @ (SessionOrigin::Nothing | SessionOrigin::Name(_)), Some(journal)) => {
                 let folder = folder.to_string_lossy();
                 let from = &from;
                 let begun = match from {
-                    From::Name((id, title)) => {
+                    SessionOrigin::Name((id, title)) => {
                         let id = (*id).to_owned();
                         Session::create_with_id(journal, id, &folder, title, setup.clone()).await
                     }
@@ -334,9 +347,12 @@ impl SessionHost {
                     in_memory(from, setup)
                 })
             }
-            (from @ (From::Nothing | From::Name(_) | From::Session(..)), None) => {
-                in_memory(&from, setup)
-            }
+            (
+                from @ (SessionOrigin::Nothing
+                | SessionOrigin::Name(_)
+                | SessionOrigin::Session(..)),
+                None,
+            ) => in_memory(&from, setup),
         })
     }
 
@@ -421,7 +437,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What a session begins with.
-enum From<'a> {
+enum SessionOrigin<'a> {
     Nothing,
     /// Nothing but an id and a title.
     Name((&'a str, &'a str)),
@@ -432,9 +448,9 @@ enum From<'a> {
 }
 
 /// A session that is written down nowhere, by its name if it has one.
-fn in_memory(from: &From<'_>, setup: Setup) -> Session {
+fn in_memory(from: &SessionOrigin<'_>, setup: Setup) -> Session {
     match from {
-        From::Name((id, _)) => Session::in_memory_with_id((*id).to_owned(), setup),
+        SessionOrigin::Name((id, _)) => Session::in_memory_with_id((*id).to_owned(), setup),
         _ => Session::in_memory(setup),
     }
 }

@@ -2,20 +2,20 @@
 
 use crate::cli::{ExportFormat, SessionsCommand};
 use crate::config::duration;
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::notice::notice;
 use crate::output::{print, safe_json};
 use crate::prompt::title;
-use crate::working::Working;
+use crate::working::Spinner;
 use crate::{compact_command, journal, settings};
 use outlast_engine::Clock;
 use outlast_engine::journal::Entry;
-use outlast_kernel::event::Seal;
+use outlast_kernel::event::TurnStatus;
 use outlast_kernel::text;
 use outlast_session::read;
-use outlast_session::transcript::{Format, Head, Writer};
+use outlast_session::transcript::{Format, Header, Writer};
 use outlast_store::Journal;
-use outlast_store::journal::{Page, State, Summary};
+use outlast_store::journal::{Availability, Page, Summary};
 use serde_json::{Value, json};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use std::time::Duration;
 const NO_SESSIONS: &str = "No sessions yet.";
 
 /// How many entries are read at a time: a long session needs no memory.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 
 pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
     // What was typed is wrong whether there is something to delete or not.
@@ -64,14 +64,14 @@ pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
 }
 
 /// What is said when it takes long. Whoever makes a conversation smaller tells of it.
-fn working(command: &SessionsCommand) -> Option<Working> {
+fn working(command: &SessionsCommand) -> Option<Spinner> {
     match command {
-        SessionsCommand::List { .. } => Some(Working::on("reading the sessions")),
+        SessionsCommand::List { .. } => Some(Spinner::on("reading the sessions")),
         SessionsCommand::Show { .. } | SessionsCommand::Export { .. } => {
-            Working::start_for_stream("reading the session")
+            Spinner::start_for_stream("reading the session")
         }
         SessionsCommand::Delete { .. } => {
-            Some(Working::on("deleting, and making the file smaller"))
+            Some(Spinner::on("deleting, and making the file smaller"))
         }
         SessionsCommand::Compact { .. } => None,
     }
@@ -89,7 +89,7 @@ fn nothing(command: &SessionsCommand) -> anyhow::Result<Exit> {
             notice(NO_SESSIONS);
             Ok(Exit::Success)
         }
-        _ => Err(Usage(journal::NO_SESSION.to_owned()).into()),
+        _ => Err(UsageError(journal::NO_SESSION.to_owned()).into()),
     }
 }
 
@@ -148,21 +148,21 @@ pub(crate) async fn first_words(journal: &Journal, session: &str) -> anyhow::Res
 }
 
 /// How a session stands, in a word.
-pub(crate) const fn standing(session: &Summary, seal: Option<Seal>) -> &'static str {
+pub(crate) const fn standing(session: &Summary, seal: Option<TurnStatus>) -> &'static str {
     match (session.state, session.open_turn) {
-        (State::InUse, _) => "in use",
+        (Availability::InUse, _) => "in use",
         (_, Some(_)) => "unfinished",
-        (State::Abandoned, None) if session.turns > 0 => "undelivered",
-        (State::Abandoned, None) => "empty",
-        (State::Free, None) => match seal {
-            Some(Seal::Error) => "failed",
-            Some(Seal::Aborted) => "cancelled",
-            Some(Seal::Completed) | None => "finished",
+        (Availability::Abandoned, None) if session.turns > 0 => "undelivered",
+        (Availability::Abandoned, None) => "empty",
+        (Availability::Free, None) => match seal {
+            Some(TurnStatus::Error) => "failed",
+            Some(TurnStatus::Aborted) => "cancelled",
+            Some(TurnStatus::Completed) | None => "finished",
         },
     }
 }
 
-fn row((session, seal): &(Summary, Option<Seal>)) -> Value {
+fn row((session, seal): &(Summary, Option<TurnStatus>)) -> Value {
     json!({
         "id": session.id, "state": standing(session, *seal), "created": session.created,
         "changed": session.changed, "directory": session.directory, "title": session.title,
@@ -170,7 +170,7 @@ fn row((session, seal): &(Summary, Option<Seal>)) -> Value {
     })
 }
 
-fn line((session, seal): &(Summary, Option<Seal>)) -> String {
+fn line((session, seal): &(Summary, Option<TurnStatus>)) -> String {
     let Summary {
         id,
         changed,
@@ -188,16 +188,16 @@ async fn write(journal: &Journal, id: Option<String>, format: Format) -> anyhow:
         Some(id) => journal::find(journal, &id).await?,
         None => {
             let newest = journal.sessions().await?.into_iter().next();
-            newest.ok_or_else(|| Usage(journal::NO_SESSION.to_owned()))?
+            newest.ok_or_else(|| UsageError(journal::NO_SESSION.to_owned()))?
         }
     };
-    write_session(journal, &Head::from(&session), format).await
+    write_session(journal, &Header::from(&session), format).await
 }
 
 /// Writes the session that begins with that as a document to stdout.
 pub(crate) async fn write_session(
     journal: &Journal,
-    head: &Head,
+    head: &Header,
     format: Format,
 ) -> anyhow::Result<Exit> {
     let out = BufWriter::new(std::io::stdout().lock());
@@ -217,7 +217,7 @@ async fn pages<Out: Write>(
     loop {
         let page = Page {
             after,
-            limit: PAGE,
+            limit: PAGE_SIZE,
             kinds: None,
         };
         let entries = journal.read(session, page).await?;
@@ -252,10 +252,10 @@ async fn delete(journal: &Journal, sessions: &[String]) -> anyhow::Result<Exit> 
 }
 
 /// How old something must be, as it was typed.
-pub(crate) fn parse_age(typed: &str) -> Result<Duration, Usage> {
+pub(crate) fn parse_age(typed: &str) -> Result<Duration, UsageError> {
     let age = duration::parse(typed);
     age.ok_or_else(|| {
-        Usage(format!(
+        UsageError(format!(
             "--older-than: `{typed}` is no duration; try 30d or 12h"
         ))
     })
@@ -265,7 +265,7 @@ async fn delete_older(journal: &Journal, age: &str) -> anyhow::Result<Exit> {
     let age = parse_age(age)?;
     let now = settings::clock()?.now();
     let is_old = |session: &&Summary| {
-        let is_over = session.open_turn.is_none() && session.state == State::Free;
+        let is_over = session.open_turn.is_none() && session.state == Availability::Free;
         is_over && now.since(session.changed) > age
     };
     let sessions = journal.sessions().await?;

@@ -1,31 +1,31 @@
 //! What the environment says.
 
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use outlast_engine::clock::WallClock;
 use std::num::NonZeroU32;
 
 const TIME_SCALE_VARIABLE: &str = "OUTLAST_TIME_SCALE";
 
 /// The one clock of this process.
-pub(crate) fn clock() -> Result<WallClock, Usage> {
+pub(crate) fn clock() -> Result<WallClock, UsageError> {
     let Some(scale) = scale()? else {
         return Ok(WallClock::default());
     };
     WallClock::scaled(scale).ok_or_else(|| {
-        Usage(format!(
+        UsageError(format!(
             "{TIME_SCALE_VARIABLE}={scale} runs past the year 9999; take a smaller one"
         ))
     })
 }
 
 /// How many times as fast as the clock on the wall it runs, where it does not keep its pace.
-pub(crate) fn scale() -> Result<Option<NonZeroU32>, Usage> {
+pub(crate) fn scale() -> Result<Option<NonZeroU32>, UsageError> {
     let Some(text) = std::env::var_os(TIME_SCALE_VARIABLE) else {
         return Ok(None);
     };
     let text = text.to_string_lossy();
     let scale: NonZeroU32 = text.trim().parse().map_err(|_| {
-        Usage(format!(
+        UsageError(format!(
             "{TIME_SCALE_VARIABLE} is a whole number of at least 1, such as 60; it is `{text}`"
         ))
     })?;

@@ -3,34 +3,34 @@
 //! Not here: the simulation (see `outlast_mock::simulation`).
 
 use crate::cli::SimulateArguments;
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::output::print;
 use crate::simulate_plot;
-use crate::working::Working;
+use crate::working::Spinner;
 use anyhow::Context;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::time::{Span, millis};
-use outlast_mock::simulation::{self, Error, Numbers, Scenario, Strategy};
+use outlast_mock::simulation::{self, Error, Metrics, Scenario, Strategy};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// One strategy and what came of it.
-pub(crate) struct Played {
+pub(crate) struct StrategyResult {
     pub(crate) name: String,
-    pub(crate) numbers: Numbers,
+    pub(crate) numbers: Metrics,
 }
 
 pub(crate) fn run(arguments: SimulateArguments) -> anyhow::Result<Exit> {
     let scenario = scenario(&arguments);
     let mut all = Vec::new();
     let strategies = strategies(&arguments.policy)?;
-    let (count, working) = (strategies.len(), Working::on("simulating"));
+    let (count, working) = (strategies.len(), Spinner::on("simulating"));
     for strategy in strategies {
         let (number, name) = (all.len() + 1, &strategy.name);
         working.now(&format!("simulating {name}, {number} of {count}"));
         let numbers = simulation::run(&scenario, &strategy).map_err(|error| usage(&error))?;
-        all.push(Played {
+        all.push(StrategyResult {
             name: strategy.name,
             numbers,
         });
@@ -74,8 +74,8 @@ fn scenario(arguments: &SimulateArguments) -> Scenario {
 }
 
 /// The usual four, and each policy that was asked for with and without the gate.
-fn strategies(policies: &[String]) -> Result<Vec<Strategy>, Usage> {
-    let unknown = |error: outlast_kernel::policy::Error| Usage(format!("--policy: {error}"));
+fn strategies(policies: &[String]) -> Result<Vec<Strategy>, UsageError> {
+    let unknown = |error: outlast_kernel::policy::Error| UsageError(format!("--policy: {error}"));
     let mut strategies = Strategy::usual().map_err(unknown)?;
     for name in policies {
         let policy = Policy::named(name).map_err(unknown)?;
@@ -89,8 +89,8 @@ fn strategies(policies: &[String]) -> Result<Vec<Strategy>, Usage> {
 }
 
 /// The flag that is to blame, and what is wrong with it.
-fn usage(error: &Error) -> Usage {
-    Usage(match error {
+fn usage(error: &Error) -> UsageError {
+    UsageError(match error {
         Error::OutsideOfTheRun { what, .. } => {
             let flag = if what.contains("store") {
                 "--store-down"
@@ -112,7 +112,7 @@ fn usage(error: &Error) -> Usage {
 
 // --- as text ---
 
-fn table(scenario: &Scenario, all: &[Played]) -> String {
+fn table(scenario: &Scenario, all: &[StrategyResult]) -> String {
     let width = all
         .iter()
         .map(|played| played.name.len())
@@ -123,7 +123,7 @@ fn table(scenario: &Scenario, all: &[Played]) -> String {
         headline(scenario),
         "strategy"
     );
-    for Played { name, numbers } in all {
+    for StrategyResult { name, numbers } in all {
         // Writing to a string cannot fail.
         writeln!(
             text,
@@ -213,7 +213,7 @@ fn short(number: u64) -> String {
 
 // --- as JSON ---
 
-fn as_json(scenario: &Scenario, all: &[Played]) -> Value {
+fn as_json(scenario: &Scenario, all: &[StrategyResult]) -> Value {
     let range = |range: &Option<std::ops::Range<Duration>>| {
         range
             .as_ref()
@@ -237,7 +237,7 @@ fn as_json(scenario: &Scenario, all: &[Played]) -> Value {
     })
 }
 
-fn strategy_as_json(played: &Played) -> Value {
+fn strategy_as_json(played: &StrategyResult) -> Value {
     let numbers = &played.numbers;
     json!({
         "name": played.name,

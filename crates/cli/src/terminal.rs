@@ -26,7 +26,7 @@ mod wrap;
 pub(crate) use device::{give_back, is_owned_by_this_thread};
 
 use crate::cli::PromptArguments;
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::{complain, notice, runtime, settings};
 use outlast_engine::Clock;
 use std::io::IsTerminal;
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
     if !is_plain && !is_terminal {
         let problem = "there is no terminal to chat in; try `outlast -p \"Say hello\"`, `outlast --plain` or \
                        `outlast --help`";
-        return Err(Usage(problem.to_owned()).into());
+        return Err(UsageError(problem.to_owned()).into());
     }
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
     let choice = arguments.choice.clone();

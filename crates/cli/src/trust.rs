@@ -6,7 +6,7 @@
 
 use crate::cli::TrustArguments;
 use crate::config::{self, Trust};
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::home;
 use crate::output::print;
 use anyhow::{Context, bail};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "trusted.json";
 const LOCK: &str = "trusted.lock";
 const DRAFT: &str = "trusted.draft";
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,20 +76,20 @@ fn default_folder() -> anyhow::Result<PathBuf> {
 
 fn add(folder: &Path) -> anyhow::Result<String> {
     let real = folder.canonicalize().map_err(|error| {
-        Usage(format!(
+        UsageError(format!(
             "cannot trust {}: {error}; name the folder of the project",
             folder.display()
         ))
     })?;
     if !real.is_dir() {
-        return Err(Usage(format!(
+        return Err(UsageError(format!(
             "cannot trust {}: it is not a folder; name the one that holds it",
             folder.display()
         ))
         .into());
     }
     if real.to_str().is_none() {
-        return Err(Usage(format!(
+        return Err(UsageError(format!(
             "cannot trust {}: its name is not UTF-8",
             folder.display()
         ))
@@ -139,8 +139,8 @@ fn change(edit: impl FnOnce(&mut BTreeSet<PathBuf>) -> bool) -> anyhow::Result<b
 fn read(home: &Path) -> anyhow::Result<Trusted> {
     let path = home.join(FILE);
     let mut bytes = Vec::new();
-    let read =
-        fs::File::open(&path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
+    let read = fs::File::open(&path)
+        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
     match read {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok(Trusted {
@@ -151,11 +151,11 @@ fn read(home: &Path) -> anyhow::Result<Trusted> {
         result => result.with_context(|| format!("cannot read {}", path.display()))?,
     };
     let remedy = "remove it and trust your projects again with `outlast trust`";
-    if bytes.len() as u64 > MOST_BYTES {
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         bail!(
             "{} is larger than {} MiB; {remedy}",
             path.display(),
-            MOST_BYTES >> 20
+            MAX_FILE_BYTES >> 20
         );
     }
     let trusted: Trusted = serde_json::from_slice(&bytes)

@@ -13,7 +13,7 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_secs(1);
 
 /// Something that may take long, until it is dropped.
-pub(crate) struct Working {
+pub(crate) struct Spinner {
     shared: Arc<Shared>,
     painter: Option<JoinHandle<()>>,
 }
@@ -30,7 +30,7 @@ struct State {
     is_over: bool,
 }
 
-impl Working {
+impl Spinner {
     pub(crate) fn on(what: &str) -> Self {
         let is_shown = std::io::stderr().is_terminal() && !notice::is_quiet();
         let shared = Arc::<Shared>::default();
@@ -54,7 +54,7 @@ impl Working {
     }
 }
 
-impl Drop for Working {
+impl Drop for Spinner {
     fn drop(&mut self) {
         lock(&self.shared.state).is_over = true;
         self.shared.over.notify_all();

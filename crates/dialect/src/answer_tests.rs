@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Place, Reader, Sign};
+use crate::{StreamActivity, StreamCursor, StreamDecoder};
 use outlast_kernel::Timestamp;
 use outlast_kernel::classify::classify;
 use outlast_kernel::event::Proof;
@@ -16,7 +16,7 @@ fn events(pieces: &[String]) -> Vec<sse::Event> {
 }
 
 fn read(dialect: Dialect, pieces: &[String]) -> Result<Vec<Delta>, Box<Failure>> {
-    let mut reader: Reader = dialect.reader("p");
+    let mut reader: StreamDecoder = dialect.reader("p");
     let mut deltas = Vec::new();
     for event in events(pieces) {
         reader.read(&event, NOW, &mut deltas)?;
@@ -147,7 +147,7 @@ proptest! {
     ) {
         let dialect = Dialect::OpenaiResponses;
         let response = "resp_1".to_owned();
-        let kept = Delta::Place(Place { response, after: 0 });
+        let kept = Delta::Place(StreamCursor { response, after: 0 });
         let pieces = dialect.frames("m", &[&[kept], &deltas[..]].concat());
         let events = events(&pieces);
         let mut heard = Vec::new();
@@ -172,7 +172,7 @@ proptest! {
         let pieces = dialect.frames("m", &deltas);
         prop_assert!(!read(dialect, &pieces).unwrap().iter().any(is_place));
         let response = "resp_1".to_owned();
-        let kept = Delta::Place(Place { response, after: 0 });
+        let kept = Delta::Place(StreamCursor { response, after: 0 });
         let pieces = dialect.frames("m", &[&[kept], &deltas[..]].concat());
         let has_places = read(dialect, &pieces).unwrap().iter().any(is_place);
         prop_assert_eq!(has_places, dialect == Dialect::OpenaiResponses);
@@ -267,9 +267,9 @@ fn redacted_reasoning_comes_back_as_it_was() {
 
 #[test]
 fn errors_in_a_stream_are_read_in_every_form() {
-    let problem = Problem::new("server_error", "Our servers are currently overloaded")
+    let problem = ApiError::new("server_error", "Our servers are currently overloaded")
         .with_code("server_is_overloaded");
-    let anthropic = Problem::new("overloaded_error", "Overloaded");
+    let anthropic = ApiError::new("overloaded_error", "Overloaded");
     for dialect in Dialect::ALL {
         let problem = match dialect {
             Dialect::Anthropic => &anthropic,
@@ -297,7 +297,7 @@ fn signs_of_life_and_unknown_frames_say_nothing() {
         let mut deltas = Vec::new();
         for event in events(&[dialect.ping()]) {
             let sign = reader.read(&event, NOW, &mut deltas).unwrap();
-            assert_eq!(sign, Sign::Alive, "{dialect:?}");
+            assert_eq!(sign, StreamActivity::Alive, "{dialect:?}");
         }
         for event in events(&[dialect.unknown_frame("m")]) {
             reader.read(&event, NOW, &mut deltas).unwrap();

@@ -3,11 +3,11 @@
 //! `read` turns a provider's bytes into deltas and failures; `write` makes those bytes, for requests and for the
 //! scripted provider. Invariant: what is unknown in a frame is skipped, never fatal.
 
-pub mod ask;
-mod read;
-pub(crate) mod write;
+mod decode;
+pub mod encode;
+pub(crate) mod encode_response;
 
-pub use read::{Stream, read_whole};
+pub use decode::{Decoder, read_whole};
 
 /// The version of the API that is spoken.
 pub const VERSION: &str = "2023-06-01";

@@ -25,14 +25,14 @@ pub enum Delta {
     Usage(Usage),
     /// How far the answer has come, when its server keeps it: a stream that is cut off right after this can be taken up
     /// here. What comes after a place makes it stale, until the next one.
-    Place(Place),
+    Place(StreamCursor),
     /// The end: a stream without it was cut off.
     Stopped(StopReason),
 }
 
 /// A place in an answer that its server keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct StreamCursor {
     /// The answer's id.
     pub response: String,
     /// The number of the last event that was heard.

@@ -1,6 +1,8 @@
 //! The three dialects behind one face.
 
-use crate::{Delta, Place, Request, anthropic, ids, openai_chat, openai_responses, sse};
+use crate::{
+    Delta, Request, StreamCursor, anthropic, openai_chat, openai_responses, sse, tool_call_ids,
+};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Failure;
 
@@ -17,7 +19,7 @@ pub enum Dialect {
 
 /// What a frame was good for; the better, the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sign {
+pub enum StreamActivity {
     /// A sign of life and nothing more.
     Alive,
     /// The answer was announced; nothing of it has come yet. No announcement counts twice.
@@ -28,13 +30,13 @@ pub enum Sign {
 
 /// The state of one answer that is being read.
 #[derive(Debug)]
-pub struct Reader(State);
+pub struct StreamDecoder(State);
 
 #[derive(Debug)]
 enum State {
-    Anthropic(anthropic::Stream),
-    OpenaiChat(openai_chat::Stream),
-    OpenaiResponses(openai_responses::Stream),
+    Anthropic(anthropic::Decoder),
+    OpenaiChat(openai_chat::Decoder),
+    OpenaiResponses(openai_responses::Decoder),
 }
 
 impl Dialect {
@@ -62,31 +64,31 @@ impl Dialect {
     /// The body of a request.
     pub fn request(self, request: &Request) -> Vec<u8> {
         let is_good = match self {
-            Self::Anthropic => ids::is_plain,
-            Self::OpenaiChat | Self::OpenaiResponses => ids::is_any,
+            Self::Anthropic => tool_call_ids::is_plain,
+            Self::OpenaiChat | Self::OpenaiResponses => tool_call_ids::is_any,
         };
-        let request = ids::with_valid_ids(request, is_good);
+        let request = tool_call_ids::with_valid_ids(request, is_good);
         match self {
-            Self::Anthropic => anthropic::ask::request(&request),
-            Self::OpenaiChat => openai_chat::ask::request(&request),
-            Self::OpenaiResponses => openai_responses::ask::request(&request),
+            Self::Anthropic => anthropic::encode::request(&request),
+            Self::OpenaiChat => openai_chat::encode::request(&request),
+            Self::OpenaiResponses => openai_responses::encode::request(&request),
         }
         .into_bytes()
     }
 
     /// A reader for one streamed answer by that provider.
-    pub fn reader(self, provider: &str) -> Reader {
-        Reader(match self {
-            Self::Anthropic => State::Anthropic(anthropic::Stream::new(provider)),
-            Self::OpenaiChat => State::OpenaiChat(openai_chat::Stream::new(provider)),
+    pub fn reader(self, provider: &str) -> StreamDecoder {
+        StreamDecoder(match self {
+            Self::Anthropic => State::Anthropic(anthropic::Decoder::new(provider)),
+            Self::OpenaiChat => State::OpenaiChat(openai_chat::Decoder::new(provider)),
             Self::OpenaiResponses => {
-                State::OpenaiResponses(openai_responses::Stream::new(provider))
+                State::OpenaiResponses(openai_responses::Decoder::new(provider))
             }
         })
     }
 
     /// Where to ask for the rest of a streamed answer; `None` when nobody keeps it.
-    pub fn resume_path(self, place: &Place) -> Option<String> {
+    pub fn resume_path(self, place: &StreamCursor) -> Option<String> {
         match self {
             Self::OpenaiResponses => openai_responses::resume_path(place),
             Self::Anthropic | Self::OpenaiChat => None,
@@ -94,10 +96,10 @@ impl Dialect {
     }
 
     /// A reader for the rest of a streamed answer: what lies before the place is not said again.
-    pub fn decoder_after(self, provider: &str, place: &Place) -> Reader {
+    pub fn decoder_after(self, provider: &str, place: &StreamCursor) -> StreamDecoder {
         match self {
-            Self::OpenaiResponses => Reader(State::OpenaiResponses(
-                openai_responses::Stream::after(provider, place),
+            Self::OpenaiResponses => StreamDecoder(State::OpenaiResponses(
+                openai_responses::Decoder::after(provider, place),
             )),
             Self::Anthropic | Self::OpenaiChat => self.reader(provider),
         }
@@ -118,7 +120,7 @@ impl Dialect {
     }
 }
 
-impl Reader {
+impl StreamDecoder {
     /// Adds what one frame says to `deltas`.
     ///
     /// The failure comes boxed: it is many times the size of a delta, and rare.
@@ -127,7 +129,7 @@ impl Reader {
         event: &sse::Event,
         now: Timestamp,
         deltas: &mut Vec<Delta>,
-    ) -> Result<Sign, Box<Failure>> {
+    ) -> Result<StreamActivity, Box<Failure>> {
         match &mut self.0 {
             State::Anthropic(stream) => stream.read(event, now, deltas),
             State::OpenaiChat(stream) => stream.read(event, now, deltas),

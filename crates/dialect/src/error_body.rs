@@ -6,7 +6,7 @@
 //! so what a body sends back of the request goes nowhere.
 
 use crate::sse;
-use keys::{FIELDS, MESSAGES, REQUEST_ECHO_KEYS, STATUS_KEYS};
+use keys::{FIELD_KEYS, MESSAGE_KEYS, REQUEST_ECHO_KEYS, STATUS_KEYS};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::{Failure, Transport};
 use outlast_kernel::text;
@@ -16,13 +16,13 @@ mod keys;
 mod python;
 
 const MAX_BODY_BYTES: usize = 64 << 10;
-const DEEPEST: usize = 10;
+const MAX_DEPTH: usize = 10;
 const MAX_FIELDS: usize = 64;
 const MAX_MESSAGES: usize = 4;
 
 /// An error as it arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct RawError<'a> {
     /// The provider.
     pub provider: &'a str,
     /// How it came.
@@ -51,14 +51,14 @@ pub struct Seen<'a> {
 /// let verdict = classify(&read(seen));
 /// assert_eq!(verdict.hint.unwrap().wait(at).as_secs(), 34);
 /// ```
-pub fn read(seen: Seen<'_>) -> Failure {
+pub fn read(seen: RawError<'_>) -> Failure {
     let body = text::bounded(seen.body, MAX_BODY_BYTES);
     let refused = seen
         .status
         .is_some_and(|status| (400..500).contains(&status) && status != 429);
-    let mut found = Found {
+    let mut found = ErrorCollector {
         refused,
-        ..Found::default()
+        ..ErrorCollector::default()
     };
     found.text(body.trim(), 0);
     let message = match found.messages.join("; ") {
@@ -109,7 +109,7 @@ fn apply_should_retry_header(failure: Failure) -> Failure {
 
 /// What has been found in a body.
 #[derive(Default)]
-struct Found {
+struct ErrorCollector {
     fields: Vec<(String, String)>,
     messages: Vec<String>,
     /// The request was refused as it is: facts come from the body's own structure, not from what a message holds.
@@ -119,10 +119,10 @@ struct Found {
     structured: bool,
 }
 
-impl Found {
+impl ErrorCollector {
     /// Reads a text that may be, or hold, something structured.
     fn text(&mut self, text: &str, depth: usize) {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return;
         }
         if let Ok(value) = serde_json::from_str::<Value>(text) {
@@ -162,7 +162,7 @@ impl Found {
     }
 
     fn value(&mut self, value: &Value, depth: usize) {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return;
         }
         match value {
@@ -180,7 +180,7 @@ impl Found {
     fn entry(&mut self, key: &str, value: &Value, depth: usize) {
         match value {
             _ if REQUEST_ECHO_KEYS.contains(&key) => {}
-            Value::Array(values) if key == "errors" || MESSAGES.contains(&key) => {
+            Value::Array(values) if key == "errors" || MESSAGE_KEYS.contains(&key) => {
                 for value in values {
                     match value {
                         Value::String(text) => self.said(text, depth),
@@ -189,7 +189,7 @@ impl Found {
                 }
             }
             Value::Object(_) | Value::Array(_) => self.value(value, depth + 1),
-            Value::String(text) if MESSAGES.contains(&key) => self.said(text, depth),
+            Value::String(text) if MESSAGE_KEYS.contains(&key) => self.said(text, depth),
             Value::String(text) => self.field(key, text),
             Value::Number(number) => self.field(key, &number.to_string()),
             Value::Bool(_) | Value::Null => {}
@@ -198,7 +198,7 @@ impl Found {
 
     fn field(&mut self, key: &str, value: &str) {
         let echoed = self.refused && self.in_message;
-        let kept = !echoed && (FIELDS.contains(&key) || key.starts_with("x-codex-"));
+        let kept = !echoed && (FIELD_KEYS.contains(&key) || key.starts_with("x-codex-"));
         if kept && self.fields.len() < MAX_FIELDS {
             self.fields
                 .push((key.to_owned(), text::message(&text::bounded(value, 256))));
@@ -306,7 +306,7 @@ mod tests {
 
     fn seen(body: &str) -> Failure {
         let (transport, at) = (Transport::Http, Timestamp::default());
-        read(Seen {
+        read(RawError {
             provider: "p",
             transport,
             status: Some(500),
@@ -389,7 +389,7 @@ mod tests {
     fn a_status_inside_counts_only_where_the_response_went_well() {
         let read_as = |status, body| {
             let (transport, at) = (Transport::Stream, Timestamp::default());
-            read(Seen {
+            read(RawError {
                 provider: "p",
                 transport,
                 status,

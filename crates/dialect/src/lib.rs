@@ -5,25 +5,25 @@
 //! Not here: making requests (see the engine) and judging failures (see the kernel).
 #![warn(missing_docs)]
 
-mod answer;
 pub mod anthropic;
-mod arguments;
+mod completion;
 mod delta;
 mod dialect;
 pub mod error_body;
-mod ids;
-pub mod in_band;
-mod lenient;
+mod lenient_json;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod relay;
 mod request;
 pub mod sse;
+pub mod stream_error;
 #[cfg(test)]
 mod test_support;
+mod tool_arguments;
+mod tool_call_ids;
 mod usage;
 
-pub use answer::{ErrorForm, Interruption, Problem};
-pub use delta::{Delta, Place};
-pub use dialect::{Dialect, Reader, Sign};
+pub use completion::{ApiError, ErrorForm, Interruption};
+pub use delta::{Delta, StreamCursor};
+pub use dialect::{Dialect, StreamActivity, StreamDecoder};
 pub use request::{Delivery, Image, Message, Part, Request, Role, Tool, ToolResult};

@@ -4,13 +4,13 @@
 //! scripted provider. Invariants: what is unknown in a chunk is skipped, never fatal; a stream without a finish reason
 //! ended well only if it says `[DONE]` after content.
 
-pub mod ask;
-mod calls;
-mod read;
-pub(crate) mod write;
+mod decode;
+pub mod encode;
+pub(crate) mod encode_response;
+mod tool_calls;
 
-pub(crate) use read::finishes;
-pub use read::{Stream, read_whole};
+pub(crate) use decode::finishes;
+pub use decode::{Decoder, read_whole};
 
 /// The path of the inference endpoint.
 pub const PATH: &str = "/v1/chat/completions";

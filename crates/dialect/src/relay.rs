@@ -7,29 +7,29 @@
 //! before content and by [`MAX_INSPECTED_BYTES`] after it. After content no frame is parsed that its first bytes explain.
 //! Not here: when to give up on a silent stream, and what keeps a client waiting.
 
-mod asked;
 mod content;
-mod course;
+mod fast_path;
+mod forwarding;
+mod frame_scanner;
 mod opening;
-mod own;
-mod passing;
-mod quick;
-mod whole;
-mod wire;
+mod progress;
+mod proxy_response;
+mod request_peek;
+mod response_check;
 
-pub use asked::Asked;
-pub use own::{BodyKind, sniff_body};
+pub use proxy_response::{BodyKind, sniff_body};
+pub use request_peek::PeekedRequest;
 
-use crate::{Dialect, Sign};
+use crate::{Dialect, StreamActivity};
 use bytes::Bytes;
-use course::Course;
-use opening::{Opening, Then};
+use forwarding::Forwarder;
+use opening::{Opening, OpeningAction};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Failure;
-use passing::Passing;
+use progress::StreamProgress;
 
 /// How much of an answer is held back in the hope for content; more than that counts as content.
-pub const HELD_BYTES: usize = 256 << 10;
+pub const MAX_HELD_BYTES: usize = 256 << 10;
 /// How much of an unfinished frame is held back; a longer one is passed on as it comes.
 pub const MAX_TAIL_BYTES: usize = 64 << 10;
 /// How much of a frame that is passed on as it comes is kept to see at its end what it was.
@@ -59,7 +59,7 @@ pub struct Relay {
     /// What is held back, until there is content.
     opening: Option<Box<Opening>>,
     has_content: bool,
-    passing: Passing,
+    passing: Forwarder,
 }
 
 impl Dialect {
@@ -68,7 +68,7 @@ impl Dialect {
         Relay {
             opening: Some(Box::new(Opening::new(self.reader(provider)))),
             has_content: false,
-            passing: Passing::new(Course::new(self, provider)),
+            passing: Forwarder::new(StreamProgress::new(self, provider)),
         }
     }
 }
@@ -84,19 +84,19 @@ impl Relay {
         bytes: Bytes,
         now: Timestamp,
         out: &mut Vec<Bytes>,
-    ) -> Result<Sign, Box<Failure>> {
+    ) -> Result<StreamActivity, Box<Failure>> {
         let Some(opening) = &mut self.opening else {
             return Ok(self.passing.push(bytes, now, out));
         };
         let (sign, then) = opening.push(&bytes, &mut self.passing.course, now)?;
         let rest = match then {
-            Then::Wait => return Ok(sign),
-            Then::Content { behind } => {
+            OpeningAction::Wait => return Ok(sign),
+            OpeningAction::Content { behind } => {
                 self.has_content = true;
                 bytes.slice(bytes.len() - behind..)
             }
-            Then::Complete { behind } => bytes.slice(bytes.len() - behind..),
-            Then::Full { unread } => {
+            OpeningAction::Complete { behind } => bytes.slice(bytes.len() - behind..),
+            OpeningAction::Full { unread } => {
                 self.has_content = true;
                 unread
             }

@@ -171,7 +171,7 @@ impl Decoder {
 // --- how it is done ---
 
 /// A frame's place in the buffer, and its event.
-type Found = (Range<usize>, Option<Event>);
+type LocatedFrame = (Range<usize>, Option<Event>);
 
 impl Decoder {
     /// Makes room. Only when no more stays than goes: so each byte that is moved is paid for by one that was read.
@@ -185,7 +185,7 @@ impl Decoder {
     }
 
     /// Reads to the end of the next frame.
-    fn advance(&mut self) -> Result<Option<Found>, TooLong> {
+    fn advance(&mut self) -> Result<Option<LocatedFrame>, TooLong> {
         if self.failed {
             return Err(TooLong { limit: self.limit });
         }

@@ -1,6 +1,6 @@
 //! Reads streams to their end, for tests.
 
-use crate::{Delta, Dialect, Sign, sse};
+use crate::{Delta, Dialect, StreamActivity, sse};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::ToolCall;
 use outlast_kernel::failure::Failure;
@@ -23,7 +23,7 @@ pub(crate) fn read_all(dialect: Dialect, wire: &str) -> (Vec<Delta>, Option<Fail
 }
 
 /// What each of these frames was good for.
-pub(crate) fn signs(dialect: Dialect, data: &[&str]) -> Vec<Sign> {
+pub(crate) fn signs(dialect: Dialect, data: &[&str]) -> Vec<StreamActivity> {
     let mut reader = dialect.reader("p");
     let sign = |data: &&str| {
         let (name, data) = (String::new(), (*data).to_owned());

@@ -5,7 +5,7 @@ use outlast_kernel::event::Usage;
 use serde_json::Value;
 
 /// Where a dialect has its numbers, as JSON pointers; the first that is there counts.
-pub(crate) struct Names {
+pub(crate) struct UsagePointers {
     pub(crate) input: &'static str,
     pub(crate) output: &'static str,
     pub(crate) cache_read: &'static [&'static str],
@@ -16,14 +16,14 @@ pub(crate) struct Names {
 
 /// What is known so far. A report that leaves a number out, or has it as nothing, does not take it back.
 #[derive(Debug, Default)]
-pub(crate) struct Used {
+pub(crate) struct UsageTracker {
     known: Usage,
     told: Option<Usage>,
 }
 
-impl Used {
+impl UsageTracker {
     /// What a report adds to what was told before.
-    pub(crate) fn report(&mut self, usage: &Value, names: &Names) -> Option<Delta> {
+    pub(crate) fn report(&mut self, usage: &Value, names: &UsagePointers) -> Option<Delta> {
         usage.as_object()?;
         let number = |name: &str| usage.pointer(name)?.as_u64();
         let numbers = [

@@ -5,11 +5,11 @@
 //! Not here: how long an account is blocked (see the kernel's `account`).
 
 use crate::credential::Credential;
-use crate::knowledge::Knowledge;
+use crate::shared_state::SharedState;
 use crate::{BoxFuture, Clock};
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Choice, choose, with_earliest_unblock};
-use outlast_kernel::failure::Judged;
+use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::verdict::{Cause, Verdict};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,7 +34,7 @@ pub struct Account {
 /// The accounts of one provider, in order of preference.
 pub struct Accounts {
     list: Vec<Account>,
-    knowledge: Knowledge,
+    knowledge: SharedState,
     clock: Arc<dyn Clock>,
     keys: Mutex<HashMap<String, Credential>>,
     fetching: tokio::sync::Mutex<()>,
@@ -51,7 +51,7 @@ pub struct SelectedAccount {
 
 /// How an account stands after a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum AccountStatus {
     /// The failure was not about it.
     AsBefore,
     /// Its key was refused, and it has another one now: it is worth another try.
@@ -62,7 +62,7 @@ pub enum Standing {
 
 impl Accounts {
     /// These accounts, and what is known of them.
-    pub fn new(list: Vec<Account>, knowledge: Knowledge, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(list: Vec<Account>, knowledge: SharedState, clock: Arc<dyn Clock>) -> Self {
         Self {
             list,
             knowledge,
@@ -146,19 +146,19 @@ impl Accounts {
         &self,
         chosen: &SelectedAccount,
         model: &str,
-        judged: &Judged,
+        judged: &ClassifiedFailure,
         may_refresh: bool,
-    ) -> Standing {
+    ) -> AccountStatus {
         let refused = judged.verdict.cause == Cause::Auth;
         if refused && may_refresh && self.refresh_key(chosen).await {
-            return Standing::Renewed;
+            return AccountStatus::Renewed;
         }
         let now = self.clock.now();
         let Some(block) = Block::of(&chosen.name, model, &judged.verdict, now) else {
-            return Standing::AsBefore;
+            return AccountStatus::AsBefore;
         };
         self.knowledge.block(block.clone()).await;
-        Standing::Blocked(block)
+        AccountStatus::Blocked(block)
     }
 
     /// A call with that account, begun then, was answered.

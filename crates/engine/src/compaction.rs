@@ -7,8 +7,8 @@ use crate::{BoxFuture, CancellationToken};
 use outlast_dialect::{Message, Request};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::{Body, CompactionReason, Usage};
-use outlast_kernel::failure::Judged;
-use outlast_kernel::fallback::Standing;
+use outlast_kernel::failure::ClassifiedFailure;
+use outlast_kernel::fallback::Exclusions;
 
 /// A conversation that is to be made smaller.
 pub struct Job<'a> {
@@ -23,7 +23,7 @@ pub struct Job<'a> {
     /// What may be spent on it.
     pub budget: Prompt,
     /// Which models are left for a while: they are no good choice to ask.
-    pub left: &'a Standing,
+    pub left: &'a Exclusions,
     /// Cancelled when it is not wanted any more.
     pub cancel: CancellationToken,
     /// Tells listeners of waits on the way.
@@ -67,7 +67,12 @@ pub trait Compactor: Send + Sync {
     fn is_due(&self, size: Size) -> bool;
 
     /// Whether a smaller conversation may help against that failure of a request of that size, and in which way.
-    fn helps(&self, judged: &Judged, request: &Request, size: Size) -> Option<CompactionReason>;
+    fn helps(
+        &self,
+        judged: &ClassifiedFailure,
+        request: &Request,
+        size: Size,
+    ) -> Option<CompactionReason>;
 
     /// Makes the conversation smaller, so that the request fits. It may run a turn of its own.
     fn compact<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Outcome>;

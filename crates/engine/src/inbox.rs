@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Where a message waits, and so when it is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum QueueKind {
     /// With the next call of the turn that runs, or with a turn of its own.
     Steering,
     /// With a turn of its own, when the one that runs has ended well.
@@ -20,11 +20,11 @@ pub enum Place {
 
 /// A message that waits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Letter {
+pub struct QueuedMessage {
     /// Its id.
     pub id: String,
     /// Where it waits.
-    pub place: Place,
+    pub place: QueueKind,
     /// It.
     pub message: Message,
 }
@@ -32,5 +32,5 @@ pub struct Letter {
 /// Where messages wait.
 pub trait Inbox: Send + Sync {
     /// Takes out what is to be said with the call that is about to be made.
-    fn take(&self) -> Vec<Letter>;
+    fn take(&self) -> Vec<QueuedMessage>;
 }

@@ -7,12 +7,12 @@
 use crate::BoxFuture;
 use crate::inbox;
 use crate::tools::Effect;
-use outlast_dialect::{Message, Place};
+use outlast_dialect::{Message, StreamCursor};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Prompt};
-use outlast_kernel::event::{CompactionReason, Seal, StopReason, Usage};
-use outlast_kernel::failure::Judged;
-use outlast_kernel::fallback::Left;
+use outlast_kernel::event::{CompactionReason, StopReason, TurnStatus, Usage};
+use outlast_kernel::failure::ClassifiedFailure;
+use outlast_kernel::fallback::Exclusion;
 use outlast_kernel::verdict::Cause;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,7 +49,7 @@ pub enum Entry {
         attempt: u32,
         /// What went wrong; nothing when a person cancelled it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        judged: Option<Judged>,
+        judged: Option<ClassifiedFailure>,
         /// As much of its answer as came. It is never sent again, unless the next call goes on with it.
         message: Message,
         /// What it used.
@@ -59,7 +59,7 @@ pub enum Entry {
         kept: bool,
         /// Where its provider has the rest of it, if it keeps answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        place: Option<Place>,
+        place: Option<StreamCursor>,
     },
     /// A wait is about to begin.
     WaitScheduled {
@@ -112,7 +112,7 @@ pub enum Entry {
         /// Its id.
         id: String,
         /// Where it waits.
-        place: inbox::Place,
+        place: inbox::QueueKind,
         /// It.
         message: Message,
     },
@@ -174,12 +174,12 @@ pub enum Entry {
     /// The turn is over.
     Settled {
         /// How.
-        seal: Seal,
+        seal: TurnStatus,
         /// What all of its attempts used.
         usage: Usage,
         /// The error that ended it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        error: Option<Problem>,
+        error: Option<TurnError>,
     },
 }
 
@@ -192,7 +192,7 @@ pub struct ModelSwitch {
     pub to: String,
     /// For how long the first one is left; nothing when it is not at fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left: Option<Left>,
+    pub left: Option<Exclusion>,
 }
 
 /// What a turn has spent.
@@ -206,7 +206,7 @@ pub struct Spent {
 
 /// The error that ended a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
+pub struct TurnError {
     /// What went wrong.
     pub cause: Cause,
     /// The provider's message.
@@ -217,11 +217,11 @@ pub struct Problem {
 
 impl Entry {
     /// That these messages were said: notes first, as nobody answers them.
-    pub fn said(letters: Vec<inbox::Letter>) -> Vec<Self> {
-        let is_note = |letter: &inbox::Letter| letter.place == inbox::Place::Note;
-        let (notes, others): (Vec<inbox::Letter>, Vec<inbox::Letter>) =
+    pub fn said(letters: Vec<inbox::QueuedMessage>) -> Vec<Self> {
+        let is_note = |letter: &inbox::QueuedMessage| letter.place == inbox::QueueKind::Note;
+        let (notes, others): (Vec<inbox::QueuedMessage>, Vec<inbox::QueuedMessage>) =
             letters.into_iter().partition(is_note);
-        let said = |(letters, note): (Vec<inbox::Letter>, bool)| {
+        let said = |(letters, note): (Vec<inbox::QueuedMessage>, bool)| {
             let (ids, messages): (Vec<String>, Vec<Message>) = letters
                 .into_iter()
                 .map(|letter| (letter.id, letter.message))
@@ -262,7 +262,7 @@ impl Entry {
 
 /// Why entries were not written down.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unrecorded {
+pub enum AppendError {
     /// The turn belongs to another process now: it must be left alone.
     #[error("{why}")]
     Lost {
@@ -280,5 +280,5 @@ pub enum Unrecorded {
 /// Where a turn writes down what happens.
 pub trait Journal: Send + Sync {
     /// Writes the entries down, all or none. Once this is `Ok` they survive a crash.
-    fn append<'a>(&'a self, entries: &'a [Entry]) -> BoxFuture<'a, Result<(), Unrecorded>>;
+    fn append<'a>(&'a self, entries: &'a [Entry]) -> BoxFuture<'a, Result<(), AppendError>>;
 }

@@ -7,18 +7,18 @@
 #![warn(missing_docs)]
 
 pub mod accounts;
+pub mod admission;
 pub mod clock;
 pub mod compaction;
 pub mod credential;
-pub mod desk;
 pub mod inbox;
 pub mod journal;
-pub mod knowledge;
 pub mod provider;
-pub mod route;
-pub mod size;
+pub mod shared_state;
 pub mod strategy;
 pub mod stream_retry;
+pub mod target;
+pub mod token_estimate;
 pub mod tools;
 pub mod transport;
 pub mod turn;

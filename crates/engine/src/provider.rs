@@ -3,19 +3,19 @@
 //! Invariant: a provider makes one request for each call of `stream` or `resume` and reports what it saw; it never retries.
 
 mod adapter;
-mod answer;
 mod check;
+mod response;
 mod watchdog;
 
 use crate::BoxStream;
 use crate::credential::Credential;
-use outlast_dialect::{Delta, Place, Request};
+use outlast_dialect::{Delta, Request, StreamCursor};
 use outlast_kernel::failure::Failure;
 use std::time::Duration;
 
 pub use adapter::Adapter;
-pub use answer::Frame;
-pub use check::Checked;
+pub use check::ProviderCheck;
+pub use response::Frame;
 pub use watchdog::Watchdog;
 
 /// Something that answers requests with a stream.
@@ -40,7 +40,7 @@ pub trait Provider: Send + Sync {
     /// before. The phase of a failure is that of this request. `None` when answers are not kept.
     fn resume(
         &self,
-        _place: &Place,
+        _place: &StreamCursor,
         _credential: Option<&Credential>,
     ) -> Option<BoxStream<'static, Result<Delta, Box<Failure>>>> {
         None

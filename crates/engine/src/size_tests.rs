@@ -77,7 +77,7 @@ fn the_system_prompt_and_the_tools_are_counted() {
 #[test]
 fn what_was_billed_counts_for_its_messages_and_the_estimate_for_those_after() {
     let asked = request(vec![Message::user("hello"), Message::user("x".repeat(400))]);
-    let seen = |tokens, messages| known(&asked, Some(Seen { tokens, messages }));
+    let seen = |tokens, messages| known(&asked, Some(BilledTokens { tokens, messages }));
     let own = tokens(&asked);
     let last = messages_tokens(&asked.messages[1..]);
     assert_eq!(known(&asked, None), own);
@@ -114,7 +114,7 @@ proptest! {
         messages_seen in 0_usize..20,
     ) {
         let mut growing = request(Vec::new());
-        let seen = Seen { tokens: tokens_seen, messages: messages_seen };
+        let seen = BilledTokens { tokens: tokens_seen, messages: messages_seen };
         for part in parts {
             let before = growing.clone();
             growing.messages.push(message(part));

@@ -1,7 +1,7 @@
 //! When to try again and how to wait, injected into a turn.
 
 use crate::{BoxFuture, CancellationToken, Clock};
-use outlast_kernel::decision::Rules;
+use outlast_kernel::decision::RetryRules;
 use outlast_kernel::policy::Policy;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,15 +23,15 @@ pub trait RetryStrategy: Send + Sync {
     ) -> BoxFuture<'a, Result<(), Aborted>>;
 
     /// What else bounds a chain of retries; by default only the schedule does.
-    fn rules(&self) -> Rules {
-        Rules::BY_SCHEDULE
+    fn rules(&self) -> RetryRules {
+        RetryRules::BY_SCHEDULE
     }
 }
 
 /// A policy of the kernel and a clock: the strategy of every door of Outlast.
 pub struct PolicyRetry {
     policy: Arc<Policy>,
-    rules: Rules,
+    rules: RetryRules,
     clock: Arc<dyn Clock>,
     entropy: Mutex<fastrand::Rng>,
 }
@@ -42,7 +42,7 @@ impl PolicyRetry {
         let entropy = Mutex::new(fastrand::Rng::new());
         let policy = policy.into();
         Self {
-            rules: Rules::from(&*policy),
+            rules: RetryRules::from(&*policy),
             policy,
             clock,
             entropy,
@@ -74,7 +74,7 @@ impl RetryStrategy for PolicyRetry {
         })
     }
 
-    fn rules(&self) -> Rules {
+    fn rules(&self) -> RetryRules {
         self.rules
     }
 }

@@ -6,11 +6,11 @@
 
 use crate::CancellationToken;
 use futures_util::{Stream, StreamExt, stream};
+use outlast_kernel::attempt::{Effect, Event, State, step};
 use outlast_kernel::budget::Prompt;
-use outlast_kernel::decision::{Remedies, Rules};
-use outlast_kernel::failure::{Failure, IoKind, Judged};
+use outlast_kernel::decision::{Remedies, RetryRules};
+use outlast_kernel::failure::{ClassifiedFailure, Failure, IoKind};
 use outlast_kernel::policy::Policy;
-use outlast_kernel::recovery::{Effect, Event, State, step};
 use outlast_kernel::{Timestamp, time};
 use std::pin::Pin;
 use std::time::Duration;
@@ -102,13 +102,13 @@ where
     Error: ToFailure,
 {
     let rules = if options.enabled {
-        Rules::from(&options.policy)
+        RetryRules::from(&options.policy)
     } else {
-        Rules::NONE
+        RetryRules::NONE
     };
     let mut state = State::new(rules, Prompt::default());
     step(&mut state, Event::Started);
-    let retrying = Retrying {
+    let retrying = RetryingStream {
         options,
         make,
         state,
@@ -121,7 +121,7 @@ where
     })
 }
 
-struct Retrying<Make, Items> {
+struct RetryingStream<Make, Items> {
     options: StreamRetry,
     make: Make,
     state: State,
@@ -136,7 +136,7 @@ enum Stage<Items> {
     Over,
 }
 
-impl<Make, Made, Items, Item, Error> Retrying<Make, Items>
+impl<Make, Made, Items, Item, Error> RetryingStream<Make, Items>
 where
     Make: FnMut() -> Made,
     Made: Future<Output = Result<Items, Error>>,
@@ -188,7 +188,7 @@ where
             return false;
         }
         let now = self.now();
-        let failure = Judged::new(error.to_failure(now));
+        let failure = ClassifiedFailure::new(error.to_failure(now));
         let index = self.state.chain().schedule_index();
         let own_delay = self
             .options

@@ -6,56 +6,56 @@
 //! it is written down.
 
 mod account;
-mod answer;
 mod call;
-mod compact;
+mod compaction;
+mod continuation;
 mod control;
-mod emit;
+mod events;
+mod fallback;
 mod gate;
-mod given;
-mod model;
-mod odd;
-mod partial;
-mod scribe;
-mod seat;
+mod inbox;
+mod input;
+mod invalid_completion;
+mod journal_writer;
+mod partial_completion;
+mod permit;
 mod tools;
 mod wait;
-mod waiting;
 
 use crate::RetryStrategy;
 use crate::accounts::SelectedAccount;
-use crate::journal::{Entry, Problem};
-use crate::size::Seen;
-use answer::Answer;
-use emit::Emitter;
-use gate::AtGate;
-use model::InUse;
-use odd::Odd;
-use outlast_dialect::{Message, Place, Role};
+use crate::journal::{Entry, TurnError};
+use crate::token_estimate::BilledTokens;
+use continuation::{Continuation, RetryBilling};
+use events::Emitter;
+use fallback::ModelSelection;
+use gate::TurnGate;
+use invalid_completion::InvalidCompletionState;
+use journal_writer::JournalWriter;
+use outlast_dialect::{Message, Role, StreamCursor};
 use outlast_kernel::Timestamp;
+use outlast_kernel::attempt::{Effect, Effects, Event, Outcome, State, Wait, step};
 use outlast_kernel::budget::{Cost, Prompt};
-use outlast_kernel::decision::{GiveUp, Remedy, Rules, Target};
-use outlast_kernel::event::{Body, CompactionReason, Seal, StopReason, Usage};
-use outlast_kernel::failure::Judged;
-use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, Wait, step};
-use partial::{BilledTwice, Kept};
-use scribe::JournalWriter;
-use seat::Seat;
+use outlast_kernel::decision::{GiveUp, Remedy, RetryRules, Target};
+use outlast_kernel::event::{Body, CompactionReason, StopReason, TurnStatus, Usage};
+use outlast_kernel::failure::ClassifiedFailure;
+use partial_completion::PartialCompletion;
+use permit::Permit;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub use control::{Control, Handle};
-pub use emit::{Ids, Sink};
-pub use given::{Beginning, TakenUp, Turn};
-pub use model::Models;
-pub use odd::is_notice;
-pub use tools::{Outstanding, SoFar};
+pub use events::{Ids, Sink};
+pub use fallback::Models;
+pub use input::{CompletionPrefix, ResumeState, Turn};
+pub use invalid_completion::is_notice;
+pub use tools::{CallProgress, OutstandingCall};
 
 /// What came of a turn.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct TurnOutcome {
     /// How it ended.
-    pub seal: Seal,
+    pub seal: TurnStatus,
     /// The last answer, or as much of it as was handed on, to go on from.
     pub message: Message,
     /// What all of its steps add to the conversation: answers, and the results of tools.
@@ -65,7 +65,7 @@ pub struct Ended {
     /// What all attempts used together.
     pub usage: Usage,
     /// The error that ended it, and why nothing more was tried.
-    pub error: Option<(Arc<Judged>, GiveUp)>,
+    pub error: Option<(Arc<ClassifiedFailure>, GiveUp)>,
     /// What is left of the budget.
     pub budget: Prompt,
     /// Whether all of it is written down; `true` without a journal.
@@ -75,30 +75,30 @@ pub struct Ended {
 }
 
 /// Runs one turn to its end. Every event is handed to `sink` before the next thing happens.
-pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
-    let rules = turn.retry.map_or(Rules::NONE, RetryStrategy::rules);
+pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> TurnOutcome {
+    let rules = turn.retry.map_or(RetryRules::NONE, RetryStrategy::rules);
     let taken_up = std::mem::take(&mut turn.taken_up);
     let state = State::new(rules, turn.budget.clone()).with_chain(taken_up.chain);
     let mut emitter = Emitter::new(turn.ids.clone(), turn.clock, sink);
     emitter.attempt = taken_up.attempts;
     let scribe = JournalWriter::new(turn.journal, std::mem::take(&mut turn.opening));
     turn.request.resumable = turn.is_resumable();
-    let in_use = InUse::new(turn.models.as_ref(), &taken_up);
+    let in_use = ModelSelection::new(turn.models.as_ref(), &taken_up);
     let kept = taken_up.kept;
     let by = turn.traits.continues_by;
     let mut runner = Runner {
         messages: Vec::new(),
         scribe,
         in_use,
-        kept: kept.map(|beginning| Kept::of(beginning, by)),
+        kept: kept.map(|beginning| Continuation::of(beginning, by)),
         place: None,
         inputs: taken_up.inputs,
         seen: None,
         priced: (turn.budget.cost(), taken_up.paid),
-        twice: BilledTwice::default(),
+        twice: RetryBilling::default(),
         made_smaller: None,
         compaction_reason: None,
-        odd: Odd::default(),
+        odd: InvalidCompletionState::default(),
         failed: None,
         remark: None,
         turn,
@@ -115,7 +115,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         is_hurried: false,
         state,
         emitter,
-        answer: Answer::after(taken_up.usage),
+        answer: PartialCompletion::after(taken_up.usage),
         error: None,
     };
     // A retry that was under way is made again, and said again.
@@ -137,27 +137,27 @@ struct Runner<'a> {
     messages: Vec<Message>,
     scribe: JournalWriter<'a>,
     /// Which model is asked.
-    in_use: InUse,
+    in_use: ModelSelection,
     /// The beginning of an answer that is gone on with.
-    kept: Option<Kept>,
+    kept: Option<Continuation>,
     /// Where the provider has the rest of the answer under way, if it keeps answers.
-    place: Option<Place>,
+    place: Option<StreamCursor>,
     inputs: Vec<String>,
     /// What the provider last said about how large the conversation is.
-    seen: Option<Seen>,
+    seen: Option<BilledTokens>,
     /// What was paid up to the last change of prices, and for which usage.
     priced: (Cost, Usage),
-    twice: BilledTwice,
+    twice: RetryBilling,
     /// From how many tokens to how many the conversation was made smaller after a failure, since a call has last
     /// succeeded; and why it is to be made smaller next.
     made_smaller: Option<(u64, u64)>,
     compaction_reason: Option<CompactionReason>,
-    odd: Odd,
+    odd: InvalidCompletionState,
     /// The last failure, and what else is to be said about it.
-    failed: Option<Arc<Judged>>,
+    failed: Option<Arc<ClassifiedFailure>>,
     remark: Option<String>,
-    gate: Option<AtGate<'a>>,
-    rules: Rules,
+    gate: Option<TurnGate<'a>>,
+    rules: RetryRules,
     /// The account that is asked with.
     account: Option<SelectedAccount>,
     /// The accounts that this turn has switched away from, and those whose key was fetched again.
@@ -168,19 +168,19 @@ struct Runner<'a> {
     unanswered: Option<Timestamp>,
     /// Since when the call is held at the gate.
     held_since: Option<Timestamp>,
-    seat: Option<Seat>,
+    seat: Option<Permit>,
     /// The time at the gate that was said last.
     said_held: Option<Timestamp>,
     /// Whether a person wants the next call to be made at once, whatever time was stated.
     is_hurried: bool,
     state: State,
     emitter: Emitter<'a>,
-    answer: Answer,
-    error: Option<(Arc<Judged>, GiveUp)>,
+    answer: PartialCompletion,
+    error: Option<(Arc<ClassifiedFailure>, GiveUp)>,
 }
 
 impl Runner<'_> {
-    async fn run(&mut self, wait: Option<Wait>, calls: Vec<Outstanding>) -> Ended {
+    async fn run(&mut self, wait: Option<Wait>, calls: Vec<OutstandingCall>) -> TurnOutcome {
         self.say_start();
         self.commit().await;
         self.emit_input();
@@ -309,7 +309,7 @@ impl Runner<'_> {
     }
 
     /// Says the error that ends the turn.
-    fn report(&mut self, judged: Arc<Judged>, why: GiveUp) {
+    fn report(&mut self, judged: Arc<ClassifiedFailure>, why: GiveUp) {
         let reason = self.reason(why);
         self.emitter.emit(Body::error(&judged, reason));
         self.error = Some((judged, why));
@@ -349,28 +349,28 @@ impl Runner<'_> {
         deadline.is_some_and(|deadline| self.turn.clock.now() >= deadline)
     }
 
-    async fn seal(&mut self, outcome: Outcome) -> Ended {
+    async fn seal(&mut self, outcome: Outcome) -> TurnOutcome {
         if let Some(gate) = &mut self.gate {
             gate.leave().await;
         }
         let seal = match outcome {
-            Outcome::Completed => Seal::Completed,
-            Outcome::Failed(_) => Seal::Error,
-            Outcome::Aborted => Seal::Aborted,
+            Outcome::Completed => TurnStatus::Completed,
+            Outcome::Failed(_) => TurnStatus::Error,
+            Outcome::Aborted => TurnStatus::Aborted,
         };
         // A last answer is settled together with its message.
-        if seal != Seal::Completed {
+        if seal != TurnStatus::Completed {
             self.settle(seal);
             self.commit().await;
         }
-        if let (Seal::Completed, Some(stop_reason)) = (seal, self.answer.stop_reason) {
+        if let (TurnStatus::Completed, Some(stop_reason)) = (seal, self.answer.stop_reason) {
             self.emitter.emit(Body::Done { stop_reason });
         }
         self.emit_retry_billing();
         self.emitter.emit(Body::Sealed { status: seal });
         let recorded = !self.scribe.is_behind();
         let answer = std::mem::take(&mut self.answer);
-        Ended {
+        TurnOutcome {
             seal,
             usage: answer.total_usage(),
             stop_reason: answer.stop_reason,
@@ -383,8 +383,8 @@ impl Runner<'_> {
         }
     }
 
-    fn settle(&mut self, seal: Seal) {
-        let error = self.error.as_ref().map(|(judged, why)| Problem {
+    fn settle(&mut self, seal: TurnStatus) {
+        let error = self.error.as_ref().map(|(judged, why)| TurnError {
             cause: judged.verdict.cause,
             message: judged.failure.message.clone(),
             reason: self.reason(*why),

@@ -3,14 +3,14 @@
 //! Invariants: nothing of an answer is handed on before its first content, so that until then it can be asked for again;
 //! every wait has its limit; what is kept is bounded.
 
-use super::alarms::Timers;
-use super::asked::{Asked, forwarded_response_headers};
+use super::inbound_request::{InboundRequest, forwarded_response_headers};
 use super::route::Kind;
+use super::timers::Timers;
 use super::upstreams::Upstreams;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
-use outlast_dialect::Sign;
-use outlast_dialect::error_body::{self, Seen};
+use outlast_dialect::StreamActivity;
+use outlast_dialect::error_body::{self, RawError};
 use outlast_dialect::relay::{self, BodyKind, Relay};
 use outlast_engine::Clock;
 use outlast_engine::credential::Credential;
@@ -22,7 +22,7 @@ use outlast_kernel::time::Span;
 use std::time::Duration;
 
 const MAX_ERROR_BYTES: usize = 64 << 10;
-const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many times as long an answer may take that comes as a whole.
 const WHOLE_RESPONSE_TIMEOUT_FACTOR: u32 = 3;
 /// An answer that comes as a whole is looked at as a whole, unless it is longer than this.
@@ -30,7 +30,7 @@ const MAX_BUFFERED_RESPONSE_BYTES: usize = 16 << 20;
 
 /// Who is asked, by when and what for.
 pub(super) struct Attempt<'a> {
-    pub(super) asked: &'a Asked,
+    pub(super) asked: &'a InboundRequest,
     pub(super) upstreams: &'a Upstreams,
     pub(super) credential: Option<&'a Credential>,
     pub(super) clock: &'a dyn Clock,
@@ -38,26 +38,26 @@ pub(super) struct Attempt<'a> {
 }
 
 /// An answer whose first content has come, or all of it.
-pub(super) struct Answer {
+pub(super) struct UpstreamResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     /// How long the body is, where that is known.
     pub(super) length: Option<u64>,
-    pub(super) body: AnswerBody,
+    pub(super) body: UpstreamBody,
 }
 
 /// The body of an answer.
-pub(super) enum AnswerBody {
+pub(super) enum UpstreamBody {
     /// All of it.
     Whole(Bytes),
     /// A stream of events that is followed.
-    Events(Box<Events>),
+    Events(Box<EventStream>),
     /// Something that is passed on without being looked at: what has come of it, and the rest.
     Opaque(Vec<Bytes>, Box<Forwarded>),
 }
 
 /// A stream of events.
-pub(super) struct Events {
+pub(super) struct EventStream {
     pub(super) relay: Relay,
     pub(super) upstream: Forwarded,
     pub(super) watchdog: Watchdog,
@@ -70,14 +70,14 @@ pub(super) struct Events {
 }
 
 /// A request that failed before content.
-pub(super) struct Failed {
+pub(super) struct FailedAttempt {
     pub(super) failure: Failure,
     /// What the provider answered, if it did.
-    pub(super) refusal: Option<Refusal>,
+    pub(super) refusal: Option<ErrorResponse>,
 }
 
 /// An error response of the provider.
-pub(super) struct Refusal {
+pub(super) struct ErrorResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
@@ -85,11 +85,11 @@ pub(super) struct Refusal {
     pub(super) rest: Option<Forwarded>,
 }
 
-type Outcome = Result<Answer, Box<Failed>>;
+type AttemptResult = Result<UpstreamResponse, Box<FailedAttempt>>;
 
 impl Attempt<'_> {
     /// Makes the request and follows the answer up to its first content.
-    pub(super) async fn make(&self) -> Outcome {
+    pub(super) async fn make(&self) -> AttemptResult {
         let upstream = self.upstreams.of(self.asked.route);
         let body = self.asked.body.payload().await;
         let body = body.map_err(|error| {
@@ -119,14 +119,14 @@ impl Attempt<'_> {
         self.look_at(response).await
     }
 
-    async fn look_at(&self, mut response: Forwarded) -> Outcome {
+    async fn look_at(&self, mut response: Forwarded) -> AttemptResult {
         let (status, headers) = (response.status, std::mem::take(&mut response.headers));
         if status.is_informational() {
             let message = "the provider wants to speak another protocol, which nobody asked for";
             return Err(Box::new(self.raised(IoKind::Protocol, message)));
         }
         if !self.asked.route.is_retried() {
-            let body = AnswerBody::Opaque(Vec::new(), Box::new(response));
+            let body = UpstreamBody::Opaque(Vec::new(), Box::new(response));
             return Ok(self.answer(status, headers, body));
         }
         if !status.is_success() {
@@ -137,7 +137,7 @@ impl Attempt<'_> {
             .is_some_and(|encoding| encoding != "identity");
         if compressed {
             // Nobody asked for it; what cannot be read is passed on.
-            let body = AnswerBody::Opaque(Vec::new(), Box::new(response));
+            let body = UpstreamBody::Opaque(Vec::new(), Box::new(response));
             return Ok(self.answer(status, headers, body));
         }
         // Whoever asks in a way that we cannot read may have asked for a stream all the same.
@@ -153,17 +153,22 @@ impl Attempt<'_> {
         Ok(self.answer(status, headers, body?))
     }
 
-    fn answer(&self, status: StatusCode, headers: HeaderMap, body: AnswerBody) -> Answer {
+    fn answer(
+        &self,
+        status: StatusCode,
+        headers: HeaderMap,
+        body: UpstreamBody,
+    ) -> UpstreamResponse {
         // Of two words on its length, the other one counts.
         let is_chunked = headers.contains_key(header::TRANSFER_ENCODING);
         let length = headers.get(header::CONTENT_LENGTH);
         let length = length.filter(|_| !is_chunked);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        Answer {
+        UpstreamResponse {
             length: match &body {
-                AnswerBody::Whole(body) => Some(body.len() as u64),
-                AnswerBody::Events(_) => None,
-                AnswerBody::Opaque(..) => length,
+                UpstreamBody::Whole(body) => Some(body.len() as u64),
+                UpstreamBody::Events(_) => None,
+                UpstreamBody::Opaque(..) => length,
             },
             status,
             headers: forwarded_response_headers(headers),
@@ -177,7 +182,7 @@ impl Attempt<'_> {
         &self,
         headers: &HeaderMap,
         mut upstream: Forwarded,
-    ) -> Result<AnswerBody, Box<Failed>> {
+    ) -> Result<UpstreamBody, Box<FailedAttempt>> {
         let mut watchdog = Watchdog::new(self.upstreams.timeouts, self.clock.now());
         let mut head = BytesMut::new();
         loop {
@@ -187,7 +192,7 @@ impl Attempt<'_> {
                     return self.whole(headers, upstream, head).await;
                 }
                 // Blanks without end are passed on like any other stream.
-                None if head.len() > relay::HELD_BYTES => break,
+                None if head.len() > relay::MAX_HELD_BYTES => break,
                 None => {}
             }
             match self.next(&mut upstream, &watchdog).await? {
@@ -198,7 +203,7 @@ impl Attempt<'_> {
                 None => break,
             }
         }
-        let mut events = Events {
+        let mut events = EventStream {
             relay: self.asked.dialect().relay(self.provider()),
             upstream,
             watchdog,
@@ -209,10 +214,14 @@ impl Attempt<'_> {
         self.until_content(&mut events, head.freeze())
             .await
             .map_err(|failed| with_headers(failed, headers))?;
-        Ok(AnswerBody::Events(Box::new(events)))
+        Ok(UpstreamBody::Events(Box::new(events)))
     }
 
-    async fn until_content(&self, events: &mut Events, head: Bytes) -> Result<(), Box<Failed>> {
+    async fn until_content(
+        &self,
+        events: &mut EventStream,
+        head: Bytes,
+    ) -> Result<(), Box<FailedAttempt>> {
         let mut bytes = Some(head);
         while let Some(piece) = bytes {
             events
@@ -231,7 +240,7 @@ impl Attempt<'_> {
         &self,
         upstream: &mut Forwarded,
         watchdog: &Watchdog,
-    ) -> Result<Option<Bytes>, Box<Failed>> {
+    ) -> Result<Option<Bytes>, Box<FailedAttempt>> {
         tokio::select! {
             biased;
             chunk = upstream.chunk() => chunk.map_err(|error| {
@@ -254,7 +263,7 @@ impl Attempt<'_> {
         headers: &HeaderMap,
         mut upstream: Forwarded,
         head: BytesMut,
-    ) -> Result<AnswerBody, Box<Failed>> {
+    ) -> Result<UpstreamBody, Box<FailedAttempt>> {
         let mut watchdog = Watchdog::new(self.upstreams.timeouts, self.clock.now());
         let mut body = head;
         let mut first = None;
@@ -274,7 +283,10 @@ impl Attempt<'_> {
                 }
             }
             if body.len() > MAX_BUFFERED_RESPONSE_BYTES {
-                return Ok(AnswerBody::Opaque(vec![body.freeze()], Box::new(upstream)));
+                return Ok(UpstreamBody::Opaque(
+                    vec![body.freeze()],
+                    Box::new(upstream),
+                ));
             }
         }
         let body = first.unwrap_or_else(|| body.freeze());
@@ -286,7 +298,7 @@ impl Attempt<'_> {
                 .check_response(self.provider(), &body, now);
             checked.map_err(|failure| with_headers(before_content(failure), headers))?;
         }
-        Ok(AnswerBody::Whole(body))
+        Ok(UpstreamBody::Whole(body))
     }
 
     /// Reads an error response within bounds: a slow or endless one must not hide the status.
@@ -295,7 +307,7 @@ impl Attempt<'_> {
         status: StatusCode,
         headers: HeaderMap,
         mut upstream: Forwarded,
-    ) -> Box<Failed> {
+    ) -> Box<FailedAttempt> {
         let mut body = BytesMut::new();
         let mut ended = false;
         let reading = async {
@@ -309,14 +321,14 @@ impl Attempt<'_> {
                 }
             }
         };
-        let deadline = self.clock.now() + ERROR_BODY_TIME;
+        let deadline = self.clock.now() + ERROR_BODY_TIMEOUT;
         tokio::select! {
             biased;
             () = reading => {}
             () = self.alarms.at(Some(deadline)) => ended = true,
         }
         let body = body.freeze();
-        let failure = error_body::read(Seen {
+        let failure = error_body::read(RawError {
             provider: self.provider(),
             transport: Transport::Http,
             status: Some(status.as_u16()),
@@ -324,39 +336,39 @@ impl Attempt<'_> {
             body: &String::from_utf8_lossy(&body),
             at: self.clock.now(),
         });
-        let refusal = Some(Refusal {
+        let refusal = Some(ErrorResponse {
             status,
             headers: forwarded_response_headers(headers),
             body,
             rest: (!ended).then_some(upstream),
         });
-        Box::new(Failed { failure, refusal })
+        Box::new(FailedAttempt { failure, refusal })
     }
 
     fn provider(&self) -> &str {
         &self.upstreams.of(self.asked.route).name
     }
 
-    fn broken(&self, error: &transport::Error) -> Box<Failed> {
+    fn broken(&self, error: &transport::Error) -> Box<FailedAttempt> {
         Box::new(self.raised(error.io, &error.message))
     }
 
-    fn raised(&self, io: IoKind, message: &str) -> Failed {
+    fn raised(&self, io: IoKind, message: &str) -> FailedAttempt {
         let failure = Failure::thrown(self.provider(), message, self.clock.now());
-        Failed {
+        FailedAttempt {
             failure: failure.with_io(io),
             refusal: None,
         }
     }
 }
 
-impl Events {
+impl EventStream {
     /// Takes in a piece of the body.
     pub(super) fn take_in(&mut self, bytes: Bytes, now: Timestamp) -> Result<(), Box<Failure>> {
         match self.relay.push(bytes, now, &mut self.ready)? {
-            Sign::Progress => self.watchdog.progress(now),
-            Sign::Opening => self.watchdog.opening(now),
-            Sign::Alive => self.watchdog.alive(now),
+            StreamActivity::Progress => self.watchdog.progress(now),
+            StreamActivity::Opening => self.watchdog.opening(now),
+            StreamActivity::Alive => self.watchdog.alive(now),
         }
         Ok(())
     }
@@ -368,17 +380,17 @@ impl Events {
     }
 }
 
-fn before_content(failure: Box<Failure>) -> Box<Failed> {
+fn before_content(failure: Box<Failure>) -> Box<FailedAttempt> {
     let mut failure = *failure;
     failure.phase = Phase::BeforeContent;
-    Box::new(Failed {
+    Box::new(FailedAttempt {
         failure,
         refusal: None,
     })
 }
 
 /// When to come back may stand in the headers of a response that went well until then.
-fn with_headers(mut failed: Box<Failed>, headers: &HeaderMap) -> Box<Failed> {
+fn with_headers(mut failed: Box<FailedAttempt>, headers: &HeaderMap) -> Box<FailedAttempt> {
     if failed.failure.headers.is_empty() {
         let all = texts(headers);
         let all = all

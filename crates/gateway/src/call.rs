@@ -6,26 +6,26 @@
 //! Not here: one attempt (see `attempt`), the answer from its first content on (see `passing`), what comes before and after an
 //! attempt (see `waiting` and `failing`), what ends it (see `ends`).
 
-use super::asked::Asked;
-use super::attempt::{Answer, Attempt, Failed};
-use super::client::{Ending, KeepAliveSchedule, stated_timeout};
+use super::attempt::{Attempt, FailedAttempt, UpstreamResponse};
+use super::clients::{HoldEnding, KeepAliveSchedule, stated_timeout};
 use super::holds::{Command, Hold};
-use super::keep::{Happened, Keeper, Kept};
-use super::log::{Event as Said, What};
-use super::metrics::Counted;
-use super::reply::Reply;
+use super::inbound_request::InboundRequest;
+use super::keepalive::{KeepAlive, KeepAliveResult, ResponseMetadata};
+use super::log::{Event as Said, EventKind};
+use super::metrics::GaugeGuard;
+use super::request_log::{NewRequest, RequestKey};
+use super::response_writer::ResponseWriter;
 use super::shared::Shared;
 use super::socket::Socket;
-use super::traffic::{Begun, RequestKey};
 use super::upstreams::Upstreams;
-use super::waiting::Admitted;
+use super::waiting::GateReply;
 use outlast_engine::accounts::SelectedAccount;
-use outlast_engine::desk::Seat;
+use outlast_engine::admission::Permit;
 use outlast_engine::{RetryStrategy, strategy::PolicyRetry};
 use outlast_kernel::Timestamp;
+use outlast_kernel::attempt::{Event, State, step};
 use outlast_kernel::budget::{Limits, Prompt};
-use outlast_kernel::decision::{GiveUp, Rules};
-use outlast_kernel::recovery::{Event, State, step};
+use outlast_kernel::decision::{GiveUp, RetryRules};
 use outlast_kernel::verdict::Cause;
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub(super) struct Call {
     /// By which it is known to those who watch.
     ticket: RequestKey,
     pub(super) upstreams: Arc<Upstreams>,
-    pub(super) asked: Asked,
-    pub(super) reply: Reply,
+    pub(super) asked: InboundRequest,
+    pub(super) reply: ResponseWriter,
     pub(super) keeping: KeepAliveSchedule,
     pub(super) strategy: PolicyRetry,
     pub(super) state: State,
@@ -48,10 +48,10 @@ pub(super) struct Call {
     pub(super) refreshed: Vec<String>,
     pub(super) hold: Option<Hold>,
     /// It is counted while it waits, and so is what it keeps on the disk.
-    pub(super) counted: Vec<Counted>,
-    pub(super) trouble: Trouble,
+    pub(super) counted: Vec<GaugeGuard>,
+    pub(super) trouble: FailureState,
     /// It is one of the calls that its account may have under way.
-    pub(super) seat: Option<Seat>,
+    pub(super) seat: Option<Permit>,
     /// What was sent last is a part of something: nothing of ours may follow it.
     pub(super) is_mid_frame: bool,
     /// How long it took until the provider's answer began to come.
@@ -60,7 +60,7 @@ pub(super) struct Call {
 
 /// What went wrong so far.
 #[derive(Default)]
-pub(super) struct Trouble {
+pub(super) struct FailureState {
     /// When it began, over all re-sends.
     pub(super) since: Option<Timestamp>,
     /// When it last failed.
@@ -68,7 +68,7 @@ pub(super) struct Trouble {
     pub(super) attempts: u32,
     pub(super) resent: u32,
     pub(super) waited: Duration,
-    pub(super) last: Option<Box<Failed>>,
+    pub(super) last: Option<Box<FailedAttempt>>,
     pub(super) cause: Option<Cause>,
     /// The own time of a wait that is under way.
     pub(super) wake: Option<Timestamp>,
@@ -77,11 +77,11 @@ pub(super) struct Trouble {
 }
 
 /// How a request ends without an answer.
-pub(super) enum End {
+pub(super) enum EndReason {
     /// The client has hung up.
     Gone,
     /// The client is made to come back.
-    Back(Ending),
+    Back(HoldEnding),
     /// The failure is final.
     Final(GiveUp),
     /// A person ended it.
@@ -94,8 +94,8 @@ impl Call {
     pub(super) fn new(
         shared: Arc<Shared>,
         upstreams: Arc<Upstreams>,
-        asked: Asked,
-        reply: Reply,
+        asked: InboundRequest,
+        reply: ResponseWriter,
     ) -> Box<Self> {
         let headers = asked.headers();
         let stated = stated_timeout(asked.profile, &headers);
@@ -108,11 +108,11 @@ impl Call {
         let strategy = PolicyRetry::new(Arc::clone(&asked.policy), Arc::clone(&shared.clock));
         let rules = match asked.route.is_retried() {
             true => strategy.rules(),
-            false => Rules::NONE,
+            false => RetryRules::NONE,
         };
         let mut state = State::new(rules, Prompt::new(Limits::default()));
         step(&mut state, Event::Started);
-        let ticket = shared.traffic.begun(&Begun {
+        let ticket = shared.traffic.begun(&NewRequest {
             id: &asked.id,
             at: asked.begun,
             client: asked.profile.name,
@@ -134,7 +134,7 @@ impl Call {
             refreshed: Vec::new(),
             hold: None,
             counted: Vec::new(),
-            trouble: Trouble::default(),
+            trouble: FailureState::default(),
             seat: None,
             is_mid_frame: false,
             first_byte: None,
@@ -149,9 +149,9 @@ impl Call {
             self.upstreams = self.shared.upstreams();
             let admitted = self.admit().await;
             let admission = match admitted {
-                Ok(Admitted::Gated(admission)) => Some(admission),
-                Ok(Admitted::Ungated) => None,
-                Ok(Admitted::Again) => continue,
+                Ok(GateReply::Gated(admission)) => Some(admission),
+                Ok(GateReply::Ungated) => None,
+                Ok(GateReply::Again) => continue,
                 Err(end) => return Box::pin(self.end(end)).await,
             };
             let begun = self.shared.now();
@@ -177,17 +177,17 @@ impl Call {
     }
 
     /// Waits for what has to be waited for before the next attempt.
-    async fn admit(&mut self) -> Result<Admitted, End> {
+    async fn admit(&mut self) -> Result<GateReply, EndReason> {
         self.choose_account().await?;
         let mut admission = self.be_admitted().await?;
         match self.take_seat(&mut admission).await? {
             true => Ok(admission),
-            false => Ok(Admitted::Again),
+            false => Ok(GateReply::Again),
         }
     }
 
     /// Makes one attempt while the client is kept.
-    async fn attempt(&mut self) -> Result<Result<Answer, Box<Failed>>, End> {
+    async fn attempt(&mut self) -> Result<Result<UpstreamResponse, Box<FailedAttempt>>, EndReason> {
         self.trouble.attempts += 1;
         let shared = Arc::clone(&self.shared);
         let traffic = &shared.traffic;
@@ -206,7 +206,7 @@ impl Call {
             alarms: &shared.alarms,
         };
         let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
-        let mut keeper = Keeper {
+        let mut keeper = KeepAlive {
             reply: &mut self.reply,
             keeping: &mut self.keeping,
             happened,
@@ -223,15 +223,15 @@ impl Call {
             }
         });
         match keeper.keep(work).await {
-            Kept::Done(Some(outcome)) => Ok(outcome),
-            Kept::Done(None) => Err(End::Cancelled),
-            Kept::Gone => Err(End::Gone),
-            Kept::Ended(ending) => Err(End::Back(ending)),
+            KeepAliveResult::Done(Some(outcome)) => Ok(outcome),
+            KeepAliveResult::Done(None) => Err(EndReason::Cancelled),
+            KeepAliveResult::Gone => Err(EndReason::Gone),
+            KeepAliveResult::Ended(ending) => Err(EndReason::Back(ending)),
         }
     }
 
     /// What happened so far.
-    pub(super) fn happened(&self) -> Happened<'_> {
+    pub(super) fn happened(&self) -> ResponseMetadata<'_> {
         happened(&self.asked.id, &self.trouble, self.account.as_ref())
     }
 }
@@ -249,10 +249,10 @@ async fn cancelled(hold: Option<&Hold>) {
 /// What happened so far, without borrowing all of a call.
 pub(super) fn happened<'a>(
     id: &'a str,
-    trouble: &Trouble,
+    trouble: &FailureState,
     account: Option<&'a SelectedAccount>,
-) -> Happened<'a> {
-    Happened {
+) -> ResponseMetadata<'a> {
+    ResponseMetadata {
         id,
         attempts: trouble.attempts,
         waited: trouble.waited,
@@ -261,7 +261,7 @@ pub(super) fn happened<'a>(
 }
 
 impl Call {
-    pub(super) fn say(&self, what: What<'_>) {
+    pub(super) fn say(&self, what: EventKind<'_>) {
         let at = self.shared.now();
         self.shared.traffic.note(self.ticket, at, &what);
         self.shared.log.say(&Said {

@@ -6,15 +6,15 @@
 //! Not here: the check of Host and Origin, which comes before (see `guard`), and sockets.
 
 pub mod api;
+mod commands;
 mod status;
-mod steer;
 
-pub use status::{About, Account, AccountState, Gate, Status, Upstream, Waiting};
+pub use status::{Account, AccountState, Gate, GatewaySummary, Status, Upstream, WaitingRequest};
 
 use super::metrics::{self, Metrics};
-use super::traffic::Traffic;
-use crate::guard::{self, Reach, Refused, Token};
-use crate::page;
+use super::request_log::RequestLog;
+use crate::assets;
+use crate::auth::{self, AccessDenied, Exposure, Token};
 use crate::problem::Problem;
 use bytes::Bytes;
 use http::request::Parts;
@@ -39,7 +39,7 @@ pub trait GatewayControl {
     fn token(&self) -> Option<&Token>;
 
     /// Who can come at all.
-    fn reach(&self) -> Reach;
+    fn reach(&self) -> Exposure;
 
     /// Where it listens.
     fn address(&self) -> SocketAddr;
@@ -48,10 +48,10 @@ pub trait GatewayControl {
     fn metrics(&self) -> &Metrics;
 
     /// The last requests.
-    fn traffic(&self) -> &Traffic;
+    fn traffic(&self) -> &RequestLog;
 
     /// The gateway itself.
-    fn about(&self) -> About;
+    fn about(&self) -> GatewaySummary;
 
     /// The accounts that are configured.
     fn accounts(&self) -> Vec<Account>;
@@ -60,7 +60,7 @@ pub trait GatewayControl {
     fn gates(&self) -> Vec<Gate>;
 
     /// The requests that wait, the oldest first.
-    fn waiting(&self) -> Vec<Waiting>;
+    fn waiting(&self) -> Vec<WaitingRequest>;
 
     /// Ends the wait of one request, or of all; the answer is of how many.
     fn retry_now(&self, id: Option<&str>) -> usize;
@@ -104,7 +104,7 @@ pub fn refusal(path: &str, problem: &Problem) -> Response {
     if path.starts_with(api::ROOT) {
         return problem.response();
     }
-    let body = guard::problem(problem.code, &problem.detail);
+    let body = auth::problem(problem.code, &problem.detail);
     let mut response = made(problem.status, "application/json", body);
     problem.add_headers(response.headers_mut());
     response
@@ -129,7 +129,7 @@ fn check_token(gateway: &dyn GatewayControl, asked: &Parts) -> Result<(), Proble
     let is_known = |token: &Token| token.is_in(&asked.headers);
     match gateway.token().is_some_and(is_known) {
         true => Ok(()),
-        false => Err(Problem::from(&Refused::Token)),
+        false => Err(Problem::from(&AccessDenied::Token)),
     }
 }
 
@@ -177,15 +177,15 @@ impl Endpoint {
         }
     }
 
-    fn needs_token(self, reach: Reach) -> bool {
+    fn needs_token(self, reach: Exposure) -> bool {
         match self {
             Self::Health => false,
-            Self::Metrics => reach == Reach::Beyond,
+            Self::Metrics => reach == Exposure::Beyond,
             Self::Status | Self::RetryNow | Self::Cancel | Self::Reload => true,
         }
     }
 
-    fn answer(self, gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> Answered {
+    fn answer(self, gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> ControlResult {
         check_method(asked, self.allowed())?;
         if self.needs_token(gateway.reach()) {
             check_token(gateway, asked)?;
@@ -195,16 +195,16 @@ impl Endpoint {
             Self::Health => health(gateway),
             Self::Metrics => Ok(numbers(gateway)),
             Self::Status => json(&status(gateway)),
-            Self::RetryNow => json(&steer::retry_now(body, gateway)?),
-            Self::Cancel => json(&steer::cancel(body, gateway)?),
-            Self::Reload => json(&steer::reload(gateway)?),
+            Self::RetryNow => json(&commands::retry_now(body, gateway)?),
+            Self::Cancel => json(&commands::cancel(body, gateway)?),
+            Self::Reload => json(&commands::reload(gateway)?),
         }
     }
 }
 
 // --- what is shown ---
 
-type Answered = Result<Response, Problem>;
+type ControlResult = Result<Response, Problem>;
 
 fn made(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(body.into());
@@ -215,7 +215,7 @@ fn made(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) 
     response
 }
 
-fn json(what: &impl Serialize) -> Answered {
+fn json(what: &impl Serialize) -> ControlResult {
     let body = serde_json::to_string(what).map_err(|error| {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Problem::new(status, "internal", error.to_string())
@@ -228,7 +228,7 @@ fn version() -> String {
 }
 
 /// Whoever spreads requests over several gateways sends no more to one that is about to end.
-fn health(gateway: &dyn GatewayControl) -> Answered {
+fn health(gateway: &dyn GatewayControl) -> ControlResult {
     let about = gateway.about();
     let (status, word) = if about.draining {
         (StatusCode::SERVICE_UNAVAILABLE, "draining")
@@ -263,9 +263,9 @@ fn status(gateway: &dyn GatewayControl) -> Status {
 }
 
 /// A file of the page. From its folder's name without a slash, files would be looked for in the wrong place.
-fn page(asked: &Parts) -> Answered {
+fn page(asked: &Parts) -> ControlResult {
     let path = asked.uri.path();
-    let file = path.strip_prefix(PAGE).and_then(page::file);
+    let file = path.strip_prefix(PAGE).and_then(assets::file);
     if file.is_none() && path != ROOT {
         let message = format!("there is nothing here; the page is at {PAGE}");
         return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", message));

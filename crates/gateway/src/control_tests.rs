@@ -13,15 +13,15 @@ const WAITING_ID: &str = "r-1";
 pub(super) struct FakeGateway {
     token: Token,
     metrics: Metrics,
-    pub(super) traffic: Traffic,
-    reach: Cell<Reach>,
+    pub(super) traffic: RequestLog,
+    reach: Cell<Exposure>,
     draining: Cell<bool>,
     broken: Cell<bool>,
     pub(super) done: RefCell<Vec<String>>,
 }
 
 /// What it answers.
-pub(super) struct Got {
+pub(super) struct TestResponse {
     pub(super) status: u16,
     pub(super) content_type: String,
     pub(super) headers: HeaderMap,
@@ -43,7 +43,7 @@ impl GatewayControl for FakeGateway {
         Some(&self.token)
     }
 
-    fn reach(&self) -> Reach {
+    fn reach(&self) -> Exposure {
         self.reach.get()
     }
 
@@ -51,7 +51,7 @@ impl GatewayControl for FakeGateway {
         "127.0.0.1:8080".parse().unwrap()
     }
 
-    fn traffic(&self) -> &Traffic {
+    fn traffic(&self) -> &RequestLog {
         &self.traffic
     }
 
@@ -59,8 +59,8 @@ impl GatewayControl for FakeGateway {
         &self.metrics
     }
 
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> GatewaySummary {
+        GatewaySummary {
             now: at(60),
             listening_since: at(0),
             address: "127.0.0.1:8080".to_owned(),
@@ -98,8 +98,8 @@ impl GatewayControl for FakeGateway {
         }]
     }
 
-    fn waiting(&self) -> Vec<Waiting> {
-        vec![Waiting {
+    fn waiting(&self) -> Vec<WaitingRequest> {
+        vec![WaitingRequest {
             id: WAITING_ID.to_owned(),
             client: "claude-code".to_owned(),
             dialect: "anthropic".to_owned(),
@@ -140,15 +140,15 @@ impl FakeGateway {
         Self {
             token: Token::load_or_create_in(home.path()).unwrap(),
             metrics: Metrics::new(&["claude-code"]),
-            traffic: Traffic::new(at(0)),
-            reach: Cell::new(Reach::Loopback),
+            traffic: RequestLog::new(at(0)),
+            reach: Cell::new(Exposure::Loopback),
             draining: Cell::default(),
             broken: Cell::default(),
             done: RefCell::default(),
         }
     }
 
-    pub(super) fn send(&self, with_token: bool, line: &str, body: &str) -> Got {
+    pub(super) fn send(&self, with_token: bool, line: &str, body: &str) -> TestResponse {
         let (method, path) = line.split_once(' ').unwrap();
         assert!(is_ours(path));
         let mut request = http::Request::builder().method(method).uri(path);
@@ -158,7 +158,7 @@ impl FakeGateway {
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let (parts, body) = answer(self, &parts, body.as_bytes()).into_parts();
         let content_type = parts.headers.get("content-type");
-        Got {
+        TestResponse {
             status: parts.status.as_u16(),
             content_type: content_type
                 .map_or_else(String::new, |form| form.to_str().unwrap().to_owned()),
@@ -167,7 +167,7 @@ impl FakeGateway {
         }
     }
 
-    pub(super) fn get(&self, path: &str) -> Got {
+    pub(super) fn get(&self, path: &str) -> TestResponse {
         self.send(true, &format!("GET {path}"), "")
     }
 
@@ -177,7 +177,7 @@ impl FakeGateway {
     }
 }
 
-fn json_of(reply: &Got) -> Value {
+fn json_of(reply: &TestResponse) -> Value {
     assert_eq!(reply.content_type, "application/json");
     serde_json::from_str(&reply.body).unwrap()
 }
@@ -225,7 +225,7 @@ fn nothing_else_is_shown_or_done_without_the_token() {
     }
     assert!(bench.done.borrow().is_empty());
     assert_eq!(bench.send(false, "GET /metrics", "").status, 200);
-    bench.reach.set(Reach::Beyond);
+    bench.reach.set(Exposure::Beyond);
     assert_eq!(bench.send(false, "GET /metrics", "").status, 401);
     assert_eq!(bench.send(true, "GET /metrics", "").status, 200);
     assert_eq!(bench.send(false, "GET /healthz", "").status, 200);
@@ -348,7 +348,7 @@ fn other_paths_and_methods_are_said_to_be_wrong() {
 #[test]
 fn the_page_is_for_everybody_and_says_nothing() {
     let bench = FakeGateway::new();
-    bench.reach.set(Reach::Beyond);
+    bench.reach.set(Exposure::Beyond);
     let page = bench.send(false, "GET /_outlast/", "");
     assert_eq!(
         (page.status, page.content_type.as_str()),

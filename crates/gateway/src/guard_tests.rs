@@ -13,8 +13,8 @@ fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
     all.iter().map(pair).collect()
 }
 
-fn names() -> Names {
-    Names::new(
+fn names() -> AllowedNames {
+    AllowedNames::new(
         "gateway",
         ["agents.example".to_owned()],
         ["https://page.example".to_owned()],
@@ -92,7 +92,7 @@ fn there_must_be_one_host_that_can_be_read() {
     let mut binary = HeaderMap::new();
     binary.insert("host", HeaderValue::from_bytes(b"local\xffhost").unwrap());
     let checked = check(&binary, &Uri::from_static("/"), &names());
-    assert_eq!(checked, Err(Refused::NoHost));
+    assert_eq!(checked, Err(AccessDenied::NoHost));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_refusal_is_json_that_repeats_little_and_no_escapes() {
     let mut all = HeaderMap::new();
     all.insert("host", HeaderValue::from_bytes(host.as_bytes()).unwrap());
     let binary = check(&all, &Uri::from_static("/"), &names()).unwrap_err();
-    assert_eq!(binary, Refused::NoHost);
+    assert_eq!(binary, AccessDenied::NoHost);
     all.insert("host", HeaderValue::from_str(&"x".repeat(5000)).unwrap());
     let long = check(&all, &Uri::from_static("/"), &names()).unwrap_err();
     assert_eq!(long.status(), 403);
@@ -196,15 +196,15 @@ fn a_refusal_is_json_that_repeats_little_and_no_escapes() {
 #[test]
 fn reach_is_that_of_the_listener() {
     for (address, reach) in [
-        ("127.0.0.1", Reach::Loopback),
-        ("127.8.8.8", Reach::Loopback),
-        ("::1", Reach::Loopback),
-        ("::ffff:127.0.0.1", Reach::Loopback),
-        ("0.0.0.0", Reach::Beyond),
-        ("::", Reach::Beyond),
-        ("192.168.1.7", Reach::Beyond),
+        ("127.0.0.1", Exposure::Loopback),
+        ("127.8.8.8", Exposure::Loopback),
+        ("::1", Exposure::Loopback),
+        ("::ffff:127.0.0.1", Exposure::Loopback),
+        ("0.0.0.0", Exposure::Beyond),
+        ("::", Exposure::Beyond),
+        ("192.168.1.7", Exposure::Beyond),
     ] {
-        assert_eq!(Reach::of(address.parse().unwrap()), reach, "{address}");
+        assert_eq!(Exposure::of(address.parse().unwrap()), reach, "{address}");
     }
 }
 

@@ -7,23 +7,23 @@
 //! file, and without it all goes on in memory, which is said once; nothing secret and no body is kept, only hashes.
 //! Not here: when a request has to wait, and for how long (see `call`).
 
+mod connection;
 mod hold;
 mod identity;
-mod join;
-mod known;
+mod registry;
 mod row;
 
 pub use hold::{Command, Hold};
 pub use identity::{Identity, IdentityBuilder, Parts};
 
+use connection::Link;
 use hold::Signal;
-use join::Link;
-use known::{Held, Key, Known, Standing};
 use outlast_engine::Clock;
-use outlast_engine::knowledge::{Listener, is_shared};
+use outlast_engine::shared_state::{Listener, is_shared};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::verdict::Cause;
+use registry::{HeldRequest, HoldStatus, Key, Registry};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ pub struct Progress {
 /// What a person is told of a request; there is nothing secret in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct About {
+pub struct RequestSummary {
     /// What it is known by.
     pub id: Box<str>,
     /// The name of its client.
@@ -76,10 +76,10 @@ pub struct About {
 
 /// A request as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shown {
+pub struct HoldView {
     /// Which one it is.
     #[serde(flatten)]
-    pub about: About,
+    pub about: RequestSummary,
     /// When it failed first.
     pub since: Timestamp,
     /// How often it was tried.
@@ -109,7 +109,7 @@ struct Inner {
 
 /// One lock for both: what is handed in to the file is in the order in which it happened.
 struct State {
-    known: Known,
+    known: Registry,
     link: Link,
 }
 
@@ -120,7 +120,7 @@ impl Holds {
             Some(_) => Link::Opening,
             None => Link::None,
         };
-        let known = Known::default();
+        let known = Registry::default();
         let holds = Self(Arc::new(Inner {
             clock,
             listener,
@@ -128,7 +128,7 @@ impl Holds {
             state: Mutex::new(State { known, link }),
             left: AtomicUsize::new(0),
         }));
-        join::join(&holds.0).await;
+        connection::join(&holds.0).await;
         holds
     }
 
@@ -138,7 +138,7 @@ impl Holds {
     }
 
     /// Goes on with what this client has left, the oldest first. It is then held as that.
-    pub fn take_up(&self, who: &Identity, about: About) -> Option<(Hold, Progress)> {
+    pub fn take_up(&self, who: &Identity, about: RequestSummary) -> Option<(Hold, Progress)> {
         let now = self.0.clock.now();
         let mut state = self.0.lock();
         state.expire(now);
@@ -156,16 +156,16 @@ impl Holds {
     }
 
     /// Holds a request that has to wait for the first time.
-    pub fn begin(&self, who: Identity, about: About, progress: Progress) -> Hold {
-        join::join_again(&self.0);
+    pub fn begin(&self, who: Identity, about: RequestSummary, progress: Progress) -> Hold {
+        connection::join_again(&self.0);
         let now = self.0.clock.now();
         let (key, signal) = (Key::new(), Arc::new(Signal::default()));
-        let held = Held {
+        let held = HeldRequest {
             who,
             about,
             progress,
             told: None,
-            standing: Standing::Live(Arc::clone(&signal)),
+            standing: HoldStatus::Live(Arc::clone(&signal)),
         };
         let mut state = self.0.lock();
         state.expire(now);
@@ -177,14 +177,14 @@ impl Holds {
     }
 
     /// What there is: first those that wait, then those whose client has left, each the oldest first.
-    pub fn status(&self) -> Vec<Shown> {
+    pub fn status(&self) -> Vec<HoldView> {
         let mut state = self.0.lock();
         state.expire(self.0.clock.now());
         self.0.count(&state);
-        let mut shown: Vec<Shown> = state.known.iter().map(Held::show).collect();
+        let mut shown: Vec<HoldView> = state.known.iter().map(HeldRequest::show).collect();
         drop(state);
         shown.sort_by(|a, b| {
-            let order = |shown: &Shown| (shown.left.is_some(), shown.since);
+            let order = |shown: &HoldView| (shown.left.is_some(), shown.since);
             order(a)
                 .cmp(&order(b))
                 .then_with(|| a.about.id.cmp(&b.about.id))
@@ -203,7 +203,7 @@ impl Holds {
     /// the gate lets the others follow.
     pub fn retry_now(&self, id: Option<&str>) -> usize {
         let state = self.0.lock();
-        let told = |held: &&Held| held.tell(Command::RetryNow);
+        let told = |held: &&HeldRequest| held.tell(Command::RetryNow);
         let all = state.known.iter();
         if let Some(id) = id {
             return all
@@ -213,7 +213,7 @@ impl Holds {
         }
         let mut asked = HashSet::new();
         let mut count = 0;
-        for held in all.filter(|held| matches!(held.standing, Standing::Live(_))) {
+        for held in all.filter(|held| matches!(held.standing, HoldStatus::Live(_))) {
             let about = &held.about;
             let is_alone = held.progress.cause.is_some_and(|cause| !is_shared(cause));
             let mut is_first = || asked.insert((&about.dialect, &about.account, &about.model));
@@ -230,7 +230,7 @@ impl Holds {
         for (key, held) in state.known.entries() {
             if *held.about.id == *id {
                 was_told |= held.tell(Command::Cancel);
-                left.extend(matches!(held.standing, Standing::Left { .. }).then_some(key));
+                left.extend(matches!(held.standing, HoldStatus::Left { .. }).then_some(key));
             }
         }
         let is_known = was_told || !left.is_empty();
@@ -251,7 +251,7 @@ impl Holds {
 // --- what a hold does ---
 
 impl Holds {
-    fn update(&self, key: Key, change: impl FnOnce(&mut Held)) {
+    fn update(&self, key: Key, change: impl FnOnce(&mut HeldRequest)) {
         let now = self.0.clock.now();
         let mut state = self.0.lock();
         if let Some(held) = state.known.get_mut(key) {
@@ -260,7 +260,7 @@ impl Holds {
         }
     }
 
-    fn note(&self, key: Key, change: impl FnOnce(&mut About)) {
+    fn note(&self, key: Key, change: impl FnOnce(&mut RequestSummary)) {
         if let Some(held) = self.0.lock().known.get_mut(key) {
             change(&mut held.about);
         }

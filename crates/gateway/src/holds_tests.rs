@@ -1,12 +1,12 @@
 //! Holds on a clock that tests move, and on real files.
 
 use super::identity::{Identity, Parts};
-use super::known::{Held, MAX_ABANDONED};
-use super::{About, Command, Hold, Holds, Progress, RESUME_WINDOW, Shown};
+use super::registry::{HeldRequest, MAX_ABANDONED};
+use super::{Command, Hold, HoldView, Holds, Progress, RESUME_WINDOW, RequestSummary};
 use crate::holds::hold::Signal;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use outlast_engine::clock::TimerClock;
-use outlast_engine::knowledge::Notice;
+use outlast_engine::shared_state::StoreEvent;
 use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Limits, Prompt};
@@ -52,13 +52,13 @@ impl Clock for ManualClock {
 }
 
 /// A registry, its clock and what it has said.
-struct Gateway {
+struct TestGateway {
     holds: Holds,
     clock: Arc<ManualClock>,
-    said: mpsc::Receiver<Notice>,
+    said: mpsc::Receiver<StoreEvent>,
 }
 
-impl Gateway {
+impl TestGateway {
     async fn open(path: Option<PathBuf>, seconds: u64) -> Self {
         let clock = Arc::new(ManualClock::default());
         clock.set(seconds);
@@ -83,11 +83,11 @@ impl Gateway {
 
     /// Of each: what it is known by, and whether its client has left.
     fn shown(&self) -> Vec<(String, bool)> {
-        let show = |shown: Shown| (shown.about.id.into(), shown.left.is_some());
+        let show = |shown: HoldView| (shown.about.id.into(), shown.left.is_some());
         self.holds.status().into_iter().map(show).collect()
     }
 
-    fn said(&self) -> Vec<Notice> {
+    fn said(&self) -> Vec<StoreEvent> {
         self.said.try_iter().collect()
     }
 }
@@ -104,8 +104,8 @@ fn who(body: &str) -> Identity {
     making.finish()
 }
 
-fn about(id: &str) -> About {
-    About {
+fn about(id: &str) -> RequestSummary {
+    RequestSummary {
         id: id.into(),
         client: "codex".into(),
         dialect: Some("openai_responses".into()),

@@ -1,10 +1,12 @@
 //! What a gateway that runs shows of itself, and what it can be told.
 
-use super::control::{About, Account, AccountState, Gate, GatewayControl, Upstream, Waiting};
+use super::control::{
+    Account, AccountState, Gate, GatewayControl, GatewaySummary, Upstream, WaitingRequest,
+};
 use super::metrics::Metrics;
+use super::request_log::RequestLog;
 use super::shared::Shared;
-use super::traffic::Traffic;
-use crate::guard::{Reach, Token};
+use crate::auth::{Exposure, Token};
 use outlast_dialect::Dialect;
 use std::net::SocketAddr;
 
@@ -13,7 +15,7 @@ impl GatewayControl for Shared {
         self.guard.token.as_ref()
     }
 
-    fn reach(&self) -> Reach {
+    fn reach(&self) -> Exposure {
         self.guard.reach
     }
 
@@ -25,11 +27,11 @@ impl GatewayControl for Shared {
         &self.metrics
     }
 
-    fn traffic(&self) -> &Traffic {
+    fn traffic(&self) -> &RequestLog {
         &self.traffic
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> GatewaySummary {
         let upstreams = self.upstreams();
         let shown = |dialect: Dialect| {
             let upstream = match dialect {
@@ -43,7 +45,7 @@ impl GatewayControl for Shared {
                 policy: upstreams.policy(dialect.path()).name.to_string(),
             }
         };
-        About {
+        GatewaySummary {
             now: self.now(),
             listening_since: self.since,
             address: self.address.to_string(),
@@ -89,9 +91,9 @@ impl GatewayControl for Shared {
         shown.collect()
     }
 
-    fn waiting(&self) -> Vec<Waiting> {
+    fn waiting(&self) -> Vec<WaitingRequest> {
         let held = self.holds.status().into_iter();
-        let shown = held.map(|held| Waiting {
+        let shown = held.map(|held| WaitingRequest {
             id: held.about.id.into(),
             client: held.about.client.into(),
             dialect: held.about.dialect.unwrap_or_default().into(),

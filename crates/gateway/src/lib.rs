@@ -10,56 +10,56 @@
 //! by both.
 #![warn(missing_docs)]
 
-mod alarms;
-mod asked;
+pub mod assets;
 mod attempt;
+pub mod auth;
+mod body_store;
 mod call;
-pub mod client;
+pub mod clients;
 pub mod control;
-mod ends;
-mod failing;
-pub mod guard;
+mod finish;
 pub mod holds;
+mod inbound_request;
 mod inspect;
-mod keep;
+mod keepalive;
 mod listener;
 pub mod log;
 pub mod metrics;
+mod on_failure;
 #[cfg(feature = "otel")]
 pub mod otel;
-pub mod page;
-mod passing;
 pub mod policies;
 pub mod problem;
-mod receive;
-mod reply;
+mod relay;
+pub mod request_log;
+mod request_reader;
+mod response_writer;
 mod route;
 mod shared;
 mod socket;
-mod spool;
-pub mod traffic;
+mod timers;
 mod upstreams;
 mod waiting;
 
 pub use shared::Limits;
 pub use upstreams::{Upstream, Upstreams};
 
-use crate::guard::{ClientKeys, Names, Reach, Token};
-use alarms::Timers;
+use crate::auth::{AllowedNames, ClientKeys, Exposure, Token};
+use body_store::BodyStore;
 use holds::Holds;
-use log::{Event, Sink, What};
+use log::{Event, EventKind, Sink};
 use metrics::Metrics;
-use outlast_engine::desk::Desk;
-use outlast_engine::knowledge::{Knowledge, Listener};
+use outlast_engine::admission::Admission;
+use outlast_engine::shared_state::{Listener, SharedState};
 use outlast_engine::{CancellationToken, Clock};
-use shared::{Guard, Shared};
-use spool::Spool;
+use request_log::RequestLog;
+use shared::{AccessControl, Shared};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use timers::Timers;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
-use traffic::Traffic;
 
 /// What a gateway is made of.
 pub struct Setup {
@@ -72,13 +72,13 @@ pub struct Setup {
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// What is known of providers and accounts.
-    pub knowledge: Knowledge,
+    pub knowledge: SharedState,
     /// Where waits are written down; without it they do not survive the process.
     pub holds_file: Option<PathBuf>,
     /// A folder of ours for the bodies of requests that wait; without it they stay in memory.
     pub spool: Option<PathBuf>,
     /// By which names it may be reached, and which pages may ask.
-    pub names: Names,
+    pub names: AllowedNames,
     /// The key to what is not for everybody.
     pub token: Option<Token>,
     /// What clients from elsewhere bring when stored accounts are used.
@@ -120,22 +120,22 @@ impl Gateway {
         let listener = TcpListener::bind(setup.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let clock = setup.clock;
-        let client_names: Vec<&str> = client::ALL.iter().map(|client| client.name).collect();
+        let client_names: Vec<&str> = clients::ALL.iter().map(|client| client.name).collect();
         let shared = Shared {
             alarms: Timers::start(Arc::clone(&clock)),
-            desk: Desk::new(setup.knowledge, Arc::clone(&clock)),
+            desk: Admission::new(setup.knowledge, Arc::clone(&clock)),
             holds: Holds::open(setup.holds_file, Arc::clone(&clock), setup.notices).await,
             metrics: Metrics::new(&client_names),
-            traffic: Traffic::new(clock.now()),
+            traffic: RequestLog::new(clock.now()),
             log: setup.log,
-            guard: Guard {
+            guard: AccessControl {
                 names: setup.names,
                 token: setup.token,
                 keys: setup.client_keys,
-                reach: Reach::of(address.ip()),
+                reach: Exposure::of(address.ip()),
             },
             limits: setup.limits,
-            spool: Spool::new(setup.spool),
+            spool: BodyStore::new(setup.spool),
             upstreams: watch::Sender::new(Arc::new(setup.upstreams)),
             stopping: CancellationToken::new(),
             since: clock.now(),
@@ -168,7 +168,7 @@ impl Gateway {
         self.shared.log.say(&Event {
             at: self.shared.now(),
             request: None,
-            what: What::Listening { address, version },
+            what: EventKind::Listening { address, version },
         });
         let stopping = self.shared.stopping.clone();
         let serving = listener::serve(self.listener, Arc::clone(&self.shared));

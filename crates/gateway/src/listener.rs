@@ -1,15 +1,15 @@
 //! Taking connections and their requests, and letting them end.
 
-use super::asked::Asked;
 use super::call::Call;
 use super::control;
-use super::log::{Event, What};
-use super::receive::{self, Received, Unreadable};
-use super::reply::Reply;
+use super::inbound_request::InboundRequest;
+use super::log::{Event, EventKind};
+use super::request_reader::{self, BodyError, ReceivedRequest};
+use super::response_writer::ResponseWriter;
 use super::shared::Shared;
 use super::socket::Socket;
 use super::upstreams::Upstreams;
-use crate::guard::{self, Reach, Refused};
+use crate::auth::{self, AccessDenied, Exposure};
 use crate::problem::Problem;
 use http::{HeaderMap, Method, StatusCode, header};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ async fn drain(mut connections: JoinSet<()>, shared: &Shared) {
     shared.log.say(&Event {
         at: shared.now(),
         request: None,
-        what: What::Drain {
+        what: EventKind::Drain {
             in_flight: shared.metrics.counters().in_flight,
             held: u64::try_from(shared.holds.live()).unwrap_or(u64::MAX),
         },
@@ -65,7 +65,7 @@ async fn drain(mut connections: JoinSet<()>, shared: &Shared) {
 /// There are as many connections as there may be.
 async fn reject_connection(stream: TcpStream) {
     let message = "too many connections; raise gateway.max_connections and the limit of open files, or come back later";
-    let body = guard::problem("overloaded_error", message);
+    let body = auth::problem("overloaded_error", message);
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 5\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
@@ -91,7 +91,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemapho
             () = shared.stopping.cancelled() => return,
             () = tokio::time::sleep(shared.limits.idle) => return,
         }
-        let received = Box::pin(receive::next(socket, &shared)).await;
+        let received = Box::pin(request_reader::next(socket, &shared)).await;
         let Some((received, rest)) = received else {
             return;
         };
@@ -113,12 +113,12 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemapho
 /// What a request asks of a provider. Others are answered at once; then what is left is the connection, too.
 async fn accept(
     shared: &Arc<Shared>,
-    received: Received,
+    received: ReceivedRequest,
     socket: Socket,
 ) -> Result<Box<Call>, Option<Socket>> {
-    let Received { parts, body } = received;
+    let ReceivedRequest { parts, body } = received;
     let path = parts.uri.path();
-    let mut reply = Reply::new(socket, &parts);
+    let mut reply = ResponseWriter::new(socket, &parts);
     if shared.stopping.is_cancelled() {
         reply.disable_keep_alive();
     }
@@ -140,7 +140,7 @@ async fn accept(
         return Err(send(reply, answered).await);
     }
     let upstreams = shared.upstreams();
-    let asked = match Asked::new(parts, body, &upstreams, shared.now()).await {
+    let asked = match InboundRequest::new(parts, body, &upstreams, shared.now()).await {
         Ok(asked) => match &shared.guard.keys {
             // A key of ours is not for the provider.
             Some(keys) if shared.requires_client_key(&upstreams) => {
@@ -157,11 +157,11 @@ async fn accept(
 
 impl Shared {
     /// Whether a request may ask at all.
-    pub(super) fn check(&self, parts: &http::request::Parts) -> Result<(), Refused> {
-        match guard::check(&parts.headers, &parts.uri, &self.guard.names) {
+    pub(super) fn check(&self, parts: &http::request::Parts) -> Result<(), AccessDenied> {
+        match auth::check(&parts.headers, &parts.uri, &self.guard.names) {
             // A link on a page of somebody else's may lead to ours.
-            Err(Refused::CrossSite)
-                if control::is_page(parts) && guard::is_navigation(&parts.headers) => {}
+            Err(AccessDenied::CrossSite)
+                if control::is_page(parts) && auth::is_navigation(&parts.headers) => {}
             checked => checked?,
         }
         if control::is_ours(parts.uri.path()) || !self.requires_client_key(&self.upstreams()) {
@@ -169,7 +169,7 @@ impl Shared {
         }
         match &self.guard.keys {
             Some(keys) => keys.check(&parts.headers),
-            None => Err(Refused::ClientKey),
+            None => Err(AccessDenied::ClientKey),
         }
     }
 
@@ -177,7 +177,7 @@ impl Shared {
     fn requires_client_key(&self, upstreams: &Upstreams) -> bool {
         let both = [&upstreams.anthropic, &upstreams.openai];
         let uses_ours = both.iter().any(|upstream| upstream.accounts.is_some());
-        uses_ours && self.guard.reach == Reach::Beyond
+        uses_ours && self.guard.reach == Exposure::Beyond
     }
 }
 
@@ -223,32 +223,37 @@ fn invalid(message: impl AsRef<str>) -> Problem {
     )
 }
 
-impl From<Unreadable> for Problem {
-    fn from(unreadable: Unreadable) -> Self {
+impl From<BodyError> for Problem {
+    fn from(unreadable: BodyError) -> Self {
         match unreadable {
-            Unreadable::Refused(refused) => Self::from(&refused),
-            Unreadable::TooLarge => Self::new(
+            BodyError::Refused(refused) => Self::from(&refused),
+            BodyError::TooLarge => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "request_too_large",
                 "the request is longer than gateway.max_body allows",
             ),
-            Unreadable::TooSlow => Self::new(
+            BodyError::TooSlow => Self::new(
                 StatusCode::REQUEST_TIMEOUT,
                 "timeout_error",
                 "the request took too long to come",
             ),
-            Unreadable::Broken => invalid("the request could not be read to its end"),
+            BodyError::Broken => invalid("the request could not be read to its end"),
         }
     }
 }
 
 /// Says why a request for that path is not taken.
-async fn refuse(shared: &Shared, reply: Reply, path: &str, problem: Problem) -> Option<Socket> {
+async fn refuse(
+    shared: &Shared,
+    reply: ResponseWriter,
+    path: &str,
+    problem: Problem,
+) -> Option<Socket> {
     shared.record_refusal(&problem);
     send(reply, control::refusal(path, &problem)).await
 }
 
-async fn send(reply: Reply, answered: control::Response) -> Option<Socket> {
+async fn send(reply: ResponseWriter, answered: control::Response) -> Option<Socket> {
     let (parts, body) = answered.into_parts();
     reply.whole(parts.status, &parts.headers, body).await.ok()?
 }
@@ -259,7 +264,7 @@ impl Shared {
         self.log.say(&Event {
             at: self.now(),
             request: None,
-            what: What::Refused {
+            what: EventKind::Refused {
                 status: problem.status.as_u16(),
                 kind: problem.code,
                 message: &problem.detail,

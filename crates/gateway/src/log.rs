@@ -6,7 +6,7 @@
 
 mod lines;
 
-pub use lines::{Form, Lines, json};
+pub use lines::{LineFormat, LineSink, json};
 
 use outlast_dialect::Dialect;
 use outlast_kernel::Timestamp;
@@ -50,7 +50,7 @@ pub struct Event<'a> {
     /// The id of the request that it is about, if it is about one.
     pub request: Option<&'a str>,
     /// What.
-    pub what: What<'a>,
+    pub what: EventKind<'a>,
 }
 
 /// How much an event matters.
@@ -69,7 +69,7 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum What<'a> {
+pub enum EventKind<'a> {
     /// Requests are taken from now on.
     Listening {
         /// Where.
@@ -251,7 +251,7 @@ impl Outcome {
     }
 }
 
-impl What<'_> {
+impl EventKind<'_> {
     /// How much it matters.
     pub fn level(&self) -> Level {
         match self {

@@ -34,9 +34,9 @@ fn at() -> Timestamp {
     Timestamp::from_millis(1_794_715_200_123)
 }
 
-fn written(lowest: Level, all: &[What<'_>]) -> Vec<Value> {
+fn written(lowest: Level, all: &[EventKind<'_>]) -> Vec<Value> {
     let paper = SharedBuffer::default();
-    let sink = Lines::new(paper.clone(), lowest, super::json).unwrap();
+    let sink = LineSink::new(paper.clone(), lowest, super::json).unwrap();
     for what in all {
         sink.say(&Event {
             at: at(),
@@ -48,37 +48,37 @@ fn written(lowest: Level, all: &[What<'_>]) -> Vec<Value> {
     paper.lines()
 }
 
-fn one_of_each<'a>(record: &'a Record<'a>) -> [What<'a>; 8] {
+fn one_of_each<'a>(record: &'a Record<'a>) -> [EventKind<'a>; 8] {
     [
-        What::Listening {
+        EventKind::Listening {
             address: "127.0.0.1:8080".parse().unwrap(),
             version: "0.1.0",
         },
-        What::AttemptFailed {
+        EventKind::AttemptFailed {
             cause: Cause::Overloaded,
             attempt: 1,
             status: Some(529),
             account: None,
             message: "Overloaded",
         },
-        What::Waiting {
+        EventKind::Waiting {
             cause: Cause::Overloaded,
             attempt: 1,
             wake: Some(at() + Duration::from_secs(5)),
         },
-        What::TakenUp {
+        EventKind::TakenUp {
             attempts: 4,
             resent: 1,
             since: at(),
         },
-        What::Finished(record),
-        What::Refused {
+        EventKind::Finished(record),
+        EventKind::Refused {
             status: 403,
             kind: "unknown_host",
             message: "no",
         },
-        What::Reload { problem: None },
-        What::Drain {
+        EventKind::Reload { problem: None },
+        EventKind::Drain {
             in_flight: 3,
             held: 2,
         },
@@ -121,7 +121,7 @@ fn each_event_is_one_line_with_time_level_name_and_request() {
 #[test]
 fn a_request_that_is_over_is_told_in_full_but_for_its_query() {
     let record = record();
-    let lines = written(Level::Info, &[What::Finished(&record)]);
+    let lines = written(Level::Info, &[EventKind::Finished(&record)]);
     assert_eq!(
         lines[0],
         json!({
@@ -142,7 +142,7 @@ fn texts_from_outside_are_cleaned_and_bounded() {
     );
     let lines = written(
         Level::Info,
-        &[What::AttemptFailed {
+        &[EventKind::AttemptFailed {
             cause: Cause::Auth,
             attempt: 1,
             status: Some(401),
@@ -168,7 +168,7 @@ fn the_level_follows_from_how_a_request_ended() {
             outcome,
             ..record()
         })
-        .map(|record| (record.outcome, What::Finished(&record).level()))
+        .map(|record| (record.outcome, EventKind::Finished(&record).level()))
         .collect();
     let worse = |level| {
         let at_level = levels.iter().filter(|(_, found)| *found == level);
@@ -177,14 +177,14 @@ fn the_level_follows_from_how_a_request_ended() {
     assert_eq!(worse(Level::Error), [Outcome::Failed, Outcome::Broken]);
     assert_eq!(worse(Level::Warn), [Outcome::SentBack]);
     let broken = Some("outlast.toml:3: no such setting");
-    assert_eq!(What::Reload { problem: broken }.level(), Level::Error);
+    assert_eq!(EventKind::Reload { problem: broken }.level(), Level::Error);
 }
 
 #[test]
 fn events_below_the_wanted_level_are_not_written() {
     let record = record();
-    let quiet = What::Finished(&record);
-    let loud = What::Refused {
+    let quiet = EventKind::Finished(&record);
+    let loud = EventKind::Refused {
         status: 403,
         kind: "cross_site",
         message: "no",
@@ -219,11 +219,11 @@ impl Write for BlockedWriter {
 fn a_reader_that_does_not_read_makes_nobody_wait_and_costs_bounded_memory() {
     let (release_token, wait) = mpsc::channel();
     let paper = SharedBuffer::default();
-    let sink = Lines::new(BlockedWriter(wait, paper.clone()), Level::Info, super::json).unwrap();
+    let sink = LineSink::new(BlockedWriter(wait, paper.clone()), Level::Info, super::json).unwrap();
     let event = Event {
         at: at(),
         request: None,
-        what: What::Reload { problem: None },
+        what: EventKind::Reload { problem: None },
     };
     // More than can wait; what the writer has taken already comes on top.
     let mut said: u64 = 60_000;
@@ -264,12 +264,12 @@ impl Write for Closed {
 
 #[test]
 fn a_reader_that_is_gone_hurts_nobody() {
-    let sink = Lines::new(Closed, Level::Info, super::json).unwrap();
+    let sink = LineSink::new(Closed, Level::Info, super::json).unwrap();
     for _ in 0..1000 {
         sink.say(&Event {
             at: at(),
             request: None,
-            what: What::Reload { problem: None },
+            what: EventKind::Reload { problem: None },
         });
     }
     drop(sink);

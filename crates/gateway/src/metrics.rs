@@ -4,7 +4,7 @@
 //! fixed table or `other`); counting in the course of a request allocates nothing once a series is there.
 //! Not here: their names and meaning (see `make`), who asks for them (see `control`), and single requests (see `log`).
 
-mod make;
+mod registration;
 mod table;
 
 use super::log::{Outcome, Record};
@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use table::{Table, Words};
+use table::{LabelValues, SeriesTable};
 
 /// What a scraper is told about the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -29,16 +29,16 @@ const OTHER: &str = "other";
 /// All numbers of one gateway.
 pub struct Metrics {
     registry: Registry,
-    dialects: Words,
-    clients: Words,
-    causes: Words,
-    outcomes: Words,
-    requests: Table<3, Counter>,
-    attempts_failed: Table<2, Counter>,
-    retries: Table<1, Counter>,
-    resent: Table<1, Counter>,
-    taken_up: Table<1, Counter>,
-    refused: Family<Kind, Counter>,
+    dialects: LabelValues,
+    clients: LabelValues,
+    causes: LabelValues,
+    outcomes: LabelValues,
+    requests: SeriesTable<3, Counter>,
+    attempts_failed: SeriesTable<2, Counter>,
+    retries: SeriesTable<1, Counter>,
+    resent: SeriesTable<1, Counter>,
+    taken_up: SeriesTable<1, Counter>,
+    refused: Family<RefusalLabels, Counter>,
     all_refused: Counter,
     connections: Gauge,
     in_flight: Gauge,
@@ -49,13 +49,13 @@ pub struct Metrics {
     received_upstream: Counter,
     beats: Counter,
     interims: Counter,
-    waited: Table<1, Histogram>,
-    first_byte: Table<1, Histogram>,
-    duration: Table<1, Histogram>,
+    waited: SeriesTable<1, Histogram>,
+    first_byte: SeriesTable<1, Histogram>,
+    duration: SeriesTable<1, Histogram>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Kind {
+struct RefusalLabels {
     kind: &'static str,
 }
 
@@ -83,12 +83,12 @@ pub struct Counters {
 }
 
 /// One thing that is counted for as long as this lives.
-pub struct Counted {
+pub struct GaugeGuard {
     gauge: Gauge,
     by: i64,
 }
 
-impl Counted {
+impl GaugeGuard {
     fn new(gauge: &Gauge, by: i64) -> Self {
         gauge.inc_by(by);
         Self {
@@ -98,7 +98,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.gauge.dec_by(self.by);
     }
@@ -108,23 +108,23 @@ impl Drop for Counted {
 
 impl Metrics {
     /// A connection was made.
-    pub fn connection(&self) -> Counted {
-        Counted::new(&self.connections, 1)
+    pub fn connection(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.connections, 1)
     }
 
     /// A request is being answered.
-    pub fn in_flight(&self) -> Counted {
-        Counted::new(&self.in_flight, 1)
+    pub fn in_flight(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.in_flight, 1)
     }
 
     /// A request waits.
-    pub fn held(&self) -> Counted {
-        Counted::new(&self.held, 1)
+    pub fn held(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.held, 1)
     }
 
     /// A body of that size is kept in a file.
-    pub fn spooled(&self, bytes: u64) -> Counted {
-        Counted::new(&self.spooled, i64::try_from(bytes).unwrap_or(i64::MAX))
+    pub fn spooled(&self, bytes: u64) -> GaugeGuard {
+        GaugeGuard::new(&self.spooled, i64::try_from(bytes).unwrap_or(i64::MAX))
     }
 
     /// An attempt failed before content.
@@ -151,7 +151,7 @@ impl Metrics {
 
     /// A request was not taken; `kind` is one word of our own for why.
     pub fn refused(&self, kind: &'static str) {
-        self.refused.get_or_create(&Kind { kind }).inc();
+        self.refused.get_or_create(&RefusalLabels { kind }).inc();
         self.all_refused.inc();
     }
 

@@ -8,7 +8,7 @@
 
 mod span;
 
-use super::log::{Event, Record, Sink, What};
+use super::log::{Event, EventKind, Record, Sink};
 use futures_util::TryStreamExt;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{
@@ -18,7 +18,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use outlast_engine::CancellationToken;
 use outlast_engine::transport::{self, Http, HttpSettings, SettingError, Transport};
 use outlast_kernel::text;
-use span::Moment;
+use span::SpanEvent;
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
@@ -32,11 +32,11 @@ const PATH: &str = "/v1/traces";
 /// Spans that are sent in one go, at most.
 const BATCH: usize = 512;
 /// Spans that wait to be sent, at most.
-const WAITING: usize = 4 * BATCH;
+const MAX_QUEUED_SPANS: usize = 4 * BATCH;
 /// How long spans are gathered.
-const GATHER: Duration = Duration::from_secs(1);
+const BATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the end of the program waits for a collector.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a collector may take.
 const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most that is read of a collector's answer, in bytes.
@@ -44,7 +44,7 @@ const ANSWER_LIMIT: usize = 64 * 1024;
 /// Requests whose events are kept, at most.
 const REQUESTS: usize = 20_000;
 /// Events that are kept of one request, at most: those of the eight hours of a patient policy, twice.
-const MOMENTS: usize = 96;
+const MAX_EVENTS_PER_REQUEST: usize = 96;
 
 /// Why spans cannot be sent.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +67,7 @@ pub enum OtelError {
 pub struct SpanSink {
     spans: mpsc::Sender<SpanData>,
     /// What has happened to requests that are not over.
-    moments: Mutex<HashMap<Box<str>, Vec<Moment>>>,
+    moments: Mutex<HashMap<Box<str>, Vec<SpanEvent>>>,
 }
 
 /// The task that sends spans.
@@ -80,7 +80,7 @@ impl ExporterTask {
     /// Sends what there is, and ends. A collector that does not answer is not waited for much longer.
     pub async fn end(self) {
         self.is_over.cancel();
-        let ended = tokio::time::timeout(LAST_WORDS, self.task).await;
+        let ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.task).await;
         // Spans that are lost now are lost.
         drop(ended);
     }
@@ -111,7 +111,7 @@ pub fn start(collector: &HttpSettings) -> Result<(SpanSink, ExporterTask), OtelE
         why,
     })?;
     exporter.set_resource(&span::resource());
-    let (spans, waiting) = mpsc::channel(WAITING);
+    let (spans, waiting) = mpsc::channel(MAX_QUEUED_SPANS);
     let is_over = CancellationToken::new();
     let exporting = ExporterTask {
         task: tokio::spawn(send_all(waiting, exporter, is_over.clone())),
@@ -156,7 +156,7 @@ async fn gather(
             () = is_over.cancelled(), if !waiting.is_closed() => waiting.close(),
             () = enough => break,
         }
-        end = end.or_else(|| Some(Instant::now() + GATHER));
+        end = end.or_else(|| Some(Instant::now() + BATCH_INTERVAL));
     }
     (!batch.is_empty()).then_some(batch)
 }
@@ -164,9 +164,9 @@ async fn gather(
 impl Sink for SpanSink {
     fn say(&self, event: &Event<'_>) {
         match (event.what, event.request) {
-            (What::Finished(record), _) => self.finished(record),
+            (EventKind::Finished(record), _) => self.finished(record),
             (what, Some(request)) => {
-                if let Some(moment) = Moment::of(event.at, what) {
+                if let Some(moment) = SpanEvent::of(event.at, what) {
                     self.keep(request, moment);
                 }
             }
@@ -176,13 +176,13 @@ impl Sink for SpanSink {
 }
 
 impl SpanSink {
-    fn keep(&self, request: &str, moment: Moment) {
+    fn keep(&self, request: &str, moment: SpanEvent) {
         let mut moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
         if moments.len() >= REQUESTS && !moments.contains_key(request) {
             return;
         }
         let known = moments.entry(request.into()).or_default();
-        if known.len() < MOMENTS {
+        if known.len() < MAX_EVENTS_PER_REQUEST {
             known.push(moment);
         }
     }

@@ -117,14 +117,14 @@ fn emit_sample_request(otel: &SpanSink) {
             what,
         });
     };
-    tell(What::AttemptFailed {
+    tell(EventKind::AttemptFailed {
         cause: Cause::Overloaded,
         attempt: 1,
         status: Some(529),
         account: None,
         message: "sk-secret-that-must-not-be-here",
     });
-    tell(What::Waiting {
+    tell(EventKind::Waiting {
         cause: Cause::Overloaded,
         attempt: 1,
         wake: Some(at),
@@ -136,7 +136,7 @@ fn emit_sample_request(otel: &SpanSink) {
         status: Some(529),
         ..sample::record()
     };
-    tell(What::Finished(&record));
+    tell(EventKind::Finished(&record));
 }
 
 #[tokio::test]
@@ -227,24 +227,27 @@ async fn what_cannot_be_sent_takes_bounded_room() {
     let address = listener.local_addr().unwrap();
     let (otel, _exporting) = start(&settings(format!("http://{address}"))).unwrap();
     let record = sample::record();
-    for _ in 0..2 * WAITING {
+    for _ in 0..2 * MAX_QUEUED_SPANS {
         otel.finished(&record);
     }
     assert_eq!(otel.spans.capacity(), 0);
-    let what = What::TakenUp {
+    let what = EventKind::TakenUp {
         attempts: 1,
         resent: 1,
         since: record.begun,
     };
-    let moment = Moment::of(record.begun, what).unwrap();
+    let moment = SpanEvent::of(record.begun, what).unwrap();
     for number in 0..REQUESTS + 10 {
         otel.keep(&number.to_string(), moment);
     }
-    for _ in 0..2 * MOMENTS {
+    for _ in 0..2 * MAX_EVENTS_PER_REQUEST {
         otel.keep("0", moment);
     }
     let moments = otel.moments.lock().unwrap();
-    assert_eq!((moments.len(), moments["0"].len()), (REQUESTS, MOMENTS));
+    assert_eq!(
+        (moments.len(), moments["0"].len()),
+        (REQUESTS, MAX_EVENTS_PER_REQUEST)
+    );
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ pub struct Problem {
 /// A problem as it is written.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
-pub struct Written<'a> {
+pub struct ProblemBody<'a> {
     /// Always `about:blank`: what it is about is said by the status and the code.
     #[serde(rename = "type")]
     kind: &'static str,
@@ -96,8 +96,8 @@ impl Problem {
     }
 
     /// As it is written.
-    pub fn written(&self) -> Written<'_> {
-        Written {
+    pub fn written(&self) -> ProblemBody<'_> {
+        ProblemBody {
             kind: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Unknown"),
             status: self.status.as_u16(),

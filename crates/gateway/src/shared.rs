@@ -1,14 +1,14 @@
 //! What all requests of a gateway have in common.
 
-use super::alarms::Timers;
+use super::body_store::BodyStore;
 use super::holds::Holds;
 use super::log::Sink;
 use super::metrics::Metrics;
-use super::spool::Spool;
-use super::traffic::Traffic;
+use super::request_log::RequestLog;
+use super::timers::Timers;
 use super::upstreams::Upstreams;
-use crate::guard::{ClientKeys, Names, Reach, Token};
-use outlast_engine::desk::Desk;
+use crate::auth::{AllowedNames, ClientKeys, Exposure, Token};
+use outlast_engine::admission::Admission;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::Timestamp;
 use std::net::SocketAddr;
@@ -54,24 +54,24 @@ impl Default for Limits {
 }
 
 /// Who may ask what.
-pub(super) struct Guard {
-    pub(super) names: Names,
+pub(super) struct AccessControl {
+    pub(super) names: AllowedNames,
     pub(super) token: Option<Token>,
     pub(super) keys: Option<ClientKeys>,
-    pub(super) reach: Reach,
+    pub(super) reach: Exposure,
 }
 
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) alarms: Timers,
-    pub(super) desk: Desk,
+    pub(super) desk: Admission,
     pub(super) holds: Holds,
     pub(super) metrics: Metrics,
-    pub(super) traffic: Traffic,
+    pub(super) traffic: RequestLog,
     pub(super) log: Arc<dyn Sink>,
-    pub(super) guard: Guard,
+    pub(super) guard: AccessControl,
     pub(super) limits: Limits,
-    pub(super) spool: Spool,
+    pub(super) spool: BodyStore,
     pub(super) upstreams: watch::Sender<Arc<Upstreams>>,
     /// No new request is taken, and who waits is told to come back.
     pub(super) stopping: CancellationToken,

@@ -13,8 +13,8 @@ fn at(seconds: u64) -> Timestamp {
     START + Duration::from_secs(seconds)
 }
 
-fn coming(id: &str) -> Begun<'_> {
-    Begun {
+fn coming(id: &str) -> NewRequest<'_> {
+    NewRequest {
         id,
         at: START,
         client: "codex",
@@ -24,8 +24,8 @@ fn coming(id: &str) -> Begun<'_> {
     }
 }
 
-fn failed(attempt: u32, message: &str) -> What<'_> {
-    What::AttemptFailed {
+fn failed(attempt: u32, message: &str) -> EventKind<'_> {
+    EventKind::AttemptFailed {
         cause: Cause::Overloaded,
         attempt,
         status: Some(529),
@@ -34,8 +34,8 @@ fn failed(attempt: u32, message: &str) -> What<'_> {
     }
 }
 
-fn waits(attempt: u32, wake: u64) -> What<'static> {
-    What::Waiting {
+fn waits(attempt: u32, wake: u64) -> EventKind<'static> {
+    EventKind::Waiting {
         cause: Cause::Overloaded,
         attempt,
         wake: Some(at(wake)),
@@ -60,7 +60,7 @@ fn shown(changes: &Changes) -> Vec<Value> {
 }
 
 /// How many bytes all of them take, counted from nothing.
-fn weighed(traffic: &Traffic) -> usize {
+fn weighed(traffic: &RequestLog) -> usize {
     let ring = traffic.ring();
     let bytes = ring.requests.values().map(|one| one.size()).sum();
     assert_eq!(ring.bytes, bytes);
@@ -74,7 +74,7 @@ fn weighed(traffic: &Traffic) -> usize {
 
 #[test]
 fn a_request_is_followed_from_its_coming_to_its_end() {
-    let traffic = Traffic::new(START);
+    let traffic = RequestLog::new(START);
     let ticket = traffic.begun(&coming("r-1"));
     traffic.note(ticket, at(0), &waits(0, 1));
     traffic.tried(ticket, 1, at(1));
@@ -82,7 +82,7 @@ fn a_request_is_followed_from_its_coming_to_its_end() {
     traffic.note(ticket, at(2), &waits(1, 9));
     traffic.note(ticket, at(3), &waits(1, 7));
     traffic.tried(ticket, 2, at(7));
-    traffic.note(ticket, at(9), &What::Finished(&record()));
+    traffic.note(ticket, at(9), &EventKind::Finished(&record()));
     let expected = json!([{
         "id": "r-1", "client": "codex", "dialect": "openai-responses", "model": "gpt-5.1", "account": "work",
         "path": "/v1/responses", "begun": at(0), "ended": at(9), "outcome": "answered", "status": 200,
@@ -100,15 +100,15 @@ fn a_request_is_followed_from_its_coming_to_its_end() {
 
 #[test]
 fn what_is_not_known_is_left_out_and_what_was_before_is_said() {
-    let traffic = Traffic::new(START);
-    let begun = Begun {
+    let traffic = RequestLog::new(START);
+    let begun = NewRequest {
         dialect: None,
         model: "",
         path: "/v1/files",
         ..coming("r-1")
     };
     let ticket = traffic.begun(&begun);
-    let taken_up = What::TakenUp {
+    let taken_up = EventKind::TakenUp {
         attempts: 4,
         resent: 2,
         since: at(0),
@@ -123,7 +123,7 @@ fn what_is_not_known_is_left_out_and_what_was_before_is_said() {
 
 #[test]
 fn an_answer_that_broke_off_is_an_attempt_that_failed() {
-    let traffic = Traffic::new(START);
+    let traffic = RequestLog::new(START);
     let end = |outcome| {
         let ticket = traffic.begun(&coming("r-1"));
         traffic.tried(ticket, 1, at(1));
@@ -132,7 +132,7 @@ fn an_answer_that_broke_off_is_an_attempt_that_failed() {
             cause,
             ..ended(outcome)
         };
-        traffic.note(ticket, at(4), &What::Finished(&record));
+        traffic.note(ticket, at(4), &EventKind::Finished(&record));
         let changes = traffic.since(0, at(9));
         changes.requests.last().unwrap().attempts[0].clone()
     };
@@ -145,7 +145,7 @@ fn an_answer_that_broke_off_is_an_attempt_that_failed() {
 
 #[test]
 fn every_change_is_told_once() {
-    let traffic = Traffic::new(START);
+    let traffic = RequestLog::new(START);
     let first = traffic.begun(&coming("r-1"));
     let second = traffic.begun(&coming("r-2"));
     let ids = |changes: &Changes| -> Vec<String> {
@@ -169,14 +169,14 @@ fn every_change_is_told_once() {
     assert_eq!(ids(&traffic.since(changed.seq, at(3))), ["r-2", "r-1"]);
     // What is counted beyond was counted by another gateway.
     assert_eq!(ids(&traffic.since(u64::MAX, at(3))), ["r-2", "r-1"]);
-    let next = Traffic::new(at(60));
+    let next = RequestLog::new(at(60));
     next.begun(&coming("r-3"));
     assert_eq!(ids(&next.since(changed.seq, at(60))), ["r-3"]);
 }
 
 #[test]
 fn of_many_attempts_the_first_and_the_last_are_kept() {
-    let traffic = Traffic::new(START);
+    let traffic = RequestLog::new(START);
     let ticket = traffic.begun(&coming("r-1"));
     for attempt in 1..=100 {
         traffic.tried(ticket, attempt, at(1));
@@ -191,9 +191,9 @@ fn of_many_attempts_the_first_and_the_last_are_kept() {
 
 #[test]
 fn texts_from_outside_are_cleaned_and_cut() {
-    let traffic = Traffic::new(START);
+    let traffic = RequestLog::new(START);
     let long = "x".repeat(5000);
-    let ticket = traffic.begun(&Begun {
+    let ticket = traffic.begun(&NewRequest {
         model: &long,
         path: &long,
         ..coming("r-1")
@@ -211,25 +211,25 @@ fn texts_from_outside_are_cleaned_and_cut() {
 
 #[test]
 fn those_that_are_over_make_room_for_others_first() {
-    let traffic = Traffic::new(START);
+    let traffic = RequestLog::new(START);
     let waits_long = traffic.begun(&coming("waits"));
-    let over: Vec<RequestKey> = (1..=MOST_REQUESTS)
+    let over: Vec<RequestKey> = (1..=MAX_REQUESTS)
         .map(|number| {
             let ticket = traffic.begun(&coming(&format!("r-{number}")));
-            traffic.note(ticket, at(1), &What::Finished(&record()));
+            traffic.note(ticket, at(1), &EventKind::Finished(&record()));
             ticket
         })
         .collect();
     let kept = traffic.since(0, at(1)).requests;
-    assert_eq!(kept.len(), MOST_REQUESTS);
+    assert_eq!(kept.len(), MAX_REQUESTS);
     assert_eq!((&*kept[0].id, &*kept[1].id), ("waits", "r-2"));
     // What happens to one that is gone is of no interest.
     let before = traffic.since(0, at(1));
     traffic.note(over[0], at(2), &failed(1, "no"));
-    traffic.note(over[0], at(2), &What::Finished(&record()));
+    traffic.note(over[0], at(2), &EventKind::Finished(&record()));
     assert_eq!(traffic.since(0, at(1)), before);
     weighed(&traffic);
-    for number in 1..MOST_REQUESTS {
+    for number in 1..MAX_REQUESTS {
         traffic.begun(&coming(&format!("s-{number}")));
     }
     traffic.note(waits_long, at(3), &failed(1, "no"));
@@ -238,14 +238,14 @@ fn those_that_are_over_make_room_for_others_first() {
     // When nobody is over, the oldest makes room.
     traffic.begun(&coming("last"));
     let kept = traffic.since(0, at(3)).requests;
-    assert_eq!(kept.len(), MOST_REQUESTS);
+    assert_eq!(kept.len(), MAX_REQUESTS);
     assert!(kept.iter().all(|one| &*one.id != "waits"));
     weighed(&traffic);
 }
 
 #[test]
 fn however_many_wait_for_long_they_take_no_more_room_than_they_may() {
-    let traffic = Traffic::new(START);
+    let traffic = RequestLog::new(START);
     let message = "no".repeat(400);
     let mut most = 0;
     for number in 0..400 {
@@ -259,9 +259,9 @@ fn however_many_wait_for_long_they_take_no_more_room_than_they_may() {
             most = most.max(weighed(&traffic));
         }
     }
-    assert!(most <= MOST_BYTES, "{most}");
+    assert!(most <= MAX_BYTES, "{most}");
     // The bound of bytes is what is met here, and it is used.
     let kept = traffic.since(0, at(1)).requests;
-    assert!(most > MOST_BYTES / 2 && kept.len() < MOST_REQUESTS);
+    assert!(most > MAX_BYTES / 2 && kept.len() < MAX_REQUESTS);
     assert_eq!(&*kept[kept.len() - 1].id, "r-399");
 }

@@ -3,20 +3,20 @@
 //! Invariants: a wait is written down before it begins, and said; being held by the gate costs no attempt; nobody is held
 //! for longer than its policy would wait.
 
-use super::call::{Call, End, Trouble, happened};
-use super::holds::{About, Command, Identity, Progress};
-use super::keep::{Keeper, Kept};
-use super::log::What;
+use super::body_store::Body;
+use super::call::{Call, EndReason, FailureState, happened};
+use super::holds::{Command, Identity, Progress, RequestSummary};
+use super::keepalive::{KeepAlive, KeepAliveResult};
+use super::log::EventKind;
 use super::shared::Shared;
-use super::spool::Body;
 use bytes::Bytes;
 use outlast_engine::RetryStrategy;
-use outlast_engine::desk::{Admission, Place};
-use outlast_engine::knowledge::is_shared;
+use outlast_engine::admission::{QueuePosition, Ticket};
+use outlast_engine::shared_state::is_shared;
 use outlast_kernel::Timestamp;
+use outlast_kernel::attempt::{Event, State, Wait, step};
 use outlast_kernel::decision::GiveUp;
-use outlast_kernel::failure::{Failure, Judged};
-use outlast_kernel::recovery::{Event, State, Wait, step};
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
 use outlast_kernel::verdict::{Cause, Scope, Verdict};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -28,9 +28,9 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 const MIN_HOLD_LIMIT: Duration = Duration::from_secs(120);
 
 /// Whether an attempt may be made.
-pub(super) enum Admitted {
+pub(super) enum GateReply {
     /// The gate lets it pass, and hears what came of it.
-    Gated(Admission),
+    Gated(Ticket),
     /// Without having asked.
     Ungated,
     /// First it has to be seen anew who is asked.
@@ -38,8 +38,8 @@ pub(super) enum Admitted {
 }
 
 /// Why a wait is over.
-enum Woken {
-    Admitted(Admission),
+enum WakeReason {
+    Admitted(Ticket),
     OwnTime,
     TooLong,
     /// The provider said to others to come back then, which is too late.
@@ -80,17 +80,17 @@ impl Call {
         };
         self.hold = Some(hold);
         let now = self.shared.now();
-        self.trouble = Trouble {
+        self.trouble = FailureState {
             since: Some(progress.since),
             failed: Some(progress.since),
             attempts: progress.attempts,
             resent: progress.resent,
             waited: now.since(progress.since),
             cause: progress.cause,
-            ..Trouble::default()
+            ..FailureState::default()
         };
         self.counted.push(self.shared.metrics.held());
-        self.say(What::TakenUp {
+        self.say(EventKind::TakenUp {
             attempts: progress.attempts,
             resent: self.trouble.resent,
             since: progress.since,
@@ -105,7 +105,8 @@ impl Call {
         let cause = progress.cause.unwrap_or(Cause::ServerError);
         let name = &self.upstreams.of(self.asked.route).name;
         let failure = Failure::thrown(name, "taken up after the client came back", now);
-        let failure = Judged::new(failure.with_verdict(Verdict::of(cause, Scope::Provider)));
+        let failure =
+            ClassifiedFailure::new(failure.with_verdict(Verdict::of(cause, Scope::Provider)));
         let since = now;
         self.state.take_up(
             Wait {
@@ -126,7 +127,7 @@ impl Call {
     }
 
     /// Chooses the account that is asked with. Its key may have to be fetched, which takes its time.
-    pub(super) async fn choose_account(&mut self) -> Result<(), End> {
+    pub(super) async fn choose_account(&mut self) -> Result<(), EndReason> {
         let accounts = &self.upstreams.of(self.asked.route).accounts;
         let accounts = accounts.as_ref().filter(|_| self.asked.is_model_request());
         let Some(accounts) = accounts.map(Arc::clone) else {
@@ -139,24 +140,24 @@ impl Call {
         let mut choosing = tokio::spawn(choosing);
         let kept = self.keep(Pin::new(&mut choosing)).await;
         match kept {
-            Kept::Done(Ok(Ok(chosen))) => {
+            KeepAliveResult::Done(Ok(Ok(chosen))) => {
                 if let Some(hold) = &self.hold {
                     hold.note(&chosen.name);
                 }
                 self.account = Some(chosen);
                 Ok(())
             }
-            Kept::Done(problem) => {
+            KeepAliveResult::Done(problem) => {
                 let problem = match problem {
                     Ok(Err(problem)) => problem,
                     _ => "it could not be fetched".to_owned(),
                 };
                 let failure = self.no_key(&problem);
                 self.trouble.last = Some(Box::new(failure));
-                Err(End::Final(GiveUp::NotRetryable))
+                Err(EndReason::Final(GiveUp::NotRetryable))
             }
-            Kept::Gone => Err(End::Gone),
-            Kept::Ended(ending) => Err(End::Back(ending)),
+            KeepAliveResult::Gone => Err(EndReason::Gone),
+            KeepAliveResult::Ended(ending) => Err(EndReason::Back(ending)),
         }
     }
 
@@ -172,27 +173,27 @@ impl Call {
     }
 
     /// Waits for the own time of a retry and for the gate.
-    pub(super) async fn be_admitted(&mut self) -> Result<Admitted, End> {
+    pub(super) async fn be_admitted(&mut self) -> Result<GateReply, EndReason> {
         if !self.asked.route.is_retried() || self.strategy.rules().retries == Some(0) {
-            return Ok(Admitted::Ungated);
+            return Ok(GateReply::Ungated);
         }
         let (gate, desk) = (self.gate(), self.shared.desk.clone());
         if self.trouble.wake.is_some() && !self.trouble.is_shared {
             let woken = self.wait(None, &gate).await?;
             self.woke(&woken);
             return Ok(match woken {
-                Woken::Told(_) => Admitted::Ungated,
-                _ => Admitted::Again,
+                WakeReason::Told(_) => GateReply::Ungated,
+                _ => GateReply::Again,
             });
         }
         if self.trouble.wake.is_none() && self.is_reset_beyond_limit(&gate) {
-            return Ok(Admitted::Ungated);
+            return Ok(GateReply::Ungated);
         }
         // Whoever was let through and failed goes behind those who were not.
         let since = self.trouble.failed.unwrap_or_else(|| self.shared.now());
         let place = match self.trouble.wake {
             None => match desk.ask(&gate, since) {
-                Ok(admission) => return Ok(Admitted::Gated(admission)),
+                Ok(admission) => return Ok(GateReply::Gated(admission)),
                 Err(place) => place,
             },
             Some(_) => desk.stand_in_line(&gate, since),
@@ -202,17 +203,17 @@ impl Call {
         let woken = self.wait(Some(place), &gate).await?;
         self.woke(&woken);
         Ok(match woken {
-            Woken::Admitted(admission) if self.is_gate_unchanged(&gate).await? => {
-                Admitted::Gated(admission)
+            WakeReason::Admitted(admission) if self.is_gate_unchanged(&gate).await? => {
+                GateReply::Gated(admission)
             }
-            Woken::Told(_) => Admitted::Ungated,
-            _ => Admitted::Again,
+            WakeReason::Told(_) => GateReply::Ungated,
+            _ => GateReply::Again,
         })
     }
 
     /// Whether what was waited for is still what is to be asked: meanwhile the settings may have changed, and another
     /// account may have become free.
-    async fn is_gate_unchanged(&mut self, gate: &str) -> Result<bool, End> {
+    async fn is_gate_unchanged(&mut self, gate: &str) -> Result<bool, EndReason> {
         self.upstreams = self.shared.upstreams();
         self.choose_account().await?;
         Ok(*self.gate() == *gate)
@@ -220,7 +221,7 @@ impl Call {
 
     /// Takes a seat, where the account's are numbered. `false` when it had to be waited for: whatever was to be asked
     /// before has to be asked again.
-    pub(super) async fn take_seat(&mut self, admission: &mut Admitted) -> Result<bool, End> {
+    pub(super) async fn take_seat(&mut self, admission: &mut GateReply) -> Result<bool, EndReason> {
         let upstream = self.upstreams.of(self.asked.route);
         let (Some(accounts), Some(account)) = (&upstream.accounts, &self.account) else {
             return Ok(true);
@@ -242,7 +243,7 @@ impl Call {
             return Ok(true);
         }
         // Nobody may wait for a call that waits for others.
-        *admission = Admitted::Again;
+        *admission = GateReply::Again;
         let now = self.shared.now();
         self.begin_hold(now).await?;
         self.keeping.expects(Some(now));
@@ -255,10 +256,10 @@ impl Call {
             tokio::select! {
                 seat = taking => Ok(Some(seat)),
                 command = hold.command() => match command {
-                    Command::Cancel => Err(End::Cancelled),
+                    Command::Cancel => Err(EndReason::Cancelled),
                     Command::RetryNow => Ok(None),
                 },
-                () = shared.alarms.at(limit) => Err(End::Full),
+                () = shared.alarms.at(limit) => Err(EndReason::Full),
                 () = shared.stopping.cancelled() => Ok(None),
             }
         });
@@ -266,23 +267,23 @@ impl Call {
         drop(work);
         self.hold = Some(hold);
         match kept {
-            Kept::Done(_) if self.shared.stopping.is_cancelled() => {
-                Err(End::Back(self.keeping.ending(self.shared.now())))
+            KeepAliveResult::Done(_) if self.shared.stopping.is_cancelled() => {
+                Err(EndReason::Back(self.keeping.ending(self.shared.now())))
             }
-            Kept::Done(seat) => {
+            KeepAliveResult::Done(seat) => {
                 self.seat = seat?;
                 Ok(false)
             }
-            Kept::Gone => Err(End::Gone),
-            Kept::Ended(ending) => Err(End::Back(ending)),
+            KeepAliveResult::Gone => Err(EndReason::Gone),
+            KeepAliveResult::Ended(ending) => Err(EndReason::Back(ending)),
         }
     }
 
     /// Does what keeps the client until the work is done.
-    async fn keep<T>(&mut self, work: Pin<&mut impl Future<Output = T>>) -> Kept<T> {
+    async fn keep<T>(&mut self, work: Pin<&mut impl Future<Output = T>>) -> KeepAliveResult<T> {
         let shared = Arc::clone(&self.shared);
         let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
-        let mut keeper = Keeper {
+        let mut keeper = KeepAlive {
             reply: &mut self.reply,
             keeping: &mut self.keeping,
             happened,
@@ -314,26 +315,30 @@ impl Call {
     }
 
     /// Tells the kernel that the wait is over.
-    fn woke(&mut self, woken: &Woken) {
+    fn woke(&mut self, woken: &WakeReason) {
         let now = self.shared.now();
         let Some(wake) = self.trouble.wake.take() else {
             return;
         };
-        if matches!(woken, Woken::LookAgain) && now < wake {
+        if matches!(woken, WakeReason::LookAgain) && now < wake {
             // Nothing has been waited for yet.
             self.trouble.wake = Some(wake);
             return;
         }
         let event = match woken {
             // It was the gate's try; should it fail, the wait goes on.
-            Woken::Admitted(_) if now < wake => Event::LetPass { now },
+            WakeReason::Admitted(_) if now < wake => Event::LetPass { now },
             _ => Event::Woke { now },
         };
         step(&mut self.state, event);
     }
 
     /// Waits while the client is kept.
-    async fn wait(&mut self, place: Option<Place>, gate: &str) -> Result<Woken, End> {
+    async fn wait(
+        &mut self,
+        place: Option<QueuePosition>,
+        gate: &str,
+    ) -> Result<WakeReason, EndReason> {
         let begun = self.shared.now();
         self.begin_hold(begun).await?;
         self.release_buffers().await;
@@ -355,7 +360,7 @@ impl Call {
         let shared = Arc::clone(&self.shared);
         let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
         let Some(hold) = &self.hold else {
-            return Ok(Woken::OwnTime);
+            return Ok(WakeReason::OwnTime);
         };
         // With several accounts another may be free long before.
         let stated_counts = place.is_some() && !several;
@@ -363,17 +368,17 @@ impl Call {
             tokio::select! {
                 biased;
                 admission = async { match place { Some(place) => place.await, None => std::future::pending().await } } =>
-                    Woken::Admitted(admission),
-                command = hold.command() => Woken::Told(command),
-                () = shared.alarms.at(own_time) => Woken::OwnTime,
-                () = shared.alarms.at(limit.map(|limit| limit.max(own_time.unwrap_or(limit)))) => Woken::TooLong,
-                () = shared.alarms.at(look_again) => Woken::LookAgain,
-                until = in_vain(&shared, gate, limit.filter(|_| stated_counts)) => Woken::InVain(until),
-                () = shared.upstreams_changed() => Woken::LookAgain,
-                () = shared.stopping.cancelled() => Woken::Stopping,
+                    WakeReason::Admitted(admission),
+                command = hold.command() => WakeReason::Told(command),
+                () = shared.alarms.at(own_time) => WakeReason::OwnTime,
+                () = shared.alarms.at(limit.map(|limit| limit.max(own_time.unwrap_or(limit)))) => WakeReason::TooLong,
+                () = shared.alarms.at(look_again) => WakeReason::LookAgain,
+                until = in_vain(&shared, gate, limit.filter(|_| stated_counts)) => WakeReason::InVain(until),
+                () = shared.upstreams_changed() => WakeReason::LookAgain,
+                () = shared.stopping.cancelled() => WakeReason::Stopping,
             }
         });
-        let mut keeper = Keeper {
+        let mut keeper = KeepAlive {
             reply: &mut self.reply,
             keeping: &mut self.keeping,
             happened,
@@ -389,39 +394,45 @@ impl Call {
     /// What it means that a wait is over, which could have lasted from then until then.
     fn after(
         &self,
-        kept: Kept<Woken>,
+        kept: KeepAliveResult<WakeReason>,
         first: Timestamp,
         limit: Option<Timestamp>,
-    ) -> Result<Woken, End> {
+    ) -> Result<WakeReason, EndReason> {
         let now = self.shared.now();
         let limit = limit.unwrap_or(now);
         match kept {
-            Kept::Gone => Err(End::Gone),
-            Kept::Ended(ending) => Err(End::Back(ending)),
-            Kept::Done(Woken::Stopping) => Err(End::Back(self.keeping.ending(now))),
-            Kept::Done(Woken::Told(Command::Cancel)) => Err(End::Cancelled),
-            Kept::Done(Woken::TooLong) => Err(End::Final(GiveUp::SleepSpent {
-                budget: limit.since(first),
-            })),
-            Kept::Done(Woken::InVain(until)) => Err(End::Final(GiveUp::StatedWaitTooLong {
-                asked: until.since(now),
-                allowed: limit.since(now),
-            })),
-            Kept::Done(woken) => Ok(woken),
+            KeepAliveResult::Gone => Err(EndReason::Gone),
+            KeepAliveResult::Ended(ending) => Err(EndReason::Back(ending)),
+            KeepAliveResult::Done(WakeReason::Stopping) => {
+                Err(EndReason::Back(self.keeping.ending(now)))
+            }
+            KeepAliveResult::Done(WakeReason::Told(Command::Cancel)) => Err(EndReason::Cancelled),
+            KeepAliveResult::Done(WakeReason::TooLong) => {
+                Err(EndReason::Final(GiveUp::SleepSpent {
+                    budget: limit.since(first),
+                }))
+            }
+            KeepAliveResult::Done(WakeReason::InVain(until)) => {
+                Err(EndReason::Final(GiveUp::StatedWaitTooLong {
+                    asked: until.since(now),
+                    allowed: limit.since(now),
+                }))
+            }
+            KeepAliveResult::Done(woken) => Ok(woken),
         }
     }
 
     /// The first wait of a request: it is registered, and lets go of what it does not need meanwhile.
-    async fn begin_hold(&mut self, now: Timestamp) -> Result<(), End> {
+    async fn begin_hold(&mut self, now: Timestamp) -> Result<(), EndReason> {
         self.trouble.since.get_or_insert(now);
         if self.hold.is_some() {
             return Ok(());
         }
         if self.shared.holds.live() >= self.shared.limits.waiting {
-            return Err(End::Full);
+            return Err(EndReason::Full);
         }
         let Some(identity) = self.identity().await else {
-            return Err(End::Full);
+            return Err(EndReason::Full);
         };
         let hold = self
             .shared
@@ -445,9 +456,9 @@ impl Call {
     }
 
     /// What a person is told of it.
-    fn about(&self) -> About {
+    fn about(&self) -> RequestSummary {
         let account = self.account.as_ref().map(|account| account.name.as_str());
-        About {
+        RequestSummary {
             id: self.asked.id.as_str().into(),
             client: self.asked.profile.name.into(),
             dialect: Some(self.asked.dialect().name().into()),
@@ -467,7 +478,7 @@ impl Call {
             .trouble
             .cause
             .or_else(|| self.shared.desk.knowledge().cause(gate));
-        self.say(What::Waiting {
+        self.say(EventKind::Waiting {
             cause: cause.unwrap_or(Cause::Overloaded),
             attempt: self.trouble.attempts,
             wake,

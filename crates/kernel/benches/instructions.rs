@@ -16,13 +16,13 @@ mod callgrind;
 
 use callgrind::Case;
 use outlast_kernel::Timestamp;
+use outlast_kernel::attempt::{Event, State, step};
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::classify::classify;
-use outlast_kernel::decision::{Remedies, Rules, Situation, decide};
-use outlast_kernel::failure::{Failure, Judged};
-use outlast_kernel::gate::{Answer, Gate, Line, Waiter, WaiterId};
+use outlast_kernel::decision::{Remedies, RetryRules, Situation, decide};
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
+use outlast_kernel::gate::{Gate, GateReply, Queue, Waiter, WaiterId};
 use outlast_kernel::policy::Policy;
-use outlast_kernel::recovery::{Event, State, step};
 use outlast_kernel::verdict::{Authority, Cause, Hint, Scope, Verdict};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -97,12 +97,12 @@ fn main() {
 
 // --- cases ---
 
-fn judged() -> Arc<Judged> {
-    Judged::new(Failure::http("p", 529, "Overloaded", NOW).with_verdict(overloaded()))
+fn judged() -> Arc<ClassifiedFailure> {
+    ClassifiedFailure::new(Failure::http("p", 529, "Overloaded", NOW).with_verdict(overloaded()))
 }
 
 fn decide_rounds(rounds: u64, verdict: &Verdict) {
-    let rules = Rules::from(&Policy::named("overnight").expect("a named policy"));
+    let rules = RetryRules::from(&Policy::named("overnight").expect("a named policy"));
     let (chain, prompt) = (Chain::default(), Prompt::default());
     for round in 0..rounds {
         let situation = Situation {
@@ -161,13 +161,13 @@ fn gate_with_5000_in_line(rounds: u64) {
         deadline: None,
         crowd: None,
     };
-    let (mut gate, mut line) = (Gate::default(), Line::default());
+    let (mut gate, mut line) = (Gate::default(), Queue::default());
     gate.record_missed_failure(NOW);
     (0..5000).for_each(|n| line.wait(waiter(n)));
     let mut now = NOW + Duration::from_secs(60);
     for n in 0..rounds {
         let answer = line.ask(&mut gate, black_box(waiter(n)), now);
-        let (Answer::Go(pass) | Answer::Probe(pass)) = answer else {
+        let (GateReply::Go(pass) | GateReply::Probe(pass)) = answer else {
             panic!("{answer:?}")
         };
         gate.succeeded(pass, line.len(), now);
@@ -179,7 +179,7 @@ fn gate_with_5000_in_line(rounds: u64) {
 
 fn fail_wait_wake(rounds: u64) {
     let failure = judged();
-    let mut state = State::new(Rules::BY_SCHEDULE, Prompt::default());
+    let mut state = State::new(RetryRules::BY_SCHEDULE, Prompt::default());
     step(&mut state, Event::Started);
     for _ in 0..rounds {
         let own_delay = Some(Duration::from_secs(5));

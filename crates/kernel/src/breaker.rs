@@ -84,7 +84,7 @@ impl Default for Config {
 
 /// Whether a step may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Permit {
+pub enum BreakerDecision {
     /// It may.
     Run,
     /// It may, once, to see whether the trouble is over.
@@ -128,16 +128,18 @@ impl Breaker {
     }
 
     /// Asks whether the step may run now. A trial that is granted must be followed by its result.
-    pub fn permit(&mut self, step: &str, now: Timestamp) -> Permit {
+    pub fn permit(&mut self, step: &str, now: Timestamp) -> BreakerDecision {
         let Some(step) = self.steps.get_mut(step) else {
-            return Permit::Run;
+            return BreakerDecision::Run;
         };
         match &step.trip {
-            None => Permit::Run,
-            Some(trip) if step.trial_running || now < trip.until => Permit::Refused(trip.clone()),
+            None => BreakerDecision::Run,
+            Some(trip) if step.trial_running || now < trip.until => {
+                BreakerDecision::Refused(trip.clone())
+            }
             Some(_) => {
                 step.trial_running = true;
-                Permit::Trial
+                BreakerDecision::Trial
             }
         }
     }

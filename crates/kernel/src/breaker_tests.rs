@@ -31,8 +31,11 @@ fn the_third_identical_failure_trips() {
     assert_eq!(breaker.failed(broken(), at(1)), None);
     let trip = breaker.failed(broken(), at(2)).unwrap();
     assert_eq!((trip.count, trip.until), (3, at(2 + 1800)));
-    assert_eq!(breaker.permit("build", at(3)), Permit::Refused(trip));
-    assert_eq!(breaker.permit("another step", at(3)), Permit::Run);
+    assert_eq!(
+        breaker.permit("build", at(3)),
+        BreakerDecision::Refused(trip)
+    );
+    assert_eq!(breaker.permit("another step", at(3)), BreakerDecision::Run);
 }
 
 #[test]
@@ -90,7 +93,7 @@ fn success_resets_the_count() {
         breaker.failed(broken(), at(round));
         breaker.succeeded("build");
     }
-    assert_eq!(breaker.permit("build", at(9)), Permit::Run);
+    assert_eq!(breaker.permit("build", at(9)), BreakerDecision::Run);
 }
 
 #[test]
@@ -98,11 +101,14 @@ fn after_the_cooldown_one_trial_goes_first() {
     let mut breaker = tripped();
     assert!(matches!(
         breaker.permit("build", at(1801)),
-        Permit::Refused(_)
+        BreakerDecision::Refused(_)
     ));
-    assert_eq!(breaker.permit("build", at(1802)), Permit::Trial);
+    assert_eq!(breaker.permit("build", at(1802)), BreakerDecision::Trial);
     assert!(
-        matches!(breaker.permit("build", at(1803)), Permit::Refused(_)),
+        matches!(
+            breaker.permit("build", at(1803)),
+            BreakerDecision::Refused(_)
+        ),
         "one trial at a time"
     );
 }
@@ -114,7 +120,7 @@ fn a_trial_that_fails_the_same_way_trips_at_once() {
     for second in 0..3 {
         breaker.failed(broken(), at(second));
     }
-    assert_eq!(breaker.permit("build", at(4000)), Permit::Trial);
+    assert_eq!(breaker.permit("build", at(4000)), BreakerDecision::Trial);
     let trip = breaker.failed(broken(), at(4000)).unwrap();
     assert_eq!(
         (trip.count, trip.until),
@@ -128,7 +134,7 @@ fn a_trial_that_succeeds_or_fails_otherwise_closes_the_breaker() {
     let mut breaker = tripped();
     breaker.permit("build", at(2000));
     breaker.succeeded("build");
-    assert_eq!(breaker.permit("build", at(2000)), Permit::Run);
+    assert_eq!(breaker.permit("build", at(2000)), BreakerDecision::Run);
 
     let mut breaker = tripped();
     breaker.permit("build", at(2000));
@@ -136,37 +142,40 @@ fn a_trial_that_succeeds_or_fails_otherwise_closes_the_breaker() {
         breaker.failed(failure(Class::TestFailure, "another"), at(2000)),
         None
     );
-    assert_eq!(breaker.permit("build", at(2000)), Permit::Run);
+    assert_eq!(breaker.permit("build", at(2000)), BreakerDecision::Run);
 }
 
 #[test]
 fn a_failed_trial_is_followed_by_another_after_its_cooldown() {
     let mut breaker = tripped();
-    assert_eq!(breaker.permit("build", at(2000)), Permit::Trial);
+    assert_eq!(breaker.permit("build", at(2000)), BreakerDecision::Trial);
     breaker.failed(broken(), at(2000));
     assert!(matches!(
         breaker.permit("build", at(3799)),
-        Permit::Refused(_)
+        BreakerDecision::Refused(_)
     ));
-    assert_eq!(breaker.permit("build", at(3800)), Permit::Trial);
+    assert_eq!(breaker.permit("build", at(3800)), BreakerDecision::Trial);
 }
 
 #[test]
 fn a_late_failure_of_another_kind_does_not_close_a_tripped_breaker() {
     let mut breaker = tripped();
     breaker.failed(failure(Class::TestFailure, "from an earlier visit"), at(3));
-    assert!(matches!(breaker.permit("build", at(4)), Permit::Refused(_)));
+    assert!(matches!(
+        breaker.permit("build", at(4)),
+        BreakerDecision::Refused(_)
+    ));
 }
 
 #[test]
 fn a_trial_that_ends_untracked_can_be_repeated() {
     let mut breaker = tripped();
-    assert_eq!(breaker.permit("build", at(2000)), Permit::Trial);
+    assert_eq!(breaker.permit("build", at(2000)), BreakerDecision::Trial);
     assert_eq!(
         breaker.failed(failure(Class::Transient, "429"), at(2000)),
         None
     );
-    assert_eq!(breaker.permit("build", at(2001)), Permit::Trial);
+    assert_eq!(breaker.permit("build", at(2001)), BreakerDecision::Trial);
 }
 
 #[test]

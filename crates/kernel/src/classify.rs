@@ -12,7 +12,7 @@ pub(crate) mod wording;
 use crate::failure::{Failure, IoKind, Transport};
 use crate::hint;
 use crate::verdict::{Cause, Class, Evidence, Hint, Scope, Verdict};
-use codes::Word;
+use codes::CodeMeaning;
 use std::borrow::Cow;
 use std::time::Duration;
 use wording::Wording;
@@ -22,7 +22,7 @@ const MAX_RATE_WINDOW: Duration = Duration::from_secs(600);
 
 /// What the facts leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Family {
+enum CauseFamily {
     /// Some limit: of a rate, a window, a balance, or the provider's room.
     Limit,
     /// The provider failed.
@@ -43,7 +43,7 @@ enum Family {
     Open,
 }
 
-impl Family {
+impl CauseFamily {
     /// The cause when the message says nothing.
     fn default_cause(self, failure: &Failure) -> Cause {
         match self {
@@ -168,7 +168,7 @@ fn judge(failure: &Failure, wording: &Wording, stated: Option<&Hint>) -> (Cause,
         Facts::Settled(cause, evidence) => return (cause, evidence),
         Facts::Leaves(family, evidence) => (family, evidence),
     };
-    let limit = matches!(family, Family::Limit | Family::Open);
+    let limit = matches!(family, CauseFamily::Limit | CauseFamily::Open);
     match (rules::judge(wording, |cause| family.allows(cause)), stated) {
         // Money does not come back at a stated time: what does is a limit.
         (Some((Cause::Billing, name)), Some(hint)) if limit => (
@@ -195,11 +195,11 @@ fn judge(failure: &Failure, wording: &Wording, stated: Option<&Hint>) -> (Cause,
 }
 
 /// Where nothing else is known, what stands in quotes may be the error itself, passed on by a client.
-fn cause_from_quotation(failure: &Failure, family: Family) -> Option<(Cause, Evidence)> {
+fn cause_from_quotation(failure: &Failure, family: CauseFamily) -> Option<(Cause, Evidence)> {
     // Errors that are passed on are short; a long text with quotations is something else.
     let short = failure.message.len() <= 1024;
     let quotes = || memchr::memchr3(b'"', b'`', b'\'', failure.message.as_bytes()).is_some();
-    if family != Family::Open || !short || !quotes() {
+    if family != CauseFamily::Open || !short || !quotes() {
         return None;
     }
     let wording = Wording::read_with_quotations(&failure.message);
@@ -217,7 +217,7 @@ fn limit_cause_by_wait(wait: Duration) -> Cause {
 
 enum Facts {
     Settled(Cause, Evidence),
-    Leaves(Family, Evidence),
+    Leaves(CauseFamily, Evidence),
 }
 
 /// What the machine-readable parts of a failure say, the most telling first.
@@ -234,18 +234,18 @@ fn facts(failure: &Failure) -> Facts {
     for (source, word, meaning) in words() {
         match meaning {
             // No word opens what a status has closed.
-            Word::Means(cause)
+            CodeMeaning::Means(cause)
                 if cause.class() == Class::Transient && settled.is_some_and(is_final) => {}
-            Word::Means(cause) => return Facts::Settled(cause, heard(source, word)),
-            Word::Hints(_) => {}
+            CodeMeaning::Means(cause) => return Facts::Settled(cause, heard(source, word)),
+            CodeMeaning::Hints(_) => {}
         }
     }
     if let Some((cause, word)) = cause_from_io(failure) {
         return Facts::Settled(cause, seen("io", word));
     }
     let by_word = words().find_map(|(source, word, meaning)| match meaning {
-        Word::Hints(family) => Some((family, heard(source, word))),
-        Word::Means(_) => None,
+        CodeMeaning::Hints(family) => Some((family, heard(source, word))),
+        CodeMeaning::Means(_) => None,
     });
     let by_status = settled.and_then(|status| Some((by_status(status)?, status)));
     match (by_word, by_status) {
@@ -253,16 +253,16 @@ fn facts(failure: &Failure) -> Facts {
         // A word that only says "refused" knows less than a status that says why, and no word of a limit or a fault
         // opens what a status has closed.
         (Some((family, _)), Some((facts, status)))
-            if family == Family::Refused || closes(status, family) =>
+            if family == CauseFamily::Refused || closes(status, family) =>
         {
             as_rate_limit_if_retry_after(failure, facts)
         }
         (Some((family, evidence)), _) => Facts::Leaves(family, evidence),
         (None, Some((facts, _))) => as_rate_limit_if_retry_after(failure, facts),
         (None, None) if failure.io == Some(IoKind::Protocol) => {
-            Facts::Leaves(Family::Open, seen("io", "protocol"))
+            Facts::Leaves(CauseFamily::Open, seen("io", "protocol"))
         }
-        (None, None) => Facts::Leaves(Family::Open, seen("transport", "no facts")),
+        (None, None) => Facts::Leaves(CauseFamily::Open, seen("transport", "no facts")),
     }
 }
 
@@ -273,10 +273,10 @@ fn is_final(status: u16) -> bool {
 }
 
 /// Whether a status outweighs a word of that family.
-fn closes(status: u16, family: Family) -> bool {
+fn closes(status: u16, family: CauseFamily) -> bool {
     match family {
-        Family::Limit => is_final(status),
-        Family::Server => is_final(status) || matches!(status, 400 | 403),
+        CauseFamily::Limit => is_final(status),
+        CauseFamily::Server => is_final(status) || matches!(status, 400 | 403),
         _ => false,
     }
 }
@@ -284,7 +284,7 @@ fn closes(status: u16, family: Family) -> bool {
 /// A bill that comes with a time to come back is a budget in flight, not an empty purse.
 fn as_rate_limit_if_retry_after(failure: &Failure, facts: Facts) -> Facts {
     match facts {
-        Facts::Leaves(Family::Unpaid, evidence) if failure.header("retry-after").is_some() => {
+        Facts::Leaves(CauseFamily::Unpaid, evidence) if failure.header("retry-after").is_some() => {
             Facts::Settled(Cause::RateLimited, evidence)
         }
         facts => facts,
@@ -371,18 +371,18 @@ fn by_status(status: u16) -> Option<Facts> {
         found: Cow::Owned(status.to_string()),
     };
     let family = match status {
-        401 => Family::NoCredential,
-        402 => Family::Unpaid,
-        403 => Family::NoAccess,
-        404 => Family::Missing,
+        401 => CauseFamily::NoCredential,
+        402 => CauseFamily::Unpaid,
+        403 => CauseFamily::NoAccess,
+        404 => CauseFamily::Missing,
         300..=399 | 407 => return Some(Facts::Settled(Cause::Misconfigured, evidence)),
-        413 => Family::TooLarge,
-        429 => Family::Limit,
+        413 => CauseFamily::TooLarge,
+        429 => CauseFamily::Limit,
         498 => return Some(Facts::Settled(Cause::Overloaded, evidence)),
         499 => return Some(Facts::Settled(Cause::Interrupted, evidence)),
         501 | 505 => return Some(Facts::Settled(Cause::InvalidRequest, evidence)),
-        408 | 409 | 424 | 425 | 500..=599 => Family::Server,
-        400..=499 => Family::Refused,
+        408 | 409 | 424 | 425 | 500..=599 => CauseFamily::Server,
+        400..=499 => CauseFamily::Refused,
         _ => return None,
     };
     Some(Facts::Leaves(family, evidence))

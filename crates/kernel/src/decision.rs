@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// What a chain of retries may do, taken from a policy once, when the turn begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct RetryRules {
     /// How many retries there may be; `None` leaves it to the schedule.
     pub retries: Option<u32>,
     /// The most that the chain may sleep.
@@ -28,7 +28,7 @@ pub struct Rules {
     pub may_switch: Switches,
 }
 
-impl Rules {
+impl RetryRules {
     /// No retry of any kind.
     pub const NONE: Self = Self {
         retries: Some(0),
@@ -46,7 +46,7 @@ impl Rules {
     };
 }
 
-impl From<&Policy> for Rules {
+impl From<&Policy> for RetryRules {
     fn from(policy: &Policy) -> Self {
         Self {
             retries: policy.retries(),
@@ -238,7 +238,7 @@ impl fmt::Display for GiveUp {
 
 /// Decides what to do about one failure.
 pub fn decide(
-    rules: &Rules,
+    rules: &RetryRules,
     chain: &Chain,
     prompt: &Prompt,
     situation: &Situation<'_>,
@@ -295,7 +295,7 @@ fn may_be_size_related(cause: Cause) -> bool {
     )
 }
 
-fn too_large(rules: &Rules, situation: &Situation<'_>) -> Decision {
+fn too_large(rules: &RetryRules, situation: &Situation<'_>) -> Decision {
     if rules.may_switch.model && situation.remedies.switch.model {
         return Decision::Try(Remedy::Switch(Target::Model));
     }
@@ -315,7 +315,7 @@ fn may_pass(situation: &Situation<'_>) -> bool {
 
 /// When to try again on the same footing, or why not.
 fn wait(
-    rules: &Rules,
+    rules: &RetryRules,
     chain: &Chain,
     prompt: &Prompt,
     situation: &Situation<'_>,
@@ -342,7 +342,11 @@ fn wait(
     }
 }
 
-fn within_sleep_budget(rules: &Rules, chain: &Chain, wait: Duration) -> Result<Duration, GiveUp> {
+fn within_sleep_budget(
+    rules: &RetryRules,
+    chain: &Chain,
+    wait: Duration,
+) -> Result<Duration, GiveUp> {
     match rules.sleep_budget {
         Some(budget) if chain.scheduled_sleep().saturating_add(wait) > budget => {
             Err(GiveUp::SleepSpent { budget })
@@ -352,15 +356,15 @@ fn within_sleep_budget(rules: &Rules, chain: &Chain, wait: Duration) -> Result<D
 }
 
 /// A wait that someone asked for, longer than our own.
-struct Asked {
+struct RequestedWait {
     wait: Duration,
     authority: Authority,
 }
 
-fn longer_requested_wait(situation: &Situation<'_>, own_delay: Duration) -> Option<Asked> {
+fn longer_requested_wait(situation: &Situation<'_>, own_delay: Duration) -> Option<RequestedWait> {
     let hint = situation.verdict.hint.as_ref()?;
     let wait = hint.wait(situation.now);
-    (wait > own_delay).then_some(Asked {
+    (wait > own_delay).then_some(RequestedWait {
         wait,
         authority: hint.authority,
     })
@@ -368,7 +372,7 @@ fn longer_requested_wait(situation: &Situation<'_>, own_delay: Duration) -> Opti
 
 /// How much of it is waited for. Only a server's own word may ask for more than the policy accepts, and only where the
 /// user allowed it; a guess is cut to what is accepted, and to nothing where nobody said what that is.
-fn accepted(rules: &Rules, chain: &Chain, asked: Asked) -> Result<Duration, GiveUp> {
+fn accepted(rules: &RetryRules, chain: &Chain, asked: RequestedWait) -> Result<Duration, GiveUp> {
     let left = rules
         .sleep_budget
         .map(|budget| budget.saturating_sub(chain.scheduled_sleep()));
@@ -391,7 +395,7 @@ fn accepted(rules: &Rules, chain: &Chain, asked: Asked) -> Result<Duration, Give
 
 /// A limit that belongs to one account need not be waited for where another account is free.
 fn switch_instead_of_waiting(
-    rules: &Rules,
+    rules: &RetryRules,
     chain: &Chain,
     situation: &Situation<'_>,
 ) -> Option<Target> {
@@ -404,7 +408,7 @@ fn switch_instead_of_waiting(
 /// What may still help when this footing is lost: another account if the trouble is the account's, else another
 /// model or provider, but only where the trouble does not travel with the request.
 fn switch_after_failed_wait(
-    rules: &Rules,
+    rules: &RetryRules,
     chain: &Chain,
     situation: &Situation<'_>,
     why: GiveUp,
@@ -431,12 +435,12 @@ fn switch_after_failed_wait(
 }
 
 /// Whether the model in use has retries left.
-fn has_retries(rules: &Rules, chain: &Chain) -> bool {
+fn has_retries(rules: &RetryRules, chain: &Chain) -> bool {
     let most = rules.retries;
     most.is_none_or(|most| chain.retries_on_current_model() < most)
 }
 
-fn free_account(rules: &Rules, chain: &Chain, situation: &Situation<'_>) -> Option<Target> {
+fn free_account(rules: &RetryRules, chain: &Chain, situation: &Situation<'_>) -> Option<Target> {
     let allowed = rules.may_switch.account && has_retries(rules, chain);
     (allowed && situation.remedies.switch.account).then_some(Target::Account)
 }

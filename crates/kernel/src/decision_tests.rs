@@ -6,8 +6,8 @@ use proptest::prelude::*;
 const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
 const TWO_SECONDS: Duration = Duration::from_secs(2);
 
-fn rules(policy: &str) -> Rules {
-    Rules::from(&Policy::named(policy).unwrap())
+fn rules(policy: &str) -> RetryRules {
+    RetryRules::from(&Policy::named(policy).unwrap())
 }
 
 fn verdict(cause: Cause, scope: Scope) -> Verdict {
@@ -46,7 +46,7 @@ fn all_remedies() -> Remedies {
     }
 }
 
-fn decide_fresh(rules: &Rules, situation: &Situation<'_>) -> Decision {
+fn decide_fresh(rules: &RetryRules, situation: &Situation<'_>) -> Decision {
     decide(rules, &Chain::default(), &Prompt::default(), situation)
 }
 
@@ -235,7 +235,7 @@ fn stated_times_are_honoured_up_to_what_the_policy_accepts() {
 #[test]
 fn only_a_stated_time_is_waited_for_beyond_the_policy_and_only_when_allowed() {
     let day = Duration::from_secs(86_400);
-    let patient = Rules {
+    let patient = RetryRules {
         wait_for_reset: true,
         ..rules("session")
     };
@@ -452,12 +452,12 @@ fn without_any_ceiling_a_stated_wait_is_taken_and_a_guess_is_not() {
     let long = Duration::from_secs(999_999);
     let stated = hinted(Cause::RateLimited, long, Authority::Stated);
     assert_eq!(
-        decide_fresh(&Rules::BY_SCHEDULE, &situation(&stated)),
+        decide_fresh(&RetryRules::BY_SCHEDULE, &situation(&stated)),
         Decision::RetryAt(NOW + long)
     );
     let guessed = hinted(Cause::RateLimited, long, Authority::Guessed);
     assert_eq!(
-        decide_fresh(&Rules::BY_SCHEDULE, &situation(&guessed)),
+        decide_fresh(&RetryRules::BY_SCHEDULE, &situation(&guessed)),
         Decision::RetryAt(NOW + TWO_SECONDS)
     );
 }

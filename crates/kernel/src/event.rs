@@ -6,9 +6,9 @@
 mod kind;
 
 use crate::Timestamp;
-use crate::failure::Judged;
-use crate::models::ContinueBy;
-use crate::recovery::{RetryEnded, RetryScheduled};
+use crate::attempt::{RetryEnded, RetryScheduled};
+use crate::failure::ClassifiedFailure;
+use crate::model_info::ContinueBy;
 use crate::time::millis;
 use crate::verdict::{Cause, Class};
 use serde::{Deserialize, Serialize};
@@ -272,7 +272,7 @@ pub enum Body {
     /// The turn is over; nothing follows.
     Sealed {
         /// How it ended.
-        status: Seal,
+        status: TurnStatus,
     },
 }
 
@@ -418,7 +418,8 @@ pub enum CompactionReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Seal {
+#[cfg_attr(feature = "schema", schemars(rename = "Seal"))]
+pub enum TurnStatus {
     /// With an answer.
     Completed,
     /// With an error.
@@ -429,7 +430,7 @@ pub enum Seal {
 
 impl From<RetryScheduled> for Body {
     fn from(retry: RetryScheduled) -> Self {
-        let Judged { failure, verdict } = &*retry.failure;
+        let ClassifiedFailure { failure, verdict } = &*retry.failure;
         Self::RetryScheduled {
             attempt: retry.attempt,
             max_attempts: retry.max_attempts,
@@ -454,7 +455,7 @@ impl From<RetryEnded> for Body {
 
 impl Body {
     /// The error that ends a turn.
-    pub fn error(judged: &Judged, reason: String) -> Self {
+    pub fn error(judged: &ClassifiedFailure, reason: String) -> Self {
         Self::Error {
             class: judged.verdict.class(),
             cause: judged.verdict.cause,

@@ -284,14 +284,14 @@ fn is_kept(name: &str, kept: &str) -> bool {
 
 /// A failure together with its verdict, as it travels from the classifier to the consumer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct ClassifiedFailure {
     /// What was seen.
     pub failure: Failure,
     /// What it means.
     pub verdict: Verdict,
 }
 
-impl Judged {
+impl ClassifiedFailure {
     /// Classifies the failure, once.
     pub fn new(failure: Failure) -> Arc<Self> {
         let verdict = crate::classify::classify(&failure);

@@ -97,7 +97,7 @@ impl Default for Rules {
 /// For how long a model is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "for", rename_all = "snake_case")]
-pub enum Left {
+pub enum Exclusion {
     /// Until then.
     Until {
         /// When it is asked again.
@@ -138,18 +138,18 @@ impl Rules {
     }
 
     /// For how long a model is left that failed like that with so many tokens.
-    pub fn left(&self, verdict: &Verdict, tokens: u64, now: Timestamp) -> Left {
+    pub fn left(&self, verdict: &Verdict, tokens: u64, now: Timestamp) -> Exclusion {
         match (Condition::of(verdict), verdict.cause) {
-            (Some(Condition::Refusal), _) => Left::Session,
-            (Some(Condition::Overflow), _) => Left::Above { tokens },
+            (Some(Condition::Refusal), _) => Exclusion::Session,
+            (Some(Condition::Overflow), _) => Exclusion::Above { tokens },
             // Another request may well be taken.
-            (_, Cause::InvalidRequest) => Left::Turn,
+            (_, Cause::InvalidRequest) => Exclusion::Turn,
             _ => {
                 let own = now + self.cooldown.max(MIN_COOLDOWN);
                 let hint = verdict.hint.as_ref();
                 let stated = hint.filter(|hint| hint.authority != Authority::Guessed);
                 let until = stated.map_or(own, |hint| hint.not_before.max(own));
-                Left::Until { until }
+                Exclusion::Until { until }
             }
         }
     }
@@ -157,7 +157,7 @@ impl Rules {
 
 /// The models that a session has left. A model is known by its key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing(Vec<(String, Left)>);
+pub struct Exclusions(Vec<(String, Exclusion)>);
 
 /// A model that could be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +172,7 @@ pub struct Candidate<'a> {
 
 /// What a model is wanted for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ModelRequirements {
     /// The tokens of the request by a measure that does not change with the model: what did not fit one must not look
     /// smaller from the next.
     pub tokens: u64,
@@ -184,9 +184,9 @@ pub struct Wanted {
     pub more_than: Option<Option<u64>>,
 }
 
-impl Standing {
+impl Exclusions {
     /// That model is left.
-    pub fn leave(&mut self, key: &str, left: Left) {
+    pub fn leave(&mut self, key: &str, left: Exclusion) {
         self.0
             .retain(|(other, known)| other != key || !is_same_kind(*known, left));
         self.0.push((key.to_owned(), left));
@@ -194,14 +194,14 @@ impl Standing {
 
     /// That model is asked again although its time is not over: there is no other.
     pub fn take_back(&mut self, key: &str) {
-        let is_timed = |left: &Left| matches!(left, Left::Until { .. });
+        let is_timed = |left: &Exclusion| matches!(left, Exclusion::Until { .. });
         self.0
             .retain(|(other, left)| other != key || !is_timed(left));
     }
 
     /// A turn has ended.
     pub fn end_turn(&mut self) {
-        self.0.retain(|(_, left)| *left != Left::Turn);
+        self.0.retain(|(_, left)| *left != Exclusion::Turn);
     }
 
     /// Somebody has chosen a model: nothing is held against any.
@@ -211,10 +211,10 @@ impl Standing {
 
     /// Whether nothing is held against it for a request of that size.
     pub fn is_free(&self, key: &str, tokens: u64, now: Timestamp) -> bool {
-        let stands_in_the_way = |left: &Left| match left {
-            Left::Until { until } => *until > now,
-            Left::Turn | Left::Session => true,
-            Left::Above { tokens: too_many } => tokens >= *too_many,
+        let stands_in_the_way = |left: &Exclusion| match left {
+            Exclusion::Until { until } => *until > now,
+            Exclusion::Turn | Exclusion::Session => true,
+            Exclusion::Above { tokens: too_many } => tokens >= *too_many,
         };
         let own = self.0.iter().filter(|(other, _)| other == key);
         !own.map(|(_, left)| left).any(stands_in_the_way)
@@ -224,7 +224,7 @@ impl Standing {
     pub fn excluded_until(&self, key: &str, now: Timestamp) -> Option<Timestamp> {
         let own = self.0.iter().filter(|(other, _)| other == key);
         let until = own.filter_map(|(_, left)| match left {
-            Left::Until { until } if *until > now => Some(*until),
+            Exclusion::Until { until } if *until > now => Some(*until),
             _ => None,
         });
         until.max()
@@ -236,7 +236,7 @@ impl Standing {
         &self,
         candidates: &[Candidate<'_>],
         in_use: usize,
-        wanted: &Wanted,
+        wanted: &ModelRequirements,
         now: Timestamp,
     ) -> Option<usize> {
         let best = self.first_free(candidates, wanted, now)?;
@@ -249,7 +249,7 @@ impl Standing {
     pub fn first_free(
         &self,
         candidates: &[Candidate<'_>],
-        wanted: &Wanted,
+        wanted: &ModelRequirements,
         now: Timestamp,
     ) -> Option<usize> {
         let mut places = 0..candidates.len();
@@ -265,11 +265,10 @@ impl Standing {
 
     /// Whether the request and its answer fit there, as far as that is known. What did not fit another one fits only where
     /// more is known to fit.
-    fn fits(&self, one: &Candidate<'_>, all: &[Candidate<'_>], wanted: &Wanted) -> bool {
+    fn fits(&self, one: &Candidate<'_>, all: &[Candidate<'_>], wanted: &ModelRequirements) -> bool {
         let needed = wanted.known.saturating_add(one.answer);
         let is_too_small = |other: &&Candidate<'_>| {
-            let is_above =
-                |left: &Left| matches!(left, Left::Above { tokens } if wanted.tokens >= *tokens);
+            let is_above = |left: &Exclusion| matches!(left, Exclusion::Above { tokens } if wanted.tokens >= *tokens);
             let own = self.0.iter().filter(|(key, _)| key == other.key);
             own.map(|(_, left)| left).any(is_above)
         };
@@ -284,7 +283,7 @@ fn is_larger_window(window: Option<u64>, than: Option<u64>) -> bool {
     window.is_some_and(|window| than.is_none_or(|than| window > than))
 }
 
-fn is_same_kind(one: Left, other: Left) -> bool {
+fn is_same_kind(one: Exclusion, other: Exclusion) -> bool {
     std::mem::discriminant(&one) == std::mem::discriminant(&other)
 }
 

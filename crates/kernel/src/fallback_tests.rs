@@ -86,7 +86,7 @@ fn a_plans_window_is_waited_for_when_it_ends_soon() {
 #[test]
 fn a_model_is_left_for_as_long_as_its_trouble_lasts() {
     let rules = Rules::default();
-    let until = |wait| Left::Until { until: NOW + wait };
+    let until = |wait| Exclusion::Until { until: NOW + wait };
     let table = [
         (verdict(Cause::Overloaded), until(5 * MINUTE)),
         (verdict(Cause::Auth), until(5 * MINUTE)),
@@ -102,9 +102,12 @@ fn a_model_is_left_for_as_long_as_its_trouble_lasts() {
             hinted(Cause::Overloaded, 60 * MINUTE, Authority::Guessed),
             until(5 * MINUTE),
         ),
-        (verdict(Cause::InvalidRequest), Left::Turn),
-        (verdict(Cause::ContentFilter), Left::Session),
-        (verdict(Cause::ContextOverflow), Left::Above { tokens: 70 }),
+        (verdict(Cause::InvalidRequest), Exclusion::Turn),
+        (verdict(Cause::ContentFilter), Exclusion::Session),
+        (
+            verdict(Cause::ContextOverflow),
+            Exclusion::Above { tokens: 70 },
+        ),
     ];
     for (verdict, expected) in table {
         assert_eq!(rules.left(&verdict, 70, NOW), expected, "{}", verdict.cause);
@@ -125,72 +128,73 @@ fn chain() -> [Candidate<'static>; 3] {
 }
 
 /// A request of that size.
-fn of(tokens: u64) -> Wanted {
-    Wanted {
+fn of(tokens: u64) -> ModelRequirements {
+    ModelRequirements {
         tokens,
         known: tokens,
-        ..Wanted::default()
+        ..ModelRequirements::default()
     }
 }
 
 #[test]
 fn a_model_that_comes_first_is_changed_to_and_a_later_one_only_from_one_that_may_not_be_asked() {
-    let mut standing = Standing::default();
-    let better = |standing: &Standing, in_use| standing.better(&chain(), in_use, &of(50), NOW);
+    let mut standing = Exclusions::default();
+    let better = |standing: &Exclusions, in_use| standing.better(&chain(), in_use, &of(50), NOW);
     assert_eq!(
         [0, 1, 2].map(|at| better(&standing, at)),
         [None, Some(0), Some(0)]
     );
-    standing.leave("large", Left::Session);
+    standing.leave("large", Exclusion::Session);
     assert_eq!(
         [0, 1, 2].map(|at| better(&standing, at)),
         [Some(1), None, Some(1)]
     );
-    standing.leave("small", Left::Session);
-    standing.leave("unknown", Left::Session);
+    standing.leave("small", Exclusion::Session);
+    standing.leave("unknown", Exclusion::Session);
     assert_eq!([0, 1, 2].map(|at| better(&standing, at)), [None; 3]);
 }
 
 #[test]
 fn an_answer_needs_room_too_and_what_fits_nowhere_is_shown_only_to_who_holds_more() {
-    let mut standing = Standing::default();
+    let mut standing = Exclusions::default();
     let talkative = [Candidate {
         answer: 51,
         ..chain()[1]
     }];
     assert_eq!(standing.first_free(&talkative, &of(50), NOW), None);
     assert_eq!(standing.first_free(&talkative, &of(49), NOW), Some(0));
-    standing.leave("small", Left::Above { tokens: 50 });
+    standing.leave("small", Exclusion::Above { tokens: 50 });
     let [large, small, unknown] = chain();
     let first = |all: &[Candidate<'_>], wanted| standing.first_free(all, &wanted, NOW);
     assert_eq!(first(&[small, unknown, large], of(50)), Some(2));
     assert_eq!(first(&[small, unknown, large], of(49)), Some(0));
     let more_than = Some(Some(100));
-    let more = Wanted {
+    let more = ModelRequirements {
         more_than,
         ..of(49)
     };
     assert_eq!(first(&[small, unknown, large], more), Some(2));
     let but = Some(2);
     assert_eq!(
-        first(&[small, unknown, large], Wanted { but, ..more }),
+        first(&[small, unknown, large], ModelRequirements { but, ..more }),
         None
     );
 }
 
 #[test]
 fn the_first_free_model_that_is_large_enough_is_asked() {
-    let first = |standing: &Standing, tokens, now| standing.first_free(&chain(), &of(tokens), now);
-    let mut standing = Standing::default();
+    let first =
+        |standing: &Exclusions, tokens, now| standing.first_free(&chain(), &of(tokens), now);
+    let mut standing = Exclusions::default();
     assert_eq!(first(&standing, 50, NOW), Some(0));
     let until = NOW + MINUTE;
-    standing.leave("large", Left::Until { until });
+    standing.leave("large", Exclusion::Until { until });
     assert_eq!(first(&standing, 50, NOW), Some(1));
     assert_eq!(first(&standing, 500, NOW), Some(2), "`small` is too small");
     assert_eq!(standing.excluded_until("large", NOW), Some(until));
     assert_eq!(first(&standing, 50, until), Some(0), "its time is over");
-    standing.leave("small", Left::Session);
-    standing.leave("unknown", Left::Turn);
+    standing.leave("small", Exclusion::Session);
+    standing.leave("unknown", Exclusion::Turn);
     assert_eq!(first(&standing, 50, NOW), None);
     standing.end_turn();
     assert_eq!(first(&standing, 50, NOW), Some(2));
@@ -200,8 +204,8 @@ fn the_first_free_model_that_is_large_enough_is_asked() {
 
 #[test]
 fn a_model_that_a_conversation_did_not_fit_is_asked_again_when_it_has_become_smaller() {
-    let mut standing = Standing::default();
-    standing.leave("unknown", Left::Above { tokens: 70 });
+    let mut standing = Exclusions::default();
+    standing.leave("unknown", Exclusion::Above { tokens: 70 });
     let is_free = |tokens| standing.is_free("unknown", tokens, NOW);
     assert_eq!(
         [is_free(69), is_free(70), is_free(71)],
@@ -211,16 +215,16 @@ fn a_model_that_a_conversation_did_not_fit_is_asked_again_when_it_has_become_sma
 
 #[test]
 fn what_is_learnt_later_takes_the_place_of_the_same_learnt_before() {
-    let mut standing = Standing::default();
+    let mut standing = Exclusions::default();
     standing.leave(
         "large",
-        Left::Until {
+        Exclusion::Until {
             until: NOW + 9 * MINUTE,
         },
     );
     standing.leave(
         "large",
-        Left::Until {
+        Exclusion::Until {
             until: NOW + MINUTE,
         },
     );

@@ -8,11 +8,11 @@
 //! however many wait.
 //! Not here: who waits (see [`Line`]), where the state is kept (see the store) and who polls it (see the engine).
 
-mod line;
 mod pace;
+mod queue;
 mod report;
 
-pub use line::Line;
+pub use queue::Queue;
 pub use report::Report;
 
 use crate::Timestamp;
@@ -95,7 +95,7 @@ impl Waiter {
 
 /// Where a caller stands, as whoever keeps the line knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct QueuePosition {
     /// How many are ahead of it.
     pub ahead: u32,
     /// How many are in line, itself included.
@@ -104,7 +104,7 @@ pub struct Place {
 
 /// The gate's answer to a caller that wants to make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum GateReply {
     /// Make the call.
     Go(Pass),
     /// Make the call; everyone waits for its result.
@@ -162,10 +162,10 @@ impl Gate {
     /// Asks to make a call, from a place in line. Whoever is let through has left the line (the rest of its crowd stays),
     /// and so have those ahead of it unless the gate was closed: they did not come when it was their turn, and are back
     /// when they ask again.
-    pub fn ask(&mut self, waiter: &Waiter, place: Place, now: Timestamp) -> Answer {
+    pub fn ask(&mut self, waiter: &Waiter, place: QueuePosition, now: Timestamp) -> GateReply {
         let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
         if waiter.deadline.is_some() && now >= deadline {
-            return Answer::TooLate;
+            return GateReply::TooLate;
         }
         if place.waiting <= 1 {
             self.close_if_calm(now);
@@ -177,11 +177,11 @@ impl Gate {
         if let Stage::Ramp(ramp) = &mut self.stage {
             ramp.holds(turn.since(now), now);
         }
-        Answer::Hold(turn.min(deadline))
+        GateReply::Hold(turn.min(deadline))
     }
 
     /// When a caller in line should ask: its own time if it is alone, else the time that the gate gives it.
-    pub fn wake_time(&self, waiter: &Waiter, place: Place) -> Timestamp {
+    pub fn wake_time(&self, waiter: &Waiter, place: QueuePosition) -> Timestamp {
         let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
         self.turn(waiter, place).min(deadline)
     }
@@ -202,7 +202,7 @@ impl Gate {
     }
 
     /// When it is the turn of whoever has this place in line.
-    fn turn(&self, waiter: &Waiter, place: Place) -> Timestamp {
+    fn turn(&self, waiter: &Waiter, place: QueuePosition) -> Timestamp {
         let own_wake = waiter.own_wake;
         let standby = STANDBY_INTERVAL * place.ahead.min(MAX_STANDBY_AHEAD);
         let alone = place.waiting == 1 && waiter.crowd.is_none() && !self.config.probe_for_one;
@@ -221,18 +221,18 @@ impl Gate {
         }
     }
 
-    fn admit(&mut self, now: Timestamp) -> Answer {
+    fn admit(&mut self, now: Timestamp) -> GateReply {
         match &mut self.stage {
-            Stage::Closed => Answer::Go(self.pass(0)),
+            Stage::Closed => GateReply::Go(self.pass(0)),
             Stage::Ramp(ramp) => {
                 let rate = ramp.rate;
                 ramp.take(now);
-                Answer::Go(self.pass(rate))
+                GateReply::Go(self.pass(rate))
             }
             Stage::Open(open) | Stage::HalfOpen { open, .. } => {
                 let (open, expires) = (*open, now + self.config.lease);
                 self.enter(Stage::HalfOpen { open, expires });
-                Answer::Probe(self.pass(open.rate))
+                GateReply::Probe(self.pass(open.rate))
             }
         }
     }

@@ -32,18 +32,18 @@ fn waiter(name: &str, since: u64) -> Waiter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct GateWithQueue {
     gate: Gate,
-    line: Line,
+    line: Queue,
 }
 
 impl GateWithQueue {
     fn new(config: Config) -> Self {
         Self {
             gate: Gate::new(config),
-            line: Line::default(),
+            line: Queue::default(),
         }
     }
 
-    fn ask(&mut self, waiter: Waiter, now: Timestamp) -> Answer {
+    fn ask(&mut self, waiter: Waiter, now: Timestamp) -> GateReply {
         self.line.ask(&mut self.gate, waiter, now)
     }
 
@@ -95,14 +95,14 @@ fn line_up(gate: &mut GateWithQueue, names: &[&str]) {
 
 fn go(gate: &mut GateWithQueue, waiter: Waiter, now: Timestamp) -> Pass {
     match gate.ask(waiter, now) {
-        Answer::Go(pass) => pass,
+        GateReply::Go(pass) => pass,
         other => panic!("{other:?} at {now}"),
     }
 }
 
 fn probe(gate: &mut GateWithQueue, waiter: Waiter, now: Timestamp) -> Pass {
     match gate.ask(waiter, now) {
-        Answer::Probe(pass) => pass,
+        GateReply::Probe(pass) => pass,
         other => panic!("{other:?} at {now}"),
     }
 }
@@ -174,7 +174,7 @@ fn the_first_failure_opens_the_gate_for_all() {
     gate.failed(first, None, at(1));
     assert!(!gate.is_closed());
     gate.wait(waiter("a", 0));
-    assert_eq!(gate.ask(waiter("c", 1), at(1)), Answer::Hold(at(5)));
+    assert_eq!(gate.ask(waiter("c", 1), at(1)), GateReply::Hold(at(5)));
 
     let before = gate.clone();
     gate.failed(second, None, at(2));
@@ -200,7 +200,7 @@ fn a_lone_waiter_keeps_its_own_schedule_exactly() {
         gate.wait(alone.clone());
         assert_eq!(gate.wake_time(&id("a")), Some(own_wake));
         if delay > Duration::ZERO {
-            assert_eq!(gate.ask(alone.clone(), now), Answer::Hold(own_wake));
+            assert_eq!(gate.ask(alone.clone(), now), GateReply::Hold(own_wake));
         }
         let pass = probe(&mut gate, alone, own_wake);
         gate.failed(pass, None, own_wake);
@@ -235,7 +235,7 @@ fn a_waiter_left_alone_does_not_rush_because_its_own_time_has_passed() {
     let pass = probe(&mut gate, held.clone(), at(2));
     gate.failed(pass, None, at(3));
     gate.leave(&id("b"));
-    assert_eq!(gate.ask(held, at(3)), Answer::Hold(ms(6200)));
+    assert_eq!(gate.ask(held, at(3)), GateReply::Hold(ms(6200)));
 }
 
 #[test]
@@ -248,10 +248,10 @@ fn for_two_or_more_one_probes_at_a_time_with_growing_gaps() {
         let due = now + Duration::from_millis(gap);
         assert_eq!(gate.wake_time(&id("a")), Some(due), "gap {gap}");
         let early = ms(due.as_millis() - 1);
-        assert_eq!(gate.ask(waiter("a", 0), early), Answer::Hold(due));
+        assert_eq!(gate.ask(waiter("a", 0), early), GateReply::Hold(due));
         let pass = probe(&mut gate, waiter("a", 0), due);
         for name in ["b", "c"] {
-            assert!(matches!(gate.ask(waiter(name, 1), due), Answer::Hold(_)));
+            assert!(matches!(gate.ask(waiter(name, 1), due), GateReply::Hold(_)));
         }
         now = due + Duration::from_millis(300);
         gate.failed(pass, None, now);
@@ -296,7 +296,10 @@ fn who_does_not_come_is_passed_over_and_can_come_back() {
     gate.failed(pass, None, at(6));
     gate.wait(waiter("c", 2));
     assert_eq!(wakes(&gate, &["c"]), [ms(9200)]);
-    assert_eq!(gate.ask(waiter("late", 1), at(7)), Answer::Hold(ms(9200)));
+    assert_eq!(
+        gate.ask(waiter("late", 1), at(7)),
+        GateReply::Hold(ms(9200))
+    );
 }
 
 #[test]
@@ -365,10 +368,10 @@ fn nobody_passes_before_a_stated_time_whenever_it_is_reported() {
             names.iter().for_each(|name| gate.wait(own(name)));
             assert_eq!(gate.wake_time(&id("a")), Some(at(500)), "{case}");
             let held = gate.ask(own("a"), ms(499_999));
-            assert_eq!(held, Answer::Hold(at(500)), "{case}");
+            assert_eq!(held, GateReply::Hold(at(500)), "{case}");
             let answer = gate.ask(own("a"), at(500));
             assert!(
-                matches!(answer, Answer::Go(_) | Answer::Probe(_)),
+                matches!(answer, GateReply::Go(_) | GateReply::Probe(_)),
                 "{case}: {answer:?}"
             );
         }
@@ -421,21 +424,21 @@ fn a_probe_in_flight_holds_everyone_else() {
     let (mut gate, _) = half_open(&["a", "b"]);
     for (name, since, expected) in [("a", 0, 62), ("b", 1, 64), ("new", 2, 66)] {
         let held = gate.ask(waiter(name, since), at(50));
-        assert_eq!(held, Answer::Hold(at(expected)));
+        assert_eq!(held, GateReply::Hold(at(expected)));
     }
     let (mut gate, _) = half_open(&[]);
     let alone = Waiter {
         own_wake: at(10),
         ..waiter("a", 0)
     };
-    assert_eq!(gate.ask(alone, at(10)), Answer::Hold(at(62)), "one too");
+    assert_eq!(gate.ask(alone, at(10)), GateReply::Hold(at(62)), "one too");
 }
 
 #[test]
 fn when_a_probe_dies_the_next_in_line_probes_and_the_dead_ones_report_changes_nothing() {
     let (mut gate, dead) = half_open(&["a", "b"]);
     let held = gate.ask(waiter("a", 0), ms(61_999));
-    assert_eq!(held, Answer::Hold(at(62)));
+    assert_eq!(held, GateReply::Hold(at(62)));
     let alive = probe(&mut gate, waiter("a", 0), at(62));
     assert!(alive.token > dead.token);
 
@@ -456,7 +459,7 @@ fn a_probe_that_gives_signs_of_life_keeps_its_lease() {
     for second in [30, 80, 130] {
         assert!(gate.renew(pass, at(second)));
         let until = at(second + 60);
-        assert_eq!(gate.ask(waiter("a", 0), at(second)), Answer::Hold(until));
+        assert_eq!(gate.ask(waiter("a", 0), at(second)), GateReply::Hold(until));
     }
     gate.failed(pass, None, at(140));
     assert!(!gate.renew(pass, at(141)), "its probe is over");
@@ -479,7 +482,7 @@ fn after_a_probe_succeeded_the_waiters_are_woken_early_and_in_order() {
     assert_eq!(wakes(&gate, &["a", "b", "c"]), expected);
     for (name, since, now) in [("a", 0, 2000), ("b", 1, 2200)] {
         let early = gate.ask(waiter(name, since), ms(now - 1));
-        assert_eq!(early, Answer::Hold(ms(now)));
+        assert_eq!(early, GateReply::Hold(ms(now)));
         go(&mut gate, waiter(name, since), ms(now));
     }
     assert_eq!(wakes(&gate, &["c"]), [ms(2400)], "also when it is alone");
@@ -634,8 +637,8 @@ fn however_often_it_is_refused_the_ramp_does_not_stand_still() {
     let mut gate = ramping(&["a", "b"]);
     for second in (10..1000).step_by(10) {
         match gate.ask(waiter("a", 0), at(second)) {
-            Answer::Go(pass) => gate.failed(pass, None, at(second)),
-            Answer::Probe(pass) => gate.succeeded(pass, at(second)),
+            GateReply::Go(pass) => gate.failed(pass, None, at(second)),
+            GateReply::Probe(pass) => gate.succeeded(pass, at(second)),
             other => panic!("{other:?}"),
         }
         if let Stage::Ramp(ramp) = &gate.gate.stage {
@@ -696,7 +699,7 @@ fn slots_are_finer_than_a_millisecond() {
     ramp.rate = 700_000;
     let mut calls = 0;
     for millis in 2000..3000 {
-        while matches!(gate.ask(waiter("a", 0), ms(millis)), Answer::Go(_)) {
+        while matches!(gate.ask(waiter("a", 0), ms(millis)), GateReply::Go(_)) {
             calls += 1;
         }
     }
@@ -859,16 +862,23 @@ fn nobody_is_held_past_its_deadline() {
         };
         let waiting = gate.waiting();
         let held = gate.ask(hurried.clone(), ms(1500));
-        assert_eq!(held, Answer::Hold(ms(2100)), "{case}");
+        assert_eq!(held, GateReply::Hold(ms(2100)), "{case}");
         assert_eq!(gate.wake_time(&id("zz")), Some(ms(2100)), "{case}");
         let late = gate.ask(hurried, ms(2100));
-        assert_eq!((late, gate.waiting()), (Answer::TooLate, waiting), "{case}");
+        assert_eq!(
+            (late, gate.waiting()),
+            (GateReply::TooLate, waiting),
+            "{case}"
+        );
     }
     let late = Waiter {
         deadline: Some(at(1)),
         ..waiter("a", 0)
     };
-    assert_eq!(GateWithQueue::default().ask(late, at(1)), Answer::TooLate);
+    assert_eq!(
+        GateWithQueue::default().ask(late, at(1)),
+        GateReply::TooLate
+    );
 }
 
 #[test]
@@ -992,20 +1002,20 @@ impl InvariantChecker {
     fn ask(&mut self, waiter: Waiter, now: Timestamp) -> Result<(), TestCaseError> {
         let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
         match self.gate.ask(waiter, now) {
-            Answer::Go(pass) => {
+            GateReply::Go(pass) => {
                 prop_assert_eq!(self.lease, None, "everyone waits for the probe");
                 prop_assert!(now >= self.stated);
                 self.passes.push(pass);
             }
-            Answer::Probe(pass) => {
+            GateReply::Probe(pass) => {
                 let expired = self.lease.is_none_or(|(_, expires)| now >= expires);
                 prop_assert!(expired, "two probes at {now}: {:?}", self.lease);
                 prop_assert!(now >= self.stated);
                 self.lease = Some((pass.token, now + self.gate.gate.config.lease));
                 self.passes.push(pass);
             }
-            Answer::Hold(until) => prop_assert!(until > now && until <= deadline),
-            Answer::TooLate => prop_assert!(now >= deadline),
+            GateReply::Hold(until) => prop_assert!(until > now && until <= deadline),
+            GateReply::TooLate => prop_assert!(now >= deadline),
         }
         Ok(())
     }
@@ -1089,9 +1099,9 @@ proptest! {
                 Op::Ask(waiter) => {
                     let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
                     match witness.gate.ask(waiter, now) {
-                        Answer::Go(pass) | Answer::Probe(pass) => witness.passes.push(pass),
-                        Answer::Hold(until) => prop_assert!(until > now && until <= deadline),
-                        Answer::TooLate => prop_assert!(now >= deadline),
+                        GateReply::Go(pass) | GateReply::Probe(pass) => witness.passes.push(pass),
+                        GateReply::Hold(until) => prop_assert!(until > now && until <= deadline),
+                        GateReply::TooLate => prop_assert!(now >= deadline),
                     }
                 }
                 Op::Renew(age) => {
@@ -1110,7 +1120,7 @@ const OUTAGE: u64 = 30 * 60 * 1000;
 
 /// All times in milliseconds.
 #[derive(Clone, Copy, Debug)]
-struct Setting {
+struct Scenario {
     agents: u64,
     /// The time between the first calls of two agents: longer than any answer takes.
     apart: u64,
@@ -1125,7 +1135,7 @@ struct Setting {
     reads_every: u64,
 }
 
-const QUICK: Setting = Setting {
+const QUICK: Scenario = Scenario {
     agents: 500,
     apart: 3000,
     outage: OUTAGE,
@@ -1134,13 +1144,13 @@ const QUICK: Setting = Setting {
     late: 0,
     reads_every: 0,
 };
-const SLOW: Setting = Setting {
+const SLOW: Scenario = Scenario {
     latency: (500, 2000),
     ..QUICK
 };
 
 #[derive(Debug)]
-struct Numbers {
+struct Measurements {
     useless: usize,
     most_probes_in_flight: usize,
     first_success: u64,
@@ -1164,17 +1174,17 @@ struct Call {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Comes {
+enum AgentEvent {
     Answer,
     Reading,
 }
 
-struct World {
-    setting: Setting,
+struct Simulation {
+    setting: Scenario,
     overnight: Policy,
     gate: GateWithQueue,
     agents: Vec<Agent>,
-    coming: BinaryHeap<Reverse<(u64, usize, Comes)>>,
+    coming: BinaryHeap<Reverse<(u64, usize, AgentEvent)>>,
     /// What the provider accepts at once, in thousandths of a call, and since when.
     room: (u64, u64),
     sent: Vec<u64>,
@@ -1183,8 +1193,8 @@ struct World {
     chance: u64,
 }
 
-impl World {
-    fn new(setting: Setting) -> Self {
+impl Simulation {
+    fn new(setting: Scenario) -> Self {
         let agent = |n: u64| Agent {
             waiter: Waiter {
                 id: WaiterId(n.to_string()),
@@ -1198,7 +1208,7 @@ impl World {
         };
         let agents: Vec<_> = (0..setting.agents).map(agent).collect();
         let first_reading = |(n, agent): (usize, &Agent)| {
-            Reverse((agent.waiter.since.as_millis(), n, Comes::Reading))
+            Reverse((agent.waiter.since.as_millis(), n, AgentEvent::Reading))
         };
         Self {
             setting,
@@ -1214,14 +1224,14 @@ impl World {
         }
     }
 
-    fn run(mut self) -> Numbers {
+    fn run(mut self) -> Measurements {
         while self.successes.len() < self.agents.len() {
             let comes = self.coming.peek().map_or(u64::MAX, |next| next.0.0);
             match self.next_to_wake() {
                 Some((now, n)) if now < comes => self.ask(n, now),
                 _ => match self.coming.pop().unwrap().0 {
-                    (now, n, Comes::Answer) => self.answered(n, now),
-                    (now, n, Comes::Reading) => self.read(n, now),
+                    (now, n, AgentEvent::Answer) => self.answered(n, now),
+                    (now, n, AgentEvent::Reading) => self.read(n, now),
                 },
             }
         }
@@ -1254,16 +1264,16 @@ impl World {
     fn schedule_poll(&mut self, n: usize, now: u64, wake: Timestamp) {
         if self.setting.reads_every > 0 {
             let next = wake.as_millis().min(now + self.setting.reads_every);
-            self.coming.push(Reverse((next, n, Comes::Reading)));
+            self.coming.push(Reverse((next, n, AgentEvent::Reading)));
         }
     }
 
     fn ask(&mut self, n: usize, now: u64) {
         let (pass, probe) = match self.gate.ask(self.agents[n].waiter.clone(), ms(now)) {
-            Answer::Go(pass) => (pass, false),
-            Answer::Probe(pass) => (pass, true),
-            Answer::Hold(until) => return self.schedule_poll(n, now, until),
-            Answer::TooLate => panic!("nobody has a deadline"),
+            GateReply::Go(pass) => (pass, false),
+            GateReply::Probe(pass) => (pass, true),
+            GateReply::Hold(until) => return self.schedule_poll(n, now, until),
+            GateReply::TooLate => panic!("nobody has a deadline"),
         };
         self.agents[n].call = Some(Call {
             pass,
@@ -1276,7 +1286,7 @@ impl World {
         self.most_probes_in_flight = self.most_probes_in_flight.max(probing);
         self.sent.push(now);
         let answered = now + self.latency();
-        self.coming.push(Reverse((answered, n, Comes::Answer)));
+        self.coming.push(Reverse((answered, n, AgentEvent::Answer)));
     }
 
     fn answered(&mut self, n: usize, now: u64) {
@@ -1316,7 +1326,7 @@ impl World {
         shortest + (self.chance >> 33) % (longest - shortest + 1)
     }
 
-    fn numbers(&self) -> Numbers {
+    fn numbers(&self) -> Measurements {
         let recovery = self.setting.outage;
         let after = self.sent.iter().filter(|sent| **sent >= recovery);
         let after: Vec<u64> = after.copied().collect();
@@ -1324,7 +1334,7 @@ impl World {
             let second = *start..start + 1000;
             after.iter().filter(|sent| second.contains(sent)).count()
         };
-        Numbers {
+        Measurements {
             useless: self.sent.len() - after.len(),
             most_probes_in_flight: self.most_probes_in_flight,
             first_success: self.successes[0] - recovery,
@@ -1336,9 +1346,9 @@ impl World {
 }
 
 /// Runs a setting and holds it to what the design promises.
-fn keeps_the_promises(setting: Setting) -> Numbers {
-    let numbers = World::new(setting).run();
-    let Setting { agents, outage, .. } = setting;
+fn keeps_the_promises(setting: Scenario) -> Measurements {
+    let numbers = Simulation::new(setting).run();
+    let Scenario { agents, outage, .. } = setting;
     println!("{setting:?}: {numbers:?}");
     assert_eq!(numbers.most_probes_in_flight, 1);
     assert!(numbers.useless as u64 <= outage / 15_000 + 30);
@@ -1360,12 +1370,12 @@ fn five_hundred_agents_outlast_half_an_hour() {
 #[test]
 fn the_number_of_probes_does_not_grow_with_the_number_of_agents() {
     for setting in [QUICK, SLOW] {
-        let few = Setting {
+        let few = Scenario {
             agents: 50,
             ..setting
         };
-        let few = World::new(few).run().useless;
-        let many = World::new(setting).run().useless;
+        let few = Simulation::new(few).run().useless;
+        let many = Simulation::new(setting).run().useless;
         println!("50 agents: {few} useless calls, 500 agents: {many}");
         assert!(many.abs_diff(few) <= 2);
     }
@@ -1375,7 +1385,7 @@ fn the_number_of_probes_does_not_grow_with_the_number_of_agents() {
 fn the_promises_hold_wherever_between_two_probes_the_provider_recovers() {
     for after in (0..17_000).step_by(850) {
         for setting in [QUICK, SLOW] {
-            keeps_the_promises(Setting {
+            keeps_the_promises(Scenario {
                 apart: 200,
                 outage: 120_000 + after,
                 ..setting
@@ -1388,7 +1398,7 @@ fn the_promises_hold_wherever_between_two_probes_the_provider_recovers() {
 fn the_promises_hold_with_little_room_for_bursts_and_with_late_agents() {
     for (burst, late, reads_every) in [(5, 0, 0), (25, 20, 0), (5, 20, 0), (25, 0, 1000)] {
         for setting in [QUICK, SLOW] {
-            keeps_the_promises(Setting {
+            keeps_the_promises(Scenario {
                 apart: 200,
                 outage: 125_000,
                 burst,
@@ -1404,7 +1414,7 @@ fn the_promises_hold_with_little_room_for_bursts_and_with_late_agents() {
 fn a_line_that_is_long_enough_to_meet_refusals_keeps_near_the_providers_pace() {
     for burst in [5, 25] {
         for setting in [QUICK, SLOW] {
-            let numbers = keeps_the_promises(Setting {
+            let numbers = keeps_the_promises(Scenario {
                 agents: 1000,
                 apart: 100,
                 outage: 125_000,
@@ -1423,16 +1433,16 @@ fn a_crowd_counts_for_all_of_its_calls_and_is_probed_for_even_when_it_is_one() {
         own_wake: at(9_000),
         ..waiter("speaker", 0)
     };
-    let (mut gate, mut line) = (Gate::default(), Line::default());
+    let (mut gate, mut line) = (Gate::default(), Queue::default());
     gate.record_missed_failure(at(0));
     let held = line.ask(&mut gate, speaker(1), at(1));
-    assert_eq!(held, Answer::Hold(at(2)), "its own time does not count");
+    assert_eq!(held, GateReply::Hold(at(2)), "its own time does not count");
     line.wait(waiter("other", 5));
     line.wait(speaker(40));
     assert_eq!(line.len(), 41);
     assert!(matches!(
         line.ask(&mut gate, speaker(40), at(2)),
-        Answer::Probe(_)
+        GateReply::Probe(_)
     ));
     assert_eq!(line.len(), 40, "the rest of the crowd stays");
     line.leave(&speaker(39));

@@ -12,8 +12,8 @@ use crate::Timestamp;
 use crate::classify::wording::{Cue, Wording};
 use crate::failure::Failure;
 use crate::verdict::{Authority, Hint};
-use duration::Bare;
-use moment::Here;
+use duration::BareUnit;
+use moment::LocalClock;
 
 /// The time that a failure states, if any.
 pub(crate) fn read(failure: &Failure, wording: &Wording) -> Option<Hint> {
@@ -78,11 +78,11 @@ impl Reader<'_> {
         for name in ["retry-after-ms", "x-ms-retry-after-ms"] {
             let wait = failure
                 .header(name)
-                .and_then(|value| duration::whole(value, Bare::Millis));
+                .and_then(|value| duration::whole(value, BareUnit::Millis));
             keep_latest(&mut self.facts, wait.map(|wait| failure.at + wait), name);
         }
         if let Some(value) = failure.header("retry-after") {
-            let wait = duration::whole(value, Bare::Seconds).map(|wait| failure.at + wait);
+            let wait = duration::whole(value, BareUnit::Seconds).map(|wait| failure.at + wait);
             let at = wait.or_else(|| self.moment(moment::stamp(value)));
             keep_latest(&mut self.facts, at, "retry-after");
         }
@@ -117,7 +117,8 @@ impl Reader<'_> {
         let reset = |window: &str| {
             let used: f64 = value(window, "used-percent")?.trim().parse().ok()?;
             let at = || self.moment(value(window, "reset-at").and_then(moment::epoch));
-            let after = || duration::whole(value(window, "reset-after-seconds")?, Bare::Seconds);
+            let after =
+                || duration::whole(value(window, "reset-after-seconds")?, BareUnit::Seconds);
             (used >= 100.0)
                 .then(|| at().or_else(|| after().map(|wait| self.failure.at + wait)))
                 .flatten()
@@ -160,7 +161,7 @@ fn from_buckets(failure: &Failure, server_now: Timestamp) -> Option<Hint> {
         let moment = moment::epoch(value).or_else(|| moment::stamp(value));
         let at = match moment {
             Some(at) => to_local_clock(failure, server_now, at),
-            None => duration::whole(value, Bare::Seconds).map(|wait| failure.at + wait),
+            None => duration::whole(value, BareUnit::Seconds).map(|wait| failure.at + wait),
         };
         at.filter(|at| empty && *at > failure.at)
             .map(|at| (at, name))
@@ -207,9 +208,9 @@ impl Reader<'_> {
                 | "retry_after_s"
                 | "estimated_time"
                 | "wait_seconds"
-                | "retry_in" => after(Bare::Seconds),
+                | "retry_in" => after(BareUnit::Seconds),
                 "retry_after_ms" | "retry-after-ms" | "retryafterms" | "retry_delay_ms" => {
-                    after(Bare::Millis)
+                    after(BareUnit::Millis)
                 }
                 "resets_at"
                 | "reset_at"
@@ -230,16 +231,16 @@ impl Reader<'_> {
 
     fn text(&mut self, wording: &Wording) {
         let failure = self.failure;
-        let here = Here {
+        let here = LocalClock {
             now: failure.at,
             offset_minutes: failure.local_offset_minutes,
         };
         for (cue, rest) in wording.after_cues() {
             let after = |bare| duration::leading(rest, bare).map(|wait| failure.at + wait);
             let wait = match cue {
-                Cue::In => after(Bare::Refused),
-                Cue::After => after(Bare::Seconds),
-                Cue::AfterMillis => after(Bare::Millis),
+                Cue::In => after(BareUnit::Refused),
+                Cue::After => after(BareUnit::Seconds),
+                Cue::AfterMillis => after(BareUnit::Millis),
                 Cue::At => None,
             };
             keep_latest(&mut self.text, wait, "text");

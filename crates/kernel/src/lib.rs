@@ -19,9 +19,11 @@
 #![warn(missing_docs)]
 
 pub mod account;
+pub mod attempt;
 pub mod breaker;
 pub mod budget;
 pub mod classify;
+pub mod completion;
 pub mod decision;
 pub mod event;
 pub mod failure;
@@ -29,13 +31,11 @@ pub mod fallback;
 pub mod fingerprint;
 pub mod gate;
 mod hint;
-pub mod models;
+pub mod loops;
+pub mod model_info;
 pub mod overflow;
 pub mod policy;
-pub mod recovery;
-pub mod repetition;
-pub mod step;
-pub mod stop;
+pub mod step_decision;
 pub mod text;
 pub mod time;
 pub mod verdict;

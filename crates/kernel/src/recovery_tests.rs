@@ -7,13 +7,13 @@ use crate::verdict::{Cause, Scope, Verdict};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
 
-fn judged(cause: Cause, scope: Scope) -> Arc<Judged> {
+fn judged(cause: Cause, scope: Scope) -> Arc<ClassifiedFailure> {
     let failure =
         Failure::emitted("mock", "it failed", NOW).with_verdict(Verdict::of(cause, scope));
-    Judged::new(failure)
+    ClassifiedFailure::new(failure)
 }
 
-fn overloaded() -> Arc<Judged> {
+fn overloaded() -> Arc<ClassifiedFailure> {
     judged(Cause::Overloaded, Scope::Model)
 }
 
@@ -28,7 +28,7 @@ struct Run {
 impl Run {
     fn new(policy: &str) -> Self {
         let policy = Policy::named(policy).unwrap();
-        let state = State::new(Rules::from(&policy), Prompt::default());
+        let state = State::new(RetryRules::from(&policy), Prompt::default());
         let mut run = Self {
             policy: Arc::new(policy),
             state,
@@ -42,7 +42,7 @@ impl Run {
         step(&mut self.state, event)
     }
 
-    fn fail(&mut self, failure: Arc<Judged>, remedies: Remedies) -> Effects {
+    fn fail(&mut self, failure: Arc<ClassifiedFailure>, remedies: Remedies) -> Effects {
         let own_delay = self.policy.delay_for(self.state.chain().schedule_index());
         let now = self.now;
         self.step(Event::Failed {
@@ -185,7 +185,7 @@ fn a_wait_that_is_cut_short_costs_what_was_slept() {
         ..Limits::default()
     });
     let mut run = Run::new("overnight");
-    run.state = State::new(Rules::from(&policy), prompt);
+    run.state = State::new(RetryRules::from(&policy), prompt);
     run.step(Event::Started);
     run.fail(overloaded(), Remedies::NONE);
     assert_eq!(run.state.chain().scheduled_sleep(), Duration::from_secs(5));
@@ -338,7 +338,7 @@ fn state_in_second_wait() -> (State, Wait) {
         ..Limits::default()
     });
     let mut before = Run::new("session");
-    before.state = State::new(Rules::from(&policy), hour);
+    before.state = State::new(RetryRules::from(&policy), hour);
     before.step(Event::Started);
     before.fail_and_sleep();
     before.fail(overloaded(), Remedies::NONE);
@@ -348,7 +348,7 @@ fn state_in_second_wait() -> (State, Wait) {
         failure: overloaded(),
     };
     let (chain, prompt) = (*before.state.chain(), before.state.prompt().clone());
-    let state = State::new(Rules::from(&policy), prompt).with_chain(chain);
+    let state = State::new(RetryRules::from(&policy), prompt).with_chain(chain);
     (state, wait)
 }
 
@@ -456,7 +456,7 @@ fn a_chain_that_was_spent_before_the_restart_is_spent_after_it() {
     let policy = Policy::named("session").unwrap();
     let mut after = before.clone();
     after.state =
-        State::new(Rules::from(&policy), Prompt::default()).with_chain(*before.state.chain());
+        State::new(RetryRules::from(&policy), Prompt::default()).with_chain(*before.state.chain());
     after.step(Event::Started);
     let effects = after.fail(overloaded(), Remedies::NONE);
     let why = GiveUp::RetriesSpent { retries: 3 };
@@ -499,12 +499,12 @@ fn word(index: usize, run: &Run) -> Event {
         12 => Event::Aborted { now },
         13 => Event::Woke { now: NOW },
         14 => {
-            let Judged { failure, verdict } = &*overloaded();
+            let ClassifiedFailure { failure, verdict } = &*overloaded();
             let late = Failure {
                 phase: Phase::AfterContent,
                 ..failure.clone()
             };
-            let failure = Arc::new(Judged {
+            let failure = Arc::new(ClassifiedFailure {
                 failure: late,
                 verdict: verdict.clone(),
             });
@@ -669,7 +669,7 @@ fn the_invariants_hold_over_all_event_sequences() {
             cost: Some(Cost(2)),
             ..Limits::default()
         });
-        fresh.state = State::new(Rules::from(&*fresh.policy), two);
+        fresh.state = State::new(RetryRules::from(&*fresh.policy), two);
         checked += explore(&fresh, &Observer::default(), 8);
     }
     println!("recovery: {checked} event sequences checked");

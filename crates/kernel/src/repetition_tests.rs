@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use std::fmt::Write;
 
 fn found(text: &str) -> Option<Loop> {
-    Guard::default().push(text)
+    LoopDetector::default().push(text)
 }
 
 /// The same text, cut after every so many characters.
 fn found_in_pieces(text: &str, size: usize) -> Option<Loop> {
     let chars: Vec<char> = text.chars().collect();
-    let mut guard = Guard::default();
+    let mut guard = LoopDetector::default();
     let mut pieces = chars.chunks(size.max(1));
     pieces.find_map(|piece| guard.push(&piece.iter().collect::<String>()))
 }
@@ -298,7 +298,7 @@ fn many_words_without_a_new_one_are_a_stall() {
 
 #[test]
 fn what_was_found_stays_found() {
-    let mut guard = Guard::default();
+    let mut guard = LoopDetector::default();
     let cycle = guard.push(&"Wait. ".repeat(40));
     assert!(cycle.is_some());
     assert_eq!(guard.push("Something else."), cycle);
@@ -329,7 +329,7 @@ proptest! {
         let text = head + &again.repeat(times);
         let whole = found(&text);
         let chars: Vec<char> = text.chars().collect();
-        let (mut guard, mut at, mut last) = (Guard::default(), 0, None);
+        let (mut guard, mut at, mut last) = (LoopDetector::default(), 0, None);
         for size in sizes.iter().cycle() {
             let end = (at + size).min(chars.len());
             last = guard.push(&chars[at..end].iter().collect::<String>());
@@ -421,7 +421,7 @@ fn calls_are_counted_while_they_and_their_results_stay_the_same() {
         call("3", "read", r#"{"a":2}"#),
         call("4", "list", r#"{"a":1}"#),
     );
-    let mut calls = Calls::default();
+    let mut calls = RepeatedCallCounter::default();
     let table: [(&[(&ToolCall, &str)], u32); 11] = [
         (&[(&one, "x")], 1),
         (&[(&again, "x")], 2),

@@ -5,19 +5,19 @@ use std::num::NonZeroU32;
 
 const AT: Timestamp = Timestamp::from_millis(1_000_000);
 
-fn failed(cause: Cause) -> Failed {
-    Failed {
+fn failed(cause: Cause) -> AttemptFailure {
+    AttemptFailure {
         cause,
         not_before: None,
         at: AT,
     }
 }
 
-fn after(attempts: u32, transient_in_a_row: u32) -> Standing {
-    Standing {
+fn after(attempts: u32, transient_in_a_row: u32) -> StepStatus {
+    StepStatus {
         attempts,
         transient_in_a_row,
-        ..Standing::default()
+        ..StepStatus::default()
     }
 }
 
@@ -39,7 +39,7 @@ fn waits(policy: &Policy) -> Vec<u64> {
     (1..100)
         .map(next)
         .map_while(|next| match next {
-            Next::Wait(until) => Some(crate::time::millis(until.since(AT))),
+            StepDecision::Wait(until) => Some(crate::time::millis(until.since(AT))),
             _ => None,
         })
         .collect()
@@ -68,44 +68,69 @@ fn no_wait_overflows_however_many_attempts_there_were() {
             after(attempt, attempt),
             0,
         );
-        assert_eq!(next, Next::Wait(AT + Duration::from_secs(30)), "{attempt}");
+        assert_eq!(
+            next,
+            StepDecision::Wait(AT + Duration::from_secs(30)),
+            "{attempt}"
+        );
     }
 }
 
 #[test]
 fn each_class_is_treated_in_its_own_way() {
     let next = |cause| decide(&policy("standard"), None, failed(cause), after(1, 1), 0);
-    assert!(matches!(next(Cause::Timeout), Next::Wait(_)));
-    assert!(matches!(next(Cause::Stalled), Next::Wait(_)));
-    assert_eq!(next(Cause::Auth), Next::Stop(Why::CannotSucceed));
-    assert_eq!(next(Cause::MissingBinary), Next::Stop(Why::CannotSucceed));
+    assert!(matches!(next(Cause::Timeout), StepDecision::Wait(_)));
+    assert!(matches!(next(Cause::Stalled), StepDecision::Wait(_)));
+    assert_eq!(
+        next(Cause::Auth),
+        StepDecision::Stop(StopCause::CannotSucceed)
+    );
+    assert_eq!(
+        next(Cause::MissingBinary),
+        StepDecision::Stop(StopCause::CannotSucceed)
+    );
     assert_eq!(
         next(Cause::ContextOverflow),
-        Next::Stop(Why::NothingToFallBackTo)
+        StepDecision::Stop(StopCause::NothingToFallBackTo)
     );
-    assert_eq!(next(Cause::CeilingReached), Next::Stop(Why::CannotSucceed));
-    assert_eq!(next(Cause::SchemaMismatch), Next::Again);
-    assert_eq!(next(Cause::TestsFailed), Next::Again);
-    assert_eq!(next(Cause::Interrupted), Next::Stop(Why::Canceled));
-    assert_eq!(next(Cause::DeadlinePassed), Next::Stop(Why::Canceled));
+    assert_eq!(
+        next(Cause::CeilingReached),
+        StepDecision::Stop(StopCause::CannotSucceed)
+    );
+    assert_eq!(next(Cause::SchemaMismatch), StepDecision::Again);
+    assert_eq!(next(Cause::TestsFailed), StepDecision::Again);
+    assert_eq!(
+        next(Cause::Interrupted),
+        StepDecision::Stop(StopCause::Canceled)
+    );
+    assert_eq!(
+        next(Cause::DeadlinePassed),
+        StepDecision::Stop(StopCause::Canceled)
+    );
 }
 
 #[test]
 fn a_spent_budget_falls_back_and_a_ceiling_does_not() {
-    let standing = Standing {
+    let standing = StepStatus {
         has_fallback: true,
         ..after(1, 1)
     };
     let next = |cause| decide(&policy("none"), None, failed(cause), standing, 0);
-    assert_eq!(next(Cause::ContextOverflow), Next::FallBack);
-    assert_eq!(next(Cause::UsageLimit), Next::FallBack);
-    assert_eq!(next(Cause::CeilingReached), Next::Stop(Why::CannotSucceed));
-    assert_eq!(next(Cause::Auth), Next::Stop(Why::CannotSucceed));
+    assert_eq!(next(Cause::ContextOverflow), StepDecision::FallBack);
+    assert_eq!(next(Cause::UsageLimit), StepDecision::FallBack);
+    assert_eq!(
+        next(Cause::CeilingReached),
+        StepDecision::Stop(StopCause::CannotSucceed)
+    );
+    assert_eq!(
+        next(Cause::Auth),
+        StepDecision::Stop(StopCause::CannotSucceed)
+    );
 }
 
 #[test]
 fn what_a_turn_has_waited_for_is_not_waited_for_again() {
-    let standing = Standing {
+    let standing = StepStatus {
         retries_spent: true,
         ..after(1, 1)
     };
@@ -116,31 +141,31 @@ fn what_a_turn_has_waited_for_is_not_waited_for_again() {
         standing,
         0,
     );
-    assert_eq!(next, Next::Stop(Why::RetriesSpent));
+    assert_eq!(next, StepDecision::Stop(StopCause::RetriesSpent));
 }
 
 #[test]
 fn what_may_be_begun_once_is_not_begun_again() {
-    let standing = Standing {
+    let standing = StepStatus {
         once: true,
         ..after(1, 1)
     };
     for cause in [Cause::Network, Cause::TestsFailed, Cause::ContextOverflow] {
         let next = decide(&policy("standard"), None, failed(cause), standing, 0);
-        assert_eq!(next, Next::Stop(Why::Once), "{cause}");
+        assert_eq!(next, StepDecision::Stop(StopCause::Once), "{cause}");
     }
 }
 
 #[test]
 fn a_stated_time_wins_as_far_as_the_policy_goes() {
-    let stated = |seconds| Failed {
+    let stated = |seconds| AttemptFailure {
         not_before: Some(AT + Duration::from_secs(seconds)),
         ..failed(Cause::RateLimited)
     };
     let next = |seconds| decide(&policy("standard"), None, stated(seconds), after(1, 1), 0);
-    assert_eq!(next(20), Next::Wait(AT + Duration::from_secs(20)));
-    assert_eq!(next(0), Next::Wait(AT + Duration::from_secs(1)));
-    let Next::Stop(why) = next(3600) else {
+    assert_eq!(next(20), StepDecision::Wait(AT + Duration::from_secs(20)));
+    assert_eq!(next(0), StepDecision::Wait(AT + Duration::from_secs(1)));
+    let StepDecision::Stop(why) = next(3600) else {
         panic!()
     };
     assert_eq!(
@@ -159,7 +184,7 @@ fn nothing_is_waited_for_past_the_end_of_the_run() {
         after(1, 1),
         0,
     );
-    assert_eq!(next, Next::Stop(Why::PastDeadline));
+    assert_eq!(next, StepDecision::Stop(StopCause::PastDeadline));
 }
 
 proptest! {
@@ -176,7 +201,7 @@ proptest! {
             attempts += 1;
             streak = if cause.class() == Class::Transient { streak + 1 } else { 0 };
             let next = decide(&policy, None, failed(cause), after(attempts, streak), 0);
-            if matches!(next, Next::Stop(_)) {
+            if matches!(next, StepDecision::Stop(_)) {
                 break;
             }
         }

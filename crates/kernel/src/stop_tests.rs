@@ -1,13 +1,13 @@
 use super::*;
 use proptest::prelude::*;
 
-fn answer(stop_reason: StopReason, text: &str) -> Answered<'_> {
-    Answered {
+fn answer(stop_reason: StopReason, text: &str) -> FinishedCompletion<'_> {
+    FinishedCompletion {
         stop_reason,
         text,
         calls: &[],
         cut_calls: &[],
-        reasoned: Reasoned::None,
+        reasoned: ReasoningKind::None,
         usage: Usage::default(),
         tools: true,
         window: None,
@@ -35,7 +35,7 @@ const LENGTH: StopReason = StopReason::Length;
 
 #[test]
 fn an_answer_is_judged_by_how_it_stopped_and_what_came() {
-    use Oddity::{
+    use InvalidCompletion::{
         CutCall, Empty, LengthEmpty, NamelessCall, NoCall, OnlyReasoned, OutOfRoom, ReasoningOnly,
         Refused,
     };
@@ -43,8 +43,8 @@ fn an_answer_is_judged_by_how_it_stopped_and_what_came() {
     let (good, nameless) = (&[&good], &[&nameless]);
     let said = |stop| answer(stop, "All tests pass.");
     let blank = |stop| answer(stop, " \n");
-    let proven = Reasoned::Proven;
-    let unproven = Reasoned::Unproven;
+    let proven = ReasoningKind::Proven;
+    let unproven = ReasoningKind::Unproven;
     let window = Some(1000);
     let billed = |billed| Some(Empty { billed });
     #[rustfmt::skip]
@@ -52,39 +52,39 @@ fn an_answer_is_judged_by_how_it_stopped_and_what_came() {
         (said(END), None),
         (said(StopReason::Other), None),
         (said(LENGTH), None),
-        (Answered { window, usage: used(900, 100), ..said(LENGTH) }, None),
+        (FinishedCompletion { window, usage: used(900, 100), ..said(LENGTH) }, None),
         (said(StopReason::Refusal), Some(Refused)),
         (blank(StopReason::Refusal), Some(Refused)),
-        (Answered { calls: good, ..blank(StopReason::ToolUse) }, None),
-        (Answered { calls: good, ..blank(END) }, None),
-        (Answered { calls: good, cut_calls: &["write"], ..blank(END) }, None),
-        (Answered { calls: good, ..said(LENGTH) }, Some(CutCall)),
-        (Answered { cut_calls: &["write"], ..blank(LENGTH) }, Some(CutCall)),
-        (Answered { cut_calls: &["write"], ..said(LENGTH) }, Some(CutCall)),
-        (Answered { cut_calls: &["write"], ..blank(StopReason::ToolUse) }, Some(CutCall)),
-        (Answered { calls: nameless, ..blank(StopReason::ToolUse) }, Some(NamelessCall)),
-        (Answered { cut_calls: &["", "write"], ..blank(StopReason::ToolUse) }, Some(NamelessCall)),
+        (FinishedCompletion { calls: good, ..blank(StopReason::ToolUse) }, None),
+        (FinishedCompletion { calls: good, ..blank(END) }, None),
+        (FinishedCompletion { calls: good, cut_calls: &["write"], ..blank(END) }, None),
+        (FinishedCompletion { calls: good, ..said(LENGTH) }, Some(CutCall)),
+        (FinishedCompletion { cut_calls: &["write"], ..blank(LENGTH) }, Some(CutCall)),
+        (FinishedCompletion { cut_calls: &["write"], ..said(LENGTH) }, Some(CutCall)),
+        (FinishedCompletion { cut_calls: &["write"], ..blank(StopReason::ToolUse) }, Some(CutCall)),
+        (FinishedCompletion { calls: nameless, ..blank(StopReason::ToolUse) }, Some(NamelessCall)),
+        (FinishedCompletion { cut_calls: &["", "write"], ..blank(StopReason::ToolUse) }, Some(NamelessCall)),
         (blank(StopReason::ToolUse), Some(NoCall)),
         (said(StopReason::ToolUse), Some(NoCall)),
-        (Answered { reasoned: proven, ..blank(StopReason::ToolUse) }, Some(NoCall)),
-        (Answered { tools: false, ..said(StopReason::ToolUse) }, None),
-        (Answered { tools: false, ..blank(StopReason::ToolUse) }, Some(NoCall)),
+        (FinishedCompletion { reasoned: proven, ..blank(StopReason::ToolUse) }, Some(NoCall)),
+        (FinishedCompletion { tools: false, ..said(StopReason::ToolUse) }, None),
+        (FinishedCompletion { tools: false, ..blank(StopReason::ToolUse) }, Some(NoCall)),
         (blank(END), billed(false)),
         (answer(END, ""), billed(false)),
         (blank(StopReason::Other), billed(false)),
-        (Answered { usage: used(10, 5), ..blank(END) }, billed(true)),
-        (Answered { usage: used(10, 5), reasoned: unproven, ..blank(END) }, billed(false)),
-        (Answered { usage: used(10, 5), reasoned: proven, ..blank(END) }, Some(ReasoningOnly)),
-        (Answered { reasoned: proven, ..said(END) }, None),
+        (FinishedCompletion { usage: used(10, 5), ..blank(END) }, billed(true)),
+        (FinishedCompletion { usage: used(10, 5), reasoned: unproven, ..blank(END) }, billed(false)),
+        (FinishedCompletion { usage: used(10, 5), reasoned: proven, ..blank(END) }, Some(ReasoningOnly)),
+        (FinishedCompletion { reasoned: proven, ..said(END) }, None),
         (blank(LENGTH), Some(LengthEmpty)),
-        (Answered { reasoned: unproven, ..blank(LENGTH) }, Some(OnlyReasoned)),
-        (Answered { reasoned: proven, ..blank(LENGTH) }, Some(OnlyReasoned)),
-        (Answered { window, usage: used(979, 0), ..blank(LENGTH) }, Some(LengthEmpty)),
-        (Answered { window, usage: used(979, 1), ..blank(LENGTH) }, Some(OutOfRoom)),
-        (Answered { window, usage: used(979, 1), reasoned: proven, ..blank(LENGTH) }, Some(OutOfRoom)),
-        (Answered { window, usage: used(979, 1), cut_calls: &["write"], ..blank(LENGTH) }, Some(OutOfRoom)),
-        (Answered { window: Some(0), ..blank(LENGTH) }, Some(LengthEmpty)),
-        (Answered { window, usage: used(979, 1), ..blank(END) }, billed(true)),
+        (FinishedCompletion { reasoned: unproven, ..blank(LENGTH) }, Some(OnlyReasoned)),
+        (FinishedCompletion { reasoned: proven, ..blank(LENGTH) }, Some(OnlyReasoned)),
+        (FinishedCompletion { window, usage: used(979, 0), ..blank(LENGTH) }, Some(LengthEmpty)),
+        (FinishedCompletion { window, usage: used(979, 1), ..blank(LENGTH) }, Some(OutOfRoom)),
+        (FinishedCompletion { window, usage: used(979, 1), reasoned: proven, ..blank(LENGTH) }, Some(OutOfRoom)),
+        (FinishedCompletion { window, usage: used(979, 1), cut_calls: &["write"], ..blank(LENGTH) }, Some(OutOfRoom)),
+        (FinishedCompletion { window: Some(0), ..blank(LENGTH) }, Some(LengthEmpty)),
+        (FinishedCompletion { window, usage: used(979, 1), ..blank(END) }, billed(true)),
     ];
     for (answer, expected) in table {
         assert_eq!(judge(&answer), expected, "{answer:?}");
@@ -100,12 +100,12 @@ fn what_is_read_from_a_cache_fills_the_window_too() {
         cache_write: 90,
     };
     let window = Some(1000);
-    let answer = Answered {
+    let answer = FinishedCompletion {
         usage,
         window,
         ..answer(LENGTH, "")
     };
-    assert_eq!(judge(&answer), Some(Oddity::OutOfRoom));
+    assert_eq!(judge(&answer), Some(InvalidCompletion::OutOfRoom));
 }
 
 #[rustfmt::skip]
@@ -215,15 +215,19 @@ const NO_ANNOUNCEMENTS: [&str; 56] = [
 #[test]
 fn an_announcement_at_the_end_is_heard() {
     for text in ANNOUNCEMENTS {
-        assert_eq!(judge(&answer(END, text)), Some(Oddity::Announced), "{text}");
-        let without_tools = Answered {
+        assert_eq!(
+            judge(&answer(END, text)),
+            Some(InvalidCompletion::Announced),
+            "{text}"
+        );
+        let without_tools = FinishedCompletion {
             tools: false,
             ..answer(END, text)
         };
         assert_eq!(judge(&without_tools), None, "{text}");
         assert_eq!(judge(&answer(StopReason::Other, text)), None, "{text}");
         let call = call("read");
-        let acted = Answered {
+        let acted = FinishedCompletion {
             calls: &[&call],
             ..answer(END, text)
         };
@@ -315,12 +319,16 @@ fn a_call_that_is_written_as_text_is_seen() {
     for text in CALLS {
         assert_eq!(
             judge(&answer(END, text)),
-            Some(Oddity::CallAsText),
+            Some(InvalidCompletion::CallAsText),
             "{text}"
         );
         let at_tool_use = answer(StopReason::ToolUse, text);
-        assert_eq!(judge(&at_tool_use), Some(Oddity::CallAsText), "{text}");
-        let without_tools = Answered {
+        assert_eq!(
+            judge(&at_tool_use),
+            Some(InvalidCompletion::CallAsText),
+            "{text}"
+        );
+        let without_tools = FinishedCompletion {
             tools: false,
             ..answer(END, text)
         };
@@ -335,47 +343,57 @@ fn a_call_that_is_only_told_of_is_none() {
     }
 }
 
-const ALL: [Oddity; 14] = [
-    Oddity::Empty { billed: true },
-    Oddity::Empty { billed: false },
-    Oddity::ReasoningOnly,
-    Oddity::NoCall,
-    Oddity::OutOfRoom,
-    Oddity::OnlyReasoned,
-    Oddity::LengthEmpty,
-    Oddity::CutCall,
-    Oddity::Refused,
-    Oddity::NamelessCall,
-    Oddity::CallAsText,
-    Oddity::Announced,
-    Oddity::RepeatedReasoning,
-    Oddity::BlankArguments,
+const ALL: [InvalidCompletion; 14] = [
+    InvalidCompletion::Empty { billed: true },
+    InvalidCompletion::Empty { billed: false },
+    InvalidCompletion::ReasoningOnly,
+    InvalidCompletion::NoCall,
+    InvalidCompletion::OutOfRoom,
+    InvalidCompletion::OnlyReasoned,
+    InvalidCompletion::LengthEmpty,
+    InvalidCompletion::CutCall,
+    InvalidCompletion::Refused,
+    InvalidCompletion::NamelessCall,
+    InvalidCompletion::CallAsText,
+    InvalidCompletion::Announced,
+    InvalidCompletion::RepeatedReasoning,
+    InvalidCompletion::BlankArguments,
 ];
 
 #[test]
 fn every_oddity_says_what_it_is() {
     for oddity in ALL {
         assert!(oddity.problem().contains(';'), "{oddity:?} has no remedy");
-        let is_final = matches!(oddity, Oddity::Refused | Oddity::OutOfRoom);
+        let is_final = matches!(
+            oddity,
+            InvalidCompletion::Refused | InvalidCompletion::OutOfRoom
+        );
         assert_eq!(oddity.notice().is_none(), is_final, "{oddity:?}");
         assert!(oddity.notice().is_none_or(|notice| notice.len() < 160));
         let kept = [
-            Oddity::Announced,
-            Oddity::CallAsText,
-            Oddity::ReasoningOnly,
-            Oddity::CutCall,
+            InvalidCompletion::Announced,
+            InvalidCompletion::CallAsText,
+            InvalidCompletion::ReasoningOnly,
+            InvalidCompletion::CutCall,
         ];
         assert_eq!(oddity.keeps_answer(), kept.contains(&oddity), "{oddity:?}");
         let json = serde_json::to_string(&oddity).unwrap();
-        assert_eq!(serde_json::from_str::<Oddity>(&json).unwrap(), oddity);
+        assert_eq!(
+            serde_json::from_str::<InvalidCompletion>(&json).unwrap(),
+            oddity
+        );
     }
-    let billed = Oddity::Empty { billed: true }.problem();
+    let billed = InvalidCompletion::Empty { billed: true }.problem();
     assert!(billed.contains("content filter") && billed.contains("proxy"));
-    assert!(Oddity::OnlyReasoned.problem().contains("max_tokens"));
-    assert_eq!(Oddity::OutOfRoom.cause(), Cause::ContextOverflow);
-    assert_eq!(Oddity::Refused.cause(), Cause::ContentFilter);
-    assert_eq!(Oddity::LengthEmpty.cause(), Cause::EmptyOutput);
-    assert_eq!(Oddity::CutCall.cause(), Cause::MalformedOutput);
+    assert!(
+        InvalidCompletion::OnlyReasoned
+            .problem()
+            .contains("max_tokens")
+    );
+    assert_eq!(InvalidCompletion::OutOfRoom.cause(), Cause::ContextOverflow);
+    assert_eq!(InvalidCompletion::Refused.cause(), Cause::ContentFilter);
+    assert_eq!(InvalidCompletion::LengthEmpty.cause(), Cause::EmptyOutput);
+    assert_eq!(InvalidCompletion::CutCall.cause(), Cause::MalformedOutput);
 }
 
 proptest! {
@@ -383,7 +401,7 @@ proptest! {
     fn any_text_is_judged(text in "(?s).{0,80}|([a-zI' .:…`<>\\[\\]_*\n?é’-]|let me |I'll |```|<tool_call>|read){0,40}") {
         let judged = judge(&answer(END, &text));
         let is_blank = text.trim().is_empty();
-        let is_empty = matches!(judged, Some(Oddity::Empty { .. }));
+        let is_empty = matches!(judged, Some(InvalidCompletion::Empty { .. }));
         prop_assert_eq!(is_blank, is_empty);
     }
 
@@ -391,7 +409,7 @@ proptest! {
     fn an_answer_with_a_good_call_is_fine(text in "(?s).{0,60}") {
         let call = call("read");
         for stop_reason in [END, StopReason::ToolUse, StopReason::Other] {
-            let answer = Answered { calls: &[&call], ..answer(stop_reason, &text) };
+            let answer = FinishedCompletion { calls: &[&call], ..answer(stop_reason, &text) };
             prop_assert_eq!(judge(&answer), None);
         }
     }

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 /// The most that is kept of a provider's message, in bytes.
-pub const MESSAGE_LIMIT: usize = 4096;
+pub const MAX_MESSAGE_BYTES: usize = 4096;
 
 const CUT_MARK: &str = "…";
 const SECRET_MARK: &str = "[secret]";
@@ -39,8 +39,8 @@ pub fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
 /// A provider's message as Outlast passes it on: without anything that looks like a key, cut at [`MESSAGE_LIMIT`].
 pub fn message(text: &str) -> String {
     // First a generous cut, so that an endless text costs little; the last one after the keys are gone.
-    let clean = without_secrets(&bounded(text, 4 * MESSAGE_LIMIT)).into_owned();
-    bounded(&clean, MESSAGE_LIMIT).into_owned()
+    let clean = without_secrets(&bounded(text, 4 * MAX_MESSAGE_BYTES)).into_owned();
+    bounded(&clean, MAX_MESSAGE_BYTES).into_owned()
 }
 
 /// The text with control characters and terminal escapes removed; newlines and tabs stay.
@@ -178,7 +178,7 @@ mod tests {
         let long = "é".repeat(4000);
         let kept = message(&long);
         assert!(
-            kept.len() <= MESSAGE_LIMIT && kept.ends_with('…'),
+            kept.len() <= MAX_MESSAGE_BYTES && kept.ends_with('…'),
             "{} bytes",
             kept.len()
         );
@@ -246,7 +246,7 @@ mod tests {
 
         #[test]
         fn messages_are_bounded_whatever_comes_in(text in "(?s).{0,6000}") {
-            prop_assert!(message(&text).len() <= MESSAGE_LIMIT * 2);
+            prop_assert!(message(&text).len() <= MAX_MESSAGE_BYTES * 2);
             prop_assert!(bounded(&text, 100).len() <= 100);
         }
     }

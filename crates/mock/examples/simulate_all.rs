@@ -6,7 +6,7 @@
     reason = "a program of its own: the table is its output"
 )]
 
-use outlast_mock::simulation::{Error, Numbers, Scenario, Strategy, run};
+use outlast_mock::simulation::{Error, Metrics, Scenario, Strategy, run};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -165,7 +165,7 @@ fn case(name: &str, scenario: Scenario) -> Case {
 // --- what is promised ---
 
 /// The promises that were not kept.
-fn missed(scenario: &Scenario, numbers: &Numbers) -> Vec<&'static str> {
+fn missed(scenario: &Scenario, numbers: &Metrics) -> Vec<&'static str> {
     let without_store = scenario.store_down.is_some();
     let capacity = f64::from(scenario.capacity * scenario.comes_back_at) / 100.0;
     let drained = 1.5 * numbers.blocked as f64 / capacity + 20.0;
@@ -221,7 +221,7 @@ fn missed(scenario: &Scenario, numbers: &Numbers) -> Vec<&'static str> {
 
 // --- as text ---
 
-fn row(scenario: &str, strategy: &str, numbers: &Numbers, missed: &[&str]) -> String {
+fn row(scenario: &str, strategy: &str, numbers: &Metrics, missed: &[&str]) -> String {
     let seconds = |time: Option<u64>| {
         time.map_or("–".to_owned(), |time| {
             format!("{:.1} s", time as f64 / 1000.0)

@@ -2,10 +2,10 @@
 
 mod agent;
 mod continuation;
-mod odd;
+mod invalid_completion;
 
-use crate::facts::Facts;
-use crate::reply::Kind;
+use crate::reply::AnswerKind;
+use crate::request_facts::RequestFacts;
 use outlast_dialect::{Delta, Dialect};
 use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
 use outlast_kernel::text;
@@ -17,16 +17,16 @@ const LONG_ANSWER_WORDS: usize = 3000;
 const REASONING_TEXT: &str = "The user said something. A greeting is a fitting answer.";
 
 /// An answer of that kind.
-pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> {
+pub(crate) fn deltas(kind: AnswerKind, dialect: Dialect, facts: &RequestFacts) -> Vec<Delta> {
     let begun = &facts.conversation.begun;
     let mut deltas = continuation::rest(said(kind, dialect, facts), begun);
-    if kind == Kind::Length {
+    if kind == AnswerKind::Length {
         deltas.truncate(deltas.len().div_ceil(2));
     }
     let is_call = |delta: &Delta| matches!(delta, Delta::ToolCall(_));
     let called = deltas.iter().any(is_call);
     let output = match kind {
-        Kind::BilledEmpty => odd::BILLED_OUTPUT_TOKENS,
+        AnswerKind::BilledEmpty => invalid_completion::BILLED_OUTPUT_TOKENS,
         _ => u64::try_from(deltas.len()).unwrap_or(u64::MAX),
     };
     if facts.wants_usage || !facts.streamed {
@@ -39,53 +39,55 @@ pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> 
     deltas.push(Delta::Stopped(match kind {
         _ if kind.hits_output_limit() => StopReason::Length,
         _ if called => StopReason::ToolUse,
-        Kind::ToolStop => StopReason::ToolUse,
-        Kind::Refusal => StopReason::Refusal,
+        AnswerKind::ToolStop => StopReason::ToolUse,
+        AnswerKind::Refusal => StopReason::Refusal,
         _ => StopReason::EndTurn,
     }));
     deltas
 }
 
 /// What is said in it.
-fn said(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> {
+fn said(kind: AnswerKind, dialect: Dialect, facts: &RequestFacts) -> Vec<Delta> {
     let greeting = || words(&greeting(facts));
     match kind {
-        Kind::Text | Kind::Length | Kind::UnknownFrames => greeting(),
-        Kind::Reasoning => [thought(REASONING_TEXT, proof(dialect)), greeting()].concat(),
-        Kind::ReasoningOnly => thought(REASONING_TEXT, proof(dialect)),
-        Kind::ReasoningLoop => [odd::reasoning_loop(dialect), greeting()].concat(),
-        Kind::LengthReasoning => thought(REASONING_TEXT, None),
-        Kind::Tool => calls(facts, 1),
-        Kind::Tools => calls(facts, 2),
-        Kind::Mixed => {
+        AnswerKind::Text | AnswerKind::Length | AnswerKind::UnknownFrames => greeting(),
+        AnswerKind::Reasoning => [thought(REASONING_TEXT, proof(dialect)), greeting()].concat(),
+        AnswerKind::ReasoningOnly => thought(REASONING_TEXT, proof(dialect)),
+        AnswerKind::ReasoningLoop => {
+            [invalid_completion::reasoning_loop(dialect), greeting()].concat()
+        }
+        AnswerKind::LengthReasoning => thought(REASONING_TEXT, None),
+        AnswerKind::Tool => calls(facts, 1),
+        AnswerKind::Tools => calls(facts, 2),
+        AnswerKind::Mixed => {
             let mut deltas = thought(REASONING_TEXT, proof(dialect));
             deltas.extend(calls(facts, 2));
             deltas
         }
-        Kind::LengthCall => odd::cut_call(facts),
-        Kind::BlankArguments => odd::blank_arguments_call(facts),
-        Kind::Nameless => odd::nameless(),
-        Kind::Announced => words("I will now run the tests:"),
-        Kind::TextCall => words(odd::CALL_AS_TEXT),
-        Kind::ToolStop => words("Let me look."),
-        Kind::Refusal => words("I'm sorry, but I can't help with that."),
-        Kind::Empty | Kind::BilledEmpty | Kind::LengthEmpty => Vec::new(),
-        Kind::ImageSeen => words(&images(facts)),
-        Kind::Escapes => words(
+        AnswerKind::LengthCall => invalid_completion::cut_call(facts),
+        AnswerKind::BlankArguments => invalid_completion::blank_arguments_call(facts),
+        AnswerKind::Nameless => invalid_completion::nameless(),
+        AnswerKind::Announced => words("I will now run the tests:"),
+        AnswerKind::TextCall => words(invalid_completion::CALL_AS_TEXT),
+        AnswerKind::ToolStop => words("Let me look."),
+        AnswerKind::Refusal => words("I'm sorry, but I can't help with that."),
+        AnswerKind::Empty | AnswerKind::BilledEmpty | AnswerKind::LengthEmpty => Vec::new(),
+        AnswerKind::ImageSeen => words(&images(facts)),
+        AnswerKind::Escapes => words(
             "Plain, \u{1b}[31mred\u{1b}[0m, \u{1b}]0;a new title\u{7}and a \u{202e}turn \u{9b}2J of \u{8}words.",
         ),
-        Kind::Long => (1..=LONG_ANSWER_WORDS)
+        AnswerKind::Long => (1..=LONG_ANSWER_WORDS)
             .map(|number| Delta::Text(format!("word {number}, ")))
             .collect(),
-        Kind::LongSummary => words(&[facts.conversation.prompt.as_str(); 2].join("\n")),
-        Kind::Agent => agent::step(facts),
-        Kind::ThinkingAgent => {
+        AnswerKind::LongSummary => words(&[facts.conversation.prompt.as_str(); 2].join("\n")),
+        AnswerKind::Agent => agent::step(facts),
+        AnswerKind::ThinkingAgent => {
             [thought(REASONING_TEXT, proof(dialect)), agent::step(facts)].concat()
         }
     }
 }
 
-fn greeting(facts: &Facts) -> String {
+fn greeting(facts: &RequestFacts) -> String {
     let prompt = text::bounded(&facts.conversation.prompt, MAX_ECHO_BYTES);
     format!("Hello from the scripted provider: no network, no key, no cost. You said: {prompt}")
 }
@@ -124,7 +126,7 @@ fn proof(dialect: Dialect) -> Option<Proof> {
     }
 }
 
-fn images(facts: &Facts) -> String {
+fn images(facts: &RequestFacts) -> String {
     let seen = facts.images.iter();
     let seen = seen.map(|image| format!("{} of {} bytes", image.media_type, image.bytes));
     match facts.images.len() {
@@ -134,7 +136,7 @@ fn images(facts: &Facts) -> String {
 }
 
 /// Calls of the tools that were offered, in turn; without any, of one that is made up.
-fn calls(facts: &Facts, count: usize) -> Vec<Delta> {
+fn calls(facts: &RequestFacts, count: usize) -> Vec<Delta> {
     let made_up = (
         "get_weather".to_owned(),
         json!({ "type": "object", "properties": { "city": { "enum": ["Paris"] } } }),
@@ -157,7 +159,7 @@ fn calls(facts: &Facts, count: usize) -> Vec<Delta> {
 
 /// A value that a schema allows, as far as it is a simple one.
 fn example(schema: &Value, depth: usize) -> Value {
-    const DEEPEST: usize = 5;
+    const MAX_DEPTH: usize = 5;
     if let Some(value) = schema["enum"].get(0).or(schema.get("const")) {
         return value.clone();
     }
@@ -169,10 +171,10 @@ fn example(schema: &Value, depth: usize) -> Value {
         Some("string") => json!("scripted"),
         Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or(json!(1)),
         Some("boolean") => json!(true),
-        Some("array") if depth < DEEPEST => json!([example(&schema["items"], depth + 1)]),
+        Some("array") if depth < MAX_DEPTH => json!([example(&schema["items"], depth + 1)]),
         Some("array") => json!([]),
         Some("null") => Value::Null,
-        _ if depth >= DEEPEST => json!({}),
+        _ if depth >= MAX_DEPTH => json!({}),
         _ => {
             let properties = schema["properties"].as_object().into_iter().flatten();
             let values =
@@ -197,11 +199,11 @@ mod tests {
                 "deep": { "type": "object", "properties": { "yes": { "type": ["boolean", "null"] } } },
             },
         });
-        let facts = Facts {
+        let facts = RequestFacts {
             tools: vec![("run".to_owned(), schema)],
-            ..Facts::default()
+            ..RequestFacts::default()
         };
-        let Some(Delta::ToolCall(call)) = deltas(Kind::Tool, Dialect::Anthropic, &facts)
+        let Some(Delta::ToolCall(call)) = deltas(AnswerKind::Tool, Dialect::Anthropic, &facts)
             .into_iter()
             .find(|delta| matches!(delta, Delta::ToolCall(_)))
         else {

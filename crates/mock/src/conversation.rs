@@ -25,7 +25,7 @@ pub(crate) struct Conversation {
 }
 
 /// One step of a conversation.
-enum Said {
+enum Entry {
     Prompt(String),
     /// An answer or a part of one: its text, and whether it calls a tool.
     Answer(String, bool),
@@ -40,20 +40,20 @@ impl Conversation {
         let mut answering = false;
         let mut called = false;
         for said in everything_said(messages) {
-            conversation.is_prefilled = matches!(said, Said::Answer(..));
+            conversation.is_prefilled = matches!(said, Entry::Answer(..));
             match said {
                 // It asks for nothing new; the answer before it goes on.
-                Said::Prompt(prompt) if is_cut_off_notice(&prompt) && conversation.prompts > 0 => {
+                Entry::Prompt(prompt) if is_cut_off_notice(&prompt) && conversation.prompts > 0 => {
                     continue;
                 }
-                Said::Prompt(prompt) => {
+                Entry::Prompt(prompt) => {
                     conversation = Self {
                         prompts: conversation.prompts + 1,
                         prompt,
                         ..Self::default()
                     }
                 }
-                Said::Answer(text, calls) => {
+                Entry::Answer(text, calls) => {
                     if !std::mem::replace(&mut answering, true) {
                         conversation.answers += 1;
                         called = false;
@@ -62,7 +62,7 @@ impl Conversation {
                     conversation.begun.push(text);
                     continue;
                 }
-                Said::Output(output) => conversation.outputs.push(output),
+                Entry::Output(output) => conversation.outputs.push(output),
             }
             answering = false;
             conversation.begun.clear();
@@ -87,28 +87,28 @@ pub(crate) fn is_cut_off_notice(prompt: &str) -> bool {
     prompt.starts_with(CUT_OFF_PREFIX)
 }
 
-fn everything_said(messages: &Value) -> Vec<Said> {
+fn everything_said(messages: &Value) -> Vec<Entry> {
     match messages {
         // A text in place of items is a prompt.
-        Value::String(prompt) => vec![Said::Prompt(prompt.clone())],
+        Value::String(prompt) => vec![Entry::Prompt(prompt.clone())],
         messages => array(messages).iter().flat_map(said).collect(),
     }
 }
 
-fn said(message: &Value) -> Vec<Said> {
+fn said(message: &Value) -> Vec<Entry> {
     match (message["role"].as_str(), message["type"].as_str()) {
         (Some("user"), _) => user_entries(&message["content"]),
         (Some("assistant"), _) => vec![answer(message)],
-        (None, Some("function_call")) => vec![Said::Answer(String::new(), true)],
-        (None, Some("reasoning")) => vec![Said::Answer(String::new(), false)],
-        (Some("tool"), _) => vec![Said::Output(text(&message["content"]))],
-        (None, Some("function_call_output")) => vec![Said::Output(text(&message["output"]))],
+        (None, Some("function_call")) => vec![Entry::Answer(String::new(), true)],
+        (None, Some("reasoning")) => vec![Entry::Answer(String::new(), false)],
+        (Some("tool"), _) => vec![Entry::Output(text(&message["content"]))],
+        (None, Some("function_call_output")) => vec![Entry::Output(text(&message["output"]))],
         _ => Vec::new(),
     }
 }
 
 /// What the model said, to the letter: it may be in the middle of a line.
-fn answer(message: &Value) -> Said {
+fn answer(message: &Value) -> Entry {
     let content = &message["content"];
     let is_call = |part: &Value| part["type"] == "tool_use";
     let calls = !array(&message["tool_calls"]).is_empty() || array(content).iter().any(is_call);
@@ -117,20 +117,20 @@ fn answer(message: &Value) -> Said {
         Value::String(text) => text.clone(),
         _ => parts.filter_map(|part| part["text"].as_str()).collect(),
     };
-    Said::Answer(text, calls)
+    Entry::Answer(text, calls)
 }
 
 /// Results first: what stands beside them is about what follows.
-fn user_entries(content: &Value) -> Vec<Said> {
+fn user_entries(content: &Value) -> Vec<Entry> {
     let results = array(content)
         .iter()
         .filter(|part| part["type"] == "tool_result");
-    let mut said: Vec<Said> = results
-        .map(|part| Said::Output(text(&part["content"])))
+    let mut said: Vec<Entry> = results
+        .map(|part| Entry::Output(text(&part["content"])))
         .collect();
     let prompt = text(content);
     if !prompt.is_empty() {
-        said.push(Said::Prompt(prompt));
+        said.push(Entry::Prompt(prompt));
     }
     said
 }

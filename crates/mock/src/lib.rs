@@ -4,24 +4,24 @@
 //! HTTP server; both send the same bytes, so that everything above is what users run.
 #![warn(missing_docs)]
 
-mod book;
+mod background_responses;
 mod compress;
 mod content;
 mod conversation;
-mod facts;
-mod kept;
+mod error_response;
 mod log;
 mod plan;
-mod play;
-mod refusal;
+mod playback;
 mod reply;
+mod request_facts;
 mod route;
 mod script;
+mod script_registry;
 mod server;
 pub mod simulation;
 mod transport;
 
-pub use reply::{Act, Broken, HintForm, Kind, PageForm, Reply, Trouble};
+pub use reply::{Action, AnswerKind, Disconnect, HintForm, PageForm, ProviderError, Reply};
 pub use script::{Error, Script, help};
 pub use server::{ListenError, Options, Server};
-pub use transport::Scripted;
+pub use transport::ScriptedTransport;

@@ -2,8 +2,8 @@
 //!
 //! Invariants: no secret is kept; the entries and their bytes are bounded, the oldest go first, and their number is told.
 
-use crate::facts::Headers;
-use crate::reply::Broken;
+use crate::reply::Disconnect;
+use crate::request_facts::Headers;
 use outlast_kernel::{Timestamp, text};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const MAX_ENTRIES: usize = 1000;
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 /// A longer body is counted but not kept.
-const LONGEST_BODY: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 const MAX_TEXT_BYTES: usize = 1024;
 const REDACTED: &str = "(hidden)";
 /// A header whose name holds one of these is hidden.
@@ -26,7 +26,7 @@ fn is_secret(name: &str) -> bool {
 
 /// A request, as it came.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct LoggedRequest<'a> {
     pub(crate) time: Timestamp,
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
@@ -50,7 +50,7 @@ struct Entry {
     script: Option<String>,
     fault: Option<String>,
     status: Option<u16>,
-    ended: Ended,
+    ended: Outcome,
     #[serde(skip)]
     weight: usize,
 }
@@ -58,7 +58,7 @@ struct Entry {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Ended {
+pub(crate) enum Outcome {
     /// It has not.
     Open,
     /// Everything was sent.
@@ -71,11 +71,11 @@ pub(crate) enum Ended {
     ClientClosed,
 }
 
-impl From<Broken> for Ended {
-    fn from(how: Broken) -> Self {
+impl From<Disconnect> for Outcome {
+    fn from(how: Disconnect) -> Self {
         match how {
-            Broken::Reset => Self::Reset,
-            Broken::Closed => Self::Closed,
+            Disconnect::Reset => Self::Reset,
+            Disconnect::Closed => Self::Closed,
         }
     }
 }
@@ -98,20 +98,20 @@ impl Log {
     }
 
     /// Notes a request; whoever holds the note says how it ends.
-    pub(crate) fn note(&self, asked: &Asked<'_>) -> Note {
+    pub(crate) fn note(&self, asked: &LoggedRequest<'_>) -> EntryHandle {
         let mut entries = self.entries();
         entries.last += 1;
         let entry = Entry::new(entries.last, asked);
         entries.bytes += entry.weight;
         entries.kept.push_back(entry);
-        while entries.kept.len() > MAX_ENTRIES || entries.bytes > MOST_BYTES {
+        while entries.kept.len() > MAX_ENTRIES || entries.bytes > MAX_BYTES {
             let Some(oldest) = entries.kept.pop_front() else {
                 break;
             };
             entries.bytes -= oldest.weight;
             entries.dropped += 1;
         }
-        Note {
+        EntryHandle {
             log: self.clone(),
             number: entries.last,
             ended: false,
@@ -143,7 +143,7 @@ impl Log {
 }
 
 impl Entry {
-    fn new(number: u64, asked: &Asked<'_>) -> Self {
+    fn new(number: u64, asked: &LoggedRequest<'_>) -> Self {
         let bounded = |text: &str| text::bounded(text, MAX_TEXT_BYTES).into_owned();
         let headers: Map<String, Value> = asked
             .headers
@@ -153,7 +153,7 @@ impl Entry {
                 false => (name.clone(), json!(text::without_secrets(&bounded(value)))),
             })
             .collect();
-        let kept = asked.size <= LONGEST_BODY;
+        let kept = asked.size <= MAX_BODY_BYTES;
         let body = if kept {
             asked.body.clone()
         } else {
@@ -176,7 +176,7 @@ impl Entry {
             script: None,
             fault: None,
             status: None,
-            ended: Ended::Open,
+            ended: Outcome::Open,
             weight: if kept { asked.size } else { 0 } + header_bytes + 2 * MAX_TEXT_BYTES,
         }
     }
@@ -184,13 +184,13 @@ impl Entry {
 
 /// One request's place in the log. Dropped without a word, it says that the client went away.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub(crate) struct EntryHandle {
     log: Log,
     pub(crate) number: u64,
     ended: bool,
 }
 
-impl Note {
+impl EntryHandle {
     /// What plays for it.
     pub(crate) fn played(&self, script: &str, fault: &str) {
         self.log.change(self.number, |entry| {
@@ -205,16 +205,16 @@ impl Note {
             .change(self.number, |entry| entry.status = Some(status));
     }
 
-    pub(crate) fn ended(&mut self, ended: Ended) {
+    pub(crate) fn ended(&mut self, ended: Outcome) {
         if !std::mem::replace(&mut self.ended, true) {
             self.log.change(self.number, |entry| entry.ended = ended);
         }
     }
 }
 
-impl Drop for Note {
+impl Drop for EntryHandle {
     fn drop(&mut self) {
-        self.ended(Ended::ClientClosed);
+        self.ended(Outcome::ClientClosed);
     }
 }
 
@@ -222,10 +222,10 @@ impl Drop for Note {
 mod tests {
     use super::*;
 
-    fn note(log: &Log, headers: &[(&str, &str)], size: usize) -> Note {
+    fn note(log: &Log, headers: &[(&str, &str)], size: usize) -> EntryHandle {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let headers: Vec<(String, String)> = headers.iter().map(owned).collect();
-        log.note(&Asked {
+        log.note(&LoggedRequest {
             time: Timestamp::default(),
             method: "POST",
             path: "/v1/messages",
@@ -261,7 +261,7 @@ mod tests {
         let ended = |log: &Log| log.show()["requests"][0]["ended"].clone();
         let mut kept = note(&log, &[], 0);
         assert_eq!(ended(&log), "open");
-        kept.ended(Ended::Answered);
+        kept.ended(Outcome::Answered);
         drop(kept);
         assert_eq!(ended(&log), "answered");
         log.clear();
@@ -279,18 +279,18 @@ mod tests {
         assert_eq!(log.show()["dropped"], 5);
         log.clear();
         for _ in 0..40 {
-            note(&log, &[], LONGEST_BODY);
+            note(&log, &[], MAX_BODY_BYTES);
         }
         let shown = log.show();
         let kept = shown["requests"].as_array().unwrap();
         assert!(kept.len() < 32, "{}", kept.len());
         assert_eq!(kept[0]["body"]["model"], "m");
-        note(&log, &[], LONGEST_BODY + 1);
+        note(&log, &[], MAX_BODY_BYTES + 1);
         let shown = log.show();
         let last = shown["requests"].as_array().unwrap().last().unwrap();
         assert_eq!(
             (&last["body"], &last["body_bytes"], &last["model"]),
-            (&Value::Null, &json!(LONGEST_BODY + 1), &json!("m"))
+            (&Value::Null, &json!(MAX_BODY_BYTES + 1), &json!("m"))
         );
     }
 }

@@ -7,11 +7,11 @@ mod damage;
 mod document;
 
 use crate::content;
-use crate::facts::Facts;
-use crate::refusal::{self, Refusal, http_date};
-use crate::reply::{Act, Broken, Kind, Reply};
+use crate::error_response::{self, ErrorResponse, http_date};
+use crate::reply::{Action, AnswerKind, Disconnect, Reply};
+use crate::request_facts::RequestFacts;
 use bytes::Bytes;
-use outlast_dialect::{Delta, Dialect, Place};
+use outlast_dialect::{Delta, Dialect, StreamCursor};
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) struct Plan {
     /// The status and the headers; `None` when there is no response at all.
     pub(crate) head: Option<Head>,
     pub(crate) pieces: Vec<Piece>,
-    pub(crate) end: End,
+    pub(crate) end: BodyEnd,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -41,11 +41,11 @@ pub(crate) struct Piece {
 
 /// What follows the last piece.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum End {
+pub(crate) enum BodyEnd {
     /// The end of the body, as HTTP has it.
     Finish,
     /// The end of the connection.
-    Broken(Broken),
+    Broken(Disconnect),
     /// Nothing, for ever.
     Silence,
     /// The same bytes, for ever.
@@ -59,9 +59,9 @@ pub(crate) enum End {
 
 /// A request that is to be answered.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct RequestContext<'a> {
     pub(crate) dialect: Dialect,
-    pub(crate) facts: &'a Facts,
+    pub(crate) facts: &'a RequestFacts,
     pub(crate) now: Timestamp,
     /// Its number, for the id that the response names.
     pub(crate) number: u64,
@@ -74,69 +74,77 @@ const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 
 /// What that reply looks like to whoever asked.
-pub(crate) fn plan(reply: &Reply, ask: Ask<'_>) -> Plan {
+pub(crate) fn plan(reply: &Reply, ask: RequestContext<'_>) -> Plan {
     let answer = || ask.answer(reply.of);
     match &reply.act {
-        Act::Answer => answer(),
-        Act::Hold { delay } => Plan {
+        Action::Answer => answer(),
+        Action::Hold { delay } => Plan {
             hold: *delay,
             ..answer()
         },
-        Act::Drip { delay } => answer().dripping(*delay),
-        Act::Cut { bytes, clean } => answer().cut(*bytes, *clean),
-        Act::DropAfter { pieces } => answer().kept(*pieces, End::Broken(Broken::Reset)),
-        Act::Stall { pieces } => answer().kept(*pieces, End::Silence),
-        Act::Pings { pieces, every } => answer().pinging(*pieces, *every, ask),
-        Act::Malformed { pieces } => answer().malformed(*pieces),
-        Act::Linger => answer().unmeasured(End::Silence),
-        Act::Gzip { always } if *always || ask.facts.accepts_gzip => answer().compressed(),
-        Act::Gzip { .. } => answer(),
-        Act::NoFinish => ask.unfinished(reply.of),
-        Act::InBand {
+        Action::Drip { delay } => answer().dripping(*delay),
+        Action::Cut { bytes, clean } => answer().cut(*bytes, *clean),
+        Action::DropAfter { pieces } => answer().kept(*pieces, BodyEnd::Broken(Disconnect::Reset)),
+        Action::Stall { pieces } => answer().kept(*pieces, BodyEnd::Silence),
+        Action::Pings { pieces, every } => answer().pinging(*pieces, *every, ask),
+        Action::Malformed { pieces } => answer().malformed(*pieces),
+        Action::Linger => answer().unmeasured(BodyEnd::Silence),
+        Action::Gzip { always } if *always || ask.facts.accepts_gzip => answer().compressed(),
+        Action::Gzip { .. } => answer(),
+        Action::NoFinish => ask.unfinished(reply.of),
+        Action::InBand {
             trouble,
             after,
             form,
         } => ask.interrupted(
             answer(),
-            &refusal::of(*trouble, ask.dialect, ask.now),
+            &error_response::of(*trouble, ask.dialect, ask.now),
             *after,
             *form,
         ),
-        Act::Refuse(trouble) => ask.refused(&refusal::of(*trouble, ask.dialect, ask.now)),
-        Act::RateLimit { wait, until, form } => {
-            ask.refused(&refusal::rate_limit(ask.dialect, *wait, *until, *form))
+        Action::Refuse(trouble) => ask.refused(&error_response::of(*trouble, ask.dialect, ask.now)),
+        Action::RateLimit { wait, until, form } => ask.refused(&error_response::rate_limit(
+            ask.dialect,
+            *wait,
+            *until,
+            *form,
+        )),
+        Action::UsageLimit { wait, until } => {
+            ask.refused(&error_response::usage_limit(ask.dialect, *wait, *until))
         }
-        Act::UsageLimit { wait, until } => {
-            ask.refused(&refusal::usage_limit(ask.dialect, *wait, *until))
-        }
-        Act::Error { status, code } => {
-            ask.refused(&refusal::with_status(ask.dialect, *status, code.as_deref()))
-        }
-        Act::Window { .. } | Act::TooLarge { .. } | Act::BodyTimeout | Act::NoPrefill => {
-            match refusal::for_request(&reply.act, ask.dialect, ask.facts) {
+        Action::Error { status, code } => ask.refused(&error_response::with_status(
+            ask.dialect,
+            *status,
+            code.as_deref(),
+        )),
+        Action::Window { .. }
+        | Action::TooLarge { .. }
+        | Action::BodyTimeout
+        | Action::NoPrefill => {
+            match error_response::for_request(&reply.act, ask.dialect, ask.facts) {
                 Some(refusal) => ask.refused(&refusal),
                 None => answer(),
             }
         }
-        Act::SlowError { status } => ask.slow_error(*status),
-        Act::EndlessError { status } => ask.endless_error(*status),
-        Act::EchoKey => ask.echo_key(),
-        Act::Redirect { to } => ask.redirect(to),
-        Act::HangUp(how) => Plan::broken(*how),
-        Act::Garbage => ask.garbage(),
-        Act::Page { status, form } => ask.page(*status, *form),
-        Act::JsonError(trouble) => {
-            let refusal = refusal::of(*trouble, ask.dialect, ask.now);
+        Action::SlowError { status } => ask.slow_error(*status),
+        Action::EndlessError { status } => ask.endless_error(*status),
+        Action::EchoKey => ask.echo_key(),
+        Action::Redirect { to } => ask.redirect(to),
+        Action::HangUp(how) => Plan::broken(*how),
+        Action::Garbage => ask.garbage(),
+        Action::Page { status, form } => ask.page(*status, *form),
+        Action::JsonError(trouble) => {
+            let refusal = error_response::of(*trouble, ask.dialect, ask.now);
             let body = ask.dialect.error(&refusal.problem);
             ask.document(200, JSON, body)
         }
-        Act::Bomb => ask.bomb(),
+        Action::Bomb => ask.bomb(),
     }
 }
 
-impl Ask<'_> {
+impl RequestContext<'_> {
     /// The answer, undamaged.
-    fn answer(self, kind: Kind) -> Plan {
+    fn answer(self, kind: AnswerKind) -> Plan {
         if let Some(rest) = self.rest {
             return self.events(rest.to_vec());
         }
@@ -146,7 +154,7 @@ impl Ask<'_> {
             return self.whole(self.dialect.whole(model, &deltas));
         }
         let mut frames = self.dialect.frames(model, &deltas);
-        if kind == Kind::UnknownFrames {
+        if kind == AnswerKind::UnknownFrames {
             let unknown = self.dialect.unknown_frame(model);
             for frame in frames.iter_mut().rev().skip(1) {
                 frame.push_str(&unknown);
@@ -156,7 +164,7 @@ impl Ask<'_> {
     }
 
     /// An answer without its end.
-    fn unfinished(self, kind: Kind) -> Plan {
+    fn unfinished(self, kind: AnswerKind) -> Plan {
         if let Some((_, rest)) = self.rest.and_then(<[String]>::split_last) {
             return self.events(rest.to_vec());
         }
@@ -173,7 +181,7 @@ impl Ask<'_> {
         self.events(frames)
     }
 
-    fn deltas(self, kind: Kind) -> Vec<Delta> {
+    fn deltas(self, kind: AnswerKind) -> Vec<Delta> {
         let mut deltas = content::deltas(kind, self.dialect, self.facts);
         let id = match self.dialect {
             _ if self.facts.in_background => Some(self.kept_as()),
@@ -182,7 +190,7 @@ impl Ask<'_> {
         };
         deltas.splice(
             0..0,
-            id.map(|response| Delta::Place(Place { response, after: 0 })),
+            id.map(|response| Delta::Place(StreamCursor { response, after: 0 })),
         );
         deltas
     }
@@ -211,7 +219,7 @@ impl Ask<'_> {
                 headers,
             }),
             pieces: frames.into_iter().map(Piece::from).collect(),
-            end: End::Finish,
+            end: BodyEnd::Finish,
         }
     }
 
@@ -229,7 +237,7 @@ impl Ask<'_> {
         plan
     }
 
-    pub(crate) fn refused(self, refusal: &Refusal) -> Plan {
+    pub(crate) fn refused(self, refusal: &ErrorResponse) -> Plan {
         let mut problem = refusal.problem.clone();
         problem.request_id = Some(self.request_id());
         let mut plan = self.document(refusal.status, JSON, self.dialect.error(&problem));

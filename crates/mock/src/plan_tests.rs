@@ -1,6 +1,6 @@
 use super::*;
 use crate::conversation::Conversation;
-use crate::script::{ROWS, Script};
+use crate::script::{FAULTS, Script};
 use outlast_dialect::sse;
 use outlast_kernel::classify::classify;
 use outlast_kernel::event::StopReason;
@@ -10,9 +10,9 @@ use proptest::prelude::*;
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-fn facts(streamed: bool) -> Facts {
+fn facts(streamed: bool) -> RequestFacts {
     let prompt = "Say hello".to_owned();
-    Facts {
+    RequestFacts {
         model: "m".to_owned(),
         streamed,
         conversation: Conversation {
@@ -21,16 +21,16 @@ fn facts(streamed: bool) -> Facts {
             ..Conversation::default()
         },
         wants_usage: true,
-        ..Facts::default()
+        ..RequestFacts::default()
     }
 }
 
-fn plan_of(script: &str, dialect: Dialect, facts: &Facts) -> Plan {
+fn plan_of(script: &str, dialect: Dialect, facts: &RequestFacts) -> Plan {
     let mut script: Script = script.parse().unwrap();
     let reply = script.reply(NOW, 100);
     plan(
         &reply,
-        Ask {
+        RequestContext {
             dialect,
             facts,
             now: NOW,
@@ -68,7 +68,7 @@ fn every_kind_is_the_same_in_pieces_and_whole() {
         deltas.iter().map(text).collect::<String>()
     };
     for dialect in Dialect::ALL {
-        for (word, ..) in Kind::WORDS {
+        for (word, ..) in AnswerKind::KEYWORDS {
             let script = format!("ok:{word}");
             // Blanks without end are not read to theirs.
             let Ok(streamed) = read(&script, dialect) else {
@@ -190,7 +190,7 @@ fn a_length_that_is_told_is_the_length_that_comes() {
 fn limits_are_told_as_the_providers_tell_them() {
     let mut heads = String::new();
     for dialect in Dialect::ALL {
-        for (form, ..) in crate::reply::HintForm::WORDS {
+        for (form, ..) in crate::reply::HintForm::KEYWORDS {
             let script = format!("rate-limited:retry-after=6.5,as={form}");
             let plan = plan_of(&script, dialect, &facts(true));
             let head = plan.head.as_ref().unwrap();
@@ -268,18 +268,18 @@ proptest! {
     #[test]
     fn every_request_has_a_plan(
         request in json(),
-        row in 0..ROWS.len(),
-        kind in prop::sample::select(Kind::WORDS.map(|(word, ..)| word).to_vec()),
+        row in 0..FAULTS.len(),
+        kind in prop::sample::select(AnswerKind::KEYWORDS.map(|(word, ..)| word).to_vec()),
     ) {
-        let name = ROWS[row].name;
+        let name = FAULTS[row].name;
         prop_assume!(name != "bomb");
         let scripts = [name.to_owned(), format!("{name}:3"), format!("{name}:429"), format!("ok:{kind}")];
         for text in scripts {
             let Ok(mut script) = text.parse::<Script>() else { continue };
             let reply = script.reply(NOW, 100);
             for dialect in Dialect::ALL {
-                let facts = Facts::read(dialect, &[], &request, 100);
-                plan(&reply, Ask { dialect, facts: &facts, now: NOW, number: 1, rest: None });
+                let facts = RequestFacts::read(dialect, &[], &request, 100);
+                plan(&reply, RequestContext { dialect, facts: &facts, now: NOW, number: 1, rest: None });
             }
         }
     }

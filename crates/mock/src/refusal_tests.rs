@@ -1,17 +1,17 @@
 use super::*;
-use crate::facts::Facts;
-use crate::reply::Act;
-use outlast_dialect::error_body::{self, Seen};
+use crate::reply::Action;
+use crate::request_facts::RequestFacts;
+use outlast_dialect::error_body::{self, RawError};
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::Transport;
 use outlast_kernel::verdict::{Cause, Verdict};
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-fn judged(dialect: Dialect, refusal: &Refusal) -> Verdict {
+fn judged(dialect: Dialect, refusal: &ErrorResponse) -> Verdict {
     let mut headers = refusal.headers.clone();
     headers.push(("date".to_owned(), http_date(NOW)));
-    classify(&error_body::read(Seen {
+    classify(&error_body::read(RawError {
         provider: dialect.name(),
         transport: Transport::Http,
         status: Some(refusal.status),
@@ -24,17 +24,17 @@ fn judged(dialect: Dialect, refusal: &Refusal) -> Verdict {
 #[test]
 fn every_trouble_is_recognised_in_every_dialect() {
     let causes = [
-        (Trouble::Overloaded, Cause::Overloaded),
-        (Trouble::RateLimited, Cause::RateLimited),
-        (Trouble::UsageLimit, Cause::UsageLimit),
-        (Trouble::ServerError, Cause::ServerError),
-        (Trouble::Overflow, Cause::ContextOverflow),
-        (Trouble::Auth, Cause::Auth),
-        (Trouble::Billing, Cause::Billing),
+        (ProviderError::Overloaded, Cause::Overloaded),
+        (ProviderError::RateLimited, Cause::RateLimited),
+        (ProviderError::UsageLimit, Cause::UsageLimit),
+        (ProviderError::ServerError, Cause::ServerError),
+        (ProviderError::Overflow, Cause::ContextOverflow),
+        (ProviderError::Auth, Cause::Auth),
+        (ProviderError::Billing, Cause::Billing),
     ];
     assert_eq!(
         causes.map(|(trouble, _)| trouble),
-        Trouble::WORDS.map(|(_, trouble, _)| trouble)
+        ProviderError::KEYWORDS.map(|(_, trouble, _)| trouble)
     );
     for dialect in Dialect::ALL {
         for (trouble, cause) in causes {
@@ -47,7 +47,7 @@ fn every_trouble_is_recognised_in_every_dialect() {
 #[test]
 fn a_limit_is_stated_in_every_form_and_understood() {
     for dialect in Dialect::ALL {
-        for (word, form, _) in HintForm::WORDS {
+        for (word, form, _) in HintForm::KEYWORDS {
             for wait in [Duration::from_secs(360), Duration::from_millis(11_054)] {
                 let refusal = rate_limit(dialect, wait, NOW + wait, form);
                 let hint = judged(dialect, &refusal).hint;
@@ -93,17 +93,21 @@ fn lengths_and_moments_are_written_as_servers_write_them() {
 
 #[test]
 fn what_is_wrong_with_a_request_is_recognised_in_every_dialect() {
-    let mut facts = Facts {
+    let mut facts = RequestFacts {
         tokens: 101,
         bytes: 1001,
-        ..Facts::default()
+        ..RequestFacts::default()
     };
     facts.conversation.is_prefilled = true;
     let table = [
-        (Act::Window { limit: 100 }, 400, Cause::ContextOverflow),
-        (Act::TooLarge { limit: 1000 }, 413, Cause::PayloadTooLarge),
-        (Act::BodyTimeout, 408, Cause::Timeout),
-        (Act::NoPrefill, 400, Cause::InvalidRequest),
+        (Action::Window { limit: 100 }, 400, Cause::ContextOverflow),
+        (
+            Action::TooLarge { limit: 1000 },
+            413,
+            Cause::PayloadTooLarge,
+        ),
+        (Action::BodyTimeout, 408, Cause::Timeout),
+        (Action::NoPrefill, 400, Cause::InvalidRequest),
     ];
     for dialect in Dialect::ALL {
         for (act, status, cause) in &table {
@@ -126,15 +130,15 @@ fn what_is_wrong_with_a_request_is_recognised_in_every_dialect() {
 
 #[test]
 fn a_request_is_refused_only_beyond_its_limit() {
-    let facts = Facts {
+    let facts = RequestFacts {
         tokens: 100,
         bytes: 1000,
-        ..Facts::default()
+        ..RequestFacts::default()
     };
     for act in [
-        Act::Window { limit: 100 },
-        Act::TooLarge { limit: 1000 },
-        Act::NoPrefill,
+        Action::Window { limit: 100 },
+        Action::TooLarge { limit: 1000 },
+        Action::NoPrefill,
     ] {
         assert_eq!(
             for_request(&act, Dialect::Anthropic, &facts),

@@ -1,8 +1,8 @@
 //! What one call gets, in no dialect.
 
-mod kind;
+mod answer_kind;
 
-pub use kind::Kind;
+pub use answer_kind::AnswerKind;
 use outlast_dialect::ErrorForm;
 use outlast_kernel::Timestamp;
 use std::time::Duration;
@@ -13,19 +13,19 @@ pub struct Reply {
     /// The fault that decided it, as the script has it.
     pub fault: String,
     /// What is done.
-    pub act: Act,
+    pub act: Action,
     /// The answer that is given or damaged.
-    pub of: Kind,
+    pub of: AnswerKind,
 }
 
 /// What the provider does.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Act {
+pub enum Action {
     /// Answers.
     Answer,
     /// Refuses, with the status that this trouble has.
-    Refuse(Trouble),
+    Refuse(ProviderError),
     /// Refuses until a rate limit has passed.
     RateLimit {
         /// What is left of the wait.
@@ -81,7 +81,7 @@ pub enum Act {
         to: String,
     },
     /// Ends the connection before any response.
-    HangUp(Broken),
+    HangUp(Disconnect),
     /// Ends the body after exactly that many bytes.
     Cut {
         /// The bytes that come through.
@@ -133,14 +133,14 @@ pub enum Act {
     /// Sends an error inside of an answer that began well.
     InBand {
         /// The error.
-        trouble: Trouble,
+        trouble: ProviderError,
         /// The pieces that come through after the opening; `None` when not even that comes.
         after: Option<usize>,
         /// What it looks like.
         form: ErrorForm,
     },
     /// Sends an error as the body of a response that went well.
-    JsonError(Trouble),
+    JsonError(ProviderError),
     /// Leaves the end of the answer out.
     NoFinish,
     /// Answers and leaves the connection open.
@@ -156,7 +156,7 @@ pub enum Act {
 
 /// How a connection ends that does not end well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum Disconnect {
     /// It is reset.
     Reset,
     /// It is closed.
@@ -164,11 +164,11 @@ pub enum Broken {
 }
 
 /// A word of a script with its meaning, and what that is in a few words more.
-pub(crate) type Word<T> = (&'static str, T, &'static str);
+pub(crate) type Keyword<T> = (&'static str, T, &'static str);
 
 /// What a provider may be in trouble with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum ProviderError {
     /// It has too much to do.
     Overloaded,
     /// Too many requests.
@@ -185,8 +185,8 @@ pub enum Trouble {
     Billing,
 }
 
-impl Trouble {
-    pub(crate) const WORDS: [Word<Self>; 7] = [
+impl ProviderError {
+    pub(crate) const KEYWORDS: [Keyword<Self>; 7] = [
         (
             "overloaded",
             Self::Overloaded,
@@ -234,7 +234,7 @@ pub enum HintForm {
 }
 
 impl HintForm {
-    pub(crate) const WORDS: [Word<Self>; 9] = [
+    pub(crate) const KEYWORDS: [Keyword<Self>; 9] = [
         ("seconds", Self::Seconds, "the header retry-after"),
         ("ms", Self::Millis, "the header retry-after-ms"),
         ("date", Self::Date, "the header retry-after as a date"),
@@ -260,14 +260,14 @@ pub enum PageForm {
 }
 
 impl PageForm {
-    pub(crate) const WORDS: [Word<Self>; 3] = [
+    pub(crate) const KEYWORDS: [Keyword<Self>; 3] = [
         ("stream", Self::Stream, "inside a 200 event stream"),
         ("html", Self::Html, "as a 200 web page"),
         ("status", Self::Status, "as a web page with that status"),
     ];
 }
 
-pub(crate) const ERROR_FORM_KEYWORDS: [Word<ErrorForm>; 3] = [
+pub(crate) const ERROR_FORM_KEYWORDS: [Keyword<ErrorForm>; 3] = [
     ("usual", ErrorForm::Usual, "as the dialect mostly has it"),
     ("event", ErrorForm::Event, "an event of its own"),
     (

@@ -1,8 +1,8 @@
 //! Which endpoint a path means.
 
-use crate::facts::{Headers, header};
-use crate::plan::{Ask, Plan};
-use crate::script::ROWS;
+use crate::plan::{Plan, RequestContext};
+use crate::request_facts::{Headers, header};
+use crate::script::FAULTS;
 use outlast_dialect::Dialect;
 use outlast_engine::transport::Method;
 use serde_json::{Value, json};
@@ -50,8 +50,8 @@ pub(crate) fn spoken(route: Route, headers: &Headers) -> Dialect {
 }
 
 /// Every fault is a model that can be asked for.
-pub(crate) fn models(ask: Ask<'_>) -> Plan {
-    let names = ROWS.iter().filter(|row| !row.arguments.starts_with(':'));
+pub(crate) fn models(ask: RequestContext<'_>) -> Plan {
+    let names = FAULTS.iter().filter(|row| !row.arguments.starts_with(':'));
     let names: Vec<&str> = names.map(|row| row.name).collect();
     let list = match ask.dialect {
         Dialect::Anthropic => json!({

@@ -6,17 +6,17 @@
 
 mod arguments;
 mod capacity;
+mod fault_table;
 mod help;
-mod table;
 
-use crate::reply::{Act, Broken, HintForm, Kind, Reply, Trouble};
+use crate::reply::{Action, AnswerKind, Disconnect, HintForm, ProviderError, Reply};
 use arguments::Arguments;
 use capacity::Capacity;
+pub(crate) use fault_table::FAULTS;
 pub use help::help;
 use outlast_kernel::{Timestamp, text};
 use std::str::FromStr;
 use std::time::Duration;
-pub(crate) use table::ROWS;
 
 /// About as many bytes of a request make a token.
 pub(crate) const BYTES_PER_TOKEN: usize = 4;
@@ -38,12 +38,12 @@ pub struct Script {
     text: String,
     faults: Vec<(String, Fault)>,
     next: usize,
-    memory: Memory,
+    memory: FaultState,
 }
 
 /// What the fault that is being played has done so far.
 #[derive(Clone, Debug, Default)]
-struct Memory {
+struct FaultState {
     struck: u32,
     /// Until when it holds.
     until: Option<Timestamp>,
@@ -54,22 +54,22 @@ struct Memory {
 /// One fault and the answer that it damages.
 #[derive(Clone, Debug)]
 struct Fault {
-    course: Course,
-    of: Kind,
+    course: FaultSchedule,
+    of: AnswerKind,
 }
 
-impl From<Course> for Fault {
-    fn from(course: Course) -> Self {
-        let of = Kind::default();
+impl From<FaultSchedule> for Fault {
+    fn from(course: FaultSchedule) -> Self {
+        let of = AnswerKind::default();
         Self { course, of }
     }
 }
 
 /// When a fault strikes, and when it is over.
 #[derive(Clone, Debug)]
-enum Course {
+enum FaultSchedule {
     /// So many times.
-    Strike { act: Act, times: u32 },
+    Strike { act: Action, times: u32 },
     /// Until its time.
     RateLimit { wait: Duration, form: HintForm },
     /// Until its time.
@@ -104,19 +104,19 @@ impl Script {
                 };
             }
             self.next += 1;
-            self.memory = Memory::default();
+            self.memory = FaultState::default();
         }
         Reply {
             fault: "ok".to_owned(),
-            act: Act::Answer,
-            of: Kind::default(),
+            act: Action::Answer,
+            of: AnswerKind::default(),
         }
     }
 }
 
-impl Course {
+impl FaultSchedule {
     /// What it does, or `None` when it is over.
-    fn strike(&mut self, memory: &mut Memory, now: Timestamp, size: usize) -> Option<Act> {
+    fn strike(&mut self, memory: &mut FaultState, now: Timestamp, size: usize) -> Option<Action> {
         let mut hold = |wait: Duration| {
             let until = *memory.until.get_or_insert(now + wait);
             let left = until.since(now);
@@ -126,17 +126,17 @@ impl Course {
             Self::Strike { act, times } => (memory.struck < *times).then(|| act.clone()),
             Self::RateLimit { wait, form } => {
                 let (form, (wait, until)) = (*form, hold(*wait)?);
-                Some(Act::RateLimit { wait, until, form })
+                Some(Action::RateLimit { wait, until, form })
             }
             Self::UsageLimit { wait } => {
                 let (wait, until) = hold(*wait)?;
-                Some(Act::UsageLimit { wait, until })
+                Some(Action::UsageLimit { wait, until })
             }
-            Self::Outage { wait } => hold(*wait).map(|_| Act::Refuse(Trouble::Overloaded)),
+            Self::Outage { wait } => hold(*wait).map(|_| Action::Refuse(ProviderError::Overloaded)),
             // A smaller request gets through, as it would with a real window.
             Self::Overflow => {
                 let overflowed = *memory.overflowed.get_or_insert(size);
-                (size >= overflowed).then_some(Act::Refuse(Trouble::Overflow))
+                (size >= overflowed).then_some(Action::Refuse(ProviderError::Overflow))
             }
             Self::Flaky { share, rng } => Some(flaky(*share, rng)),
             Self::Capacity(capacity) => Some(within(capacity, now, size)),
@@ -144,22 +144,22 @@ impl Course {
     }
 }
 
-fn flaky(share: f64, rng: &mut fastrand::Rng) -> Act {
+fn flaky(share: f64, rng: &mut fastrand::Rng) -> Action {
     if rng.f64() >= share {
-        return Act::Answer;
+        return Action::Answer;
     }
     match rng.u8(..3) {
-        0 => Act::Refuse(Trouble::Overloaded),
-        1 => Act::Refuse(Trouble::ServerError),
-        _ => Act::HangUp(Broken::Reset),
+        0 => Action::Refuse(ProviderError::Overloaded),
+        1 => Action::Refuse(ProviderError::ServerError),
+        _ => Action::HangUp(Disconnect::Reset),
     }
 }
 
-fn within(capacity: &mut Capacity, now: Timestamp, size: usize) -> Act {
+fn within(capacity: &mut Capacity, now: Timestamp, size: usize) -> Action {
     let tokens = u64::try_from(size / BYTES_PER_TOKEN).unwrap_or(u64::MAX);
     match capacity.take(now, tokens) {
-        Ok(()) => Act::Answer,
-        Err(wait) => Act::RateLimit {
+        Ok(()) => Action::Answer,
+        Err(wait) => Action::RateLimit {
             wait,
             until: now + wait,
             form: HintForm::default(),
@@ -170,7 +170,7 @@ fn within(capacity: &mut Capacity, now: Timestamp, size: usize) -> Act {
 /// Whether a text was meant to be a script: its first word is a fault.
 pub(crate) fn starts_with_fault_name(text: &str) -> bool {
     let first = text.split([':', '+']).next().unwrap_or_default().trim();
-    table::ROWS.iter().any(|row| row.name == first)
+    fault_table::FAULTS.iter().any(|row| row.name == first)
 }
 
 // --- reading ---
@@ -198,7 +198,7 @@ impl FromStr for Script {
             text: script.to_owned(),
             faults: faults.collect::<Result<_, _>>()?,
             next: 0,
-            memory: Memory::default(),
+            memory: FaultState::default(),
         })
     }
 }
@@ -206,12 +206,12 @@ impl FromStr for Script {
 /// One fault, or what is wrong with it and how it is written.
 fn fault(written: &str) -> Result<Fault, (String, String)> {
     let (name, rest) = written.split_once(':').unwrap_or((written, ""));
-    let Some(row) = ROWS.iter().find(|row| row.name == name) else {
+    let Some(row) = FAULTS.iter().find(|row| row.name == name) else {
         let problem = match name {
             "" => "a fault is missing",
             _ => "there is no such fault",
         };
-        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        let names: Vec<&str> = FAULTS.iter().map(|row| row.name).collect();
         return Err((problem.to_owned(), format!(": {}", names.join(", "))));
     };
     let mut arguments = Arguments::read(rest);

@@ -11,17 +11,17 @@ fn script(text: &str) -> Script {
     text.parse().unwrap()
 }
 
-fn play(text: &str, calls: usize) -> Vec<Act> {
+fn play(text: &str, calls: usize) -> Vec<Action> {
     let mut script = script(text);
     (0..calls).map(|_| script.reply(at(0), 100).act).collect()
 }
 
-const OVERLOADED: Act = Act::Refuse(Trouble::Overloaded);
+const OVERLOADED: Action = Action::Refuse(ProviderError::Overloaded);
 
 #[test]
 fn faults_strike_as_often_as_they_say() {
-    use Act::{Answer, DropAfter, Stall};
-    let table: [(&str, Vec<Act>); 9] = [
+    use Action::{Answer, DropAfter, Stall};
+    let table: [(&str, Vec<Action>); 9] = [
         ("ok", vec![Answer, Answer]),
         (
             "overloaded:3",
@@ -30,9 +30,18 @@ fn faults_strike_as_often_as_they_say() {
         ("overloaded", vec![OVERLOADED, Answer]),
         ("overloaded:0", vec![Answer]),
         ("drop-after:5", vec![DropAfter { pieces: 5 }, Answer]),
-        ("garbage:times=2", vec![Act::Garbage, Act::Garbage, Answer]),
-        ("bomb:times=always", vec![Act::Bomb, Act::Bomb, Act::Bomb]),
-        ("no-prefill+stall", vec![Act::NoPrefill, Act::NoPrefill]),
+        (
+            "garbage:times=2",
+            vec![Action::Garbage, Action::Garbage, Answer],
+        ),
+        (
+            "bomb:times=always",
+            vec![Action::Bomb, Action::Bomb, Action::Bomb],
+        ),
+        (
+            "no-prefill+stall",
+            vec![Action::NoPrefill, Action::NoPrefill],
+        ),
         (
             "ok+overloaded + stall",
             vec![Answer, OVERLOADED, Stall { pieces: 0 }, Answer],
@@ -47,74 +56,74 @@ fn faults_strike_as_often_as_they_say() {
 #[expect(clippy::too_many_lines, reason = "a table, one row for each fault")]
 fn every_fault_is_read_with_its_arguments() {
     let second = Duration::from_secs(1);
-    let table: [(&str, Act); 25] = [
+    let table: [(&str, Action); 25] = [
         (
             "error:418,code=teapot",
-            Act::Error {
+            Action::Error {
                 status: 418,
                 code: Some("teapot".to_owned()),
             },
         ),
-        ("slow-error", Act::SlowError { status: 503 }),
-        ("endless-error:529", Act::EndlessError { status: 529 }),
-        ("echo-key", Act::EchoKey),
+        ("slow-error", Action::SlowError { status: 503 }),
+        ("endless-error:529", Action::EndlessError { status: 529 }),
+        ("echo-key", Action::EchoKey),
         (
             "redirect:to=http://127.0.0.1:9/x",
-            Act::Redirect {
+            Action::Redirect {
                 to: "http://127.0.0.1:9/x".to_owned(),
             },
         ),
-        ("reset", Act::HangUp(Broken::Reset)),
-        ("close", Act::HangUp(Broken::Closed)),
+        ("reset", Action::HangUp(Disconnect::Reset)),
+        ("close", Action::HangUp(Disconnect::Closed)),
         (
             "cut:100",
-            Act::Cut {
+            Action::Cut {
                 bytes: 100,
                 clean: false,
             },
         ),
         (
             "cut:100,clean",
-            Act::Cut {
+            Action::Cut {
                 bytes: 100,
                 clean: true,
             },
         ),
-        ("stall:3", Act::Stall { pieces: 3 }),
+        ("stall:3", Action::Stall { pieces: 3 }),
         (
             "pings:2,every=1",
-            Act::Pings {
+            Action::Pings {
                 pieces: 2,
                 every: second,
             },
         ),
-        ("drip:1000", Act::Drip { delay: second }),
-        ("hold:1", Act::Hold { delay: second }),
-        ("malformed:1", Act::Malformed { pieces: 1 }),
+        ("drip:1000", Action::Drip { delay: second }),
+        ("hold:1", Action::Hold { delay: second }),
+        ("malformed:1", Action::Malformed { pieces: 1 }),
         (
             "page:429,as=html",
-            Act::Page {
+            Action::Page {
                 status: 429,
                 form: PageForm::Html,
             },
         ),
         (
             "in-band:billing,after=2,as=end",
-            Act::InBand {
-                trouble: Trouble::Billing,
+            Action::InBand {
+                trouble: ProviderError::Billing,
                 after: Some(2),
                 form: ErrorForm::End,
             },
         ),
-        ("json-error", Act::JsonError(Trouble::Overloaded)),
-        ("no-finish", Act::NoFinish),
-        ("linger", Act::Linger),
-        ("gzip:always", Act::Gzip { always: true }),
+        ("json-error", Action::JsonError(ProviderError::Overloaded)),
+        ("no-finish", Action::NoFinish),
+        ("linger", Action::Linger),
+        ("gzip:always", Action::Gzip { always: true }),
         ("outage:60", OVERLOADED),
-        ("window:1000", Act::Window { limit: 1000 }),
-        ("too-large:1000", Act::TooLarge { limit: 1000 }),
-        ("body-timeout", Act::BodyTimeout),
-        ("no-prefill", Act::NoPrefill),
+        ("window:1000", Action::Window { limit: 1000 }),
+        ("too-large:1000", Action::TooLarge { limit: 1000 }),
+        ("body-timeout", Action::BodyTimeout),
+        ("no-prefill", Action::NoPrefill),
     ];
     for (text, act) in table {
         assert_eq!(play(text, 1), [act], "{text}");
@@ -124,14 +133,14 @@ fn every_fault_is_read_with_its_arguments() {
 #[test]
 fn a_fault_names_the_answer_that_it_damages() {
     let reply = |text: &str| script(text).reply(at(0), 0);
-    assert_eq!(reply("ok:tools").of, Kind::Tools);
-    assert_eq!(reply("drop-after:1,of=reasoning").of, Kind::Reasoning);
-    assert_eq!(reply("flaky:0,of=agent").of, Kind::Agent);
-    assert_eq!(reply("capacity:requests=1,of=agent").of, Kind::Agent);
-    assert_eq!(reply("window:9,of=agent").of, Kind::Agent);
-    assert_eq!(reply("no-prefill:of=agent").of, Kind::Agent);
+    assert_eq!(reply("ok:tools").of, AnswerKind::Tools);
+    assert_eq!(reply("drop-after:1,of=reasoning").of, AnswerKind::Reasoning);
+    assert_eq!(reply("flaky:0,of=agent").of, AnswerKind::Agent);
+    assert_eq!(reply("capacity:requests=1,of=agent").of, AnswerKind::Agent);
+    assert_eq!(reply("window:9,of=agent").of, AnswerKind::Agent);
+    assert_eq!(reply("no-prefill:of=agent").of, AnswerKind::Agent);
     assert_eq!(reply("ok+stall").fault, "ok");
-    for (word, kind, _) in Kind::WORDS {
+    for (word, kind, _) in AnswerKind::KEYWORDS {
         assert_eq!(reply(&format!("ok:{word}")).of, kind);
     }
 }
@@ -144,7 +153,7 @@ fn an_answer_is_of_its_kind_once_or_for_ever() {
             .map(|_| script.reply(at(0), 0).of)
             .collect::<Vec<_>>()
     };
-    use Kind::{Agent, Text};
+    use AnswerKind::{Agent, Text};
     assert_eq!(kinds("overloaded+ok:agent"), [Text, Agent, Text, Text]);
     assert_eq!(
         kinds("overloaded:2+ok:agent,times=always"),
@@ -155,31 +164,34 @@ fn an_answer_is_of_its_kind_once_or_for_ever() {
 #[test]
 fn a_limit_holds_until_its_time_and_counts_down() {
     let mut limited = script("rate-limited:retry-after=2,as=date");
-    let limit = |seconds| Act::RateLimit {
+    let limit = |seconds| Action::RateLimit {
         wait: Duration::from_secs(seconds),
         until: at(12),
         form: HintForm::Date,
     };
     assert_eq!(limited.reply(at(10), 0).act, limit(2));
     assert_eq!(limited.reply(at(11), 0).act, limit(1));
-    assert_eq!(limited.reply(at(12), 0).act, Act::Answer);
+    assert_eq!(limited.reply(at(12), 0).act, Action::Answer);
     let mut window = script("usage-limit");
     let (wait, until) = (Duration::from_secs(18_000), at(18_000));
-    assert_eq!(window.reply(at(0), 0).act, Act::UsageLimit { wait, until });
-    assert_eq!(window.reply(at(18_000), 0).act, Act::Answer);
+    assert_eq!(
+        window.reply(at(0), 0).act,
+        Action::UsageLimit { wait, until }
+    );
+    assert_eq!(window.reply(at(18_000), 0).act, Action::Answer);
     let mut outage = script("outage:60");
     assert_eq!(outage.reply(at(0), 0).act, OVERLOADED);
     assert_eq!(outage.reply(at(59), 0).act, OVERLOADED);
-    assert_eq!(outage.reply(at(60), 0).act, Act::Answer);
+    assert_eq!(outage.reply(at(60), 0).act, Action::Answer);
 }
 
 #[test]
 fn an_overflow_stays_until_the_request_shrinks() {
     let mut overflow = script("overflow");
-    let refused = Act::Refuse(Trouble::Overflow);
+    let refused = Action::Refuse(ProviderError::Overflow);
     assert_eq!(overflow.reply(at(0), 100).act, refused);
     assert_eq!(overflow.reply(at(0), 100).act, refused);
-    assert_eq!(overflow.reply(at(0), 60).act, Act::Answer);
+    assert_eq!(overflow.reply(at(0), 60).act, Action::Answer);
 }
 
 /// The number of calls that are served in each second, when so many come, evenly.
@@ -188,7 +200,7 @@ fn served(text: &str, per_second: u64, size: usize) -> Vec<usize> {
     let mut answered = |second: u64| {
         (0..per_second)
             .map(|call| Timestamp::from_millis(second * 1000 + call * 1000 / per_second))
-            .filter(|now| script.reply(*now, size).act == Act::Answer)
+            .filter(|now| script.reply(*now, size).act == Action::Answer)
             .count()
     };
     (0..4).map(&mut answered).collect()
@@ -207,7 +219,7 @@ fn a_capacity_serves_so_much_a_second_and_hides_the_first() {
 fn a_capacity_says_when_there_is_room() {
     let mut one = script("capacity:requests=2");
     let limit = |one: &mut Script, millis| match one.reply(Timestamp::from_millis(millis), 0).act {
-        Act::RateLimit { wait, .. } => Some(wait.as_millis()),
+        Action::RateLimit { wait, .. } => Some(wait.as_millis()),
         _ => None,
     };
     let waits: Vec<_> = [0, 0, 0, 400, 500]
@@ -221,7 +233,7 @@ fn the_same_seed_fails_the_same_way() {
     assert_eq!(play("flaky:0.3,seed=7", 200), play("flaky:0.3,seed=7", 200));
     assert_ne!(play("flaky:0.3,seed=7", 200), play("flaky:0.3,seed=8", 200));
     let failed = play("flaky:0.3,seed=7", 1000);
-    let failed = failed.iter().filter(|act| **act != Act::Answer).count();
+    let failed = failed.iter().filter(|act| **act != Action::Answer).count();
     assert!((250..350).contains(&failed), "{failed} of 1000");
 }
 
@@ -265,7 +277,7 @@ fn a_bad_script_names_the_place_and_the_remedy() {
 #[test]
 fn the_help_names_every_fault_and_every_word() {
     let help = help();
-    for row in &ROWS {
+    for row in &FAULTS {
         assert!(help.contains(&row.usage()), "{}", row.name);
     }
     for word in ["image-seen", "rfc3339", "server-error"] {

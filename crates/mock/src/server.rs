@@ -5,12 +5,12 @@
 
 mod connection;
 mod control;
-mod handle;
+mod request_handler;
 
-use crate::book::Book;
-use crate::kept::Kept;
+use crate::background_responses::BackgroundResponses;
 use crate::log::Log;
 use crate::script::{self, Script};
+use crate::script_registry::ScriptRegistry;
 use connection::connection;
 use outlast_engine::{CancellationToken, Clock};
 use std::net::SocketAddr;
@@ -77,8 +77,8 @@ pub struct Server {
 /// What all connections have in common.
 struct Shared {
     clock: Arc<dyn Clock>,
-    book: Mutex<Book>,
-    kept: Mutex<Kept>,
+    book: Mutex<ScriptRegistry>,
+    kept: Mutex<BackgroundResponses>,
     log: Log,
     hosts: Vec<String>,
 }
@@ -93,7 +93,7 @@ impl Server {
         let failed = |source| ListenError { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let mut book = Book::new(options.script);
+        let mut book = ScriptRegistry::new(options.script);
         for (model, script) in options.models {
             book.give(model, script);
         }
@@ -130,14 +130,14 @@ impl Server {
                     connections.spawn(connection(stream, Arc::clone(&self.shared), stop.clone()));
                 }
                 // The machine has no room for it; a moment later it may.
-                Err(_) => crate::play::wait(&*self.shared.clock, ACCEPT_RETRY_DELAY).await,
+                Err(_) => crate::playback::wait(&*self.shared.clock, ACCEPT_RETRY_DELAY).await,
             }
         }
         drop(self.listener);
         let all_ended = async { while connections.join_next().await.is_some() {} };
         tokio::select! {
             () = all_ended => {}
-            () = crate::play::wait(&*self.shared.clock, SHUTDOWN_GRACE) => {}
+            () = crate::playback::wait(&*self.shared.clock, SHUTDOWN_GRACE) => {}
         }
         connections.shutdown().await;
     }

@@ -7,22 +7,22 @@
 //! Not here: tables and pictures (see the app).
 
 mod agent;
-mod events;
-mod numbers;
+mod event_queue;
+mod metrics;
 mod provider;
 mod scenario;
-mod shared;
+mod shared_state;
+mod simulator;
 mod strategy;
-mod world;
 
-pub use numbers::Numbers;
+pub use metrics::Metrics;
 pub use scenario::{Error, Scenario};
 pub use strategy::Strategy;
 
 /// Plays the scenario with that strategy to its end.
-pub fn run(scenario: &Scenario, strategy: &Strategy) -> Result<Numbers, Error> {
+pub fn run(scenario: &Scenario, strategy: &Strategy) -> Result<Metrics, Error> {
     scenario.check()?;
-    Ok(world::World::new(scenario, strategy).run())
+    Ok(simulator::Simulator::new(scenario, strategy).run())
 }
 
 #[cfg(test)]

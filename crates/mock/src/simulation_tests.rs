@@ -33,7 +33,7 @@ fn variants(scenario: &Scenario) -> [Scenario; 4] {
 }
 
 /// Plays a scenario with the gate and holds it to what is promised with a store.
-fn keeps_the_promises(scenario: &Scenario) -> Numbers {
+fn keeps_the_promises(scenario: &Scenario) -> Metrics {
     let numbers = run(scenario, &ours()).unwrap();
     println!("{scenario:?}: {numbers:?}");
     assert!(numbers.attempts_per_success <= 1.05);
@@ -152,7 +152,7 @@ fn a_dead_probe_holds_the_others_for_its_lease_and_no_longer() {
 #[test]
 fn each_for_itself_makes_hundreds_of_times_the_calls_or_sleeps_on_after_the_recovery() {
     let scenario = Scenario::default().with_outage(minutes(30));
-    let all: Vec<Numbers> = Strategy::usual()
+    let all: Vec<Metrics> = Strategy::usual()
         .unwrap()
         .iter()
         .map(|strategy| run(&scenario, strategy).unwrap())

@@ -1,13 +1,13 @@
 //! A script, played in process: what the server would send, without a network.
 
-use crate::book::Book;
-use crate::facts::Facts;
-use crate::kept::Kept;
-use crate::plan::{Ask, Plan};
-use crate::play;
-use crate::reply::Broken;
+use crate::background_responses::BackgroundResponses;
+use crate::plan::{Plan, RequestContext};
+use crate::playback;
+use crate::reply::Disconnect;
+use crate::request_facts::RequestFacts;
 use crate::route::{self, Route};
 use crate::script::Script;
+use crate::script_registry::ScriptRegistry;
 use futures_util::TryStreamExt;
 use outlast_engine::transport::{Error, Request, Response, Transport};
 use outlast_engine::{BoxFuture, Clock};
@@ -16,34 +16,34 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The scripted provider's transport. It speaks the dialect of the path that it is asked at.
-pub struct Scripted {
-    playing: Mutex<Playing>,
+pub struct ScriptedTransport {
+    playing: Mutex<State>,
     clock: Arc<dyn Clock>,
 }
 
-struct Playing {
-    book: Book,
-    kept: Kept,
+struct State {
+    book: ScriptRegistry,
+    kept: BackgroundResponses,
     requests: u64,
 }
 
-impl Scripted {
+impl ScriptedTransport {
     /// Plays that script by that clock, whatever the model is.
     pub fn new(script: Script, clock: Arc<dyn Clock>) -> Self {
-        let mut book = Book::new(script.clone());
+        let mut book = ScriptRegistry::new(script.clone());
         book.set(None, script);
         Self::playing(book, clock)
     }
 
     /// Plays for each model the script that it is named after, and that script for a model that is named after none.
     pub fn by_model(script: Script, clock: Arc<dyn Clock>) -> Self {
-        Self::playing(Book::new(script), clock)
+        Self::playing(ScriptRegistry::new(script), clock)
     }
 
-    fn playing(book: Book, clock: Arc<dyn Clock>) -> Self {
-        let playing = Playing {
+    fn playing(book: ScriptRegistry, clock: Arc<dyn Clock>) -> Self {
+        let playing = State {
             book,
-            kept: Kept::default(),
+            kept: BackgroundResponses::default(),
             requests: 0,
         };
         Self {
@@ -59,8 +59,8 @@ impl Scripted {
         let route = route::route(request.method, &request.path);
         let dialect = route::spoken(route, &request.headers);
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let facts = Facts::read(dialect, &request.headers, &body, request.body.len());
-        let ask = Ask {
+        let facts = RequestFacts::read(dialect, &request.headers, &body, request.body.len());
+        let ask = RequestContext {
             dialect,
             facts: &facts,
             now: self.clock.now(),
@@ -89,14 +89,14 @@ impl Scripted {
     }
 }
 
-impl Transport for Scripted {
+impl Transport for ScriptedTransport {
     fn send(&self, request: Request) -> BoxFuture<'static, Result<Response, Error>> {
         let mut plan = self.plan(&request);
         let clock = Arc::clone(&self.clock);
         Box::pin(async move {
-            play::wait(&*clock, plan.hold).await;
+            playback::wait(&*clock, plan.hold).await;
             let head = plan.head.take();
-            let mut body = play::body(plan, clock);
+            let mut body = playback::body(plan, clock);
             match head {
                 Some(head) => Ok(Response {
                     status: head.status,
@@ -113,10 +113,10 @@ impl Transport for Scripted {
 }
 
 /// What a client sees. A connection that is closed looks different before and within a response.
-fn broken(how: Broken, closed: IoKind) -> Error {
+fn broken(how: Disconnect, closed: IoKind) -> Error {
     let (io, message) = match how {
-        Broken::Reset => (IoKind::Reset, "connection reset by peer"),
-        Broken::Closed => (closed, "connection closed before message completed"),
+        Disconnect::Reset => (IoKind::Reset, "connection reset by peer"),
+        Disconnect::Closed => (closed, "connection closed before message completed"),
     };
     let message = message.to_owned();
     Error { io, message }

@@ -7,9 +7,9 @@
 //! fails no attempt.
 //! Not here: what the next attempt is told (see `feedback`), and whether there is one.
 
+mod basic;
 pub(crate) mod json;
 mod judge;
-mod plain;
 pub(crate) mod schema;
 mod suite;
 
@@ -28,10 +28,10 @@ pub(crate) const MAX_VIOLATIONS: usize = 50;
 /// The most that is kept of one violation, in bytes, but for what tests printed.
 const MAX_VIOLATION_BYTES: usize = 1024;
 /// The most of a message, in bytes: it is to be short, and what is beyond that tells no failures apart.
-const LONGEST_MESSAGE: usize = 480;
+const MAX_MESSAGE_BYTES: usize = 480;
 
 /// What is looked at, and by which means.
-pub(crate) struct Scene<'a> {
+pub(crate) struct CheckContext<'a> {
     /// The step.
     pub(crate) step: &'a Step,
     /// What it has made by name, its output included.
@@ -43,7 +43,7 @@ pub(crate) struct Scene<'a> {
     /// Variables of ours that they must not see.
     pub(crate) hidden_variables: &'a [String],
     /// Asks a model.
-    pub(crate) ask: &'a dyn Ask,
+    pub(crate) ask: &'a dyn JudgeClient,
     /// Cancelled when the attempt is over.
     pub(crate) stop: &'a CancellationToken,
     /// Is told what tests print, as it comes.
@@ -52,7 +52,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) clock: &'a dyn Clock,
 }
 
-impl Scene<'_> {
+impl CheckContext<'_> {
     /// What has to be said when the attempt is over before all is looked at. Who ended it knows why.
     fn stopped() -> Problem {
         Problem::new(Cause::Interrupted, "ended while its result was checked")
@@ -60,7 +60,7 @@ impl Scene<'_> {
 }
 
 /// Asks a model.
-pub(crate) trait Ask: Send + Sync {
+pub(crate) trait JudgeClient: Send + Sync {
     /// What the model that judges says to that; a problem when it could not be asked.
     fn ask<'a>(
         &'a self,
@@ -71,7 +71,7 @@ pub(crate) trait Ask: Send + Sync {
 
 /// All contracts are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Checked {
+pub(crate) struct CheckOutcome {
     /// What is worth saying all the same.
     pub(crate) warnings: Vec<String>,
 }
@@ -82,12 +82,12 @@ struct Finding {
     /// What is worth saying, and breaks nothing.
     warnings: Vec<String>,
     /// How it is broken.
-    broken: Option<Broken>,
+    broken: Option<Breach>,
 }
 
 /// How a contract is broken.
 #[derive(Debug)]
-struct Broken {
+struct Breach {
     cause: Cause,
     /// The same in a few words, which are the same for the same failure.
     message: String,
@@ -100,7 +100,7 @@ impl Finding {
     fn broken(cause: Cause, message: String, violation: String) -> Self {
         Self {
             warnings: Vec::new(),
-            broken: Some(Broken {
+            broken: Some(Breach {
                 cause,
                 message,
                 violations: vec![violation],
@@ -110,27 +110,30 @@ impl Finding {
 }
 
 /// Looks at all that a step has made. The problem says what is wrong; or why it could not be looked at, with its own cause.
-pub(crate) async fn check(scene: &Scene<'_>) -> Result<Checked, Problem> {
+pub(crate) async fn check(scene: &CheckContext<'_>) -> Result<CheckOutcome, Problem> {
     let mut findings = Findings::default();
-    for cost in [Cost::Free, Cost::Time, Cost::Money] {
+    for cost in [CheckCost::Free, CheckCost::Time, CheckCost::Money] {
         let contracts = &scene.step.contracts;
-        for contract in contracts.iter().filter(|it| Cost::of(&it.rule) == cost) {
+        for contract in contracts
+            .iter()
+            .filter(|it| CheckCost::of(&it.rule) == cost)
+        {
             findings.add(contract, look(scene, contract).await)?;
         }
         if let Some(problem) = findings.problem() {
             return Err(problem);
         }
     }
-    Ok(Checked {
+    Ok(CheckOutcome {
         warnings: findings.warnings,
     })
 }
 
-async fn look(scene: &Scene<'_>, contract: &Contract) -> Result<Finding, Problem> {
+async fn look(scene: &CheckContext<'_>, contract: &Contract) -> Result<Finding, Problem> {
     match &contract.rule {
         Rule::TestSuite { command, timeout } => suite::check(scene, command, *timeout).await,
         Rule::FileExists { path, non_empty } => {
-            Ok(plain::file(&scene.directory.join(path), path, *non_empty))
+            Ok(basic::file(&scene.directory.join(path), path, *non_empty))
         }
         rule => match scene.artifacts.get(&contract.artifact) {
             Some(bytes) => look_at(scene, rule, (&contract.artifact, bytes)).await,
@@ -150,15 +153,15 @@ async fn look(scene: &Scene<'_>, contract: &Contract) -> Result<Finding, Problem
 type Artifact<'a> = (&'a str, &'a [u8]);
 
 async fn look_at(
-    scene: &Scene<'_>,
+    scene: &CheckContext<'_>,
     rule: &Rule,
     artifact: Artifact<'_>,
 ) -> Result<Finding, Problem> {
     match rule {
         Rule::JsonSchema { schema } => schema::check(scene, schema, artifact).await,
-        Rule::Regex { pattern, negated } => plain::expression(pattern, *negated, artifact),
+        Rule::Regex { pattern, negated } => basic::expression(pattern, *negated, artifact),
         Rule::Judge(judge) => judge::check(scene, judge, artifact).await,
-        Rule::NonEmpty => Ok(plain::non_empty(artifact)),
+        Rule::NonEmpty => Ok(basic::non_empty(artifact)),
         // They are about no artifact.
         Rule::TestSuite { .. } | Rule::FileExists { .. } => Ok(Finding::default()),
     }
@@ -166,13 +169,13 @@ async fn look_at(
 
 /// What it takes to look at a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cost {
+enum CheckCost {
     Free,
     Time,
     Money,
 }
 
-impl Cost {
+impl CheckCost {
     const fn of(rule: &Rule) -> Self {
         match rule {
             Rule::TestSuite { .. } => Self::Time,
@@ -186,7 +189,7 @@ impl Cost {
 #[derive(Debug, Default)]
 struct Findings {
     warnings: Vec<String>,
-    broken: Vec<Broken>,
+    broken: Vec<Breach>,
 }
 
 impl Findings {
@@ -216,7 +219,7 @@ impl Findings {
             messages.push(broken.message);
             violations.extend(broken.violations);
         }
-        let message = clean(&messages.join("; "), LONGEST_MESSAGE);
+        let message = clean(&messages.join("; "), MAX_MESSAGE_BYTES);
         Some(Problem {
             violations: at_most(violations),
             ..Problem::new(cause, message)

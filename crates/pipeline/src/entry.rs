@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 #[non_exhaustive]
 pub enum Entry {
     /// A run begins, or is begun again after it had ended.
-    RunStarted(Box<Begun>),
+    RunStarted(Box<RunParameters>),
     /// A process takes up what another one left.
     RunResumed {},
     /// A step is visited.
@@ -70,7 +70,7 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<Problem>,
         /// What is done about it.
-        next: Next,
+        next: NextAction,
         /// What is worth saying and fails nothing.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
@@ -195,7 +195,7 @@ impl Entry {
 
 /// What a run is begun with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Begun {
+pub struct RunParameters {
     /// The name of the pipeline.
     pub name: String,
     /// Where its file was.
@@ -252,7 +252,7 @@ impl Problem {
 /// What is done after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
-pub enum Next {
+pub enum NextAction {
     /// The step has what it needs: it is over.
     Finish,
     /// It is tried again at that time.

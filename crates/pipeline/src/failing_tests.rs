@@ -11,23 +11,23 @@ fn shell(line: &str) -> CommandLine {
     CommandLine::Shell(line.to_owned())
 }
 
-fn exit(code: i32, errors: &str) -> Ran {
-    Ran {
+fn exit(code: i32, errors: &str) -> ProcessResult {
+    ProcessResult {
         code: Some(code),
         errors: errors.to_owned(),
         tail: errors.to_owned(),
-        ..Ran::default()
+        ..ProcessResult::default()
     }
 }
 
-fn printed(code: i32, output: &str) -> Ran {
-    Ran {
+fn printed(code: i32, output: &str) -> ProcessResult {
+    ProcessResult {
         errors: String::new(),
         ..exit(code, output)
     }
 }
 
-fn cause(line: &str, ran: &Ran) -> Cause {
+fn cause(line: &str, ran: &ProcessResult) -> Cause {
     problem(&shell(line), ran, false, NOW).cause
 }
 
@@ -168,9 +168,9 @@ fn a_signal_that_was_not_ours_says_who_sent_it() {
         (13, Unknown),
     ];
     for (signal, expected) in table {
-        let ran = Ran {
+        let ran = ProcessResult {
             signal: Some(signal),
-            ..Ran::default()
+            ..ProcessResult::default()
         };
         let problem = problem(&shell("go test ./..."), &ran, false, NOW);
         assert_eq!(problem.cause, expected, "{signal}");
@@ -339,7 +339,7 @@ fn an_error_is_found_above_its_stack() {
 
 #[test]
 fn the_errors_are_read_before_what_was_printed_after_them() {
-    let ran = Ran {
+    let ran = ProcessResult {
         errors: "error: HTTP 429".to_owned(),
         tail: "error: HTTP 429\nall 3 failed".to_owned(),
         ..exit(1, "")
@@ -434,9 +434,9 @@ fn the_error_that_an_agent_reports_decides_whatever_its_exit() {
     }
     let silent = agent_problem(None, &exit(1, "Error: invalid model x"), false, NOW);
     assert_eq!(silent.cause, Cause::ModelNotFound);
-    let killed = Ran {
+    let killed = ProcessResult {
         signal: Some(15),
-        ..Ran::default()
+        ..ProcessResult::default()
     };
     assert_eq!(agent_problem(None, &killed, true, NOW).cause, CommandFailed);
 }

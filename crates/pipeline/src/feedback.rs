@@ -10,7 +10,7 @@ use outlast_kernel::text;
 use outlast_kernel::verdict::Class;
 
 /// The most that is told of one thing that was wrong, in bytes: of what tests printed, the end.
-const MOST_OF_ONE: usize = 8 * 1024;
+const MAX_VIOLATION_BYTES: usize = 8 * 1024;
 /// The most that is told of all of them, in bytes.
 const MAX_TOTAL_BYTES: usize = 24 * 1024;
 
@@ -19,7 +19,7 @@ const MAX_TOTAL_BYTES: usize = 24 * 1024;
 pub(crate) fn next_prompt(problem: &Problem, attempt: u32, most: u32) -> String {
     format!(
         "{}\n\n{}\n{}\n",
-        opening(problem, Teller::Session),
+        opening(problem, Recipient::Session),
         told(problem),
         closing(problem, attempt, most)
     )
@@ -30,7 +30,7 @@ pub(crate) fn for_program(prompt: &str, problem: &Problem, attempt: u32, most: u
     format!(
         "{}\n\n{}\n\n{}\n{}\n",
         prompt.trim_end(),
-        opening(problem, Teller::Stranger),
+        opening(problem, Recipient::Stranger),
         told(problem),
         closing(problem, attempt, most)
     )
@@ -38,27 +38,27 @@ pub(crate) fn for_program(prompt: &str, problem: &Problem, attempt: u32, most: u
 
 /// To whom it is told.
 #[derive(Clone, Copy)]
-enum Teller {
+enum Recipient {
     /// To who has made the last attempt.
     Session,
     /// To who knows nothing of it.
     Stranger,
 }
 
-fn opening(problem: &Problem, teller: Teller) -> &'static str {
+fn opening(problem: &Problem, teller: Recipient) -> &'static str {
     match (problem.class, teller) {
-        (Class::TestFailure, Teller::Session) => "The tests failed after what you did:",
-        (Class::TestFailure, Teller::Stranger) => {
+        (Class::TestFailure, Recipient::Session) => "The tests failed after what you did:",
+        (Class::TestFailure, Recipient::Stranger) => {
             "An earlier attempt at this was made already, and the tests failed after it:"
         }
-        (Class::ContractFailure, Teller::Session) => {
+        (Class::ContractFailure, Recipient::Session) => {
             "Your result was checked and is not accepted. What is wrong with it:"
         }
-        (Class::ContractFailure, Teller::Stranger) => {
+        (Class::ContractFailure, Recipient::Stranger) => {
             "The result of an earlier attempt at this was checked and not accepted. What was wrong with it:"
         }
-        (_, Teller::Session) => "Your last attempt did not come to its end:",
-        (_, Teller::Stranger) => "An earlier attempt at this did not come to its end:",
+        (_, Recipient::Session) => "Your last attempt did not come to its end:",
+        (_, Recipient::Stranger) => "An earlier attempt at this did not come to its end:",
     }
 }
 
@@ -120,12 +120,12 @@ fn item(number: usize, violation: &str) -> String {
 
 /// Its first line, which says what it is about, and its end.
 fn shortened(violation: &str) -> String {
-    if violation.len() <= MOST_OF_ONE {
+    if violation.len() <= MAX_VIOLATION_BYTES {
         return violation.to_owned();
     }
     let (first, rest) = violation.split_once('\n').unwrap_or(("", violation));
-    let first = text::bounded(first, MOST_OF_ONE / 4);
-    let end = the_end(rest, MOST_OF_ONE / 4 * 3);
+    let first = text::bounded(first, MAX_VIOLATION_BYTES / 4);
+    let end = the_end(rest, MAX_VIOLATION_BYTES / 4 * 3);
     format!("{first}\n[the beginning is left out]\n{end}")
         .trim_start()
         .to_owned()
@@ -202,7 +202,11 @@ mod tests {
     fn what_is_told_is_bounded_and_its_end_is_kept() {
         let long = format!("`make` failed:\n{}the end", "x\n".repeat(50_000));
         let told_of_one = told(&problem(Cause::TestsFailed, &[&long]));
-        assert!(told_of_one.len() < 5 * MOST_OF_ONE, "{}", told_of_one.len());
+        assert!(
+            told_of_one.len() < 5 * MAX_VIOLATION_BYTES,
+            "{}",
+            told_of_one.len()
+        );
         assert!(told_of_one.starts_with(" 1 | `make` failed:\n   | [the beginning is left out]\n"));
         assert!(told_of_one.ends_with("\n   | the end\n"));
 

@@ -9,13 +9,13 @@ use outlast_kernel::text;
 use std::fmt;
 use std::path::Path;
 
-mod braces;
-mod circles;
 mod contract;
+mod cycles;
+mod document;
+mod fault_log;
 mod fields;
-mod header;
-mod log;
 mod names;
+mod placeholders;
 mod resolve;
 mod retry;
 mod runtime;
@@ -25,27 +25,27 @@ mod values;
 mod work;
 
 /// The largest file that is read, in bytes.
-pub const MOST_BYTES: usize = 1024 * 1024;
+pub const MAX_FILE_BYTES: usize = 1024 * 1024;
 /// How many steps a pipeline may have.
-pub const MOST_STEPS: usize = 10_000;
+pub const MAX_STEPS: usize = 10_000;
 /// The JSON Schema of the file, for editors.
 pub const SCHEMA: &str = include_str!("../../../docs/pipeline.schema.json");
 
 /// The most of a word from the file that is shown in a message, in bytes.
-const MOST_SHOWN: usize = 80;
+const MAX_SHOWN_BYTES: usize = 80;
 
 /// Where something stands in a file, counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct SourceSpan {
     line: u32,
     column: u32,
 }
 
 /// A value, and where it stands.
 #[derive(Clone, Debug)]
-struct Placed<T> {
+struct Spanned<T> {
     value: T,
-    place: Place,
+    place: SourceSpan,
 }
 
 /// Something that is wrong with a file.
@@ -87,18 +87,18 @@ impl fmt::Display for Faults {
 /// Reads a pipeline. `place` is where its file is: its name is the pipeline's by default, and its folder is where
 /// schemas are looked for.
 pub fn read(source: &str, place: &Path) -> Result<Pipeline, Faults> {
-    let log = log::Log::new(source);
-    let pipeline = if source.len() > MOST_BYTES {
+    let log = fault_log::FaultLog::new(source);
+    let pipeline = if source.len() > MAX_FILE_BYTES {
         log.fault(
-            Place { line: 1, column: 1 },
-            format!("a pipeline's file may have at most {MOST_BYTES} bytes"),
+            SourceSpan { line: 1, column: 1 },
+            format!("a pipeline's file may have at most {MAX_FILE_BYTES} bytes"),
         );
         None
     } else {
         tree::parse(source)
             .map_err(|(place, message)| log.fault(place, message))
             .ok()
-            .and_then(|node| header::read(&node, place, &log))
+            .and_then(|node| document::read(&node, place, &log))
     };
     match (pipeline, log.into_faults(place)) {
         (Some(pipeline), None) => Ok(pipeline),
@@ -119,8 +119,8 @@ pub fn read(source: &str, place: &Path) -> Result<Pipeline, Faults> {
 /// A word from the file as it can be shown: short, on one line, without what looks like a key.
 pub(super) fn shown(word: &str) -> String {
     let clean = text::plain(word);
-    let clean = text::bounded(&clean, 4 * MOST_SHOWN);
-    text::bounded(&text::without_secrets(&clean), MOST_SHOWN).replace(['\n', '\t'], " ")
+    let clean = text::bounded(&clean, 4 * MAX_SHOWN_BYTES);
+    text::bounded(&text::without_secrets(&clean), MAX_SHOWN_BYTES).replace(['\n', '\t'], " ")
 }
 
 #[cfg(test)]

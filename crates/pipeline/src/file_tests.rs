@@ -304,7 +304,7 @@ fn a_schema_is_read_from_the_folder_of_the_file_and_no_further() {
     std::fs::create_dir(&inside).unwrap();
     std::fs::write(inside.join("good.json"), r#"{"type": "array"}"#).unwrap();
     std::fs::write(inside.join("bad.json"), r#"{"type": "#).unwrap();
-    std::fs::write(inside.join("big.json"), " ".repeat(2 * MOST_BYTES)).unwrap();
+    std::fs::write(inside.join("big.json"), " ".repeat(2 * MAX_FILE_BYTES)).unwrap();
     std::fs::write(folder.path().join("outside.json"), "{}").unwrap();
     std::os::unix::fs::symlink("../outside.json", inside.join("link.json")).unwrap();
     let read_with = |schema: &str| {

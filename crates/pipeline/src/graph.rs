@@ -4,18 +4,18 @@
 //! `max_concurrency` attempts are under way; a step begins when all that it needs is done, and after a failure nothing
 //! begins any more. Its work grows with what has changed, not with how many steps there are.
 
-mod counts;
-mod ends;
+mod circuit_breaker;
+mod finish;
 
-pub(super) use ends::Result;
+pub(super) use finish::StepResult;
 
 use super::definition::{Gate, Pipeline, Step, Work};
-use super::entry::{Entry, Next, Outcome};
+use super::entry::{Entry, NextAction, Outcome};
 use super::state::{Phase, Run};
-use counts::{breaker, refused};
-use ends::holds;
+use circuit_breaker::{breaker, refused};
+use finish::holds;
 use outlast_kernel::Timestamp;
-use outlast_kernel::breaker::{Breaker, Permit};
+use outlast_kernel::breaker::{Breaker, BreakerDecision};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -200,7 +200,7 @@ impl Graph {
         let last = last.filter(|_| new_visit.is_none());
         let visit = new_visit.unwrap_or_else(|| run.visits(&step.id));
         let instead = last.and_then(|last| match &last.next {
-            Some(Next::FallBack { to }) => Some(to.clone()),
+            Some(NextAction::FallBack { to }) => Some(to.clone()),
             _ => last.instead.clone(),
         });
         Entry::AttemptStarted {
@@ -230,7 +230,7 @@ impl Graph {
                 self.give_up(step, run, &why)
             }
             Needs::Met => {
-                if let Permit::Refused(trip) = self.breaker.permit(&step.id, now) {
+                if let BreakerDecision::Refused(trip) = self.breaker.permit(&step.id, now) {
                     return self.give_up(step, run, &refused(&trip));
                 }
                 match &step.work {
@@ -327,7 +327,7 @@ impl Graph {
             visit: run.visits(&step.id) + 1,
         };
         if is_done {
-            let result = Result {
+            let result = StepResult {
                 is_success: true,
                 artifacts: last.map(|last| last.artifacts.clone()).unwrap_or_default(),
                 context,
@@ -341,7 +341,7 @@ impl Graph {
         if iterations >= inner.max_iterations.get() {
             let why =
                 format!("what it waits for did not come about within {iterations} iterations");
-            let ended = self.ended(step, run, Result::failed(why));
+            let ended = self.ended(step, run, StepResult::failed(why));
             return std::iter::once(started).chain(ended).collect();
         }
         vec![Entry::LoopRepeated {

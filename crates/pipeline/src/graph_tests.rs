@@ -8,23 +8,23 @@ mod ways;
 use super::*;
 use crate::entry::Problem;
 use crate::file;
-use crate::react::{self, Done, Made, Now};
+use crate::react::{self, AttemptResult, DecisionContext, StepOutput};
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
 use outlast_kernel::verdict::Cause;
 use std::path::Path;
 
 /// What comes of an attempt: nothing wrong, or a cause; of that step, visit and attempt.
-type Fate<'a> = &'a dyn Fn(&str, u32, u32) -> Option<Cause>;
+type AttemptOutcome<'a> = &'a dyn Fn(&str, u32, u32) -> Option<Cause>;
 
-struct Played {
+struct SimulatedRun {
     run: Run,
     entries: Vec<Entry>,
     /// The most attempts that were under way at once.
     most_working: usize,
 }
 
-impl Played {
+impl SimulatedRun {
     /// The steps in the order in which they were visited.
     fn visited(&self) -> Vec<&str> {
         let started = |entry: &'_ Entry| matches!(entry, Entry::StepStarted { .. });
@@ -56,12 +56,17 @@ fn pipeline(source: &str) -> Arc<Pipeline> {
     Arc::new(read.unwrap_or_else(|faults| panic!("{faults}")))
 }
 
-fn play(source: &str, fate: Fate<'_>) -> Played {
+fn play(source: &str, fate: AttemptOutcome<'_>) -> SimulatedRun {
     play_from(&pipeline(source), fate, Vec::new(), usize::MAX)
 }
 
 /// Plays on from those entries, as a process does that takes a run up, and stops after so many entries.
-fn play_from(pipeline: &Arc<Pipeline>, fate: Fate<'_>, before: Vec<Entry>, most: usize) -> Played {
+fn play_from(
+    pipeline: &Arc<Pipeline>,
+    fate: AttemptOutcome<'_>,
+    before: Vec<Entry>,
+    most: usize,
+) -> SimulatedRun {
     let mut now = Timestamp::from_millis(1_000_000);
     let mut run = Run::of(before.iter().map(|entry| (now, entry)));
     let mut graph = Graph::new(Arc::clone(pipeline), &run);
@@ -89,7 +94,7 @@ fn play_from(pipeline: &Arc<Pipeline>, fate: Fate<'_>, before: Vec<Entry>, most:
             break;
         }
     }
-    Played {
+    SimulatedRun {
         run,
         entries,
         most_working,
@@ -97,7 +102,7 @@ fn play_from(pipeline: &Arc<Pipeline>, fate: Fate<'_>, before: Vec<Entry>, most:
 }
 
 /// What is heard next: the end of the first thing that goes on.
-fn heard(graph: &mut Graph, run: &Run, fate: Fate<'_>, time: Timestamp) -> Vec<Entry> {
+fn heard(graph: &mut Graph, run: &Run, fate: AttemptOutcome<'_>, time: Timestamp) -> Vec<Entry> {
     let active = |phase: Phase| {
         matches!(
             phase,
@@ -109,7 +114,7 @@ fn heard(graph: &mut Graph, run: &Run, fate: Fate<'_>, time: Timestamp) -> Vec<E
         .iter()
         .find(|(_, step)| active(step.phase))
         .expect("a run that waits for nothing");
-    let now = Now {
+    let now = DecisionContext {
         time,
         deadline: None,
         entropy: 0,
@@ -122,9 +127,9 @@ fn heard(graph: &mut Graph, run: &Run, fate: Fate<'_>, time: Timestamp) -> Vec<E
         _ => {
             let visit = state.visit().unwrap();
             let problem = fate(name, visit.number, visit.attempts.last().unwrap().number);
-            let done = Done {
+            let done = AttemptResult {
                 made: match problem {
-                    None => Ok(Made::default()),
+                    None => Ok(StepOutput::default()),
                     Some(cause) => Err(Problem::new(
                         cause,
                         format!("{cause} in visit {}", visit.number),
@@ -139,13 +144,13 @@ fn heard(graph: &mut Graph, run: &Run, fate: Fate<'_>, time: Timestamp) -> Vec<E
     }
 }
 
-const WELL: Fate<'static> = &|_, _, _| None;
+const ALWAYS_SUCCEEDS: AttemptOutcome<'static> = &|_, _, _| None;
 
 #[test]
 fn a_step_begins_when_all_that_it_needs_is_done() {
     let played = play(
         "steps: [{id: c, needs: [a, b], command: x}, {id: a, command: x}, {id: b, needs: [a], command: x}]",
-        WELL,
+        ALWAYS_SUCCEEDS,
     );
     assert_eq!(played.visited(), ["a", "b", "c"]);
     assert_eq!(played.outcome(), Outcome::Completed);
@@ -160,7 +165,7 @@ fn no_more_steps_work_at_once_than_may() {
         "runtime: {{max_concurrency: 3}}\nsteps: [{}]",
         steps.join(", ")
     );
-    let played = play(&source, WELL);
+    let played = play(&source, ALWAYS_SUCCEEDS);
     assert_eq!(played.most_working, 3);
     assert_eq!(played.visited().len(), 50);
 }
@@ -264,7 +269,7 @@ fn a_step_is_visited_no_more_often_than_it_may_be() {
     let source = "runtime: {circuit_breaker: {limit: 100}}\nsteps:
   - {id: implement, command: x}
   - {id: test, needs: [implement], command: x, edges: [{target: implement, condition: outcome=failure}]}";
-    let fails: Fate<'_> = &|step, _, _| (step == "test").then_some(Cause::Auth);
+    let fails: AttemptOutcome<'_> = &|step, _, _| (step == "test").then_some(Cause::Auth);
     let played = play(source, fails);
     assert_eq!(played.run.visits("implement"), 10);
     assert_eq!(played.outcome(), Outcome::Failed);
@@ -296,7 +301,7 @@ fn the_same_failure_in_visit_after_visit_trips_the_breaker_and_others_do_not() {
         Cause::Permission,
         Cause::InvalidRequest,
     ];
-    let varied: Fate<'_> =
+    let varied: AttemptOutcome<'_> =
         &|step, visit, _| (step == "test" && visit <= 4).then(|| causes[visit as usize - 1]);
     assert_eq!(play(source, varied).outcome(), Outcome::Completed);
 }
@@ -308,7 +313,7 @@ fn a_branch_that_no_edge_leads_to_is_not_run() {
   - {id: easy, command: x}
   - {id: hard, command: x}
   - {id: after, needs: [hard], command: x}";
-    let played = play(source, WELL);
+    let played = play(source, ALWAYS_SUCCEEDS);
     assert_eq!(played.visited(), ["look", "easy"]);
     assert_eq!(played.outcome(), Outcome::Completed);
 }
@@ -318,7 +323,7 @@ fn an_edge_can_lead_to_the_end() {
     let source = "steps:
   - {id: look, command: x, edges: [{target: _complete}]}
   - {id: after, needs: [look], command: x}";
-    let played = play(source, WELL);
+    let played = play(source, ALWAYS_SUCCEEDS);
     assert_eq!(played.visited(), ["look"]);
     assert_eq!(played.outcome(), Outcome::Completed);
 }
@@ -370,18 +375,24 @@ fn steps_of_a_loop_that_cannot_run_do_not_hold_it_up() {
 fn a_run_that_is_begun_again_keeps_what_ended_well() {
     let source = "steps: [{id: a, command: x}, {id: b, needs: [a], command: x}]";
     let pipeline = pipeline(source);
-    let fails: Fate<'_> = &|step, _, _| (step == "b").then_some(Cause::Auth);
+    let fails: AttemptOutcome<'_> = &|step, _, _| (step == "b").then_some(Cause::Auth);
     let first = play_from(&pipeline, fails, Vec::new(), usize::MAX);
     let mut entries = first.entries;
     entries.push(Entry::RunStarted(Box::default()));
-    let second = play_from(&pipeline, WELL, entries, usize::MAX);
+    let second = play_from(&pipeline, ALWAYS_SUCCEEDS, entries, usize::MAX);
     assert_eq!(second.visited(), ["a", "b", "b"]);
     assert_eq!(second.outcome(), Outcome::Completed);
 }
 
 #[test]
 fn a_gate_that_nobody_answers_takes_its_default_or_fails() {
-    let ends = |gate: &str| play(&format!("steps: [{{id: g, gate: {gate}}}]"), WELL).outcome();
+    let ends = |gate: &str| {
+        play(
+            &format!("steps: [{{id: g, gate: {gate}}}]"),
+            ALWAYS_SUCCEEDS,
+        )
+        .outcome()
+    };
     assert_eq!(
         ends("{type: approval, message: Go?, default: y}"),
         Outcome::Completed

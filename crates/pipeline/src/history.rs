@@ -5,12 +5,12 @@
 //! Not here: what comes next (see `graph`), and how a run is shown (see `report`).
 
 use super::entry::Entry;
-use super::state::{Attempt, Run, Span};
+use super::state::{Attempt, Run, WaitPeriod};
 use outlast_engine::journal;
 use outlast_kernel::Timestamp;
 use outlast_session as session;
 use outlast_store::Journal;
-use outlast_store::journal::{Page, Stored};
+use outlast_store::journal::{Page, StoredEntry};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many entries are read at a time.
@@ -19,7 +19,7 @@ const PAGE_SIZE: u32 = 500;
 const WAIT_KINDS: &[&str] = &["wait_scheduled", "wait_ended"];
 
 /// An entry with its number and its time.
-pub type Written = (u64, Timestamp, Entry);
+pub type RecordedEntry = (u64, Timestamp, Entry);
 
 /// A run that could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ pub async fn read(
     runs: &Journal,
     steps: Option<&Journal>,
     id: &str,
-) -> Result<(Run, Vec<Written>), Error> {
+) -> Result<(Run, Vec<RecordedEntry>), Error> {
     let entries = read_after(runs, id, 0).await?;
     let mut run = Run::of(entries.iter().map(|(_, time, entry)| (*time, entry)));
     if let Some(steps) = steps {
@@ -58,9 +58,9 @@ pub async fn read(
 }
 
 /// The entries of a run that come after the one of that number.
-pub async fn read_after(runs: &Journal, id: &str, after: u64) -> Result<Vec<Written>, Error> {
+pub async fn read_after(runs: &Journal, id: &str, after: u64) -> Result<Vec<RecordedEntry>, Error> {
     let mut entries = Vec::new();
-    let mut read = |Stored { seq, line }| {
+    let mut read = |StoredEntry { seq, line }| {
         let entry = serde_json::from_str(&line.body).map_err(|error| Error::Unreadable {
             run: id.to_owned(),
             seq,
@@ -75,7 +75,7 @@ pub async fn read_after(runs: &Journal, id: &str, after: u64) -> Result<Vec<Writ
 
 /// What the sessions of a run's steps have waited for, told with their attempts. To be added once.
 pub async fn add_waits(run: &mut Run, steps: &Journal) -> Result<(), Error> {
-    let mut sessions: BTreeMap<String, Vec<Span>> = BTreeMap::new();
+    let mut sessions: BTreeMap<String, Vec<WaitPeriod>> = BTreeMap::new();
     for attempt in attempts(run) {
         let Some(session) = &attempt.session else {
             continue;
@@ -88,9 +88,10 @@ pub async fn add_waits(run: &mut Run, steps: &Journal) -> Result<(), Error> {
     for attempt in attempts(run) {
         let waits = attempt.session.as_ref().and_then(|name| sessions.get(name));
         let (started, ended) = (attempt.started, attempt.ended);
-        let is_within =
-            |wait: &&Span| wait.since >= started && ended.is_none_or(|ended| wait.since < ended);
-        let mut within: Vec<Span> = waits
+        let is_within = |wait: &&WaitPeriod| {
+            wait.since >= started && ended.is_none_or(|ended| wait.since < ended)
+        };
+        let mut within: Vec<WaitPeriod> = waits
             .into_iter()
             .flatten()
             .filter(is_within)
@@ -105,9 +106,9 @@ pub async fn add_waits(run: &mut Run, steps: &Journal) -> Result<(), Error> {
 
 /// What a session waits for just now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct CurrentWait {
     /// The wait.
-    pub span: Span,
+    pub span: WaitPeriod,
     /// The number of the retry that follows.
     pub retry: u32,
     /// What the provider said, where that was written down.
@@ -115,7 +116,7 @@ pub struct Waiting {
 }
 
 /// What a session waits for just now, as far as it is written down.
-pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<Waiting>, Error> {
+pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<CurrentWait>, Error> {
     let last = async |kind| match steps.last(session, kind).await {
         Err(outlast_store::Error::NoSuchSession { .. }) => Ok(None),
         last => last,
@@ -145,8 +146,8 @@ pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<Waiting>, 
         }
         _ => None,
     };
-    Ok(Some(Waiting {
-        span: Span {
+    Ok(Some(CurrentWait {
+        span: WaitPeriod {
             since,
             until,
             ended: None,
@@ -158,16 +159,16 @@ pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<Waiting>, 
 }
 
 /// What a session has waited for; nothing when it is gone.
-async fn waits(steps: &Journal, session: &str) -> Result<Vec<Span>, Error> {
-    let mut waits: Vec<Span> = Vec::new();
-    let mut read = |stored: Stored| {
+async fn waits(steps: &Journal, session: &str) -> Result<Vec<WaitPeriod>, Error> {
+    let mut waits: Vec<WaitPeriod> = Vec::new();
+    let mut read = |stored: StoredEntry| {
         match session::read(session, &stored)? {
             journal::Entry::WaitScheduled {
                 since,
                 until,
                 cause,
                 ..
-            } => waits.push(Span {
+            } => waits.push(WaitPeriod {
                 since,
                 until,
                 ended: None,
@@ -206,7 +207,7 @@ pub async fn mentions(runs: &Journal, id: &str) -> Result<References, Error> {
         is_whole: true,
         ..References::default()
     };
-    let mut read = |stored: Stored| {
+    let mut read = |stored: StoredEntry| {
         match serde_json::from_str(&stored.line.body) {
             Ok(Entry::AttemptStarted { session, .. }) => mentions.sessions.extend(session),
             Ok(Entry::StepEnded { artifacts, .. }) => {
@@ -232,7 +233,7 @@ async fn pages(
     id: &str,
     mut after: u64,
     kinds: Option<&'static [&'static str]>,
-    read: &mut impl FnMut(Stored) -> Result<(), Error>,
+    read: &mut impl FnMut(StoredEntry) -> Result<(), Error>,
 ) -> Result<(), Error> {
     loop {
         let page = Page {

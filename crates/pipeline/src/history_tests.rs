@@ -1,12 +1,12 @@
-use super::super::entry::{Begun, Next, Outcome, Problem};
+use super::super::entry::{NextAction, Outcome, Problem, RunParameters};
 use super::*;
 use outlast_dialect::Message;
 use outlast_engine::journal::Spent;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
-use outlast_kernel::failure::{Failure, Judged};
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
 use outlast_kernel::verdict::Cause;
-use outlast_store::journal::{Line, NewSession};
+use outlast_store::journal::{NewSession, RawEntry};
 use std::time::Duration;
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -18,13 +18,13 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 /// Two journals in a folder of their own.
-struct Home {
+struct TestJournals {
     runs: Journal,
     steps: Journal,
     _folder: tempfile::TempDir,
 }
 
-impl Home {
+impl TestJournals {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let open = |name| Journal::open(&folder.path().join(name)).unwrap().journal;
@@ -44,7 +44,7 @@ async fn write(journal: &Journal, id: &str, lines: Vec<(u64, &str, String)>) {
         now: START,
     };
     let hold = journal.begin(new).await.unwrap();
-    let line = |(seconds, kind, body): (u64, &str, String)| Line {
+    let line = |(seconds, kind, body): (u64, &str, String)| RawEntry {
         turn: 1,
         kind: kind.to_owned(),
         time: at(seconds),
@@ -55,7 +55,7 @@ async fn write(journal: &Journal, id: &str, lines: Vec<(u64, &str, String)>) {
     journal.release(hold).await.unwrap();
 }
 
-async fn write_run(home: &Home, entries: &[(u64, Entry)]) {
+async fn write_run(home: &TestJournals, entries: &[(u64, Entry)]) {
     let line = |(time, entry): &(u64, Entry)| {
         let body = serde_json::to_string(entry).unwrap();
         (*time, entry.kind(), body)
@@ -63,7 +63,7 @@ async fn write_run(home: &Home, entries: &[(u64, Entry)]) {
     write(&home.runs, RUN, entries.iter().map(line).collect()).await;
 }
 
-async fn write_session(home: &Home, entries: &[(u64, journal::Entry)]) {
+async fn write_session(home: &TestJournals, entries: &[(u64, journal::Entry)]) {
     let line = |(time, entry): &(u64, journal::Entry)| {
         let body = serde_json::to_string(entry).unwrap();
         (*time, entry.kind(), body)
@@ -72,9 +72,9 @@ async fn write_session(home: &Home, entries: &[(u64, journal::Entry)]) {
 }
 
 fn started() -> Entry {
-    Entry::RunStarted(Box::new(Begun {
+    Entry::RunStarted(Box::new(RunParameters {
         name: "a".to_owned(),
-        ..Begun::default()
+        ..RunParameters::default()
     }))
 }
 
@@ -88,7 +88,7 @@ fn attempt(number: u32) -> Entry {
     }
 }
 
-fn ended(number: u32, problem: Option<Problem>, next: Next) -> Entry {
+fn ended(number: u32, problem: Option<Problem>, next: NextAction) -> Entry {
     Entry::AttemptEnded {
         step: "plan".to_owned(),
         visit: 1,
@@ -119,7 +119,7 @@ fn attempt_failed(message: &str) -> journal::Entry {
     let failure = Failure::http("mock", 529, message, START);
     journal::Entry::AttemptFailed {
         attempt: 1,
-        judged: Some(Judged::clone(&Judged::new(failure))),
+        judged: Some(ClassifiedFailure::clone(&ClassifiedFailure::new(failure))),
         message: Message::user(""),
         usage: Usage::default(),
         kept: false,
@@ -130,7 +130,7 @@ fn attempt_failed(message: &str) -> journal::Entry {
 /// A run of one step, whose second attempt succeeds.
 fn entries() -> Vec<(u64, Entry)> {
     let problem = Problem::new(Cause::RateLimited, "slow down");
-    let wait = Next::Wait {
+    let wait = NextAction::Wait {
         since: at(20),
         until: at(30),
     };
@@ -148,7 +148,7 @@ fn entries() -> Vec<(u64, Entry)> {
         (20, ended(1, Some(problem), wait)),
         (30, Entry::WaitEnded { step: step.clone() }),
         (30, attempt(2)),
-        (60, ended(2, None, Next::Finish)),
+        (60, ended(2, None, NextAction::Finish)),
         (
             60,
             Entry::StepEnded {
@@ -173,7 +173,7 @@ fn entries() -> Vec<(u64, Entry)> {
 
 #[tokio::test]
 async fn a_run_is_what_its_entries_say() {
-    let home = Home::new();
+    let home = TestJournals::new();
     write_run(&home, &entries()).await;
     let (run, read) = read(&home.runs, None, RUN).await.unwrap();
     let expected: Vec<Entry> = entries().into_iter().map(|(_, entry)| entry).collect();
@@ -191,7 +191,7 @@ async fn a_run_is_what_its_entries_say() {
 
 #[tokio::test]
 async fn what_a_session_waited_for_is_told_with_its_attempt() {
-    let home = Home::new();
+    let home = TestJournals::new();
     write_run(&home, &entries()).await;
     let session = [
         (2, scheduled(2, 5)),
@@ -223,7 +223,7 @@ async fn what_a_session_waited_for_is_told_with_its_attempt() {
 
 #[tokio::test]
 async fn a_session_that_is_gone_takes_nothing_from_its_run() {
-    let home = Home::new();
+    let home = TestJournals::new();
     write_run(&home, &entries()).await;
     let (run, _) = read(&home.runs, Some(&home.steps), RUN).await.unwrap();
     assert_eq!(run.steps["plan"].visits[0].attempts[0].waits.len(), 1);
@@ -231,7 +231,7 @@ async fn a_session_that_is_gone_takes_nothing_from_its_run() {
 
 #[tokio::test]
 async fn many_entries_are_read_page_by_page() {
-    let home = Home::new();
+    let home = TestJournals::new();
     let resumed = |time| (time, Entry::RunResumed {});
     let many: Vec<(u64, Entry)> = std::iter::once((0, started()))
         .chain((1..1200).map(resumed))
@@ -243,7 +243,7 @@ async fn many_entries_are_read_page_by_page() {
 
 #[tokio::test]
 async fn an_entry_of_a_later_version_is_named() {
-    let home = Home::new();
+    let home = TestJournals::new();
     let first = serde_json::to_string(&started()).unwrap();
     let later = r#"{"type":"teleported","step":"plan"}"#.to_owned();
     write(
@@ -259,7 +259,7 @@ async fn an_entry_of_a_later_version_is_named() {
 
 #[tokio::test]
 async fn a_wait_that_has_not_ended_is_found() {
-    let home = Home::new();
+    let home = TestJournals::new();
     let found = waiting(&home.steps, SESSION).await.unwrap();
     assert!(found.is_none());
     let session = [
@@ -276,7 +276,7 @@ async fn a_wait_that_has_not_ended_is_found() {
 
 #[tokio::test]
 async fn a_wait_that_has_ended_is_none() {
-    let home = Home::new();
+    let home = TestJournals::new();
     write_session(&home, &[(2, scheduled(2, 5)), (5, wait_ended())]).await;
     let found = waiting(&home.steps, SESSION).await.unwrap();
     assert!(found.is_none(), "{found:?}");

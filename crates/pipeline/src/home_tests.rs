@@ -1,8 +1,8 @@
-use super::super::entry::{Begun, Entry, Outcome};
-use super::super::mailbox::{Letter, Mailbox};
+use super::super::entry::{Entry, Outcome, RunParameters};
+use super::super::mailbox::{Mailbox, RunRequest};
 use super::*;
 use outlast_kernel::Timestamp;
-use outlast_store::journal::{Hold, Line, NewSession};
+use outlast_store::journal::{NewSession, RawEntry, SessionLock};
 use std::fs;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -16,7 +16,7 @@ fn folder() -> TempDir {
 }
 
 /// Writes entries of a run into the folder, and keeps hold of it.
-async fn begin(folder: &Path, id: &str, entries: &[Entry]) -> (Journal, Hold) {
+async fn begin(folder: &Path, id: &str, entries: &[Entry]) -> (Journal, SessionLock) {
     let runs = Journal::open(&folder.join(RUNS)).unwrap().journal;
     let new = NewSession {
         id: id.to_owned(),
@@ -25,7 +25,7 @@ async fn begin(folder: &Path, id: &str, entries: &[Entry]) -> (Journal, Hold) {
         now: START,
     };
     let hold = runs.begin(new).await.unwrap();
-    let line = |entry: &Entry| Line {
+    let line = |entry: &Entry| RawEntry {
         turn: 1,
         kind: entry.kind().to_owned(),
         time: START,
@@ -68,7 +68,7 @@ fn at_gates() -> Vec<Entry> {
         .collect()
 }
 
-fn letters(folder: &Path) -> Vec<Letter> {
+fn letters(folder: &Path) -> Vec<RunRequest> {
     let letters = Mailbox::new(&folder.join(MAIL)).take(FIRST).unwrap();
     letters.into_iter().map(Result::unwrap).collect()
 }
@@ -76,7 +76,7 @@ fn letters(folder: &Path) -> Vec<Letter> {
 #[tokio::test]
 async fn looking_makes_nothing_and_a_run_that_begins_later_is_found() {
     let folder = folder();
-    let home = Home::new(folder.path());
+    let home = RunStore::new(folder.path());
     assert!(home.all().await.unwrap().is_empty());
     let missing = home.find("0190").await.unwrap_err();
     assert_eq!(missing.to_string(), "there is no run 0190");
@@ -84,13 +84,13 @@ async fn looking_makes_nothing_and_a_run_that_begins_later_is_found() {
     write(folder.path(), FIRST, &[started()]).await;
     let found = home.find("0190").await.unwrap();
     assert_eq!(found.id, FIRST);
-    assert_eq!(home.standing(&found).await.unwrap(), Standing::Unfinished);
+    assert_eq!(home.standing(&found).await.unwrap(), RunStatus::Unfinished);
 }
 
 #[tokio::test]
 async fn a_file_that_takes_the_place_of_another_is_read() {
     let folder = folder();
-    let home = Home::new(folder.path());
+    let home = RunStore::new(folder.path());
     write(folder.path(), FIRST, &[started()]).await;
     assert_eq!(home.all().await.unwrap()[0].id, FIRST);
     for file in [RUNS, "runs.db-wal", "runs.db-shm"] {
@@ -106,7 +106,7 @@ async fn a_damaged_file_is_named_and_left_alone() {
     let folder = folder();
     let (file, rubbish) = (folder.path().join(RUNS), "this is no database ".repeat(500));
     fs::write(&file, &rubbish).unwrap();
-    let error = Home::new(folder.path()).all().await.unwrap_err();
+    let error = RunStore::new(folder.path()).all().await.unwrap_err();
     assert!(matches!(error, Error::Unreadable { .. }), "{error:?}");
     let said = format!("the runs in {} cannot be read", file.display());
     assert!(error.to_string().starts_with(&said), "{error}");
@@ -116,9 +116,9 @@ async fn a_damaged_file_is_named_and_left_alone() {
 #[tokio::test]
 async fn a_run_is_told_what_it_can_be_told() {
     let folder = folder();
-    let home = Home::new(folder.path());
+    let home = RunStore::new(folder.path());
     let (_runs, _hold) = begin(folder.path(), FIRST, &at_gates()).await;
-    let told = Told {
+    let told = RequestReceipt {
         run: FIRST.to_owned(),
         is_at_work: true,
     };
@@ -128,12 +128,12 @@ async fn a_run_is_told_what_it_can_be_told() {
     assert_eq!(home.cancel(FIRST).await.unwrap(), told);
     let text = |text: &str| Some(text.to_owned());
     let expected = [
-        Letter::Answer {
+        RunRequest::Answer {
             step: text("ship"),
             choice: text("n"),
         },
-        Letter::RetryNow { step: text("cool") },
-        Letter::Cancel {},
+        RunRequest::RetryNow { step: text("cool") },
+        RunRequest::Cancel {},
     ];
     assert_eq!(letters(folder.path()), expected);
 }
@@ -141,7 +141,7 @@ async fn a_run_is_told_what_it_can_be_told() {
 #[tokio::test]
 async fn what_means_nothing_to_a_run_is_refused() {
     let folder = folder();
-    let home = Home::new(folder.path());
+    let home = RunStore::new(folder.path());
     write(folder.path(), FIRST, &at_gates()).await;
     let over = Entry::RunEnded {
         outcome: Outcome::Failed,
@@ -193,15 +193,15 @@ async fn steps_of_a_run_without_its_pipeline_come_in_the_order_in_which_they_beg
         step: step.to_owned(),
         visit: 1,
     };
-    let begun = Begun {
+    let begun = RunParameters {
         source: "no pipeline".to_owned(),
-        ..Begun::default()
+        ..RunParameters::default()
     };
     let mut run = Run::default();
     run.apply(START, &Entry::RunStarted(Box::new(begun)));
     run.apply(START + Duration::from_secs(1), &visited("b"));
     run.apply(START + Duration::from_secs(2), &visited("c"));
     run.apply(START + Duration::from_secs(3), &visited("a"));
-    assert!(standing::pipeline(&run).is_none());
-    assert_eq!(standing::order(&run), ["b", "c", "a"]);
+    assert!(status::pipeline(&run).is_none());
+    assert_eq!(status::order(&run), ["b", "c", "a"]);
 }

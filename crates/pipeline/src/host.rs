@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Makes sessions for steps.
 pub trait Host: Send + Sync {
     /// What a session for that is made of, but for when it tries again; or why there can be none.
-    fn setup<'a>(&'a self, wanted: Wanted<'a>) -> BoxFuture<'a, Result<Setup, String>>;
+    fn setup<'a>(&'a self, wanted: SessionRequest<'a>) -> BoxFuture<'a, Result<Setup, String>>;
 
     /// Variables of our environment that commands must not see.
     fn hidden_variables(&self) -> &[String];
@@ -19,7 +19,7 @@ pub trait Host: Send + Sync {
 
 /// The session that a step wants.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct SessionRequest<'a> {
     /// Who answers; `None` is who the settings name.
     pub provider: Option<&'a str>,
     /// Which model; `None` is the one that the settings name.
@@ -34,7 +34,7 @@ pub struct Wanted<'a> {
 
 /// What a run works with.
 #[derive(Clone)]
-pub struct Means {
+pub struct RunResources {
     /// Where runs are written down.
     pub runs: Journal,
     /// Where the sessions of their steps are.

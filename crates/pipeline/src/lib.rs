@@ -5,29 +5,29 @@
 //! Invariants: a step that has ended is not run again unless an edge or a loop leads to it; one failure is handled by
 //! one layer: what a turn has waited for, its step does not wait for again.
 
-mod attempt;
+mod agents;
+mod budget;
 mod contract;
 pub mod definition;
 pub mod entry;
-mod failing;
+mod failure;
 mod feedback;
 pub mod file;
-mod given;
 mod graph;
 pub mod history;
-pub mod home;
 pub mod host;
+mod input_files;
 pub mod inputs;
-mod leftover;
 pub mod mailbox;
+mod orphans;
 pub mod plan;
 mod process;
-mod program;
 mod react;
 pub mod report;
+pub mod run_store;
 pub mod runner;
-mod spent;
-pub mod standing;
 pub mod state;
+pub mod status;
+mod step;
 mod template;
 mod watchdog;

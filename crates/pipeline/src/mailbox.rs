@@ -5,7 +5,7 @@
 //! at most once: an answer that came twice might approve what was not asked yet. What cannot be read is said and
 //! removed, so that it does not stand in the way. Blocks for as long as the disk takes.
 
-use super::given::make_private;
+use super::input_files::make_private;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 /// How many letters may wait for one run.
-const MOST_LETTERS: usize = 100;
+const MAX_QUEUED_REQUESTS: usize = 100;
 /// The longest letter, in bytes.
-const LONGEST_LETTER: usize = 64 * 1024;
+const MAX_REQUEST_BYTES: usize = 64 * 1024;
 /// Held by whoever posts or takes.
 const LOCK: &str = "lock";
 /// A letter that is being written; only one is at a time.
@@ -25,7 +25,7 @@ const DRAFT: &str = "draft";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum Letter {
+pub enum RunRequest {
     /// What a person answers at a gate.
     Answer {
         /// The step; nothing when only one asks.
@@ -56,13 +56,15 @@ pub enum Error {
         run: String,
     },
     /// Nobody takes the letters of that run.
-    #[error("{MOST_LETTERS} letters wait for run {run} already; resume it, so that they are read")]
+    #[error(
+        "{MAX_QUEUED_REQUESTS} letters wait for run {run} already; resume it, so that they are read"
+    )]
     Full {
         /// The run.
         run: String,
     },
     /// The letter is too long.
-    #[error("a letter has at most {LONGEST_LETTER} bytes, and this one {length}")]
+    #[error("a letter has at most {MAX_REQUEST_BYTES} bytes, and this one {length}")]
     TooLong {
         /// Its length in bytes.
         length: usize,
@@ -100,18 +102,18 @@ impl Mailbox {
     }
 
     /// Leaves a letter for a run, whether anybody runs it now or not.
-    pub fn post(&self, run: &str, letter: &Letter) -> Result<(), Error> {
+    pub fn post(&self, run: &str, letter: &RunRequest) -> Result<(), Error> {
         let folder = self.of(run)?;
         let failed = |error: io::Error| file(&folder, error);
         let text = serde_json::to_vec(letter).map_err(|error| failed(error.into()))?;
-        if text.len() > LONGEST_LETTER {
+        if text.len() > MAX_REQUEST_BYTES {
             return Err(Error::TooLong { length: text.len() });
         }
         make_private(&self.folder).map_err(|error| file(&self.folder, error))?;
         let _lock = self.lock()?;
         make_private(&folder).map_err(failed)?;
         let waiting = waiting(&folder)?;
-        if waiting.len() >= MOST_LETTERS {
+        if waiting.len() >= MAX_QUEUED_REQUESTS {
             let run = run.to_owned();
             return Err(Error::Full { run });
         }
@@ -125,7 +127,7 @@ impl Mailbox {
     }
 
     /// Takes the letters that wait for a run, in the order in which they were posted.
-    pub fn take(&self, run: &str) -> Result<Vec<Result<Letter, Error>>, Error> {
+    pub fn take(&self, run: &str) -> Result<Vec<Result<RunRequest, Error>>, Error> {
         let folder = self.of(run)?;
         // Asked often, and nearly always in vain.
         match folder.try_exists() {
@@ -209,12 +211,12 @@ fn waiting(folder: &Path) -> Result<Vec<u64>, Error> {
 }
 
 /// A letter, or what is wrong with it; an error when that is not known because of the disk.
-fn read(path: &Path) -> io::Result<Result<Letter, String>> {
+fn read(path: &Path) -> io::Result<Result<RunRequest, String>> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(Err("it is not a regular file".to_owned()));
     }
     let mut text = Vec::new();
-    let limit = LONGEST_LETTER as u64 + 1;
+    let limit = MAX_REQUEST_BYTES as u64 + 1;
     let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut text));
     match read {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -222,8 +224,8 @@ fn read(path: &Path) -> io::Result<Result<Letter, String>> {
         }
         read => read?,
     };
-    if text.len() > LONGEST_LETTER {
-        return Ok(Err(format!("it has more than {LONGEST_LETTER} bytes")));
+    if text.len() > MAX_REQUEST_BYTES {
+        return Ok(Err(format!("it has more than {MAX_REQUEST_BYTES} bytes")));
     }
     Ok(serde_json::from_slice(&text).map_err(|error| error.to_string()))
 }

@@ -12,14 +12,14 @@ fn mailbox() -> (TempDir, Mailbox) {
     (folder, mailbox)
 }
 
-fn answer(choice: &str) -> Letter {
-    Letter::Answer {
+fn answer(choice: &str) -> RunRequest {
+    RunRequest::Answer {
         step: Some("approve".to_owned()),
         choice: Some(choice.to_owned()),
     }
 }
 
-fn taken(mailbox: &Mailbox, run: &str) -> Vec<Letter> {
+fn taken(mailbox: &Mailbox, run: &str) -> Vec<RunRequest> {
     let letters = mailbox.take(run).unwrap();
     letters.into_iter().map(Result::unwrap).collect()
 }
@@ -30,21 +30,21 @@ fn letters_are_taken_once_in_order_and_by_the_run_that_they_are_for() {
     assert_eq!(taken(&mailbox, RUN), []);
     let letters = [
         answer("y"),
-        Letter::RetryNow { step: None },
+        RunRequest::RetryNow { step: None },
         answer("n"),
-        Letter::Cancel {},
+        RunRequest::Cancel {},
     ];
     for letter in &letters {
         mailbox.post(RUN, letter).unwrap();
     }
-    mailbox.post(OTHER, &Letter::Cancel {}).unwrap();
+    mailbox.post(OTHER, &RunRequest::Cancel {}).unwrap();
     // Whoever comes later finds them as well.
     let later = mailbox.clone();
     assert_eq!(taken(&later, RUN), letters);
     assert_eq!(taken(&mailbox, RUN), []);
     mailbox.post(RUN, &answer("y")).unwrap();
     assert_eq!(taken(&mailbox, RUN), [answer("y")]);
-    assert_eq!(taken(&mailbox, OTHER), [Letter::Cancel {}]);
+    assert_eq!(taken(&mailbox, OTHER), [RunRequest::Cancel {}]);
 }
 
 #[test]
@@ -65,18 +65,21 @@ fn what_is_written_stays_as_it_is() {
             r#"{"type":"answer","step":"approve","choice":"y"}"#,
         ),
         (
-            Letter::Answer {
+            RunRequest::Answer {
                 step: None,
                 choice: None,
             },
             r#"{"type":"answer"}"#,
         ),
-        (Letter::RetryNow { step: None }, r#"{"type":"retry_now"}"#),
-        (Letter::Cancel {}, r#"{"type":"cancel"}"#),
+        (
+            RunRequest::RetryNow { step: None },
+            r#"{"type":"retry_now"}"#,
+        ),
+        (RunRequest::Cancel {}, r#"{"type":"cancel"}"#),
     ];
     for (letter, text) in table {
         assert_eq!(serde_json::to_string(&letter).unwrap(), text);
-        assert_eq!(serde_json::from_str::<Letter>(text).unwrap(), letter);
+        assert_eq!(serde_json::from_str::<RunRequest>(text).unwrap(), letter);
     }
 }
 
@@ -125,7 +128,7 @@ fn only_the_id_of_a_run_leads_to_letters() {
     ];
     for run in names {
         let refused = [
-            mailbox.post(run, &Letter::Cancel {}).err(),
+            mailbox.post(run, &RunRequest::Cancel {}).err(),
             mailbox.take(run).err(),
         ];
         for error in refused {
@@ -138,17 +141,17 @@ fn only_the_id_of_a_run_leads_to_letters() {
 #[test]
 fn letters_are_bounded_in_length_and_number() {
     let (_folder, mailbox) = mailbox();
-    let long = answer(&"x".repeat(LONGEST_LETTER));
+    let long = answer(&"x".repeat(MAX_REQUEST_BYTES));
     let refused = mailbox.post(RUN, &long);
     assert!(matches!(refused, Err(Error::TooLong { .. })));
-    for _ in 0..MOST_LETTERS {
-        mailbox.post(RUN, &Letter::Cancel {}).unwrap();
+    for _ in 0..MAX_QUEUED_REQUESTS {
+        mailbox.post(RUN, &RunRequest::Cancel {}).unwrap();
     }
-    let refused = mailbox.post(RUN, &Letter::Cancel {});
+    let refused = mailbox.post(RUN, &RunRequest::Cancel {});
     assert!(matches!(refused, Err(Error::Full { .. })));
-    mailbox.post(OTHER, &Letter::Cancel {}).unwrap();
-    assert_eq!(taken(&mailbox, RUN).len(), MOST_LETTERS);
-    mailbox.post(RUN, &Letter::Cancel {}).unwrap();
+    mailbox.post(OTHER, &RunRequest::Cancel {}).unwrap();
+    assert_eq!(taken(&mailbox, RUN).len(), MAX_QUEUED_REQUESTS);
+    mailbox.post(RUN, &RunRequest::Cancel {}).unwrap();
 }
 
 #[test]
@@ -175,7 +178,7 @@ fn of_many_that_post_while_somebody_takes_no_letter_is_lost_or_comes_twice() {
     found.extend(taken(&mailbox, RUN));
     assert_eq!(taken(&mailbox, RUN), []);
     for writer in 0..writers {
-        let own = |letter: &&Letter| matches!(letter, Letter::Answer { choice: Some(choice), .. } if choice.starts_with(&format!("{writer} ")));
+        let own = |letter: &&RunRequest| matches!(letter, RunRequest::Answer { choice: Some(choice), .. } if choice.starts_with(&format!("{writer} ")));
         let letters: Vec<_> = found.iter().filter(own).cloned().collect();
         let expected: Vec<_> = (0..each)
             .map(|number| answer(&format!("{writer} {number:02}")))
@@ -191,7 +194,7 @@ fn letters_are_private() {
     let (folder, mailbox) = mailbox();
     let mail = folder.path().join("mail");
     fs::create_dir(&mail).unwrap();
-    mailbox.post(RUN, &Letter::Cancel {}).unwrap();
+    mailbox.post(RUN, &RunRequest::Cancel {}).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let place = mail.join(RUN);
     assert_eq!((mode(&mail), mode(&place)), (0o700, 0o700));

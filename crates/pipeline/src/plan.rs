@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 
 /// The most of a text that is shown, in bytes.
-const MOST_SHOWN: usize = 60;
+const MAX_TEXT_BYTES: usize = 60;
 /// How many delays of a policy are shown.
-const MOST_DELAYS: usize = 8;
+const MAX_DELAYS: usize = 8;
 /// How many names of steps are shown in a row.
 const MAX_NAMES: usize = 12;
 /// The widest column of names.
@@ -290,16 +290,16 @@ fn source_words(source: &Source) -> String {
 
 fn retry(retry: &Retry, once: bool) -> String {
     let policy = &retry.policy;
-    let delays = policy.delays(MOST_DELAYS + 1);
+    let delays = policy.delays(MAX_DELAYS + 1);
     if once || delays.is_empty() {
         return "once".to_owned();
     }
-    let more = if delays.len() > MOST_DELAYS {
+    let more = if delays.len() > MAX_DELAYS {
         " …"
     } else {
         ""
     };
-    let shown = delays.iter().take(MOST_DELAYS);
+    let shown = delays.iter().take(MAX_DELAYS);
     let shown: Vec<_> = shown.map(|delay| Span(*delay).to_string()).collect();
     let times = match policy.max_attempts {
         Some(most) => format!("{most} times at most"),
@@ -398,10 +398,10 @@ fn several(names: &[String]) -> String {
 
 /// A text from the file on one line, cut.
 fn shown(words: &str) -> String {
-    let words = text::bounded(words, 8 * MOST_SHOWN);
+    let words = text::bounded(words, 8 * MAX_TEXT_BYTES);
     let clean = text::plain(&words);
     let one_line: Vec<&str> = clean.split_whitespace().collect();
-    text::bounded(&one_line.join(" "), MOST_SHOWN).into_owned()
+    text::bounded(&one_line.join(" "), MAX_TEXT_BYTES).into_owned()
 }
 
 #[cfg(test)]

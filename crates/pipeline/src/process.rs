@@ -7,17 +7,17 @@
 
 use super::definition::CommandLine;
 use super::entry::Problem;
-use super::failing::said;
+use super::failure::error_output;
 use outlast_engine::CancellationToken;
 use outlast_kernel::text;
 use outlast_kernel::verdict::Cause;
-use outlast_session::process::output::{Kept, printed, without_cut_start};
+use outlast_session::process::output::{HeadTailBuffer, printed, without_cut_start};
 use std::path::Path;
 
 pub(crate) use outlast_session::process::output::Stream;
 
 /// The most that is kept of what was printed to the standard output: of its beginning, and of its end.
-const OUTPUT_ROOM: (usize, usize) = (4 << 20, 12 << 20);
+const OUTPUT_LIMITS: (usize, usize) = (4 << 20, 12 << 20);
 /// The most that is kept of the end of what was printed, in bytes.
 const TAIL_LIMIT: usize = 4096;
 
@@ -36,7 +36,7 @@ pub(crate) struct Spec<'a> {
 }
 
 /// Who is told what happens.
-pub(crate) struct Watching<'a> {
+pub(crate) struct ProcessObserver<'a> {
     /// Its first process has begun: the number of the process, and when the system says that it was born (0 where it
     /// does not say).
     pub(crate) on_start: &'a mut (dyn FnMut(u32, u64) + Send),
@@ -46,7 +46,7 @@ pub(crate) struct Watching<'a> {
 
 /// How it ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ran {
+pub(crate) struct ProcessResult {
     /// The code that it ended with; none when it was killed.
     pub(crate) code: Option<i32>,
     /// The signal that killed it.
@@ -61,7 +61,7 @@ pub(crate) struct Ran {
     pub(crate) stopped: bool,
 }
 
-impl Ran {
+impl ProcessResult {
     /// Whether it ended well.
     pub(crate) fn is_success(&self) -> bool {
         self.code == Some(0) && !self.stopped
@@ -73,30 +73,30 @@ impl Ran {
 #[cfg(unix)]
 pub(crate) async fn run(
     spec: Spec<'_>,
-    watching: Watching<'_>,
+    watching: ProcessObserver<'_>,
     stop: &CancellationToken,
-) -> Result<Ran, Problem> {
-    use outlast_session::process::running::{Command, Line, Running, Streams, born};
+) -> Result<ProcessResult, Problem> {
+    use outlast_session::process::command::{Capture, Command, CommandKind, RunningCommand, born};
     use std::os::unix::process::ExitStatusExt;
 
     if stop.is_cancelled() {
         let stopped = true;
-        return Ok(Ran {
+        return Ok(ProcessResult {
             stopped,
-            ..Ran::default()
+            ..ProcessResult::default()
         });
     }
     let line = match spec.line {
-        CommandLine::Shell(line) => Line::Shell(line),
-        CommandLine::Program(program) => Line::Program(program),
+        CommandLine::Shell(line) => CommandKind::Shell(line),
+        CommandLine::Program(program) => CommandKind::Program(program),
     };
-    let mut running = Running::start(&Command {
+    let mut running = RunningCommand::start(&Command {
         line,
         directory: spec.directory,
         hidden_variables: spec.hidden_variables,
         variables: spec.env,
         input: spec.input,
-        streams: Streams::Apart,
+        streams: Capture::Apart,
     })
     .map_err(|error| not_started(&spec, &error))?;
     if let Some(id) = running.id() {
@@ -123,7 +123,7 @@ pub(crate) async fn run(
             None
         }
     };
-    let ran = Ran {
+    let ran = ProcessResult {
         code: status.and_then(|status| status.code()),
         signal: status.and_then(|status| status.signal()),
         stopped: status.is_none(),
@@ -136,9 +136,9 @@ pub(crate) async fn run(
 #[cfg(not(unix))]
 pub(crate) async fn run(
     _: Spec<'_>,
-    _: Watching<'_>,
+    _: ProcessObserver<'_>,
     _: &CancellationToken,
-) -> Result<Ran, Problem> {
+) -> Result<ProcessResult, Problem> {
     let refused = "commands cannot be run on this system";
     std::future::ready(Err(Problem::new(Cause::Misconfigured, refused))).await
 }
@@ -150,7 +150,7 @@ pub(crate) async fn run(
 pub(crate) fn end_leftover(process: u32, born: u64) {
     use nix::sys::signal::Signal;
     use nix::unistd::Pid;
-    use outlast_session::process::running::{born as born_at, signal_session};
+    use outlast_session::process::command::{born as born_at, signal_session};
 
     // Where the system did not say when, nobody knows whose number it is now.
     if born == 0 || born_at(process) != Some(born) {
@@ -193,13 +193,13 @@ fn not_started(spec: &Spec<'_>, error: &std::io::Error) -> Problem {
 }
 
 /// A shell says by its exit that it could not start what its line names.
-fn shell_start_failure(line: &CommandLine, ran: &Ran) -> Option<Problem> {
+fn shell_start_failure(line: &CommandLine, ran: &ProcessResult) -> Option<Problem> {
     let cause = match (line, ran.code) {
         (CommandLine::Shell(_), Some(127)) => Cause::MissingBinary,
         (CommandLine::Shell(_), Some(126)) => Cause::Permission,
         _ => return None,
     };
-    let last = said::last_line(ran);
+    let last = error_output::last_line(ran);
     let why = last.map_or_else(
         || format!("{} could not be started", name(line)),
         str::to_owned,
@@ -209,7 +209,7 @@ fn shell_start_failure(line: &CommandLine, ran: &Ran) -> Option<Problem> {
 
 /// What is kept of what was printed.
 struct CapturedOutput {
-    output: Kept,
+    output: HeadTailBuffer,
     errors: Tail,
     both: Tail,
 }
@@ -217,7 +217,7 @@ struct CapturedOutput {
 impl Default for CapturedOutput {
     fn default() -> Self {
         Self {
-            output: Kept::of(OUTPUT_ROOM.0, OUTPUT_ROOM.1),
+            output: HeadTailBuffer::of(OUTPUT_LIMITS.0, OUTPUT_LIMITS.1),
             errors: Tail::default(),
             both: Tail::default(),
         }
@@ -233,12 +233,12 @@ impl CapturedOutput {
         self.both.push(bytes);
     }
 
-    fn ran(self) -> Ran {
-        Ran {
+    fn ran(self) -> ProcessResult {
+        ProcessResult {
             stdout: self.output.into_bytes(),
             errors: self.errors.text(),
             tail: self.both.text(),
-            ..Ran::default()
+            ..ProcessResult::default()
         }
     }
 }

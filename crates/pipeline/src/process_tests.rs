@@ -27,8 +27,8 @@ fn in_folder<'a>(line: &'a CommandLine, directory: &'a Path) -> Spec<'a> {
     }
 }
 
-async fn run_quietly(spec: Spec<'_>) -> Result<Ran, Problem> {
-    let watching = Watching {
+async fn run_quietly(spec: Spec<'_>) -> Result<ProcessResult, Problem> {
+    let watching = ProcessObserver {
         on_start: &mut |_, _| {},
         on_output: &mut |_, _| {},
     };
@@ -36,7 +36,7 @@ async fn run_quietly(spec: Spec<'_>) -> Result<Ran, Problem> {
 }
 
 /// How a command ends in a folder of its own.
-pub(crate) async fn ran(line: &CommandLine) -> Result<Ran, Problem> {
+pub(crate) async fn ran(line: &CommandLine) -> Result<ProcessResult, Problem> {
     let folder = TempDir::new().unwrap();
     run_quietly(in_folder(line, folder.path())).await
 }
@@ -83,7 +83,7 @@ async fn the_streams_are_kept_apart_and_their_end_together() {
         echo one; heard 1; printf '\033[31mred\033[0m\n' >&2; heard 2; echo two; exit 3",
     );
     let (folder, mut heard) = (TempDir::new().unwrap(), 0);
-    let watching = Watching {
+    let watching = ProcessObserver {
         on_start: &mut |_, _| {},
         on_output: &mut |_, _| {
             heard += 1;
@@ -201,7 +201,7 @@ async fn it_is_told_what_was_started_and_what_is_printed() {
     let folder = TempDir::new().unwrap();
     let line = shell("echo $$; echo no >&2");
     let (mut started, mut told) = (Vec::new(), Vec::new());
-    let watching = Watching {
+    let watching = ProcessObserver {
         on_start: &mut |pid, born| started.push((pid, born)),
         on_output: &mut |stream, bytes| told.push((stream, bytes.to_vec())),
     };
@@ -231,7 +231,7 @@ async fn when_it_is_stopped_all_of_its_processes_are_gone() {
     let folder = TempDir::new().unwrap();
     let line = shell(STUBBORN);
     let stop = CancellationToken::new();
-    let watching = Watching {
+    let watching = ProcessObserver {
         on_start: &mut |_, _| {},
         on_output: &mut |_, _| {},
     };
@@ -266,7 +266,7 @@ async fn what_is_stopped_before_it_begins_does_not_begin() {
     let line = shell("touch made");
     let stop = CancellationToken::new();
     stop.cancel();
-    let watching = Watching {
+    let watching = ProcessObserver {
         on_start: &mut |_, _| unreachable!("it has begun"),
         on_output: &mut |_, _| {},
     };
@@ -284,7 +284,7 @@ async fn what_a_dead_run_left_is_ended_and_nothing_else() {
     let (stop, file) = (CancellationToken::new(), folder.path().join("pids"));
     let (tell, told) = tokio::sync::oneshot::channel();
     let mut tell = Some(tell);
-    let watching = Watching {
+    let watching = ProcessObserver {
         on_start: &mut |pid, born| tell.take().unwrap().send((pid, born)).unwrap(),
         on_output: &mut |_, _| {},
     };

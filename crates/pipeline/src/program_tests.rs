@@ -1,7 +1,7 @@
 use super::*;
 use crate::definition::CommandLine;
-use crate::failing::agent_problem;
-use crate::process::{Ran, Spec, Stream, Watching, run};
+use crate::failure::agent_problem;
+use crate::process::{ProcessObserver, ProcessResult, Spec, Stream, run};
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::{Cause, Class};
@@ -30,22 +30,22 @@ fn recordings() -> PathBuf {
 }
 
 /// What came of an agent that prints a recording, and what it was called with and asked.
-struct Played {
-    answer: Answer,
-    signs: Vec<Sign>,
-    ran: Ran,
+struct RecordedRun {
+    answer: AgentResult,
+    signs: Vec<WatchEvent>,
+    ran: ProcessResult,
     called: String,
     asked: String,
 }
 
-impl Played {
+impl RecordedRun {
     fn cause(&self) -> Cause {
         let error = self.answer.error.as_deref();
         agent_problem(error, &self.ran, false, Timestamp::default()).cause
     }
 }
 
-async fn play(agent: &Agent, recording: &str, code: i32) -> Played {
+async fn play(agent: &Agent, recording: &str, code: i32) -> RecordedRun {
     let folder = TempDir::new().unwrap();
     let stand_in = folder.path().join(&agent.name);
     symlink(recordings().join("agent.sh"), stand_in).unwrap();
@@ -65,7 +65,7 @@ async fn play(agent: &Agent, recording: &str, code: i32) -> Played {
         input: invocation.input.as_deref(),
     };
     let (mut reader, mut signs) = (invocation.reader, Vec::new());
-    let watching = Watching {
+    let watching = ProcessObserver {
         on_start: &mut |_, _| {},
         on_output: &mut |stream, bytes| {
             assert_eq!(stream, Stream::Output, "{}", String::from_utf8_lossy(bytes));
@@ -76,7 +76,7 @@ async fn play(agent: &Agent, recording: &str, code: i32) -> Played {
         .await
         .unwrap();
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    Played {
+    RecordedRun {
         answer: reader.finish(),
         signs,
         ran,
@@ -85,16 +85,16 @@ async fn play(agent: &Agent, recording: &str, code: i32) -> Played {
     }
 }
 
-fn progress(signs: &[Sign]) -> Vec<&str> {
+fn progress(signs: &[WatchEvent]) -> Vec<&str> {
     let progress = signs.iter().filter_map(|sign| match sign {
-        Sign::Progress(what) => Some(what.as_str()),
+        WatchEvent::Progress(what) => Some(what.as_str()),
         _ => None,
     });
     progress.collect()
 }
 
-fn reads(signs: &[Sign], what: &str) -> bool {
-    signs.contains(&Sign::Activity(what.to_owned()))
+fn reads(signs: &[WatchEvent], what: &str) -> bool {
+    signs.contains(&WatchEvent::Activity(what.to_owned()))
 }
 
 #[tokio::test]
@@ -232,11 +232,11 @@ async fn an_agent_that_waits_for_its_provider_is_paused_until_it_goes_on() {
         ("pi", "pi-failed.jsonl", 3),
     ] {
         let played = play(&agent(name, &[]), recording, 0).await;
-        let waits = |sign: &&Sign| matches!(sign, Sign::Paused | Sign::Resumed);
-        let waits: Vec<&Sign> = played.signs.iter().filter(waits).collect();
+        let waits = |sign: &&WatchEvent| matches!(sign, WatchEvent::Paused | WatchEvent::Resumed);
+        let waits: Vec<&WatchEvent> = played.signs.iter().filter(waits).collect();
         assert_eq!(
             waits,
-            [&Sign::Paused, &Sign::Resumed].repeat(times),
+            [&WatchEvent::Paused, &WatchEvent::Resumed].repeat(times),
             "{name}"
         );
     }
@@ -251,17 +251,17 @@ async fn an_answer_without_its_end_is_none() {
         reader.push(cut.join("\n").as_bytes());
         let answer = reader.finish();
         assert_eq!(answer.error.as_deref(), Some(NO_RESULT), "{name}");
-        let well = Ran {
+        let well = ProcessResult {
             code: Some(0),
-            ..Ran::default()
+            ..ProcessResult::default()
         };
         let problem = agent_problem(Some(NO_RESULT), &well, false, Timestamp::default());
         assert_eq!(problem.cause, Cause::TruncatedStream);
     }
-    let refused = Ran {
+    let refused = ProcessResult {
         code: Some(1),
         errors: "error: HTTP 429".to_owned(),
-        ..Ran::default()
+        ..ProcessResult::default()
     };
     let problem = agent_problem(Some(NO_RESULT), &refused, false, Timestamp::default());
     assert_eq!(
@@ -278,7 +278,7 @@ fn what_is_read_does_not_depend_on_how_it_is_cut() {
         let read = |size: usize| {
             let mut reader = invocation(&agent(name, &[]), "", Path::new("")).reader;
             let pieces = bytes.chunks(size);
-            let signs: Vec<Sign> = pieces.flat_map(|piece| reader.push(piece)).collect();
+            let signs: Vec<WatchEvent> = pieces.flat_map(|piece| reader.push(piece)).collect();
             (signs, reader.finish())
         };
         let whole = read(bytes.len());
@@ -368,7 +368,7 @@ fn a_template_takes_the_prompt_where_it_says_and_only_once() {
 fn what_any_other_program_prints_is_its_answer_and_every_line_progress() {
     let mut reader = invocation(&templated(&["mine"]), "", Path::new("")).reader;
     let signs = reader.push(b"{\"type\":\"result\"}\n\nsecond \x1b[31mline\nthird");
-    let said = |what: &str| Sign::Progress(what.to_owned());
+    let said = |what: &str| WatchEvent::Progress(what.to_owned());
     assert_eq!(signs, [said("{\"type\":\"result\"}"), said("second line")]);
     let answer = reader.finish();
     assert_eq!(
@@ -383,12 +383,12 @@ fn a_line_without_end_is_not_kept() {
     let mut reader = invocation(&agent("codex", &[]), "", Path::new("")).reader;
     for _ in 0..40 {
         reader.push(&vec![b'x'; 1 << 20]);
-        assert!(reader.line.len() <= LONGEST_LINE);
+        assert!(reader.line.len() <= MAX_LINE_BYTES);
     }
     let signs = reader.push(b"\n{\"type\":\"turn.completed\",\"usage\":{}}\n");
     assert_eq!(
         signs[0],
-        Sign::Activity("a line that is too long to read".to_owned())
+        WatchEvent::Activity("a line that is too long to read".to_owned())
     );
     assert_eq!(reader.finish().error, None);
 }
@@ -408,9 +408,9 @@ fn what_an_agent_changes_is_progress() {
 
 #[test]
 fn a_budget_that_is_spent_is_no_reason_to_try_again() {
-    let well = Ran {
+    let well = ProcessResult {
         code: Some(1),
-        ..Ran::default()
+        ..ProcessResult::default()
     };
     for error in [
         "error_max_turns",

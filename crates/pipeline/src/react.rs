@@ -3,21 +3,21 @@
 //! Pure, but for what it counts. Invariant: whatever is decided about a failure is in the entry that tells of it.
 
 use super::definition::{Choice, Gate, Step, Work};
-use super::entry::{Artifact, Entry, Next, Problem};
-use super::graph::{Graph, Result};
+use super::entry::{Artifact, Entry, NextAction, Problem};
+use super::graph::{Graph, StepResult};
 use super::state::{Run, Visit};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
-use outlast_kernel::step::{self, Failed, Standing};
+use outlast_kernel::step_decision::{self, AttemptFailure, StepStatus};
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::{Cause, Class};
 use std::collections::BTreeMap;
 
 /// What came of an attempt.
 #[derive(Debug)]
-pub(super) struct Done {
-    pub(super) made: std::result::Result<Made, Problem>,
+pub(super) struct AttemptResult {
+    pub(super) made: std::result::Result<StepOutput, Problem>,
     pub(super) usage: Usage,
     pub(super) cost: Cost,
     pub(super) warnings: Vec<String>,
@@ -25,14 +25,14 @@ pub(super) struct Done {
 
 /// What an attempt has made.
 #[derive(Debug, Default)]
-pub(super) struct Made {
+pub(super) struct StepOutput {
     pub(super) artifacts: BTreeMap<String, Artifact>,
     pub(super) context: BTreeMap<String, String>,
 }
 
 /// What is needed to decide, beside the run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Now {
+pub(super) struct DecisionContext {
     pub(super) time: Timestamp,
     /// When the run must be over.
     pub(super) deadline: Option<Timestamp>,
@@ -44,8 +44,8 @@ pub(super) fn handle_attempt_result(
     graph: &mut Graph,
     run: &Run,
     name: &str,
-    done: Done,
-    now: Now,
+    done: AttemptResult,
+    now: DecisionContext,
 ) -> Vec<Entry> {
     let visit = run.steps.get(name).and_then(|state| state.visit());
     let (Some(visit), Some(step)) = (visit, graph.step(name).cloned()) else {
@@ -56,18 +56,20 @@ pub(super) fn handle_attempt_result(
     let next = match &done.made {
         Ok(_) => {
             graph.forgive(&step.id);
-            Next::Finish
+            NextAction::Finish
         }
-        Err(_) if graph.is_canceled() => Next::Stop {
-            why: step::Why::Canceled.to_string(),
+        Err(_) if graph.is_canceled() => NextAction::Stop {
+            why: step_decision::StopCause::Canceled.to_string(),
         },
         Err(problem) => {
             let standing = standing(step, visit, problem);
             let decided = decide(step, problem, standing, visit, now);
             match graph.count(&step.id, problem, now.time) {
                 // What is over anyway says why by itself.
-                Some(why) if !matches!(decided, Next::Stop { .. }) => Next::Stop { why },
-                Some(why) if standing.attempts > 1 => Next::Stop { why },
+                Some(why) if !matches!(decided, NextAction::Stop { .. }) => {
+                    NextAction::Stop { why }
+                }
+                Some(why) if standing.attempts > 1 => NextAction::Stop { why },
                 _ => decided,
             }
         }
@@ -86,7 +88,7 @@ pub(super) fn handle_attempt_result(
         (Ok(made), _) => graph.ended(
             step,
             run,
-            Result {
+            StepResult {
                 is_success: true,
                 artifacts: made.artifacts,
                 context: made.context,
@@ -96,8 +98,8 @@ pub(super) fn handle_attempt_result(
         ),
         // Nothing is tried again in a run that ends; what somebody else ended has failed.
         (Err(_), _) if graph.is_canceled() => vec![Graph::canceled(step, run)],
-        (Err(problem), Next::Stop { why }) => {
-            graph.ended(step, run, Result::failed(reason(&problem, &why)))
+        (Err(problem), NextAction::Stop { why }) => {
+            graph.ended(step, run, StepResult::failed(reason(&problem, &why)))
         }
         _ => Vec::new(),
     });
@@ -112,7 +114,7 @@ fn reason(problem: &Problem, why: &str) -> String {
     }
 }
 
-fn standing(step: &Step, visit: &Visit, problem: &Problem) -> Standing {
+fn standing(step: &Step, visit: &Visit, problem: &Problem) -> StepStatus {
     let is_transient = problem.class == Class::Transient;
     let earlier = visit.attempts.iter().rev().skip(1);
     let earlier = earlier.take_while(|attempt| {
@@ -120,7 +122,7 @@ fn standing(step: &Step, visit: &Visit, problem: &Problem) -> Standing {
         class == Some(Class::Transient)
     });
     let in_a_row = u32::try_from(earlier.count()).unwrap_or(u32::MAX);
-    Standing {
+    StepStatus {
         attempts: visit.attempts.last().map_or(1, |attempt| attempt.number),
         transient_in_a_row: match is_transient {
             true => in_a_row.saturating_add(1),
@@ -132,31 +134,39 @@ fn standing(step: &Step, visit: &Visit, problem: &Problem) -> Standing {
     }
 }
 
-fn decide(step: &Step, problem: &Problem, standing: Standing, visit: &Visit, now: Now) -> Next {
-    let failed = Failed {
+fn decide(
+    step: &Step,
+    problem: &Problem,
+    standing: StepStatus,
+    visit: &Visit,
+    now: DecisionContext,
+) -> NextAction {
+    let failed = AttemptFailure {
         cause: problem.cause,
         not_before: problem.not_before,
         at: now.time,
     };
     let policy = &step.retry.policy;
-    match step::decide(policy, now.deadline, failed, standing, now.entropy) {
-        step::Next::Wait(until) => Next::Wait {
+    match step_decision::decide(policy, now.deadline, failed, standing, now.entropy) {
+        step_decision::StepDecision::Wait(until) => NextAction::Wait {
             since: now.time,
             until,
         },
-        step::Next::Again => Next::Again,
-        step::Next::FallBack => match fallback(step, visit) {
-            Some(to) => Next::FallBack { to: to.to_owned() },
-            None => Next::Stop {
-                why: step::Why::NothingToFallBackTo.to_string(),
+        step_decision::StepDecision::Again => NextAction::Again,
+        step_decision::StepDecision::FallBack => match fallback(step, visit) {
+            Some(to) => NextAction::FallBack { to: to.to_owned() },
+            None => NextAction::Stop {
+                why: step_decision::StopCause::NothingToFallBackTo.to_string(),
             },
         },
-        step::Next::Stop(_) if problem.cause == Cause::Unknown && !step.retry.is_explicit => {
-            Next::Stop {
+        step_decision::StepDecision::Stop(_)
+            if problem.cause == Cause::Unknown && !step.retry.is_explicit =>
+        {
+            NextAction::Stop {
                 why: "it says nothing about itself, and the step has no `retry`".to_owned(),
             }
         }
-        step::Next::Stop(why) => Next::Stop {
+        step_decision::StepDecision::Stop(why) => NextAction::Stop {
             why: why.to_string(),
         },
     }
@@ -186,7 +196,7 @@ pub(super) fn answered(graph: &Graph, run: &Run, step: &Step, choice: Option<&st
         choice: choice.map(str::to_owned),
         by_default: choice.is_some() && !is_answered,
     };
-    let success = |context, target| Result {
+    let success = |context, target| StepResult {
         is_success: true,
         artifacts: BTreeMap::new(),
         context,
@@ -199,15 +209,15 @@ pub(super) fn answered(graph: &Graph, run: &Run, step: &Step, choice: Option<&st
     };
     let Some(key) = choice.or(approval.default.as_deref()) else {
         let why = format!("nobody answered within {}", Span(approval.timeout));
-        let ended = graph.ended(step, run, Result::failed(why));
+        let ended = graph.ended(step, run, StepResult::failed(why));
         return std::iter::once(closed(None)).chain(ended).collect();
     };
     let chosen = approval.choices.iter().find(|choice| choice.key == key);
     let target = chosen.and_then(|choice| choice.target.clone());
     let result = match chosen {
-        Some(chosen) if chosen.rejects => Result {
+        Some(chosen) if chosen.rejects => StepResult {
             target,
-            ..Result::failed(format!("the answer was `{key}`: {}", chosen.label))
+            ..StepResult::failed(format!("the answer was `{key}`: {}", chosen.label))
         },
         _ => success(
             BTreeMap::from([("choice".to_owned(), key.to_owned())]),

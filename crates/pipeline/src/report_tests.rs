@@ -1,6 +1,6 @@
 use super::*;
 use crate::entry::Entry;
-use crate::state::Span;
+use crate::state::WaitPeriod;
 use outlast_kernel::verdict::Cause;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -82,7 +82,7 @@ fn eventful() -> Run {
     let plan = &mut run.steps.get_mut("plan").unwrap().visits[0].attempts[0];
     plan.warnings.push("the plan is long".to_owned());
     plan.waits = waits
-        .map(|(since, until, cause)| Span {
+        .map(|(since, until, cause)| WaitPeriod {
             since: at(since),
             until: at(until),
             ended: Some(at(until)),

@@ -4,23 +4,23 @@
 //! nothing is begun before the entry that says so is on the disk. When it cannot be written down, everything stops, and
 //! the run can be resumed.
 
-mod hearing;
+mod events;
 mod tasks;
 
-use super::attempt::{self, Job, RunContext};
+use super::budget::BudgetTracker;
 use super::definition::{Pipeline, Work};
-use super::entry::{Begun, Entry};
+use super::entry::{Entry, RunParameters};
 use super::graph::Graph;
-use super::host::Means;
-use super::mailbox::Letter;
-use super::react::Done;
-use super::spent::Spent;
-use super::state::{Ended, Phase, Run};
+use super::host::RunResources;
+use super::mailbox::RunRequest;
+use super::react::AttemptResult;
+use super::state::{EndStatus, Phase, Run};
+use super::step::{self, Job, RunContext};
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
 use outlast_store::artifacts::Artifacts;
-use outlast_store::journal::{Hold, Line, NewSession};
+use outlast_store::journal::{NewSession, RawEntry, SessionLock};
 use std::sync::Arc;
 use std::time::Duration;
 use tasks::Tasks;
@@ -49,7 +49,7 @@ pub enum Error {
 
 /// What is told while a run goes on.
 #[derive(Debug)]
-pub enum Said<'a> {
+pub enum RunEvent<'a> {
     /// Something that was written down.
     Entry {
         /// Its number within the run.
@@ -71,13 +71,13 @@ pub enum Said<'a> {
 }
 
 /// Is told what happens.
-pub type Tell<'a> = &'a mut (dyn FnMut(Said<'_>) + Send);
+pub type EventListener<'a> = &'a mut (dyn FnMut(RunEvent<'_>) + Send);
 
 /// What is heard of a step.
-enum Report {
+enum TaskReport {
     Process(u32, u64),
     Live(Timestamp, Box<Body>),
-    Done(Box<Done>),
+    Done(Box<AttemptResult>),
     WaitOver,
     /// Nobody answered in time, or the time has come.
     GateOver,
@@ -86,12 +86,12 @@ enum Report {
 /// A run that this process carries out.
 pub struct Runner {
     id: String,
-    hold: Hold,
-    means: Means,
+    hold: SessionLock,
+    means: RunResources,
     pipeline: Arc<Pipeline>,
     run: Run,
     graph: Graph,
-    spent: Arc<Spent>,
+    spent: Arc<BudgetTracker>,
     entries: u64,
     /// What is written down first.
     opening: Vec<Entry>,
@@ -100,14 +100,18 @@ pub struct Runner {
     /// Says when to look for letters.
     postman: tokio::time::Interval,
     letters: (
-        mpsc::UnboundedSender<Letter>,
-        mpsc::UnboundedReceiver<Letter>,
+        mpsc::UnboundedSender<RunRequest>,
+        mpsc::UnboundedReceiver<RunRequest>,
     ),
 }
 
 impl Runner {
     /// A new run.
-    pub async fn begin(means: Means, pipeline: Pipeline, begun: Begun) -> Result<Self, Error> {
+    pub async fn begin(
+        means: RunResources,
+        pipeline: Pipeline,
+        begun: RunParameters,
+    ) -> Result<Self, Error> {
         let id = uuid::Uuid::now_v7().to_string();
         let new = NewSession {
             id: id.clone(),
@@ -129,7 +133,13 @@ impl Runner {
 
     /// A run that another process left, or that has ended: what did not end well is tried anew. It is as so many entries have
     /// it, which were read when the run was ours.
-    pub fn resume(means: Means, pipeline: Pipeline, hold: Hold, run: Run, entries: u64) -> Self {
+    pub fn resume(
+        means: RunResources,
+        pipeline: Pipeline,
+        hold: SessionLock,
+        run: Run,
+        entries: u64,
+    ) -> Self {
         let opening = match &run.ended {
             None => Entry::RunResumed {},
             Some(_) => Entry::RunStarted(Box::new(run.begun.clone())),
@@ -138,8 +148,8 @@ impl Runner {
     }
 
     fn with(
-        means: Means,
-        hold: Hold,
+        means: RunResources,
+        hold: SessionLock,
         pipeline: Pipeline,
         run: Run,
         entries: u64,
@@ -150,7 +160,7 @@ impl Runner {
             id: hold.session().to_owned(),
             hold,
             graph: Graph::new(Arc::clone(&pipeline), &run),
-            spent: Arc::new(Spent::new(pipeline.runtime.budget, &run)),
+            spent: Arc::new(BudgetTracker::new(pipeline.runtime.budget, &run)),
             postman: tokio::time::interval(REQUEST_POLL_INTERVAL),
             letters: mpsc::unbounded_channel(),
             pipeline,
@@ -178,13 +188,17 @@ impl Runner {
     }
 
     /// Where letters can be handed in that need not go through the mailbox.
-    pub fn letters(&self) -> mpsc::UnboundedSender<Letter> {
+    pub fn letters(&self) -> mpsc::UnboundedSender<RunRequest> {
         self.letters.0.clone()
     }
 
     /// Carries it out until it has ended. When `stop` is cancelled it ends soon, as cancelled. When this is dropped, it is left
     /// to be resumed, and all of its processes are killed.
-    pub async fn run(&mut self, stop: &CancellationToken, tell: Tell<'_>) -> Result<Ended, Error> {
+    pub async fn run(
+        &mut self,
+        stop: &CancellationToken,
+        tell: EventListener<'_>,
+    ) -> Result<EndStatus, Error> {
         let mut tasks = Tasks::new(Arc::clone(&self.means.clock));
         let opening = std::mem::take(&mut self.opening);
         self.take(opening);
@@ -196,7 +210,7 @@ impl Runner {
             self.accept_due();
             self.write(tell, &mut tasks).await?;
             if let Some(ended) = self.run.ended.clone() {
-                attempt::remove_scratch(self.means.scratch.join(&self.id)).await;
+                step::remove_scratch(self.means.scratch.join(&self.id)).await;
                 return Ok(ended);
             }
             for heard in self.listen(stop, &mut tasks).await? {
@@ -229,14 +243,14 @@ impl Runner {
     }
 
     /// Writes down what was taken in, all or nothing, and then does what it says.
-    async fn write(&mut self, tell: Tell<'_>, tasks: &mut Tasks) -> Result<(), Error> {
+    async fn write(&mut self, tell: EventListener<'_>, tasks: &mut Tasks) -> Result<(), Error> {
         let entries = std::mem::take(&mut self.unwritten);
         if entries.is_empty() {
             return Ok(());
         }
         let mut lines = Vec::with_capacity(entries.len());
         for (time, entry) in &entries {
-            lines.push(Line {
+            lines.push(RawEntry {
                 turn: self.run.turn,
                 kind: entry.kind().to_owned(),
                 time: *time,
@@ -246,7 +260,7 @@ impl Runner {
         self.means.runs.append(&self.hold, lines).await?;
         for (time, entry) in &entries {
             self.entries += 1;
-            tell(Said::Entry {
+            tell(RunEvent::Entry {
                 seq: self.entries,
                 time: *time,
                 entry,
@@ -274,8 +288,10 @@ impl Runner {
             }
             Entry::AttemptEnded { step, .. } | Entry::GateOpened { step, .. } => {
                 match phase(step) {
-                    Phase::Waiting { until, .. } => tasks.wait(step, until, || Report::WaitOver),
-                    Phase::AtGate { until } => tasks.wait(step, until, || Report::GateOver),
+                    Phase::Waiting { until, .. } => {
+                        tasks.wait(step, until, || TaskReport::WaitOver)
+                    }
+                    Phase::AtGate { until } => tasks.wait(step, until, || TaskReport::GateOver),
                     _ => {}
                 }
             }
@@ -305,8 +321,8 @@ impl Runner {
         for (step, state) in &self.run.steps {
             match state.phase {
                 Phase::Working => self.attempt(step, true, tasks),
-                Phase::Waiting { until, .. } => tasks.wait(step, until, || Report::WaitOver),
-                Phase::AtGate { until } => tasks.wait(step, until, || Report::GateOver),
+                Phase::Waiting { until, .. } => tasks.wait(step, until, || TaskReport::WaitOver),
+                Phase::AtGate { until } => tasks.wait(step, until, || TaskReport::GateOver),
                 _ => {}
             }
         }

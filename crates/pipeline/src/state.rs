@@ -3,7 +3,7 @@
 //! Invariant: the same entries give the same state, in whichever process. Not here: what comes next (see `graph` and
 //! `react`).
 
-use super::entry::{Artifact, Begun, Entry, Next, Outcome, Problem};
+use super::entry::{Artifact, Entry, NextAction, Outcome, Problem, RunParameters};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     /// What it was begun with.
-    pub begun: Begun,
+    pub begun: RunParameters,
     /// When it began first.
     pub started: Timestamp,
     /// When it was begun last, if it was begun again.
@@ -22,7 +22,7 @@ pub struct Run {
     /// When something happened last.
     pub changed: Timestamp,
     /// When and how it ended; `None` as long as it has not.
-    pub ended: Option<Ended>,
+    pub ended: Option<EndStatus>,
     /// Its steps, by their ids; those of which nothing was heard yet are not here.
     pub steps: BTreeMap<String, StepState>,
     /// When processes took it up again.
@@ -43,7 +43,7 @@ pub struct Run {
 
 /// How something ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndStatus {
     /// When.
     pub at: Timestamp,
     /// How.
@@ -123,11 +123,11 @@ pub struct Visit {
     /// When it began.
     pub started: Timestamp,
     /// How it ended.
-    pub ended: Option<Ended>,
+    pub ended: Option<EndStatus>,
     /// Its attempts, in order.
     pub attempts: Vec<Attempt>,
     /// When a gate was open, if it is one.
-    pub gate: Option<Span>,
+    pub gate: Option<WaitPeriod>,
     /// What was answered there.
     pub choice: Option<String>,
     /// Whether nobody answered, and that is what counts then.
@@ -152,7 +152,7 @@ pub struct Attempt {
     /// What went wrong.
     pub problem: Option<Problem>,
     /// What was done about it.
-    pub next: Option<Next>,
+    pub next: Option<NextAction>,
     /// What it used.
     pub usage: Usage,
     /// What it cost.
@@ -160,12 +160,12 @@ pub struct Attempt {
     /// What was worth saying.
     pub warnings: Vec<String>,
     /// The waits for a provider within it, and the one after it.
-    pub waits: Vec<Span>,
+    pub waits: Vec<WaitPeriod>,
 }
 
 /// A time that was waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct WaitPeriod {
     /// When it began.
     pub since: Timestamp,
     /// When it was to end.
@@ -193,7 +193,7 @@ impl Run {
             Entry::RunStarted(begun) => self.begin(time, begun),
             Entry::RunResumed {} => self.resumed.push(time),
             Entry::RunEnded { outcome, reason } => {
-                self.ended = Some(Ended {
+                self.ended = Some(EndStatus {
                     at: time,
                     outcome: *outcome,
                     reason: reason.clone(),
@@ -253,7 +253,7 @@ impl Run {
     }
 
     /// A run that had ended goes on: what did not end well is tried anew, what did stays.
-    fn begin(&mut self, time: Timestamp, begun: &Begun) {
+    fn begin(&mut self, time: Timestamp, begun: &RunParameters) {
         if self.turn == 0 {
             self.started = time;
         }
@@ -411,12 +411,12 @@ impl StepState {
         };
         let cause = problem.as_ref().map(|problem| problem.cause);
         self.phase = match (next, cause) {
-            (Next::Wait { since, until }, Some(cause)) => Phase::Waiting {
+            (NextAction::Wait { since, until }, Some(cause)) => Phase::Waiting {
                 since: *since,
                 until: *until,
                 cause,
             },
-            (Next::Again | Next::FallBack { .. }, _) => Phase::Ready,
+            (NextAction::Again | NextAction::FallBack { .. }, _) => Phase::Ready,
             // What follows in the same breath says how the step ended.
             _ => self.phase,
         };
@@ -428,8 +428,8 @@ impl StepState {
         attempt.next = Some(next.clone());
         (attempt.usage, attempt.cost) = (*usage, *cost);
         attempt.warnings.clone_from(warnings);
-        if let Next::Wait { since, until } = next {
-            attempt.waits.push(Span {
+        if let NextAction::Wait { since, until } = next {
+            attempt.waits.push(WaitPeriod {
                 since: *since,
                 until: *until,
                 ended: None,
@@ -441,7 +441,7 @@ impl StepState {
     fn open_gate(&mut self, time: Timestamp, until: Timestamp) {
         self.phase = Phase::AtGate { until };
         if let Some(visit) = self.visits.last_mut() {
-            visit.gate = Some(Span {
+            visit.gate = Some(WaitPeriod {
                 since: time,
                 until,
                 ended: None,
@@ -469,7 +469,7 @@ impl StepState {
         let Some(last) = self.visits.last_mut().filter(|last| last.number == *visit) else {
             return;
         };
-        last.ended = Some(Ended {
+        last.ended = Some(EndStatus {
             at: time,
             outcome: *outcome,
             reason: reason.clone(),

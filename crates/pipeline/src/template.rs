@@ -6,14 +6,14 @@
 //! variables and files (see `given`).
 
 /// The longest text that is made, in bytes.
-pub(crate) const LONGEST: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
 /// What stands for two braces.
 const LITERAL: &str = "\"{{\"";
 /// How much of something strange is shown, in bytes.
-const SHOWN: usize = 40;
+const MAX_SHOWN_BYTES: usize = 40;
 
 /// What is wrong with a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +43,7 @@ pub(crate) enum Error {
         name: String,
     },
     /// With what is filled in, it is too long.
-    #[error("with its inputs it has more than {LONGEST} bytes")]
+    #[error("with its inputs it has more than {MAX_BYTES} bytes")]
     TooLong {
         /// Where, in bytes.
         offset: usize,
@@ -87,7 +87,7 @@ pub(crate) fn fill(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result
                 &owned
             }
         };
-        if filled.len() + piece.len() > LONGEST {
+        if filled.len() + piece.len() > MAX_BYTES {
             return Err(Error::TooLong { offset });
         }
         filled.push_str(piece);
@@ -136,7 +136,7 @@ impl<'a> Parts<'a> {
         };
         let name = inside[..close].trim_end();
         if !is_name(name) {
-            let found = outlast_kernel::text::bounded(name, SHOWN).into_owned();
+            let found = outlast_kernel::text::bounded(name, MAX_SHOWN_BYTES).into_owned();
             return Err(Error::NoName { offset, found });
         }
         self.at = offset + close + CLOSE.len();
@@ -259,7 +259,7 @@ mod tests {
         let mebibyte = "x".repeat(1024 * 1024);
         let text = "{{ a }}".repeat(16);
         let value = |_: &str| Some(mebibyte.clone());
-        assert_eq!(fill(&text, &value).unwrap().len(), LONGEST);
+        assert_eq!(fill(&text, &value).unwrap().len(), MAX_BYTES);
         let error = fill(&format!("{text}!"), &value).unwrap_err();
         assert_eq!(error, Error::TooLong { offset: text.len() });
     }

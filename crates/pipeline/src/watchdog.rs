@@ -3,13 +3,13 @@
 //! Invariant: only time counts in which the attempt could work. Its waits for a provider do not, nor does the sleep of
 //! the machine; after either, every limit goes on where it was. Not here: ending the attempt, which is the caller's.
 
+mod activity;
 mod limits;
-mod signs;
 
-pub(crate) use signs::Signs;
+pub(crate) use activity::ActivityTracker;
 
 use super::entry::Problem;
-use limits::{Limits, Watch};
+use limits::{Limits, WatchState};
 use outlast_engine::Clock;
 use outlast_kernel::Timestamp;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 /// What is seen of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sign {
+pub(crate) enum WatchEvent {
     /// It lives.
     Activity(String),
     /// It lives, and something came of it.
@@ -32,7 +32,7 @@ pub(crate) enum Sign {
 /// Watches one attempt.
 pub(crate) struct Watchdog {
     clock: Arc<dyn Clock>,
-    watch: Mutex<Watch>,
+    watch: Mutex<WatchState>,
     resumed: Notify,
 }
 
@@ -44,7 +44,7 @@ impl Watchdog {
         timeout: Option<Duration>,
     ) -> Self {
         let limits = Limits { stall, timeout };
-        let watch = Mutex::new(Watch::new(limits, clock.now()));
+        let watch = Mutex::new(WatchState::new(limits, clock.now()));
         Self {
             clock,
             watch,
@@ -53,8 +53,8 @@ impl Watchdog {
     }
 
     /// Takes note of a sign.
-    pub(crate) fn sign(&self, sign: Sign) {
-        let ends_pause = sign == Sign::Resumed;
+    pub(crate) fn sign(&self, sign: WatchEvent) {
+        let ends_pause = sign == WatchEvent::Resumed;
         let now = self.clock.now();
         self.watch().sign(now, sign);
         if ends_pause {
@@ -69,32 +69,32 @@ impl Watchdog {
         loop {
             let now = self.clock.now();
             match self.look(now) {
-                Look::Expired(problem) => return problem,
-                Look::Again(Some(at)) => tokio::select! {
+                CheckResult::Expired(problem) => return problem,
+                CheckResult::Again(Some(at)) => tokio::select! {
                     () = self.clock.sleep_until(at) => {}
                     () = self.resumed.notified() => {}
                 },
-                Look::Again(None) => self.resumed.notified().await,
+                CheckResult::Again(None) => self.resumed.notified().await,
             }
         }
     }
 
-    fn look(&self, now: Timestamp) -> Look {
+    fn look(&self, now: Timestamp) -> CheckResult {
         let mut watch = self.watch();
         watch.look(now);
         match watch.expired() {
-            Some(problem) => Look::Expired(problem),
-            None => Look::Again(watch.next_look().map(|wait| now + wait)),
+            Some(problem) => CheckResult::Expired(problem),
+            None => CheckResult::Again(watch.next_look().map(|wait| now + wait)),
         }
     }
 
-    fn watch(&self) -> MutexGuard<'_, Watch> {
+    fn watch(&self) -> MutexGuard<'_, WatchState> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What came of looking.
-enum Look {
+enum CheckResult {
     Expired(Problem),
     /// Nothing yet; when to look again, or not before it is resumed.
     Again(Option<Timestamp>),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     /// Gives the signs after so many seconds each, while it is watched; the answer is how it ended, and after how long.
-    async fn watched(watchdog: &Watchdog, signs: &[(u32, Sign)]) -> (Cause, Duration) {
+    async fn watched(watchdog: &Watchdog, signs: &[(u32, WatchEvent)]) -> (Cause, Duration) {
         let start = Instant::now();
         let give = async {
             for (at, sign) in signs {
@@ -132,12 +132,12 @@ mod tests {
         (problem.cause, start.elapsed())
     }
 
-    fn progress() -> Sign {
-        Sign::Progress("text".to_owned())
+    fn progress() -> WatchEvent {
+        WatchEvent::Progress("text".to_owned())
     }
 
-    fn activity() -> Sign {
-        Sign::Activity("reasoning".to_owned())
+    fn activity() -> WatchEvent {
+        WatchEvent::Activity("reasoning".to_owned())
     }
 
     #[tokio::test(start_paused = true)]
@@ -150,7 +150,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_of_hours_is_neither_a_stall_nor_work() {
-        let signs = [(100, Sign::Paused), (28_900, Sign::Resumed)];
+        let signs = [(100, WatchEvent::Paused), (28_900, WatchEvent::Resumed)];
         let ended = watched(&watchdog(Some(1800), None), &signs).await;
         assert_eq!(ended, (Cause::Stalled, SECOND * (28_900 + 1700)));
         let ended = watched(&watchdog(None, Some(300)), &signs).await;
@@ -159,7 +159,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_short_rest_of_the_limit_is_noticed_as_soon_as_a_wait_ends() {
-        let signs = [(1, Sign::Paused), (2, Sign::Resumed)];
+        let signs = [(1, WatchEvent::Paused), (2, WatchEvent::Resumed)];
         let ended = watched(&watchdog(None, Some(5)), &signs).await;
         assert_eq!(ended, (Cause::Timeout, SECOND * 6));
     }
@@ -167,7 +167,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_limits_nothing_ever_expires() {
         let watchdog = watchdog(None, None);
-        watchdog.sign(Sign::Resumed);
+        watchdog.sign(WatchEvent::Resumed);
         let year = SECOND * 31_536_000;
         assert!(
             tokio::time::timeout(year, watchdog.expired())

@@ -8,35 +8,36 @@
 //! Invariants: every error is a problem with a word for programs; nothing is answered before the gatekeeper has looked at
 //! it; a client that hangs up ends nothing.
 
+mod access_control;
 mod api;
-mod around;
+mod app_state;
 mod extract;
-mod following;
-mod gatekeeper;
+mod gateways;
 mod problems;
-mod rate;
+mod rate_limit;
 mod runs;
+mod session_events;
 mod sessions;
-mod shared;
-mod socket;
-mod streams;
+mod stream_body;
 mod turns;
+mod websocket;
 
-pub use around::{HostServices, Question};
-pub use following::Dialect;
-pub use shared::Limits;
+pub use app_state::Limits;
+pub use gateways::{GatewayRequest, HostServices};
+pub use session_events::Dialect;
 
-use crate::rpc::LONGEST_LINE;
+use crate::live_sessions::LiveSessions;
+use crate::rpc::MAX_LINE_BYTES;
 use crate::runs::{Runs, StartRun};
-use crate::sessions::Sessions;
+use access_control::Peer;
 use api::Api;
+use app_state::{AppState, run_to_completion};
 use axum::Router;
 use axum::extract::State;
 use axum::response::IntoResponse as _;
 use axum::routing::get;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
-use gatekeeper::Peer;
 use http::{HeaderMap, Request, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -44,12 +45,11 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use outlast_engine::CancellationToken;
-use outlast_gateway::guard::{Names, Token};
+use outlast_gateway::auth::{AllowedNames, Token};
 use outlast_gateway::problem::Problem;
 use problems::HttpError;
-use rate::RateLimiter;
+use rate_limit::RateLimiter;
 use serde_json::Value;
-use shared::{Shared, run_to_completion};
 use socket2::{SockRef, TcpKeepalive};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -59,30 +59,30 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 /// The most that a head may have.
-const LONGEST_HEAD: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 /// The most that a body may have: it becomes a command, which is a line.
-const LONGEST_BODY: usize = LONGEST_LINE - (64 << 10);
+const MAX_BODY_BYTES: usize = MAX_LINE_BYTES - (64 << 10);
 /// A client that has been silent for so long is asked whether it is still there, and how often and how many times.
 const TCP_KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const TCP_KEEPALIVE_PROBES: u32 = 4;
 /// How long a machine without room for a connection is left alone.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Answers that are under way when the server ends have so long.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What a server is made of.
 pub struct Setup {
     /// Where it listens.
     pub listen: SocketAddr,
     /// The sessions that it serves.
-    pub sessions: Arc<Sessions>,
+    pub sessions: Arc<LiveSessions>,
     /// The runs that it tells of, and who begins them.
     pub runs: (Runs, Arc<dyn StartRun>),
     /// What is around them.
     pub around: Arc<dyn HostServices>,
     /// By which names it may be reached, and which pages may ask.
-    pub names: Names,
+    pub names: AllowedNames,
     /// What everything but the page itself needs, if anything.
     pub token: Option<Token>,
     /// How much of everything there may be.
@@ -103,7 +103,7 @@ pub struct ListenError {
 pub struct HttpServer {
     listener: TcpListener,
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<AppState>,
     router: Router,
 }
 
@@ -117,11 +117,11 @@ impl HttpServer {
         let listener = TcpListener::bind(setup.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let limits = Limits {
-            body: setup.limits.body.min(LONGEST_BODY),
+            body: setup.limits.body.min(MAX_BODY_BYTES),
             ..setup.limits
         };
         let mut api = routes();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(AppState {
             sessions: setup.sessions,
             runs: setup.runs.0,
             starts: setup.runs.1,
@@ -133,13 +133,14 @@ impl HttpServer {
             document: api.document().to_string(),
             sockets: TaskTracker::new(),
         });
-        let check = axum::middleware::from_fn_with_state(Arc::clone(&shared), gatekeeper::check);
+        let check =
+            axum::middleware::from_fn_with_state(Arc::clone(&shared), access_control::check);
         let router = api
             .router
-            .route("/api/ws", get(socket::upgrade))
+            .route("/api/ws", get(websocket::upgrade))
             .route("/api/openapi.json", get(openapi))
-            .route("/healthz", get(around::health))
-            .fallback(around::other)
+            .route("/healthz", get(gateways::health))
+            .fallback(gateways::other)
             .method_not_allowed_fallback(method_not_allowed)
             .layer(check)
             .with_state(Arc::clone(&shared));
@@ -166,7 +167,7 @@ impl HttpServer {
                 accepted = self.listener.accept() => accepted,
             };
             let Ok((stream, peer)) = accepted else {
-                tokio::time::sleep(BREATH).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             };
             // Whoever comes when there is no room is not kept waiting.
@@ -182,7 +183,7 @@ impl HttpServer {
         connections.close();
         sockets.close();
         let all = async { tokio::join!(connections.wait(), sockets.wait()) };
-        tokio::time::timeout(LAST_ANSWERS, all).await.ok();
+        tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await.ok();
     }
 }
 
@@ -191,7 +192,7 @@ fn routes() -> Api {
     sessions::add_to(&mut api);
     turns::add_to(&mut api);
     runs::add_to(&mut api);
-    around::add_to(&mut api);
+    gateways::add_to(&mut api);
     api
 }
 
@@ -233,7 +234,7 @@ async fn connection(
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
-        .max_buf_size(LONGEST_HEAD)
+        .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut serving = std::pin::pin!(serving);
@@ -247,7 +248,7 @@ async fn connection(
     }
 }
 
-async fn openapi(State(shared): State<Arc<Shared>>) -> (HeaderMap, String) {
+async fn openapi(State(shared): State<Arc<AppState>>) -> (HeaderMap, String) {
     let kind = http::HeaderValue::from_static("application/json");
     let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
     (headers, shared.document.clone())

@@ -1,8 +1,10 @@
 //! Serves: a session to programs, over the protocols that they speak.
 #![warn(missing_docs)]
 
+pub mod event_encoder;
 pub mod http;
 pub mod lines;
+pub mod live_sessions;
 pub mod native;
 pub mod outbox;
 pub mod pi_rpc;
@@ -10,6 +12,4 @@ pub mod replay;
 pub mod rpc;
 pub mod runs;
 pub mod schema;
-pub mod sessions;
 pub mod turn_stream;
-pub mod voice;

@@ -10,17 +10,17 @@
 //! event after that number comes once, in order. A client ignores events up to the number of its snapshot.
 //! Not here: what events look like (`kernel::event`), and the document that says so (`schema`).
 
+pub(crate) mod event_buffer;
 mod follow;
-pub(crate) mod kept;
 mod log;
 mod snapshot;
 
-pub use follow::{Follow, FollowError, Followed};
-pub use kept::Stale;
+pub use event_buffer::StaleCursor;
+pub use follow::{FollowError, FollowReply, FollowRequest};
 pub use log::NativeLog;
 pub use snapshot::{HeldView, RetryView, SnapshotView, WaitingView};
 
-use crate::voice::{EventEncoder, Lines};
+use crate::event_encoder::{EventEncoder, JsonLines};
 use outlast_kernel::event::Event;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,11 +34,11 @@ const MERGE_THRESHOLD_BYTES: usize = 256 << 10;
 pub struct NativeEncoder;
 
 impl EventEncoder for NativeEncoder {
-    fn say(&mut self, event: Event, out: &mut Lines) {
+    fn say(&mut self, event: Event, out: &mut JsonLines) {
         out.push(&event);
     }
 
-    fn end_run(&mut self, aborted: bool, out: &mut Lines) {
+    fn end_run(&mut self, aborted: bool, out: &mut JsonLines) {
         out.push(&Notice::Settled { aborted });
     }
 

@@ -5,7 +5,7 @@
 //! nothing is lost but to a client that is gone. No lock is held while something is awaited.
 //! Not here: what is said of an event (see `voice`).
 
-use crate::voice::{EventEncoder, Lines, written};
+use crate::event_encoder::{EventEncoder, JsonLines, written};
 use outlast_kernel::event::{Body, Event};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -17,15 +17,15 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 /// How many bytes may wait before there is no more room, about.
-pub const LIMIT: usize = 8 << 20;
+pub const MAX_QUEUED_BYTES: usize = 8 << 20;
 /// How many things may wait, however small they are.
 const MAX_QUEUED_ITEMS: usize = 1 << 14;
 /// How much is written in a second when it is the same text over and over, each time a little longer.
-const REPEATED: usize = 10 << 20;
+const MAX_REPEATED_BYTES_PER_SECOND: usize = 10 << 20;
 /// How much is written at a time, about.
 const BATCH: usize = 64 << 10;
 /// What an item costs beside its text, about.
-const OVERHEAD: usize = size_of::<Waiting>();
+const OVERHEAD: usize = size_of::<QueuedItem>();
 
 /// One thing to be said to the client.
 #[derive(Debug)]
@@ -70,14 +70,14 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedItem>,
     /// The weight of what waits and of what is being written.
     weight: usize,
     /// Nothing is taken any more.
     closed: bool,
 }
 
-struct Waiting {
+struct QueuedItem {
     item: Item,
     weight: usize,
 }
@@ -108,12 +108,12 @@ impl Outbox {
 
     /// Whether so much waits that no more should be made.
     pub fn is_full(&self) -> bool {
-        self.end.shared.queue().weight > LIMIT
+        self.end.shared.queue().weight > MAX_QUEUED_BYTES
     }
 
     /// Waits until there is room, also when that is because the client is gone. May be dropped; many may wait.
     pub async fn room(&self) {
-        self.until(|queue| queue.weight <= LIMIT).await;
+        self.until(|queue| queue.weight <= MAX_QUEUED_BYTES).await;
     }
 
     /// Waits until few enough things wait, however large they are: for what is small, and should not wait for anything.
@@ -177,7 +177,7 @@ impl Queue {
         }
         let weight = OVERHEAD + weight(&item);
         self.weight += weight;
-        self.waiting.push_back(Waiting { item, weight });
+        self.waiting.push_back(QueuedItem { item, weight });
     }
 
     /// Whether nothing waits and nothing will.
@@ -193,7 +193,7 @@ impl Writer {
         mut out: impl AsyncWrite + Unpin,
         mut voice: Box<dyn EventEncoder>,
     ) -> io::Result<()> {
-        let mut lines = Lines::default();
+        let mut lines = JsonLines::default();
         loop {
             let weight = self.take(&mut *voice, &mut lines);
             if weight > 0 {
@@ -215,7 +215,7 @@ impl Writer {
     }
 
     /// Has the voice say what waits, item by item, until there is enough to write. Says how much that weighed.
-    fn take(&mut self, voice: &mut dyn EventEncoder, lines: &mut Lines) -> usize {
+    fn take(&mut self, voice: &mut dyn EventEncoder, lines: &mut JsonLines) -> usize {
         let mut weight = 0;
         while lines.as_bytes().len() < BATCH {
             if self.has_only_delta() && Instant::now() < self.next_piece {
@@ -261,7 +261,7 @@ impl Item {
 
 /// A voice may say the whole text with each piece of it: then the pieces become larger, and fewer.
 fn delta_delay(bytes: usize) -> Duration {
-    let millis = bytes.saturating_mul(1000) / REPEATED;
+    let millis = bytes.saturating_mul(1000) / MAX_REPEATED_BYTES_PER_SECOND;
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 

@@ -7,14 +7,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 
 /// Says events as they are.
-struct Plain;
+struct PlainEncoder;
 
-impl EventEncoder for Plain {
-    fn say(&mut self, event: Event, out: &mut Lines) {
+impl EventEncoder for PlainEncoder {
+    fn say(&mut self, event: Event, out: &mut JsonLines) {
         out.push(&event);
     }
 
-    fn end_run(&mut self, aborted: bool, out: &mut Lines) {
+    fn end_run(&mut self, aborted: bool, out: &mut JsonLines) {
         out.push(&json!({ "type": "run_ended", "aborted": aborted }));
     }
 
@@ -61,7 +61,7 @@ async fn written(merges_above: usize, items: Vec<Item>) -> Vec<Value> {
     }
     outbox.close();
     let mut out = Vec::new();
-    writer.run(&mut out, Box::new(Plain)).await.unwrap();
+    writer.run(&mut out, Box::new(PlainEncoder)).await.unwrap();
     let lines = String::from_utf8(out).unwrap();
     lines
         .lines()
@@ -83,7 +83,7 @@ async fn said(merges_above: usize, items: Vec<Item>) -> Vec<String> {
 fn running(buffer: usize) -> (Outbox, JoinHandle<io::Result<()>>, DuplexStream) {
     let (outbox, writer) = Outbox::new(0);
     let (near, far) = duplex(buffer);
-    let task = tokio::spawn(writer.run(near, Box::new(Plain)));
+    let task = tokio::spawn(writer.run(near, Box::new(PlainEncoder)));
     (outbox, task, far)
 }
 
@@ -204,7 +204,7 @@ async fn who_asks_for_room_never_has_much_more_than_the_limit_waiting() {
             sender.room().await;
             sender.send(whole(&Value::String("x".repeat(1 << 20))));
             most = most.max(weight_of(&sender));
-            assert!(id < 10 || most > LIMIT, "it was never full");
+            assert!(id < 10 || most > MAX_QUEUED_BYTES, "it was never full");
         }
         sender.close();
         most
@@ -215,7 +215,7 @@ async fn who_asks_for_room_never_has_much_more_than_the_limit_waiting() {
     let mut all = Vec::new();
     far.read_to_end(&mut all).await.unwrap();
     assert_eq!(all.len(), 16 * ((1 << 20) + 3));
-    assert!(sending.await.unwrap() < LIMIT + (2 << 20));
+    assert!(sending.await.unwrap() < MAX_QUEUED_BYTES + (2 << 20));
     assert!(!outbox.is_full());
     task.await.unwrap().unwrap();
 }
@@ -223,7 +223,7 @@ async fn who_asks_for_room_never_has_much_more_than_the_limit_waiting() {
 #[tokio::test]
 async fn all_who_wait_for_room_go_on_and_one_that_gave_up_takes_nothing_with_it() {
     let (outbox, _task, mut far) = running(64 << 10);
-    outbox.send(whole(&Value::String("x".repeat(LIMIT))));
+    outbox.send(whole(&Value::String("x".repeat(MAX_QUEUED_BYTES))));
     assert!(futures_util::FutureExt::now_or_never(outbox.room()).is_none());
     let waiters: Vec<_> = (0..3)
         .map(|_| {
@@ -233,7 +233,7 @@ async fn all_who_wait_for_room_go_on_and_one_that_gave_up_takes_nothing_with_it(
         .collect();
     settle().await;
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
-    let mut all = vec![0; LIMIT + 3];
+    let mut all = vec![0; MAX_QUEUED_BYTES + 3];
     far.read_exact(&mut all).await.unwrap();
     for waiter in waiters {
         waiter.await.unwrap();
@@ -270,7 +270,7 @@ async fn an_outbox_that_nobody_has_any_more_is_closed() {
 #[tokio::test]
 async fn a_client_that_is_gone_is_full_never_again() {
     let (outbox, task, far) = running(16);
-    outbox.send(whole(&Value::String("x".repeat(2 * LIMIT))));
+    outbox.send(whole(&Value::String("x".repeat(2 * MAX_QUEUED_BYTES))));
     settle().await;
     assert!(outbox.is_full());
     let waiter = outbox.clone();
@@ -279,7 +279,7 @@ async fn a_client_that_is_gone_is_full_never_again() {
     drop(far);
     assert!(task.await.unwrap().is_err());
     waiting.await.unwrap();
-    outbox.send(whole(&Value::String("x".repeat(2 * LIMIT))));
+    outbox.send(whole(&Value::String("x".repeat(2 * MAX_QUEUED_BYTES))));
     assert!(!outbox.is_full());
     assert_eq!(weight_of(&outbox), 0);
 }
@@ -287,7 +287,7 @@ async fn a_client_that_is_gone_is_full_never_again() {
 #[tokio::test]
 async fn nobody_waits_for_a_writer_that_was_dropped() {
     let (outbox, writer) = Outbox::new(0);
-    outbox.send(whole(&Value::String("x".repeat(2 * LIMIT))));
+    outbox.send(whole(&Value::String("x".repeat(2 * MAX_QUEUED_BYTES))));
     assert!(outbox.is_full());
     drop(writer);
     outbox.room().await;
@@ -333,7 +333,7 @@ async fn what_was_written_is_there_as_soon_as_nothing_else_waits() {
         outbox.send(reply(id));
     }
     let out = Buffered::default();
-    let task = tokio::spawn(writer.run(out.clone(), Box::new(Plain)));
+    let task = tokio::spawn(writer.run(out.clone(), Box::new(PlainEncoder)));
     settle().await;
     let pages = out.0.lock().unwrap().clone();
     assert!(pages.held.is_empty());
@@ -349,7 +349,7 @@ async fn what_was_written_is_there_as_soon_as_nothing_else_waits() {
 struct Repeating(String);
 
 impl EventEncoder for Repeating {
-    fn say(&mut self, event: Event, out: &mut Lines) {
+    fn say(&mut self, event: Event, out: &mut JsonLines) {
         if let Body::TextDelta { text } = &event.body {
             self.0.push_str(text);
             out.push(&json!({ "delta": text, "whole": self.0 }));
@@ -358,7 +358,7 @@ impl EventEncoder for Repeating {
         }
     }
 
-    fn end_run(&mut self, _: bool, _: &mut Lines) {}
+    fn end_run(&mut self, _: bool, _: &mut JsonLines) {}
 
     fn merges_above(&self) -> usize {
         0
@@ -385,7 +385,11 @@ async fn a_text_that_is_repeated_with_each_piece_is_not_written_faster_than_it_c
     task.await.unwrap().unwrap();
     let out = reading.await.unwrap();
     // Without pauses it would be a gigabyte.
-    assert!(out.len() < (seconds + 1) * REPEATED, "{}", out.len());
+    assert!(
+        out.len() < (seconds + 1) * MAX_REPEATED_BYTES_PER_SECOND,
+        "{}",
+        out.len()
+    );
     let frames = out
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());

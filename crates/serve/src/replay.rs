@@ -5,16 +5,19 @@
 //! what was taken back is left out, and so is what passes (waits, gates, starts of attempts).
 
 use outlast_dialect::{Message, Part};
-use outlast_engine::journal::{Entry, ModelSwitch, Problem};
+use outlast_engine::journal::{Entry, ModelSwitch, TurnError};
 use outlast_kernel::Timestamp;
-use outlast_kernel::event::{Body, Event, Seal, StopReason, Usage, VERSION};
-use outlast_kernel::fallback::Left;
+use outlast_kernel::event::{Body, Event, StopReason, TurnStatus, Usage, VERSION};
+use outlast_kernel::fallback::Exclusion;
 use outlast_session::compaction::is_summary;
 use outlast_session::read;
-use outlast_store::journal::Stored;
+use outlast_store::journal::StoredEntry;
 
 /// Tells the entries of a session again, in order. One that cannot be read is said to be so.
-pub fn tell<'a>(session_id: &str, entries: impl IntoIterator<Item = &'a Stored>) -> Vec<Event> {
+pub fn tell<'a>(
+    session_id: &str,
+    entries: impl IntoIterator<Item = &'a StoredEntry>,
+) -> Vec<Event> {
     let mut replay = Replay {
         session_id: session_id.to_owned(),
         ..Replay::default()
@@ -159,7 +162,7 @@ impl Replay {
 
     fn switched(&mut self, switch: ModelSwitch) {
         let until = match switch.left {
-            Some(Left::Until { until }) => Some(until),
+            Some(Exclusion::Until { until }) => Some(until),
             _ => None,
         };
         self.say(Body::ModelSwitched {
@@ -192,7 +195,7 @@ impl Replay {
         });
     }
 
-    fn settled(&mut self, seal: Seal, error: Option<Problem>) {
+    fn settled(&mut self, seal: TurnStatus, error: Option<TurnError>) {
         let failed = self.failed.take();
         let code = failed.as_ref().and_then(|(_, code)| code.clone());
         if let Some((message, _)) = failed {
@@ -207,7 +210,7 @@ impl Replay {
                 reason: problem.reason,
             });
         }
-        if seal == Seal::Completed {
+        if seal == TurnStatus::Completed {
             let stop_reason = self.stop.unwrap_or(StopReason::EndTurn);
             self.say(Body::Done { stop_reason });
         }

@@ -10,25 +10,25 @@
 //! accepted prompt has one completion; whoever does not read holds up the turn, and costs a bounded amount of memory.
 
 mod command;
+mod command_queue;
 mod control;
-mod desk;
 mod history;
-mod lane;
 mod run;
+mod session_state;
 mod sessions;
 mod state;
 mod surrogates;
 
-pub(crate) use lane::BUSY;
+pub(crate) use command_queue::BUSY_ERROR;
 
+use crate::event_encoder::EventEncoder;
 use crate::lines::{Line, LineReader};
 use crate::native::NativeEncoder;
 use crate::outbox::{Item, Outbox};
 use crate::pi_rpc::translate::PiEncoder;
-use crate::voice::EventEncoder;
-use desk::Desk;
 use outlast_engine::CancellationToken;
-use outlast_session::host::{Host, Opened};
+use outlast_session::factory::{Host, OpenedSession};
+use session_state::SessionState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,7 +37,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 /// The longest line that is read.
-pub(crate) const LONGEST_LINE: usize = 64 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 64 << 20;
 /// How many kilobytes of commands may wait for their turn before no more are read: more than the longest line.
 const MAX_QUEUED_KILOBYTES: usize = 96 << 10;
 /// When nothing was begun for so long after the last command was read, nothing more is answered.
@@ -61,7 +61,7 @@ pub enum Dialect {
 
 /// Why serving has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum DisconnectReason {
     /// The client will send no more.
     InputClosed,
     /// The client reads no more.
@@ -85,10 +85,10 @@ impl Server {
     /// session is closed.
     pub async fn serve(
         self,
-        opened: Opened,
+        opened: OpenedSession,
         input: impl AsyncRead + Unpin,
         output: impl AsyncWrite + Send + Unpin + 'static,
-    ) -> Ending {
+    ) -> DisconnectReason {
         let host = Arc::clone(&self.host);
         let voice: Box<dyn EventEncoder> = match self.dialect {
             Dialect::Pi => Box::new(PiEncoder::asking(move || host.models().into())),
@@ -96,38 +96,40 @@ impl Server {
         };
         let (outbox, writer) = Outbox::new(voice.merges_above());
         let mut writing = AbortOnDropHandle::new(tokio::spawn(writer.run(output, voice)));
-        let desk = Arc::new(Desk::new(self.host, outbox.clone(), self.dialect));
+        let desk = Arc::new(SessionState::new(self.host, outbox.clone(), self.dialect));
         desk.take_over(opened);
         let (lane, waiting) = mpsc::unbounded_channel();
-        let mut working = AbortOnDropHandle::new(tokio::spawn(lane::process_commands(
+        let mut working = AbortOnDropHandle::new(tokio::spawn(command_queue::process_commands(
             Arc::clone(&desk),
             waiting,
         )));
-        let reading = desk.read(LineReader::new(input, LONGEST_LINE), lane);
+        let reading = desk.read(LineReader::new(input, MAX_LINE_BYTES), lane);
         let ending = tokio::select! {
-            () = reading => Ending::InputClosed,
-            _ = &mut writing => Ending::OutputLost,
-            () = self.stop.cancelled() => Ending::Stopped,
+            () = reading => DisconnectReason::InputClosed,
+            _ = &mut writing => DisconnectReason::OutputLost,
+            () = self.stop.cancelled() => DisconnectReason::Stopped,
         };
-        if ending == Ending::InputClosed {
+        if ending == DisconnectReason::InputClosed {
             desk.drain_commands(&mut working).await;
         }
         // Nothing is begun any more.
         working.abort();
         let (goodbye, last_words) = match ending {
-            Ending::InputClosed => (CLOSE_TIMEOUT, FLUSH_TIMEOUT),
-            Ending::Stopped | Ending::OutputLost => (SHORT_CLOSE_TIMEOUT, SHORT_FLUSH_TIMEOUT),
+            DisconnectReason::InputClosed => (CLOSE_TIMEOUT, FLUSH_TIMEOUT),
+            DisconnectReason::Stopped | DisconnectReason::OutputLost => {
+                (SHORT_CLOSE_TIMEOUT, SHORT_FLUSH_TIMEOUT)
+            }
         };
         desk.leave(goodbye).await;
         outbox.close();
-        if ending != Ending::OutputLost {
+        if ending != DisconnectReason::OutputLost {
             tokio::time::timeout(last_words, writing).await.ok();
         }
         ending
     }
 }
 
-impl Desk {
+impl SessionState {
     /// Answers what was read, for as long as that goes on.
     async fn drain_commands(&self, working: &mut AbortOnDropHandle<()>) {
         loop {
@@ -149,7 +151,7 @@ impl Desk {
     async fn read(
         self: &Arc<Self>,
         mut lines: LineReader<impl AsyncRead + Unpin>,
-        lane: mpsc::UnboundedSender<lane::Waiting>,
+        lane: mpsc::UnboundedSender<command_queue::QueueEntry>,
     ) {
         while let Ok(Some(line)) = lines.next().await {
             let kilobytes = match &line {
@@ -168,14 +170,14 @@ impl Desk {
     }
 
     /// Does at once what must not wait; the rest is for the lane.
-    fn receive(self: &Arc<Self>, line: Line) -> Option<lane::Task> {
+    fn receive(self: &Arc<Self>, line: Line) -> Option<command_queue::QueuedCommand> {
         let unread = |why: String| command::unreadable(&why);
         let read = match line {
             Line::Whole(line) if line.trim().is_empty() => return None,
             Line::Whole(line) => command::read(&line),
             Line::NotText => Err(unread("it is not UTF-8 text".to_owned())),
             Line::TooLong { bytes } => Err(unread(format!(
-                "it has {bytes} bytes; the longest line that is read has {LONGEST_LINE}"
+                "it has {bytes} bytes; the longest line that is read has {MAX_LINE_BYTES}"
             ))),
         };
         match read {

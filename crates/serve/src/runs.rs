@@ -3,19 +3,19 @@
 //! [`Runs`] is what is asked, [`StartRun`] who begins a run. Invariants: looking makes no files; what is told is bounded, and
 //! has nothing in it that a terminal would obey. Not here: HTTP, and what of an error becomes which status.
 
-mod seen;
+mod run_snapshot;
 mod start;
 mod view;
 
-pub use outlast_pipeline::home::Error;
-pub use start::{StartError, StartRun, WantedRun};
+pub use outlast_pipeline::run_store::Error;
+pub use start::{NewRun, StartError, StartRun};
 pub use view::{
     AttemptOutcome, AttemptView, ChoiceView, KindView, OutcomeView, PhaseView, QuestionView,
     RunRequestView, RunRow, RunView, StateView, StepView, WaitView,
 };
 
-use outlast_pipeline::home::Home;
-use seen::Seen;
+use outlast_pipeline::run_store::RunStore;
+use run_snapshot::RunSnapshot;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -25,14 +25,14 @@ pub const MAX_RUNS: usize = 1000;
 /// The runs that are kept in a folder.
 #[derive(Debug)]
 pub struct Runs {
-    home: Home,
+    home: RunStore,
 }
 
 impl Runs {
     /// Those in that folder, now or later.
     pub fn new(folder: &Path) -> Self {
         Self {
-            home: Home::new(folder),
+            home: RunStore::new(folder),
         }
     }
 
@@ -59,7 +59,7 @@ impl Runs {
                 waits.insert(id.clone(), waiting);
             }
         }
-        let seen = Seen {
+        let seen = RunSnapshot {
             summary,
             state,
             run,

@@ -8,7 +8,7 @@ mod command;
 
 pub use command::names as command_names;
 
-use crate::native::{Followed, Notice, SnapshotView};
+use crate::native::{FollowReply, Notice, SnapshotView};
 use outlast_kernel::event::Event;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -21,7 +21,7 @@ pub fn document() -> Value {
     let event = generator.subschema_for::<Event>();
     let notice = generator.subschema_for::<Notice>();
     generator.subschema_for::<SnapshotView>();
-    generator.subschema_for::<Followed>();
+    generator.subschema_for::<FollowReply>();
     let mut definitions = generator.take_definitions(true);
     for definition in definitions.values_mut() {
         leave_out_null(definition);

@@ -4,7 +4,7 @@
 //! only this vocabulary never has to take anything back, unless the session was told to retract.
 //! Not here: what happens that this vocabulary has no word for (gates, other models, compaction); the native dialect has.
 
-use outlast_kernel::event::{Body, Event, Seal, StopReason, Usage};
+use outlast_kernel::event::{Body, Event, StopReason, TurnStatus, Usage};
 use outlast_kernel::verdict::{Cause, Class};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use serde_json::Value;
 pub struct TurnEvent {
     /// What happened.
     #[serde(flatten)]
-    pub what: What,
+    pub what: TurnEventBody,
     /// The session.
     pub conversation_id: String,
     /// The turn.
@@ -30,7 +30,8 @@ pub struct TurnEvent {
     rename_all = "kebab-case",
     rename_all_fields = "camelCase"
 )]
-pub enum What {
+#[schemars(rename = "What")]
+pub enum TurnEventBody {
     /// A turn begins.
     Start {
         /// Who is called, where that is known.
@@ -74,7 +75,7 @@ pub enum What {
         is_error: bool,
     },
     /// What the call has used so far.
-    Usage(Used),
+    Usage(TokenUsage),
     /// One call of the turn ended well.
     StepComplete {
         /// The model that answered.
@@ -121,14 +122,15 @@ pub enum What {
     /// The turn is over; nothing follows.
     Sealed {
         /// How it ended.
-        status: Seal,
+        status: TurnStatus,
     },
 }
 
 /// Tokens used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Used {
+#[schemars(rename = "Used")]
+pub struct TokenUsage {
     /// Read, those from the cache not counted.
     pub input_tokens: u64,
     /// Written.
@@ -143,14 +145,14 @@ impl TurnEvent {
     /// What this vocabulary says of an event, if anything.
     pub fn of(event: &Event) -> Option<Self> {
         Some(Self {
-            what: What::of(&event.body)?,
+            what: TurnEventBody::of(&event.body)?,
             conversation_id: event.session_id.clone(),
             turn_id: event.turn_id.clone(),
         })
     }
 }
 
-impl What {
+impl TurnEventBody {
     fn of(body: &Body) -> Option<Self> {
         Some(match body.clone() {
             Body::Start { provider, model } => Self::Start {
@@ -220,7 +222,7 @@ fn known(name: String) -> Option<String> {
     Some(name).filter(|name| !name.is_empty())
 }
 
-impl From<Usage> for Used {
+impl From<Usage> for TokenUsage {
     fn from(usage: Usage) -> Self {
         Self {
             input_tokens: usage.input,

@@ -131,7 +131,7 @@ fn vocabulary() -> Vec<(Body, &'static str)> {
         ),
         (
             Body::Sealed {
-                status: Seal::Aborted,
+                status: TurnStatus::Aborted,
             },
             r#"{"type":"sealed","status":"aborted"}"#,
         ),

@@ -9,10 +9,10 @@ use outlast_engine::provider::Adapter;
 use outlast_engine::strategy::Aborted;
 use outlast_engine::{BoxFuture, CancellationToken, Clock, RetryStrategy};
 use outlast_kernel::event::Body;
-use outlast_mock::Scripted;
+use outlast_mock::ScriptedTransport;
 use outlast_session::Session;
 use outlast_session::tools::{Context, Effect, Output, Tool, Tools};
-use outlast_session::{Ask, Setup};
+use outlast_session::{PromptRequest, Setup};
 use outlast_store::Journal;
 use serde_json::{Value, json};
 use std::error::Error;
@@ -76,7 +76,7 @@ impl RetryStrategy for EverySecond {
 fn setup(folder: &Path) -> Result<Setup, outlast_mock::Error> {
     let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
     let script = "overloaded:1+ok:agent,times=always".parse()?;
-    let transport = Arc::new(Scripted::new(script, clock.clone()));
+    let transport = Arc::new(ScriptedTransport::new(script, clock.clone()));
     let provider = Adapter::new(Dialect::Anthropic, transport, clock.clone());
     let tools = Tools::none(folder, clock.clone())
         .with(Arc::new(Book))
@@ -106,7 +106,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             begun.notify_one();
         }
     });
-    let ask = Ask::from("A table, please.\ncall book {\"guests\": 4}");
+    let ask = PromptRequest::from("A table, please.\ncall book {\"guests\": 4}");
     tokio::select! {
         _ = session.prompt(ask) => println!("it did not wait"),
         () = waiting.notified() => println!("the process dies here"),

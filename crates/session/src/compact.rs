@@ -2,12 +2,12 @@
 //!
 //! Invariants: what is asked meanwhile waits and is not lost; nothing has changed until it is written down.
 
-use super::run::Running;
+use super::turns::RunGuard;
 use super::{Error, Session};
 use outlast_engine::CancellationToken;
 use outlast_engine::compaction::{CompactedConversation, Job, Outcome, Size};
 use outlast_engine::journal::Entry;
-use outlast_engine::size;
+use outlast_engine::token_estimate;
 use outlast_kernel::budget::{Limits, Prompt};
 use outlast_kernel::event::{Body, CompactionReason};
 
@@ -44,7 +44,7 @@ impl Session {
             return Err(self.unfinished());
         }
         let request = running.setup.request(self.messages());
-        let before = size::tokens(&request);
+        let before = token_estimate::tokens(&request);
         let reason = CompactionReason::Manual;
         self.say(Body::AutoCompactionStarted {
             reason,
@@ -72,7 +72,7 @@ impl Session {
 
     async fn run_compaction(
         &self,
-        running: &Running<'_>,
+        running: &RunGuard<'_>,
         request: outlast_dialect::Request,
         budget: Prompt,
         focus: Option<&str>,

@@ -4,26 +4,26 @@
 //! never lost; nothing is tried without end. Whoever failed has changed nothing.
 //! Not here: when a turn asks for it, and where it is written down (see the engine's turn).
 
-mod ask;
+mod buffered_provider;
 mod conversation;
-mod cut;
 mod elide;
-mod help;
-mod room;
 mod shorten;
+mod size_budget;
+mod split_point;
 mod summary;
-mod whole;
+mod summary_call;
+mod trigger;
 
-use ask::Answer;
 use outlast_dialect::{Message, Request};
 use outlast_engine::compaction::{CompactedConversation, Compactor, Job, Outcome, Size};
-use outlast_engine::route::Route;
-use outlast_engine::{BoxFuture, Clock, RetryStrategy, size};
+use outlast_engine::target::ModelTarget;
+use outlast_engine::{BoxFuture, Clock, RetryStrategy, token_estimate};
 use outlast_kernel::event::{CompactionReason, Usage};
-use outlast_kernel::failure::Judged;
-use outlast_kernel::fallback::Standing;
-use room::Room;
+use outlast_kernel::failure::ClassifiedFailure;
+use outlast_kernel::fallback::Exclusions;
+use size_budget::SizeBudget;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use summary_call::SummaryOutcome;
 
 const CANCELLED: &str = "cancelled";
 
@@ -61,7 +61,7 @@ impl Default for Settings {
 
 /// Makes conversations smaller, with models that summarise and without.
 pub struct Compaction {
-    routes: Vec<Route>,
+    routes: Vec<ModelTarget>,
     retry: Arc<dyn RetryStrategy>,
     clock: Arc<dyn Clock>,
     settings: Settings,
@@ -72,7 +72,7 @@ pub struct Compaction {
 impl Compaction {
     /// One that has these summarise, in order, and tries again by that strategy; without any, parts are left out.
     pub fn new(
-        routes: Vec<Route>,
+        routes: Vec<ModelTarget>,
         retry: Arc<dyn RetryStrategy>,
         clock: Arc<dyn Clock>,
         settings: Settings,
@@ -87,7 +87,7 @@ impl Compaction {
     }
 
     async fn run(&self, job: Job<'_>) -> Outcome {
-        let mut work = Work::new(job);
+        let mut work = CompactionRun::new(job);
         let result = self.smaller(&mut work).await;
         let cancelled = work.job.cancel.is_cancelled();
         let after = result.as_ref().map_or(work.job.size.tokens, |new| new.size);
@@ -101,7 +101,7 @@ impl Compaction {
         }
     }
 
-    async fn smaller(&self, work: &mut Work<'_>) -> Result<CompactedConversation, String> {
+    async fn smaller(&self, work: &mut CompactionRun<'_>) -> Result<CompactedConversation, String> {
         let mut why = None;
         if !work.room.is_byte_limited() {
             match self.summarise(work).await {
@@ -119,11 +119,19 @@ impl Compaction {
     }
 
     /// The older part in a model's words, before the newer one. A result that is still too large is elided.
-    async fn summarise(&self, work: &mut Work<'_>) -> Result<CompactedConversation, String> {
+    async fn summarise(
+        &self,
+        work: &mut CompactionRun<'_>,
+    ) -> Result<CompactedConversation, String> {
         let request = work.job.request;
         let keep = work.room.kept(self.settings.keep);
-        let (old, kept) = request.messages.split_at(cut::cut(&request.messages, keep));
-        if !work.room.is_worth_summarising(size::messages_tokens(old)) {
+        let (old, kept) = request
+            .messages
+            .split_at(split_point::cut(&request.messages, keep));
+        if !work
+            .room
+            .is_worth_summarising(token_estimate::messages_tokens(old))
+        {
             return Err("the older part of the conversation is too short for one".to_owned());
         }
         let kept = work.room.shorten_to(kept, keep);
@@ -136,13 +144,13 @@ impl Compaction {
                 continue;
             }
             let checked = match self.ask(work, route, old).await {
-                Answer::Text(text) => self.with_summary(work, &text, old, &kept),
-                Answer::TooLong(why) => {
+                SummaryOutcome::Text(text) => self.with_summary(work, &text, old, &kept),
+                SummaryOutcome::TooLong(why) => {
                     too_small = Some(route.traits.window);
                     Err(why)
                 }
-                Answer::Cancelled => return Err(CANCELLED.to_owned()),
-                Answer::Failed(why) => Err(why),
+                SummaryOutcome::Cancelled => return Err(CANCELLED.to_owned()),
+                SummaryOutcome::Failed(why) => Err(why),
             };
             match checked {
                 Ok(messages) => match work.room.accept(messages, Some(&route.model)) {
@@ -156,25 +164,26 @@ impl Compaction {
     }
 
     /// Those who summarise, in order. A model that was left is asked when nobody else can write one.
-    fn in_order(&self, left: &Standing) -> Vec<&Route> {
+    fn in_order(&self, left: &Exclusions) -> Vec<&ModelTarget> {
         const ANY_SIZE: u64 = 0;
         let now = self.clock.now();
-        let is_free = |route: &&Route| left.is_free(&route.key(), ANY_SIZE, now);
-        let (free, left): (Vec<&Route>, Vec<&Route>) = self.routes.iter().partition(is_free);
+        let is_free = |route: &&ModelTarget| left.is_free(&route.key(), ANY_SIZE, now);
+        let (free, left): (Vec<&ModelTarget>, Vec<&ModelTarget>) =
+            self.routes.iter().partition(is_free);
         [free, left].concat()
     }
 
     /// The new conversation, unless the summary is no shorter than what it stands for.
     fn with_summary(
         &self,
-        work: &Work<'_>,
+        work: &CompactionRun<'_>,
         text: &str,
         old: &[Message],
         kept: &[Message],
     ) -> Result<Vec<Message>, String> {
         let prompt = summary::last_prompt(old, work.room.quote());
         let summary = summary::message(text, prompt);
-        if size::message_tokens(&summary) >= size::messages_tokens(old) {
+        if token_estimate::message_tokens(&summary) >= token_estimate::messages_tokens(old) {
             return Err("the summary is no shorter than what it stands for".to_owned());
         }
         let messages: Vec<Message> = std::iter::once(summary)
@@ -217,9 +226,14 @@ impl Compactor for Compaction {
         stuck_at.is_none_or(|tokens| size.tokens >= tokens.saturating_add(window / 10))
     }
 
-    fn helps(&self, judged: &Judged, request: &Request, size: Size) -> Option<CompactionReason> {
+    fn helps(
+        &self,
+        judged: &ClassifiedFailure,
+        request: &Request,
+        size: Size,
+    ) -> Option<CompactionReason> {
         let enabled = self.settings.enabled;
-        enabled.then(|| help::against(judged, request, size))?
+        enabled.then(|| trigger::against(judged, request, size))?
     }
 
     fn compact<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Outcome> {
@@ -228,16 +242,16 @@ impl Compactor for Compaction {
 }
 
 /// One conversation that is made smaller, and what that has used.
-struct Work<'a> {
+struct CompactionRun<'a> {
     job: Job<'a>,
-    room: Room,
+    room: SizeBudget,
     usage: Usage,
 }
 
-impl<'a> Work<'a> {
+impl<'a> CompactionRun<'a> {
     fn new(job: Job<'a>) -> Self {
         Self {
-            room: Room::new(&job),
+            room: SizeBudget::new(&job),
             usage: Usage::default(),
             job,
         }

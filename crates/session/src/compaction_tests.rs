@@ -45,7 +45,7 @@ fn it_is_due_above_the_threshold_of_a_known_window() {
 #[test]
 fn nothing_helps_that_is_switched_off() {
     let failure = Failure::http("p", 400, "prompt is too long", Timestamp::default());
-    let judged = Judged::new(failure.with_code("context_length_exceeded"));
+    let judged = ClassifiedFailure::new(failure.with_code("context_length_exceeded"));
     let helps = |enabled| {
         let world = world(Settings {
             enabled,
@@ -89,7 +89,7 @@ fn what_freed_too_little_is_not_due_again_until_the_conversation_has_grown() {
 fn an_overflow_proves_that_the_estimate_is_too_low() {
     let steps = vec![Step::Tools(vec![(0, 4000)], false); 20];
     let request = request(conversation(&steps));
-    let tokens = size::tokens(&request);
+    let tokens = token_estimate::tokens(&request);
     let window = tokens * 2;
     let size = Size {
         tokens,
@@ -97,7 +97,7 @@ fn an_overflow_proves_that_the_estimate_is_too_low() {
     };
     let outcome = world(small()).compact(&request, size, CompactionReason::Overflow);
     let smaller = outcome.result.unwrap();
-    assert!(size::messages_tokens(&smaller.messages) * 2 <= smaller.size + 100);
+    assert!(token_estimate::messages_tokens(&smaller.messages) * 2 <= smaller.size + 100);
     assert!(smaller.size < window * 3 / 4, "{} {window}", smaller.size);
 }
 
@@ -150,7 +150,7 @@ fn a_summariser_reads_lines_that_nothing_said_can_leave() {
     }]));
     let request = request(messages);
     let size = Size {
-        tokens: size::tokens(&request),
+        tokens: token_estimate::tokens(&request),
         window: None,
     };
     let outcome = world.compact(&request, size, CompactionReason::Manual);
@@ -191,7 +191,7 @@ fn too_many_bytes_are_cut_by_nobody_else_and_images_go_first_where_they_are_most
     steps.insert(0, Step::Tools(vec![(10, 4000)], false));
     let request = request(conversation(&steps));
     let size = Size {
-        tokens: size::tokens(&request),
+        tokens: token_estimate::tokens(&request),
         window: None,
     };
     let outcome = world.compact(&request, size, CompactionReason::SlowUpload);
@@ -228,7 +228,7 @@ fn what_cannot_be_made_to_fit_is_said_with_numbers_and_a_way_out() {
         ]))
     };
     let size = Size {
-        tokens: size::tokens(&request),
+        tokens: token_estimate::tokens(&request),
         window: Some(8000),
     };
     let outcome = world.compact(&request, size, CompactionReason::Overflow);

@@ -3,17 +3,17 @@
 //! Invariants: the session that is copied stays as it is; a copy never ends in the middle of a turn, and nothing waits
 //! in it.
 
-use super::fold::Standing;
-use super::record::{Home, Record, read};
+use super::session_journal::{SessionJournal, Storage, read};
 use super::setup::Setup;
+use super::state::State;
 use super::{Error, Session};
 use outlast_engine::journal::Entry;
 use outlast_store::Journal;
-use outlast_store::journal::{Hold, Line, NewSession, Stored};
+use outlast_store::journal::{NewSession, RawEntry, SessionLock, StoredEntry};
 
 impl Session {
     /// Everything that happened in it, in order, also what could not be written down yet.
-    pub async fn entries(&self) -> Result<Vec<Stored>, Error> {
+    pub async fn entries(&self) -> Result<Vec<StoredEntry>, Error> {
         self.record.entries(&self.id).await
     }
 
@@ -28,7 +28,7 @@ impl Session {
         let mut copied = self.entries().await?;
         let before = before.map(|seq| self.beginning(&copied, seq));
         copied.retain(|stored| before.is_none_or(|before| stored.seq < before));
-        let mut standing = Standing::default();
+        let mut standing = State::default();
         for stored in &copied {
             standing.take_in(read(&self.id, stored)?);
         }
@@ -45,10 +45,12 @@ impl Session {
         };
         let id = new.id.clone();
         let home = match journal {
-            None => Home::Memory(copied),
-            Some(journal) => Home::Journal(journal.clone(), self.copy(journal, copied, new).await?),
+            None => Storage::Memory(copied),
+            Some(journal) => {
+                Storage::Journal(journal.clone(), self.copy(journal, copied, new).await?)
+            }
         };
-        let record = Record::new(home, standing, setup.clock.clone());
+        let record = SessionJournal::new(home, standing, setup.clock.clone());
         let session = Self::with(id, about, setup, record);
         session.discard_queue().await?;
         Ok(session)
@@ -57,22 +59,22 @@ impl Session {
     async fn copy(
         &self,
         journal: &Journal,
-        copied: Vec<Stored>,
+        copied: Vec<StoredEntry>,
         new: NewSession,
-    ) -> Result<Hold, Error> {
+    ) -> Result<SessionLock, Error> {
         // What cannot be written down there can be here.
         if self.is_kept() && self.record.flush_backlog().await.is_ok() {
             let next = copied.last().map_or(0, |last| last.seq) + 1;
             return Ok(journal.fork(&self.id, Some(next), new).await?);
         }
         let hold = journal.begin(new).await?;
-        let lines: Vec<Line> = copied.into_iter().map(|stored| stored.line).collect();
+        let lines: Vec<RawEntry> = copied.into_iter().map(|stored| stored.line).collect();
         journal.append(&hold, lines).await?;
         Ok(hold)
     }
 
     /// Where the turn begins that an entry begins: one that began with what waited has said nothing before.
-    fn beginning(&self, entries: &[Stored], seq: u64) -> u64 {
+    fn beginning(&self, entries: &[StoredEntry], seq: u64) -> u64 {
         let entry = |seq: u64| {
             let stored = entries.iter().find(|stored| stored.seq == seq)?;
             read(&self.id, stored).ok()

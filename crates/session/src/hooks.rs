@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, Sender};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
-use worker::{Waiting, Worker};
+use worker::{QueuedEvent, Worker};
 
 /// How many events may wait for a hook.
 const MAX_QUEUED_EVENTS: usize = 64;
@@ -26,7 +26,7 @@ const MAX_QUEUED_EVENTS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     /// When it is run.
-    pub on: Vec<Moment>,
+    pub on: Vec<HookEvent>,
     /// What is run, by a shell in the folder of the session.
     pub command: String,
     /// How long it may run; then it is killed with all that it started.
@@ -36,7 +36,7 @@ pub struct Hook {
 /// When a hook may be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Moment {
+pub enum HookEvent {
     /// A retry will happen.
     AutoRetryStart,
     /// A chain of retries is over.
@@ -53,7 +53,7 @@ pub enum Moment {
     SessionStopped,
 }
 
-impl Moment {
+impl HookEvent {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::AutoRetryStart,
@@ -87,7 +87,7 @@ impl Moment {
 /// Why a process leaves a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum ExitReason {
     /// Its work is done.
     Ended,
     /// The system wants the process to end.
@@ -99,7 +99,7 @@ pub enum Reason {
 }
 
 /// Is told what is wrong with a hook, in a line that is safe to show.
-pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
+pub type ProblemReporter = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The hooks of a session, or of several in the same folder.
 #[derive(Clone)]
@@ -107,14 +107,14 @@ pub struct Hooks(Arc<Shared>);
 
 struct Shared {
     folder: String,
-    lanes: Mutex<Vec<Lane>>,
-    report: Report,
+    lanes: Mutex<Vec<HookQueue>>,
+    report: ProblemReporter,
 }
 
 /// A hook, what waits for it, and who runs it.
-struct Lane {
+struct HookQueue {
     hook: Hook,
-    waiting: Sender<Waiting>,
+    waiting: Sender<QueuedEvent>,
     /// How many events were dropped since the last one that was not.
     dropped: AtomicU64,
     /// How many were dropped in all.
@@ -128,14 +128,14 @@ impl Hooks {
         hooks: Vec<Hook>,
         folder: PathBuf,
         hidden_variables: Vec<String>,
-        report: Report,
+        report: ProblemReporter,
     ) -> Self {
         let name = folder.to_string_lossy().into_owned();
         let place = Arc::new((folder, hidden_variables));
         let lane = |hook: Hook| {
             let (waiting, events) = mpsc::channel(MAX_QUEUED_EVENTS);
             let worker = Worker::new(hook.clone(), place.clone(), report.clone());
-            Lane {
+            HookQueue {
                 hook,
                 waiting,
                 dropped: AtomicU64::new(0),
@@ -168,10 +168,10 @@ impl Hooks {
     }
 
     /// Runs the hooks that want to know that the process leaves that session.
-    pub fn stopped(&self, session: &Session, reason: Reason) {
+    pub fn stopped(&self, session: &Session, reason: ExitReason) {
         let snapshot = session.snapshot();
         self.say(Payload {
-            moment: Moment::SessionStopped,
+            moment: HookEvent::SessionStopped,
             session_id: session.id().to_owned(),
             turn_id: snapshot.turn_id,
             folder: self.0.folder.clone(),
@@ -210,9 +210,9 @@ impl Hooks {
         }
     }
 
-    fn queue(&self, lane: &Lane, payload: &Arc<Payload>) {
+    fn queue(&self, lane: &HookQueue, payload: &Arc<Payload>) {
         let dropped = lane.dropped.load(Ordering::Relaxed);
-        let waiting = Waiting {
+        let waiting = QueuedEvent {
             payload: payload.clone(),
             dropped,
         };
@@ -231,7 +231,7 @@ impl Hooks {
 }
 
 impl Shared {
-    fn lanes(&self) -> MutexGuard<'_, Vec<Lane>> {
+    fn lanes(&self) -> MutexGuard<'_, Vec<HookQueue>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,35 +9,35 @@
 mod compact;
 pub mod compaction;
 mod copy;
-mod fold;
+pub mod factory;
 pub mod hooks;
-pub mod host;
 pub mod process;
 mod queue;
-mod record;
-mod run;
+mod session_journal;
 mod setup;
-mod status;
+mod snapshot;
+mod state;
 pub mod tools;
 pub mod transcript;
+mod turns;
 
 pub use compact::Compacted;
-pub use fold::{Standing, Unfinished};
-pub use outlast_engine::inbox::Place;
-pub use queue::{Mode, Waiting};
-pub use record::read;
-pub use setup::{Ask, Setup};
-pub use status::{Held, Retry, Snapshot, Subscription};
+pub use outlast_engine::inbox::QueueKind;
+pub use queue::{DrainMode, Queued};
+pub use session_journal::read;
+pub use setup::{PromptRequest, Setup};
+pub use snapshot::{GateHold, RetryStatus, Snapshot, Subscription};
+pub use state::{State, UnfinishedTurn};
 
 use outlast_dialect::Message;
 use outlast_engine::turn::Handle;
-use outlast_engine::{Clock, size};
-use outlast_kernel::event::{Body, Event, Seal, VERSION};
+use outlast_engine::{Clock, token_estimate};
+use outlast_kernel::event::{Body, Event, TurnStatus, VERSION};
 use outlast_store::Journal;
 use outlast_store::journal::NewSession;
-use queue::Queue;
-use record::{Home, Record};
-use status::EventHub;
+use queue::QueueState;
+use session_journal::{SessionJournal, Storage};
+use snapshot::EventHub;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -93,14 +93,14 @@ pub enum Error {
 /// A conversation with its settings and history.
 pub struct Session {
     id: String,
-    about: Mutex<About>,
+    about: Mutex<Metadata>,
     clock: Arc<dyn Clock>,
     setup: RwLock<Arc<Setup>>,
-    record: Record,
+    record: SessionJournal,
     board: Arc<EventHub>,
     retries: AtomicBool,
     compactions: AtomicBool,
-    queue: Mutex<Queue>,
+    queue: Mutex<QueueState>,
     /// How to reach the turn that is running.
     running: Mutex<Option<Handle>>,
     /// Held while the conversation is made smaller by hand: what is asked meanwhile waits.
@@ -109,7 +109,7 @@ pub struct Session {
 
 /// What a person knows a session by.
 #[derive(Clone, Debug, Default)]
-struct About {
+struct Metadata {
     directory: String,
     title: String,
 }
@@ -122,9 +122,9 @@ impl Session {
 
     /// The same, with an id that the caller has told others.
     pub fn in_memory_with_id(id: String, setup: Setup) -> Self {
-        let home = Home::Memory(Vec::new());
-        let record = Record::new(home, Standing::default(), setup.clock.clone());
-        Self::with(id, About::default(), setup, record)
+        let home = Storage::Memory(Vec::new());
+        let record = SessionJournal::new(home, State::default(), setup.clock.clone());
+        Self::with(id, Metadata::default(), setup, record)
     }
 
     /// A new session in the journal, which belongs to that folder and has that title.
@@ -145,7 +145,7 @@ impl Session {
         title: &str,
         setup: Setup,
     ) -> Result<Self, Error> {
-        let about = About {
+        let about = Metadata {
             directory: directory.to_owned(),
             title: title.to_owned(),
         };
@@ -156,8 +156,8 @@ impl Session {
             now: setup.clock.now(),
         };
         let hold = journal.begin(new).await?;
-        let home = Home::Journal(journal.clone(), hold);
-        let record = Record::new(home, Standing::default(), setup.clock.clone());
+        let home = Storage::Journal(journal.clone(), hold);
+        let record = SessionJournal::new(home, State::default(), setup.clock.clone());
         Ok(Self::with(id, about, setup, record))
     }
 
@@ -171,12 +171,12 @@ impl Session {
                 return Err(error);
             }
         };
-        let home = Home::Journal(journal.clone(), hold);
-        let record = Record::new(home, standing, setup.clock.clone());
+        let home = Storage::Journal(journal.clone(), hold);
+        let record = SessionJournal::new(home, standing, setup.clock.clone());
         Ok(Self::with(id.to_owned(), about, setup, record))
     }
 
-    fn with(id: String, about: About, setup: Setup, record: Record) -> Self {
+    fn with(id: String, about: Metadata, setup: Setup, record: SessionJournal) -> Self {
         let retries = setup.retry_enabled;
         let board = Arc::new(EventHub::default());
         let usage = record.look(|standing| standing.usage);
@@ -251,11 +251,11 @@ impl Session {
         self.about().title
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> Metadata {
         self.lock_metadata().clone()
     }
 
-    fn lock_metadata(&self) -> std::sync::MutexGuard<'_, About> {
+    fn lock_metadata(&self) -> std::sync::MutexGuard<'_, Metadata> {
         self.about.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -348,7 +348,7 @@ impl Session {
 
     /// How many tokens its next request has, about.
     pub fn tokens(&self) -> u64 {
-        size::tokens(&self.setup().request(self.messages()))
+        token_estimate::tokens(&self.setup().request(self.messages()))
     }
 
     /// How many messages it has.
@@ -362,12 +362,12 @@ impl Session {
     }
 
     /// How its last turn was settled.
-    pub fn last_seal(&self) -> Option<Seal> {
+    pub fn last_seal(&self) -> Option<TurnStatus> {
         self.record.look(|standing| standing.last_seal)
     }
 
     /// What is not settled, if anything.
-    pub fn unfinished_turn(&self) -> Option<Unfinished> {
+    pub fn unfinished_turn(&self) -> Option<UnfinishedTurn> {
         self.record.look(|standing| standing.unfinished.clone())
     }
 
@@ -391,11 +391,11 @@ impl Session {
 }
 
 /// What the journal knows of a session.
-async fn known(journal: &Journal, id: &str) -> Result<(Standing, About), Error> {
+async fn known(journal: &Journal, id: &str) -> Result<(State, Metadata), Error> {
     let summary = journal.summary(id).await?;
-    let about = About {
+    let about = Metadata {
         directory: summary.directory,
         title: summary.title,
     };
-    Ok((record::standing(journal, id).await?, about))
+    Ok((session_journal::standing(journal, id).await?, about))
 }

@@ -1,7 +1,7 @@
 //! Commands run for tools, hooks and pipeline steps: the process under way, and what is kept of its output.
 
+#[cfg(unix)]
+pub mod command;
 pub mod output;
 #[cfg(unix)]
-pub(crate) mod printed;
-#[cfg(unix)]
-pub mod running;
+pub(crate) mod text_decoder;

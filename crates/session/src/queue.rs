@@ -6,15 +6,15 @@
 
 use super::{Error, Session};
 use outlast_dialect::Message;
-use outlast_engine::inbox::{Inbox, Letter, Place};
-use outlast_engine::journal::{Entry, Journal, Unrecorded};
+use outlast_engine::inbox::{Inbox, QueueKind, QueuedMessage};
+use outlast_engine::journal::{AppendError, Entry, Journal};
 use outlast_kernel::event::Body;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How many of the messages that wait in one place are said at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum DrainMode {
     /// All of them.
     All,
     /// The one that waits longest.
@@ -24,27 +24,27 @@ pub enum Mode {
 
 /// The messages that wait, those that wait longest first.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Waiting {
+pub struct Queued {
     /// What is said as soon as the model can be told something.
     pub steering: Vec<Message>,
     /// What is said when it has answered.
     pub follow_up: Vec<Message>,
 }
 
-impl Waiting {
+impl Queued {
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.steering.is_empty() && self.follow_up.is_empty()
     }
 
-    fn of<'a>(letters: impl IntoIterator<Item = &'a Letter>) -> Self {
+    fn of<'a>(letters: impl IntoIterator<Item = &'a QueuedMessage>) -> Self {
         let mut waiting = Self::default();
         for letter in letters {
             let message = letter.message.clone();
             match letter.place {
-                Place::Steering => waiting.steering.push(message),
-                Place::FollowUp => waiting.follow_up.push(message),
-                Place::Note => {}
+                QueueKind::Steering => waiting.steering.push(message),
+                QueueKind::FollowUp => waiting.follow_up.push(message),
+                QueueKind::Note => {}
             }
         }
         waiting
@@ -53,16 +53,16 @@ impl Waiting {
 
 /// How what waits is said, and what listeners know of it.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    steering: Mode,
-    follow_up: Mode,
+pub(super) struct QueueState {
+    steering: DrainMode,
+    follow_up: DrainMode,
     announced: (Vec<String>, Vec<String>),
 }
 
 impl Session {
     /// Has a message said to the model later. Once this is `Ok` it is written down and survives a crash; an error means
     /// that it does not wait.
-    pub async fn queue(&self, place: Place, message: Message) -> Result<(), Error> {
+    pub async fn queue(&self, place: QueueKind, message: Message) -> Result<(), Error> {
         let id = uuid::Uuid::now_v7().to_string();
         let entry = Entry::Queued {
             id: id.clone(),
@@ -70,7 +70,8 @@ impl Session {
             message,
         };
         if let Err(error) = self.record.jot(entry).await {
-            let place = |waiting: &[Letter]| waiting.iter().position(|letter| letter.id == id);
+            let place =
+                |waiting: &[QueuedMessage]| waiting.iter().position(|letter| letter.id == id);
             let taken_back = self
                 .record
                 .update_queue(|waiting| place(waiting).map(|place| waiting.remove(place)));
@@ -82,18 +83,18 @@ impl Session {
     }
 
     /// What waits.
-    pub fn waiting(&self) -> Waiting {
-        self.record.look(|standing| Waiting::of(&standing.waiting))
+    pub fn waiting(&self) -> Queued {
+        self.record.look(|standing| Queued::of(&standing.waiting))
     }
 
     /// Takes out everything that waits: it is not said. Notes stay.
-    pub async fn clear_queue(&self) -> Result<Waiting, Error> {
-        let is_note = |letter: &Letter| letter.place == Place::Note;
-        let taken: Vec<Letter> = self
+    pub async fn clear_queue(&self) -> Result<Queued, Error> {
+        let is_note = |letter: &QueuedMessage| letter.place == QueueKind::Note;
+        let taken: Vec<QueuedMessage> = self
             .record
             .update_queue(|waiting| waiting.extract_if(.., |it| !is_note(it)).collect());
         if taken.is_empty() {
-            return Ok(Waiting::default());
+            return Ok(Queued::default());
         }
         let ids = taken.iter().map(|letter| letter.id.clone()).collect();
         if let Err(error) = self.record.jot(Entry::Unqueued { ids }).await {
@@ -102,21 +103,21 @@ impl Session {
             return Err(error);
         }
         self.publish_queue();
-        Ok(Waiting::of(&taken))
+        Ok(Queued::of(&taken))
     }
 
     /// Adds something to the conversation without asking the model: now, or with the next call of the turn that runs.
     pub async fn note(&self, message: Message) -> Result<(), Error> {
         if self.is_running() {
-            return self.queue(Place::Note, message).await;
+            return self.queue(QueueKind::Note, message).await;
         }
         let _others_wait = self.compacting.lock().await;
         let _running = match self.enter() {
-            Err(Error::Busy) => return self.queue(Place::Note, message).await,
+            Err(Error::Busy) => return self.queue(QueueKind::Note, message).await,
             entered => entered?,
         };
         if self.unfinished_turn().is_some() {
-            return self.queue(Place::Note, message).await;
+            return self.queue(QueueKind::Note, message).await;
         }
         let entry = Entry::Said {
             ids: Vec::new(),
@@ -132,11 +133,11 @@ impl Session {
         self.record.begin_turn(turn);
         match self.record.append(&entries).await {
             Ok(()) => Ok(()),
-            Err(Unrecorded::Failed { why: message }) => {
+            Err(AppendError::Failed { why: message }) => {
                 self.say(Body::Unrecorded { message });
                 Ok(())
             }
-            Err(Unrecorded::Lost { why }) => Err(Error::NotWritten { why }),
+            Err(AppendError::Lost { why }) => Err(Error::NotWritten { why }),
         }
     }
 
@@ -150,37 +151,41 @@ impl Session {
     }
 
     /// How many messages are said at a time with a call of a running turn.
-    pub fn steering_mode(&self) -> Mode {
+    pub fn steering_mode(&self) -> DrainMode {
         self.modes().steering
     }
 
     /// How many messages begin a turn of their own together.
-    pub fn follow_up_mode(&self) -> Mode {
+    pub fn follow_up_mode(&self) -> DrainMode {
         self.modes().follow_up
     }
 
     /// Changes how many messages are said at a time with a call of a running turn.
-    pub fn set_steering_mode(&self, mode: Mode) {
+    pub fn set_steering_mode(&self, mode: DrainMode) {
         self.modes().steering = mode;
     }
 
     /// Changes how many messages begin a turn of their own together.
-    pub fn set_follow_up_mode(&self, mode: Mode) {
+    pub fn set_follow_up_mode(&self, mode: DrainMode) {
         self.modes().follow_up = mode;
     }
 
-    fn modes(&self) -> std::sync::MutexGuard<'_, Queue> {
+    fn modes(&self) -> std::sync::MutexGuard<'_, QueueState> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes out what a turn of its own begins with: steering before follow-ups.
-    pub(super) fn take_for_turn(&self) -> Vec<Letter> {
+    pub(super) fn take_for_turn(&self) -> Vec<QueuedMessage> {
         let (steering, follow_up) = (self.steering_mode(), self.follow_up_mode());
         self.record.update_queue(|waiting| {
-            let waits = |place| waiting.iter().any(|letter: &Letter| letter.place == place);
-            let (place, mode) = match (waits(Place::Steering), waits(Place::FollowUp)) {
-                (true, _) => (Place::Steering, steering),
-                (false, true) => (Place::FollowUp, follow_up),
+            let waits = |place| {
+                waiting
+                    .iter()
+                    .any(|letter: &QueuedMessage| letter.place == place)
+            };
+            let (place, mode) = match (waits(QueueKind::Steering), waits(QueueKind::FollowUp)) {
+                (true, _) => (QueueKind::Steering, steering),
+                (false, true) => (QueueKind::FollowUp, follow_up),
                 (false, false) => return Vec::new(),
             };
             take(waiting, place, mode)
@@ -191,7 +196,7 @@ impl Session {
     pub(super) fn publish_queue(&self) {
         {
             let mut queue = self.modes();
-            let Waiting {
+            let Queued {
                 steering,
                 follow_up,
             } = self.waiting();
@@ -213,7 +218,7 @@ impl Session {
 
     /// What waits is known to whoever opened the session.
     pub(super) fn mark_queue_announced(&self) {
-        let Waiting {
+        let Queued {
             steering,
             follow_up,
         } = self.waiting();
@@ -223,13 +228,13 @@ impl Session {
 }
 
 /// What waits, as a running turn asks for it.
-pub(super) struct Letters<'a> {
+pub(super) struct SessionInbox<'a> {
     session: &'a Session,
     /// Whether the turn has just begun with what waited, so that its first call says no more.
     has_begun_with: AtomicBool,
 }
 
-impl<'a> Letters<'a> {
+impl<'a> SessionInbox<'a> {
     pub(super) const fn new(session: &'a Session, has_begun_with: bool) -> Self {
         Self {
             session,
@@ -238,34 +243,34 @@ impl<'a> Letters<'a> {
     }
 }
 
-impl Inbox for Letters<'_> {
-    fn take(&self) -> Vec<Letter> {
+impl Inbox for SessionInbox<'_> {
+    fn take(&self) -> Vec<QueuedMessage> {
         if self.has_begun_with.swap(false, Ordering::Relaxed) {
             return Vec::new();
         }
         let mode = self.session.steering_mode();
         self.session
             .record
-            .update_queue(|waiting| take(waiting, Place::Steering, mode))
+            .update_queue(|waiting| take(waiting, QueueKind::Steering, mode))
     }
 }
 
 /// Takes all notes out, and of that place as many as are said at a time.
-fn take(waiting: &mut Vec<Letter>, place: Place, mode: Mode) -> Vec<Letter> {
+fn take(waiting: &mut Vec<QueuedMessage>, place: QueueKind, mode: DrainMode) -> Vec<QueuedMessage> {
     let mut left = match mode {
-        Mode::All => usize::MAX,
-        Mode::OneAtATime => 1,
+        DrainMode::All => usize::MAX,
+        DrainMode::OneAtATime => 1,
     };
-    let is_next = |letter: &mut Letter| {
+    let is_next = |letter: &mut QueuedMessage| {
         let is_there = letter.place == place && left > 0;
         left -= usize::from(is_there);
-        is_there || letter.place == Place::Note
+        is_there || letter.place == QueueKind::Note
     };
     waiting.extract_if(.., is_next).collect()
 }
 
 /// Takes all notes out.
-pub(super) fn notes(waiting: &mut Vec<Letter>) -> Vec<Letter> {
-    let is_note = |letter: &mut Letter| letter.place == Place::Note;
+pub(super) fn notes(waiting: &mut Vec<QueuedMessage>) -> Vec<QueuedMessage> {
+    let is_note = |letter: &mut QueuedMessage| letter.place == QueueKind::Note;
     waiting.extract_if(.., is_note).collect()
 }

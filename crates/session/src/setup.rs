@@ -3,17 +3,17 @@
 use outlast_dialect::{Delivery, Message, Request, Tool};
 use outlast_engine::accounts::Accounts;
 use outlast_engine::compaction::{Compactor, Job, Outcome, Size};
-use outlast_engine::knowledge::Knowledge;
-use outlast_engine::route::Route;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::strategy::Aborted;
+use outlast_engine::target::ModelTarget;
 use outlast_engine::tools::Toolbox;
 use outlast_engine::{BoxFuture, CancellationToken, Clock, Provider, RetryStrategy};
 use outlast_kernel::budget::{Limits, Price};
-use outlast_kernel::decision::{AfterContent, Rules};
+use outlast_kernel::decision::{AfterContent, RetryRules};
 use outlast_kernel::event::CompactionReason;
-use outlast_kernel::failure::Judged;
+use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::fallback;
-use outlast_kernel::models::Traits;
+use outlast_kernel::model_info::Capabilities;
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,13 +44,13 @@ pub struct Setup {
     /// The accounts to ask with.
     pub accounts: Option<Arc<Accounts>>,
     /// What is known of the provider beyond this session.
-    pub knowledge: Option<Knowledge>,
+    pub knowledge: Option<SharedState>,
     /// What tokens cost, for a ceiling on the cost of a prompt.
     pub price: Option<Price>,
     /// What is known of the model.
-    pub traits: Traits,
+    pub traits: Capabilities,
     /// The models that are asked when this one cannot be, in order.
-    pub fallbacks: Vec<Route>,
+    pub fallbacks: Vec<ModelTarget>,
     /// When they are.
     pub fallback_rules: fallback::Rules,
     /// What makes the conversation smaller when it has become too large.
@@ -84,7 +84,7 @@ impl Setup {
             accounts: None,
             knowledge: None,
             price: None,
-            traits: Traits::default(),
+            traits: Capabilities::default(),
             fallbacks: Vec::new(),
             fallback_rules: fallback::Rules::default(),
             compaction: None,
@@ -96,8 +96,8 @@ impl Setup {
     }
 
     /// All models that may be asked, the first one first. One that is the same as an earlier one is none.
-    pub(super) fn routes(&self) -> Vec<Route> {
-        let first = Route {
+    pub(super) fn routes(&self) -> Vec<ModelTarget> {
+        let first = ModelTarget {
             provider: self.provider.clone(),
             model: self.model.clone(),
             accounts: self.accounts.clone(),
@@ -107,7 +107,7 @@ impl Setup {
         };
         let mut routes = vec![first];
         for route in &self.fallbacks {
-            let is_new = |known: &Route| known.key() != route.key();
+            let is_new = |known: &ModelTarget| known.key() != route.key();
             if routes.iter().all(is_new) {
                 routes.push(route.clone());
             }
@@ -130,7 +130,7 @@ impl Setup {
 
 /// What is asked of a session.
 #[derive(Clone, Debug, Default)]
-pub struct Ask {
+pub struct PromptRequest {
     /// What is said.
     pub message: Option<Message>,
     /// What the turn may spend.
@@ -143,7 +143,7 @@ pub struct Ask {
     pub abort: CancellationToken,
 }
 
-impl From<&str> for Ask {
+impl From<&str> for PromptRequest {
     fn from(text: &str) -> Self {
         Self {
             message: Some(Message::user(text)),
@@ -178,8 +178,9 @@ impl RetryStrategy for SwitchableRetry<'_> {
         self.strategy.sleep(delay, cancel)
     }
 
-    fn rules(&self) -> Rules {
-        self.in_force().map_or(Rules::NONE, RetryStrategy::rules)
+    fn rules(&self) -> RetryRules {
+        self.in_force()
+            .map_or(RetryRules::NONE, RetryStrategy::rules)
     }
 }
 
@@ -194,7 +195,12 @@ impl Compactor for SwitchableCompaction<'_> {
         self.on.load(Ordering::Relaxed) && self.compactor.is_due(size)
     }
 
-    fn helps(&self, judged: &Judged, request: &Request, size: Size) -> Option<CompactionReason> {
+    fn helps(
+        &self,
+        judged: &ClassifiedFailure,
+        request: &Request,
+        size: Size,
+    ) -> Option<CompactionReason> {
         let is_on = self.on.load(Ordering::Relaxed);
         is_on.then(|| self.compactor.helps(judged, request, size))?
     }

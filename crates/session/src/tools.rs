@@ -9,6 +9,7 @@
 //!
 //! Not here: when a call is made, and what is remembered of it.
 
+mod atomic_write;
 #[cfg(unix)]
 mod bash;
 mod edit;
@@ -17,19 +18,18 @@ mod input;
 mod lines;
 #[cfg(all(unix, feature = "mcp"))]
 pub mod mcp;
+mod path_resolution;
 mod permission;
-mod place;
 mod read;
-mod replace;
 pub mod shell;
 mod toolbox;
 mod write;
 
-pub use permission::{Answer, Approve, OUTSIDE_PERMISSION, Question};
+pub use permission::{ApprovalDecision, ApprovalRequest, Approver, OUTSIDE_PERMISSION};
 pub use toolbox::Tools;
 
 #[cfg(unix)]
-pub use crate::process::running::kill_all_commands;
+pub use crate::process::command::kill_all_commands;
 #[cfg(unix)]
 pub(crate) use bash::how_it_ended;
 
@@ -101,12 +101,12 @@ pub struct Context {
     /// Variables that commands must not see.
     pub hidden_variables: Vec<String>,
     /// Whether this call may leave the working folder.
-    pub reach: Reach,
+    pub reach: PathScope,
 }
 
 /// How far the paths of a call may lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum PathScope {
     /// Only within the working folder.
     Inside,
     /// Anywhere.

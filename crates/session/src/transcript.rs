@@ -5,23 +5,23 @@
 //! can pass for a part of the document's own structure.
 //! Not here: where the entries come from (see the store's journal), and where the document goes.
 
+mod blocks;
+pub mod escape;
 pub mod html;
 mod jsonl;
 mod markdown;
-pub mod marks;
+mod phrases;
 mod plain;
-mod story;
-mod words;
 
+use blocks::BlockBuilder;
 use outlast_kernel::Timestamp;
-use outlast_store::journal::{Stored, Summary};
+use outlast_store::journal::{StoredEntry, Summary};
 use serde::Serialize;
 use std::io;
-use story::Story;
 
 /// What stands at the beginning of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Head {
+pub struct Header {
     /// The session's name.
     pub id: String,
     /// What it is about; may be empty.
@@ -32,7 +32,7 @@ pub struct Head {
     pub created: Timestamp,
 }
 
-impl From<&Summary> for Head {
+impl From<&Summary> for Header {
     fn from(summary: &Summary) -> Self {
         Self {
             id: summary.id.clone(),
@@ -43,7 +43,7 @@ impl From<&Summary> for Head {
     }
 }
 
-impl Head {
+impl Header {
     /// What the document is called.
     fn name(&self) -> String {
         match self.title.trim() {
@@ -79,13 +79,13 @@ pub enum Format {
 #[derive(Debug)]
 pub struct Writer<W> {
     format: Format,
-    story: Story,
+    story: BlockBuilder,
     out: W,
 }
 
 impl<W: io::Write> Writer<W> {
     /// Begins a document.
-    pub fn new(format: Format, head: &Head, mut out: W) -> io::Result<Self> {
+    pub fn new(format: Format, head: &Header, mut out: W) -> io::Result<Self> {
         let beginning = match format {
             Format::Jsonl => jsonl::head(head)?,
             Format::Markdown => markdown::head(head),
@@ -93,12 +93,12 @@ impl<W: io::Write> Writer<W> {
             Format::Plain => plain::head(head),
         };
         out.write_all(beginning.as_bytes())?;
-        let story = Story::default();
+        let story = BlockBuilder::default();
         Ok(Self { format, story, out })
     }
 
     /// Writes the next entry of the session.
-    pub fn entry(&mut self, stored: &Stored) -> io::Result<()> {
+    pub fn entry(&mut self, stored: &StoredEntry) -> io::Result<()> {
         let text = match self.format {
             Format::Jsonl => jsonl::entry(stored)?,
             _ => {
@@ -114,14 +114,14 @@ impl<W: io::Write> Writer<W> {
         let last = self.story.end();
         let mut text = self.render(&last);
         if self.format == Format::Html {
-            text.push_str(html::END);
+            text.push_str(html::PAGE_END);
         }
         self.out.write_all(text.as_bytes())?;
         self.out.flush()?;
         Ok(self.out)
     }
 
-    fn render(&self, pieces: &[story::Piece]) -> String {
+    fn render(&self, pieces: &[blocks::Block]) -> String {
         let render = match self.format {
             // Its lines are the entries themselves.
             Format::Jsonl => return String::new(),

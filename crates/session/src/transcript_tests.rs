@@ -1,13 +1,13 @@
 use super::*;
 use outlast_dialect::{Image, Message, Part, Role};
-use outlast_engine::inbox::Place;
-use outlast_engine::journal::{Entry, Problem, Spent};
+use outlast_engine::inbox::QueueKind;
+use outlast_engine::journal::{Entry, Spent, TurnError};
 use outlast_engine::tools::Effect;
 use outlast_kernel::budget::{Limits, Prompt};
-use outlast_kernel::event::{Proof, Reasoning, Seal, StopReason, ToolCall, Usage};
-use outlast_kernel::failure::{Failure, Judged};
+use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, TurnStatus, Usage};
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
 use outlast_kernel::verdict::Cause;
-use outlast_store::journal::Line;
+use outlast_store::journal::RawEntry;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const FORMATS: [Format; 4] = [Format::Jsonl, Format::Markdown, Format::Html, For
 #[derive(Default)]
 struct Session {
     turn: u64,
-    stored: Vec<Stored>,
+    stored: Vec<StoredEntry>,
 }
 
 impl Session {
@@ -32,14 +32,14 @@ impl Session {
     }
 
     fn raw(&mut self, kind: &str, body: &str) -> &mut Self {
-        let line = Line {
+        let line = RawEntry {
             turn: self.turn,
             kind: kind.to_owned(),
             time: self.now(),
             body: body.to_owned(),
         };
         let seq = self.stored.len() as u64 + 1;
-        self.stored.push(Stored { seq, line });
+        self.stored.push(StoredEntry { seq, line });
         self
     }
 
@@ -73,7 +73,7 @@ impl Session {
             kept: false,
             place: None,
             attempt: 1,
-            judged: failure.map(|failure| (*Judged::new(failure)).clone()),
+            judged: failure.map(|failure| (*ClassifiedFailure::new(failure)).clone()),
             message: assistant(parts),
             usage: Usage::default(),
         })
@@ -112,7 +112,7 @@ impl Session {
         })
     }
 
-    fn settled(&mut self, seal: Seal, error: Option<Problem>) -> &mut Self {
+    fn settled(&mut self, seal: TurnStatus, error: Option<TurnError>) -> &mut Self {
         let usage = Usage {
             input: 1200,
             output: 34,
@@ -122,7 +122,7 @@ impl Session {
         self.add(&Entry::Settled { seal, usage, error })
     }
 
-    fn document(&self, format: Format, head: &Head) -> String {
+    fn document(&self, format: Format, head: &Header) -> String {
         let mut writer = Writer::new(format, head, Vec::new()).unwrap();
         for stored in &self.stored {
             writer.entry(stored).unwrap();
@@ -169,8 +169,8 @@ fn picture(media_type: &str, data: &str) -> Part {
     })
 }
 
-fn head_of(title: &str) -> Head {
-    Head {
+fn head_of(title: &str) -> Header {
+    Header {
         id: "0192-abc".to_owned(),
         title: title.to_owned(),
         directory: "/home/me/my_project".to_owned(),
@@ -184,7 +184,7 @@ fn eventful() -> Session {
     let mut question = Message::user("What is in `main.rs`?\n\nBe *short*.");
     question.parts.push(picture("image/png", "aGVsbG8="));
     let limited = Failure::http("p", 429, "slow down\nplease", START);
-    let gave_up = Problem {
+    let gave_up = TurnError {
         cause: Cause::Overloaded,
         message: "Overloaded".to_owned(),
         reason: "gave up after 3 retries".to_owned(),
@@ -208,11 +208,11 @@ fn eventful() -> Session {
             "large-1",
             vec![spoken("# Answer\n\nA `main` of `Vec<u8>`.")],
         )
-        .settled(Seal::Completed, None)
+        .settled(TurnStatus::Completed, None)
         .prompt(Some(Message::user("Thanks")))
         .raw("message", "{\"kind\":\"message\",")
         .failed(None, Vec::new())
-        .settled(Seal::Error, Some(gave_up))
+        .settled(TurnStatus::Error, Some(gave_up))
         .prompt(None)
         .wait(3600);
     session
@@ -253,7 +253,7 @@ fn a_wait_that_was_cut_short_says_when() {
 fn what_waited_is_told_once_when_it_is_said() {
     let queued = |text: &str| Entry::Queued {
         id: text.to_owned(),
-        place: Place::Steering,
+        place: QueueKind::Steering,
         message: Message::user(text),
     };
     let said = |text: &str, note| Entry::Said {
@@ -273,12 +273,12 @@ fn what_waited_is_told_once_when_it_is_said() {
         .add(&queued("Never mind"))
         .add(&Entry::Unqueued { ids })
         .answer("m", vec![spoken("Hi")])
-        .settled(Seal::Completed, None)
+        .settled(TurnStatus::Completed, None)
         .add(&queued("And now?"))
         .prompt(None)
         .add(&said("And now?", false))
         .answer("m", vec![spoken("Well")])
-        .settled(Seal::Completed, None);
+        .settled(TurnStatus::Completed, None);
     insta::assert_snapshot!(session.plain());
 }
 
@@ -319,7 +319,7 @@ fn a_picture_is_told_by_its_size() {
             unreachable!()
         };
         let told = format!("Picture: image/png, {size} bytes");
-        assert_eq!(words::picture(&image), told);
+        assert_eq!(phrases::picture(&image), told);
     }
 }
 

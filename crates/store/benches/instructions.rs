@@ -15,7 +15,7 @@ mod callgrind;
 
 use callgrind::Case;
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Answer, Report, Waiter, WaiterId};
+use outlast_kernel::gate::{GateReply, Report, Waiter, WaiterId};
 use outlast_kernel::verdict::Cause;
 use outlast_store::Store;
 
@@ -57,7 +57,7 @@ async fn decide(rounds: u64) {
         Store::open(&path).unwrap().store,
     );
     let (answer, _) = store.ask(GATE, waiter(0), at(1)).await.unwrap();
-    let Answer::Go(pass) = answer else {
+    let GateReply::Go(pass) = answer else {
         panic!("{answer:?}")
     };
     let failed = Report::Failed {

@@ -1,6 +1,6 @@
 //! Blocks on accounts.
 
-use crate::line::millis;
+use crate::queue::millis;
 use crate::{Error, Store};
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Blocks};

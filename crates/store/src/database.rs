@@ -46,7 +46,7 @@ pub(crate) const HOLDS: Format = Format {
 
 /// An open store.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedStore {
     /// It.
     pub store: Store,
     /// Where a file that could not be read was put, if one was there.
@@ -146,18 +146,18 @@ pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// A lock that is held already.
-type Held<'a> = Option<&'a fs::File>;
+type HeldLock<'a> = Option<&'a fs::File>;
 
-fn open_or_make(path: &Path, format: &Format, held: Held<'_>) -> Result<Connection, Error> {
+fn open_or_make(path: &Path, format: &Format, held: HeldLock<'_>) -> Result<Connection, Error> {
     open_private(path)?;
     try_open(path, format, held)
 }
 
-fn try_open(path: &Path, format: &Format, held: Held<'_>) -> Result<Connection, Error> {
+fn try_open(path: &Path, format: &Format, held: HeldLock<'_>) -> Result<Connection, Error> {
     prepare(path, format, held).map_err(|error| error.of(path))
 }
 
-fn prepare(path: &Path, format: &Format, held: Held<'_>) -> Result<Connection, Error> {
+fn prepare(path: &Path, format: &Format, held: HeldLock<'_>) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     // Before the first statement: another process may be in the middle of its own first one.
@@ -170,7 +170,7 @@ fn prepare(path: &Path, format: &Format, held: Held<'_>) -> Result<Connection, E
 
 /// Has changes written ahead of the file. Two that switch a new one over at the same time refuse each other at once, whatever
 /// their patience: one at a time.
-fn enable_wal(connection: &Connection, path: &Path, held: Held<'_>) -> Result<(), Error> {
+fn enable_wal(connection: &Connection, path: &Path, held: HeldLock<'_>) -> Result<(), Error> {
     let mode =
         connection.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0))?;
     if mode != "wal" {

@@ -1,9 +1,9 @@
 //! Gates and the lines before them: read, changed and written back in one transaction.
 
-use crate::line::{self, millis};
+use crate::queue::{self, millis};
 use crate::{Error, Store};
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Answer, Gate, Line, Report, Waiter, WaiterId};
+use outlast_kernel::gate::{Gate, GateReply, Queue, Report, Waiter, WaiterId};
 use outlast_kernel::verdict::Cause;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
@@ -13,11 +13,11 @@ const GATE_RETENTION: Duration = Duration::from_secs(7 * 86_400);
 
 /// A gate and the line before it, as they were just now.
 #[derive(Clone, Debug, Default)]
-pub struct Scene {
+pub struct GateSnapshot {
     /// The gate.
     pub gate: Gate,
     /// Who waits.
-    pub line: Line,
+    pub line: Queue,
     /// What went wrong last.
     pub cause: Option<Cause>,
 }
@@ -29,23 +29,23 @@ impl Store {
         key: &str,
         waiter: Waiter,
         now: Timestamp,
-    ) -> Result<(Answer, Gate), Error> {
+    ) -> Result<(GateReply, Gate), Error> {
         self.with_gate(key, now, move |connection, key, gate| {
             let everyone_passes = gate.is_closed();
-            line::join(connection, key, &waiter, now)?;
-            let place = line::place(connection, key, &waiter)?;
+            queue::join(connection, key, &waiter, now)?;
+            let place = queue::place(connection, key, &waiter)?;
             let answer = gate.ask(&waiter, place, now);
             match answer {
-                Answer::Hold(_) => {}
-                Answer::TooLate => line::leave(connection, key, &waiter)?,
-                Answer::Go(_) | Answer::Probe(_) => {
+                GateReply::Hold(_) => {}
+                GateReply::TooLate => queue::leave(connection, key, &waiter)?,
+                GateReply::Go(_) | GateReply::Probe(_) => {
                     if everyone_passes {
-                        line::leave(connection, key, &waiter)?;
+                        queue::leave(connection, key, &waiter)?;
                     } else {
-                        line::leave_with_all_ahead(connection, key, &waiter)?;
+                        queue::leave_with_all_ahead(connection, key, &waiter)?;
                     }
                     if let Some(rest) = waiter.rest() {
-                        line::join(connection, key, &rest, now)?;
+                        queue::join(connection, key, &rest, now)?;
                     }
                 }
             }
@@ -57,13 +57,13 @@ impl Store {
     /// Tells a gate what came of a call.
     pub async fn report(&self, key: &str, report: Report, now: Timestamp) -> Result<Gate, Error> {
         let changed = self.with_gate(key, now, move |connection, key, gate| {
-            gate.hear(&report, line::waiting(connection, key)?, now);
+            gate.hear(&report, queue::waiting(connection, key)?, now);
             if let Report::Failed { cause, .. } = &report {
                 save(connection, key, gate, now)?;
                 blame(connection, key, *cause)?;
             }
             if let Some(waiter) = report.joins() {
-                line::join(connection, key, waiter, now)?;
+                queue::join(connection, key, waiter, now)?;
             }
             Ok(())
         });
@@ -79,26 +79,26 @@ impl Store {
         now: Timestamp,
     ) -> Result<(), Error> {
         let key = key.to_owned();
-        self.change(move |connection| line::renew(connection, &key, &waiter, now))
+        self.change(move |connection| queue::renew(connection, &key, &waiter, now))
             .await
     }
 
     /// Takes whoever has that name out of line, wherever it stands.
     pub async fn remove_waiter(&self, key: &str, id: WaiterId) -> Result<(), Error> {
         let key = key.to_owned();
-        self.change(move |connection| line::forget(connection, &key, &id))
+        self.change(move |connection| queue::forget(connection, &key, &id))
             .await
     }
 
     /// Takes a caller out of line.
     pub async fn leave_queue(&self, key: &str, waiter: Waiter) -> Result<(), Error> {
         let key = key.to_owned();
-        self.change(move |connection| line::leave(connection, &key, &waiter))
+        self.change(move |connection| queue::leave(connection, &key, &waiter))
             .await
     }
 
     /// All gates that are known, with their lines.
-    pub async fn scenes(&self, now: Timestamp) -> Result<Vec<(String, Scene)>, Error> {
+    pub async fn scenes(&self, now: Timestamp) -> Result<Vec<(String, GateSnapshot)>, Error> {
         self.read(move |connection| {
             let mut statement = connection.prepare_cached("SELECT key, state, cause FROM gates")?;
             let rows = statement.query_map([], |row| {
@@ -110,9 +110,9 @@ impl Store {
                 let (key, state, cause) = row?;
                 // A row that cannot be read says nothing; the next change replaces it.
                 let Some(gate) = read(&state) else { continue };
-                let (gate, line) = (gate.at(now), line::all(connection, &key, now)?);
+                let (gate, line) = (gate.at(now), queue::all(connection, &key, now)?);
                 let cause = cause.and_then(|word| Cause::named(&word));
-                scenes.push((key, Scene { gate, line, cause }));
+                scenes.push((key, GateSnapshot { gate, line, cause }));
             }
             Ok(scenes)
         })
@@ -127,7 +127,7 @@ impl Store {
     ) -> Result<(R, Gate), Error> {
         let (key, config) = (key.to_owned(), self.config);
         self.change(move |connection| {
-            line::bury(connection, now)?;
+            queue::bury(connection, now)?;
             let before = find(connection, &key)?;
             let mut gate = match &before {
                 Some(before) => before.clone().at(now),

@@ -7,22 +7,22 @@
 //! row the last counts; what is kept for a disk that takes nothing is bounded.
 //! Not here: what a row means (it is text), and who may take up what (see the server).
 
-mod desk;
 mod file;
+mod write_buffer;
 
 use crate::Error;
-use desk::{Desk, RowContent};
-use file::File;
+use file::HoldsFile;
 use outlast_kernel::Timestamp;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
+use write_buffer::{RowContent, WriteBuffer};
 
 /// The file, as this process owns it. When this is dropped what was handed in is still written, unless the process ends
 /// first.
 #[derive(Debug)]
 pub struct Holds {
-    desk: Arc<Desk>,
+    desk: Arc<WriteBuffer>,
     /// Closed when the thread has ended and the file is free.
     ended: oneshot::Receiver<()>,
 }
@@ -51,7 +51,7 @@ pub struct Row {
 
 /// What happened to the file meanwhile.
 #[derive(Debug)]
-pub enum News {
+pub enum HoldsEvent {
     /// It cannot be written; what was handed in is tried again.
     Failing(Error),
     /// It is written again.
@@ -61,13 +61,13 @@ pub enum News {
 }
 
 /// Who is told, on the file's own thread.
-pub type Listener = Box<dyn Fn(News) + Send>;
+pub type Listener = Box<dyn Fn(HoldsEvent) + Send>;
 
 impl Holds {
     /// Opens the file at that path, or makes it. Blocks for as long as the disk takes.
     pub fn open(path: &Path, listener: Listener) -> Result<OpenedHolds, Error> {
-        let (mut file, rows, replaced) = File::open(path)?;
-        let desk = Arc::new(Desk::default());
+        let (mut file, rows, replaced) = HoldsFile::open(path)?;
+        let desk = Arc::new(WriteBuffer::default());
         let (ends, ended) = oneshot::channel();
         let of_thread = Arc::clone(&desk);
         std::thread::Builder::new()

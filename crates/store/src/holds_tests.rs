@@ -1,8 +1,8 @@
 //! What only shows from inside: how many transactions a crowd costs, and a disk that takes nothing.
 
-use super::desk::{Desk, GATHER, MOST_WAITING};
-use super::file::File;
-use super::{Holds, News, RowContent};
+use super::file::HoldsFile;
+use super::write_buffer::{GROUP_DELAY, MAX_PENDING_CHANGES, WriteBuffer};
+use super::{Holds, HoldsEvent, RowContent};
 use crate::Error;
 use outlast_kernel::Timestamp;
 use std::path::Path;
@@ -36,14 +36,14 @@ fn rows(path: &Path) -> Vec<(String, u32)> {
 
 /// A desk whose file may be meddled with before each group.
 fn serve(
-    desk: &Desk,
-    file: &mut File,
+    desk: &WriteBuffer,
+    file: &mut HoldsFile,
     mut before: impl FnMut(&rusqlite::Connection),
 ) -> Vec<String> {
     let (tell, told) = mpsc::channel();
     desk.serve(
         |group| {
-            assert!(group.changes.len() <= MOST_WAITING);
+            assert!(group.changes.len() <= MAX_PENDING_CHANGES);
             before(&file.connection);
             file.write(group)
         },
@@ -58,8 +58,8 @@ fn a_crowd_costs_few_transactions_however_fast_or_slowly_it_comes() {
     for pause in [Duration::ZERO, Duration::from_micros(20)] {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("gateway.db");
-        let (mut file, ..) = File::open(&path).unwrap();
-        let desk = Desk::default();
+        let (mut file, ..) = HoldsFile::open(&path).unwrap();
+        let desk = WriteBuffer::default();
         let (mut groups, start) = (0_u32, Instant::now());
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -74,7 +74,7 @@ fn a_crowd_costs_few_transactions_however_fast_or_slowly_it_comes() {
         let took = start.elapsed();
         assert_eq!(rows(&path).len(), ROW_COUNT);
         // Each but the last has waited for others.
-        let most = took.as_millis() / GATHER.as_millis() + 2;
+        let most = took.as_millis() / GROUP_DELAY.as_millis() + 2;
         assert!(u128::from(groups) <= most, "{groups} groups in {took:?}");
     }
 }
@@ -83,8 +83,8 @@ fn a_crowd_costs_few_transactions_however_fast_or_slowly_it_comes() {
 fn crowd_handed_in_before_the_writer_looks_costs_one_transaction() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("gateway.db");
-    let (mut file, ..) = File::open(&path).unwrap();
-    let desk = Desk::default();
+    let (mut file, ..) = HoldsFile::open(&path).unwrap();
+    let desk = WriteBuffer::default();
     for number in 0..ROW_COUNT {
         desk.hand_in(&format!("{number:05}"), put(600));
     }
@@ -98,11 +98,11 @@ fn crowd_handed_in_before_the_writer_looks_costs_one_transaction() {
 fn what_a_full_disk_refuses_is_said_once_and_written_when_there_is_room() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("gateway.db");
-    let (mut file, ..) = File::open(&path).unwrap();
+    let (mut file, ..) = HoldsFile::open(&path).unwrap();
     let pages: i64 = (file.connection)
         .query_row("PRAGMA page_count", [], |row| row.get(0))
         .unwrap();
-    let desk = Desk::default();
+    let desk = WriteBuffer::default();
     desk.hand_in("a", put(30_000));
     desk.hand_in("b", put(1));
     let mut tries = 0;
@@ -130,16 +130,16 @@ fn what_a_full_disk_refuses_is_said_once_and_written_when_there_is_room() {
 #[test]
 fn a_disk_that_takes_nothing_keeps_nobody_waiting_and_costs_bounded_memory() {
     let folder = TempDir::new().unwrap();
-    let (mut file, ..) = File::open(&folder.path().join("gateway.db")).unwrap();
+    let (mut file, ..) = HoldsFile::open(&folder.path().join("gateway.db")).unwrap();
     file.connection
         .pragma_update(None, "query_only", true)
         .unwrap();
-    let desk = Desk::default();
+    let desk = WriteBuffer::default();
     desk.hand_in("a", put(1));
     let mut tries = 0;
     let told = serve(&desk, &mut file, |_| {
         tries += 1;
-        for number in 0..=MOST_WAITING {
+        for number in 0..=MAX_PENDING_CHANGES {
             desk.hand_in(&format!("{tries} {number}"), None);
         }
         match tries {
@@ -157,7 +157,7 @@ async fn who_wants_to_be_sure_is_told_whether_it_is_written() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("gateway.db");
     let (tell, told) = mpsc::channel();
-    let listener = Box::new(move |news: News| tell.send(news).unwrap());
+    let listener = Box::new(move |news: HoldsEvent| tell.send(news).unwrap());
     let holds = Holds::open(&path, listener).unwrap().holds;
     holds.put("a", "x".to_owned(), UNTIL);
     assert!(holds.settle().await);
@@ -167,10 +167,10 @@ async fn who_wants_to_be_sure_is_told_whether_it_is_written() {
     holds.remove("a");
     assert!(!holds.settle().await);
     let said = told.recv_timeout(HANG_TIMEOUT).unwrap();
-    assert!(matches!(said, News::Failing(Error::Database(_))));
+    assert!(matches!(said, HoldsEvent::Failing(Error::Database(_))));
     reader.execute_batch("COMMIT").unwrap();
     assert!(holds.settle().await);
     let said = told.recv_timeout(HANG_TIMEOUT).unwrap();
-    assert!(matches!(said, News::Again));
+    assert!(matches!(said, HoldsEvent::Again));
     assert_eq!(rows(&path), []);
 }

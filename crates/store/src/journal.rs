@@ -5,13 +5,13 @@
 //! Not here: what an entry's body means (it is text), and when a session is to be resumed (see the engine).
 
 mod fork;
-mod hold;
 mod owner;
 mod read;
+mod session_lock;
 mod write;
 
-pub use hold::{Hold, NewSession};
-pub use read::{Page, State, Summary};
+pub use read::{Availability, Page, Summary};
+pub use session_lock::{NewSession, SessionLock};
 
 use crate::Error;
 use crate::database::{self, JOURNAL};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// The journal, as this process has it open. Clones share one thread, and own sessions together.
 #[derive(Clone, Debug)]
 pub struct Journal {
-    place: Arc<Place>,
+    place: Arc<JournalFile>,
     worker: Worker,
     owner: Arc<Owner>,
 }
@@ -41,7 +41,7 @@ pub struct OpenedJournal {
 
 /// Something that happened, as it is written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct RawEntry {
     /// The turn that it belongs to.
     pub turn: u64,
     /// What it is; `prompt` begins a turn and `settled` ends it, each once.
@@ -54,11 +54,11 @@ pub struct Line {
 
 /// Something that was written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredEntry {
     /// Its number in the session.
     pub seq: u64,
     /// What it is.
-    pub line: Line,
+    pub line: RawEntry,
 }
 
 impl Journal {
@@ -87,7 +87,7 @@ impl Journal {
         Ok(Self {
             worker: Worker::start(&path, connection)?,
             owner: Arc::new(Owner::new(&path)),
-            place: Arc::new(Place { path, identity }),
+            place: Arc::new(JournalFile { path, identity }),
         })
     }
 
@@ -122,12 +122,12 @@ impl Journal {
 
 /// Where the file is, and which one it is.
 #[derive(Debug)]
-struct Place {
+struct JournalFile {
     path: PathBuf,
     identity: Option<(u64, u64)>,
 }
 
-impl Place {
+impl JournalFile {
     /// What is written to a file that was put aside would be acknowledged and never found again.
     fn check(&self) -> Result<(), Error> {
         if database::identity(&self.path) == self.identity {

@@ -1,6 +1,6 @@
 //! What only shows from inside: a full disk, the way of a question through the indexes, and how many steps it takes.
 
-use super::{Hold, Journal, Line, NewSession, Page, read};
+use super::{Journal, NewSession, Page, RawEntry, SessionLock, read};
 use crate::Error;
 use crate::worker::OnCallerGone;
 use outlast_kernel::Timestamp;
@@ -14,7 +14,7 @@ const ALL: Page = Page {
     kinds: None,
 };
 
-async fn begin(folder: &TempDir) -> (Journal, Hold) {
+async fn begin(folder: &TempDir) -> (Journal, SessionLock) {
     let opened = Journal::open(&folder.path().join("journal.db")).unwrap();
     let session = NewSession {
         title: String::new(),
@@ -26,8 +26,8 @@ async fn begin(folder: &TempDir) -> (Journal, Hold) {
     (opened.journal, hold)
 }
 
-fn line(turn: u64, kind: &str, length: usize) -> Line {
-    Line {
+fn line(turn: u64, kind: &str, length: usize) -> RawEntry {
+    RawEntry {
         turn,
         kind: kind.to_owned(),
         time: Timestamp::from_millis(turn),

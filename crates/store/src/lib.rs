@@ -14,19 +14,19 @@ mod blocks;
 mod database;
 mod error;
 mod gates;
+mod group_commit;
 pub mod holds;
 pub mod journal;
-mod line;
-mod seats;
-mod shared;
+mod permits;
+mod queue;
 mod worker;
 
 pub use artifacts::Artifacts;
-pub use database::Opened;
+pub use database::OpenedStore;
 pub use error::Error;
-pub use gates::Scene;
+pub use gates::GateSnapshot;
 pub use journal::Journal;
-pub use seats::{PermitRequest, Seat};
+pub use permits::{PermitReply, PermitRequest};
 
 use database::SHARED_STATE;
 use outlast_kernel::gate::Config;
@@ -45,13 +45,13 @@ pub struct Store {
 
 impl Store {
     /// Opens the file at that path, or makes it. Blocks for as long as the disk takes.
-    pub fn open(path: &Path) -> Result<Opened, Error> {
+    pub fn open(path: &Path) -> Result<OpenedStore, Error> {
         let (connection, replaced) = database::open(path, &SHARED_STATE)?;
         Self::with(path, connection, replaced)
     }
 
     /// Makes a new file in the place of one that is known to be damaged, unless that was done already.
-    pub fn replace(path: &Path) -> Result<Opened, Error> {
+    pub fn replace(path: &Path) -> Result<OpenedStore, Error> {
         let (connection, replaced) = database::replace(path, &SHARED_STATE)?;
         Self::with(path, connection, replaced)
     }
@@ -60,14 +60,14 @@ impl Store {
         path: &Path,
         connection: Connection,
         replaced: Option<PathBuf>,
-    ) -> Result<Opened, Error> {
+    ) -> Result<OpenedStore, Error> {
         let store = Self {
             path: path.to_owned(),
             identity: database::identity(path),
             worker: Worker::start(path, connection)?,
             config: Config::default(),
         };
-        Ok(Opened { store, replaced })
+        Ok(OpenedStore { store, replaced })
     }
 
     /// Whether another process has changed anything since this was asked last.

@@ -1,15 +1,15 @@
 //! The one thread of this process that touches the file.
 
 use crate::Error;
-use crate::shared::{self, Change, Failure};
+use crate::group_commit::{self, Change, DatabaseFailure};
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use tokio::sync::oneshot;
 
 /// A change of the file that this connection has seen.
-type Seen = i64;
-type Job = Box<dyn FnOnce(&mut Connection, &mut Seen) + Send>;
+type DataVersion = i64;
+type Job = Box<dyn FnOnce(&mut Connection, &mut DataVersion) + Send>;
 
 enum Work {
     Job(Job),
@@ -45,7 +45,7 @@ impl Worker {
     /// Has a piece of work done, in its turn. Work whose caller has left is not begun.
     pub(crate) async fn run<R: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Connection, &mut Seen) -> Result<R, Error> + Send + 'static,
+        work: impl FnOnce(&mut Connection, &mut DataVersion) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
         let (answer, answered) = oneshot::channel();
         let path = Arc::clone(&self.path);
@@ -69,7 +69,7 @@ impl Worker {
         then: impl FnOnce(R) -> T + Send + 'static,
     ) -> impl Future<Output = Result<T, Error>> + Send + 'static {
         let (answer, answered) = oneshot::channel();
-        let pending = Pending {
+        let pending = PendingChange {
             if_left,
             change: Some(change),
             made: None,
@@ -87,7 +87,7 @@ impl Worker {
 }
 
 fn work(mut connection: Connection, received: &mpsc::Receiver<Work>) {
-    let mut seen = Seen::default();
+    let mut seen = DataVersion::default();
     // What came while changes were carried out, and is none.
     let mut waiting = None;
     while let Some(work) = waiting.take().or_else(|| received.recv().ok()) {
@@ -101,14 +101,14 @@ fn work(mut connection: Connection, received: &mpsc::Receiver<Work>) {
                         None
                     }
                 };
-                shared::carry_out(&mut connection, first, next);
+                group_commit::carry_out(&mut connection, first, next);
             }
         }
     }
 }
 
 /// A change that somebody waits for.
-struct Pending<R, T, C, Then> {
+struct PendingChange<R, T, C, Then> {
     if_left: OnCallerGone,
     change: Option<C>,
     made: Option<Result<R, Error>>,
@@ -117,25 +117,25 @@ struct Pending<R, T, C, Then> {
     path: Arc<Path>,
 }
 
-impl<R, T, C, Then> Change for Pending<R, T, C, Then>
+impl<R, T, C, Then> Change for PendingChange<R, T, C, Then>
 where
     R: Send,
     T: Send,
     C: FnOnce(&Connection) -> Result<R, Error> + Send,
     Then: FnOnce(R) -> T + Send,
 {
-    fn make(&mut self, connection: &Connection) -> Result<(), Failure> {
+    fn make(&mut self, connection: &Connection) -> Result<(), DatabaseFailure> {
         let is_wanted = self.if_left == OnCallerGone::Do || !self.answer.is_closed();
         let Some(change) = self.change.take().filter(|_| is_wanted) else {
             return Ok(());
         };
         let made = change(connection);
-        let failed = made.as_ref().err().map(Failure::of);
+        let failed = made.as_ref().err().map(DatabaseFailure::of);
         self.made = Some(made);
         failed.map_or(Ok(()), Err)
     }
 
-    fn tell(self: Box<Self>, kept: Result<(), Failure>) {
+    fn tell(self: Box<Self>, kept: Result<(), DatabaseFailure>) {
         let result = match (self.made, kept) {
             (Some(Err(error)), _) => Err(error),
             (_, Err(failure)) => Err(failure.into()),

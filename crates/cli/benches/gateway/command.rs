@@ -4,7 +4,7 @@ use crate::answers::Dialect;
 use crate::compare::{self, Cell, Kind, compare};
 use crate::hold::{self, hold};
 use crate::outage::Provider;
-use crate::systems::{Name, Places};
+use crate::systems::{Name, Setup};
 use crate::upstream::Upstream;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
@@ -13,16 +13,16 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 #[derive(Parser)]
-struct Asked {
+struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: Benchmark,
     /// What `cargo bench` says to every benchmark.
     #[arg(long, hide = true, global = true)]
     bench: bool,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Benchmark {
     /// Systems beside each other.
     Compare(Compare),
     /// Many requests that wait.
@@ -84,16 +84,16 @@ struct Hold {
 }
 
 pub(crate) fn run() -> Result<()> {
-    let asked = Asked::parse();
+    let asked = Arguments::parse();
     // One thread: the provider and the load share a core, and nothing is lost to handing work over.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
         match asked.what {
-            What::Compare(asked) => asked.run().await,
-            What::Hold(asked) => asked.run().await,
-            What::Load(asked) => asked.run().await,
+            Benchmark::Compare(asked) => asked.run().await,
+            Benchmark::Hold(asked) => asked.run().await,
+            Benchmark::Load(asked) => asked.run().await,
         }
     })
 }
@@ -106,7 +106,7 @@ impl Compare {
     async fn run(self) -> Result<()> {
         let folder = TempDir::new()?;
         let (upstream, address) = Upstream::start().await?;
-        let places = Places {
+        let places = Setup {
             folder: folder.path().to_owned(),
             peers: self.peers,
             outlast: program(self.outlast),
@@ -131,7 +131,7 @@ impl OneLoad {
     async fn run(self) -> Result<()> {
         let folder = TempDir::new()?;
         let (upstream, address) = Upstream::start().await?;
-        let places = Places {
+        let places = Setup {
             folder: folder.path().to_owned(),
             peers: PathBuf::new(),
             outlast: program(self.outlast),
@@ -154,7 +154,7 @@ impl Hold {
     async fn run(self) -> Result<()> {
         let folder = TempDir::new()?;
         let (provider, address) = Provider::start(self.capacity).await?;
-        let places = Places {
+        let places = Setup {
             folder: folder.path().to_owned(),
             peers: PathBuf::new(),
             outlast: program(self.outlast),

@@ -3,8 +3,8 @@
 //! Invariant: a ratio is one of figures of the same round, and of all rounds the middle one counts.
 
 use crate::answers::Dialect;
-use crate::load::{Outcome, Question};
-use crate::systems::{Name, Places, System};
+use crate::load::{Outcome, RequestKind};
+use crate::systems::{Name, Setup, System};
 use crate::table;
 use crate::upstream::Upstream;
 use anyhow::{Context, Result, bail};
@@ -66,7 +66,7 @@ pub(crate) struct Extent {
 
 /// Measures all systems; fails when Outlast costs more than it may.
 pub(crate) async fn compare(
-    places: &Places,
+    places: &Setup,
     upstream: &Upstream,
     names: &[Name],
     extent: Extent,
@@ -95,7 +95,7 @@ pub(crate) async fn compare(
 
 /// One load on one system.
 pub(crate) async fn one(
-    places: &Places,
+    places: &Setup,
     upstream: &Upstream,
     name: Name,
     cell: Cell,
@@ -135,7 +135,7 @@ async fn measure(
     cell: Cell,
     slice: Duration,
 ) -> Result<Figures> {
-    let question = Question {
+    let question = RequestKind {
         dialect: cell.dialect,
         is_streamed: matches!(cell.kind, Kind::Stream | Kind::Frames),
     };

@@ -9,7 +9,7 @@ use crate::clients::{self, Client};
 use crate::outage::Provider;
 use crate::process::{Memory, Process};
 use crate::report::Report;
-use crate::systems::{self, Places};
+use crate::systems::{self, Setup};
 use anyhow::{Context, Result, bail};
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// The last answers are waited for so many times longer than they may take: to see how late they are.
 const PATIENCE: u32 = 3;
 /// How often the process is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How much is held, and for how long.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ pub(crate) struct Extent {
 }
 
 /// Holds, recovers, reports; fails when a promise is broken.
-pub(crate) async fn hold(places: &Places, provider: &Provider, extent: Extent) -> Result<()> {
+pub(crate) async fn hold(places: &Setup, provider: &Provider, extent: Extent) -> Result<()> {
     let address = systems::free_address()?;
     let command = systems::outlast(places, &address.to_string());
     let log = places.folder.join("outlast.log");
@@ -107,7 +107,7 @@ async fn send_all(address: SocketAddr, count: usize) -> Result<JoinSet<io::Resul
         if let Some(Ok(Err(error))) = clients.try_join_next() {
             return Err(error).context("a request ended while others were sent");
         }
-        sleep(LOOK / 10).await;
+        sleep(POLL_INTERVAL / 10).await;
     }
     Ok(clients)
 }
@@ -121,7 +121,7 @@ async fn look(process: &Process, length: Duration) -> (Memory, f64) {
         if memory.resident > most.resident {
             most = memory;
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     let used = process.cpu() - before;
     (most, used.as_secs_f64() / begun.elapsed().as_secs_f64())

@@ -17,7 +17,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What is asked, and how it must be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct RequestKind {
     pub(crate) dialect: Dialect,
     pub(crate) is_streamed: bool,
 }
@@ -33,7 +33,7 @@ pub(crate) enum Fidelity {
 /// A load on one system.
 pub(crate) struct Load {
     pub(crate) target: SocketAddr,
-    pub(crate) question: Question,
+    pub(crate) question: RequestKind,
     pub(crate) fidelity: Fidelity,
     pub(crate) connections: usize,
     pub(crate) length: Duration,
@@ -66,7 +66,7 @@ impl Outcome {
 impl Load {
     /// Asks until the time is over, and waits for the last answers.
     pub(crate) async fn run(self) -> io::Result<Outcome> {
-        let asking = Arc::new(Asking::of(&self));
+        let asking = Arc::new(RequestLoop::of(&self));
         let begun = Instant::now();
         let end = begun + self.length;
         let mut connections = JoinSet::new();
@@ -87,17 +87,17 @@ impl Load {
     }
 }
 
-struct Asking {
+struct RequestLoop {
     target: SocketAddr,
     request: Vec<u8>,
     expected: Vec<u8>,
-    question: Question,
+    question: RequestKind,
     fidelity: Fidelity,
 }
 
-impl Asking {
+impl RequestLoop {
     fn of(load: &Load) -> Self {
-        let Question {
+        let RequestKind {
             dialect,
             is_streamed,
         } = load.question;
@@ -156,7 +156,7 @@ impl Asking {
 }
 
 fn request(load: &Load) -> Vec<u8> {
-    let Question {
+    let RequestKind {
         dialect,
         is_streamed,
     } = load.question;

@@ -34,7 +34,7 @@ struct Counter {
 
 /// What came in one dialect since some time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Arrived {
+pub(crate) struct Arrivals {
     pub(crate) calls: usize,
     pub(crate) served: usize,
     /// The most calls in any one second.
@@ -60,7 +60,7 @@ impl Provider {
         self.is_down.store(down, Ordering::Relaxed);
     }
 
-    pub(crate) fn since(&self, start: Instant, dialect: Dialect) -> Arrived {
+    pub(crate) fn since(&self, start: Instant, dialect: Dialect) -> Arrivals {
         let counter = self
             .counter(dialect)
             .lock()
@@ -69,7 +69,7 @@ impl Provider {
             all.iter().copied().filter(|at| *at >= start).collect()
         };
         let (arrivals, served) = (after(&counter.arrivals), after(&counter.served));
-        Arrived {
+        Arrivals {
             calls: arrivals.len(),
             served: served.len(),
             peak: peak(&arrivals),
@@ -105,14 +105,14 @@ impl Provider {
             )
         };
         match has_room {
-            Room::Down => answers::response("529 Overloaded", &error("overloaded_error")),
-            Room::None => {
+            Admission::Down => answers::response("529 Overloaded", &error("overloaded_error")),
+            Admission::None => {
                 let body = error("rate_limit_error");
                 let length = format!("content-length: {}\r\nretry-after: 1", body.len());
                 let head = answers::head("429 Too Many Requests", "application/json", &length);
                 [head, body].concat().into_bytes()
             }
-            Room::Yes => match clients::sender(body) {
+            Admission::Yes => match clients::sender(body) {
                 Some(name) => answers::streamed(&frames(dialect, &name)).concat(),
                 None => answers::response("400 Bad Request", &error("invalid_request_error")),
             },
@@ -127,7 +127,7 @@ impl Provider {
     }
 }
 
-enum Room {
+enum Admission {
     Down,
     None,
     Yes,
@@ -144,20 +144,20 @@ impl Counter {
         }
     }
 
-    fn arrive(&mut self, now: Instant, is_down: bool) -> Room {
+    fn arrive(&mut self, now: Instant, is_down: bool) -> Admission {
         self.arrivals.push(now);
         let more = (now - self.filled).as_secs_f64() * self.per_second;
         self.level = (self.level + more).min(self.per_second);
         self.filled = now;
         if is_down {
-            return Room::Down;
+            return Admission::Down;
         }
         if self.level < 1.0 {
-            return Room::None;
+            return Admission::None;
         }
         self.level -= 1.0;
         self.served.push(now);
-        Room::Yes
+        Admission::Yes
     }
 }
 

@@ -1,12 +1,12 @@
 //! What holding many requests came to, beside what was promised.
 
 use crate::hold::Extent;
-use crate::outage::Arrived;
+use crate::outage::Arrivals;
 use crate::process::Memory;
 use anyhow::{Result, bail};
 use std::time::Duration;
 
-const MOST_MEMORY: u64 = 100 << 20;
+const MAX_MEMORY: u64 = 100 << 20;
 /// Of a core, while all wait.
 const MAX_CPU: f64 = 0.01;
 /// The most calls in any one second, as a part of the capacity.
@@ -24,7 +24,7 @@ pub(crate) struct Report {
     pub(crate) cpu: f64,
     pub(crate) calls_in_outage: usize,
     /// After it, by dialect.
-    pub(crate) arrived: [Arrived; 2],
+    pub(crate) arrived: [Arrivals; 2],
     pub(crate) lost: Vec<String>,
     pub(crate) drained: Duration,
 }
@@ -38,7 +38,7 @@ impl Report {
             peak_memory: 0,
             cpu: 0.0,
             calls_in_outage: 0,
-            arrived: [Arrived::default(); 2],
+            arrived: [Arrivals::default(); 2],
             lost: Vec::new(),
             drained: Duration::ZERO,
         }
@@ -87,10 +87,10 @@ impl Report {
             mebibytes(more),
             mebibytes(self.idle.resident),
             mebibytes(anonymous),
-            mebibytes(MOST_MEMORY),
+            mebibytes(MAX_MEMORY),
             mebibytes(self.peak_memory)
         );
-        (more <= MOST_MEMORY, line)
+        (more <= MAX_MEMORY, line)
     }
 
     fn waiting(&self) -> (bool, String) {

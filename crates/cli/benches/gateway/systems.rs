@@ -3,7 +3,7 @@
 //! Each has one core for itself and as many workers as that makes sensible: one.
 
 use crate::answers::Dialect;
-use crate::load::{Fidelity, Load, Question};
+use crate::load::{Fidelity, Load, RequestKind};
 use crate::process::Process;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// How long a system may take to start: some load for half a minute.
-const START: Duration = Duration::from_secs(180);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// What can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Name {
 }
 
 /// Where everything is.
-pub(crate) struct Places {
+pub(crate) struct Setup {
     /// Where files of the measurement go.
     pub(crate) folder: PathBuf,
     /// Where other gateways are installed.
@@ -78,7 +78,7 @@ pub(crate) struct System {
 }
 
 impl System {
-    pub(crate) async fn start(name: Name, places: &Places) -> Result<Self> {
+    pub(crate) async fn start(name: Name, places: &Setup) -> Result<Self> {
         let address = free_address()?;
         let mut system = Self {
             name,
@@ -102,7 +102,7 @@ impl System {
     }
 
     /// A load of one kind.
-    pub(crate) fn load(&self, question: Question, connections: usize, length: Duration) -> Load {
+    pub(crate) fn load(&self, question: RequestKind, connections: usize, length: Duration) -> Load {
         Load {
             target: self.address,
             question,
@@ -122,7 +122,7 @@ impl System {
     }
 
     /// The command that starts it; none for the provider itself, which runs.
-    fn prepare(&mut self, places: &Places) -> Result<Option<Command>> {
+    fn prepare(&mut self, places: &Setup) -> Result<Option<Command>> {
         let (listen, upstream) = (self.address.to_string(), places.upstream.to_string());
         let file = |name: &str, text: &str| -> Result<PathBuf> {
             let text = text
@@ -178,11 +178,11 @@ impl System {
 
     /// Waits until it has answered once.
     async fn wait_until_ready(&mut self, log: &Path) -> Result<()> {
-        let question = Question {
+        let question = RequestKind {
             dialect: Dialect::Chat,
             is_streamed: false,
         };
-        let end = Instant::now() + START;
+        let end = Instant::now() + START_TIMEOUT;
         loop {
             if self.process.as_mut().is_some_and(Process::has_ended) {
                 bail!("it has ended");
@@ -200,7 +200,7 @@ impl System {
 }
 
 /// `outlast gateway` with nothing but what it was told here.
-pub(crate) fn outlast(places: &Places, listen: &str) -> Command {
+pub(crate) fn outlast(places: &Setup, listen: &str) -> Command {
     let home = places.folder.join("outlast-home");
     let mut command = Command::new(&places.outlast);
     command

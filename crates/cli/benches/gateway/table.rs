@@ -15,8 +15,10 @@ const MIN_PACE: f64 = 0.6;
 pub(crate) fn print(rows: &[Row]) -> Vec<String> {
     let mut broken = Vec::new();
     for dialect in Dialect::ALL {
-        let shown = rows.iter().filter_map(|row| Shown::of(rows, row, dialect));
-        let shown: Vec<Shown> = shown.collect();
+        let shown = rows
+            .iter()
+            .filter_map(|row| Medians::of(rows, row, dialect));
+        let shown: Vec<Medians> = shown.collect();
         println!("\n{}\n", dialect.path());
         println!(
             "| system | CPU per request | × nginx | requests/s | × nginx | p50 alone | added | × nginx | p99 alone \
@@ -38,7 +40,7 @@ pub(crate) fn print(rows: &[Row]) -> Vec<String> {
 }
 
 /// The middle figures of a system in one dialect.
-struct Shown {
+struct Medians {
     name: Name,
     alone: Figures,
     whole: Figures,
@@ -57,7 +59,7 @@ struct Ratios {
     frames: Option<f64>,
 }
 
-impl Shown {
+impl Medians {
     fn of(rows: &[Row], row: &Row, dialect: Dialect) -> Option<Self> {
         let rounds = |row: &Row, kind| {
             let found = row

@@ -12,12 +12,12 @@ use tokio::net::TcpListener;
 
 /// The provider's answers as bytes.
 pub(crate) struct Upstream {
-    chat: Answers,
-    messages: Answers,
+    chat: PreparedResponses,
+    messages: PreparedResponses,
     is_frame_by_frame: AtomicBool,
 }
 
-struct Answers {
+struct PreparedResponses {
     whole: Vec<u8>,
     /// Head, frames and end.
     parts: Vec<Vec<u8>>,
@@ -30,8 +30,8 @@ impl Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let upstream = Arc::new(Self {
-            chat: Answers::of(Dialect::Chat),
-            messages: Answers::of(Dialect::Messages),
+            chat: PreparedResponses::of(Dialect::Chat),
+            messages: PreparedResponses::of(Dialect::Messages),
             is_frame_by_frame: AtomicBool::new(false),
         });
         tokio::spawn(Arc::clone(&upstream).accept(listener));
@@ -77,7 +77,7 @@ impl Upstream {
     }
 }
 
-impl Answers {
+impl PreparedResponses {
     fn of(dialect: Dialect) -> Self {
         let parts = answers::streamed(&answers::stream(dialect));
         Self {

@@ -7,7 +7,7 @@ use std::io;
 use tokio::net::TcpStream;
 
 const READ_BYTES: usize = 16 * 1024;
-const LONGEST_HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// One side of a connection.
 pub(crate) struct Connection {
@@ -66,7 +66,7 @@ impl Connection {
                 return Ok(Some(head));
             }
             let held = self.buffer.len() - self.start;
-            if held > LONGEST_HEAD {
+            if held > MAX_HEAD_BYTES {
                 return Err(broken("a head without end"));
             }
             looked_at = held.saturating_sub(3);

@@ -1,6 +1,6 @@
 //! What can be typed after `outlast explain`.
 
-use crate::explain::Came;
+use crate::explain::TransportKind;
 use clap::Args;
 
 const EXPLAIN_EXAMPLES: &str = "Each line of --jsonl is an object with `id`, `provider`, `transport`, `status`, `headers`, `body` and
@@ -22,7 +22,7 @@ pub(crate) struct ExplainArguments {
 
     /// How the failure came [default: http with a status, else thrown]
     #[arg(long, value_enum)]
-    pub(crate) transport: Option<Came>,
+    pub(crate) transport: Option<TransportKind>,
 
     /// The HTTP status
     #[arg(long, value_name = "NUMBER")]

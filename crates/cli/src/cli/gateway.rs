@@ -65,7 +65,7 @@ pub(crate) struct GatewayServeArguments {
 
     /// How what happens is said on stderr
     #[arg(long, value_enum, default_value = "text")]
-    pub(crate) log: LogForm,
+    pub(crate) log: LogFormat,
 }
 
 /// The flags that are settings, for whoever starts a gateway.
@@ -110,7 +110,7 @@ impl GatewayServeArguments {
 
 /// How what happens is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogForm {
+pub(crate) enum LogFormat {
     /// Short lines for people
     Text,
     /// One line of JSON each
@@ -125,7 +125,7 @@ pub(crate) enum GatewayCommand {
     #[command(after_help = STATUS_EXAMPLES)]
     Status {
         #[command(flatten)]
-        which: Which,
+        which: GatewaySelector,
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -139,7 +139,7 @@ pub(crate) enum GatewayCommand {
         /// Only that one; the beginning or the end of its id is enough [default: all that wait]
         id: Option<String>,
         #[command(flatten)]
-        which: Which,
+        which: GatewaySelector,
     },
     /// End a request that waits; its client is told why it failed
     #[command(after_help = CANCEL_EXAMPLES)]
@@ -147,13 +147,13 @@ pub(crate) enum GatewayCommand {
         /// Its id, as `outlast gateway status` shows it; the beginning or the end of it is enough
         id: String,
         #[command(flatten)]
-        which: Which,
+        which: GatewaySelector,
     },
     /// Print the address of the page that shows the gateway in a browser
     #[command(after_help = PAGE_EXAMPLES)]
     Page {
         #[command(flatten)]
-        which: Which,
+        which: GatewaySelector,
     },
     /// Print what to set so that an agent uses the gateway
     #[command(after_help = ENV_EXAMPLES)]
@@ -162,10 +162,10 @@ pub(crate) enum GatewayCommand {
         #[arg(value_enum)]
         agent: AgentName,
         #[command(flatten)]
-        which: Which,
+        which: GatewaySelector,
         /// For which shell, or as JSON
         #[arg(long, value_enum, default_value = "sh")]
-        shell: Shell,
+        shell: EnvFormat,
     },
     /// Start a gateway and an agent that uses it, and end with the agent's exit code
     #[command(after_help = RUN_EXAMPLES)]
@@ -174,7 +174,7 @@ pub(crate) enum GatewayCommand {
 
 /// Which gateway is meant.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Which {
+pub(crate) struct GatewaySelector {
     /// The port that it listens on [default: the only gateway that runs]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) port: Option<u16>,
@@ -201,7 +201,7 @@ pub(crate) enum AgentName {
 
 /// How something to set is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shell {
+pub(crate) enum EnvFormat {
     /// sh, bash, zsh
     Sh,
     /// fish
@@ -217,7 +217,7 @@ pub(crate) struct LaunchArguments {
 
     /// How what happens is said on stderr; the terminal is the agent's, hence not at all
     #[arg(long, value_enum, default_value = "off")]
-    pub(crate) log: LogForm,
+    pub(crate) log: LogFormat,
 
     /// The program and what it is told
     #[arg(last = true, required = true, value_name = "PROGRAM")]

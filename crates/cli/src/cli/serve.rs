@@ -1,6 +1,6 @@
 //! What can be typed after `outlast serve`.
 
-use super::{SessionChoice, SettingFlags};
+use super::{SessionArguments, SettingFlags};
 use clap::Args;
 
 const EXAMPLES: &str = "Turns run in the server: whoever watches may come and go. What an earlier one left unfinished is
@@ -45,8 +45,8 @@ pub(crate) struct ServerArguments {
 
 impl ServerArguments {
     /// What is typed for every session.
-    pub(crate) fn choice(&self) -> SessionChoice {
-        SessionChoice {
+    pub(crate) fn choice(&self) -> SessionArguments {
+        SessionArguments {
             flags: self.flags.clone(),
             base_url: self.base_url.clone(),
             go_on: false,

@@ -1,6 +1,6 @@
 //! What can be typed after `outlast sessions`, `outlast resume` and `outlast rpc`.
 
-use super::{RpcMode, SessionChoice};
+use super::{RpcMode, SessionArguments};
 use clap::{Args, Subcommand};
 
 const RPC_EXAMPLES: &str = "docs/rpc.md has every command and every event.
@@ -18,7 +18,7 @@ pub(crate) struct RpcArguments {
     pub(crate) mode: RpcMode,
 
     #[command(flatten)]
-    pub(crate) choice: SessionChoice,
+    pub(crate) choice: SessionArguments,
 
     /// Print the JSON Schema of the native dialect and leave
     #[arg(long)]

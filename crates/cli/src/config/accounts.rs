@@ -4,7 +4,7 @@ use super::key::Key;
 use super::layers::Layers;
 use super::settings::{Provider, file};
 use super::value::Value;
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ impl std::fmt::Display for KeyLocation {
 }
 
 /// All accounts, in the order of their names.
-pub(super) fn all(layers: &Layers) -> Result<Vec<AccountSettings>, Usage> {
+pub(super) fn all(layers: &Layers) -> Result<Vec<AccountSettings>, UsageError> {
     let fields = [
         "provider",
         "api_key_env",
@@ -57,11 +57,11 @@ pub(super) fn all(layers: &Layers) -> Result<Vec<AccountSettings>, Usage> {
         .collect()
 }
 
-fn account(layers: &Layers, name: &str) -> Result<AccountSettings, Usage> {
+fn account(layers: &Layers, name: &str) -> Result<AccountSettings, UsageError> {
     let key = |field: &str| Key::named(&format!("accounts.<account>.{field}"), name);
     let found = |field: &str| layers.effective.get(&key(field));
     let text = |field: &str| layers.text(&key(field)).map(str::to_owned);
-    let wrong = |problem: &str| Usage(format!("account `{name}`: {problem}"));
+    let wrong = |problem: &str| UsageError(format!("account `{name}`: {problem}"));
     let provider = text("provider")
         .and_then(|provider| Provider::named(&provider))
         .ok_or_else(|| wrong("`provider` is missing"))?;

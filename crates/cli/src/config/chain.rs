@@ -14,12 +14,12 @@ const MODEL_FALLBACK_PATH: &str = "models.<model>.fallback";
 
 /// A model at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ProviderModel {
     pub(crate) provider: Provider,
     pub(crate) model: String,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for ProviderModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.provider.name(), self.model)
     }
@@ -27,12 +27,12 @@ impl std::fmt::Display for Place {
 
 /// A model as it is written in a list: alone, or after the provider that it is asked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct ModelEntry<'a> {
     provider: Option<Provider>,
     model: &'a str,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> ModelEntry<'a> {
     /// Reads an entry. Names of models hold colons, too, so only a known provider before the first one is a provider.
     pub(crate) fn read(text: &'a str) -> Result<Self, String> {
         let text = text.trim();
@@ -67,8 +67,8 @@ impl<'a> Entry<'a> {
     }
 
     /// Which model that is, in a list of a model at that provider.
-    pub(crate) fn at(self, provider: Provider) -> Place {
-        Place {
+    pub(crate) fn at(self, provider: Provider) -> ProviderModel {
+        ProviderModel {
             provider: self.provider.unwrap_or(provider),
             model: self.model.to_owned(),
         }
@@ -83,13 +83,16 @@ fn looks_like_one(text: &str) -> bool {
 
 /// The models that are asked when that one cannot be: those of its own list, else of the default one, then those of the
 /// last one's own list, and so on.
-pub(super) fn of(layers: &Layers, first: &Place) -> Vec<Place> {
-    let mut chain: Vec<Place> = Vec::new();
+pub(super) fn of(layers: &Layers, first: &ProviderModel) -> Vec<ProviderModel> {
+    let mut chain: Vec<ProviderModel> = Vec::new();
     let mut entries = entries_of_first(layers, first);
     loop {
         let before = chain.len();
         let provider = chain.last().unwrap_or(first).provider;
-        for place in entries.iter().filter_map(|text| Entry::read(text).ok()) {
+        for place in entries
+            .iter()
+            .filter_map(|text| ModelEntry::read(text).ok())
+        {
             let place = place.at(provider);
             if place != *first && !chain.contains(&place) {
                 chain.push(place);
@@ -103,7 +106,7 @@ pub(super) fn of(layers: &Layers, first: &Place) -> Vec<Place> {
 }
 
 /// What was typed counts before what a file says of one model.
-fn entries_of_first<'a>(layers: &'a Layers, first: &Place) -> &'a [String] {
+fn entries_of_first<'a>(layers: &'a Layers, first: &ProviderModel) -> &'a [String] {
     let (own, default) = (
         Key::named(MODEL_FALLBACK_PATH, &first.model),
         Key::of(DEFAULT_FALLBACK_PATH),
@@ -129,9 +132,9 @@ fn list<'a>(layers: &'a Layers, key: &Key) -> &'a [String] {
 mod tests {
     use super::*;
 
-    fn place(provider: Provider, model: &str) -> Place {
+    fn place(provider: Provider, model: &str) -> ProviderModel {
         let model = model.to_owned();
-        Place { provider, model }
+        ProviderModel { provider, model }
     }
 
     #[test]
@@ -155,11 +158,11 @@ mod tests {
             (" openai:antropic:m ", place(Provider::OpenAi, "antropic:m")),
         ];
         for (text, expected) in table {
-            let entry = Entry::read(text).unwrap();
+            let entry = ModelEntry::read(text).unwrap();
             assert_eq!(entry.at(Provider::OpenAi), expected, "{text}");
         }
         for wrong in ["", " ", "anthropic", "anthropic:", "antropic:m", "a\nb"] {
-            assert!(Entry::read(wrong).is_err(), "{wrong:?}");
+            assert!(ModelEntry::read(wrong).is_err(), "{wrong:?}");
         }
     }
 }

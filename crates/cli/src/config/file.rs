@@ -1,8 +1,8 @@
 //! One `outlast.toml`: read, parsed, and every key held against the table.
 
 use super::key::Key;
-use super::problem::{Lines, Place, Problem, Problems};
-use super::value::{Given, Value};
+use super::problem::{LineIndex, Location, Problem, Problems};
+use super::value::{RawValue, Value};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 /// What was meant is not looked for more often: nobody reads that much.
 const MAX_SUGGESTIONS: usize = 1000;
 
@@ -27,7 +27,7 @@ pub(crate) type Entries = BTreeMap<Key, Entry>;
 pub(crate) fn read(path: &Path) -> Result<Entries, Problems> {
     let text = contents(path).map_err(|text| {
         Problems(vec![Problem {
-            place: Place::File(path.to_owned()),
+            place: Location::File(path.to_owned()),
             key: None,
             text,
         }])
@@ -44,10 +44,10 @@ fn contents(path: &Path) -> Result<String, String> {
     }
     let mut bytes = Vec::new();
     fs::File::open(path)
-        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
         .map_err(unreadable)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(format!("is larger than {} MiB", MOST_BYTES >> 20));
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("is larger than {} MiB", MAX_FILE_BYTES >> 20));
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
@@ -63,7 +63,7 @@ fn contents(path: &Path) -> Result<String, String> {
 fn parse(path: &Path, text: &str) -> Result<Entries, Problems> {
     let mut walk = TableWalker {
         path,
-        lines: Lines::of(text),
+        lines: LineIndex::of(text),
         entries: Entries::new(),
         problems: Vec::new(),
     };
@@ -89,7 +89,7 @@ fn parse(path: &Path, text: &str) -> Result<Entries, Problems> {
 
 struct TableWalker<'a> {
     path: &'a Path,
-    lines: Lines<'a>,
+    lines: LineIndex<'a>,
     entries: Entries,
     problems: Vec<(usize, Problem)>,
 }
@@ -104,7 +104,7 @@ impl TableWalker<'_> {
                 (None, _) if key.is_list() => self.list(&key, value),
                 (None, DeValue::Table(table)) if key.is_table() => self.table(&key, table),
                 (None, other) if key.is_table() => {
-                    let found = Given::from_toml(other).name();
+                    let found = RawValue::from_toml(other).name();
                     let text = format!("expected a table of {}, found {found}", key.expected());
                     self.problem(value.span().start, Some(key), text);
                 }
@@ -125,14 +125,14 @@ impl TableWalker<'_> {
         let not_one =
             |found: &str| format!("expected tables that begin with [[{key}]], found {found}");
         let DeValue::Array(list) = value.get_ref() else {
-            let found = not_one(Given::from_toml(value.get_ref()).name());
+            let found = not_one(RawValue::from_toml(value.get_ref()).name());
             return self.problem(value.span().start, Some(key.clone()), found);
         };
         for (index, element) in list.iter().enumerate() {
             let key = key.child(&(index + 1).to_string());
             let at = element.span().start;
             let DeValue::Table(table) = element.get_ref() else {
-                let found = not_one(Given::from_toml(element.get_ref()).name());
+                let found = not_one(RawValue::from_toml(element.get_ref()).name());
                 self.problem(at, Some(key), found);
                 continue;
             };
@@ -154,7 +154,7 @@ impl TableWalker<'_> {
             let text = format!("is set twice; also on line {}", first.line);
             return self.problem(at, Some(key), text);
         }
-        match Value::read(setting, Given::from_toml(value.get_ref())) {
+        match Value::read(setting, RawValue::from_toml(value.get_ref())) {
             Ok(value) => drop(self.entries.insert(key, Entry { value, line })),
             Err(text) => self.problem(value.span().start, Some(key), text),
         }
@@ -163,7 +163,7 @@ impl TableWalker<'_> {
     fn problem(&mut self, at: usize, key: Option<Key>, text: String) {
         let (line, column) = self.lines.position(at);
         let file: PathBuf = self.path.to_owned();
-        let place = Place::Position { file, line, column };
+        let place = Location::Position { file, line, column };
         self.problems.push((at, Problem { place, key, text }));
     }
 }

@@ -4,7 +4,7 @@ use super::table::REMOTE_PROVIDERS;
 
 /// A free name in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Free {
+pub(crate) enum Placeholder {
     Provider,
     Model,
     Header,
@@ -15,7 +15,7 @@ pub(crate) enum Free {
     Number,
 }
 
-impl Free {
+impl Placeholder {
     pub(crate) fn of(segment: &str) -> Option<Self> {
         match segment {
             "<provider>" => Some(Self::Provider),
@@ -62,7 +62,7 @@ impl Free {
             Self::Header => "the name of a header".to_owned(),
             Self::Account => "a name of letters, digits, `-`, `_` and `.`".to_owned(),
             Self::Server => format!(
-                "a name of at most {LONGEST_SERVER} letters, digits, `-` and `_` that is none of {}",
+                "a name of at most {MAX_SERVER_NAME_LENGTH} letters, digits, `-` and `_` that is none of {}",
                 RESERVED_SERVER_NAMES.join(", ")
             ),
             Self::Variable => "the name of a variable".to_owned(),
@@ -73,20 +73,20 @@ impl Free {
 
 /// Names of accounts are shown, typed and put into keys of the store.
 fn is_account_name(name: &str) -> bool {
-    const LONGEST: usize = 64;
+    const MAX_LENGTH: usize = 64;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    (1..=LONGEST).contains(&name.len()) && name.bytes().all(plain)
+    (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(plain)
 }
 
 /// The names of servers stand in those of their tools, which may have 64 characters.
-pub(crate) const LONGEST_SERVER: usize = 24;
+pub(crate) const MAX_SERVER_NAME_LENGTH: usize = 24;
 /// What is allowed or called by these names is something else.
 pub(crate) const RESERVED_SERVER_NAMES: [&str; 7] =
     ["bash", "edit", "grep", "mcp", "outside", "read", "write"];
 
 fn is_server_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
-    let fits = (1..=LONGEST_SERVER).contains(&name.len()) && name.bytes().all(plain);
+    let fits = (1..=MAX_SERVER_NAME_LENGTH).contains(&name.len()) && name.bytes().all(plain);
     fits && !RESERVED_SERVER_NAMES.contains(&name)
 }
 

@@ -6,7 +6,7 @@ use super::list::route;
 use super::settings::{Secret, file};
 use super::url;
 use super::value::Value;
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use outlast_engine::provider::Timeouts;
 use outlast_kernel::policy::{Overrides, Policy};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -39,7 +39,7 @@ pub(crate) struct GatewaySettings {
     pub(crate) otlp_endpoint: Option<String>,
     /// Each as `name=value`.
     pub(crate) otlp_headers: Vec<Secret>,
-    pub(crate) spool: Spool,
+    pub(crate) spool: BodyStore,
 }
 
 /// How much a gateway takes.
@@ -64,7 +64,7 @@ pub(crate) enum Upstream {
 
 /// Where the bodies of requests are that wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Spool {
+pub(crate) enum BodyStore {
     /// In a folder of ours.
     Own,
     Folder(PathBuf),
@@ -73,7 +73,7 @@ pub(crate) enum Spool {
 
 impl GatewaySettings {
     /// For every provider and model.
-    pub(super) fn of(layers: &Layers, timeouts: Timeouts) -> Result<Self, Usage> {
+    pub(super) fn of(layers: &Layers, timeouts: Timeouts) -> Result<Self, UsageError> {
         let policies = texts(layers, "gateway.policies");
         let policies = policies.iter().filter_map(|text| route(text));
         let policies = policies.map(|(path, name)| Ok((path.to_owned(), policy(layers, name)?)));
@@ -90,7 +90,7 @@ impl GatewaySettings {
             anthropic: upstream(layers, "gateway.anthropic_upstream"),
             openai: upstream(layers, "gateway.openai_upstream"),
             policy: policy(layers, &text("gateway.policy").unwrap_or_default())?,
-            policies: policies.collect::<Result<_, Usage>>()?,
+            policies: policies.collect::<Result<_, UsageError>>()?,
             client: text("gateway.client"),
             names: texts(layers, "gateway.names"),
             origins: texts(layers, "gateway.origins"),
@@ -149,7 +149,7 @@ pub(super) fn count(layers: &Layers, path: &str) -> Option<u32> {
 }
 
 /// The policy of that name. What is set for prompts does not change its numbers.
-fn policy(layers: &Layers, name: &str) -> Result<Policy, Usage> {
+fn policy(layers: &Layers, name: &str) -> Result<Policy, UsageError> {
     let flag = |path| matches!(layers.value(path), Some(Value::Flag(true)));
     let name = match flag("retry.enabled") {
         true => name,
@@ -160,7 +160,7 @@ fn policy(layers: &Layers, name: &str) -> Result<Policy, Usage> {
         ..Overrides::default()
     };
     let policy = Policy::named(name).and_then(|policy| policy.with(overrides));
-    policy.map_err(|error| Usage(error.to_string()))
+    policy.map_err(|error| UsageError(error.to_string()))
 }
 
 /// Where a dialect's requests go. A later layer counts; within a layer what is set for this dialect.
@@ -179,11 +179,11 @@ fn upstream(layers: &Layers, path: &str) -> Upstream {
     }
 }
 
-fn spool(layers: &Layers) -> Spool {
+fn spool(layers: &Layers) -> BodyStore {
     let found = layers.effective.get(&Key::of("gateway.spool"));
     match found.map(|found| (&found.value, file(found))) {
-        Some((Value::Text(text), _)) if text == "none" => Spool::Memory,
-        Some((_, Some(folder))) => Spool::Folder(folder),
-        _ => Spool::Own,
+        Some((Value::Text(text), _)) if text == "none" => BodyStore::Memory,
+        Some((_, Some(folder))) => BodyStore::Folder(folder),
+        _ => BodyStore::Own,
     }
 }

@@ -1,15 +1,15 @@
 //! What the layers amount to for a gateway.
 
-use super::gateway::{Spool, Upstream};
+use super::gateway::{BodyStore, Upstream};
 use super::layers::Trust;
-use super::settings_tests::{Given, settings};
+use super::settings_tests::{Inputs, settings};
 use outlast_kernel::policy::Policy;
 use secrecy::ExposeSecret;
 use std::time::Duration;
 
 #[test]
 fn a_gateway_without_settings_asks_the_providers_overnight() {
-    let gateway = settings(Given::default()).gateway;
+    let gateway = settings(Inputs::default()).gateway;
     assert_eq!(gateway.listen.to_string(), "127.0.0.1:4180");
     assert_eq!(
         (&gateway.anthropic, &gateway.openai),
@@ -22,18 +22,21 @@ fn a_gateway_without_settings_asks_the_providers_overnight() {
     assert_eq!(gateway.limits.drain, Duration::from_secs(30));
     assert_eq!(gateway.timeouts.headers, Duration::from_secs(900));
     assert_eq!(gateway.timeouts.idle, Duration::from_secs(300));
-    assert_eq!((gateway.use_accounts, gateway.spool), (false, Spool::Own));
+    assert_eq!(
+        (gateway.use_accounts, gateway.spool),
+        (false, BodyStore::Own)
+    );
 }
 
 #[test]
 fn all_of_a_gateway_can_be_set() {
-    let gateway = settings(Given {
+    let gateway = settings(Inputs {
         user: "[gateway]\nlisten = \"0.0.0.0:80\"\npolicies = [\"/v1/embeddings=standard\", \"/v1=patient\"]\n\
                names = \"box.example, other\"\norigins = [\"https://page.example\"]\nclient_keys = [\"sesame\", \"open\"]\n\
                use_accounts = true\nmax_body = \"1MiB\"\nmax_waiting = 7\nidle_timeout = 9\nspool = \"bodies\"\n\
                [timeouts]\nfirst_event = \"1h\"\n",
         flags: &[("gateway.client", "codex")],
-        ..Given::default()
+        ..Inputs::default()
     })
     .gateway;
     assert!(!gateway.is_local() && gateway.use_accounts);
@@ -61,17 +64,17 @@ fn all_of_a_gateway_can_be_set() {
     assert_eq!(gateway.timeouts.first_event, Duration::from_secs(3600));
     assert_eq!(gateway.timeouts.idle, Duration::from_secs(9));
     assert_eq!(gateway.client.as_deref(), Some("codex"));
-    assert_eq!(gateway.spool, Spool::Folder("/home/bodies".into()));
+    assert_eq!(gateway.spool, BodyStore::Folder("/home/bodies".into()));
 }
 
 #[test]
 fn a_later_layer_says_where_a_gateway_sends_requests() {
     let user = "[gateway]\nupstream = \"https://all.example\"\nopenai_upstream = \"mock:ok\"\n";
     let both = |flags| {
-        let gateway = settings(Given {
+        let gateway = settings(Inputs {
             user,
             flags,
-            ..Given::default()
+            ..Inputs::default()
         })
         .gateway;
         (gateway.anthropic, gateway.openai)
@@ -91,12 +94,12 @@ fn a_later_layer_says_where_a_gateway_sends_requests() {
 
 #[test]
 fn a_gateway_goes_nowhere_because_a_session_does() {
-    let gateway = settings(Given {
+    let gateway = settings(Inputs {
         environment: &[
             ("ANTHROPIC_BASE_URL", "http://127.0.0.1:4180"),
             ("OPENAI_BASE_URL", "http://127.0.0.1:4180/v1"),
         ],
-        ..Given::default()
+        ..Inputs::default()
     })
     .gateway;
     assert_eq!(
@@ -108,9 +111,9 @@ fn a_gateway_goes_nowhere_because_a_session_does() {
 #[test]
 fn nothing_is_tried_again_by_a_gateway_when_nothing_is_at_all() {
     let given = |user| {
-        settings(Given {
+        settings(Inputs {
             user,
-            ..Given::default()
+            ..Inputs::default()
         })
         .gateway
         .policy
@@ -129,10 +132,10 @@ fn nothing_is_tried_again_by_a_gateway_when_nothing_is_at_all() {
 
 #[test]
 fn a_project_has_no_say_in_a_gateway() {
-    let gateway = settings(Given {
+    let gateway = settings(Inputs {
         project: "gateway.upstream = \"https://evil.example\"\n",
         trust: Trust::Untrusted,
-        ..Given::default()
+        ..Inputs::default()
     })
     .gateway;
     assert_eq!(gateway.anthropic, Upstream::Own);

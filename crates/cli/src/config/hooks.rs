@@ -3,7 +3,7 @@
 use super::key::Key;
 use super::layers::Layers;
 use super::value::Value;
-use outlast_session::hooks::{Hook, Moment};
+use outlast_session::hooks::{Hook, HookEvent};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -28,7 +28,10 @@ fn hook(layers: &Layers, number: &str) -> Option<Hook> {
         return None;
     };
     Some(Hook {
-        on: on.iter().filter_map(|name| Moment::named(name)).collect(),
+        on: on
+            .iter()
+            .filter_map(|name| HookEvent::named(name))
+            .collect(),
         command: layers.text(&key("command"))?.to_owned(),
         timeout: match value("timeout") {
             Some(Value::Duration(limit)) => *limit,

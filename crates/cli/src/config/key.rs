@@ -1,6 +1,6 @@
 //! Where a setting stands: its path with every name filled in, and which entry of the table that is.
 
-use super::table::{Free, SETTINGS, Setting};
+use super::table::{Placeholder, SETTINGS, Setting};
 use outlast_kernel::text;
 use std::fmt;
 
@@ -21,7 +21,7 @@ impl Key {
 
     /// The key of a path whose free name is this one.
     pub(crate) fn named(path: &str, name: &str) -> Self {
-        let fill = |segment: &str| match Free::of(segment) {
+        let fill = |segment: &str| match Placeholder::of(segment) {
             Some(_) => name.to_owned(),
             None => segment.to_owned(),
         };
@@ -51,7 +51,7 @@ impl Key {
                 .all(|(segment, word)| fits(segment, word));
         let place = segments
             .iter()
-            .position(|segment| Free::of(segment).is_some())?;
+            .position(|segment| Placeholder::of(segment).is_some())?;
         fits.then(|| self.0[place].as_str())
     }
 
@@ -127,7 +127,9 @@ impl Key {
     pub(crate) fn expected(&self) -> String {
         let mut words: Vec<String> = self
             .next()
-            .map(|segment| Free::of(segment).map_or_else(|| segment.to_owned(), Free::expected))
+            .map(|segment| {
+                Placeholder::of(segment).map_or_else(|| segment.to_owned(), Placeholder::expected)
+            })
             .collect();
         words.dedup();
         words.join(", ")
@@ -135,10 +137,12 @@ impl Key {
 
     /// What was probably meant by a word that may not follow here.
     pub(crate) fn nearest(&self, word: &str) -> Option<Self> {
-        let siblings = self.next().flat_map(|segment| match Free::of(segment) {
-            Some(free) => free.names().to_vec(),
-            None => vec![segment],
-        });
+        let siblings = self
+            .next()
+            .flat_map(|segment| match Placeholder::of(segment) {
+                Some(free) => free.names().to_vec(),
+                None => vec![segment],
+            });
         if let Some(near) = nearest(word, siblings) {
             return Some(self.child(near));
         }
@@ -151,7 +155,7 @@ impl Key {
 }
 
 fn fits(segment: &str, word: &str) -> bool {
-    Free::of(segment).map_or(segment == word, |free| free.allows(word))
+    Placeholder::of(segment).map_or(segment == word, |free| free.allows(word))
 }
 
 /// The word of a list that another one is a misspelling of.

@@ -4,9 +4,9 @@
 
 use super::file::Entries;
 use super::key::Key;
-use super::problem::{Place, Problem};
+use super::problem::{Location, Problem};
 use super::table::{SETTINGS, Setting, Variable};
-use super::value::{Given, Value};
+use super::value::{RawValue, Value};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ pub(crate) enum Layer {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct SourcedValue {
     pub(crate) value: Value,
     pub(crate) origin: Origin,
 }
@@ -77,13 +77,13 @@ pub(crate) enum Trust {
 }
 
 /// What a variable of the environment holds.
-pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+pub(crate) type EnvLookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Layers {
-    pub(crate) effective: BTreeMap<Key, Found>,
+    pub(crate) effective: BTreeMap<Key, SourcedValue>,
     /// What a project set without being trusted.
-    pub(crate) ignored: BTreeMap<Key, Found>,
+    pub(crate) ignored: BTreeMap<Key, SourcedValue>,
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -92,9 +92,9 @@ impl Layers {
         let mut layers = Self::default();
         for setting in SETTINGS {
             if let Some(text) = setting.default {
-                let given = Source {
+                let given = RawSetting {
                     origin: Origin::Default,
-                    place: Place::Flag("default".to_owned()),
+                    place: Location::Flag("default".to_owned()),
                     text,
                 };
                 layers.read(setting, Key::of(setting.path), given);
@@ -117,7 +117,7 @@ impl Layers {
             let (file, line) = (file.to_owned(), entry.line);
             let origin = Origin::User { file, line };
             let value = entry.value;
-            self.effective.insert(key, Found { value, origin });
+            self.effective.insert(key, SourcedValue { value, origin });
         }
     }
 
@@ -130,7 +130,7 @@ impl Layers {
             let (file, line) = (file.to_owned(), entry.line);
             let origin = Origin::Project { file, line };
             let value = entry.value;
-            let found = Found { value, origin };
+            let found = SourcedValue { value, origin };
             if restricted && trust == Trust::Untrusted {
                 self.ignored.insert(key, found);
             } else {
@@ -140,7 +140,7 @@ impl Layers {
     }
 
     /// After the files, since `api_key_env` says which variable holds a key.
-    pub(crate) fn environment(&mut self, lookup: Lookup<'_>) {
+    pub(crate) fn environment(&mut self, lookup: EnvLookup<'_>) {
         for setting in SETTINGS {
             let mut done: Vec<Key> = Vec::new();
             for variable in setting.variables {
@@ -168,7 +168,7 @@ impl Layers {
     }
 
     fn apply_variable(&mut self, setting: &Setting, key: Key, name: &str, text: &OsString) {
-        let place = Place::Variable(name.to_owned());
+        let place = Location::Variable(name.to_owned());
         let Some(text) = text.to_str() else {
             let text = "is not UTF-8 text".to_owned();
             self.problems.push(Problem {
@@ -182,7 +182,7 @@ impl Layers {
         self.read(
             setting,
             key,
-            Source {
+            RawSetting {
                 origin,
                 place,
                 text,
@@ -200,29 +200,29 @@ impl Layers {
         };
         match key.setting() {
             Some(setting) => {
-                let given = Source {
+                let given = RawSetting {
                     origin: Origin::Flag(name(setting)),
-                    place: Place::Flag(name(setting)),
+                    place: Location::Flag(name(setting)),
                     text,
                 };
                 self.read(setting, key, given);
             }
             None => self.problems.push(Problem {
-                place: Place::Flag(format!("--{path}")),
+                place: Location::Flag(format!("--{path}")),
                 key: Some(key),
                 text: "there is no such setting".to_owned(),
             }),
         }
     }
 
-    fn read(&mut self, setting: &Setting, key: Key, source: Source<'_>) {
-        let Source {
+    fn read(&mut self, setting: &Setting, key: Key, source: RawSetting<'_>) {
+        let RawSetting {
             origin,
             place,
             text,
         } = source;
-        match Value::read(setting, Given::Word(text)) {
-            Ok(value) => drop(self.effective.insert(key, Found { value, origin })),
+        match Value::read(setting, RawValue::Word(text)) {
+            Ok(value) => drop(self.effective.insert(key, SourcedValue { value, origin })),
             Err(text) => self.problems.push(Problem {
                 place,
                 key: Some(key),
@@ -253,8 +253,8 @@ pub(crate) fn key_variable(layers: &Layers, provider: &str) -> Option<String> {
 }
 
 /// A text and where it stands.
-struct Source<'a> {
+struct RawSetting<'a> {
     origin: Origin,
-    place: Place,
+    place: Location,
     text: &'a str,
 }

@@ -2,10 +2,10 @@
 //!
 //! A name of a model may hold commas; all else may be separated by them as well.
 
-use super::chain::Entry;
+use super::chain::ModelEntry;
 use super::key::{nearest, shown};
 use super::table::Kind;
-use super::value::Given;
+use super::value::RawValue;
 use outlast_kernel::policy::Policy;
 use toml::de::DeValue;
 
@@ -13,11 +13,11 @@ use toml::de::DeValue;
 pub(crate) const SEPARATOR: char = '\n';
 
 /// The entries of a list of that kind, each of them checked; else what is wrong.
-pub(super) fn read(kind: Kind, given: Given<'_>) -> Result<Vec<String>, String> {
+pub(super) fn read(kind: Kind, given: RawValue<'_>) -> Result<Vec<String>, String> {
     let expected = kind.expected();
     let Some(texts) = texts(given, !matches!(kind, Kind::Models)) else {
         let found = match given {
-            Given::List(_) => "something else in the list",
+            RawValue::List(_) => "something else in the list",
             given => given.name(),
         };
         return Err(format!("expected {expected}, found {found}"));
@@ -27,7 +27,7 @@ pub(super) fn read(kind: Kind, given: Given<'_>) -> Result<Vec<String>, String> 
         Kind::Names => check_name(text, &expected),
         Kind::Routes => check_route(text, &expected),
         Kind::Credentials => check_key(text, &expected),
-        _ => Entry::read(text)
+        _ => ModelEntry::read(text)
             .map(drop)
             .map_err(|why| format!("expected {expected}; `{}`: {why}", shown(text))),
     };
@@ -83,14 +83,14 @@ fn check_route(text: &str, expected: &str) -> Result<(), String> {
     }
 }
 
-fn texts(given: Given<'_>, by_commas: bool) -> Option<Vec<&str>> {
+fn texts(given: RawValue<'_>, by_commas: bool) -> Option<Vec<&str>> {
     let is_between = |c: char| c == SEPARATOR || (by_commas && c == ',');
     match given {
-        Given::Word(text) | Given::Text(text) => {
+        RawValue::Word(text) | RawValue::Text(text) => {
             let parts = text.split(is_between).map(str::trim);
             Some(parts.filter(|part| !part.is_empty()).collect())
         }
-        Given::List(list) => {
+        RawValue::List(list) => {
             let text = |value: &DeValue<'_>| matches!(value, DeValue::String(_));
             let all_texts = list.iter().all(|value| text(value.get_ref()));
             let texts = list.iter().filter_map(|value| value.get_ref().as_str());

@@ -11,7 +11,7 @@ const MAX_SHOWN: usize = 50;
 
 /// Where something was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     File(PathBuf),
     Position {
         file: PathBuf,
@@ -24,7 +24,7 @@ pub(crate) enum Place {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
-    pub(crate) place: Place,
+    pub(crate) place: Location,
     pub(crate) key: Option<Key>,
     pub(crate) text: String,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Problem {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => write!(f, "{}", file.display()),
@@ -81,12 +81,12 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 /// Finds line and column of an offset.
-pub(crate) struct Lines<'a> {
+pub(crate) struct LineIndex<'a> {
     text: &'a str,
     starts: Vec<usize>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineIndex<'a> {
     pub(crate) fn of(text: &'a str) -> Self {
         let ends = text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(ends).collect();
@@ -112,10 +112,10 @@ mod tests {
     #[test]
     fn positions_count_characters() {
         let text = "\u{feff}a = 1\né = 2\n";
-        let lines = Lines::of(text);
+        let lines = LineIndex::of(text);
         assert_eq!(lines.position(3), (1, 1));
         assert_eq!(lines.position(text.find('2').unwrap()), (2, 5));
         assert_eq!(lines.position(999), (3, 1));
-        assert_eq!(Lines::of("").position(0), (1, 1));
+        assert_eq!(LineIndex::of("").position(0), (1, 1));
     }
 }

@@ -1,12 +1,12 @@
 //! What is done when a retry is not the answer: another model, a smaller conversation, another try at the answer.
 
-use super::chain::Place;
+use super::chain::ProviderModel;
 use super::key::Key;
 use super::layers::Layers;
 use super::value::Value;
 use outlast_kernel::decision::AfterContent;
 use outlast_kernel::fallback::{Condition, Rules};
-use outlast_kernel::models::{self, ContinueBy, Traits};
+use outlast_kernel::model_info::{self, Capabilities, ContinueBy};
 use outlast_session::compaction;
 use std::time::Duration;
 
@@ -79,12 +79,12 @@ fn count(layers: &Layers, path: &str) -> Option<u32> {
 }
 
 /// What is known of a model, and what the settings say of it.
-pub(super) fn traits(layers: &Layers, place: &Place) -> Traits {
-    let Place { provider, model } = place;
+pub(super) fn traits(layers: &Layers, place: &ProviderModel) -> Capabilities {
+    let ProviderModel { provider, model } = place;
     let own = |field: &str| Key::named(&format!("models.<model>.{field}"), model);
-    let known = models::traits(provider.name(), model);
+    let known = model_info::traits(provider.name(), model);
     let window = layers.effective.get(&own("context_window"));
-    Traits {
+    Capabilities {
         window: match window.map(|found| &found.value) {
             Some(Value::Count(tokens)) => Some(u64::from(*tokens)),
             _ => known.window,

@@ -1,8 +1,8 @@
 //! The JSON Schema of `outlast.toml`, made from the table.
 
-use super::free::{LONGEST_SERVER, RESERVED_SERVER_NAMES};
-use super::table::{Free, Kind, SETTINGS, Setting};
-use super::value::{Given, Value};
+use super::free::{MAX_SERVER_NAME_LENGTH, RESERVED_SERVER_NAMES};
+use super::table::{Kind, Placeholder, SETTINGS, Setting};
+use super::value::{RawValue, Value};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ impl Node {
         let mut others = json!(false);
         let mut schema = json!({ "type": "object" });
         for (segment, node) in &self.children {
-            match Free::of(segment) {
+            match Placeholder::of(segment) {
                 None => drop(properties.insert((*segment).to_owned(), node.schema(name))),
                 Some(free) if free.names().is_empty() => {
                     schema["propertyNames"] = names(free);
@@ -77,16 +77,18 @@ impl Node {
     }
 }
 
-fn names(free: Free) -> Json {
+fn names(free: Placeholder) -> Json {
     match free {
-        Free::Header => json!({ "pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$" }),
-        Free::Account => json!({ "pattern": "^[A-Za-z0-9_.-]{1,64}$" }),
-        Free::Server => json!({
-            "pattern": format!("^[A-Za-z0-9_-]{{1,{LONGEST_SERVER}}}$"),
+        Placeholder::Header => json!({ "pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$" }),
+        Placeholder::Account => json!({ "pattern": "^[A-Za-z0-9_.-]{1,64}$" }),
+        Placeholder::Server => json!({
+            "pattern": format!("^[A-Za-z0-9_-]{{1,{MAX_SERVER_NAME_LENGTH}}}$"),
             "not": { "enum": RESERVED_SERVER_NAMES },
         }),
-        Free::Variable => json!({ "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }),
-        Free::Model | Free::Provider | Free::Number => json!({ "minLength": 1 }),
+        Placeholder::Variable => json!({ "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }),
+        Placeholder::Model | Placeholder::Provider | Placeholder::Number => {
+            json!({ "minLength": 1 })
+        }
     }
 }
 
@@ -146,7 +148,7 @@ fn leaf(setting: &Setting, name: Option<&str>) -> Json {
 }
 
 fn default(setting: &Setting) -> Option<Json> {
-    let value = Value::read(setting, Given::Word(setting.default?)).ok()?;
+    let value = Value::read(setting, RawValue::Word(setting.default?)).ok()?;
     Some(match value {
         Value::Flag(flag) => flag.into(),
         Value::Count(count) => count.into(),

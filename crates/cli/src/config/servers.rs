@@ -2,9 +2,9 @@
 
 use super::key::Key;
 use super::layers::Layers;
-use super::settings::{LONGEST_TOOL, Secret};
+use super::settings::{MAX_TOOL_TIMEOUT, Secret};
 use super::value::Value;
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use outlast_session::tools::Effect;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) struct McpServerSettings {
 const VARIABLES: &str = "mcp.<server>.env.<variable>";
 
 /// All servers, in the order of their names.
-pub(super) fn all(layers: &Layers) -> Result<Vec<McpServerSettings>, Usage> {
+pub(super) fn all(layers: &Layers) -> Result<Vec<McpServerSettings>, UsageError> {
     let fields = ["command", "timeout", "effects", "env.<variable>"];
     let paths = fields.map(|field| format!("mcp.<server>.{field}"));
     let keys = layers.effective.keys();
@@ -38,9 +38,9 @@ pub(super) fn all(layers: &Layers) -> Result<Vec<McpServerSettings>, Usage> {
     names.into_iter().map(|name| server(layers, name)).collect()
 }
 
-fn server(layers: &Layers, name: &str) -> Result<McpServerSettings, Usage> {
+fn server(layers: &Layers, name: &str) -> Result<McpServerSettings, UsageError> {
     let key = |field: &str| Key::named(&format!("mcp.<server>.{field}"), name);
-    let wrong = |problem: String| Usage(format!("MCP server `{name}`: {problem}"));
+    let wrong = |problem: String| UsageError(format!("MCP server `{name}`: {problem}"));
     let command = layers.text(&key("command"));
     let command = command.ok_or_else(|| wrong("`command` is missing".to_owned()))?;
     let mut words = words(command).map_err(wrong)?.into_iter();
@@ -60,7 +60,7 @@ fn server(layers: &Layers, name: &str) -> Result<McpServerSettings, Usage> {
             })
             .collect(),
         timeout: match timeout.map(|found| &found.value) {
-            Some(Value::Duration(Duration::ZERO)) => Some(LONGEST_TOOL),
+            Some(Value::Duration(Duration::ZERO)) => Some(MAX_TOOL_TIMEOUT),
             Some(Value::Duration(limit)) => Some(*limit),
             _ => None,
         },

@@ -1,21 +1,21 @@
 //! What the settings amount to, in plain types.
 
 use super::accounts::{self, AccountSettings};
-use super::chain::{self, Entry, Place};
+use super::chain::{self, ModelEntry, ProviderModel};
 use super::gateway::GatewaySettings;
 use super::hooks;
 use super::key::Key;
-use super::layers::{Found, Layers, key_variable};
+use super::layers::{Layers, SourcedValue, key_variable};
 use super::recovery::{self, Recovery};
 use super::serve::ServeSettings;
 use super::servers::{self, McpServerSettings};
 use super::table::SETTINGS;
 use super::value::{ProxyUrl, Value};
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use outlast_engine::provider::Timeouts;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Cost, Limits, Price};
-use outlast_kernel::models::Traits;
+use outlast_kernel::model_info::Capabilities;
 use outlast_kernel::policy::{Overrides, Policy};
 use outlast_session::hooks::Hook;
 use secrecy::SecretString;
@@ -43,7 +43,7 @@ pub(crate) struct Settings {
     pub(crate) retry: Retry,
     pub(crate) recovery: Recovery,
     /// What is known of the model.
-    pub(crate) traits: Traits,
+    pub(crate) traits: Capabilities,
     /// The same for the models that are asked when this one cannot be, in order.
     pub(crate) fallbacks: Vec<Settings>,
     /// The same for the model that summarises conversations first, if another one does.
@@ -141,17 +141,18 @@ impl Provider {
 
 impl Settings {
     /// For the provider and the model that are chosen, and for those that may be asked beside them.
-    pub(crate) fn of(layers: &Layers) -> Result<Self, Usage> {
+    pub(crate) fn of(layers: &Layers) -> Result<Self, UsageError> {
         let text = |path: &str| layers.text(&Key::of(path));
         let provider = text("provider").and_then(Provider::named);
         let model = text("model").map(str::to_owned);
-        let first = Place {
+        let first = ProviderModel {
             provider: provider.unwrap_or(Provider::Mock),
             model: model.clone().unwrap_or_default(),
         };
-        let other = |place: Place| Self::at(layers, Some(place.provider), Some(place.model));
+        let other =
+            |place: ProviderModel| Self::at(layers, Some(place.provider), Some(place.model));
         let fallbacks = chain::of(layers, &first).into_iter().map(other);
-        let summariser = text("compaction.model").and_then(|text| Entry::read(text).ok());
+        let summariser = text("compaction.model").and_then(|text| ModelEntry::read(text).ok());
         let summariser = summariser.map(|entry| other(entry.at(first.provider)));
         Ok(Self {
             fallbacks: fallbacks.collect::<Result<_, _>>()?,
@@ -161,7 +162,7 @@ impl Settings {
     }
 
     /// For that provider alone, whatever is chosen.
-    pub(super) fn with(layers: &Layers, provider: Provider) -> Result<Self, Usage> {
+    pub(super) fn with(layers: &Layers, provider: Provider) -> Result<Self, UsageError> {
         Self::at(layers, Some(provider), None)
     }
 
@@ -170,12 +171,12 @@ impl Settings {
         layers: &Layers,
         provider: Option<Provider>,
         model: Option<String>,
-    ) -> Result<Self, Usage> {
+    ) -> Result<Self, UsageError> {
         let text = |path: &str| layers.text(&Key::of(path)).map(str::to_owned);
         let name = provider.map_or("", Provider::name);
         let own = |field: &str| Key::named(&format!("providers.<provider>.{field}"), name);
         let servers = servers::all(layers)?;
-        let place = Place {
+        let place = ProviderModel {
             provider: provider.unwrap_or(Provider::Mock),
             model: model.clone().unwrap_or_default(),
         };
@@ -230,7 +231,7 @@ impl Retry {
         off.unwrap_or_else(|| self.policy.clone())
     }
 
-    fn of(layers: &Layers) -> Result<Self, Usage> {
+    fn of(layers: &Layers) -> Result<Self, UsageError> {
         let flag = |path| matches!(layers.value(path), Some(Value::Flag(true)));
         let name = layers.text(&Key::of("retry.policy")).unwrap_or_default();
         let count = |path| match layers.value(path) {
@@ -252,7 +253,7 @@ impl Retry {
         let policy = Policy::named(name).and_then(|policy| policy.with(overrides));
         Ok(Self {
             enabled: flag("retry.enabled"),
-            policy: policy.map_err(|error| Usage(error.to_string()))?,
+            policy: policy.map_err(|error| UsageError(error.to_string()))?,
         })
     }
 }
@@ -265,7 +266,7 @@ fn amount(value: &Value) -> Option<Cost> {
 }
 
 /// What the model's tokens cost, where that is set. A ceiling without a price would be none.
-fn price(layers: &Layers, model: Option<&str>) -> Result<Option<Price>, Usage> {
+fn price(layers: &Layers, model: Option<&str>) -> Result<Option<Price>, UsageError> {
     let model = model.unwrap_or_default();
     let one = |field: &str| {
         let key = Key::named(&format!("models.<model>.price.{field}"), model);
@@ -280,7 +281,7 @@ fn price(layers: &Layers, model: Option<&str>) -> Result<Option<Price>, Usage> {
             cache_write: one("cache_write").unwrap_or(input),
         })),
         _ if layers.cost_ceiling().is_none() => Ok(None),
-        _ => Err(Usage(format!(
+        _ => Err(UsageError(format!(
             "limits.cost needs to know what the model costs: set models.\"{model}\".price.input and .output, \
              in dollars for a million tokens"
         ))),
@@ -288,10 +289,10 @@ fn price(layers: &Layers, model: Option<&str>) -> Result<Option<Price>, Usage> {
 }
 
 /// What can be allowed, beside servers and their tools.
-const ALLOWABLE: [&str; 5] = ["write", "edit", "bash", "outside", "mcp"];
+const ALLOWABLE_TOOLS: [&str; 5] = ["write", "edit", "bash", "outside", "mcp"];
 
 impl ToolSettings {
-    fn of(layers: &Layers, servers: &[McpServerSettings]) -> Result<Self, Usage> {
+    fn of(layers: &Layers, servers: &[McpServerSettings]) -> Result<Self, UsageError> {
         let names = layers.text(&Key::of("tools.allow")).unwrap_or_default();
         let names = names
             .split(',')
@@ -302,28 +303,28 @@ impl ToolSettings {
             name == server.name || name.starts_with(&format!("mcp__{}__", server.name))
         };
         let is_known = |name: &str| {
-            ALLOWABLE.contains(&name) || servers.iter().any(|server| is_of(name, server))
+            ALLOWABLE_TOOLS.contains(&name) || servers.iter().any(|server| is_of(name, server))
         };
         if let Some(unknown) = allow.iter().find(|name| !is_known(name)) {
-            let known = ALLOWABLE.into_iter();
+            let known = ALLOWABLE_TOOLS.into_iter();
             let known: Vec<&str> = known
                 .chain(servers.iter().map(|server| server.name.as_str()))
                 .collect();
             let known = known.join(", ");
-            return Err(Usage(format!(
+            return Err(UsageError(format!(
                 "tools.allow: there is nothing to allow called `{unknown}`; there are {known}"
             )));
         }
         Ok(Self {
             enabled: matches!(layers.value("tools.enabled"), Some(Value::Flag(true))),
             allow,
-            timeout: layers.limit("tools.timeout").unwrap_or(LONGEST_TOOL),
+            timeout: layers.limit("tools.timeout").unwrap_or(MAX_TOOL_TIMEOUT),
         })
     }
 }
 
 /// A tool without a limit of its own has this one.
-pub(super) const LONGEST_TOOL: Duration = Duration::from_secs(24 * 3600);
+pub(super) const MAX_TOOL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Those of the model where it has its own; zero is no limit.
 fn timeouts(layers: &Layers, model: Option<&str>) -> Timeouts {
@@ -364,7 +365,7 @@ impl Layers {
     }
 }
 
-fn secret(found: &Found) -> Option<Secret> {
+fn secret(found: &SourcedValue) -> Option<Secret> {
     match &found.value {
         Value::Secret(secret) => Some(secret.clone()),
         _ => None,
@@ -405,7 +406,7 @@ fn proxy(layers: &Layers, path: &str) -> Option<ProxyUrl> {
 }
 
 /// A path as it is meant: from the folder of the file it stands in, with `~` for the user's.
-pub(super) fn file(found: &Found) -> Option<PathBuf> {
+pub(super) fn file(found: &SourcedValue) -> Option<PathBuf> {
     let Value::Text(text) = &found.value else {
         return None;
     };

@@ -5,13 +5,13 @@ use super::layers::{Layers, Trust};
 use super::settings::{Provider, Settings};
 use outlast_kernel::decision::AfterContent;
 use outlast_kernel::fallback::{Condition, Rules};
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::model_info::ContinueBy;
 use outlast_session::compaction::Settings as Compaction;
 use secrecy::ExposeSecret;
 use std::path::Path;
 use std::time::Duration;
 
-pub(super) struct Given<'a> {
+pub(super) struct Inputs<'a> {
     pub(super) user: &'a str,
     pub(super) project: &'a str,
     pub(super) trust: Trust,
@@ -19,7 +19,7 @@ pub(super) struct Given<'a> {
     pub(super) flags: &'a [(&'a str, &'a str)],
 }
 
-impl Default for Given<'_> {
+impl Default for Inputs<'_> {
     fn default() -> Self {
         Self {
             user: "",
@@ -38,7 +38,7 @@ fn entries(text: &str) -> Entries {
     file::read(&file).unwrap()
 }
 
-pub(super) fn settings(given: Given<'_>) -> Settings {
+pub(super) fn settings(given: Inputs<'_>) -> Settings {
     let mut layers = Layers::defaults();
     layers.user(Path::new("/home/outlast.toml"), entries(given.user));
     layers.project(
@@ -59,7 +59,7 @@ pub(super) fn settings(given: Given<'_>) -> Settings {
 
 #[test]
 fn nothing_set_means_the_defaults() {
-    let settings = settings(Given::default());
+    let settings = settings(Inputs::default());
     assert_eq!(
         (settings.provider, settings.model, settings.max_tokens),
         (None, None, None)
@@ -78,11 +78,11 @@ fn nothing_set_means_the_defaults() {
 
 #[test]
 fn a_later_layer_counts() {
-    let mut given = Given {
+    let mut given = Inputs {
         user: "model = \"user\"\nmax_tokens = 1\n[retry]\npolicy = \"patient\"\nwait_for_reset = true",
-        ..Given::default()
+        ..Inputs::default()
     };
-    let model = |given: &Given<'_>| settings(Given { ..*given }).model.unwrap();
+    let model = |given: &Inputs<'_>| settings(Inputs { ..*given }).model.unwrap();
     assert_eq!(model(&given), "user");
     given.project = "model = \"project\"";
     assert_eq!(model(&given), "project");
@@ -102,9 +102,9 @@ fn a_later_layer_counts() {
 #[test]
 fn a_model_has_timeouts_of_its_own_and_zero_is_none() {
     let user = "model = \"llama3.1:8b\"\n[timeouts]\nidle = 0\nconnect = \"1s\"\n[models.\"llama3.1:8b\".timeouts]\nfirst_event = \"1h\"";
-    let timeouts = settings(Given {
+    let timeouts = settings(Inputs {
         user,
-        ..Given::default()
+        ..Inputs::default()
     })
     .timeouts;
     assert_eq!(timeouts.first_event, Duration::from_secs(3600));
@@ -113,10 +113,10 @@ fn a_model_has_timeouts_of_its_own_and_zero_is_none() {
         (Duration::from_secs(1), Duration::ZERO)
     );
     let flags: &[_] = &[("model", "another")];
-    let timeouts = settings(Given {
+    let timeouts = settings(Inputs {
         user,
         flags,
-        ..Given::default()
+        ..Inputs::default()
     })
     .timeouts;
     assert_eq!(timeouts.first_event, Duration::from_secs(300));
@@ -124,12 +124,12 @@ fn a_model_has_timeouts_of_its_own_and_zero_is_none() {
 
 #[test]
 fn an_untrusted_project_cannot_redirect_keys() {
-    let given = |trust| Given {
+    let given = |trust| Inputs {
         user: "provider = \"anthropic\"",
         project: "model = \"m\"\n[providers.anthropic]\nbase_url = \"https://evil.example\"\napi_key_env = \"OTHER\"\n[http]\nproxy = \"evil:1\"",
         trust,
         environment: &[("ANTHROPIC_API_KEY", "usual"), ("OTHER", "other")],
-        ..Given::default()
+        ..Inputs::default()
     };
     let key = |settings: &Settings| {
         settings
@@ -157,13 +157,13 @@ fn an_untrusted_project_cannot_redirect_keys() {
 
 #[test]
 fn a_named_variable_is_the_only_one_that_is_asked() {
-    let given = Given {
+    let given = Inputs {
         user: "provider = \"openai\"\n[providers.openai]\napi_key_env = \"WORK_KEY\"\nheaders = { X-Team = \"a\", x-app = \"b\" }",
         environment: &[
             ("OPENAI_API_KEY", "usual"),
             ("OPENAI_BASE_URL", "http://localhost:1/v1"),
         ],
-        ..Given::default()
+        ..Inputs::default()
     };
     let settings = settings(given);
     assert!(settings.api_key.is_none());
@@ -180,10 +180,10 @@ fn a_named_variable_is_the_only_one_that_is_asked() {
 #[test]
 fn proxies_are_found_as_everywhere() {
     let of = |user, environment| {
-        let proxy = settings(Given {
+        let proxy = settings(Inputs {
             user,
             environment,
-            ..Given::default()
+            ..Inputs::default()
         })
         .proxy;
         let text = |url: Option<super::value::ProxyUrl>| {
@@ -237,10 +237,10 @@ fn proxies_are_found_as_everywhere() {
 #[test]
 fn a_path_is_meant_from_the_folder_of_its_file() {
     let file = |user, environment| {
-        settings(Given {
+        settings(Inputs {
             user,
             environment,
-            ..Given::default()
+            ..Inputs::default()
         })
         .ca_file
         .unwrap()
@@ -261,9 +261,9 @@ fn a_path_is_meant_from_the_folder_of_its_file() {
 
 #[test]
 fn no_debug_output_of_the_settings_holds_a_secret() {
-    let given = Given {
+    let given = Inputs {
         user: "provider = \"openai\"\n[providers.openai]\napi_key = \"sesame\"\nheaders = { x = \"sesame\" }\n[http]\nproxy = \"http://u:sesame@p\"",
-        ..Given::default()
+        ..Inputs::default()
     };
     assert!(!format!("{:?}", settings(given)).contains("sesame"));
 }
@@ -272,9 +272,9 @@ fn no_debug_output_of_the_settings_holds_a_secret() {
 fn a_server_is_read_with_its_own_variables_and_can_be_allowed() {
     let user = "[mcp.files]\ncommand = \"npx -y 'a b'\"\neffects = \"read=pure\"\ntimeout = 0\nenv = { TOKEN = \"sesame\" }\n\
                 [mcp.other]\ncommand = \"other\"\n[tools]\nallow = \"files, mcp__other__x, mcp\"\n";
-    let settings = settings(Given {
+    let settings = settings(Inputs {
         user,
-        ..Given::default()
+        ..Inputs::default()
     });
     let [files, other] = &settings.servers[..] else {
         panic!("{:?}", settings.servers);
@@ -296,10 +296,10 @@ fn a_server_is_read_with_its_own_variables_and_can_be_allowed() {
 
 /// The chain of the model in use, as it would be typed.
 fn chain(user: &str, flags: &[(&str, &str)]) -> Vec<String> {
-    let settings = settings(Given {
+    let settings = settings(Inputs {
         user,
         flags,
-        ..Given::default()
+        ..Inputs::default()
     });
     let name = |one: &Settings| {
         let (provider, model) = (one.provider.unwrap().name(), one.model.as_deref());
@@ -340,7 +340,7 @@ fn a_chain_goes_on_with_that_of_its_last_model_and_ends() {
 
 #[test]
 fn each_model_of_a_chain_is_reached_by_its_own_settings() {
-    let settings = settings(Given {
+    let settings = settings(Inputs {
         user: "provider = \"openai\"\nmodel = \"a\"\nfallback.models = [\"anthropic:claude-sonnet-4-5\", \"b\"]\n\
                compaction.model = \"anthropic:c\"\n[models.b]\ncontext_window = 9000\ncontinue_by = \"restart\"\n\
                timeouts.idle = \"1h\"\nprice = { input = 1, output = 2 }\n",
@@ -349,7 +349,7 @@ fn each_model_of_a_chain_is_reached_by_its_own_settings() {
             ("ANTHROPIC_BASE_URL", "http://one"),
             ("OPENAI_API_KEY", "two"),
         ],
-        ..Given::default()
+        ..Inputs::default()
     });
     let [claude, b] = &settings.fallbacks[..] else {
         panic!("{:?}", settings.fallbacks);
@@ -374,16 +374,16 @@ fn each_model_of_a_chain_is_reached_by_its_own_settings() {
 
 #[test]
 fn what_is_done_beside_retries_has_defaults_and_can_be_set() {
-    let usual = settings(Given::default()).recovery;
+    let usual = settings(Inputs::default()).recovery;
     assert_eq!(usual.after_content, AfterContent::Retract);
     assert_eq!(usual.corrections, 3);
     assert_eq!(usual.fallback, Rules::default());
     assert_eq!(usual.compaction, Compaction::default());
     let user = "after_content = \"continue\"\nrecovery.odd_answers = false\n[fallback]\non = \"overflow, overload\"\n\
                 overload_retries = 0\nusage_wait = 0\ncooldown = \"1h\"\n[compaction]\nenabled = false\nthreshold = 50\nkeep = 7\n";
-    let set = settings(Given {
+    let set = settings(Inputs {
         user,
-        ..Given::default()
+        ..Inputs::default()
     })
     .recovery;
     assert_eq!(

@@ -4,14 +4,14 @@
 //! Invariant: a setting that can send a request or a key elsewhere is `restricted`; one that holds a key is `secret`.
 //! Not here: the rows of the servers (see `gateway_table`, `serve_table`), what a value must look like (see `value`) and what the settings amount to (see `settings`).
 
-pub(crate) use super::free::Free;
+pub(crate) use super::free::Placeholder;
 use super::gateway_table::GATEWAY;
 pub(crate) use super::kind::Kind;
 use super::serve_table::SERVE;
 use outlast_kernel::fallback::Condition;
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::model_info::ContinueBy;
 use outlast_kernel::policy::Policy;
-use outlast_session::hooks::Moment;
+use outlast_session::hooks::HookEvent;
 
 pub(crate) const PROVIDERS: [&str; 4] = ["mock", "anthropic", "openai", "openai-responses"];
 /// The providers that are reached over the network.
@@ -31,14 +31,14 @@ const CONTINUE_MODES: &[&str] = &[
     ContinueBy::Restart.as_str(),
 ];
 
-const MOMENTS: &[&str] = &[
-    Moment::AutoRetryStart.as_str(),
-    Moment::AutoRetryEnd.as_str(),
-    Moment::TurnEnd.as_str(),
-    Moment::ToolStart.as_str(),
-    Moment::ToolEnd.as_str(),
-    Moment::AccountBlocked.as_str(),
-    Moment::SessionStopped.as_str(),
+const HOOK_EVENTS: &[&str] = &[
+    HookEvent::AutoRetryStart.as_str(),
+    HookEvent::AutoRetryEnd.as_str(),
+    HookEvent::TurnEnd.as_str(),
+    HookEvent::ToolStart.as_str(),
+    HookEvent::ToolEnd.as_str(),
+    HookEvent::AccountBlocked.as_str(),
+    HookEvent::SessionStopped.as_str(),
 ];
 /// The longest that a hook may run, in seconds.
 const MAX_HOOK_SECONDS: u32 = 600;
@@ -118,7 +118,8 @@ impl Setting {
     }
 
     pub(crate) fn has_free_name(&self) -> bool {
-        self.segments().any(|segment| Free::of(segment).is_some())
+        self.segments()
+            .any(|segment| Placeholder::of(segment).is_some())
     }
 }
 
@@ -316,7 +317,7 @@ const COMMON: &[Setting] = &[
     .restricted(),
     setting(
         "hooks.<number>.on",
-        Kind::SomeOf(MOMENTS),
+        Kind::SomeOf(HOOK_EVENTS),
         "What a hook is run on. A hook is a command that reads a line of JSON about what happened.",
     )
     .restricted()

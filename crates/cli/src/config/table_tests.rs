@@ -44,7 +44,7 @@ fn every_condition_and_every_way_to_go_on_can_be_set() {
 
 #[test]
 fn a_hook_can_be_run_at_every_moment() {
-    assert!(Moment::ALL.map(Moment::as_str).iter().eq(MOMENTS));
+    assert!(HookEvent::ALL.map(HookEvent::as_str).iter().eq(HOOK_EVENTS));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Invariant: nothing here repeats an address in an error, and what is shown of one has no user and no password.
 
 /// The parts that matter; what is not an address at all is `None`.
-struct Parts<'a> {
+struct UrlParts<'a> {
     scheme: &'a str,
     user: Option<&'a str>,
     rest: &'a str,
@@ -87,7 +87,7 @@ pub(crate) fn shown(url: &str) -> String {
     }
 }
 
-fn split(url: &str) -> Option<Parts<'_>> {
+fn split(url: &str) -> Option<UrlParts<'_>> {
     if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return None;
     }
@@ -98,7 +98,7 @@ fn split(url: &str) -> Option<Parts<'_>> {
         Some((user, host)) => (Some(user), host),
         None => (None, authority),
     };
-    is_host(host).then_some(Parts {
+    is_host(host).then_some(UrlParts {
         scheme,
         user,
         rest: path,

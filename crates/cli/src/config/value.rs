@@ -12,7 +12,7 @@ use toml::de::{DeArray, DeValue};
 
 /// What stands in a file, a variable or a flag.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Given<'a> {
+pub(crate) enum RawValue<'a> {
     /// From a variable or a flag: it may be anything.
     Word(&'a str),
     Text(&'a str),
@@ -27,7 +27,7 @@ pub(crate) enum Given<'a> {
     Other(&'static str),
 }
 
-impl<'a> Given<'a> {
+impl<'a> RawValue<'a> {
     pub(crate) fn from_toml(value: &'a DeValue<'_>) -> Self {
         match value {
             DeValue::String(text) => Self::Text(text),
@@ -168,7 +168,7 @@ impl std::fmt::Display for ProxyUrl {
 
 impl Value {
     /// The checked value, or what is wrong with it.
-    pub(crate) fn read(setting: &Setting, given: Given<'_>) -> Result<Self, String> {
+    pub(crate) fn read(setting: &Setting, given: RawValue<'_>) -> Result<Self, String> {
         let wrong = || mismatch(setting.kind, given);
         let text = || given.text().ok_or_else(wrong);
         let because = |reason: &str| format!("expected {}; {reason}", setting.kind.expected());
@@ -187,7 +187,7 @@ impl Value {
                 Self::Count(given.between(least, most).ok_or_else(wrong)?)
             }
             Kind::Model => {
-                chain::Entry::read(text()?).map_err(|why| because(&why))?;
+                chain::ModelEntry::read(text()?).map_err(|why| because(&why))?;
                 Self::Text(text()?.trim().to_owned())
             }
             Kind::Models | Kind::Choices(_) | Kind::SomeOf(_) | Kind::Names | Kind::Routes => {
@@ -274,12 +274,12 @@ fn is_variable_name(name: &str) -> bool {
     name.bytes().all(in_name) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-fn mismatch(kind: Kind, given: Given<'_>) -> String {
+fn mismatch(kind: Kind, given: RawValue<'_>) -> String {
     let found = match given {
-        Given::Word(text) | Given::Text(text) if kind.may_be_repeated() => {
+        RawValue::Word(text) | RawValue::Text(text) if kind.may_be_repeated() => {
             format!("`{}`", shown(text))
         }
-        Given::Whole { digits, radix: 10 } if kind.is_number() => format!("`{}`", shown(digits)),
+        RawValue::Whole { digits, radix: 10 } if kind.is_number() => format!("`{}`", shown(digits)),
         _ => given.name().to_owned(),
     };
     let near = match (kind, given.text()) {
@@ -295,7 +295,7 @@ mod tests {
     use super::super::table::SETTINGS;
     use super::*;
 
-    fn read(path: &str, given: Given<'_>) -> Result<String, String> {
+    fn read(path: &str, given: RawValue<'_>) -> Result<String, String> {
         let setting = SETTINGS
             .iter()
             .find(|setting| setting.path == path)
@@ -308,7 +308,7 @@ mod tests {
         for setting in SETTINGS {
             if let Some(text) = setting.default {
                 assert!(
-                    Value::read(setting, Given::Word(text)).is_ok(),
+                    Value::read(setting, RawValue::Word(text)).is_ok(),
                     "{}",
                     setting.path
                 );
@@ -318,56 +318,56 @@ mod tests {
 
     #[test]
     fn values_are_read_by_their_kind() {
-        let whole = |digits| Given::Whole { digits, radix: 10 };
+        let whole = |digits| RawValue::Whole { digits, radix: 10 };
         let table = [
-            ("model", Given::Text("claude"), Some("claude")),
-            ("model", Given::Text(" "), None),
-            ("model", Given::Text("a\nb"), None),
+            ("model", RawValue::Text("claude"), Some("claude")),
+            ("model", RawValue::Text(" "), None),
+            ("model", RawValue::Text("a\nb"), None),
             ("model", whole("4"), None),
-            ("provider", Given::Word(" openai\n"), Some("openai")),
+            ("provider", RawValue::Word(" openai\n"), Some("openai")),
             ("max_tokens", whole("4096"), Some("4096")),
             (
                 "max_tokens",
-                Given::Whole {
+                RawValue::Whole {
                     digits: "ff",
                     radix: 16,
                 },
                 Some("255"),
             ),
-            ("max_tokens", Given::Word("4096"), Some("4096")),
-            ("max_tokens", Given::Text("4096"), None),
+            ("max_tokens", RawValue::Word("4096"), Some("4096")),
+            ("max_tokens", RawValue::Text("4096"), None),
             ("max_tokens", whole("0"), None),
             ("max_tokens", whole("-1"), None),
             ("max_tokens", whole("4294967296"), None),
-            ("max_tokens", Given::Fraction("1.5"), None),
-            ("retry.enabled", Given::Flag(false), Some("false")),
-            ("retry.enabled", Given::Word("false"), Some("false")),
-            ("retry.enabled", Given::Text("false"), None),
+            ("max_tokens", RawValue::Fraction("1.5"), None),
+            ("retry.enabled", RawValue::Flag(false), Some("false")),
+            ("retry.enabled", RawValue::Word("false"), Some("false")),
+            ("retry.enabled", RawValue::Text("false"), None),
             ("timeouts.idle", whole("90"), Some("1m30s")),
-            ("timeouts.idle", Given::Fraction("0.5"), Some("500ms")),
+            ("timeouts.idle", RawValue::Fraction("0.5"), Some("500ms")),
             ("timeouts.idle", whole("0"), Some("off")),
             ("timeouts.idle", whole("-3"), None),
-            ("timeouts.idle", Given::Fraction("inf"), None),
-            ("timeouts.idle", Given::Flag(true), None),
+            ("timeouts.idle", RawValue::Fraction("inf"), None),
+            ("timeouts.idle", RawValue::Flag(true), None),
             (
                 "http.proxy",
-                Given::Word("u:p@host:1"),
+                RawValue::Word("u:p@host:1"),
                 Some("http://…@host:1"),
             ),
             (
                 "providers.<provider>.api_key",
-                Given::Word("key\n"),
+                RawValue::Word("key\n"),
                 Some("(set, hidden)"),
             ),
-            ("providers.<provider>.api_key", Given::Text("a\nb"), None),
+            ("providers.<provider>.api_key", RawValue::Text("a\nb"), None),
             (
                 "providers.<provider>.api_key_env",
-                Given::Text("WORK_KEY"),
+                RawValue::Text("WORK_KEY"),
                 Some("WORK_KEY"),
             ),
             (
                 "providers.<provider>.api_key_env",
-                Given::Text("gsk_0123abcd"),
+                RawValue::Text("gsk_0123abcd"),
                 None,
             ),
         ];
@@ -378,15 +378,19 @@ mod tests {
 
     #[test]
     fn an_amount_is_read_to_the_millionth() {
-        let whole = |digits| Given::Whole { digits, radix: 10 };
+        let whole = |digits| RawValue::Whole { digits, radix: 10 };
         let table = [
-            ("limits.cost", Given::Fraction("2.5"), Some("2.50")),
+            ("limits.cost", RawValue::Fraction("2.5"), Some("2.50")),
             ("limits.cost", whole("3"), Some("3.00")),
-            ("limits.cost", Given::Fraction("0.000001"), Some("0.000001")),
-            ("limits.cost", Given::Fraction("0.0000001"), None),
-            ("limits.cost", Given::Fraction("1e3"), None),
+            (
+                "limits.cost",
+                RawValue::Fraction("0.000001"),
+                Some("0.000001"),
+            ),
+            ("limits.cost", RawValue::Fraction("0.0000001"), None),
+            ("limits.cost", RawValue::Fraction("1e3"), None),
             ("limits.cost", whole("-1"), None),
-            ("limits.cost", Given::Text("2.5"), None),
+            ("limits.cost", RawValue::Text("2.5"), None),
         ];
         for (path, given, value) in table {
             assert_eq!(read(path, given).ok().as_deref(), value, "{given:?}");

@@ -23,7 +23,7 @@ const MODEL: &str = "demo";
 /// What the environment may say to children.
 const INHERITED_VARIABLES: [&str; 5] = ["PATH", "TZ", "LANG", "LC_ALL", "SYSTEMROOT"];
 
-pub(super) struct Stage {
+pub(super) struct Processes {
     folder: Folder,
     program: PathBuf,
     provider: Option<(Child, String)>,
@@ -31,19 +31,19 @@ pub(super) struct Stage {
 }
 
 /// What an agent says, line by line.
-pub(super) struct Says {
+pub(super) struct AgentOutput {
     pub(super) stdout: Lines<BufReader<ChildStdout>>,
     pub(super) stderr: Lines<BufReader<ChildStderr>>,
 }
 
 /// What the provider's log says of a request.
 #[derive(Deserialize)]
-struct Log {
+struct RequestLog {
     requests: Vec<Request>,
     dropped: u64,
 }
 
-impl Stage {
+impl Processes {
     pub(super) fn new(folder: Folder) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         Ok(Self {
@@ -89,7 +89,7 @@ impl Stage {
     }
 
     /// Starts an agent with a prompt for the provider.
-    pub(super) fn agent(&mut self, typed: &[&str], speed: u32) -> anyhow::Result<Says> {
+    pub(super) fn agent(&mut self, typed: &[&str], speed: u32) -> anyhow::Result<AgentOutput> {
         let (_, url) = self.provider.as_ref().context("there is no provider")?;
         let mut command = self.command(speed);
         command
@@ -100,13 +100,13 @@ impl Stage {
     }
 
     /// Starts another process that goes on with what the agent began.
-    pub(super) fn resume_agent(&mut self, speed: u32) -> anyhow::Result<Says> {
+    pub(super) fn resume_agent(&mut self, speed: u32) -> anyhow::Result<AgentOutput> {
         let mut command = self.command(speed);
         command.args(["resume", "--json"]);
         self.start_agent(command)
     }
 
-    fn start_agent(&mut self, mut command: Command) -> anyhow::Result<Says> {
+    fn start_agent(&mut self, mut command: Command) -> anyhow::Result<AgentOutput> {
         let mut child = command
             .stdin(Stdio::null())
             .spawn()
@@ -114,7 +114,7 @@ impl Stage {
         let says = child.stdout.take().zip(child.stderr.take());
         self.agent = Some(child);
         let (stdout, stderr) = says.context("the agent has no stdout")?;
-        Ok(Says {
+        Ok(AgentOutput {
             stdout: BufReader::new(stdout).lines(),
             stderr: BufReader::new(stderr).lines(),
         })
@@ -164,7 +164,7 @@ impl Stage {
     pub(super) async fn requests(&self) -> anyhow::Result<Vec<Request>> {
         let (_, url) = self.provider.as_ref().context("there is no provider")?;
         let asked = tokio::time::timeout(PROCESS_TIMEOUT, log(url)).await;
-        let log: Log = asked.context("the provider's log cannot be read")??;
+        let log: RequestLog = asked.context("the provider's log cannot be read")??;
         if log.dropped > 0 {
             bail!("the provider's log is not complete");
         }
@@ -190,7 +190,7 @@ impl Stage {
     }
 }
 
-async fn log(url: &str) -> anyhow::Result<Log> {
+async fn log(url: &str) -> anyhow::Result<RequestLog> {
     let settings = HttpSettings {
         base_url: url.to_owned(),
         connect_timeout: PROCESS_TIMEOUT,

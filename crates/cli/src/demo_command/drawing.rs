@@ -1,7 +1,7 @@
 //! The same picture as SVG.
 
-use super::picture::{State, Totals, brief, length, names, stretches};
-use super::record::{Record, What};
+use super::picture::{AgentState, Totals, brief, length, names, stretches};
+use super::record::{MomentKind, Record};
 use plotters::coord::Shift;
 use plotters::prelude::{
     BLACK, Circle, Color, DrawingArea, IntoDrawingArea, IntoFont, RGBColor, Rectangle, SVGBackend,
@@ -11,7 +11,7 @@ use plotters::style::TextStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::time::Duration;
 
-type Drawn = Result<(), Box<dyn std::error::Error>>;
+type DrawResult = Result<(), Box<dyn std::error::Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 const WIDTH: i32 = 1000;
@@ -38,7 +38,7 @@ pub(super) fn svg(records: &[Record], totals: &Totals) -> anyhow::Result<String>
     Ok(svg)
 }
 
-fn draw(svg: &mut String, size: (u32, u32), records: &[Record], totals: &Totals) -> Drawn {
+fn draw(svg: &mut String, size: (u32, u32), records: &[Record], totals: &Totals) -> DrawResult {
     let area = SVGBackend::with_string(svg, size).into_drawing_area();
     area.fill(&WHITE)?;
     let title = "An outage, outlasted: blue asks, yellow waits, red breaks, green is done; each row over its own time";
@@ -58,7 +58,7 @@ fn draw(svg: &mut String, size: (u32, u32), records: &[Record], totals: &Totals)
     Ok(())
 }
 
-fn row(area: &Area<'_>, record: &Record, name: &str, top: i32) -> Drawn {
+fn row(area: &Area<'_>, record: &Record, name: &str, top: i32) -> DrawResult {
     let style = ("sans-serif", 18).into_font().color(&BLACK);
     let style = style.pos(Pos::new(HPos::Right, VPos::Center));
     area.draw(&Text::new(
@@ -70,9 +70,15 @@ fn row(area: &Area<'_>, record: &Record, name: &str, top: i32) -> Drawn {
     for (from, to, state) in stretches(record) {
         let corners = [(place(from, length), top), (place(to, length), top + BAR)];
         match state {
-            State::Works => area.draw(&Rectangle::new(corners, WORKING_COLOR.mix(0.5).filled()))?,
-            State::Waits => area.draw(&Rectangle::new(corners, WAITING_COLOR.mix(0.5).filled()))?,
-            State::Gone => area.draw(&Rectangle::new(corners, FAILED_COLOR.stroke_width(1)))?,
+            AgentState::Works => {
+                area.draw(&Rectangle::new(corners, WORKING_COLOR.mix(0.5).filled()))?
+            }
+            AgentState::Waits => {
+                area.draw(&Rectangle::new(corners, WAITING_COLOR.mix(0.5).filled()))?
+            }
+            AgentState::Gone => {
+                area.draw(&Rectangle::new(corners, FAILED_COLOR.stroke_width(1)))?
+            }
         }
     }
     // Two heights take turns, so that neighbours can be read.
@@ -85,7 +91,10 @@ fn row(area: &Area<'_>, record: &Record, name: &str, top: i32) -> Drawn {
         let x = place(moment.at, length);
         area.draw(&Circle::new((x, top + BAR / 2), 5, colour.filled()))?;
         let is_apart = last.is_none_or(|last| x - last > 50);
-        let always = matches!(moment.what, What::Cut | What::Answered | What::Stopped);
+        let always = matches!(
+            moment.what,
+            MomentKind::Cut | MomentKind::Answered | MomentKind::Stopped
+        );
         if is_apart || always {
             let height = heights.next().unwrap_or(BAR);
             let label = format!("{word} {}", brief(moment.at));
@@ -104,20 +113,20 @@ fn place(at: Duration, length: Option<Duration>) -> i32 {
     LEFT + i32::try_from(from_left).unwrap_or_default()
 }
 
-fn sign(what: What) -> Option<(RGBColor, &'static str)> {
+fn sign(what: MomentKind) -> Option<(RGBColor, &'static str)> {
     Some(match what {
-        What::Asked => (WORKING_COLOR, "asks"),
-        What::Waits => return None,
-        What::Tool => (WORKING_COLOR, "tool"),
-        What::Cut => (FAILED_COLOR, "cut"),
-        What::Killed => (FAILED_COLOR, "killed"),
-        What::Resumed => (WORKING_COLOR, "again"),
-        What::Answered => (SUCCESS_COLOR, "answered"),
-        What::Stopped => (FAILED_COLOR, "stopped"),
+        MomentKind::Asked => (WORKING_COLOR, "asks"),
+        MomentKind::Waits => return None,
+        MomentKind::Tool => (WORKING_COLOR, "tool"),
+        MomentKind::Cut => (FAILED_COLOR, "cut"),
+        MomentKind::Killed => (FAILED_COLOR, "killed"),
+        MomentKind::Resumed => (WORKING_COLOR, "again"),
+        MomentKind::Answered => (SUCCESS_COLOR, "answered"),
+        MomentKind::Stopped => (FAILED_COLOR, "stopped"),
     })
 }
 
-fn write(area: &Area<'_>, at: (i32, i32), text: &str, size: i32) -> Drawn {
+fn write(area: &Area<'_>, at: (i32, i32), text: &str, size: i32) -> DrawResult {
     let style: TextStyle<'_> = ("sans-serif", size).into_font().color(&BLACK);
     let style = style.pos(Pos::new(HPos::Center, VPos::Center));
     area.draw(&Text::new(text.to_owned(), at, style))?;

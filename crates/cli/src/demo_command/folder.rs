@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Nobody else takes so many names.
-const MOST_NAMES: u32 = 100;
+const MAX_NAMES: u32 = 100;
 
 /// Disables the timeouts of requests: in the fastest scene, five minutes are a few milliseconds, which a busy machine needs
 /// for a response.
@@ -68,7 +68,7 @@ fn make_in(place: &Path) -> std::io::Result<PathBuf> {
         let path = place.join(format!("outlast-demo-{process}-{number}"));
         match create_private(&path) {
             Ok(()) => return Ok(path),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MOST_NAMES => {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MAX_NAMES => {
                 number += 1;
             }
             Err(error) => return Err(error),

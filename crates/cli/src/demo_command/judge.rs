@@ -1,8 +1,8 @@
 //! What came of a scene: each thing that was promised, and whether what was measured bears it out.
 
 use super::picture::{brief, listed};
-use super::record::{Record, What};
-use super::scenes::{Course, PROOF, Scene};
+use super::record::{MomentKind, Record};
+use super::scenes::{Course, Scene, TOOL_LOG_FILE};
 use std::time::Duration;
 
 /// Something that was promised.
@@ -16,7 +16,7 @@ pub(super) struct Finding {
 pub(super) fn findings(scene: &Scene, record: &Record) -> Vec<Finding> {
     let mut findings = vec![requests(scene, record)];
     match scene.course {
-        Course::Answered if record.count(What::Cut) > 0 => findings.push(words(record)),
+        Course::Answered if record.count(MomentKind::Cut) > 0 => findings.push(words(record)),
         Course::Answered => findings.push(waits(scene, record)),
         Course::Killed { .. } => findings.extend([rest(record), tool(record)]),
         Course::Refused => {}
@@ -26,17 +26,17 @@ pub(super) fn findings(scene: &Scene, record: &Record) -> Vec<Finding> {
 
 fn requests(scene: &Scene, record: &Record) -> Finding {
     let end = match scene.course {
-        Course::Answered | Course::Killed { .. } => What::Answered,
-        Course::Refused => What::Stopped,
+        Course::Answered | Course::Killed { .. } => MomentKind::Answered,
+        Course::Refused => MomentKind::Stopped,
     };
     let ended = record.last() == Some(end);
     let whole = record.words_missing() == 0 && record.words_shown_twice() == 0;
     let count = record.requests;
-    let as_many = count == scene.requests() && count == record.count(What::Asked);
+    let as_many = count == scene.requests() && count == record.count(MomentKind::Asked);
     let requests = if count == 1 { "request" } else { "requests" };
     let then = match (end, ended && whole) {
-        (What::Answered, true) => "and the answer is here",
-        (What::Answered, false) => "and no whole answer",
+        (MomentKind::Answered, true) => "and the answer is here",
+        (MomentKind::Answered, false) => "and no whole answer",
         (_, true) => "and not one more",
         (_, false) => "and it did not end as it should",
     };
@@ -79,7 +79,7 @@ fn rest(record: &Record) -> Finding {
         .moments
         .iter()
         .rev()
-        .find(|moment| moment.what == What::Asked);
+        .find(|moment| moment.what == MomentKind::Asked);
     let asked = asked.map(|moment| moment.at).unwrap_or_default();
     let until = record.until.unwrap_or_default();
     let waited = brief(record.waits().iter().sum());
@@ -104,7 +104,7 @@ fn tool(record: &Record) -> Finding {
     };
     Finding {
         holds: runs == 1 && twice == 0,
-        says: format!("{PROOF} has {runs} {lines}: across the kill, the tool ran {often}."),
+        says: format!("{TOOL_LOG_FILE} has {runs} {lines}: across the kill, the tool ran {often}."),
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
 
     /// The scene with the kill, as it should go.
     fn killed() -> Record {
-        use What::{Answered, Asked, Killed, Resumed, Tool, Waits};
+        use MomentKind::{Answered, Asked, Killed, Resumed, Tool, Waits};
         let mut record = Record::new(SCENES[2].name, SCENES[2].answer);
         let moments = [
             (0, Asked),

@@ -2,7 +2,7 @@
 //!
 //! Pure: what was recorded and the room that there is come in as arguments.
 
-use super::record::{Moment, Record, What};
+use super::record::{Moment, MomentKind, Record};
 use super::view::wrapped;
 use crate::run_view::{cut, width};
 use outlast_kernel::time::Span;
@@ -53,13 +53,13 @@ impl Totals {
 
 /// What goes on between two moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum AgentState {
     Works,
     Waits,
     Gone,
 }
 
-impl State {
+impl AgentState {
     const fn cell(self) -> char {
         match self {
             Self::Works => '─',
@@ -69,7 +69,7 @@ impl State {
     }
 }
 
-impl What {
+impl MomentKind {
     /// How a moment is marked; a wait is no moment.
     pub(super) const fn mark(self) -> Option<char> {
         Some(match self {
@@ -96,13 +96,13 @@ impl What {
 }
 
 /// What goes on, from when to when.
-pub(super) fn stretches(record: &Record) -> Vec<(Duration, Duration, State)> {
+pub(super) fn stretches(record: &Record) -> Vec<(Duration, Duration, AgentState)> {
     let ends = record.moments.iter().skip(1).map(|moment| moment.at);
     let stretch = |(moment, end): (&Moment, Duration)| {
         let state = match moment.what {
-            What::Waits => State::Waits,
-            What::Killed => State::Gone,
-            _ => State::Works,
+            MomentKind::Waits => AgentState::Waits,
+            MomentKind::Killed => AgentState::Gone,
+            _ => AgentState::Works,
         };
         (moment.at, end, state)
     };
@@ -112,7 +112,7 @@ pub(super) fn stretches(record: &Record) -> Vec<(Duration, Duration, State)> {
 /// How long a scene took; nothing for one that nothing was waited for in.
 pub(super) fn length(record: &Record) -> Option<Duration> {
     let end = record.moments.last().map(|moment| moment.at);
-    end.filter(|end| record.count(What::Waits) > 0 && !end.is_zero())
+    end.filter(|end| record.count(MomentKind::Waits) > 0 && !end.is_zero())
 }
 
 /// A duration as short as it can be said.

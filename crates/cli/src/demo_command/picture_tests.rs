@@ -1,20 +1,20 @@
 use super::*;
 
-fn record(name: &'static str, moments: &[(u64, What)]) -> Record {
+fn record(name: &'static str, moments: &[(u64, MomentKind)]) -> Record {
     let mut record = Record::new(name, "two words");
-    let moment = |(millis, what): &(u64, What)| Moment {
+    let moment = |(millis, what): &(u64, MomentKind)| Moment {
         at: Duration::from_millis(*millis),
         what: *what,
     };
     record.moments = moments.iter().map(moment).collect();
-    record.requests = record.count(What::Asked);
+    record.requests = record.count(MomentKind::Asked);
     record.text = "two words".to_owned();
     record
 }
 
 /// What a run of the demo looks like.
 fn outage() -> Vec<Record> {
-    use What::{Answered, Asked, Cut, Killed, Resumed, Stopped, Tool, Waits};
+    use MomentKind::{Answered, Asked, Cut, Killed, Resumed, Stopped, Tool, Waits};
     const MINUTE: u64 = 60_000;
     let mut records = vec![
         record(

@@ -1,9 +1,9 @@
 //! Plays a scene: starts the processes, tells what they say as it happens, and takes note of it.
 
-use super::children::{Says, Stage};
+use super::children::{AgentOutput, Processes};
 use super::picture::brief;
-use super::record::{Record, What};
-use super::scenes::{Course, PROOF, Pace, Scene};
+use super::record::{MomentKind, Record};
+use super::scenes::{Course, Pace, Scene, TOOL_LOG_FILE};
 use super::view::View;
 use crate::run_view::one_line;
 use anyhow::{Context, bail};
@@ -23,16 +23,16 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// From this on a wait is told with the time of day.
 const LONG_WAIT: Duration = Duration::from_secs(600);
 /// How wide the bar of a wait is.
-const BAR: u32 = 20;
+const BAR_WIDTH: u32 = 20;
 
 pub(super) struct Player<'a, Out: Write> {
-    stage: &'a mut Stage,
+    stage: &'a mut Processes,
     view: &'a mut View<Out>,
     pace: Pace,
 }
 
 /// A scene while it is played.
-struct Run {
+struct SceneRun {
     clock: WallClock,
     /// What the clock on the wall showed when the agent's showed that.
     start: (jiff::Zoned, Timestamp),
@@ -50,7 +50,7 @@ struct Wait {
 }
 
 impl<'a, Out: Write> Player<'a, Out> {
-    pub(super) fn new(stage: &'a mut Stage, view: &'a mut View<Out>, pace: Pace) -> Self {
+    pub(super) fn new(stage: &'a mut Processes, view: &'a mut View<Out>, pace: Pace) -> Self {
         Self { stage, view, pace }
     }
 
@@ -59,7 +59,7 @@ impl<'a, Out: Write> Player<'a, Out> {
         self.view.paragraph(scene.before)?;
         self.stage.provider(scene.script, speed).await?;
         self.pace.let_read(scene.before).await;
-        let mut run = Run::new(scene, speed)?;
+        let mut run = SceneRun::new(scene, speed)?;
         let time = run.time_of_day(run.clock.now());
         self.view.happens(
             '·',
@@ -74,7 +74,7 @@ impl<'a, Out: Write> Player<'a, Out> {
         Ok(run.record)
     }
 
-    async fn answered(&mut self, scene: &Scene, run: &mut Run) -> anyhow::Result<()> {
+    async fn answered(&mut self, scene: &Scene, run: &mut SceneRun) -> anyhow::Result<()> {
         let mut says = self.start(scene, &["--json"])?;
         self.follow(run, &mut says, None).await?;
         self.ended(&mut says).await
@@ -83,7 +83,7 @@ impl<'a, Out: Write> Player<'a, Out> {
     async fn killed(
         &mut self,
         scene: &Scene,
-        run: &mut Run,
+        run: &mut SceneRun,
         after: Duration,
         gone: Duration,
     ) -> anyhow::Result<()> {
@@ -91,7 +91,7 @@ impl<'a, Out: Write> Player<'a, Out> {
         self.follow(run, &mut says, Some(after)).await?;
         self.stage.kill_agent().await?;
         let killed = run.clock.now();
-        run.record.note(killed, What::Killed);
+        run.record.note(killed, MomentKind::Killed);
         let time = run.time_of_day(killed);
         let left = run
             .wait
@@ -114,13 +114,13 @@ impl<'a, Out: Write> Player<'a, Out> {
         let mut says = self.stage.resume_agent(self.pace.speed(scene))?;
         self.follow(run, &mut says, None).await?;
         self.ended(&mut says).await?;
-        let proof = std::fs::read_to_string(self.stage.file(PROOF)).unwrap_or_default();
+        let proof = std::fs::read_to_string(self.stage.file(TOOL_LOG_FILE)).unwrap_or_default();
         run.record.tool_runs = proof.lines().map(str::to_owned).collect();
         Ok(())
     }
 
     /// Without events: what is said to a person is the point.
-    async fn refused(&mut self, scene: &Scene, run: &mut Run) -> anyhow::Result<()> {
+    async fn refused(&mut self, scene: &Scene, run: &mut SceneRun) -> anyhow::Result<()> {
         let mut says = self.start(scene, &[])?;
         let said = async {
             let mut lines = Vec::new();
@@ -133,10 +133,10 @@ impl<'a, Out: Write> Player<'a, Out> {
         let said = said.context("the agent does not end")??;
         let ended = self.stage.wait_for_agent().await?;
         for request in self.stage.requests().await? {
-            run.record.note(request.time, What::Asked);
+            run.record.note(request.time, MomentKind::Asked);
         }
         if !ended.success() {
-            run.record.note(run.clock.now(), What::Stopped);
+            run.record.note(run.clock.now(), MomentKind::Stopped);
         }
         for line in said {
             self.view.happens('■', &one_line(&line))?;
@@ -144,7 +144,7 @@ impl<'a, Out: Write> Player<'a, Out> {
         Ok(())
     }
 
-    fn start(&mut self, scene: &Scene, more: &[&str]) -> anyhow::Result<Says> {
+    fn start(&mut self, scene: &Scene, more: &[&str]) -> anyhow::Result<AgentOutput> {
         self.typed(&scene.typed())?;
         let prompt = scene.prompt();
         let typed = [&["-p", &prompt], scene.flags, more].concat();
@@ -158,8 +158,8 @@ impl<'a, Out: Write> Player<'a, Out> {
     /// Follows the agent to the end of its turn, or until it has waited that long.
     async fn follow(
         &mut self,
-        run: &mut Run,
-        says: &mut Says,
+        run: &mut SceneRun,
+        says: &mut AgentOutput,
         limit: Option<Duration>,
     ) -> anyhow::Result<()> {
         let mut silent_since = tokio::time::Instant::now();
@@ -189,15 +189,17 @@ impl<'a, Out: Write> Player<'a, Out> {
     }
 
     /// What counts down, and how far it has come.
-    fn paint(&mut self, run: &Run, now: Timestamp) -> anyhow::Result<()> {
+    fn paint(&mut self, run: &SceneRun, now: Timestamp) -> anyhow::Result<()> {
         let Some(wait) = run.wait.filter(|_| self.view.is_live()) else {
             return Ok(());
         };
         let (whole, passed) = (wait.until.since(wait.since), now.since(wait.since));
         let share = passed.as_secs_f64() / whole.as_secs_f64().max(0.001);
-        let filled = (1..=BAR).filter(|cell| f64::from(*cell) <= share * f64::from(BAR));
+        let filled =
+            (1..=BAR_WIDTH).filter(|cell| f64::from(*cell) <= share * f64::from(BAR_WIDTH));
         let filled = filled.count();
-        let bar = "█".repeat(filled) + &"░".repeat(usize::try_from(BAR)?.saturating_sub(filled));
+        let bar =
+            "█".repeat(filled) + &"░".repeat(usize::try_from(BAR_WIDTH)?.saturating_sub(filled));
         let left = Duration::from_secs(millis(wait.until.since(now)).div_ceil(1000));
         let left = brief(left);
         let time = match whole >= LONG_WAIT {
@@ -207,16 +209,16 @@ impl<'a, Out: Write> Player<'a, Out> {
         self.view.paint(&format!("    {time}{bar}  {left} left"))
     }
 
-    fn happens(&mut self, run: &mut Run, event: &Event) -> anyhow::Result<()> {
-        let is_resumed = run.record.last() == Some(What::Killed);
+    fn happens(&mut self, run: &mut SceneRun, event: &Event) -> anyhow::Result<()> {
+        let is_resumed = run.record.last() == Some(MomentKind::Killed);
         if is_resumed && matches!(event.body, Body::Start { .. }) {
-            run.record.note(event.time, What::Resumed);
+            run.record.note(event.time, MomentKind::Resumed);
         }
         run.record.event(event.time, &event.body);
         match &event.body {
             Body::AttemptStarted { .. } => {
                 run.wait = None;
-                let number = run.record.count(What::Asked);
+                let number = run.record.count(MomentKind::Asked);
                 let time = run.time_of_day(event.time);
                 self.view.happens(
                     '▲',
@@ -252,13 +254,13 @@ impl<'a, Out: Write> Player<'a, Out> {
     }
 
     /// Shows what the answer has had to say since the last time; the mark tells why just now.
-    fn say(&mut self, run: &mut Run, mark: char) -> anyhow::Result<()> {
+    fn say(&mut self, run: &mut SceneRun, mark: char) -> anyhow::Result<()> {
         let said = std::mem::take(&mut run.unsaid);
         let said = one_line(&said);
         if said.is_empty() {
             return Ok(());
         }
-        let before = if run.record.count(What::Cut) > 0 {
+        let before = if run.record.count(MomentKind::Cut) > 0 {
             "… "
         } else {
             ""
@@ -270,7 +272,7 @@ impl<'a, Out: Write> Player<'a, Out> {
     }
 
     /// Makes sure that an agent that has said everything has ended well.
-    async fn ended(&mut self, says: &mut Says) -> anyhow::Result<()> {
+    async fn ended(&mut self, says: &mut AgentOutput) -> anyhow::Result<()> {
         let ended = self.stage.wait_for_agent().await?;
         if ended.success() {
             return Ok(());
@@ -283,7 +285,7 @@ impl<'a, Out: Write> Player<'a, Out> {
     }
 }
 
-impl Run {
+impl SceneRun {
     fn new(scene: &Scene, speed: u32) -> anyhow::Result<Self> {
         let scale = NonZeroU32::new(speed).context("the clock stands still")?;
         let clock = WallClock::scaled(scale).context("the clock runs too fast")?;

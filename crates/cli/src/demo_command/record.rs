@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// One thing that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum MomentKind {
     /// The provider is asked.
     Asked,
     /// From here on the agent waits.
@@ -31,7 +31,7 @@ pub(super) enum What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) at: Duration,
-    pub(super) what: What,
+    pub(super) what: MomentKind,
 }
 
 /// A request, as the provider's log has it.
@@ -77,7 +77,7 @@ impl Record {
         time.since(*self.began.get_or_insert(time))
     }
 
-    pub(super) fn note(&mut self, time: Timestamp, what: What) {
+    pub(super) fn note(&mut self, time: Timestamp, what: MomentKind) {
         let at = self.elapsed(time);
         self.moments.push(Moment { at, what });
     }
@@ -85,30 +85,30 @@ impl Record {
     /// Takes note of what the agent says.
     pub(super) fn event(&mut self, time: Timestamp, body: &Body) {
         match body {
-            Body::AttemptStarted { .. } => self.note(time, What::Asked),
+            Body::AttemptStarted { .. } => self.note(time, MomentKind::Asked),
             Body::RetryScheduled { retry_at, .. } => {
-                let is_cut = !self.text.is_empty() && self.last() == Some(What::Asked);
+                let is_cut = !self.text.is_empty() && self.last() == Some(MomentKind::Asked);
                 if is_cut {
-                    self.note(time, What::Cut);
+                    self.note(time, MomentKind::Cut);
                 }
-                self.note(time, What::Waits);
+                self.note(time, MomentKind::Waits);
                 self.until = Some(self.elapsed(*retry_at));
             }
-            Body::ToolStarted { .. } => self.note(time, What::Tool),
+            Body::ToolStarted { .. } => self.note(time, MomentKind::Tool),
             Body::TextDelta { text } => self.text += text,
             // What was said before a tool is no part of the answer; what was taken back does not count.
             Body::ToolCall(_) | Body::Retracted { .. } => self.text.clear(),
-            Body::Done { .. } => self.note(time, What::Answered),
-            Body::Error { .. } => self.note(time, What::Stopped),
+            Body::Done { .. } => self.note(time, MomentKind::Answered),
+            Body::Error { .. } => self.note(time, MomentKind::Stopped),
             _ => {}
         }
     }
 
-    pub(super) fn last(&self) -> Option<What> {
+    pub(super) fn last(&self) -> Option<MomentKind> {
         self.moments.last().map(|moment| moment.what)
     }
 
-    pub(super) fn count(&self, what: What) -> usize {
+    pub(super) fn count(&self, what: MomentKind) -> usize {
         let such = |moment: &&Moment| moment.what == what;
         self.moments.iter().filter(such).count()
     }
@@ -119,8 +119,8 @@ impl Record {
         let mut since = None;
         for moment in &self.moments {
             match moment.what {
-                What::Waits => since = since.or(Some(moment.at)),
-                What::Asked => waits.extend(since.take().map(|since| moment.at - since)),
+                MomentKind::Waits => since = since.or(Some(moment.at)),
+                MomentKind::Asked => waits.extend(since.take().map(|since| moment.at - since)),
                 _ => {}
             }
         }
@@ -147,9 +147,9 @@ impl Record {
 
     /// How many kills the work has outlived.
     pub(super) fn kills_survived(&self) -> usize {
-        let answered = self.last() == Some(What::Answered);
+        let answered = self.last() == Some(MomentKind::Answered);
         if answered {
-            self.count(What::Killed)
+            self.count(MomentKind::Killed)
         } else {
             0
         }

@@ -12,7 +12,7 @@ pub(super) const HINTS: &str = "  outlast                         a chat in this
   outlast --help                  and README.md, docs/";
 
 /// The file in which each run of the tool leaves a line.
-pub(super) const PROOF: &str = "proof.txt";
+pub(super) const TOOL_LOG_FILE: &str = "proof.txt";
 
 pub(super) struct Scene {
     /// What it is called in the picture.
@@ -59,7 +59,7 @@ pub(super) const SCENES: [Scene; 4] = [
         name: "overload",
         title: "too busy, then told to wait",
         before: "The provider has too much to do, twice (529). Then it says: too many requests, come back in 45 seconds \
-            (429). Look at the waits: a little longer each time, and then as long as was said.",
+            (429). RenderContext at the waits: a little longer each time, and then as long as was said.",
         script: "overloaded:2+rate-limited:retry-after=45+ok:agent,times=always",
         work: "",
         answer: "All is well again.",
@@ -71,7 +71,7 @@ pub(super) const SCENES: [Scene; 4] = [
     Scene {
         name: "cut",
         title: "an answer that breaks off",
-        before: "The connection is lost in the middle of a sentence. Look at the words: the answer goes on where it broke \
+        before: "The connection is lost in the middle of a sentence. RenderContext at the words: the answer goes on where it broke \
             off, and none of them comes twice.",
         script: "drop-after:9,of=agent+ok:agent,times=always",
         work: "",
@@ -85,7 +85,7 @@ pub(super) const SCENES: [Scene; 4] = [
         name: "5h window",
         title: "five hours, and kill -9",
         before: "The agent runs a tool, which adds a line to a file. Then the plan's usage window is closed for five hours. \
-            In the middle of that wait the process is killed, and later started again. Look at the time of day at which it \
+            In the middle of that wait the process is killed, and later started again. RenderContext at the time of day at which it \
             asks again, and at the file.",
         script: "ok:agent+usage-limit:reset=18000+ok:agent,times=always",
         work: r#"call bash {"command":"echo the tool ran >> proof.txt"}"#,
@@ -101,7 +101,7 @@ pub(super) const SCENES: [Scene; 4] = [
     Scene {
         name: "wrong key",
         title: "what never succeeds",
-        before: "Some failures do not pass: here the key is refused (401). Look at how often it asks, and at what it says.",
+        before: "Some failures do not pass: here the key is refused (401). RenderContext at how often it asks, and at what it says.",
         script: "error:401,times=always",
         work: "",
         answer: "",
@@ -147,14 +147,14 @@ impl Pace {
     /// What people read with ease, in words a minute.
     const WORDS_A_MINUTE: u32 = 240;
     /// A look at how a scene ended.
-    const LOOK: Duration = Duration::from_secs(4);
+    const RESULT_PAUSE: Duration = Duration::from_secs(4);
     /// How many times as fast the clock runs for those who do not read.
-    const FASTER: u32 = 3;
+    const FAST_FACTOR: u32 = 3;
 
     pub(super) const fn speed(self, scene: &Scene) -> u32 {
         match self {
             Self::Reading => scene.speed,
-            Self::Fast => scene.speed * Self::FASTER,
+            Self::Fast => scene.speed * Self::FAST_FACTOR,
         }
     }
 
@@ -169,7 +169,7 @@ impl Pace {
 
     const fn look(self) -> Duration {
         match self {
-            Self::Reading => Self::LOOK,
+            Self::Reading => Self::RESULT_PAUSE,
             Self::Fast => Duration::ZERO,
         }
     }

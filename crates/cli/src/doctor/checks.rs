@@ -7,13 +7,13 @@ use crate::{home, journal, reach, settings};
 use jiff::fmt::rfc2822::DateTimeParser;
 use outlast_engine::Clock;
 use outlast_engine::accounts::Account;
-use outlast_engine::provider::{Adapter, Checked, Timeouts};
+use outlast_engine::provider::{Adapter, ProviderCheck, Timeouts};
 use outlast_kernel::Timestamp;
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::Failure;
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::{Cause, Class};
-use outlast_store::journal::State;
+use outlast_store::journal::Availability;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,7 +107,7 @@ fn sessions() -> Option<Check> {
         Ok(Some((all, unfinished))) => {
             let left = unfinished
                 .iter()
-                .filter(|session| session.state != State::InUse)
+                .filter(|session| session.state != Availability::InUse)
                 .count();
             let says = format!("{} are there, {left} to be resumed", all.len());
             Some(Check::well("sessions", says))
@@ -252,7 +252,7 @@ async fn look(adapter: &Adapter, accounts: Vec<Account>, clock: &dyn Clock) -> V
     checks
 }
 
-fn reached(checked: &Checked, who: &str) -> Check {
+fn reached(checked: &ProviderCheck, who: &str) -> Check {
     let failure = match &checked.result {
         Ok(()) => return Check::well("way", format!("{who}the provider answers")),
         Err(failure) => failure,
@@ -293,7 +293,7 @@ fn remedy(cause: Cause, failure: &Failure) -> &'static str {
 }
 
 /// A server's clock that is far from ours makes stated times wrong.
-fn skew(checked: &Checked, now: Timestamp) -> Option<Check> {
+fn skew(checked: &ProviderCheck, now: Timestamp) -> Option<Check> {
     let date = checked.date.as_deref()?;
     if settings::scale().ok().flatten().is_some() {
         return None;

@@ -1,9 +1,9 @@
 //! A failure as the user describes it: by flags, or as a line of JSON.
 
 use crate::cli::ExplainArguments;
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use jiff::tz::TimeZone;
-use outlast_dialect::error_body::{self, Seen};
+use outlast_dialect::error_body::{self, RawError};
 use outlast_engine::Clock;
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::{Failure, Transport};
@@ -12,16 +12,16 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-const MOST_BODY_BYTES: u64 = 4 << 20;
+const MAX_BODY_BYTES: u64 = 4 << 20;
 
 /// The time, and the local zone's offset at it.
 #[derive(Clone, Copy)]
-pub(super) struct Now {
+pub(super) struct LocalTime {
     at: Timestamp,
     offset_minutes: i16,
 }
 
-impl Now {
+impl LocalTime {
     pub(super) fn of(clock: &dyn Clock) -> Self {
         let at = clock.now();
         let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
@@ -35,10 +35,10 @@ impl Now {
     }
 
     /// A time as written, and the offset that was written with it.
-    fn parse(text: &str) -> Result<Self, Usage> {
+    fn parse(text: &str) -> Result<Self, UsageError> {
         let at: Timestamp = text
             .parse()
-            .map_err(|error| Usage(format!("`now`: {error}")))?;
+            .map_err(|error| UsageError(format!("`now`: {error}")))?;
         let pieces = jiff::fmt::temporal::DateTimeParser::new().parse_pieces(text);
         let offset = pieces.ok().and_then(|pieces| pieces.to_numeric_offset());
         let minutes = offset.map_or(0, |offset| offset.seconds() / 60);
@@ -51,7 +51,7 @@ impl Now {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Came {
+pub(crate) enum TransportKind {
     /// As an HTTP response
     #[default]
     Http,
@@ -64,13 +64,13 @@ pub(crate) enum Came {
     Process,
 }
 
-impl From<Came> for Transport {
-    fn from(came: Came) -> Self {
+impl From<TransportKind> for Transport {
+    fn from(came: TransportKind) -> Self {
         match came {
-            Came::Http => Self::Http,
-            Came::Sse => Self::Stream,
-            Came::Thrown => Self::Thrown,
-            Came::Process => Self::Process,
+            TransportKind::Http => Self::Http,
+            TransportKind::Sse => Self::Stream,
+            TransportKind::Thrown => Self::Thrown,
+            TransportKind::Process => Self::Process,
         }
     }
 }
@@ -82,7 +82,7 @@ pub(super) struct Input {
     #[serde(default)]
     provider: Option<String>,
     #[serde(default)]
-    transport: Came,
+    transport: TransportKind,
     #[serde(default)]
     status: Option<u16>,
     #[serde(default)]
@@ -98,8 +98,8 @@ impl Input {
         let header = |text: &String| {
             let (name, value) = text
                 .split_once(':')
-                .ok_or_else(|| Usage(format!("--header is `name: value`; it is `{text}`")))?;
-            Ok::<_, Usage>((name.trim().to_owned(), Value::from(value.trim())))
+                .ok_or_else(|| UsageError(format!("--header is `name: value`; it is `{text}`")))?;
+            Ok::<_, UsageError>((name.trim().to_owned(), Value::from(value.trim())))
         };
         let headers = arguments
             .header
@@ -110,14 +110,14 @@ impl Input {
             Some("-") => {
                 let mut body = String::new();
                 std::io::stdin()
-                    .take(MOST_BODY_BYTES)
+                    .take(MAX_BODY_BYTES)
                     .read_to_string(&mut body)?;
                 body
             }
             body => body.unwrap_or_default().to_owned(),
         };
         if body.is_empty() && arguments.status.is_none() {
-            return Err(Usage(
+            return Err(UsageError(
                 "say what was seen: --status, --body, or both; see `outlast explain --help`"
                     .to_owned(),
             )
@@ -129,9 +129,9 @@ impl Input {
             transport: arguments
                 .transport
                 .unwrap_or(if arguments.status.is_some() {
-                    Came::Http
+                    TransportKind::Http
                 } else {
-                    Came::Thrown
+                    TransportKind::Thrown
                 }),
             status: arguments.status,
             headers: Some(headers),
@@ -140,8 +140,9 @@ impl Input {
         })
     }
 
-    pub(super) fn failure(&self, now: Now) -> Result<Failure, Usage> {
-        let Now { at, offset_minutes } = self.now.as_deref().map_or(Ok(now), Now::parse)?;
+    pub(super) fn failure(&self, now: LocalTime) -> Result<Failure, UsageError> {
+        let LocalTime { at, offset_minutes } =
+            self.now.as_deref().map_or(Ok(now), LocalTime::parse)?;
         let body = match &self.body {
             Value::String(text) => text.clone(),
             Value::Null => String::new(),
@@ -164,7 +165,7 @@ impl Input {
             .collect();
         let provider = self.provider.as_deref().unwrap_or("unknown");
         let transport = self.transport.into();
-        let seen = Seen {
+        let seen = RawError {
             provider,
             transport,
             status: self.status,

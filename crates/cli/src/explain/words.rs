@@ -2,15 +2,15 @@
 
 use super::is_retryable;
 use outlast_kernel::budget::{Chain, Prompt};
-use outlast_kernel::decision::{Decision, Remedies, Rules, Situation, decide};
-use outlast_kernel::failure::Judged;
+use outlast_kernel::decision::{Decision, Remedies, RetryRules, Situation, decide};
+use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::text::plain;
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::{Cause, Class, Scope};
 
 /// The coarse class of the public corpus: what kind of trouble, rather than what to do.
-pub(super) fn label(judged: &Judged) -> &'static str {
+pub(super) fn label(judged: &ClassifiedFailure) -> &'static str {
     match judged.verdict.cause {
         // Without a status it was a client that waited in vain.
         Cause::Timeout if judged.failure.status.is_none() => "network",
@@ -70,8 +70,8 @@ fn class_phrase(class: Class) -> &'static str {
 }
 
 /// What would be done about it at once, under that policy.
-fn plan(judged: &Judged, policy: &Policy) -> String {
-    let Judged { failure, verdict } = judged;
+fn plan(judged: &ClassifiedFailure, policy: &Policy) -> String {
+    let ClassifiedFailure { failure, verdict } = judged;
     let situation = Situation {
         verdict,
         retryable: failure.retryable,
@@ -81,7 +81,7 @@ fn plan(judged: &Judged, policy: &Policy) -> String {
         now: failure.at,
     };
     match decide(
-        &Rules::from(policy),
+        &RetryRules::from(policy),
         &Chain::default(),
         &Prompt::default(),
         &situation,
@@ -97,8 +97,8 @@ fn plan(judged: &Judged, policy: &Policy) -> String {
     }
 }
 
-pub(super) fn explain(judged: &Judged, policy: &Policy) -> String {
-    let Judged { failure, verdict } = judged;
+pub(super) fn explain(judged: &ClassifiedFailure, policy: &Policy) -> String {
+    let ClassifiedFailure { failure, verdict } = judged;
     let mut evidence: Vec<String> = verdict
         .evidence
         .iter()

@@ -50,7 +50,7 @@ pub(super) struct Snippet {
 
 /// What makes an agent use the gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Recipe {
+pub(super) struct AgentSetup {
     pub(super) variables: Vec<Variable>,
     /// What it is told before all else.
     pub(super) arguments: Vec<String>,
@@ -105,13 +105,13 @@ fn because(name: &'static str, value: &str, why: &'static str) -> Variable {
 }
 
 /// What makes that agent use the gateway there.
-pub(super) fn recipe(agent: Agent, base: GatewayEndpoint<'_>, key: CodexKey) -> Recipe {
+pub(super) fn recipe(agent: Agent, base: GatewayEndpoint<'_>, key: CodexKey) -> AgentSetup {
     let anthropic = || variable("ANTHROPIC_BASE_URL", base.url);
     let openai = || variable("OPENAI_BASE_URL", base.openai());
     let openai_old = || variable("OPENAI_API_BASE", base.openai());
-    let only = |variables| Recipe {
+    let only = |variables| AgentSetup {
         variables,
-        ..Recipe::default()
+        ..AgentSetup::default()
     };
     match agent {
         Agent::Known(AgentName::Claude) => claude(base),
@@ -130,8 +130,8 @@ pub(super) fn recipe(agent: Agent, base: GatewayEndpoint<'_>, key: CodexKey) -> 
 /// Headers that Claude Code sends with every request, one on each line.
 pub(super) const CUSTOM_HEADERS: &str = "ANTHROPIC_CUSTOM_HEADERS";
 
-fn claude(base: GatewayEndpoint<'_>) -> Recipe {
-    Recipe {
+fn claude(base: GatewayEndpoint<'_>) -> AgentSetup {
+    AgentSetup {
         variables: vec![
             variable("ANTHROPIC_BASE_URL", base.url),
             because(
@@ -150,13 +150,13 @@ fn claude(base: GatewayEndpoint<'_>) -> Recipe {
                 "How long the head of an answer may take (10 minutes without it).",
             ),
         ],
-        ..Recipe::default()
+        ..AgentSetup::default()
     }
 }
 
 /// The names of our provider in its settings. OPENAI_BASE_URL is not read, and `openai_base_url` has it try a
 /// WebSocket seven times first; a provider of one's own does neither.
-fn codex(base: GatewayEndpoint<'_>, key: CodexKey) -> Recipe {
+fn codex(base: GatewayEndpoint<'_>, key: CodexKey) -> AgentSetup {
     let credential = match key {
         CodexKey::Login => "requires_openai_auth=true",
         CodexKey::Variable => "env_key=\"OPENAI_API_KEY\"",
@@ -173,7 +173,7 @@ fn codex(base: GatewayEndpoint<'_>, key: CodexKey) -> Recipe {
     let typed = std::iter::once(choice).chain(typed);
     let lines = settings.iter().map(|line| line.replacen('=', " = ", 1));
     let lines: Vec<String> = lines.collect();
-    Recipe {
+    AgentSetup {
         arguments: typed.flat_map(|one| ["-c".to_owned(), one]).collect(),
         snippet: Some(Snippet {
             file: "~/.codex/config.toml",
@@ -187,23 +187,23 @@ fn codex(base: GatewayEndpoint<'_>, key: CodexKey) -> Recipe {
             "The key is that of `codex login`; with env_key = \"OPENAI_API_KEY\" in place of requires_openai_auth it is that variable's.",
             "Logged in with ChatGPT: set gateway.openai_upstream = \"https://chatgpt.com\", and /backend-api/codex for /v1 in base_url.",
         ],
-        ..Recipe::default()
+        ..AgentSetup::default()
     }
 }
 
-fn opencode(base: GatewayEndpoint<'_>) -> Recipe {
+fn opencode(base: GatewayEndpoint<'_>) -> AgentSetup {
     let at = |url: String| json!({ "options": { "baseURL": url } });
     let settings = json!({ "provider": {
         "anthropic": at(format!("{}/v1", base.url)),
         "openai": at(base.openai()),
     } });
-    Recipe {
+    AgentSetup {
         variables: vec![because(
             "OPENCODE_CONFIG_CONTENT",
             &settings.to_string(),
             "Added to its own settings. It can stand in ~/.config/opencode/opencode.json as well.",
         )],
-        ..Recipe::default()
+        ..AgentSetup::default()
     }
 }
 
@@ -213,14 +213,14 @@ fn pi_providers(base: GatewayEndpoint<'_>) -> Value {
     json!({ "anthropic": at(base.url.to_owned()), "openai": at(base.openai()) })
 }
 
-fn pi(base: GatewayEndpoint<'_>) -> Recipe {
+fn pi(base: GatewayEndpoint<'_>) -> AgentSetup {
     let settings = json!({ "providers": pi_providers(base) });
-    Recipe {
+    AgentSetup {
         snippet: Some(Snippet {
             file: "~/.pi/agent/models.json",
             text: format!("{settings:#}\n"),
         }),
-        ..Recipe::default()
+        ..AgentSetup::default()
     }
 }
 

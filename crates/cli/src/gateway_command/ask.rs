@@ -1,10 +1,10 @@
 //! Asking a gateway that runs, over HTTP on this machine, with its token.
 
-use super::place::Running;
+use super::place::RunningGateway;
 use futures_util::StreamExt;
 use outlast_engine::Transport;
 use outlast_engine::transport::{Http, HttpSettings, Method, Request};
-use outlast_gateway::guard::Token;
+use outlast_gateway::auth::Token;
 use outlast_kernel::text;
 use serde_json::{Value, json};
 use std::fmt;
@@ -12,16 +12,16 @@ use std::path::Path;
 use std::time::Duration;
 
 /// It is on this machine, and answers at once.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Ten thousand requests that wait are a few MiB.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// Another gateway may have it.
 const NO_SUCH_REQUEST: &str = "no_such_request";
 
 /// What can be asked of a gateway.
 #[derive(Clone, Copy)]
-pub(super) enum Question<'a> {
+pub(super) enum ControlRequest<'a> {
     /// What waits.
     Status,
     /// Let one that waits, or all, try again.
@@ -34,7 +34,7 @@ pub(super) enum Question<'a> {
     Traffic(u64),
 }
 
-impl Question<'_> {
+impl ControlRequest<'_> {
     fn request(self, port: u16, token: &str) -> Request {
         let id = |id: &str| json!({ "id": id }).to_string();
         let get = |path: &str| (Method::Get, path.to_owned(), String::new());
@@ -61,7 +61,7 @@ impl Question<'_> {
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unanswered {
+pub(crate) enum ControlError {
     /// None runs on that port.
     NoGateway(u16),
     /// It could not be asked, and why.
@@ -79,7 +79,7 @@ pub(crate) enum Unanswered {
     },
 }
 
-impl fmt::Display for Unanswered {
+impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoGateway(port) => write!(f, "no gateway runs on port {port}"),
@@ -97,39 +97,39 @@ impl fmt::Display for Unanswered {
     }
 }
 
-impl std::error::Error for Unanswered {}
+impl std::error::Error for ControlError {}
 
 /// Asks a gateway of this home; the answer is its JSON, or nothing where no such request waits.
 pub(super) async fn ask(
-    running: &Running,
+    running: &RunningGateway,
     home: &Path,
-    question: Question<'_>,
+    question: ControlRequest<'_>,
 ) -> anyhow::Result<Value> {
     match put(running, home, question).await {
-        Err(Unanswered::Refused { code, .. }) if code == NO_SUCH_REQUEST => Ok(Value::Null),
+        Err(ControlError::Refused { code, .. }) if code == NO_SUCH_REQUEST => Ok(Value::Null),
         answered => Ok(answered?),
     }
 }
 
 /// Asks a gateway of this home; the answer is its JSON.
 pub(super) async fn put(
-    running: &Running,
+    running: &RunningGateway,
     home: &Path,
-    question: Question<'_>,
-) -> Result<Value, Unanswered> {
-    let unreachable = |why: String| Unanswered::Unreachable(why);
+    question: ControlRequest<'_>,
+) -> Result<Value, ControlError> {
+    let unreachable = |why: String| ControlError::Unreachable(why);
     let token = Token::load_existing(home).map_err(|error| unreachable(error.to_string()))?;
     let token = token
         .ok_or_else(|| unreachable("there is no token of a gateway in this home".to_owned()))?;
     let url = running.url();
     let settings = HttpSettings {
         base_url: url.clone(),
-        connect_timeout: PATIENCE,
+        connect_timeout: REQUEST_TIMEOUT,
         ..HttpSettings::default()
     };
     let http = Http::new(&settings).map_err(|error| unreachable(error.to_string()))?;
     let request = question.request(running.address.port(), token.reveal());
-    let answer = tokio::time::timeout(PATIENCE, exchange(&http, request)).await;
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange(&http, request)).await;
     let answer =
         answer.map_err(|_| unreachable(format!("the gateway at {url} does not answer")))?;
     let failed = |why| unreachable(format!("cannot ask the gateway at {url}: {why}"));
@@ -143,7 +143,7 @@ pub(super) async fn put(
         let said = body["error"][name].as_str().or(body[other].as_str());
         text::message(said.unwrap_or_default())
     };
-    Err(Unanswered::Refused {
+    Err(ControlError::Refused {
         url,
         status,
         code: said("code", "code"),
@@ -157,7 +157,7 @@ async fn exchange(http: &Http, request: Request) -> Result<(u16, Vec<u8>), Strin
     let mut body = Vec::new();
     while let Some(piece) = response.body.next().await {
         body.extend_from_slice(&piece.map_err(failed)?);
-        if body.len() > MOST_BYTES {
+        if body.len() > MAX_RESPONSE_BYTES {
             return Err("its answer is too long".to_owned());
         }
     }

@@ -3,15 +3,15 @@
 //! Invariant: requests go nowhere but where the gateway's own settings say, or to the provider of their dialect. What a
 //! session is told of its provider's address (`ANTHROPIC_BASE_URL` and the like) does not count here: it may be ours.
 
-use crate::config::{self, GatewaySettings, Provider, Settings, Spool, url};
-use crate::exit::Usage;
+use crate::config::{self, BodyStore, GatewaySettings, Provider, Settings, url};
+use crate::exit::UsageError;
 use crate::{reach, runtime};
 use outlast_dialect::Dialect;
 use outlast_engine::accounts::Accounts;
-use outlast_engine::knowledge::Knowledge;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::transport::{Forwarder, HttpSettings};
 use outlast_engine::{CancellationToken, Clock};
-use outlast_gateway::client;
+use outlast_gateway::clients;
 use outlast_gateway::{Limits, Upstream, Upstreams};
 use outlast_kernel::text;
 use outlast_mock::{Options, Server};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Makes what can change while a gateway runs, as often as the settings do.
 pub(super) struct UpstreamFactory {
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) knowledge: Knowledge,
+    pub(super) knowledge: SharedState,
     /// The scripted providers that were started, by their scripts.
     pub(super) scripted: HashMap<String, String>,
 }
@@ -72,7 +72,7 @@ impl UpstreamFactory {
         let both = [&upstreams.anthropic, &upstreams.openai];
         if gateway.use_accounts && both.iter().all(|upstream| upstream.accounts.is_none()) {
             let problem = "gateway.use_accounts: there is no account and no key to use";
-            return Err(Usage(problem.to_owned()).into());
+            return Err(UsageError(problem.to_owned()).into());
         }
         Ok(upstreams)
     }
@@ -106,7 +106,7 @@ impl UpstreamFactory {
         };
         Ok(Upstream {
             name: name.to_owned(),
-            forward: Forwarder::new(&way).map_err(|error| Usage(error.to_string()))?,
+            forward: Forwarder::new(&way).map_err(|error| UsageError(error.to_string()))?,
             accounts: self.accounts(side, settings, &place),
             place,
         })
@@ -131,7 +131,7 @@ impl UpstreamFactory {
         if let Some(url) = self.scripted.get(script) {
             return Ok(url.clone());
         }
-        let wrong = |error: outlast_mock::Error| Usage(error.to_string());
+        let wrong = |error: outlast_mock::Error| UsageError(error.to_string());
         let options = Options::new(script.parse().map_err(wrong)?);
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::bind(anywhere, self.clock.clone(), options).await?;
@@ -144,13 +144,13 @@ impl UpstreamFactory {
 }
 
 /// A client that is named must be one that is known.
-fn check_client(name: Option<&str>) -> Result<(), Usage> {
-    let Some(name) = name.filter(|name| client::named(name).is_none()) else {
+fn check_client(name: Option<&str>) -> Result<(), UsageError> {
+    let Some(name) = name.filter(|name| clients::named(name).is_none()) else {
         return Ok(());
     };
-    let known: Vec<&str> = client::ALL.iter().map(|known| known.name).collect();
+    let known: Vec<&str> = clients::ALL.iter().map(|known| known.name).collect();
     let (name, known) = (text::plain(name), known.join(", "));
-    Err(Usage(format!(
+    Err(UsageError(format!(
         "gateway.client: there is no client `{name}`; there are {known}"
     )))
 }
@@ -170,9 +170,9 @@ pub(super) fn limits(settings: &GatewaySettings) -> Limits {
 /// Where the bodies of requests are that wait.
 pub(super) fn spool(settings: &GatewaySettings, home: &Path) -> Option<PathBuf> {
     match &settings.spool {
-        Spool::Own => Some(home.join("spool")),
-        Spool::Folder(folder) => Some(folder.clone()),
-        Spool::Memory => None,
+        BodyStore::Own => Some(home.join("spool")),
+        BodyStore::Folder(folder) => Some(folder.clone()),
+        BodyStore::Memory => None,
     }
 }
 

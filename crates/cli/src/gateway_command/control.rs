@@ -1,30 +1,30 @@
 //! `outlast gateway retry-now` and `cancel`: what a person wants of requests that wait.
 
-use super::ask::{Question, ask};
-use super::place::{self, Running};
-use crate::cli::Which;
-use crate::exit::{Exit, Usage};
+use super::ask::{ControlRequest, ask};
+use super::place::{self, RunningGateway};
+use crate::cli::GatewaySelector;
+use crate::exit::{Exit, UsageError};
 use crate::output::print;
-use crate::working::Working;
+use crate::working::Spinner;
 use crate::{home, runtime};
 use outlast_kernel::text;
 use serde_json::Value;
 use std::path::Path;
 
 /// Has one request that waits, or all of them, try again at once.
-pub(super) fn retry_now(which: Which, typed: Option<&str>) -> anyhow::Result<Exit> {
-    let working = Working::on("asking the gateway");
+pub(super) fn retry_now(which: GatewaySelector, typed: Option<&str>) -> anyhow::Result<Exit> {
+    let working = Spinner::on("asking the gateway");
     let woken = runtime::run(async {
         let home = home::path()?;
         let meant = place::meant(&home, which)?;
         if let Some(typed) = typed {
             let (running, id) = find(&home, &meant, typed).await?;
-            let answer = ask(running, &home, Question::RetryNow(Some(&id))).await?;
+            let answer = ask(running, &home, ControlRequest::RetryNow(Some(&id))).await?;
             return Ok(answer["retried"].as_u64().unwrap_or_default());
         }
         let mut woken = 0;
         for running in &meant {
-            let answer = ask(running, &home, Question::RetryNow(None)).await?;
+            let answer = ask(running, &home, ControlRequest::RetryNow(None)).await?;
             woken += answer["retried"].as_u64().unwrap_or_default();
         }
         Ok(woken)
@@ -38,13 +38,13 @@ pub(super) fn retry_now(which: Which, typed: Option<&str>) -> anyhow::Result<Exi
 }
 
 /// Ends one request that waits.
-pub(super) fn cancel(which: Which, typed: &str) -> anyhow::Result<Exit> {
-    let _working = Working::on("asking the gateway");
+pub(super) fn cancel(which: GatewaySelector, typed: &str) -> anyhow::Result<Exit> {
+    let _working = Spinner::on("asking the gateway");
     runtime::run(async {
         let home = home::path()?;
         let meant = place::meant(&home, which)?;
         let (running, id) = find(&home, &meant, typed).await?;
-        match ask(running, &home, Question::Cancel(&id)).await? {
+        match ask(running, &home, ControlRequest::Cancel(&id)).await? {
             Value::Null => print("It does not wait any more.\n"),
             _ => print("It is cancelled.\n"),
         }
@@ -54,12 +54,12 @@ pub(super) fn cancel(which: Which, typed: &str) -> anyhow::Result<Exit> {
 /// The one request that waits whose id begins, or ends, like that, and where it does.
 async fn find<'a>(
     home: &Path,
-    gateways: &'a [Running],
+    gateways: &'a [RunningGateway],
     typed: &str,
-) -> anyhow::Result<(&'a Running, String)> {
+) -> anyhow::Result<(&'a RunningGateway, String)> {
     let mut found = Vec::new();
     for running in gateways {
-        let status = ask(running, home, Question::Status).await?;
+        let status = ask(running, home, ControlRequest::Status).await?;
         let waiting = status["waiting"].as_array();
         let ids = waiting
             .into_iter()
@@ -71,11 +71,11 @@ async fn find<'a>(
     let shown = text::plain(typed);
     match (found.pop(), found.len()) {
         (Some(one), 0) => Ok(one),
-        (None, _) => Err(Usage(format!(
+        (None, _) => Err(UsageError(format!(
             "no request `{shown}` waits; `outlast gateway status` shows those that do"
         ))
         .into()),
-        (Some(_), more) => Err(Usage(format!(
+        (Some(_), more) => Err(UsageError(format!(
             "`{shown}` fits {} requests; give more of the id",
             more + 1
         ))

@@ -1,11 +1,11 @@
 //! `outlast gateway env`: what to set so that an agent uses the gateway.
 
 use super::agents::{
-    Agent, CHATGPT_HOST, CHATGPT_PATH, CodexKey, GatewayEndpoint, OPENAI_PATH, Recipe, recipe,
+    Agent, AgentSetup, CHATGPT_HOST, CHATGPT_PATH, CodexKey, GatewayEndpoint, OPENAI_PATH, recipe,
 };
 use super::place;
-use crate::cli::{AgentName, Shell, Which};
-use crate::config::{self, GatewaySettings, Upstream, Warn, url};
+use crate::cli::{AgentName, EnvFormat, GatewaySelector};
+use crate::config::{self, GatewaySettings, Upstream, Warnings, url};
 use crate::exit::Exit;
 use crate::home;
 use crate::output::print;
@@ -17,9 +17,13 @@ use std::path::Path;
 const NEEDS_KEY: &str =
     "This gateway uses stored accounts: the agent's key is one of gateway.client_keys.";
 
-pub(super) fn run(agent: AgentName, which: Which, shell: Shell) -> anyhow::Result<Exit> {
+pub(super) fn run(
+    agent: AgentName,
+    which: GatewaySelector,
+    shell: EnvFormat,
+) -> anyhow::Result<Exit> {
     let flags: [(&str, &str); 0] = [];
-    let ([settings, _], _) = config::load_for_gateway(&flags, Warn::Aloud)?;
+    let ([settings, _], _) = config::load_for_gateway(&flags, Warnings::Aloud)?;
     let gateway = &settings.gateway;
     let address = address(&home::path()?, which, gateway);
     let base = GatewayEndpoint {
@@ -34,13 +38,13 @@ pub(super) fn run(agent: AgentName, which: Which, shell: Shell) -> anyhow::Resul
 }
 
 /// Where the gateway is that runs, else where one would listen.
-fn address(home: &Path, which: Which, settings: &GatewaySettings) -> SocketAddr {
+fn address(home: &Path, which: GatewaySelector, settings: &GatewaySettings) -> SocketAddr {
     if let Some(port) = which.port {
         return SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     }
     let mut running = place::running(home);
     running.retain(|one| !one.for_program);
-    let usual = |one: &&place::Running| one.address == settings.listen;
+    let usual = |one: &&place::RunningGateway| one.address == settings.listen;
     let chosen = running.iter().find(usual).or_else(|| running.first());
     chosen.map_or(settings.listen, |one| one.address)
 }
@@ -53,19 +57,19 @@ pub(super) fn openai_path(upstream: &Upstream) -> &'static str {
     }
 }
 
-fn written(recipe: &Recipe, shell: Shell) -> String {
+fn written(recipe: &AgentSetup, shell: EnvFormat) -> String {
     match shell {
-        Shell::Json => format!("{:#}\n", as_json(recipe)),
-        Shell::Sh => render_for_shell(recipe, |name, value| {
+        EnvFormat::Json => format!("{:#}\n", as_json(recipe)),
+        EnvFormat::Sh => render_for_shell(recipe, |name, value| {
             format!("export {name}={}", quote_sh(value))
         }),
-        Shell::Fish => render_for_shell(recipe, |name, value| {
+        EnvFormat::Fish => render_for_shell(recipe, |name, value| {
             format!("set -gx {name} {}", quote_fish(value))
         }),
     }
 }
 
-fn render_for_shell(recipe: &Recipe, line: fn(&str, &str) -> String) -> String {
+fn render_for_shell(recipe: &AgentSetup, line: fn(&str, &str) -> String) -> String {
     let mut text = String::new();
     for variable in &recipe.variables {
         if let Some(why) = variable.why {
@@ -82,7 +86,7 @@ fn render_for_shell(recipe: &Recipe, line: fn(&str, &str) -> String) -> String {
     text
 }
 
-fn as_json(recipe: &Recipe) -> Value {
+fn as_json(recipe: &AgentSetup) -> Value {
     let variables = recipe.variables.iter();
     let variables = variables.map(|one| (one.name.to_owned(), one.value.clone().into()));
     let mut all = json!({ "environment": variables.collect::<Map<_, _>>() });

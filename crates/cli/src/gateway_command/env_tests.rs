@@ -6,7 +6,7 @@ const BASE: GatewayEndpoint<'_> = GatewayEndpoint {
     openai_path: OPENAI_PATH,
 };
 
-fn all(shell: Shell) -> String {
+fn all(shell: EnvFormat) -> String {
     let agents = AgentName::value_variants().iter();
     let one = |agent: &AgentName| {
         let recipe = recipe(Agent::Known(*agent), BASE, CodexKey::Login);
@@ -17,17 +17,17 @@ fn all(shell: Shell) -> String {
 
 #[test]
 fn every_agent_is_told_of_in_sh() {
-    insta::assert_snapshot!(all(Shell::Sh));
+    insta::assert_snapshot!(all(EnvFormat::Sh));
 }
 
 #[test]
 fn every_agent_is_told_of_in_fish() {
-    insta::assert_snapshot!(all(Shell::Fish));
+    insta::assert_snapshot!(all(EnvFormat::Fish));
 }
 
 #[test]
 fn every_agent_is_told_of_in_json() {
-    insta::assert_snapshot!(all(Shell::Json));
+    insta::assert_snapshot!(all(EnvFormat::Json));
 }
 
 #[test]

@@ -9,12 +9,12 @@ use super::agents::{
 use super::env::openai_path;
 use super::log;
 use super::place::write_private;
-use super::start::{For, Started, start};
+use super::start::{Audience, StartedGateway, start};
 use super::traces::Traces;
 use crate::cli::{AgentName, LaunchArguments};
-use crate::config::{self, Settings, Warn};
-use crate::exit::{Exit, Usage};
-use crate::interrupt::{Signal, Source};
+use crate::config::{self, Settings, Warnings};
+use crate::exit::{Exit, UsageError};
+use crate::interrupt::{Signal, SignalStream};
 use crate::{runtime, settings};
 use anyhow::Context;
 use outlast_engine::Clock;
@@ -27,22 +27,22 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 
 /// Nobody is left who could want an answer.
-const LONGEST_END: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const ANY_PORT: &str = "127.0.0.1:0";
 
 pub(super) fn run(arguments: &LaunchArguments) -> anyhow::Result<Exit> {
     let mut flags = arguments.flags.overrides();
     flags.push(("gateway.listen", ANY_PORT.to_owned()));
-    let (settings, _) = config::load_for_gateway(&flags, Warn::Aloud)?;
+    let (settings, _) = config::load_for_gateway(&flags, Warnings::Aloud)?;
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
     runtime::run(async {
         // From here on: a Ctrl-C before the program runs is its business, too.
-        let signals = Source::new();
+        let signals = SignalStream::new();
         let (log, traces) = Traces::beside(log::sink(arguments.log)?, &settings[0])?;
-        let started = start(&settings, For::Program, clock, log).await?;
+        let started = start(&settings, Audience::Program, clock, log).await?;
         let ended = launch(&arguments.program, &settings, &started, signals).await;
         started.stop.cancel();
-        tokio::time::timeout(LONGEST_END, started.serving)
+        tokio::time::timeout(SHUTDOWN_TIMEOUT, started.serving)
             .await
             .ok();
         traces.end().await;
@@ -53,12 +53,12 @@ pub(super) fn run(arguments: &LaunchArguments) -> anyhow::Result<Exit> {
 async fn launch(
     program: &[OsString],
     settings: &[Settings; 2],
-    started: &Started,
-    signals: Source,
+    started: &StartedGateway,
+    signals: SignalStream,
 ) -> anyhow::Result<Exit> {
     let (name, typed) = program
         .split_first()
-        .ok_or_else(|| Usage("there is no program to run".to_owned()))?;
+        .ok_or_else(|| UsageError("there is no program to run".to_owned()))?;
     let url = started.running.url();
     let base = GatewayEndpoint {
         url: &url,
@@ -70,7 +70,7 @@ async fn launch(
     let mut command = Command::new(name);
     command
         .args(recipe.arguments)
-        .args(extension.iter().flat_map(Extension::arguments))
+        .args(extension.iter().flat_map(PiExtension::arguments))
         .args(typed)
         .envs(recipe.variables.into_iter().map(with_user_headers))
         .envs(no_proxy_variables(|name| std::env::var(name).ok()));
@@ -83,7 +83,7 @@ async fn launch(
 }
 
 /// Waits for the program, and passes on what it does not get by itself.
-async fn wait(mut child: Child, mut signals: Source) -> anyhow::Result<Exit> {
+async fn wait(mut child: Child, mut signals: SignalStream) -> anyhow::Result<Exit> {
     loop {
         tokio::select! {
             ended = child.wait() => return Ok(exit(ended?)),
@@ -144,15 +144,15 @@ fn codex_key() -> CodexKey {
 }
 
 /// A file that pi is told by where its providers are, until it is dropped.
-struct Extension(PathBuf);
+struct PiExtension(PathBuf);
 
-impl Extension {
+impl PiExtension {
     fn arguments(&self) -> [&OsStr; 2] {
         [OsStr::new("-e"), self.0.as_os_str()]
     }
 }
 
-impl Drop for Extension {
+impl Drop for PiExtension {
     fn drop(&mut self) {
         std::fs::remove_file(&self.0).ok();
     }
@@ -163,15 +163,15 @@ fn extension(
     agent: Agent,
     typed: &[OsString],
     base: GatewayEndpoint<'_>,
-    started: &Started,
-) -> anyhow::Result<Option<Extension>> {
+    started: &StartedGateway,
+) -> anyhow::Result<Option<PiExtension>> {
     const COMMANDS: [&str; 6] = ["install", "remove", "uninstall", "update", "list", "config"];
     let is_command = |word: &OsString| COMMANDS.iter().any(|command| word == command);
     if agent != Agent::Known(AgentName::Pi) || typed.first().is_some_and(is_command) {
         return Ok(None);
     }
     let name = format!("gateway-{}.mjs", started.running.address.port());
-    let file = Extension(started.home.join(name));
+    let file = PiExtension(started.home.join(name));
     write_private(&file.0, pi_extension(base).as_bytes())
         .with_context(|| format!("cannot write {}", file.0.display()))?;
     Ok(Some(file))

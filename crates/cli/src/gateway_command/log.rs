@@ -3,11 +3,11 @@
 //! Invariant: whoever says something does not wait for the reader, and a line costs less than the request that it is
 //! about. What clients and providers wrote is cleaned before it is shown.
 
-use crate::cli::LogForm;
+use crate::cli::LogFormat;
 use crate::notice;
 use crate::run_view::{one_line, whole};
 use outlast_gateway::log::{
-    self, Event, Level, Lines, Outcome, Record, Sink, What, cleaned, cleaned_path,
+    self, Event, EventKind, Level, LineSink, Outcome, Record, Sink, cleaned, cleaned_path,
 };
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::{Span, millis};
@@ -17,16 +17,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Who is told what happens.
-pub(super) fn sink(form: LogForm) -> io::Result<Arc<dyn Sink>> {
+pub(super) fn sink(form: LogFormat) -> io::Result<Arc<dyn Sink>> {
     // What is being dealt with does not matter to whoever wants to hear little.
     let least = match notice::is_quiet() {
         true => Level::Error,
         false => Level::Info,
     };
     Ok(match form {
-        LogForm::Off => Arc::new(()),
-        LogForm::Json => Arc::new(Lines::new(io::stderr(), least, log::json)?),
-        LogForm::Text => Arc::new(Lines::new(io::stderr(), least, short)?),
+        LogFormat::Off => Arc::new(()),
+        LogFormat::Json => Arc::new(LineSink::new(io::stderr(), least, log::json)?),
+        LogFormat::Text => Arc::new(LineSink::new(io::stderr(), least, short)?),
     })
 }
 
@@ -45,7 +45,7 @@ fn short(event: &Event<'_>, out: &mut Vec<u8>) {
 fn words(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
     let id = event.request.unwrap_or_default();
     match event.what {
-        What::Waiting {
+        EventKind::Waiting {
             cause,
             attempt,
             wake,
@@ -54,23 +54,23 @@ fn words(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
             let next = next_try(wake, event.at);
             write!(out, " ⚠ {id}: {cause} (attempt {attempt}), {next}")?;
         }
-        What::TakenUp { attempts, .. } => write!(
+        EventKind::TakenUp { attempts, .. } => write!(
             out,
             " ● {id}: its client sent it again; it goes on after {attempts} attempts"
         )?,
-        What::Finished(record) => finished(record, id, out)?,
-        What::Refused {
+        EventKind::Finished(record) => finished(record, id, out)?,
+        EventKind::Refused {
             status, message, ..
         } => write!(out, " ✗ refused ({status}): {}", shown(message))?,
-        What::Reload { problem: None } => write!(out, " ● the settings are read again")?,
-        What::Reload {
+        EventKind::Reload { problem: None } => write!(out, " ● the settings are read again")?,
+        EventKind::Reload {
             problem: Some(problem),
         } => write!(out, " ✗ the settings are not taken: {}", shown(problem))?,
-        What::Drain { in_flight, held } => write!(
+        EventKind::Drain { in_flight, held } => write!(
             out,
             " ● ending: {in_flight} requests are under way, {held} wait"
         )?,
-        What::LeftOut { events } => write!(out, " ⚠ {events} events are left out")?,
+        EventKind::LeftOut { events } => write!(out, " ⚠ {events} events are left out")?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    fn said(all: &[(Option<&str>, What<'_>)]) -> String {
+    fn said(all: &[(Option<&str>, EventKind<'_>)]) -> String {
         let mut said = Vec::new();
         for (request, what) in all {
             let at = Timestamp::from_millis(1_800_000_000_000);
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn what_happens_to_requests_is_said_in_short_lines() {
         let at = Timestamp::from_millis(1_800_000_000_000);
-        let waiting = |cause, attempt, wake| What::Waiting {
+        let waiting = |cause, attempt, wake| EventKind::Waiting {
             cause,
             attempt,
             wake,
@@ -207,7 +207,7 @@ mod tests {
             cause: Some(Cause::ServerError),
             ..record()
         };
-        let taken_up = What::TakenUp {
+        let taken_up = EventKind::TakenUp {
             attempts: 2,
             resent: 1,
             since: at,
@@ -217,19 +217,19 @@ mod tests {
             (Some("req-1"), waiting(Cause::Overloaded, 2, wake)),
             (Some("req-2"), waiting(Cause::UsageLimit, 1, None)),
             (Some("req-1"), taken_up),
-            (Some("req-1"), What::Finished(&record())),
-            (Some("req-2"), What::Finished(&refused)),
-            (Some("req-3"), What::Finished(&sent_back)),
+            (Some("req-1"), EventKind::Finished(&record())),
+            (Some("req-2"), EventKind::Finished(&refused)),
+            (Some("req-3"), EventKind::Finished(&sent_back)),
         ]));
     }
 
     #[test]
     fn what_happens_to_the_gateway_is_said_in_short_lines() {
-        let listening = What::Listening {
+        let listening = EventKind::Listening {
             address: "127.0.0.1:4180".parse().unwrap(),
             version: "0.1.0",
         };
-        let refused = What::Refused {
+        let refused = EventKind::Refused {
             status: 403,
             kind: "unknown_host",
             message: "`evil.example` is not a name of this gateway",
@@ -239,17 +239,17 @@ mod tests {
         let all = [
             listening,
             refused,
-            What::Reload { problem: None },
-            What::Reload { problem },
-            What::Drain { in_flight, held },
-            What::LeftOut { events: 7 },
+            EventKind::Reload { problem: None },
+            EventKind::Reload { problem },
+            EventKind::Drain { in_flight, held },
+            EventKind::LeftOut { events: 7 },
         ];
         insta::assert_snapshot!(said(&all.map(|what| (None, what))));
     }
 
     #[test]
     fn no_line_is_made_of_what_is_not_for_people() {
-        let failed = What::AttemptFailed {
+        let failed = EventKind::AttemptFailed {
             cause: Cause::Overloaded,
             attempt: 1,
             status: Some(529),

@@ -1,9 +1,9 @@
 //! The gateways of this machine, for whoever shows them beside other things: those that run, what came through them, and
 //! what a person wants of requests that wait there.
 
-pub(crate) use super::ask::Unanswered;
-use super::ask::{Question, put};
-use super::place::{self, Running};
+pub(crate) use super::ask::ControlError;
+use super::ask::{ControlRequest, put};
+use super::place::{self, RunningGateway};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -15,8 +15,8 @@ pub(crate) async fn gateways(home: &Path) -> Vec<Value> {
     join_all(running.iter().map(|one| shown(one, home))).await
 }
 
-async fn shown(running: &Running, home: &Path) -> Value {
-    let problem = match put(running, home, Question::Gateways).await {
+async fn shown(running: &RunningGateway, home: &Path) -> Value {
+    let problem = match put(running, home, ControlRequest::Gateways).await {
         Ok(mut answer) if answer["gateways"][0].is_object() => return answer["gateways"][0].take(),
         Ok(_) => "the gateway is of another version".to_owned(),
         Err(unanswered) => unanswered.to_string(),
@@ -25,8 +25,8 @@ async fn shown(running: &Running, home: &Path) -> Value {
 }
 
 /// The last requests of one, those that changed after that number.
-pub(crate) async fn traffic(home: &Path, port: u16, after: u64) -> Result<Value, Unanswered> {
-    put(&at(home, port)?, home, Question::Traffic(after)).await
+pub(crate) async fn traffic(home: &Path, port: u16, after: u64) -> Result<Value, ControlError> {
+    put(&at(home, port)?, home, ControlRequest::Traffic(after)).await
 }
 
 /// Has one request that waits there, or all of them, try again at once.
@@ -34,19 +34,19 @@ pub(crate) async fn retry_now(
     home: &Path,
     port: u16,
     id: Option<&str>,
-) -> Result<Value, Unanswered> {
-    put(&at(home, port)?, home, Question::RetryNow(id)).await
+) -> Result<Value, ControlError> {
+    put(&at(home, port)?, home, ControlRequest::RetryNow(id)).await
 }
 
 /// Ends one request that waits there.
-pub(crate) async fn cancel(home: &Path, port: u16, id: &str) -> Result<Value, Unanswered> {
-    put(&at(home, port)?, home, Question::Cancel(id)).await
+pub(crate) async fn cancel(home: &Path, port: u16, id: &str) -> Result<Value, ControlError> {
+    put(&at(home, port)?, home, ControlRequest::Cancel(id)).await
 }
 
-fn at(home: &Path, port: u16) -> Result<Running, Unanswered> {
+fn at(home: &Path, port: u16) -> Result<RunningGateway, ControlError> {
     let mut running = place::running(home).into_iter();
     let found = running.find(|one| one.address.port() == port);
-    found.ok_or(Unanswered::NoGateway(port))
+    found.ok_or(ControlError::NoGateway(port))
 }
 
 #[cfg(test)]

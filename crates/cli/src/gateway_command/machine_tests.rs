@@ -1,13 +1,13 @@
 //! Tests of gateways that run here, asked by those who show them.
 
 use super::*;
-use crate::gateway_command::place::Left;
+use crate::gateway_command::place::Registration;
 use outlast_engine::clock::WallClock;
-use outlast_engine::knowledge::Knowledge;
 use outlast_engine::provider::Timeouts;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::transport::{Forwarder, HttpSettings};
 use outlast_engine::{CancellationToken, Clock};
-use outlast_gateway::guard::{Names, Token};
+use outlast_gateway::auth::{AllowedNames, Token};
 use outlast_gateway::{Gateway, Limits, Setup, Upstream, Upstreams};
 use outlast_kernel::policy::Policy;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const ANY: &str = "127.0.0.1:0";
 const NOWHERE: &str = "http://127.0.0.1:9";
 
 /// A gateway that is known in that home.
-async fn start(home: &Path) -> (SocketAddr, Left) {
+async fn start(home: &Path) -> (SocketAddr, Registration) {
     let clock: Arc<dyn Clock> = Arc::new(WallClock::scaled(NonZeroU32::MIN).unwrap());
     let settings = HttpSettings {
         base_url: NOWHERE.to_owned(),
@@ -45,11 +45,11 @@ async fn start(home: &Path) -> (SocketAddr, Left) {
             least_throughput: 0,
         },
         limits: Limits::default(),
-        knowledge: Knowledge::alone(clock.clone()),
+        knowledge: SharedState::alone(clock.clone()),
         clock,
         holds_file: None,
         spool: None,
-        names: Names::new("gateway", [], []),
+        names: AllowedNames::new("gateway", [], []),
         token: Some(Token::load_or_create_in(home).unwrap()),
         client_keys: None,
         log: Arc::new(()),
@@ -62,13 +62,13 @@ async fn start(home: &Path) -> (SocketAddr, Left) {
     (address, left)
 }
 
-fn known(home: &Path, address: SocketAddr) -> Left {
-    let running = Running {
+fn known(home: &Path, address: SocketAddr) -> Registration {
+    let running = RunningGateway {
         address,
         pid: std::process::id(),
         for_program: false,
     };
-    Left::in_home(home, &running).unwrap()
+    Registration::in_home(home, &running).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,7 +116,7 @@ async fn what_waits_at_a_gateway_is_seen_and_steered() {
         Ok(json!({ "retried": 0 }))
     );
     let refused = cancel(home, port, &id).await.unwrap_err();
-    let Unanswered::Refused { status, code, .. } = &refused else {
+    let ControlError::Refused { status, code, .. } = &refused else {
         panic!("{refused:?}");
     };
     assert_eq!((*status, code.as_str()), (404, "no_such_request"));
@@ -131,7 +131,7 @@ async fn a_gateway_that_does_not_answer_is_said_to_be_one() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     assert_eq!(gateways(home).await, [json!(null); 0]);
-    assert_eq!(traffic(home, 9, 0).await, Err(Unanswered::NoGateway(9)));
+    assert_eq!(traffic(home, 9, 0).await, Err(ControlError::NoGateway(9)));
     let (address, _left) = start(home).await;
     let _other = known(home, "127.0.0.1:9".parse().unwrap());
     let all = gateways(home).await;
@@ -148,5 +148,5 @@ async fn a_gateway_that_does_not_answer_is_said_to_be_one() {
     assert_eq!(all[1]["address"], json!(address));
     assert!(all[1]["status"].is_object());
     let failed = cancel(home, 9, "x").await.unwrap_err();
-    assert!(matches!(failed, Unanswered::Unreachable(_)), "{failed:?}");
+    assert!(matches!(failed, ControlError::Unreachable(_)), "{failed:?}");
 }

@@ -1,14 +1,14 @@
 //! `outlast gateway page`: where the page of a gateway is, with the token that it needs.
 
-use super::place::{self, Running};
-use crate::cli::Which;
-use crate::exit::{Exit, Usage};
+use super::place::{self, RunningGateway};
+use crate::cli::GatewaySelector;
+use crate::exit::{Exit, UsageError};
 use crate::home;
 use crate::output::print;
 use anyhow::Context;
-use outlast_gateway::guard::Token;
+use outlast_gateway::auth::Token;
 
-pub(super) fn run(which: Which) -> anyhow::Result<Exit> {
+pub(super) fn run(which: GatewaySelector) -> anyhow::Result<Exit> {
     let home = home::path()?;
     let running = only(place::meant(&home, which)?)?;
     let token =
@@ -19,14 +19,14 @@ pub(super) fn run(which: Which) -> anyhow::Result<Exit> {
 }
 
 /// The one that is meant. One that everybody can use comes before those that serve one program.
-fn only(mut found: Vec<Running>) -> Result<Running, Usage> {
+fn only(mut found: Vec<RunningGateway>) -> Result<RunningGateway, UsageError> {
     if found.iter().any(|one| !one.for_program) {
         found.retain(|one| !one.for_program);
     }
     let ports = place::ports(&found);
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),
-        _ => Err(Usage(format!(
+        _ => Err(UsageError(format!(
             "several gateways run, on {ports}; name one with --port"
         ))),
     }
@@ -37,8 +37,8 @@ mod tests {
     use super::*;
     use std::net::{Ipv4Addr, SocketAddr};
 
-    fn gateway(port: u16, for_program: bool) -> Running {
-        Running {
+    fn gateway(port: u16, for_program: bool) -> RunningGateway {
+        RunningGateway {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             pid: 1,
             for_program,
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn one_for_everybody_comes_before_those_for_a_program() {
-        let port = |found: Vec<Running>| only(found).map(|one| one.address.port());
+        let port = |found: Vec<RunningGateway>| only(found).map(|one| one.address.port());
         assert_eq!(port(vec![gateway(1, true)]).unwrap(), 1);
         let beside = vec![gateway(1, true), gateway(2, false), gateway(3, true)];
         assert_eq!(port(beside).unwrap(), 2);

@@ -3,8 +3,8 @@
 //! Invariant: a file is believed only while the process that left it lives; a file of a dead one is removed by whoever
 //! meets it.
 
-use crate::cli::Which;
-use crate::exit::Usage;
+use crate::cli::GatewaySelector;
+use crate::exit::UsageError;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Write};
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 /// A gateway that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Running {
+pub(super) struct RunningGateway {
     pub(super) address: SocketAddr,
     pub(super) pid: u32,
     /// Whether it serves one program only, and ends with it.
     pub(super) for_program: bool,
 }
 
-impl Running {
+impl RunningGateway {
     /// Where programs on this machine reach it.
     pub(super) fn url(&self) -> String {
         url(self.address)
@@ -38,11 +38,11 @@ pub(super) fn url(address: SocketAddr) -> String {
 }
 
 /// The file that says that we run, until it is dropped.
-pub(super) struct Left(PathBuf);
+pub(super) struct Registration(PathBuf);
 
-impl Left {
+impl Registration {
     /// Says it.
-    pub(super) fn in_home(home: &Path, running: &Running) -> io::Result<Self> {
+    pub(super) fn in_home(home: &Path, running: &RunningGateway) -> io::Result<Self> {
         let path = home.join(format!("gateway-{}.json", running.address.port()));
         let draft = path.with_extension(running.pid.to_string());
         write_private(&draft, serde_json::to_string(running)?.as_bytes())?;
@@ -51,7 +51,7 @@ impl Left {
     }
 }
 
-impl Drop for Left {
+impl Drop for Registration {
     fn drop(&mut self) {
         let is_ours = read(&self.0).is_some_and(|running| running.pid == std::process::id());
         if is_ours {
@@ -69,18 +69,18 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     options.open(path)?.write_all(bytes)
 }
 
-fn read(path: &Path) -> Option<Running> {
+fn read(path: &Path) -> Option<RunningGateway> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// All that run, by their ports.
-pub(super) fn running(home: &Path) -> Vec<Running> {
+pub(super) fn running(home: &Path) -> Vec<RunningGateway> {
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path()).filter(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("gateway-") && name.ends_with(".json")
     });
-    let mut found: Vec<Running> = paths
+    let mut found: Vec<RunningGateway> = paths
         .filter_map(|path| {
             let running = read(&path)?;
             if is_alive(running.pid) {
@@ -95,7 +95,10 @@ pub(super) fn running(home: &Path) -> Vec<Running> {
 }
 
 /// Those that are meant, which are at least one.
-pub(super) fn meant(home: &Path, which: Which) -> Result<Vec<Running>, Usage> {
+pub(super) fn meant(
+    home: &Path,
+    which: GatewaySelector,
+) -> Result<Vec<RunningGateway>, UsageError> {
     let mut found = running(home);
     let all = ports(&found);
     if let Some(port) = which.port {
@@ -103,17 +106,17 @@ pub(super) fn meant(home: &Path, which: Which) -> Result<Vec<Running>, Usage> {
     }
     match (found.is_empty(), all.is_empty()) {
         (false, _) => Ok(found),
-        (true, true) => Err(Usage(
+        (true, true) => Err(UsageError(
             "no gateway runs; `outlast gateway` starts one".to_owned(),
         )),
-        (true, false) => Err(Usage(format!(
+        (true, false) => Err(UsageError(format!(
             "no gateway runs on that port; there is one on {all}"
         ))),
     }
 }
 
 /// Their ports, in words.
-pub(super) fn ports(all: &[Running]) -> String {
+pub(super) fn ports(all: &[RunningGateway]) -> String {
     let ports = all.iter().map(|one| one.address.port().to_string());
     ports.collect::<Vec<_>>().join(", ")
 }
@@ -138,8 +141,8 @@ fn is_alive(_: u32) -> bool {
 mod tests {
     use super::*;
 
-    fn gateway(port: u16, pid: u32) -> Running {
-        Running {
+    fn gateway(port: u16, pid: u32) -> RunningGateway {
+        RunningGateway {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             pid,
             for_program: false,
@@ -150,12 +153,12 @@ mod tests {
     #[test]
     fn a_gateway_is_known_while_it_runs() {
         let home = tempfile::tempdir().unwrap();
-        let which = |port| Which { port };
+        let which = |port| GatewaySelector { port };
         assert!(meant(home.path(), which(None)).is_err());
         let own = gateway(4180, std::process::id());
-        let left = Left::in_home(home.path(), &own).unwrap();
+        let left = Registration::in_home(home.path(), &own).unwrap();
         let parent = gateway(4181, std::os::unix::process::parent_id());
-        let _other = Left::in_home(home.path(), &parent).unwrap();
+        let _other = Registration::in_home(home.path(), &parent).unwrap();
         let both = vec![own.clone(), parent.clone()];
         assert_eq!(meant(home.path(), which(None)).unwrap(), both);
         assert_eq!(meant(home.path(), which(Some(4181))).unwrap(), [parent]);
@@ -170,7 +173,7 @@ mod tests {
     fn what_a_dead_gateway_left_is_removed() {
         let home = tempfile::tempdir().unwrap();
         // No process has that number.
-        let dead = Left::in_home(home.path(), &gateway(4180, 0x7fff_fffe)).unwrap();
+        let dead = Registration::in_home(home.path(), &gateway(4180, 0x7fff_fffe)).unwrap();
         assert_eq!(running(home.path()), []);
         assert!(!dead.0.exists());
     }
@@ -180,7 +183,7 @@ mod tests {
     fn nobody_else_can_read_it() {
         use std::os::unix::fs::PermissionsExt;
         let home = tempfile::tempdir().unwrap();
-        let left = Left::in_home(home.path(), &gateway(4180, std::process::id())).unwrap();
+        let left = Registration::in_home(home.path(), &gateway(4180, std::process::id())).unwrap();
         let mode = fs::metadata(&left.0).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

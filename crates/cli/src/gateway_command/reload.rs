@@ -4,20 +4,20 @@
 
 use super::assemble::UpstreamFactory;
 use super::start::check_not_itself;
-use crate::config::{self, Settings, Warn};
+use crate::config::{self, Settings, Warnings};
 use outlast_engine::CancellationToken;
 use outlast_gateway::Handle;
-use outlast_gateway::log::{Event, Sink, What};
+use outlast_gateway::log::{Event, EventKind, Sink};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// How often files are looked at.
-const EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Whoever looks after the settings of a gateway.
-pub(super) struct Keeper {
+pub(super) struct SettingsWatcher {
     /// What was typed, which counts before all files.
     pub(super) flags: Vec<(&'static str, String)>,
     pub(super) files: Vec<PathBuf>,
@@ -27,20 +27,24 @@ pub(super) struct Keeper {
     pub(super) log: Arc<dyn Sink>,
 }
 
-impl Keeper {
+impl SettingsWatcher {
     /// Listens and looks from here on, until the gateway ends.
     pub(super) fn watch(self, stop: CancellationToken) -> impl Future<Output = ()> + Send {
         let (hang_up, known) = (HangUp::new(), state(&self.files));
         self.run(stop, (hang_up, known))
     }
 
-    async fn run(mut self, stop: CancellationToken, (mut hang_up, mut known): (HangUp, State)) {
+    async fn run(
+        mut self,
+        stop: CancellationToken,
+        (mut hang_up, mut known): (HangUp, FileStamps),
+    ) {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = hang_up.next() => {}
                 () = self.handle.reload_requested() => {}
-                () = tokio::time::sleep(EVERY) => {
+                () = tokio::time::sleep(POLL_INTERVAL) => {
                     if state(&self.files) == known {
                         continue;
                     }
@@ -53,7 +57,7 @@ impl Keeper {
             self.log.say(&Event {
                 at: self.workshop.clock.now(),
                 request: None,
-                what: What::Reload {
+                what: EventKind::Reload {
                     problem: problem.as_deref(),
                 },
             });
@@ -62,7 +66,7 @@ impl Keeper {
 
     async fn reload(&mut self) -> anyhow::Result<()> {
         let (settings, files): ([Settings; 2], _) =
-            config::load_for_gateway(&self.flags, Warn::Silently)?;
+            config::load_for_gateway(&self.flags, Warnings::Silently)?;
         check_not_itself(&settings[0], self.address)?;
         let upstreams = self.workshop.upstreams(&settings).await?;
         self.handle.reload(upstreams);
@@ -72,9 +76,9 @@ impl Keeper {
 }
 
 /// By what a change of a file is noticed.
-type State = Vec<Option<(SystemTime, u64)>>;
+type FileStamps = Vec<Option<(SystemTime, u64)>>;
 
-fn state(files: &[PathBuf]) -> State {
+fn state(files: &[PathBuf]) -> FileStamps {
     let one = |file: &PathBuf| {
         let found = std::fs::metadata(file).ok()?;
         Some((found.modified().ok()?, found.len()))

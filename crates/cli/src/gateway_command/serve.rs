@@ -2,11 +2,11 @@
 
 use super::greeting::greeting;
 use super::log;
-use super::reload::Keeper;
-use super::start::{For, start};
+use super::reload::SettingsWatcher;
+use super::start::{Audience, start};
 use super::traces::Traces;
 use crate::cli::GatewayServeArguments;
-use crate::config::{self, Settings, Warn};
+use crate::config::{self, Settings, Warnings};
 use crate::exit::Exit;
 use crate::output::print;
 use crate::{complain, interrupt, runtime, settings};
@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What is still looked up or connected is of no use any more.
-const LONGEST_END: Duration = Duration::from_millis(300);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
 pub(super) fn run(arguments: &GatewayServeArguments) -> anyhow::Result<Exit> {
-    let (settings, files) = config::load_for_gateway(&arguments.overrides(), Warn::Aloud)?;
+    let (settings, files) = config::load_for_gateway(&arguments.overrides(), Warnings::Aloud)?;
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
     if !settings[0].gateway.is_local() {
         complain(
@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &GatewayServeArguments) -> anyhow::Result<Exit> {
         .enable_all()
         .build()?;
     let served = threads.block_on(serve(arguments, settings, files, clock));
-    threads.shutdown_timeout(LONGEST_END);
+    threads.shutdown_timeout(SHUTDOWN_TIMEOUT);
     served
 }
 
@@ -43,8 +43,8 @@ async fn serve(
 ) -> anyhow::Result<Exit> {
     let mut signals = interrupt::signals_without_hang_up();
     let (log, traces) = Traces::beside(log::sink(arguments.log)?, &settings[0])?;
-    let started = start(&settings, For::Everyone, clock, log.clone()).await?;
-    let keeper = Keeper {
+    let started = start(&settings, Audience::Everyone, clock, log.clone()).await?;
+    let keeper = SettingsWatcher {
         flags: arguments.overrides(),
         files,
         address: started.running.address,

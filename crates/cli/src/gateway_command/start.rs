@@ -1,13 +1,13 @@
 //! A gateway in this process, from its settings to its end.
 
 use super::assemble::{UpstreamFactory, limits, points_to_gateway, spool};
-use super::place::{Left, Running};
+use super::place::{Registration, RunningGateway};
 use crate::config::{GatewaySettings, Settings};
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use crate::{complain, home, knowledge};
-use outlast_engine::knowledge::Notice;
+use outlast_engine::shared_state::StoreEvent;
 use outlast_engine::{CancellationToken, Clock};
-use outlast_gateway::guard::{ClientKeys, Names, Token, TokenError};
+use outlast_gateway::auth::{AllowedNames, ClientKeys, Token, TokenError};
 use outlast_gateway::log::Sink;
 use outlast_gateway::{Gateway, Handle, Setup};
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 /// Whom a gateway serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum For {
+pub(super) enum Audience {
     /// Whoever asks.
     Everyone,
     /// One program, with which it ends.
@@ -26,8 +26,8 @@ pub(super) enum For {
 }
 
 /// A gateway that runs.
-pub(super) struct Started {
-    pub(super) running: Running,
+pub(super) struct StartedGateway {
+    pub(super) running: RunningGateway,
     pub(super) home: PathBuf,
     pub(super) handle: Handle,
     pub(super) workshop: UpstreamFactory,
@@ -35,16 +35,16 @@ pub(super) struct Started {
     pub(super) stop: CancellationToken,
     pub(super) serving: JoinHandle<()>,
     /// As long as it runs, others know of it.
-    _left: Option<Left>,
+    _left: Option<Registration>,
 }
 
 /// Begins to serve. The settings are those of Anthropic and of OpenAI.
 pub(super) async fn start(
     settings: &[Settings; 2],
-    whom: For,
+    whom: Audience,
     clock: Arc<dyn Clock>,
     log: Arc<dyn Sink>,
-) -> anyhow::Result<Started> {
+) -> anyhow::Result<StartedGateway> {
     let gateway = &settings[0].gateway;
     let home = home::prepare()?;
     let knowledge = knowledge::open(Some(home.clone()), &clock).await;
@@ -63,7 +63,7 @@ pub(super) async fn start(
         knowledge,
         holds_file: holds_file(whom, gateway.listen).map(|file| home.join(file)),
         spool: spool(gateway, &home),
-        names: Names::new("gateway", gateway.names.clone(), gateway.origins.clone()),
+        names: AllowedNames::new("gateway", gateway.names.clone(), gateway.origins.clone()),
         client_keys: token
             .as_ref()
             .map(|token| ClientKeys::new(gateway.client_keys.clone(), token)),
@@ -74,15 +74,15 @@ pub(super) async fn start(
     let served = Gateway::bind(setup).await?;
     let address = served.address();
     check_not_itself(&settings[0], address)?;
-    let running = Running {
+    let running = RunningGateway {
         address,
         pid: std::process::id(),
-        for_program: whom == For::Program,
+        for_program: whom == Audience::Program,
     };
-    let left = Left::in_home(&home, &running);
+    let left = Registration::in_home(&home, &running);
     let left = left.map_err(|error| unfindable(&error)).ok();
     let handle = served.handle();
-    Ok(Started {
+    Ok(StartedGateway {
         running,
         home,
         handle,
@@ -112,15 +112,15 @@ fn unfindable(error: &dyn std::error::Error) {
 }
 
 /// What is worth knowing of the file of waits.
-fn say(notice: Notice) {
+fn say(notice: StoreEvent) {
     let warning = match notice {
-        Notice::Joined => {
+        StoreEvent::Joined => {
             return crate::notice::notice("Requests that wait are written down again.");
         }
-        Notice::Alone { why } => format!(
+        StoreEvent::Alone { why } => format!(
             "warning: requests that wait are not written down: {why}; they do not survive the gateway"
         ),
-        Notice::Replaced { aside } => format!(
+        StoreEvent::Replaced { aside } => format!(
             "warning: the requests that waited are damaged; they are kept as {}, and a new file is begun",
             aside.display()
         ),
@@ -129,19 +129,19 @@ fn say(notice: Notice) {
 }
 
 /// The file in our folder in which waits are written down. Where nobody could find the gateway again, in none.
-fn holds_file(whom: For, listen: SocketAddr) -> Option<String> {
-    let is_found_again = whom == For::Everyone && listen.port() != 0;
+fn holds_file(whom: Audience, listen: SocketAddr) -> Option<String> {
+    let is_found_again = whom == Audience::Everyone && listen.port() != 0;
     is_found_again.then(|| format!("gateway-{}.db", listen.port()))
 }
 
 /// An upstream that is the gateway itself would never answer.
-pub(super) fn check_not_itself(settings: &Settings, address: SocketAddr) -> Result<(), Usage> {
+pub(super) fn check_not_itself(settings: &Settings, address: SocketAddr) -> Result<(), UsageError> {
     let gateway = &settings.gateway;
     let both = [&gateway.anthropic, &gateway.openai];
     if both.into_iter().any(|one| points_to_gateway(one, address)) {
         let problem =
             format!("the upstream is this gateway itself, at {address}; name the provider");
-        return Err(Usage(problem));
+        return Err(UsageError(problem));
     }
     Ok(())
 }

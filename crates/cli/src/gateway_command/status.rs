@@ -1,13 +1,13 @@
 //! `outlast gateway status`: what waits, for what and until when.
 
-use super::ask::{Question, ask};
-use super::place::{self, Running};
+use super::ask::{ControlRequest, ask};
+use super::place::{self, RunningGateway};
 use super::view::View;
-use crate::cli::Which;
+use crate::cli::GatewaySelector;
 use crate::exit::Exit;
 use crate::output::{print, safe_json};
 use crate::run_view::{cut, stdout_size};
-use crate::working::Working;
+use crate::working::Spinner;
 use crate::{home, interrupt, runtime};
 use anyhow::Context;
 use outlast_gateway::control::Status;
@@ -18,22 +18,22 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How often is looked; real time, as it is for the eye.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How wide lines are where nobody says so.
-const UNBOUNDED: usize = 1000;
+const DEFAULT_COLUMNS: usize = 1000;
 
 /// How it is said, and how often.
 #[derive(Clone, Copy)]
-pub(super) struct Form {
+pub(super) struct StatusOptions {
     pub(super) json: bool,
     pub(super) watch: bool,
 }
 
-pub(super) fn run(which: Which, form: Form) -> anyhow::Result<Exit> {
+pub(super) fn run(which: GatewaySelector, form: StatusOptions) -> anyhow::Result<Exit> {
     let home = home::path()?;
     runtime::run(async {
         if !form.watch {
-            let working = Working::on("asking the gateway");
+            let working = Spinner::on("asking the gateway");
             let all = fetch_all(&home, which).await?;
             drop(working);
             return match form.json {
@@ -49,20 +49,20 @@ pub(super) fn run(which: Which, form: Form) -> anyhow::Result<Exit> {
     })
 }
 
-type Answers = Vec<(Running, Value)>;
+type Statuses = Vec<(RunningGateway, Value)>;
 
-async fn fetch_all(home: &Path, which: Which) -> anyhow::Result<Answers> {
+async fn fetch_all(home: &Path, which: GatewaySelector) -> anyhow::Result<Statuses> {
     let mut answers = Vec::new();
     for running in place::meant(home, which)? {
-        let answer = ask(&running, home, Question::Status).await?;
+        let answer = ask(&running, home, ControlRequest::Status).await?;
         answers.push((running, answer));
     }
     Ok(answers)
 }
 
 /// One line for each gateway.
-fn json(all: &Answers) -> anyhow::Result<String> {
-    let line = |(running, answer): &(Running, Value)| {
+fn json(all: &Statuses) -> anyhow::Result<String> {
+    let line = |(running, answer): &(RunningGateway, Value)| {
         let mut answer = answer.clone();
         if let Some(fields) = answer.as_object_mut() {
             fields.insert("url".to_owned(), running.url().into());
@@ -74,7 +74,7 @@ fn json(all: &Answers) -> anyhow::Result<String> {
     all.iter().map(line).collect()
 }
 
-fn lines(all: &Answers, columns: usize) -> anyhow::Result<Vec<String>> {
+fn lines(all: &Statuses, columns: usize) -> anyhow::Result<Vec<String>> {
     let mut lines = Vec::new();
     for (running, answer) in all {
         if !lines.is_empty() {
@@ -94,12 +94,12 @@ fn lines(all: &Answers, columns: usize) -> anyhow::Result<Vec<String>> {
 fn columns() -> usize {
     match std::io::stdout().is_terminal() {
         true => stdout_size().0,
-        false => UNBOUNDED,
+        false => DEFAULT_COLUMNS,
     }
 }
 
 /// Says it again whenever it has changed; on a terminal in place.
-async fn watch(home: &Path, which: Which, form: Form) -> anyhow::Result<Exit> {
+async fn watch(home: &Path, which: GatewaySelector, form: StatusOptions) -> anyhow::Result<Exit> {
     let in_place = std::io::stdout().is_terminal() && !form.json;
     let mut painted: Vec<String> = Vec::new();
     loop {
@@ -116,7 +116,7 @@ async fn watch(home: &Path, which: Which, form: Form) -> anyhow::Result<Exit> {
             print(&format!("{back}{}\n", lines.join("\n")))?;
             painted = lines;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

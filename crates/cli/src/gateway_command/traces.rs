@@ -1,7 +1,7 @@
 //! Requests of the gateway as spans for a collector, where that is built in and set.
 
 use crate::config::Settings;
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use crate::reach;
 use outlast_engine::transport::HttpSettings;
 use outlast_gateway::log::Sink;
@@ -35,16 +35,19 @@ impl Traces {
     }
 
     #[cfg(feature = "otel")]
-    fn begin(log: Arc<dyn Sink>, collector: &HttpSettings) -> Result<(Arc<dyn Sink>, Self), Usage> {
+    fn begin(
+        log: Arc<dyn Sink>,
+        collector: &HttpSettings,
+    ) -> Result<(Arc<dyn Sink>, Self), UsageError> {
         let (otel, exporting) = otel::start(collector)
-            .map_err(|error| Usage(format!("gateway.otlp_endpoint: {error}")))?;
+            .map_err(|error| UsageError(format!("gateway.otlp_endpoint: {error}")))?;
         let both: Vec<Arc<dyn Sink>> = vec![log, Arc::new(otel)];
         let exporting = Some(exporting);
         Ok((Arc::new(both), Self { exporting }))
     }
 
     #[cfg(not(feature = "otel"))]
-    fn begin(log: Arc<dyn Sink>, _: &HttpSettings) -> Result<(Arc<dyn Sink>, Self), Usage> {
+    fn begin(log: Arc<dyn Sink>, _: &HttpSettings) -> Result<(Arc<dyn Sink>, Self), UsageError> {
         crate::complain(
             "warning: gateway.otlp_endpoint: traces are not built into this outlast; build it with \
              `cargo install --path crates/cli --features otel`",
@@ -68,9 +71,9 @@ impl Traces {
 }
 
 /// The header in `name=value`, in which a blank is written as it is in the variable of OpenTelemetry.
-fn header(text: &SecretString) -> Result<(String, SecretString), Usage> {
+fn header(text: &SecretString) -> Result<(String, SecretString), UsageError> {
     // A text that is none is not shown: it may be a key.
-    let problem = || Usage("gateway.otlp_headers: each is written as name=value".to_owned());
+    let problem = || UsageError("gateway.otlp_headers: each is written as name=value".to_owned());
     let (name, value) = text.expose_secret().split_once('=').ok_or_else(problem)?;
     Ok((name.to_owned(), value.replace("%20", " ").into()))
 }

@@ -3,10 +3,10 @@
 //! Pure. Times are counted by the clock of the gateway. Invariant: no line is wider than there is room for, and nothing
 //! that comes from outside can make another one, or be obeyed by a terminal.
 
-use super::place::Running;
+use super::place::RunningGateway;
 use crate::progress::time_of_day;
 use crate::run_view::{cut, one_line, whole, width};
-use outlast_gateway::control::{About, Account, Gate, Status, Waiting};
+use outlast_gateway::control::{Account, Gate, GatewaySummary, Status, WaitingRequest};
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::millis;
 use outlast_kernel::verdict::Cause;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// One gateway, as it was when it was asked.
 pub(super) struct View<'a> {
-    pub(super) running: &'a Running,
+    pub(super) running: &'a RunningGateway,
     pub(super) status: &'a Status,
 }
 
@@ -36,7 +36,7 @@ impl View<'_> {
         let Status {
             about, counters, ..
         } = self.status;
-        let About {
+        let GatewaySummary {
             now,
             listening_since,
             draining,
@@ -85,7 +85,7 @@ impl View<'_> {
         ]
     }
 
-    fn waiting(&self, one: &Waiting) -> Vec<String> {
+    fn waiting(&self, one: &WaitingRequest) -> Vec<String> {
         let model = one.model.as_deref().unwrap_or(&one.path);
         let account = one.account.as_deref().filter(|name| !name.is_empty());
         let account = account.map_or(String::new(), |name| format!(" ({})", one_line(name)));

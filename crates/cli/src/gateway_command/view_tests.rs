@@ -39,7 +39,7 @@ fn busy() -> Value {
 }
 
 fn lines(status: &Value, columns: usize) -> String {
-    let running = Running {
+    let running = RunningGateway {
         address: "127.0.0.1:4180".parse().unwrap(),
         pid: 4711,
         for_program: false,

@@ -2,9 +2,9 @@
 
 use crate::complain;
 use outlast_engine::Clock;
-use outlast_pipeline::home::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
-use outlast_pipeline::host::{Host, Means};
+use outlast_pipeline::host::{Host, RunResources};
 use outlast_pipeline::mailbox::Mailbox;
+use outlast_pipeline::run_store::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
 use outlast_store::Journal;
 use outlast_store::artifacts::Artifacts;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,8 @@ impl Files {
         })
     }
 
-    pub(crate) fn means(self, host: Arc<dyn Host>, clock: Arc<dyn Clock>) -> Means {
-        Means {
+    pub(crate) fn means(self, host: Arc<dyn Host>, clock: Arc<dyn Clock>) -> RunResources {
+        RunResources {
             runs: self.runs,
             sessions: self.sessions,
             artifacts: Arc::new(self.artifacts),

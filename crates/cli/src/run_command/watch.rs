@@ -3,22 +3,22 @@
 mod answers;
 mod outputs;
 
-use crate::approval::Terminal;
+use crate::approval::TerminalApprover;
 use crate::complain;
 use crate::exit::Exit;
-use crate::follow::TICK;
+use crate::follow::TICK_INTERVAL;
 use crate::interrupt::{Signal, Signals};
 use crate::notice;
 use crate::output::safe_json;
 use crate::run_view::{Painter, planned, stderr_size};
-use answers::Answers;
+use answers::GateInput;
 use anyhow::Context;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::{Cause, Class};
 use outlast_pipeline::entry::{Entry, Outcome};
-use outlast_pipeline::runner::{Runner, Said};
-use outlast_pipeline::state::Ended;
+use outlast_pipeline::runner::{RunEvent, Runner};
+use outlast_pipeline::state::EndStatus;
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ const VERSION: u32 = 1;
 
 /// What is told of a run while it goes on, and to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Telling {
+pub(super) enum OutputMode {
     /// What happens, to whoever watches.
     People,
     /// Everything, as lines of JSON.
@@ -38,8 +38,8 @@ pub(super) enum Telling {
 }
 
 /// How watching ended.
-enum End {
-    Ended(Ended),
+enum WatchEnd {
+    Ended(EndStatus),
     /// The run is left as it is, to be carried on by another process.
     Left(Exit),
 }
@@ -47,21 +47,21 @@ enum End {
 /// Carries a run out to its end, or until a signal says otherwise.
 pub(super) async fn watch(
     mut runner: Runner,
-    telling: Telling,
+    telling: OutputMode,
     clock: Arc<dyn Clock>,
     signals: Signals,
 ) -> anyhow::Result<Exit> {
     let id = runner.id().to_owned();
     let resumes = || format!("`outlast run --resume {id}` carries on where it stopped");
-    let view = Arc::new(Mutex::new(View::new(&runner, telling)));
+    let view = Arc::new(Mutex::new(RunOutput::new(&runner, telling)));
     let end = follow(&mut runner, &view, clock, signals).await;
     lock(&view).painter.clear();
     match end.with_context(resumes)? {
-        End::Left(exit) => {
+        WatchEnd::Left(exit) => {
             complain(&format!("Stopped: {}.", resumes()));
             Ok(exit)
         }
-        End::Ended(ended) => {
+        WatchEnd::Ended(ended) => {
             let exit = finish(&runner, &ended, telling)?;
             runner.close().await?;
             Ok(exit)
@@ -71,37 +71,37 @@ pub(super) async fn watch(
 
 async fn follow(
     runner: &mut Runner,
-    view: &Arc<Mutex<View>>,
+    view: &Arc<Mutex<RunOutput>>,
     clock: Arc<dyn Clock>,
     mut signals: Signals,
-) -> anyhow::Result<End> {
+) -> anyhow::Result<WatchEnd> {
     let stop = CancellationToken::new();
     let told = Arc::clone(view);
-    let mut tell = move |said: Said<'_>| lock(&told).said(&said);
-    let mut ticks = tokio::time::interval(TICK);
+    let mut tell = move |said: RunEvent<'_>| lock(&told).said(&said);
+    let mut ticks = tokio::time::interval(TICK_INTERVAL);
     let mut run = Box::pin(runner.run(&stop, &mut tell));
     loop {
         tokio::select! {
-            ended = &mut run => return Ok(End::Ended(ended?)),
+            ended = &mut run => return Ok(WatchEnd::Ended(ended?)),
             _ = ticks.tick() => {
                 let mut view = lock(view);
                 view.tick(clock.now());
                 // To go on would spend money for nothing.
                 if view.lost_stdout.is_some() {
-                    return Ok(End::Left(Exit::Failed));
+                    return Ok(WatchEnd::Left(Exit::Failed));
                 }
             }
             signal = signals.next() => match signal {
                 Signal::Interrupt => stop.cancel(),
-                signal => return Ok(End::Left(Exit::Signalled(signal))),
+                signal => return Ok(WatchEnd::Left(Exit::Signalled(signal))),
             },
         }
     }
 }
 
 /// Says how it ended, and what came of it.
-fn finish(runner: &Runner, ended: &Ended, telling: Telling) -> anyhow::Result<Exit> {
-    if telling == Telling::People {
+fn finish(runner: &Runner, ended: &EndStatus, telling: OutputMode) -> anyhow::Result<Exit> {
+    if telling == OutputMode::People {
         outputs::print(runner)?;
     }
     Ok(match ended.outcome {
@@ -126,28 +126,28 @@ fn failed_on_budget(runner: &Runner) -> bool {
     })
 }
 
-struct View {
+struct RunOutput {
     painter: Painter<std::io::Stderr>,
-    answers: Option<Answers>,
+    answers: Option<GateInput>,
     run_id: String,
-    telling: Telling,
+    telling: OutputMode,
     lost_stdout: Option<std::io::Error>,
 }
 
-impl View {
-    fn new(runner: &Runner, telling: Telling) -> Self {
+impl RunOutput {
+    fn new(runner: &Runner, telling: OutputMode) -> Self {
         let stderr = std::io::stderr();
         let size = stderr.is_terminal().then_some(stderr_size as fn() -> _);
         let mut painter = Painter::new(stderr, size, runner.id());
-        if notice::is_quiet() || telling == Telling::Id {
+        if notice::is_quiet() || telling == OutputMode::Id {
             painter = painter.quietly();
         }
         painter.plan(planned(runner.pipeline()));
         painter.begin(runner.state());
-        let is_attended = telling == Telling::People && Terminal::is_attended();
+        let is_attended = telling == OutputMode::People && TerminalApprover::is_attended();
         Self {
             painter,
-            answers: is_attended.then(|| Answers::new(runner.letters())),
+            answers: is_attended.then(|| GateInput::new(runner.letters())),
             run_id: runner.id().to_owned(),
             telling,
             lost_stdout: None,
@@ -155,42 +155,42 @@ impl View {
     }
 
     fn tick(&mut self, now: Timestamp) {
-        let said = self.answers.as_ref().map(Answers::take_messages);
+        let said = self.answers.as_ref().map(GateInput::take_messages);
         for line in said.unwrap_or_default() {
             self.painter.print(&line);
         }
         self.painter.tick(now);
     }
 
-    fn said(&mut self, said: &Said<'_>) {
+    fn said(&mut self, said: &RunEvent<'_>) {
         match self.telling {
-            Telling::People => {}
-            Telling::Json => return self.write(said),
-            Telling::Id => return self.announce(said),
+            OutputMode::People => {}
+            OutputMode::Json => return self.write(said),
+            OutputMode::Id => return self.announce(said),
         }
         match said {
-            Said::Entry { time, entry, .. } => {
+            RunEvent::Entry { time, entry, .. } => {
                 self.painter.entry(*time, entry);
                 if let Some(answers) = &mut self.answers {
                     answers.entry(entry);
                 }
             }
-            Said::Live { step, time, body } => self.painter.event(step, body, *time),
+            RunEvent::Live { step, time, body } => self.painter.event(step, body, *time),
         }
     }
 
     /// Says the id with the first thing that is written down.
-    fn announce(&self, said: &Said<'_>) {
-        if matches!(said, Said::Entry { seq: 1, .. }) {
+    fn announce(&self, said: &RunEvent<'_>) {
+        if matches!(said, RunEvent::Entry { seq: 1, .. }) {
             let mut stdout = std::io::stdout().lock();
             let said = writeln!(stdout, "{}", self.run_id);
             said.and_then(|()| stdout.flush()).ok();
         }
     }
 
-    fn write(&mut self, said: &Said<'_>) {
+    fn write(&mut self, said: &RunEvent<'_>) {
         let mut line = match said {
-            Said::Entry {
+            RunEvent::Entry {
                 seq, time, entry, ..
             } => {
                 let mut line = to_object(entry);
@@ -198,7 +198,7 @@ impl View {
                 line.insert("time".to_owned(), json!(time));
                 line
             }
-            Said::Live { step, time, body } => {
+            RunEvent::Live { step, time, body } => {
                 let mut line = serde_json::Map::new();
                 line.insert("type".to_owned(), json!("session"));
                 line.insert("time".to_owned(), json!(time));
@@ -225,6 +225,6 @@ fn to_object(entry: &Entry) -> serde_json::Map<String, Value> {
     }
 }
 
-fn lock(view: &Mutex<View>) -> MutexGuard<'_, View> {
+fn lock(view: &Mutex<RunOutput>) -> MutexGuard<'_, RunOutput> {
     view.lock().unwrap_or_else(PoisonError::into_inner)
 }

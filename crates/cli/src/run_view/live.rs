@@ -1,10 +1,10 @@
 //! What is known of a step only while it runs: what it waits for just now, what was heard of it last, what it asks.
 
-use super::words::{Left, one_line};
+use super::words::{TimeLeft, one_line};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
 use outlast_kernel::verdict::Cause;
-use outlast_pipeline::standing::Question;
+use outlast_pipeline::status::Question;
 
 /// What is known of a step only while it runs.
 #[derive(Clone, Debug, Default)]
@@ -31,12 +31,12 @@ pub(crate) struct Countdown {
 impl Countdown {
     /// As it counts down.
     pub(super) fn words(&self, now: Timestamp) -> String {
-        self.with(&Left::of(self.until, now).rounded())
+        self.with(&TimeLeft::of(self.until, now).rounded())
     }
 
     /// As it is said once.
     pub(super) fn news(&self, now: Timestamp) -> String {
-        self.with(&Left::of(self.until, now).exact())
+        self.with(&TimeLeft::of(self.until, now).exact())
     }
 
     fn with(&self, left: &str) -> String {

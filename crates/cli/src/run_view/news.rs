@@ -2,23 +2,23 @@
 //!
 //! Invariant: what is decided about a failure is told with it, and not once more when it is carried out.
 
-use super::words::{self, Left, attempts, because, one_line, outcome_phrase};
+use super::words::{self, TimeLeft, attempts, because, one_line, outcome_phrase};
 use super::{PlannedStep, run_ended};
 use crate::progress::time_of_day;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::Class;
-use outlast_pipeline::entry::{Entry, Next, Outcome, Problem};
+use outlast_pipeline::entry::{Entry, NextAction, Outcome, Problem};
 use outlast_pipeline::state::{Phase, Run, StepState};
 
 /// What a line is made of: the run as it is with the entry.
-pub(super) struct News<'a> {
+pub(super) struct EventContext<'a> {
     pub(super) run_id: &'a str,
     pub(super) run: &'a Run,
     pub(super) steps: &'a [PlannedStep],
     pub(super) now: Timestamp,
 }
 
-impl News<'_> {
+impl EventContext<'_> {
     /// The lines about an entry, if a person is told of it.
     pub(super) fn lines(&self, entry: &Entry) -> Vec<String> {
         let step = one_line(entry.step().unwrap_or_default());
@@ -99,25 +99,25 @@ impl News<'_> {
         lines
     }
 
-    fn failed(&self, step: &str, problem: &Problem, next: &Next, following: &str) -> String {
+    fn failed(&self, step: &str, problem: &Problem, next: &NextAction, following: &str) -> String {
         let phrase = problem.cause.phrase();
         let message = match problem.message.trim() {
             "" => String::new(),
             message => format!(": {}", one_line(message)),
         };
         match next {
-            Next::Wait { until, .. } => {
-                let left = Left::of(*until, self.now).exact();
+            NextAction::Wait { until, .. } => {
+                let left = TimeLeft::of(*until, self.now).exact();
                 format!("⚠ {step}: {phrase}, retrying {left} ({following}){message}")
             }
-            Next::Again => {
+            NextAction::Again => {
                 format!("⚠ {step}: {phrase}, trying again at once ({following}){message}")
             }
-            Next::FallBack { to } => {
+            NextAction::FallBack { to } => {
                 format!("⚠ {step}: {phrase}, {} takes over{message}", one_line(to))
             }
-            Next::Finish => format!("⚠ {step}: {phrase}{message}"),
-            Next::Stop { why } => {
+            NextAction::Finish => format!("⚠ {step}: {phrase}{message}"),
+            NextAction::Stop { why } => {
                 let (class, why) = (class(problem.class), one_line(why));
                 format!("✗ {step}: {phrase} ({class}){message}; {why}")
             }
@@ -161,7 +161,7 @@ impl News<'_> {
         let last = state.attempt().and_then(|attempt| attempt.next.as_ref());
         // Why an attempt was the last one was told with it.
         let reason = match last {
-            Some(Next::Stop { .. }) => String::new(),
+            Some(NextAction::Stop { .. }) => String::new(),
             _ => because(reason),
         };
         let (mark, ended) = (words::mark(outcome), outcome_phrase(state, outcome));

@@ -4,16 +4,16 @@
 //! Invariant: what is painted is no larger than the terminal, so that all of it can be taken back.
 
 use super::live::{Countdown, LiveStep};
-use super::news::News;
+use super::news::EventContext;
 use super::words::{cut, one_line};
-use super::{PlannedStep, Process, View};
+use super::{PlannedStep, ProcessStatus, RunView};
 use crate::notice;
 use crate::progress::news;
 use outlast_kernel::event::Body;
 use outlast_kernel::{Timestamp, text};
 use outlast_pipeline::entry::Entry;
-use outlast_pipeline::standing::Question;
 use outlast_pipeline::state::Run;
+use outlast_pipeline::status::Question;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) struct Painter<Out: Write> {
     steps: Vec<PlannedStep>,
     run: Run,
     live: BTreeMap<String, LiveStep>,
-    process: Process,
+    process: ProcessStatus,
     /// Whether only what matters is said.
     is_quiet: bool,
     /// What is painted just now.
@@ -52,7 +52,7 @@ impl<Out: Write> Painter<Out> {
             steps: Vec::new(),
             run: Run::default(),
             live: BTreeMap::new(),
-            process: Process::Runs,
+            process: ProcessStatus::Runs,
             is_quiet: false,
             painted: Vec::new(),
         }
@@ -78,7 +78,7 @@ impl<Out: Write> Painter<Out> {
     }
 
     /// Whether a process is at work on it.
-    pub(crate) fn process(&mut self, process: Process) {
+    pub(crate) fn process(&mut self, process: ProcessStatus) {
         self.process = process;
     }
 
@@ -95,7 +95,7 @@ impl<Out: Write> Painter<Out> {
     /// Takes note of what happens, and tells of it.
     pub(crate) fn entry(&mut self, time: Timestamp, entry: &Entry) {
         self.apply(time, entry);
-        let news = News {
+        let news = EventContext {
             run_id: &self.run_id,
             run: &self.run,
             steps: &self.steps,
@@ -166,7 +166,7 @@ impl<Out: Write> Painter<Out> {
     pub(crate) fn tick(&mut self, now: Timestamp) {
         let Some(size) = self.size else { return };
         let (columns, rows) = size();
-        let view = View {
+        let view = RunView {
             steps: &self.steps,
             run: &self.run,
             live: &self.live,

@@ -11,16 +11,16 @@ use std::time::Duration;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The most of a text from outside that is shown in a line, in bytes.
-const LONGEST: usize = 300;
+const MAX_TEXT_BYTES: usize = 300;
 /// From this on the time of day is shown as well.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
 /// A text from outside: in one line, without what a terminal obeys, and bounded.
 pub(crate) fn one_line(text: &str) -> String {
     // Cut before it is cleaned: a megabyte is not worth the work.
-    let text = text::bounded(text, 4 * LONGEST);
+    let text = text::bounded(text, 4 * MAX_TEXT_BYTES);
     let words: Vec<&str> = text.split_whitespace().collect();
-    text::bounded(&text::plain(&words.join(" ")), LONGEST).into_owned()
+    text::bounded(&text::plain(&words.join(" ")), MAX_TEXT_BYTES).into_owned()
 }
 
 /// How many columns a text takes.
@@ -72,12 +72,12 @@ pub(super) fn took(time: Duration) -> String {
 
 /// How long it is until something is tried again.
 #[derive(Clone, Copy)]
-pub(super) struct Left {
+pub(super) struct TimeLeft {
     until: Timestamp,
     now: Timestamp,
 }
 
-impl Left {
+impl TimeLeft {
     pub(super) const fn of(until: Timestamp, now: Timestamp) -> Self {
         Self { until, now }
     }

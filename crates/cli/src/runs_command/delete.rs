@@ -1,15 +1,15 @@
 //! Removing runs for good, with the sessions of their steps and with what no other run has made.
 
 use super::find::said;
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::notice::notice;
 use crate::sessions_command::parse_age;
 use crate::settings;
 use outlast_engine::Clock;
 use outlast_pipeline::history;
-use outlast_pipeline::home::{ARTIFACTS, Home, MAIL, SCRATCH};
 use outlast_pipeline::mailbox::Mailbox;
-use outlast_store::journal::{State, Summary};
+use outlast_pipeline::run_store::{ARTIFACTS, MAIL, RunStore, SCRATCH};
+use outlast_store::journal::{Availability, Summary};
 use outlast_store::{Artifacts, Error};
 use std::collections::HashSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use std::time::Duration;
 const ARTIFACT_GRACE_PERIOD: Duration = Duration::from_secs(60);
 
 /// Removes those runs, by their names.
-pub(super) async fn delete(home: &Home, names: &[String]) -> anyhow::Result<Exit> {
+pub(super) async fn delete(home: &RunStore, names: &[String]) -> anyhow::Result<Exit> {
     // All are found before the first one is gone.
     let mut found = Vec::new();
     for name in names {
@@ -33,11 +33,11 @@ pub(super) async fn delete(home: &Home, names: &[String]) -> anyhow::Result<Exit
 }
 
 /// Removes all runs that ended, and in which nothing has happened for that long.
-pub(super) async fn delete_older(home: &Home, age: &str) -> anyhow::Result<Exit> {
+pub(super) async fn delete_older(home: &RunStore, age: &str) -> anyhow::Result<Exit> {
     let age = parse_age(age)?;
     let now = settings::clock()?.now();
     let is_old = |run: &&Summary| {
-        let is_over = run.open_turn.is_none() && run.state != State::InUse;
+        let is_over = run.open_turn.is_none() && run.state != Availability::InUse;
         is_over && now.since(run.changed) > age
     };
     let runs = home.all().await?;
@@ -51,8 +51,8 @@ pub(super) async fn delete_older(home: &Home, age: &str) -> anyhow::Result<Exit>
 }
 
 /// Sessions first: what is left of a run that was not removed to the end can be removed again.
-async fn remove(home: &Home, run: &Summary) -> anyhow::Result<()> {
-    if run.state == State::InUse {
+async fn remove(home: &RunStore, run: &Summary) -> anyhow::Result<()> {
+    if run.state == Availability::InUse {
         return Err(at_work(&run.id).into());
     }
     let Some(runs) = home.runs().await? else {
@@ -77,14 +77,14 @@ async fn remove(home: &Home, run: &Summary) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn at_work(run: &str) -> Usage {
-    Usage(format!(
+fn at_work(run: &str) -> UsageError {
+    UsageError(format!(
         "run {run} is at work; `outlast runs cancel {run}` ends it"
     ))
 }
 
 /// Has the files forget what was deleted, and removes what nobody has made any more.
-async fn tidy(home: &Home) -> anyhow::Result<()> {
+async fn tidy(home: &RunStore) -> anyhow::Result<()> {
     let Some(runs) = home.runs().await? else {
         return Ok(());
     };
@@ -95,7 +95,7 @@ async fn tidy(home: &Home) -> anyhow::Result<()> {
     let folder = home.folder().join(ARTIFACTS);
     let all = runs.sessions().await?;
     // Whoever is at work may have made something that is not written down yet.
-    if !folder.exists() || all.iter().any(|run| run.state == State::InUse) {
+    if !folder.exists() || all.iter().any(|run| run.state == Availability::InUse) {
         return Ok(());
     }
     let mut used = HashSet::new();

@@ -1,17 +1,17 @@
 //! Which run is meant, and what is said when there is none.
 
 use super::NO_RUN;
-use crate::exit::Usage;
-use outlast_pipeline::home::{Error, Home};
+use crate::exit::UsageError;
+use outlast_pipeline::run_store::{Error, RunStore};
 use outlast_store::journal::Summary;
 
 /// The run of that name, or whose name begins so; or the newest one, when none is named.
-pub(super) async fn find_or_newest(home: &Home, name: Option<&str>) -> anyhow::Result<Summary> {
+pub(super) async fn find_or_newest(home: &RunStore, name: Option<&str>) -> anyhow::Result<Summary> {
     if let Some(name) = name {
         return home.find(name).await.map_err(said);
     }
     let newest = home.all().await?.into_iter().next();
-    Ok(newest.ok_or_else(|| Usage(NO_RUN.to_owned()))?)
+    Ok(newest.ok_or_else(|| UsageError(NO_RUN.to_owned()))?)
 }
 
 /// What cannot be had of runs, with the command that helps.
@@ -27,5 +27,5 @@ pub(crate) fn said(error: Error) -> anyhow::Error {
         }
         _ => return error.into(),
     };
-    Usage(format!("{error}{remedy}")).into()
+    UsageError(format!("{error}{remedy}")).into()
 }

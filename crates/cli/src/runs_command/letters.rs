@@ -4,11 +4,11 @@ use super::find::said;
 use crate::complain;
 use crate::exit::Exit;
 use crate::notice::notice;
-use outlast_pipeline::home::{Error, Told};
+use outlast_pipeline::run_store::{Error, RequestReceipt};
 
 /// Says what became of it.
-pub(super) fn say(told: Result<Told, Error>) -> anyhow::Result<Exit> {
-    let Told { run, is_at_work } = told.map_err(said)?;
+pub(super) fn say(told: Result<RequestReceipt, Error>) -> anyhow::Result<Exit> {
+    let RequestReceipt { run, is_at_work } = told.map_err(said)?;
     match is_at_work {
         true => notice(&format!("Told run {run}.")),
         false => complain(&format!(

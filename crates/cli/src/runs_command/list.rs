@@ -5,11 +5,11 @@ use crate::exit::Exit;
 use crate::notice::notice;
 use crate::output::{print, safe_json};
 use outlast_kernel::text;
-use outlast_pipeline::home::Home;
+use outlast_pipeline::run_store::RunStore;
 use outlast_store::journal::Summary;
 use serde_json::{Value, json};
 
-pub(super) async fn list(home: &Home, json: bool) -> anyhow::Result<Exit> {
+pub(super) async fn list(home: &RunStore, json: bool) -> anyhow::Result<Exit> {
     let mut runs = Vec::new();
     for run in home.all().await? {
         let standing = home.standing(&run).await?.word();

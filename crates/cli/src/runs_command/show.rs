@@ -5,16 +5,16 @@ use super::{step, watch};
 use crate::cli::ShowArguments;
 use crate::exit::Exit;
 use crate::output::{print, safe_json};
-use crate::run_view::{self, Countdown, LiveStep, PlannedStep, Process, View};
+use crate::run_view::{self, Countdown, LiveStep, PlannedStep, ProcessStatus, RunView};
 use outlast_engine::Clock;
 use outlast_kernel::time::Span;
 use outlast_kernel::{Timestamp, text};
-use outlast_pipeline::entry::{Entry, Next};
-use outlast_pipeline::history::Written;
-use outlast_pipeline::home::Home;
-use outlast_pipeline::standing;
+use outlast_pipeline::entry::{Entry, NextAction};
+use outlast_pipeline::history::RecordedEntry;
+use outlast_pipeline::run_store::RunStore;
 use outlast_pipeline::state::{Attempt, Phase, Run, StepState, Visit};
-use outlast_store::journal::{State, Summary};
+use outlast_pipeline::status;
+use outlast_store::journal::{Availability, Summary};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,10 +23,10 @@ use std::io::IsTerminal;
 /// The most that is told of the attempts of a step.
 const MAX_SHOWN_ATTEMPTS: usize = 20;
 /// The most of a message that is told, in bytes.
-const LONGEST_MESSAGE: usize = 400;
+const MAX_MESSAGE_BYTES: usize = 400;
 
 pub(super) async fn show(
-    home: &Home,
+    home: &RunStore,
     arguments: &ShowArguments,
     clock: &dyn Clock,
 ) -> anyhow::Result<Exit> {
@@ -43,7 +43,7 @@ pub(super) async fn show(
             print(&text)
         }
         (json, true) => {
-            let watched = watch::Watched {
+            let watched = watch::WatchedRun {
                 summary,
                 run,
                 entries,
@@ -55,10 +55,10 @@ pub(super) async fn show(
 }
 
 /// Whether a process is at work on a run.
-pub(super) const fn process(summary: &Summary) -> Process {
+pub(super) const fn process(summary: &Summary) -> ProcessStatus {
     match summary.state {
-        State::InUse => Process::Runs,
-        State::Free | State::Abandoned => Process::Gone,
+        Availability::InUse => ProcessStatus::Runs,
+        Availability::Free | Availability::Abandoned => ProcessStatus::Gone,
     }
 }
 
@@ -75,7 +75,7 @@ struct JsonLine<'a> {
 }
 
 /// Entries as lines of JSON.
-pub(super) fn json_lines(run_id: &str, entries: &[Written]) -> anyhow::Result<String> {
+pub(super) fn json_lines(run_id: &str, entries: &[RecordedEntry]) -> anyhow::Result<String> {
     let mut lines = String::new();
     for (seq, time, entry) in entries {
         let line = JsonLine {
@@ -95,7 +95,7 @@ pub(super) fn json_lines(run_id: &str, entries: &[Written]) -> anyhow::Result<St
 
 /// The steps of a run, in order: those of its pipeline, or what is known of them when that cannot be read any more.
 pub(super) fn plan(run: &Run) -> Vec<PlannedStep> {
-    match standing::pipeline(run) {
+    match status::pipeline(run) {
         Some(pipeline) => run_view::planned(&pipeline),
         None => run_view::begun(run),
     }
@@ -103,9 +103,9 @@ pub(super) fn plan(run: &Run) -> Vec<PlannedStep> {
 
 /// What is written down elsewhere than in the run: what sessions wait for, and what is asked.
 pub(super) async fn live(
-    home: &Home,
+    home: &RunStore,
     run: &Run,
-    entries: &[Written],
+    entries: &[RecordedEntry],
 ) -> anyhow::Result<BTreeMap<String, LiveStep>> {
     let mut live: BTreeMap<String, LiveStep> = BTreeMap::new();
     for (id, step) in &run.steps {
@@ -115,7 +115,7 @@ pub(super) async fn live(
                 ..LiveStep::default()
             },
             Phase::AtGate { .. } => LiveStep {
-                asked: standing::asked(id, entries),
+                asked: status::asked(id, entries),
                 ..LiveStep::default()
             },
             _ => continue,
@@ -126,7 +126,10 @@ pub(super) async fn live(
 }
 
 /// What the session of a step waits for.
-pub(super) async fn waiting(home: &Home, step: &StepState) -> anyhow::Result<Option<Countdown>> {
+pub(super) async fn waiting(
+    home: &RunStore,
+    step: &StepState,
+) -> anyhow::Result<Option<Countdown>> {
     let waiting = home.waiting(step).await?;
     Ok(waiting.map(|waiting| Countdown {
         cause: waiting.span.cause,
@@ -147,7 +150,7 @@ pub(super) fn document(
         false => usize::MAX,
     };
     let steps = plan(run);
-    let view = View {
+    let view = RunView {
         steps: &steps,
         run,
         live,
@@ -163,7 +166,7 @@ pub(super) fn document(
         text.push('\n');
         text += &attempts(run, &step.id);
     }
-    if run.ended.is_none() && view.process == Process::Gone {
+    if run.ended.is_none() && view.process == ProcessStatus::Gone {
         text += &format!("\n`outlast run --resume {}` carries it on.\n", summary.id);
     }
     text::plain(&text).into_owned()
@@ -223,11 +226,11 @@ fn failed(visit: u32, attempt: &Attempt) -> Option<String> {
         message => format!(": {}", one_line(message)),
     };
     let next = match &attempt.next {
-        Some(Next::Wait { since, until }) => format!("; waits {}", Span(until.since(*since))),
-        Some(Next::Again) => "; tried again at once".to_owned(),
-        Some(Next::FallBack { to }) => format!("; {} takes over", one_line(to)),
-        Some(Next::Stop { why }) => format!("; {}", one_line(why)),
-        Some(Next::Finish) | None => String::new(),
+        Some(NextAction::Wait { since, until }) => format!("; waits {}", Span(until.since(*since))),
+        Some(NextAction::Again) => "; tried again at once".to_owned(),
+        Some(NextAction::FallBack { to }) => format!("; {} takes over", one_line(to)),
+        Some(NextAction::Stop { why }) => format!("; {}", one_line(why)),
+        Some(NextAction::Finish) | None => String::new(),
     };
     let (number, phrase) = (attempt.number, problem.cause.phrase());
     Some(format!(
@@ -237,7 +240,7 @@ fn failed(visit: u32, attempt: &Attempt) -> Option<String> {
 
 /// A text from outside may not look like a line of ours.
 fn one_line(text: &str) -> String {
-    let text = text::bounded(text, LONGEST_MESSAGE);
+    let text = text::bounded(text, MAX_MESSAGE_BYTES);
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")
 }

@@ -1,21 +1,21 @@
 //! What was said and done in a step.
 
 use super::find::find_or_newest;
-use crate::exit::{Exit, Usage};
+use crate::exit::{Exit, UsageError};
 use crate::output::print;
 use crate::sessions_command;
 use outlast_kernel::text;
 use outlast_pipeline::definition::OUTPUT;
-use outlast_pipeline::home::{ARTIFACTS, Home};
+use outlast_pipeline::run_store::{ARTIFACTS, RunStore};
 use outlast_pipeline::state::{Run, StepState};
-use outlast_session::transcript::{Format, Head};
+use outlast_session::transcript::{Format, Header};
 use outlast_store::Artifacts;
 use std::io::{IsTerminal, Write};
 
-pub(super) async fn show(home: &Home, run_id: &str, id: &str) -> anyhow::Result<Exit> {
+pub(super) async fn show(home: &RunStore, run_id: &str, id: &str) -> anyhow::Result<Exit> {
     let (run, _) = home.read(run_id).await?;
     let Some(step) = run.steps.get(id) else {
-        return Err(Usage(unknown(&run, id)).into());
+        return Err(UsageError(unknown(&run, id)).into());
     };
     print(&attempts(step))?;
     let sessions = sessions(step);
@@ -23,7 +23,7 @@ pub(super) async fn show(home: &Home, run_id: &str, id: &str) -> anyhow::Result<
         for session in &sessions {
             // One whose process died before it was begun is not there.
             if let Ok(summary) = steps.summary(session).await {
-                let head = Head::from(&summary);
+                let head = Header::from(&summary);
                 sessions_command::write_session(steps, &head, Format::Plain).await?;
             }
         }
@@ -66,7 +66,7 @@ fn attempts(step: &StepState) -> String {
 
 /// Prints something that a step has made, byte for byte unless a terminal would obey it.
 pub(super) async fn output(
-    home: &Home,
+    home: &RunStore,
     run: &str,
     id: &str,
     name: Option<&str>,
@@ -74,7 +74,7 @@ pub(super) async fn output(
     let run_id = find_or_newest(home, Some(run)).await?.id;
     let (run, _) = home.read(&run_id).await?;
     let Some(step) = run.steps.get(id) else {
-        return Err(Usage(unknown(&run, id)).into());
+        return Err(UsageError(unknown(&run, id)).into());
     };
     let name = name.unwrap_or(OUTPUT);
     let Some(artifact) = step.artifacts.get(name) else {
@@ -83,7 +83,7 @@ pub(super) async fn output(
             true => "it has made nothing".to_owned(),
             false => format!("there are: {}", names.join(", ")),
         };
-        return Err(Usage(format!("step {id} has no output `{name}`; {made}")).into());
+        return Err(UsageError(format!("step {id} has no output `{name}`; {made}")).into());
     };
     let bytes = Artifacts::open(&home.folder().join(ARTIFACTS))?.get(&artifact.hash)?;
     let mut stdout = std::io::stdout();

@@ -3,31 +3,31 @@
 use super::show::{document, json_lines, live, plan, process, waiting};
 use crate::exit::Exit;
 use crate::output::print;
-use crate::run_view::{Painter, Process, stdout_size};
+use crate::run_view::{Painter, ProcessStatus, stdout_size};
 use outlast_engine::Clock;
 use outlast_pipeline::entry::Outcome;
-use outlast_pipeline::history::Written;
-use outlast_pipeline::home::Home;
-use outlast_pipeline::state::{Ended, Phase, Run};
+use outlast_pipeline::history::RecordedEntry;
+use outlast_pipeline::run_store::RunStore;
+use outlast_pipeline::state::{EndStatus, Phase, Run};
 use outlast_store::journal::Summary;
 use std::io::{IsTerminal, Stdout};
 use std::time::Duration;
 
 /// How often is looked for what is new; real time, as it is for the eye.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What is watched, as far as it is known.
-pub(super) struct Watched {
+pub(super) struct WatchedRun {
     pub(super) summary: Summary,
     pub(super) run: Run,
-    pub(super) entries: Vec<Written>,
+    pub(super) entries: Vec<RecordedEntry>,
     pub(super) json: bool,
 }
 
 /// Follows a run until it ends, or nobody is at work on it.
 pub(super) async fn watch(
-    home: &Home,
-    mut watched: Watched,
+    home: &RunStore,
+    mut watched: WatchedRun,
     clock: &dyn Clock,
 ) -> anyhow::Result<Exit> {
     let mut painter = begin(home, &watched, clock).await?;
@@ -57,20 +57,20 @@ pub(super) async fn watch(
                 painter.tick(clock.now());
             }
         }
-        if watched.run.ended.is_some() || process == Process::Gone {
+        if watched.run.ended.is_some() || process == ProcessStatus::Gone {
             return Ok(end(&watched.run, painter));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Says what is known so far, and gives who tells the rest; nobody where it is told as JSON.
 async fn begin(
-    home: &Home,
-    watched: &Watched,
+    home: &RunStore,
+    watched: &WatchedRun,
     clock: &dyn Clock,
 ) -> anyhow::Result<Option<Painter<Stdout>>> {
-    let Watched {
+    let WatchedRun {
         summary,
         run,
         entries,
@@ -93,7 +93,7 @@ async fn begin(
 }
 
 async fn wait_for_providers(
-    home: &Home,
+    home: &RunStore,
     run: &Run,
     painter: &mut Painter<Stdout>,
 ) -> anyhow::Result<()> {
@@ -114,7 +114,7 @@ fn end(run: &Run, painter: Option<Painter<Stdout>>) -> Exit {
         }
     }
     match &run.ended {
-        Some(Ended {
+        Some(EndStatus {
             outcome: Outcome::Completed,
             ..
         }) => Exit::Success,

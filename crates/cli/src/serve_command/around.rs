@@ -2,28 +2,28 @@
 
 use super::house::ServeSessionFactory;
 use crate::gateway_command::machine;
-use crate::gateway_command::machine::Unanswered;
+use crate::gateway_command::machine::ControlError;
 use crate::{accounts_command, config, home};
 use outlast_engine::BoxFuture;
 use outlast_gateway::control::{Account, Gate};
 use outlast_gateway::problem::Problem;
 use outlast_kernel::Timestamp;
-use outlast_serve::http::{HostServices, Question};
+use outlast_serve::http::{GatewayRequest, HostServices};
 use serde_json::Value;
 
 impl ServeSessionFactory {
-    async fn ask(&self, port: u16, question: Question) -> Result<Value, Problem> {
+    async fn ask(&self, port: u16, question: GatewayRequest) -> Result<Value, Problem> {
         let home = home::path();
         let unavailable =
             |error: &dyn std::fmt::Display| Problem::unavailable("unavailable", error.to_string());
         let home = home.map_err(|error| unavailable(&error))?;
         let answered = match question {
-            Question::Traffic(after) => machine::traffic(&home, port, after).await,
-            Question::RetryNow(id) => machine::retry_now(&home, port, id.as_deref()).await,
-            Question::Cancel(id) => machine::cancel(&home, port, &id).await,
+            GatewayRequest::Traffic(after) => machine::traffic(&home, port, after).await,
+            GatewayRequest::RetryNow(id) => machine::retry_now(&home, port, id.as_deref()).await,
+            GatewayRequest::Cancel(id) => machine::cancel(&home, port, &id).await,
         };
         answered.map_err(|error| match &error {
-            Unanswered::NoGateway(_) | Unanswered::Refused { status: 404, .. } => {
+            ControlError::NoGateway(_) | ControlError::Refused { status: 404, .. } => {
                 Problem::unknown(error.to_string())
             }
             _ => unavailable(&error),
@@ -61,7 +61,11 @@ impl HostServices for ServeSessionFactory {
         })
     }
 
-    fn ask_gateway(&self, port: u16, question: Question) -> BoxFuture<'_, Result<Value, Problem>> {
+    fn ask_gateway(
+        &self,
+        port: u16,
+        question: GatewayRequest,
+    ) -> BoxFuture<'_, Result<Value, Problem>> {
         Box::pin(self.ask(port, question))
     }
 }

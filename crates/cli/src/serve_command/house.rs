@@ -1,9 +1,9 @@
 //! Where the sessions of a server come from: each has a host of its own.
 
 use crate::assemble::Attendance;
-use crate::cli::SessionChoice;
+use crate::cli::SessionArguments;
 use crate::complain;
-use crate::exit::Usage;
+use crate::exit::UsageError;
 use crate::interrupt::{Signal, Signals};
 use crate::options::Options;
 use crate::resume_command;
@@ -12,7 +12,9 @@ use futures_util::future::join_all;
 use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::{Timestamp, text};
 use outlast_session as session;
-use outlast_session::host::{Card, HostedSession, House, HouseError, SessionOptions};
+use outlast_session::factory::{
+    FactoryError, HostedSession, SessionDescription, SessionFactory, SessionOptions,
+};
 use outlast_store::Journal;
 use outlast_store::journal::Summary;
 use std::path::{Path, PathBuf};
@@ -29,7 +31,7 @@ pub(super) struct ServeSessionFactory {
 
 impl ServeSessionFactory {
     pub(super) async fn new(
-        choice: &SessionChoice,
+        choice: &SessionArguments,
         clock: Arc<dyn Clock>,
         folder: PathBuf,
     ) -> anyhow::Result<Self> {
@@ -100,7 +102,7 @@ impl ServeSessionFactory {
         &self,
         known: Option<&Summary>,
         wishes: &SessionOptions,
-    ) -> Result<PathBuf, HouseError> {
+    ) -> Result<PathBuf, FactoryError> {
         let folder = match (known, &wishes.folder) {
             (Some(known), _) => PathBuf::from(&known.directory),
             (None, Some(wished)) => self.folder.join(wished),
@@ -111,11 +113,11 @@ impl ServeSessionFactory {
             return Ok(folder);
         }
         let shown = text::plain(&folder.to_string_lossy()).into_owned();
-        Err(HouseError::Wrong(format!("there is no folder {shown}")))
+        Err(FactoryError::Wrong(format!("there is no folder {shown}")))
     }
 
-    async fn known(&self, name: &str) -> Result<Option<(Summary, Options)>, HouseError> {
-        let failed = |error: &dyn std::fmt::Display| HouseError::Failed(error.to_string());
+    async fn known(&self, name: &str) -> Result<Option<(Summary, Options)>, FactoryError> {
+        let failed = |error: &dyn std::fmt::Display| FactoryError::Failed(error.to_string());
         let Some(journal) = self.common.journal() else {
             return Ok(None);
         };
@@ -133,7 +135,7 @@ impl ServeSessionFactory {
         &self,
         name: Option<&str>,
         wishes: &SessionOptions,
-    ) -> Result<Card, HouseError> {
+    ) -> Result<SessionDescription, FactoryError> {
         let known = match name {
             Some(name) => self.known(name).await?,
             None => None,
@@ -156,7 +158,7 @@ impl ServeSessionFactory {
         &self,
         name: &str,
         wishes: &SessionOptions,
-    ) -> Result<HostedSession, HouseError> {
+    ) -> Result<HostedSession, FactoryError> {
         let known = self.known(name).await?;
         let host = Arc::new(self.host(wishes));
         let folder = self.folder_of(known.as_ref().map(|(known, _)| known), wishes)?;
@@ -186,31 +188,31 @@ impl ServeSessionFactory {
 }
 
 /// What is wrong with the settings, in the words of whoever wished for them: nobody has typed a flag.
-fn wrong(error: &anyhow::Error) -> HouseError {
+fn wrong(error: &anyhow::Error) -> FactoryError {
     let reason = crate::exit::reason(error);
     let flag = reason.strip_prefix("flag --");
     let named = flag.and_then(|flag| flag.split_once(": "));
     let said = named.map(|(_, said)| said.to_owned());
-    HouseError::Wrong(said.unwrap_or(reason))
+    FactoryError::Wrong(said.unwrap_or(reason))
 }
 
 /// Why a session could not be opened.
-fn because(name: &str, error: &anyhow::Error) -> HouseError {
+fn because(name: &str, error: &anyhow::Error) -> FactoryError {
     let name = name.to_owned();
     let store = match error.downcast_ref::<session::Error>() {
         Some(session::Error::Store(error)) => Some(error),
         _ => error.downcast_ref::<outlast_store::Error>(),
     };
     match store {
-        Some(outlast_store::Error::InUse { .. }) => HouseError::InUse { name },
-        Some(outlast_store::Error::NoSuchSession { .. }) => HouseError::Unknown { name },
-        Some(error) => HouseError::Failed(error.to_string()),
-        None if error.is::<Usage>() => wrong(error),
-        None => HouseError::Failed(crate::exit::reason(error)),
+        Some(outlast_store::Error::InUse { .. }) => FactoryError::InUse { name },
+        Some(outlast_store::Error::NoSuchSession { .. }) => FactoryError::Unknown { name },
+        Some(error) => FactoryError::Failed(error.to_string()),
+        None if error.is::<UsageError>() => wrong(error),
+        None => FactoryError::Failed(crate::exit::reason(error)),
     }
 }
 
-impl House for ServeSessionFactory {
+impl SessionFactory for ServeSessionFactory {
     fn journal(&self) -> Option<&Journal> {
         self.common.journal()
     }
@@ -227,7 +229,7 @@ impl House for ServeSessionFactory {
         &'a self,
         name: Option<&'a str>,
         wishes: &'a SessionOptions,
-    ) -> BoxFuture<'a, Result<Card, HouseError>> {
+    ) -> BoxFuture<'a, Result<SessionDescription, FactoryError>> {
         Box::pin(self.describe_session(name, wishes))
     }
 
@@ -235,7 +237,7 @@ impl House for ServeSessionFactory {
         &'a self,
         name: &'a str,
         wishes: &'a SessionOptions,
-    ) -> BoxFuture<'a, Result<HostedSession, HouseError>> {
+    ) -> BoxFuture<'a, Result<HostedSession, FactoryError>> {
         Box::pin(self.open_session(name, wishes))
     }
 }

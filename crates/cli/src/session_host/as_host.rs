@@ -1,28 +1,30 @@
 //! What a server needs of a session's host.
 
-use super::{From, SessionHost, lock, said};
+use super::{SessionHost, SessionOrigin, lock, said};
 use crate::{complain, home, hooks, journal};
 use outlast_engine::BoxFuture;
 use outlast_kernel::budget::Limits;
 use outlast_kernel::policy::Policy;
 use outlast_session::Session;
 use outlast_session::Setup;
-use outlast_session::hooks::Reason;
-use outlast_session::host::{Host, Model, Opened};
-use outlast_session::tools::shell::Shell;
+use outlast_session::factory::{Host, Model, OpenedSession};
+use outlast_session::hooks::ExitReason;
+use outlast_session::tools::shell::ShellCommand;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Host for SessionHost {
-    fn begin(&self) -> BoxFuture<'_, Result<Opened, String>> {
+    fn begin(&self) -> BoxFuture<'_, Result<OpenedSession, String>> {
         Box::pin(async {
             let folder = lock(&self.in_use).folder.clone();
-            self.make(&folder, From::Nothing).await.map_err(said)
+            self.make(&folder, SessionOrigin::Nothing)
+                .await
+                .map_err(said)
         })
     }
 
-    fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Opened, String>> {
+    fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<OpenedSession, String>> {
         Box::pin(async { self.reopen(name).await.map_err(said) })
     }
 
@@ -30,10 +32,12 @@ impl Host for SessionHost {
         &'a self,
         session: &'a Session,
         before: Option<u64>,
-    ) -> BoxFuture<'a, Result<Opened, String>> {
+    ) -> BoxFuture<'a, Result<OpenedSession, String>> {
         Box::pin(async move {
             let folder = lock(&self.in_use).folder.clone();
-            let made = self.make(&folder, From::Copy(session, before)).await;
+            let made = self
+                .make(&folder, SessionOrigin::Copy(session, before))
+                .await;
             made.map_err(said)
         })
     }
@@ -75,9 +79,9 @@ impl Host for SessionHost {
         lock(&self.in_use).folder.clone()
     }
 
-    fn shell(&self, command: &str) -> Shell {
+    fn shell(&self, command: &str) -> ShellCommand {
         let in_use = lock(&self.in_use);
-        Shell {
+        ShellCommand {
             command: command.to_owned(),
             directory: in_use.folder.clone(),
             hidden_variables: in_use.hidden_variables.clone(),
@@ -86,7 +90,7 @@ impl Host for SessionHost {
 
     fn leave(&self, session: &Session) {
         let reason = match *lock(&self.signalled) {
-            None if session.is_running() => Reason::HungUp,
+            None if session.is_running() => ExitReason::HungUp,
             signalled => hooks::reason(signalled),
         };
         for hooked in &mut *lock(&self.hooks) {

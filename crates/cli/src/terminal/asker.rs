@@ -2,14 +2,14 @@
 
 use super::driver::Message;
 use outlast_engine::BoxFuture;
-use outlast_session::tools::{Answer, Approve, Question};
+use outlast_session::tools::{ApprovalDecision, ApprovalRequest, Approver};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-pub(super) struct Asker(pub(super) UnboundedSender<Message>);
+pub(super) struct ChatApprover(pub(super) UnboundedSender<Message>);
 
-impl Approve for Asker {
-    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
+impl Approver for ChatApprover {
+    fn ask<'a>(&'a self, question: &'a ApprovalRequest) -> BoxFuture<'a, ApprovalDecision> {
         let (sender, answer) = oneshot::channel();
         let asked = Message::Asked(question.clone(), sender);
         let withdrawn = WithdrawOnDrop(&self.0);
@@ -18,8 +18,8 @@ impl Approve for Asker {
             let _withdrawn = withdrawn;
             // Whoever cannot be asked has not said yes.
             match is_asked {
-                true => answer.await.unwrap_or(Answer::No),
-                false => Answer::No,
+                true => answer.await.unwrap_or(ApprovalDecision::No),
+                false => ApprovalDecision::No,
             }
         })
     }

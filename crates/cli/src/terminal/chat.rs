@@ -10,10 +10,10 @@ mod keys;
 #[cfg(test)]
 pub(in crate::terminal) mod tests;
 
-use super::choices::{Choices, Earlier, Known};
-use super::commands::{self, Order};
+use super::choices::{Candidates, Choices, PastSession};
+use super::commands::{self, SlashCommand};
 use super::editor::Editor;
-use super::loader::{Doing, Retrying};
+use super::loader::{Activity, Retrying};
 use super::status::Status;
 use super::transcript::{Tone, Transcript};
 use crossterm::event::KeyEvent;
@@ -22,7 +22,7 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Event;
 use outlast_session::compaction::is_summary;
-use outlast_session::tools::{Answer, Question};
+use outlast_session::tools::{ApprovalDecision, ApprovalRequest};
 
 /// Something that happens.
 pub(crate) enum Input {
@@ -45,7 +45,7 @@ pub(crate) enum Input {
     Remembered(Vec<String>),
     Event(Event),
     /// Somebody has to be asked.
-    Asked(Question),
+    Asked(ApprovalRequest),
     /// What is typed from here on can be meant as an answer to the question of that number.
     Armed(u64),
     /// Nobody needs the answer any more.
@@ -57,7 +57,7 @@ pub(crate) enum Input {
     /// What had been waiting to be said is not, and can be changed.
     TakenBack(Vec<String>),
     /// Sessions that can be gone on with.
-    Sessions(Vec<Earlier>),
+    Sessions(Vec<PastSession>),
     Changed(Change),
     Notice(Tone, String),
 }
@@ -100,7 +100,7 @@ pub(crate) struct Outcome {
 
 /// What is wanted of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum Action {
     Say(String),
     Abort,
     AbortRetry,
@@ -109,7 +109,7 @@ pub(crate) enum Want {
     SwitchRetry(bool),
     /// What waits to be said is to be handed back.
     TakeBack,
-    Answer(Answer),
+    Answer(ApprovalDecision),
     /// The question of that number was not there when the last key was pressed.
     ArmSoon(u64),
     Compact(String),
@@ -130,13 +130,13 @@ pub(crate) struct Chat {
     pub(crate) editor: Editor,
     pub(crate) choices: Choices,
     pub(crate) question: Option<Asked>,
-    pub(crate) doing: Doing,
+    pub(crate) doing: Activity,
     pub(crate) status: Status,
     /// What waits to be said.
     pub(crate) queued: Vec<String>,
     /// A word about what the next key would do.
     pub(crate) hint: Option<&'static str>,
-    known: Known,
+    known: Candidates,
     turn: Turn,
     /// How often something is said again that was said before.
     repeats: usize,
@@ -144,12 +144,12 @@ pub(crate) struct Chat {
     is_unheard: bool,
     /// How many questions there were.
     questions: u64,
-    wants: Vec<Want>,
+    wants: Vec<Action>,
 }
 
 /// A question, and whether keys answer it.
 pub(crate) struct Asked {
-    pub(crate) question: Question,
+    pub(crate) question: ApprovalRequest,
     pub(crate) is_armed: bool,
     /// Its first line on the screen, once somebody looks through it.
     pub(crate) top: usize,
@@ -179,11 +179,11 @@ impl Chat {
             editor: Editor::default(),
             choices: Choices::default(),
             question: None,
-            doing: Doing::Starting,
+            doing: Activity::Starting,
             status: Status::default(),
             queued: Vec::new(),
             hint: None,
-            known: Known::default(),
+            known: Candidates::default(),
             turn: Turn::default(),
             repeats: 0,
             is_unheard: false,
@@ -193,7 +193,7 @@ impl Chat {
     }
 
     /// Takes in what happened at `now`, and says what is wanted because of it.
-    pub(crate) fn take(&mut self, input: Input, now: Timestamp) -> Vec<Want> {
+    pub(crate) fn take(&mut self, input: Input, now: Timestamp) -> Vec<Action> {
         match input {
             Input::Key(key) => self.key(key),
             Input::Pasted(text) => self.pasted(&text),
@@ -213,7 +213,7 @@ impl Chat {
                     top: 0,
                     page: 1,
                 });
-                self.want(Want::ArmSoon(self.questions));
+                self.want(Action::ArmSoon(self.questions));
             }
             Input::Armed(number) => {
                 let asked = self.question.as_mut();
@@ -245,16 +245,16 @@ impl Chat {
     }
 
     /// Shows at once what is about to happen, as whoever wants it looks for that.
-    fn expect(&mut self, want: &Want, now: Timestamp) {
+    fn expect(&mut self, want: &Action, now: Timestamp) {
         match (want, &mut self.doing) {
-            (Want::Say(_), doing) if !self.turn.is_running => {
+            (Action::Say(_), doing) if !self.turn.is_running => {
                 self.is_unheard = true;
-                if *doing == Doing::Nothing {
+                if *doing == Activity::Nothing {
                     self.await_answer(now);
                 }
             }
             // From here on its own time is not what it waits for.
-            (Want::RetryNow, Doing::Retrying(retrying)) => {
+            (Action::RetryNow, Activity::Retrying(retrying)) => {
                 (retrying.at, retrying.early) = (retrying.at.min(now), None);
             }
             _ => {}
@@ -263,7 +263,7 @@ impl Chat {
 
     fn await_answer(&mut self, now: Timestamp) {
         self.turn.is_running = true;
-        self.doing = Doing::Working { since: now };
+        self.doing = Activity::Working { since: now };
     }
 
     /// Whether the view changes as time goes by.
@@ -282,7 +282,7 @@ impl Chat {
         }
     }
 
-    fn want(&mut self, want: Want) {
+    fn want(&mut self, want: Action) {
         self.wants.push(want);
     }
 
@@ -301,7 +301,7 @@ impl Chat {
         self.queued = joined.queued;
         self.turn = Turn::default();
         self.repeats = joined.said_again;
-        self.doing = Doing::Nothing;
+        self.doing = Activity::Nothing;
         self.question = None;
         // It was said while the session was opened, and is what it begins with.
         if self.is_unheard {
@@ -318,7 +318,7 @@ impl Chat {
     fn ended(&mut self, outcome: Outcome) {
         (self.turn.is_running, self.repeats) = (false, 0);
         self.is_unheard = false;
-        self.doing = Doing::Nothing;
+        self.doing = Activity::Nothing;
         if let Some(problem) = outcome.problem {
             self.transcript.notice(Tone::Error, &problem);
         }
@@ -328,7 +328,7 @@ impl Chat {
         }
         // It cannot be meant for a turn that is over.
         if !self.queued.is_empty() {
-            self.want(Want::TakeBack);
+            self.want(Action::TakeBack);
         }
         if let Some(unsaid) = outcome.unsaid {
             self.take_back(&[unsaid]);
@@ -354,7 +354,7 @@ impl Chat {
         self.transcript.go_to_end();
         match commands::read(text) {
             _ if text.trim().is_empty() => {}
-            None => self.want(Want::Say(text.to_owned())),
+            None => self.want(Action::Say(text.to_owned())),
             Some(Ok(order)) => self.order(order),
             Some(Err(problem)) => {
                 self.transcript.notice(Tone::Error, &problem);
@@ -364,26 +364,26 @@ impl Chat {
         }
     }
 
-    fn order(&mut self, order: Order) {
+    fn order(&mut self, order: SlashCommand) {
         match order {
-            Order::Retry if self.is_waiting() => self.want(Want::RetryNow),
-            Order::Retry => self.want(Want::TryAgain),
-            Order::SwitchRetry(on) => self.want(Want::SwitchRetry(on)),
-            Order::Compact(focus) => self.want(Want::Compact(focus)),
-            Order::Model(name) if name.is_empty() => self.list("/model "),
-            Order::Model(name) => self.want(Want::Model(name)),
-            Order::Policy(name) if name.is_empty() => self.list("/policy "),
-            Order::Policy(name) => self.want(Want::Policy(name)),
-            Order::Session(id) if id.is_empty() => {
+            SlashCommand::Retry if self.is_waiting() => self.want(Action::RetryNow),
+            SlashCommand::Retry => self.want(Action::TryAgain),
+            SlashCommand::SwitchRetry(on) => self.want(Action::SwitchRetry(on)),
+            SlashCommand::Compact(focus) => self.want(Action::Compact(focus)),
+            SlashCommand::Model(name) if name.is_empty() => self.list("/model "),
+            SlashCommand::Model(name) => self.want(Action::Model(name)),
+            SlashCommand::Policy(name) if name.is_empty() => self.list("/policy "),
+            SlashCommand::Policy(name) => self.want(Action::Policy(name)),
+            SlashCommand::Session(id) if id.is_empty() => {
                 self.list("/sessions ");
-                self.want(Want::ListSessions);
+                self.want(Action::ListSessions);
             }
-            Order::Session(id) => self.want(Want::Session(id)),
-            Order::New => self.want(Want::New),
-            Order::Accounts => self.want(Want::Accounts),
-            Order::Expand => self.transcript.expand_tools(),
-            Order::Help => self.transcript.notice(Tone::Plain, &commands::help()),
-            Order::Quit => self.want(Want::Quit),
+            SlashCommand::Session(id) => self.want(Action::Session(id)),
+            SlashCommand::New => self.want(Action::New),
+            SlashCommand::Accounts => self.want(Action::Accounts),
+            SlashCommand::Expand => self.transcript.expand_tools(),
+            SlashCommand::Help => self.transcript.notice(Tone::Plain, &commands::help()),
+            SlashCommand::Quit => self.want(Action::Quit),
         }
     }
 
@@ -395,11 +395,11 @@ impl Chat {
 
     /// Whether somebody could be told to go on at once.
     fn is_waiting(&self) -> bool {
-        matches!(self.doing, Doing::Retrying(_) | Doing::InLine { .. })
+        matches!(self.doing, Activity::Retrying(_) | Activity::InLine { .. })
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        self.turn.is_running || matches!(self.doing, Doing::Compacting { .. })
+        self.turn.is_running || matches!(self.doing, Activity::Compacting { .. })
     }
 
     /// What can be chosen, for whoever shows it as text.

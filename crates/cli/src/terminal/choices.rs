@@ -17,14 +17,14 @@ pub(crate) struct Choice {
 
 /// What can be chosen beyond the commands themselves.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct Candidates {
     pub(crate) models: Vec<String>,
-    pub(crate) sessions: Vec<Earlier>,
+    pub(crate) sessions: Vec<PastSession>,
 }
 
 /// A session that can be gone on with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Earlier {
+pub(crate) struct PastSession {
     pub(crate) id: String,
     /// What it is about.
     pub(crate) title: String,
@@ -43,7 +43,7 @@ pub(crate) struct Choices {
 
 impl Choices {
     /// What could be meant by that text; nothing when it is no beginning of a command.
-    pub(crate) fn of(text: &str, known: &Known) -> Self {
+    pub(crate) fn of(text: &str, known: &Candidates) -> Self {
         let items = match text.split_once(' ') {
             _ if !text.starts_with('/') || text.contains('\n') => Vec::new(),
             None => commands(text),
@@ -101,7 +101,7 @@ fn commands(typed: &str) -> Vec<Choice> {
         .collect()
 }
 
-fn arguments(command: &str, typed: &str, known: &Known) -> Vec<Choice> {
+fn arguments(command: &str, typed: &str, known: &Candidates) -> Vec<Choice> {
     let typed = typed.trim().to_lowercase();
     let is_meant = |name: &str, about: &str| {
         let text = format!("{name} {about}").to_lowercase();
@@ -138,9 +138,9 @@ mod tests {
     use super::*;
 
     fn names(text: &str) -> Vec<String> {
-        let known = Known {
+        let known = Candidates {
             models: vec!["mock:ok".to_owned(), "anthropic:claude-opus".to_owned()],
-            sessions: vec![Earlier {
+            sessions: vec![PastSession {
                 id: "0198".to_owned(),
                 title: "Fix the parser".to_owned(),
                 about: "finished".to_owned(),
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_list_has_no_end() {
-        let mut choices = Choices::of("/", &Known::default());
+        let mut choices = Choices::of("/", &Candidates::default());
         choices.step(-1);
         assert_eq!(choices.selected().map(|it| it.text.as_str()), Some("/quit"));
         choices.step(1);

@@ -40,7 +40,7 @@ pub(crate) const COMMANDS: [Command; 10] = [
 
 /// What a command wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum SlashCommand {
     Model(String),
     Retry,
     SwitchRetry(bool),
@@ -55,7 +55,7 @@ pub(crate) enum Order {
 }
 
 /// Reads a command; `None` when the text is a message. What is wrong with it is said with the remedy.
-pub(crate) fn read(text: &str) -> Option<Result<Order, String>> {
+pub(crate) fn read(text: &str) -> Option<Result<SlashCommand, String>> {
     let text = text.trim();
     let (name, argument) = match text.split_once(char::is_whitespace) {
         Some((name, argument)) => (name, argument.trim()),
@@ -80,30 +80,30 @@ fn near(name: &str) -> Option<&'static str> {
     )
 }
 
-fn order(name: &str, argument: &str) -> Result<Order, String> {
-    let argument_of = |make: fn(String) -> Order| Ok(make(argument.to_owned()));
-    let alone = |order: Order| match argument {
+fn order(name: &str, argument: &str) -> Result<SlashCommand, String> {
+    let argument_of = |make: fn(String) -> SlashCommand| Ok(make(argument.to_owned()));
+    let alone = |order: SlashCommand| match argument {
         "" => Ok(order),
         _ => Err(format!("{name} takes nothing after it")),
     };
     match name {
-        "/model" => argument_of(Order::Model),
-        "/compact" => argument_of(Order::Compact),
-        "/sessions" | "/resume" => argument_of(Order::Session),
-        "/policy" => argument_of(Order::Policy),
+        "/model" => argument_of(SlashCommand::Model),
+        "/compact" => argument_of(SlashCommand::Compact),
+        "/sessions" | "/resume" => argument_of(SlashCommand::Session),
+        "/policy" => argument_of(SlashCommand::Policy),
         "/retry" => match argument {
-            "" => Ok(Order::Retry),
-            "on" => Ok(Order::SwitchRetry(true)),
-            "off" => Ok(Order::SwitchRetry(false)),
+            "" => Ok(SlashCommand::Retry),
+            "on" => Ok(SlashCommand::SwitchRetry(true)),
+            "off" => Ok(SlashCommand::SwitchRetry(false)),
             other => Err(format!(
                 "/retry takes on, off or nothing after it, and not `{other}`"
             )),
         },
-        "/new" | "/clear" => alone(Order::New),
-        "/accounts" => alone(Order::Accounts),
-        "/expand" => alone(Order::Expand),
-        "/help" => alone(Order::Help),
-        "/quit" | "/exit" => alone(Order::Quit),
+        "/new" | "/clear" => alone(SlashCommand::New),
+        "/accounts" => alone(SlashCommand::Accounts),
+        "/expand" => alone(SlashCommand::Expand),
+        "/help" => alone(SlashCommand::Help),
+        "/quit" | "/exit" => alone(SlashCommand::Quit),
         _ => {
             let near = near(name).map_or(String::new(), |near| format!("; did you mean {near}?"));
             Err(format!("there is no command {name}{near} (/help)"))
@@ -167,16 +167,16 @@ mod tests {
         let table = [
             (
                 "/model anthropic:claude",
-                Order::Model("anthropic:claude".to_owned()),
+                SlashCommand::Model("anthropic:claude".to_owned()),
             ),
-            ("/model", Order::Model(String::new())),
-            (" /retry ", Order::Retry),
-            ("/retry off", Order::SwitchRetry(false)),
+            ("/model", SlashCommand::Model(String::new())),
+            (" /retry ", SlashCommand::Retry),
+            ("/retry off", SlashCommand::SwitchRetry(false)),
             (
                 "/compact the parser only",
-                Order::Compact("the parser only".to_owned()),
+                SlashCommand::Compact("the parser only".to_owned()),
             ),
-            ("/exit", Order::Quit),
+            ("/exit", SlashCommand::Quit),
         ];
         for (text, expected) in table {
             assert_eq!(read(text), Some(Ok(expected)), "{text}");
@@ -192,11 +192,11 @@ mod tests {
         ] {
             assert_eq!(read(text), None, "{text:?}");
         }
-        assert_eq!(read("/new\n"), Some(Ok(Order::New)));
-        assert_eq!(read("/clear"), Some(Ok(Order::New)));
+        assert_eq!(read("/new\n"), Some(Ok(SlashCommand::New)));
+        assert_eq!(read("/clear"), Some(Ok(SlashCommand::New)));
         assert_eq!(
             read("/resume\t01"),
-            Some(Ok(Order::Session("01".to_owned())))
+            Some(Ok(SlashCommand::Session("01".to_owned())))
         );
         let error = read("/xyzzy").unwrap().unwrap_err();
         assert_eq!(error, "there is no command /xyzzy (/help)");

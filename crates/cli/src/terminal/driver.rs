@@ -10,21 +10,21 @@ mod earlier;
 mod run;
 mod sessions;
 
-use super::asker::Asker;
-use super::chat::{Change, Chat, Input, Outcome, Want};
+use super::asker::ChatApprover;
+use super::chat::{Action, Change, Chat, Input, Outcome};
 use super::transcript::Tone;
-use crate::cli::SessionChoice;
+use crate::cli::SessionArguments;
 use crate::session_host::SessionHost;
 use outlast_dialect::Message as Said;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::event::{Body, Event};
 use outlast_kernel::text;
 use outlast_session::Session;
-use outlast_session::host::{Model, Opened};
-use outlast_session::tools::{Answer, Question};
-use outlast_session::{Place, Subscription};
-use run::First;
-pub(super) use sessions::Left;
+use outlast_session::factory::{Model, OpenedSession};
+use outlast_session::tools::{ApprovalDecision, ApprovalRequest};
+use outlast_session::{QueueKind, Subscription};
+use run::RunStart;
+pub(super) use sessions::LeaveSummary;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -45,18 +45,18 @@ pub(super) enum Message {
     Queued(Option<Input>),
     Event(Event),
     /// A model wants to run something, and somebody is to be asked.
-    Asked(Question, oneshot::Sender<Answer>),
+    Asked(ApprovalRequest, oneshot::Sender<ApprovalDecision>),
     Unasked,
     /// The settings are read.
     Host(anyhow::Result<Arc<SessionHost>>),
     /// Another session is there, or could not be had.
-    Opened(anyhow::Result<Box<Opened>>),
+    Opened(anyhow::Result<Box<OpenedSession>>),
     RunEnded(Outcome),
 }
 
 /// Whether the chat goes on.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum Flow {
     GoOn,
     Suspend,
     Redraw,
@@ -65,10 +65,10 @@ pub(super) enum Next {
 
 /// What is behind a chat.
 pub(super) struct Driver {
-    choice: SessionChoice,
+    choice: SessionArguments,
     clock: Arc<dyn Clock>,
     host: Option<Arc<SessionHost>>,
-    session: Option<Joined>,
+    session: Option<ActiveSession>,
     run: Option<JoinHandle<()>>,
     /// Cancelled when the run is to end, also before its turn has begun.
     stop: CancellationToken,
@@ -81,7 +81,7 @@ pub(super) struct Driver {
     /// What was said while there was no session to say it in.
     early: Vec<String>,
     /// Who waits for an answer.
-    asking: Option<oneshot::Sender<Answer>>,
+    asking: Option<oneshot::Sender<ApprovalDecision>>,
     /// Whether the model was chosen since the last prompt.
     is_chosen: bool,
     sender: UnboundedSender<Message>,
@@ -89,14 +89,14 @@ pub(super) struct Driver {
 }
 
 /// The session that the chat is about.
-struct Joined {
+struct ActiveSession {
     session: Arc<Session>,
     model: Model,
     _listening: Subscription,
 }
 
 impl Driver {
-    pub(super) fn new(choice: SessionChoice, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(choice: SessionArguments, clock: Arc<dyn Clock>) -> Self {
         let (sender, receiver) = unbounded_channel();
         Self {
             choice,
@@ -131,8 +131,8 @@ impl Driver {
         self.session.is_some() && !is_doing && self.receiver.is_empty()
     }
 
-    pub(super) fn asker(&self) -> Asker {
-        Asker(self.sender.clone())
+    pub(super) fn asker(&self) -> ChatApprover {
+        ChatApprover(self.sender.clone())
     }
 
     /// Waits for a message.
@@ -144,25 +144,25 @@ impl Driver {
     }
 
     /// Takes in a message, and those that have come meanwhile.
-    pub(super) fn take_all(&mut self, first: Message, chat: &mut Chat) -> anyhow::Result<Next> {
+    pub(super) fn take_all(&mut self, first: Message, chat: &mut Chat) -> anyhow::Result<Flow> {
         let mut message = Some(first);
         for _ in 0..MAX_BATCH {
             let Some(next) = message else {
                 break;
             };
             match self.take(next, chat)? {
-                Next::GoOn => {}
+                Flow::GoOn => {}
                 other => return Ok(other),
             }
             message = self.receiver.try_recv().ok();
         }
         Ok(match message {
             Some(left) => self.take(left, chat)?,
-            None => Next::GoOn,
+            None => Flow::GoOn,
         })
     }
 
-    fn take(&mut self, message: Message, chat: &mut Chat) -> anyhow::Result<Next> {
+    fn take(&mut self, message: Message, chat: &mut Chat) -> anyhow::Result<Flow> {
         let input = match message {
             Message::Input(input) => input,
             Message::Queued(input) => {
@@ -173,12 +173,12 @@ impl Driver {
                 self.errands = self.errands.saturating_sub(1);
                 match input {
                     Some(input) => input,
-                    None => return Ok(Next::GoOn),
+                    None => return Ok(Flow::GoOn),
                 }
             }
             Message::Event(event) => {
                 if !self.is_current(&event) {
-                    return Ok(Next::GoOn);
+                    return Ok(Flow::GoOn);
                 }
                 let tells_cost = matches!(
                     event.body,
@@ -208,7 +208,7 @@ impl Driver {
             Message::Host(host) => {
                 self.host = Some(host?);
                 self.open_first();
-                return Ok(Next::GoOn);
+                return Ok(Flow::GoOn);
             }
             Message::Opened(opened) => return self.opened(opened, chat),
             Message::RunEnded(outcome) => return Ok(self.run_ended(outcome, chat)),
@@ -217,50 +217,50 @@ impl Driver {
     }
 
     /// Tells the chat, and does what it wants because of that.
-    pub(super) fn show(&mut self, input: Input, chat: &mut Chat) -> Next {
+    pub(super) fn show(&mut self, input: Input, chat: &mut Chat) -> Flow {
         let now = self.clock.now();
         let wants = chat.take(input, now);
-        let mut next = Next::GoOn;
+        let mut next = Flow::GoOn;
         for want in wants {
             match self.carry_out(want) {
-                Next::GoOn => {}
+                Flow::GoOn => {}
                 other => next = other,
             }
         }
         next
     }
 
-    fn carry_out(&mut self, want: Want) -> Next {
+    fn carry_out(&mut self, want: Action) -> Flow {
         match want {
-            Want::Quit => return Next::Quit,
-            Want::Suspend => return Next::Suspend,
-            Want::Redraw => return Next::Redraw,
-            Want::Say(text) => self.say(text),
-            Want::Abort => self.stop.cancel(),
-            Want::AbortRetry => self.steer(Session::abort_retry),
-            Want::RetryNow => self.steer(Session::retry_now),
-            Want::TryAgain => self.try_again(),
-            Want::SwitchRetry(on) => self.switch_retry(on),
-            Want::TakeBack => self.take_back(),
-            Want::Answer(answer) => {
+            Action::Quit => return Flow::Quit,
+            Action::Suspend => return Flow::Suspend,
+            Action::Redraw => return Flow::Redraw,
+            Action::Say(text) => self.say(text),
+            Action::Abort => self.stop.cancel(),
+            Action::AbortRetry => self.steer(Session::abort_retry),
+            Action::RetryNow => self.steer(Session::retry_now),
+            Action::TryAgain => self.try_again(),
+            Action::SwitchRetry(on) => self.switch_retry(on),
+            Action::TakeBack => self.take_back(),
+            Action::Answer(answer) => {
                 if let Some(asking) = self.asking.take() {
                     // Whoever has asked may have gone meanwhile.
                     asking.send(answer).ok();
                 }
             }
-            Want::ArmSoon(number) => self.later(async move {
+            Action::ArmSoon(number) => self.later(async move {
                 tokio::time::sleep(QUESTION_ARM_DELAY).await;
                 Some(Input::Armed(number))
             }),
-            Want::Compact(focus) => self.compact(focus),
-            Want::Model(name) => self.choose_model(&name),
-            Want::Policy(name) => self.choose_policy(&name),
-            Want::Session(id) => self.open(sessions::Which::Named(id)),
-            Want::New => self.open(sessions::Which::New),
-            Want::ListSessions => self.list_sessions(),
-            Want::Accounts => self.show_accounts(),
+            Action::Compact(focus) => self.compact(focus),
+            Action::Model(name) => self.choose_model(&name),
+            Action::Policy(name) => self.choose_policy(&name),
+            Action::Session(id) => self.open(sessions::SessionTarget::Named(id)),
+            Action::New => self.open(sessions::SessionTarget::New),
+            Action::ListSessions => self.list_sessions(),
+            Action::Accounts => self.show_accounts(),
         }
-        Next::GoOn
+        Flow::GoOn
     }
 
     // --- Small things ---
@@ -282,7 +282,7 @@ impl Driver {
             return;
         };
         if self.run.is_none() {
-            return self.begin(First::Prompt(Said::user(text)));
+            return self.begin(RunStart::Prompt(Said::user(text)));
         }
         let session = Arc::clone(&joined.session);
         let before = self.queueing.take();
@@ -293,7 +293,7 @@ impl Driver {
             if let Some(before) = before {
                 before.await.ok();
             }
-            let queued = session.queue(Place::Steering, Said::user(text)).await;
+            let queued = session.queue(QueueKind::Steering, Said::user(text)).await;
             let says = queued.err().map(|error| problem(&error));
             sender.send(Message::Queued(says)).ok();
         }));
@@ -301,10 +301,10 @@ impl Driver {
 
     /// Says what waits, if the run that it was meant for had ended meanwhile.
     fn send_queued(&mut self) {
-        let waits = |joined: &Joined| !joined.session.waiting().is_empty();
+        let waits = |joined: &ActiveSession| !joined.session.waiting().is_empty();
         let is_free = self.run.is_none() && !self.is_opening;
         if is_free && self.session.as_ref().is_some_and(waits) {
-            self.begin(First::Waiting);
+            self.begin(RunStart::Waiting);
         }
     }
 

@@ -17,8 +17,8 @@ const LONG_PASTE_LINES: usize = 8;
 /// A paste that is larger does not come back once it was removed.
 const MAX_RESTORABLE_PASTE_BYTES: usize = 64 << 10;
 /// A message may have this much, as with `-p -`.
-pub(crate) const LONGEST_MESSAGE: usize = 16 << 20;
-const MOST_ROWS: u16 = 200;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 20;
+const MAX_ROWS: u16 = 200;
 /// As much of what was said before can be looked through, in messages and in bytes.
 const MAX_HISTORY_MESSAGES: usize = 500;
 const MAX_HISTORY_BYTES: usize = 4 << 20;
@@ -167,8 +167,8 @@ impl Editor {
         let shown = self.text();
         self.drop_removed_pastes(&shown);
         let held: usize = self.pastes.iter().map(|paste| paste.content.len()).sum();
-        if held + shown.len() + content.len() > LONGEST_MESSAGE {
-            let most = LONGEST_MESSAGE >> 20;
+        if held + shown.len() + content.len() > MAX_MESSAGE_BYTES {
+            let most = MAX_MESSAGE_BYTES >> 20;
             return Err(format!(
                 "that is more than the {most} MiB a message may have; put it into a file and name that"
             ));
@@ -326,16 +326,14 @@ impl Editor {
     /// How many rows the text needs at that width.
     pub(crate) fn rows(&self, width: u16) -> u16 {
         // More rows than a screen has need not be told apart.
-        let lines = self.area.lines().iter().take(MOST_ROWS.into());
+        let lines = self.area.lines().iter().take(MAX_ROWS.into());
         let probe = area(lines.cloned().collect());
         let place = Rect::new(0, 0, room(width), 1);
         (&probe).render(place, &mut Buffer::empty(place));
         // A row that is not there is told as the last one.
         let begins = |row: u16| probe.screen_to_data(row.into(), 0);
         let is_last = |row: &u16| begins(*row) == begins(row + 1);
-        (0..MOST_ROWS)
-            .find(is_last)
-            .map_or(MOST_ROWS, |row| row + 1)
+        (0..MAX_ROWS).find(is_last).map_or(MAX_ROWS, |row| row + 1)
     }
 
     /// Draws the text, and says where the cursor is.
@@ -349,7 +347,7 @@ impl Editor {
         let (top, rows) = (self.area.scroll_offset().0, self.rows(area.width));
         let empty = (top + area.height).saturating_sub(rows).min(top);
         if let (1.., Ok(empty)) = (empty, i16::try_from(empty))
-            && rows < MOST_ROWS
+            && rows < MAX_ROWS
         {
             self.area.scroll((-empty, 0));
             Clear.render(place, buffer);

@@ -50,7 +50,9 @@ fn a_paste_is_removed_as_a_whole() {
 fn a_paste_that_no_message_could_hold_is_refused() {
     let mut editor = Editor::default();
     write(&mut editor, "kept");
-    let error = editor.paste(&"x".repeat(LONGEST_MESSAGE + 1)).unwrap_err();
+    let error = editor
+        .paste(&"x".repeat(MAX_MESSAGE_BYTES + 1))
+        .unwrap_err();
     assert!(error.contains("16 MiB"), "{error}");
     assert_eq!(editor.take(), "kept");
 }
@@ -125,7 +127,7 @@ fn a_paste_that_comes_back_is_whole() {
 #[test]
 fn pastes_together_may_not_be_more_than_a_message_but_removed_ones_do_not_count() {
     let mut editor = Editor::default();
-    let half = "x".repeat(LONGEST_MESSAGE / 2 + 1);
+    let half = "x".repeat(MAX_MESSAGE_BYTES / 2 + 1);
     editor.paste(&half).unwrap();
     editor.paste(&half).unwrap_err();
     press(&mut editor, KeyCode::Backspace);
@@ -219,11 +221,11 @@ fn what_is_put_back_stands_before_the_draft() {
 
 /// How many rows were drawn, and where the cursor was, at that width and with room for all.
 fn drawn(editor: &mut Editor, width: u16) -> (u16, Position) {
-    let area = Rect::new(0, 0, width, MOST_ROWS);
+    let area = Rect::new(0, 0, width, MAX_ROWS);
     let mut buffer = Buffer::empty(area);
     let cursor = editor.draw(area, &mut buffer);
     let is_written = |row: &u16| (0..width).any(|x| buffer[(x, *row)].symbol() != " ");
-    let last = (0..MOST_ROWS).rev().find(is_written);
+    let last = (0..MAX_ROWS).rev().find(is_written);
     (last.map_or(0, |row| row + 1), cursor)
 }
 

@@ -15,11 +15,11 @@ use super::theme::Theme;
 pub(crate) struct Highlighter<'a> {
     language: Option<&'static Language>,
     theme: &'a Theme,
-    open: Open,
+    open: OpenToken,
 }
 
 /// What a line begins in.
-enum Open {
+enum OpenToken {
     Nothing,
     /// How many comments are to be closed.
     Comment(usize),
@@ -32,7 +32,7 @@ impl<'a> Highlighter<'a> {
         Self {
             language: languages::named(name),
             theme,
-            open: Open::Nothing,
+            open: OpenToken::Nothing,
         }
     }
 
@@ -48,17 +48,19 @@ impl<'a> Highlighter<'a> {
         let mut at = 0;
         while let Some(rest) = line.get(at..).filter(|rest| !rest.is_empty()) {
             let (length, style) = match self.open {
-                Open::Comment(depth) => (self.comment(language, rest, depth), self.theme.comment),
-                Open::Quote(quote) => (self.quoted(quote, rest), self.theme.string),
-                Open::Nothing => self.token(language, rest, &line[..at]),
+                OpenToken::Comment(depth) => {
+                    (self.comment(language, rest, depth), self.theme.comment)
+                }
+                OpenToken::Quote(quote) => (self.quoted(quote, rest), self.theme.string),
+                OpenToken::Nothing => self.token(language, rest, &line[..at]),
             };
             painted.push(&rest[..length], style);
             at += length;
         }
-        if let Open::Quote(quote) = self.open
+        if let OpenToken::Quote(quote) = self.open
             && matches!(quote.kind, QuoteKind::Line | QuoteKind::Character)
         {
-            self.open = Open::Nothing;
+            self.open = OpenToken::Nothing;
         }
         painted.spans
     }
@@ -83,14 +85,14 @@ impl<'a> Highlighter<'a> {
                 return (rest.len(), self.theme.comment);
             }
             if let Some(quote) = language.quotes.iter().find(|quote| opens(quote, rest)) {
-                self.open = Open::Quote(quote);
+                self.open = OpenToken::Quote(quote);
                 return (quote.open.len(), self.theme.string);
             }
         }
         if let Some((open, _)) = language.block_comment
             && rest.starts_with(open)
         {
-            self.open = Open::Comment(1);
+            self.open = OpenToken::Comment(1);
             return (open.len(), self.theme.comment);
         }
         let first = rest.chars().next().unwrap_or_default();
@@ -112,7 +114,7 @@ impl<'a> Highlighter<'a> {
     /// How far a comment reaches: to its next mark, or to the end of the line.
     fn comment(&mut self, language: &Language, rest: &str, depth: usize) -> usize {
         let Some((open, close)) = language.block_comment else {
-            self.open = Open::Nothing;
+            self.open = OpenToken::Nothing;
             return rest.len();
         };
         let nested = language.traits == Traits::NestedComments;
@@ -120,13 +122,13 @@ impl<'a> Highlighter<'a> {
             let here = &rest[at..];
             if here.starts_with(close) {
                 self.open = match depth {
-                    0 | 1 => Open::Nothing,
-                    _ => Open::Comment(depth - 1),
+                    0 | 1 => OpenToken::Nothing,
+                    _ => OpenToken::Comment(depth - 1),
                 };
                 return at + close.len();
             }
             if nested && here.starts_with(open) {
-                self.open = Open::Comment(depth + 1);
+                self.open = OpenToken::Comment(depth + 1);
                 return at + open.len();
             }
         }
@@ -140,7 +142,7 @@ impl<'a> Highlighter<'a> {
             if c == '\\' && quote.kind != QuoteKind::Raw {
                 chars.next();
             } else if rest[at..].starts_with(quote.close) {
-                self.open = Open::Nothing;
+                self.open = OpenToken::Nothing;
                 return at + quote.close.len();
             }
         }

@@ -10,7 +10,7 @@ use outlast_kernel::verdict::Cause;
 use std::time::Duration;
 
 /// From this on the time of day is shown as well.
-const LONG_WAIT: Duration = Duration::from_secs(60);
+const LONG_WAIT_THRESHOLD: Duration = Duration::from_secs(60);
 /// A gate that would have had the call try by then has not.
 const EARLY_RETRY_GRACE: Duration = Duration::from_secs(1);
 /// An answer that comes sooner is not timed.
@@ -18,7 +18,7 @@ const MIN_TIMED_DURATION: Duration = Duration::from_secs(2);
 
 /// What is going on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum Activity {
     /// Nothing: it is the user's turn.
     #[default]
     Nothing,
@@ -86,7 +86,7 @@ pub(crate) struct Said {
     pub(crate) short: String,
 }
 
-impl Doing {
+impl Activity {
     /// Whether the line changes as time goes by.
     pub(crate) fn moves(&self) -> bool {
         !matches!(self, Self::Nothing | Self::Starting)
@@ -141,7 +141,7 @@ impl Said {
 /// The length and the end of a wait that is long enough for somebody to do something else.
 fn clock(at: Timestamp, now: Timestamp) -> String {
     let left = Duration::from_secs(seconds_left(at, now));
-    match left >= LONG_WAIT {
+    match left >= LONG_WAIT_THRESHOLD {
         true => format!(" · {}, at {}", Span(left), time_of_day(at, now)),
         false => String::new(),
     }
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_long_wait_tells_the_time_of_day_as_well() {
-        let said = |seconds| Doing::Retrying(retrying(seconds)).said(NOW).unwrap();
+        let said = |seconds| Activity::Retrying(retrying(seconds)).said(NOW).unwrap();
         let Said { words, more, .. } = said(5 * 3600);
         assert_eq!(words, "Retrying (1/3) in 18000s… (esc to cancel)");
         let at = time_of_day(NOW + Duration::from_secs(5 * 3600), NOW);
@@ -202,25 +202,25 @@ mod tests {
     fn what_is_going_on_is_told_in_words_and_timed_when_it_takes_long() {
         let since = NOW;
         let table = [
-            (Doing::Nothing, 0, None),
-            (Doing::Starting, 9000, Some("Starting…")),
+            (Activity::Nothing, 0, None),
+            (Activity::Starting, 9000, Some("Starting…")),
             (
-                Doing::Working { since },
+                Activity::Working { since },
                 1999,
                 Some("Working… (esc to interrupt)"),
             ),
             (
-                Doing::Working { since },
+                Activity::Working { since },
                 2999,
                 Some("Working… 2s (esc to interrupt)"),
             ),
             (
-                Doing::Working { since },
+                Activity::Working { since },
                 65_000,
                 Some("Working… 1m5s (esc to interrupt)"),
             ),
             (
-                Doing::Compacting { since },
+                Activity::Compacting { since },
                 3000,
                 Some("Making the conversation smaller… 3s (esc to interrupt)"),
             ),
@@ -230,13 +230,13 @@ mod tests {
             assert_eq!(said.as_ref().map(|said| said.words.as_str()), expected);
             assert!(said.is_none_or(|said| said.more.is_empty()));
         }
-        assert!(!Doing::Starting.moves() && Doing::Retrying(retrying(1)).moves());
+        assert!(!Activity::Starting.moves() && Activity::Retrying(retrying(1)).moves());
     }
 
     #[test]
     fn a_clock_that_was_set_back_does_not_end_the_wait() {
         let before = Timestamp::from_millis(NOW.as_millis() - 60_000);
-        let working = Doing::Working { since: NOW };
+        let working = Activity::Working { since: NOW };
         assert_eq!(
             working.said(before).unwrap().words,
             "Working… (esc to interrupt)"
@@ -251,7 +251,7 @@ mod tests {
     fn whoever_waits_in_line_is_told_why_and_until_when() {
         let in_line = |cause, seconds| {
             let until = NOW + Duration::from_secs(seconds);
-            Doing::InLine { until, cause }.said(NOW).unwrap()
+            Activity::InLine { until, cause }.said(NOW).unwrap()
         };
         let soon = in_line(None, 59);
         let expected = "Others are ahead, waiting in line, 59s… (esc to interrupt)";

@@ -34,7 +34,7 @@ pub(crate) fn lines(text: &str, width: u16, theme: &Theme) -> Vec<Line<'static>>
     let definitions = parser.reference_definitions().iter();
     let mut definitions: Vec<_> = definitions.map(|(_, it)| it.span.clone()).collect();
     definitions.sort_unstable_by_key(|span| std::cmp::Reverse(span.start));
-    let mut page = Page {
+    let mut page = Renderer {
         source: &source,
         width,
         theme,
@@ -82,7 +82,7 @@ enum LastDrawn {
     Other,
 }
 
-struct Page<'a> {
+struct Renderer<'a> {
     source: &'a str,
     width: u16,
     theme: &'a Theme,
@@ -97,7 +97,7 @@ struct Page<'a> {
 
 // --- impl Page: events ---
 
-impl Page<'_> {
+impl Renderer<'_> {
     fn take(&mut self, event: Event<'_>, range: Range<usize>) {
         match event {
             Event::Start(tag) => self.start(tag, range),
@@ -250,7 +250,7 @@ impl Page<'_> {
 
 // --- impl Page: where blocks begin ---
 
-impl Page<'_> {
+impl Renderer<'_> {
     /// Ends what came before, with a blank line where one belongs.
     fn begin(&mut self, at: usize) {
         self.end_block();

@@ -4,13 +4,13 @@
 //! come from a file or a pipe are taken one at a time, each when what the one before it asked for is over.
 
 use super::chat::{Chat, Input};
-use super::driver::{Driver, Left, Next};
-use super::loader::Doing;
+use super::driver::{Driver, Flow, LeaveSummary};
+use super::loader::Activity;
 use super::transcript::{Kind, Tone, ToolState};
 use crate::approval;
-use crate::cli::SessionChoice;
-use crate::interrupt::{Signal, Source};
-use crate::notice::{self, Taken};
+use crate::cli::SessionArguments;
+use crate::interrupt::{Signal, SignalStream};
+use crate::notice::{self, Capture};
 use outlast_engine::Clock;
 use outlast_kernel::{Timestamp, text};
 use std::io::{IsTerminal, Write};
@@ -22,21 +22,21 @@ use tokio::io::{AsyncBufReadExt, BufReader, Split, Stdin};
 const MAX_OUTPUT_LINES: usize = 10;
 const RETRACTED: &str = "What came of the answer broke off; it is asked for again.\n";
 
-struct Plain {
+struct PlainChat {
     chat: Chat,
     driver: Driver,
-    complaints: Taken,
+    complaints: Capture,
     lines: Option<Split<BufReader<Stdin>>>,
     is_attended: bool,
     /// How many blocks were written of that session.
     written: usize,
     session: String,
     /// What was last said of what is going on.
-    told: Told,
+    told: Announced,
 }
 
 #[derive(Default, PartialEq, Eq)]
-struct Told {
+struct Announced {
     retry: Option<(u32, Timestamp)>,
     is_asked: bool,
     is_ready: bool,
@@ -45,10 +45,10 @@ struct Told {
 }
 
 pub(super) async fn run(
-    choice: SessionChoice,
+    choice: SessionArguments,
     clock: Arc<dyn Clock>,
-) -> anyhow::Result<(Option<Signal>, Left)> {
-    let mut plain = Plain {
+) -> anyhow::Result<(Option<Signal>, LeaveSummary)> {
+    let mut plain = PlainChat {
         chat: Chat::new(),
         driver: Driver::new(choice, clock),
         complaints: notice::take(),
@@ -56,11 +56,11 @@ pub(super) async fn run(
         is_attended: std::io::stdin().is_terminal(),
         written: 0,
         session: String::new(),
-        told: Told::default(),
+        told: Announced::default(),
     };
     plain.driver.start();
     let signal = plain.chat_on().await;
-    let Plain {
+    let PlainChat {
         complaints,
         mut driver,
         ..
@@ -70,9 +70,9 @@ pub(super) async fn run(
     Ok((signal, driver.leave(signal).await))
 }
 
-impl Plain {
+impl PlainChat {
     async fn chat_on(&mut self) -> anyhow::Result<Option<Signal>> {
-        let mut signals = Source::new();
+        let mut signals = SignalStream::new();
         loop {
             self.write()?;
             let takes_lines = self.is_attended || self.is_ready();
@@ -96,19 +96,19 @@ impl Plain {
                         Some(line) => self.line(line),
                         None => {
                             self.lines = None;
-                            Next::GoOn
+                            Flow::GoOn
                         }
                     }
                 }
             };
-            if next == Next::Quit {
+            if next == Flow::Quit {
                 self.write()?;
                 return Ok(None);
             }
         }
     }
 
-    fn line(&mut self, line: String) -> Next {
+    fn line(&mut self, line: String) -> Flow {
         self.chat.hint = None;
         (self.told.is_ready, self.told.is_asked) = (false, false);
         self.driver.show(Input::Line(line), &mut self.chat)
@@ -116,7 +116,7 @@ impl Plain {
 
     /// Whether it is the user's turn.
     fn is_ready(&self) -> bool {
-        let is_over = self.chat.doing == Doing::Nothing && !self.chat.is_busy();
+        let is_over = self.chat.doing == Activity::Nothing && !self.chat.is_busy();
         is_over && self.driver.is_idle() || self.chat.question.is_some()
     }
 
@@ -150,15 +150,15 @@ impl Plain {
         let now = self.driver.clock().now();
         let retry = match &self.chat.doing {
             // One that was hastened is about to happen.
-            Doing::Retrying(retrying) if retrying.wake(now) > now => {
+            Activity::Retrying(retrying) if retrying.wake(now) > now => {
                 Some((retrying.attempt, retrying.wake(now)))
             }
             // Told once: the time may move often.
-            Doing::InLine { .. } => Some((0, Timestamp::default())),
+            Activity::InLine { .. } => Some((0, Timestamp::default())),
             _ => None,
         };
         let choices = self.chat.choices_as_text();
-        let told = Told {
+        let told = Announced {
             retry,
             is_asked: self.chat.question.is_some(),
             is_ready: self.is_ready(),

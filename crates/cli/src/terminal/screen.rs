@@ -5,13 +5,13 @@
 
 use super::chat::{Chat, Input};
 use super::device::Device;
-use super::driver::{Driver, Left, Next};
+use super::driver::{Driver, Flow, LeaveSummary};
 use super::theme::Theme;
 use super::transcript::Tone;
 use super::view;
-use crate::cli::SessionChoice;
-use crate::interrupt::{Signal, Source};
-use crate::notice::{self, Taken};
+use crate::cli::SessionArguments;
+use crate::interrupt::{Signal, SignalStream};
+use crate::notice::{self, Capture};
 use crossterm::event::{Event, EventStream, MouseButton, MouseEventKind};
 use futures_util::StreamExt;
 use outlast_engine::Clock;
@@ -26,23 +26,23 @@ const TICK_INTERVAL: Duration = Duration::from_millis(100);
 /// Lines that the wheel moves by.
 const WHEEL_LINES: isize = 3;
 
-struct Screen {
+struct ChatScreen {
     device: Device,
     theme: Theme,
     chat: Chat,
     driver: Driver,
-    complaints: Taken,
+    complaints: Capture,
     drawn: Instant,
     is_stale: bool,
 }
 
 /// Chats until the user leaves or a signal comes; then, what is left of the session.
 pub(super) async fn run(
-    choice: SessionChoice,
+    choice: SessionArguments,
     clock: Arc<dyn Clock>,
-) -> anyhow::Result<(Option<Signal>, Left)> {
+) -> anyhow::Result<(Option<Signal>, LeaveSummary)> {
     let no_color = std::env::var_os("NO_COLOR");
-    let mut screen = Screen {
+    let mut screen = ChatScreen {
         device: Device::take()?,
         theme: Theme::from_environment(no_color.as_deref()),
         chat: Chat::new(),
@@ -55,7 +55,7 @@ pub(super) async fn run(
     screen.driver.start();
     let signal = screen.chat_on().await;
     // What went wrong is said on the terminal as it was before.
-    let Screen {
+    let ChatScreen {
         device,
         complaints,
         mut driver,
@@ -67,11 +67,11 @@ pub(super) async fn run(
     Ok((signal, driver.leave(signal).await))
 }
 
-impl Screen {
+impl ChatScreen {
     /// Until the user leaves, or the signal that ends it.
     async fn chat_on(&mut self) -> anyhow::Result<Option<Signal>> {
         let mut keys = EventStream::new();
-        let mut signals = Source::new().and_quit();
+        let mut signals = SignalStream::new().and_quit();
         let mut ticks = tokio::time::interval(TICK_INTERVAL);
         loop {
             let frame = self.drawn + FRAME_INTERVAL;
@@ -94,19 +94,19 @@ impl Screen {
                     self.draw()?;
                     continue;
                 }
-                _ = ticks.tick(), if self.chat.moves() => Next::GoOn,
+                _ = ticks.tick(), if self.chat.moves() => Flow::GoOn,
             };
             self.is_stale = true;
             match next {
-                Next::GoOn => {}
-                Next::Quit => return Ok(None),
-                Next::Redraw => self.device.terminal.clear()?,
-                Next::Suspend => self.device.suspend()?,
+                Flow::GoOn => {}
+                Flow::Quit => return Ok(None),
+                Flow::Redraw => self.device.terminal.clear()?,
+                Flow::Suspend => self.device.suspend()?,
             }
         }
     }
 
-    fn event(&mut self, event: Event) -> Next {
+    fn event(&mut self, event: Event) -> Flow {
         let input = match event {
             Event::Key(key) => Input::Key(key),
             Event::Paste(text) => Input::Pasted(text),
@@ -114,15 +114,15 @@ impl Screen {
                 MouseEventKind::ScrollUp => Input::Scrolled(-WHEEL_LINES),
                 MouseEventKind::ScrollDown => Input::Scrolled(WHEEL_LINES),
                 MouseEventKind::Down(MouseButton::Left) => Input::Clicked(mouse.row),
-                _ => return Next::GoOn,
+                _ => return Flow::GoOn,
             },
             // A resize is seen when the next frame is drawn.
-            Event::Resize(..) | Event::FocusGained | Event::FocusLost => return Next::GoOn,
+            Event::Resize(..) | Event::FocusGained | Event::FocusLost => return Flow::GoOn,
         };
         self.driver.show(input, &mut self.chat)
     }
 
-    fn complain(&mut self, line: String) -> Next {
+    fn complain(&mut self, line: String) -> Flow {
         let tone = match line.starts_with("error") {
             true => Tone::Error,
             false => Tone::Warning,

@@ -14,7 +14,7 @@ mod look;
 mod tests;
 mod window;
 
-use block::{Block, Part as PartOf};
+use block::{Block, Continuation};
 pub(crate) use block::{Kind, Tone, ToolState};
 use outlast_dialect::{Message, Part, Role};
 use outlast_kernel::event::ToolCall;
@@ -25,7 +25,7 @@ use std::ops::Range;
 pub(crate) struct Transcript {
     blocks: Vec<Block>,
     /// The first line on the screen; nothing while the end is followed.
-    top: Option<Place>,
+    top: Option<LinePosition>,
     /// By how many lines it is to move when it is next drawn.
     pending: isize,
     shows_tools: bool,
@@ -42,25 +42,25 @@ pub(crate) struct Transcript {
     /// The blocks whose lines are kept.
     laid: Vec<usize>,
     #[cfg(test)]
-    laid_out: LaidOut,
+    laid_out: LayoutStats,
 }
 
 /// What was laid out so far.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct LaidOut {
+struct LayoutStats {
     blocks: usize,
     bytes: usize,
 }
 
 /// A line of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct LinePosition {
     block: usize,
     line: usize,
 }
 
-const BEGINNING: Place = Place { block: 0, line: 0 };
+const BEGINNING: LinePosition = LinePosition { block: 0, line: 0 };
 
 impl Transcript {
     /// A conversation that was.
@@ -122,9 +122,9 @@ impl Transcript {
         if self.extends(|kind| matches!(kind, Kind::Answer(_)), text) {
             return;
         }
-        let part = PartOf {
+        let part = Continuation {
             opening: self.goes_on.then(|| self.open_code()).flatten(),
-            ..PartOf::default()
+            ..Continuation::default()
         };
         // Blanks before the first word are not yet an answer, unless they stand in code.
         let text = match part.opening {
@@ -146,7 +146,7 @@ impl Transcript {
                 }
                 self.settle();
                 self.thought_from = self.blocks.len();
-                self.push_open(Kind::Thought(piece.to_owned()), PartOf::default());
+                self.push_open(Kind::Thought(piece.to_owned()), Continuation::default());
                 self.count_thought(1);
             }
             self.count_thought(piece.matches('\n').count());
@@ -198,7 +198,7 @@ impl Transcript {
         let kind = Kind::tool(call);
         let known = self.tool(&call.id);
         if !known.is_some_and(|block| block.is_pending(&kind)) {
-            self.push_open(kind, PartOf::default());
+            self.push_open(kind, Continuation::default());
         }
     }
 
@@ -278,7 +278,7 @@ impl Transcript {
         self.blocks.push(Block::settled(kind));
     }
 
-    fn push_open(&mut self, kind: Kind, part: PartOf) {
+    fn push_open(&mut self, kind: Kind, part: Continuation) {
         self.blocks.push(Block::open(kind, part));
     }
 }

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 const MAX_CHOICES: usize = 10;
 const MAX_QUEUED: usize = 3;
 const MAX_ACTIVITY_ROWS: u16 = 3;
-const LONGEST_QUEUED: usize = 1000;
+const MAX_QUEUED_BYTES: usize = 1000;
 const PROMPT: &str = "› ";
 /// What stands before what the model wrote.
 const BAR: &str = "  │ ";
@@ -29,7 +29,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, theme: &Theme, now: T
     if area.is_empty() {
         return;
     }
-    let mut above = Above::of(chat, area, theme, now);
+    let mut above = Panels::of(chat, area, theme, now);
     let rows = Rows::of(chat, &above, area);
     if let (Some(asked), Some(asking)) = (&mut chat.question, &mut above.question) {
         asked.page = asking.shown(rows.question);
@@ -79,13 +79,13 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, theme: &Theme, now: T
 }
 
 /// What stands between the transcript and the editor.
-struct Above {
+struct Panels {
     queued: Vec<Line<'static>>,
-    question: Option<Asking>,
+    question: Option<QuestionPanel>,
     loader: Vec<Line<'static>>,
 }
 
-impl Above {
+impl Panels {
     fn of(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Self {
         let width = area.width;
         let queued = queued(&chat.queued).map(|said| {
@@ -93,7 +93,7 @@ impl Above {
             truncated(&Line::styled(format!("» {said}"), theme.faint), width)
         });
         let asked = chat.question.as_ref();
-        let question = asked.map(|asked| Asking::of(chat, asked, width, theme));
+        let question = asked.map(|asked| QuestionPanel::of(chat, asked, width, theme));
         // While somebody is asked, that is what is going on; Esc then means no.
         let loader = match asked {
             Some(_) => Vec::new(),
@@ -144,7 +144,7 @@ fn queued(all: &[String]) -> impl Iterator<Item = Cow<'_, str>> {
     // What is shown is a line: the beginning is enough.
     let first = all.iter().take(shown);
     first
-        .map(|said| text::bounded(said, LONGEST_QUEUED))
+        .map(|said| text::bounded(said, MAX_QUEUED_BYTES))
         .chain(more)
 }
 
@@ -162,7 +162,7 @@ struct Rows {
 
 impl Rows {
     /// What matters most comes first; the transcript has what is left.
-    fn of(chat: &Chat, above: &Above, area: Rect) -> Self {
+    fn of(chat: &Chat, above: &Panels, area: Rect) -> Self {
         let mut left = area.height;
         let mut take = |wanted: usize, most: u16| {
             let rows = u16::try_from(wanted).unwrap_or(u16::MAX);
@@ -174,7 +174,7 @@ impl Rows {
         let room = area.width - prompt_width(area.width);
         let editor = take(chat.editor.rows(room).into(), (height / 3).max(1));
         let loader = take(above.loader.len(), MAX_ACTIVITY_ROWS);
-        let question = above.question.as_ref().map_or(0, Asking::rows);
+        let question = above.question.as_ref().map_or(0, QuestionPanel::rows);
         let question = take(question, (height / 2).max(3));
         let choices = chat.choices.items.len().min(MAX_CHOICES);
         let choices = take(choices, height / 2);
@@ -262,7 +262,7 @@ fn choices(chat: &Chat, width: u16, rows: u16, theme: &Theme) -> Vec<Line<'stati
 }
 
 /// A question: what would be done, and how it is answered.
-struct Asking {
+struct QuestionPanel {
     what: Vec<Line<'static>>,
     keys: Vec<Line<'static>>,
     /// The same in few words.
@@ -271,9 +271,9 @@ struct Asking {
     top: usize,
 }
 
-impl Asking {
+impl QuestionPanel {
     fn of(chat: &Chat, asked: &Asked, width: u16, theme: &Theme) -> Self {
-        let shown = approval::Shown::of(&asked.question, Extent::Whole);
+        let shown = approval::QuestionText::of(&asked.question, Extent::Whole);
         let heading = Line::styled(format!("? {}", shown.line), theme.warning);
         let mut what = wrapped(&heading, width, &Indent::default());
         for detail in shown.details.lines() {

@@ -10,7 +10,7 @@ use crate::terminal::chat::{Change, Input, Joined};
 use crate::terminal::transcript::Tone;
 use crossterm::event::{KeyCode, KeyModifiers};
 use outlast_kernel::budget::Cost;
-use outlast_kernel::event::{Body, Seal, ToolCall};
+use outlast_kernel::event::{Body, ToolCall, TurnStatus};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Cell;
@@ -67,7 +67,7 @@ const ANSWER: &str =
 
 fn answered() -> Chat {
     let mut chat = working();
-    chat.events([text(ANSWER), sealed(Seal::Completed)]);
+    chat.events([text(ANSWER), sealed(TurnStatus::Completed)]);
     chat.take(Input::Ended(crate::terminal::chat::Outcome::default()), NOW);
     chat
 }
@@ -165,7 +165,7 @@ fn retry_failed() -> Chat {
         attempt: 3,
         error,
     };
-    chat.events([ended, sealed(Seal::Error)]);
+    chat.events([ended, sealed(TurnStatus::Error)]);
     chat
 }
 
@@ -177,7 +177,7 @@ fn retry_cancelled() -> Chat {
         attempt: 1,
         error,
     };
-    chat.events([ended, sealed(Seal::Aborted)]);
+    chat.events([ended, sealed(TurnStatus::Aborted)]);
     chat
 }
 

@@ -53,9 +53,9 @@ pub(crate) fn wrapped(line: &Line<'_>, width: u16, indent: &Indent) -> Vec<Line<
 /// The line itself or as much of its beginning as fits, with an ellipsis. Newlines become blanks.
 pub(crate) fn truncated(line: &Line<'_>, width: u16) -> Line<'static> {
     let width = usize::from(width);
-    let mut kept = Run::default();
+    let mut kept = SpanRun::default();
     // What fits only if nothing follows.
-    let mut last = Run::default();
+    let mut last = SpanRun::default();
     let mut cut = None;
     for_each_unit(&line.spans, |unit| {
         let symbol = if unit.kind == Kind::NewLine {
@@ -94,12 +94,12 @@ pub(crate) fn truncated(line: &Line<'_>, width: u16) -> Line<'static> {
 
 /// Spans that grow at their end.
 #[derive(Default)]
-struct Run {
+struct SpanRun {
     spans: Vec<Span<'static>>,
     width: usize,
 }
 
-impl Run {
+impl SpanRun {
     fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
@@ -164,13 +164,13 @@ impl<'a> Margin<'a> {
 
 /// What the word ends with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum After {
+enum WordEnding {
     Narrow,
     Wide,
     Opening,
 }
 
-impl After {
+impl WordEnding {
     fn of(wide: bool, symbol: &str) -> Self {
         if symbol.starts_with(|c| OPENING.contains(c)) {
             Self::Opening
@@ -194,10 +194,10 @@ struct Wrapper<'a> {
     later: Margin<'a>,
     lines: Vec<Line<'static>>,
     /// What is on the line that is being filled, then the blanks after it, then the word that is not complete.
-    row: Run,
-    blanks: Run,
-    word: Run,
-    after: After,
+    row: SpanRun,
+    blanks: SpanRun,
+    word: SpanRun,
+    after: WordEnding,
 }
 
 impl<'a> Wrapper<'a> {
@@ -206,10 +206,10 @@ impl<'a> Wrapper<'a> {
             first: Margin::new(&indent.first, width),
             later: Margin::new(&indent.later, width),
             lines: Vec::new(),
-            row: Run::default(),
-            blanks: Run::default(),
-            word: Run::default(),
-            after: After::Narrow,
+            row: SpanRun::default(),
+            blanks: SpanRun::default(),
+            word: SpanRun::default(),
+            after: WordEnding::Narrow,
         }
     }
 
@@ -237,7 +237,7 @@ impl<'a> Wrapper<'a> {
                     self.settle();
                 }
                 self.extend_word(unit);
-                self.after = After::of(wide, unit.symbol);
+                self.after = WordEnding::of(wide, unit.symbol);
             }
         }
     }
@@ -291,7 +291,7 @@ impl<'a> Wrapper<'a> {
         }
         self.row.append(&mut self.blanks);
         self.row.append(&mut self.word);
-        self.after = After::Narrow;
+        self.after = WordEnding::Narrow;
     }
 
     fn end_row(&mut self) {

@@ -1,6 +1,6 @@
 //! `outlast -p`: what comes out where, and how it ends.
 
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use std::process::Stdio;
 const HELLO: &str =
     "Hello from the scripted provider: no network, no key, no cost. You said: Say hello\n";
 
-fn ask(model: &str, policy: &str) -> Ran {
+fn ask(model: &str, policy: &str) -> CommandResult {
     Outlast::new().run(&[
         "-p",
         "Say hello",
@@ -21,7 +21,7 @@ fn ask(model: &str, policy: &str) -> Ran {
     ])
 }
 
-fn events(ran: &Ran) -> Vec<Value> {
+fn events(ran: &CommandResult) -> Vec<Value> {
     ran.stdout
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -193,7 +193,7 @@ fn ten_at_once_share_a_fresh_home_without_a_word() {
     };
     let children: Vec<_> = (0..10).map(start).collect();
     for child in children {
-        let ran = Ran::from(child.unwrap().wait_with_output().unwrap());
+        let ran = CommandResult::from(child.unwrap().wait_with_output().unwrap());
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     }
 }
@@ -222,7 +222,7 @@ fn a_reader_that_leaves_ends_the_run_without_a_panic() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let ran = Ran::ended(child);
+    let ran = CommandResult::ended(child);
     assert_eq!(ran.code, 1);
     assert!(
         ran.stderr.starts_with("Stopped: `outlast resume "),

@@ -2,7 +2,7 @@
 //! an answer that nobody has read.
 
 use crate::support::Outlast;
-use crate::written::{self, Left, answer, completed, prompt, typed};
+use crate::written::{self, LeftAs, answer, completed, prompt, typed};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
@@ -63,7 +63,7 @@ fn an_answer_that_was_not_said_is_named_before_the_session_goes_on() {
     ] {
         let outlast = Outlast::new();
         let turn = vec![prompt("What?", typed("ok")), answer("That."), completed()];
-        written::session(&outlast, ID, &[turn], Left::Abandoned);
+        written::session(&outlast, ID, &[turn], LeftAs::Abandoned);
         let ran = outlast.run(arguments);
         let expected = format!(
             "● the answer before this was not printed; `outlast sessions show {ID}` has it\n"

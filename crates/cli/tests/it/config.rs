@@ -1,6 +1,6 @@
 //! `outlast config` and what a wrong setting does to a prompt.
 
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
 
 const USER: &str = "home/outlast.toml";
@@ -8,7 +8,7 @@ const PROJECT: &str = "outlast.toml";
 /// What must never be seen. It looks like no key of any provider, so that nothing but our own care hides it.
 const SECRET: &str = "open-sesame";
 
-fn rows(ran: &Ran) -> Vec<Value> {
+fn rows(ran: &CommandResult) -> Vec<Value> {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     serde_json::from_str(&ran.stdout).unwrap()
 }
@@ -76,7 +76,11 @@ fn the_settings_of_a_repository_are_found_from_below() {
     let shown = || {
         let mut command = outlast.command(&["config", "show", "--json"]);
         command.current_dir(outlast.folder.path().join("repository/src/deep"));
-        row(&rows(&Ran::from(command.output().unwrap())), "model")["value"].clone()
+        row(
+            &rows(&CommandResult::from(command.output().unwrap())),
+            "model",
+        )["value"]
+            .clone()
     };
     assert_eq!(shown(), Value::Null);
     outlast.write("repository/outlast.toml", "model = \"inside\"");
@@ -88,7 +92,7 @@ fn the_folder_of_the_users_settings_is_no_project() {
     let outlast = Outlast::new();
     outlast.write(USER, "http.proxy = \"proxy:1\"");
     let mut command = outlast.command(&["config", "check"]);
-    let ran = Ran::from(command.current_dir(outlast.home()).output().unwrap());
+    let ran = CommandResult::from(command.current_dir(outlast.home()).output().unwrap());
     assert_eq!(
         outlast.anonymous(&ran.stdout),
         "user file FOLDER/home/outlast.toml: ok\nproject file: none\nenvironment: ok\n"
@@ -413,7 +417,7 @@ fn a_folder_that_was_removed_has_no_settings() {
     command
         .current_dir(outlast.folder.path())
         .env("OUTLAST_HOME", outlast.home());
-    let ran = Ran::from(command.output().unwrap());
+    let ran = CommandResult::from(command.output().unwrap());
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
 }
 

@@ -1,17 +1,17 @@
 //! Two hundred requests at once in ten processes, over one account, while the provider is down: one probe at a time.
 
 use crate::mock_server::MockServer;
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use futures_util::future::join_all;
 use outlast_dialect::{Dialect, Message, Request};
 use outlast_engine::clock::WallClock;
-use outlast_engine::knowledge::Knowledge;
 use outlast_engine::provider::Adapter;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::strategy::PolicyRetry;
 use outlast_engine::transport::{Http, HttpSettings};
 use outlast_engine::turn::Turn;
 use outlast_engine::{Clock, run_turn};
-use outlast_kernel::event::Seal;
+use outlast_kernel::event::TurnStatus;
 use outlast_kernel::policy::Policy;
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
@@ -60,7 +60,7 @@ fn member() {
         });
         let adapter = Adapter::new(Dialect::OpenaiChat, Arc::new(http.unwrap()), clock.clone());
         let listener = Arc::new(|notice| println!("{notice:?}"));
-        let knowledge = Knowledge::shared(path.into(), clock.clone(), listener).await;
+        let knowledge = SharedState::shared(path.into(), clock.clone(), listener).await;
         let policy = Policy::named("overnight").unwrap();
         let request = Request {
             model,
@@ -74,7 +74,7 @@ fn member() {
                 knowledge: Some(&knowledge),
                 ..Turn::new(&adapter, request.clone(), &*clock)
             };
-            run_turn(turn, &mut |_| {}).await.seal == Seal::Completed
+            run_turn(turn, &mut |_| {}).await.seal == TurnStatus::Completed
         };
         let answers = join_all((0..TURNS).map(|_| ask())).await;
         answers.into_iter().filter(|answered| *answered).count()
@@ -111,7 +111,7 @@ fn outage(hint: &str) {
     let script = format!("rate-limited:retry-after={DOWN}{hint}+capacity:requests={CAPACITY}");
     let running: Vec<Child> = (0..PROCESSES).map(|_| start(&mock, &script)).collect();
     for child in running {
-        let ran = Ran::ended(child);
+        let ran = CommandResult::ended(child);
         let answered = format!("answered {TURNS} of {TURNS}\n");
         let said = format!("{}{}", ran.stdout, ran.stderr);
         assert!(ran.stdout.contains(&answered), "{said}");

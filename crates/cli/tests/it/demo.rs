@@ -2,7 +2,7 @@
 
 #[cfg(target_os = "linux")]
 use crate::mock_server::wait_for;
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -85,7 +85,7 @@ fn marked(text: &str, mark: char) -> usize {
 #[test]
 fn it_runs_to_its_end_and_its_picture_agrees_with_what_happened() {
     let demo = Demo::new();
-    let ran = Ran::of(&mut demo.command(&[]));
+    let ran = CommandResult::of(&mut demo.command(&[]));
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
     demo.assert_nothing_left();
     let (scenes, picture) = ran.stdout.split_once("What happened").unwrap();
@@ -152,7 +152,7 @@ fn times(text: &str, after: &str, before: &str) -> Vec<u64> {
 #[test]
 fn on_a_pipe_there_are_lines_and_nothing_else() {
     let demo = Demo::new();
-    let ran = Ran::of(&mut demo.command(&[]));
+    let ran = CommandResult::of(&mut demo.command(&[]));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     for line in ran.stdout.lines() {
         assert!(!line.contains(char::is_control), "{line:?}");
@@ -172,7 +172,7 @@ fn two_at_once_do_not_disturb_each_other_and_draw_pictures() {
         })
         .collect();
     for child in runs {
-        let ran = Ran::ended(child);
+        let ran = CommandResult::ended(child);
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
     }
     demo.assert_nothing_left();
@@ -213,7 +213,7 @@ fn assert_well_formed(svg: &str) {
 
 /// Starts a demo, sends the signal when a line says that, and returns how it ended, with all that it started.
 #[cfg(unix)]
-fn interrupted(demo: &Demo, signal: &str, when: &str) -> Ran {
+fn interrupted(demo: &Demo, signal: &str, when: &str) -> CommandResult {
     let mut child = demo
         .command(&[])
         .stdout(Stdio::piped())
@@ -235,9 +235,9 @@ fn interrupted(demo: &Demo, signal: &str, when: &str) -> Ran {
     assert!(kill.success());
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut stdout, &mut rest).unwrap();
-    let ran = Ran::ended(child);
+    let ran = CommandResult::ended(child);
     wait_for_end(&started);
-    Ran {
+    CommandResult {
         stdout: rest,
         ..ran
     }
@@ -288,7 +288,7 @@ fn a_reader_that_leaves_ends_it_and_nothing_is_left() {
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     stdout.read_line(&mut line).unwrap();
     drop(stdout);
-    let ran = Ran::ended(child);
+    let ran = CommandResult::ended(child);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     demo.assert_nothing_left();
 }
@@ -304,7 +304,7 @@ fn the_settings_keys_and_proxies_of_the_user_play_no_part() {
         .env("HTTP_PROXY", "http://127.0.0.1:1")
         .env("OUTLAST_MODEL", "error:500")
         .env("OUTLAST_TIME_SCALE", "nonsense");
-    let ran = Ran::of(&mut command);
+    let ran = CommandResult::of(&mut command);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
 }
 
@@ -318,7 +318,7 @@ fn a_place_that_cannot_be_written_to_is_named_with_its_remedy() {
         places.push(place);
     }
     for place in places {
-        let ran = Ran::of(demo.command(&[]).env("TMPDIR", &place));
+        let ran = CommandResult::of(demo.command(&[]).env("TMPDIR", &place));
         let problem = format!(
             "error: cannot make a temporary folder in {}; set TMPDIR to a folder that you can write to: ",
             place.display()
@@ -327,7 +327,7 @@ fn a_place_that_cannot_be_written_to_is_named_with_its_remedy() {
         assert!(ran.stderr.starts_with(&problem), "{}", ran.stderr);
     }
     for file in ["missing/x.svg", "tmp"] {
-        let ran = Ran::of(&mut demo.command(&["--svg", file]));
+        let ran = CommandResult::of(&mut demo.command(&["--svg", file]));
         let problem =
             format!("error: cannot write {file}; --svg takes a file in a folder that is there\n");
         assert_eq!((ran.code, ran.stderr.as_str()), (2, problem.as_str()));

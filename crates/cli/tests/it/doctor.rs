@@ -1,12 +1,12 @@
 //! `outlast doctor`: what it finds, what it says to do, and what it keeps to itself.
 
 use crate::mock_server::{DIALECTS, MockServer, PLANTED};
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 
 /// The state and the words of each check, by its subject.
-fn checks(ran: &Ran) -> Vec<(String, String, String)> {
+fn checks(ran: &CommandResult) -> Vec<(String, String, String)> {
     let checks: Vec<Value> = serde_json::from_str(&ran.stdout).unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     checks
@@ -26,7 +26,7 @@ fn state<'a>(checks: &'a [(String, String, String)], subject: &str) -> &'a str {
     found.map_or("", |(_, state, _)| state.as_str())
 }
 
-fn doctor(mock: &MockServer, dialect: &str, variables: &[(&str, &str)]) -> Ran {
+fn doctor(mock: &MockServer, dialect: &str, variables: &[(&str, &str)]) -> CommandResult {
     let url = mock.url();
     let arguments = [
         "doctor",
@@ -43,7 +43,7 @@ fn doctor(mock: &MockServer, dialect: &str, variables: &[(&str, &str)]) -> Ran {
         .env("ANTHROPIC_API_KEY", PLANTED)
         .env("OPENAI_API_KEY", PLANTED);
     command.envs(variables.iter().copied());
-    Ran::of(&mut command)
+    CommandResult::of(&mut command)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The example pipelines, run as their READMEs say, on copies.
 
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use std::path::{Path, PathBuf};
 
 fn checked_in() -> PathBuf {
@@ -10,7 +10,7 @@ fn checked_in() -> PathBuf {
 /// An example in a folder of its own, and what came of its run.
 struct Example {
     outlast: Outlast,
-    ran: Ran,
+    ran: CommandResult,
 }
 
 impl Example {

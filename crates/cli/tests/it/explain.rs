@@ -1,6 +1,6 @@
 //! `outlast explain`: verdicts in words and as lines, and the score on the corpus.
 
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ fn lines(text: &str) -> Vec<Value> {
         .collect()
 }
 
-fn explain_stdin(input: &str) -> Ran {
+fn explain_stdin(input: &str) -> CommandResult {
     Outlast::new().run_with_stdin(&["explain", "--jsonl"], input)
 }
 

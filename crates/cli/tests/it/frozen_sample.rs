@@ -7,7 +7,7 @@
 //! with notes, and one that was killed in a wait while messages waited. The files are frozen: they are never made again, and when the format changes another
 //! one is put beside them. A snapshot that changes here breaks what users have.
 
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn home_of(sample: &str) -> Outlast {
     outlast
 }
 
-fn well(ran: Ran) -> String {
+fn well(ran: CommandResult) -> String {
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     ran.stdout
 }

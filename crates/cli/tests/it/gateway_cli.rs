@@ -1,7 +1,7 @@
 //! `outlast gateway` from outside: what it prints, whom it starts, how it is steered and how it ends.
 
 use crate::mock_server::wait_for;
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -110,7 +110,7 @@ fn answer(mut socket: TcpStream) -> String {
     answer
 }
 
-fn run(outlast: &Outlast, program: &[&str]) -> Ran {
+fn run(outlast: &Outlast, program: &[&str]) -> CommandResult {
     let before = ["gateway", "run", "--upstream", "mock:ok", "--"];
     outlast.run(&[&before, program].concat())
 }

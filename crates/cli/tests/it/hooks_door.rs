@@ -1,7 +1,7 @@
 //! Hooks through the commands: what they read, who may set them, and that nobody waits for them for long.
 
 use crate::mock_server::{PLANTED, wait_for};
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use crate::written;
 use serde_json::{Value, json};
 use std::fs;
@@ -126,7 +126,7 @@ fn a_hook_that_fails_or_hangs_changes_nothing_but_a_line_on_stderr() {
 
 /// A prompt that waits for ten minutes, and what a signal makes of it. Neither that wait nor a hook that sleeps as long is
 /// waited for.
-fn signalled(outlast: &Outlast, signal: &str) -> Ran {
+fn signalled(outlast: &Outlast, signal: &str) -> CommandResult {
     let arguments = ["-p", "hi", "--model", "overloaded:1", "--policy", "session"];
     let mut child = outlast
         .command(&arguments)
@@ -145,14 +145,14 @@ fn signalled(outlast: &Outlast, signal: &str) -> Ran {
             .unwrap()
             .success()
     );
-    let mut ran = Ran::ended(child);
+    let mut ran = CommandResult::ended(child);
     stderr.read_to_string(&mut ran.stderr).unwrap();
     ran
 }
 
 /// The same where a hook writes down what it is told. A busy machine may need more than the second that a hook has after a
 /// signal; then that is said, and it is tried again.
-fn told(signal: &str) -> (Outlast, Ran) {
+fn told(signal: &str) -> (Outlast, CommandResult) {
     loop {
         let outlast = Outlast {
             scale: "1",

@@ -1,13 +1,13 @@
 //! Ctrl-C and its kin, sent to a real process in the middle of an eight-hour wait.
 
 use crate::mock_server::MockServer;
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 /// Starts a wait in real time, sends the signal once the wait has begun, and returns how it ended. A process that waited
 /// on would not end before `HANG_TIMEOUT`.
-fn interrupted_by(signal: &str) -> Ran {
+fn interrupted_by(signal: &str) -> CommandResult {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
@@ -37,7 +37,7 @@ fn interrupted_by(signal: &str) -> Ran {
         .status()
         .unwrap();
     assert!(kill.success());
-    let mut ran = Ran::ended(child);
+    let mut ran = CommandResult::ended(child);
     stderr.read_to_string(&mut ran.stderr).unwrap();
     ran
 }
@@ -85,7 +85,7 @@ fn ctrl_c_closes_the_connection_to_the_provider() {
             .args(["-INT", &child.id().to_string()])
             .status()
             .unwrap();
-        let ran = Ran::ended(child);
+        let ran = CommandResult::ended(child);
         assert_eq!((ran.code, ran.stdout.as_str()), (130, ""), "{script}");
         mock.wait_for_request("client_closed");
     }

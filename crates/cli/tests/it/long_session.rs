@@ -1,8 +1,8 @@
 //! A session of ten thousand turns is carried on with work in proportion to its length, and fits into little memory.
 
 use crate::mock_server::MockServer;
-use crate::support::{Outlast, Ran};
-use crate::written::{self, Left, answer, completed, prompt};
+use crate::support::{CommandResult, Outlast};
+use crate::written::{self, LeftAs, answer, completed, prompt};
 use outlast_engine::journal::Entry;
 use serde_json::{Value, json};
 use std::fs;
@@ -15,7 +15,7 @@ const FEWER_TURNS: usize = TURNS / 4;
 /// How many times as much work the long one may be: in proportion it is four times as much, with the square of its length
 /// sixteen times. Both are measured by the same run on the same machine.
 const MAX_WORK_RATIO: u32 = 9;
-const MOST_MEMORY: u64 = 100 << 20;
+const MAX_MEMORY: u64 = 100 << 20;
 const ID: &str = "01900000-0000-7000-8000-000000000001";
 
 /// That many turns that are over, and one that is not.
@@ -86,7 +86,7 @@ fn resumed(count: usize) -> Used {
     // Nothing waits, and no limit on an answer is to be reached while the turns are read.
     let mock = MockServer::start_in(Outlast::in_real_time());
     let typed = json!({"settings": {"provider": "openai", "model": "ok"}, "base_url": mock.url()});
-    written::session(&mock.outlast, ID, &turns(count, &typed), Left::Free);
+    written::session(&mock.outlast, ID, &turns(count, &typed), LeftAs::Free);
     let mut child = mock
         .outlast
         .command(&["resume"])
@@ -95,7 +95,7 @@ fn resumed(count: usize) -> Used {
         .spawn()
         .unwrap();
     let used = Used::until_the_end(&mut child);
-    let ran = Ran::ended(child);
+    let ran = CommandResult::ended(child);
     let (memory, work) = (used.memory >> 20, used.work);
     println!("{count} turns: {work:?} of work, {memory} MiB");
     assert_eq!(
@@ -120,7 +120,7 @@ fn resumed(count: usize) -> Used {
 fn ten_thousand_turns_are_carried_on_with_work_in_proportion() {
     let (few, many) = (resumed(FEWER_TURNS), resumed(TURNS));
     assert!(
-        (1..MOST_MEMORY).contains(&many.memory),
+        (1..MAX_MEMORY).contains(&many.memory),
         "{} bytes",
         many.memory
     );

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Wide enough that nothing is wrapped.
 const WIDE: &str = "400";
 /// The most columns of a line of examples.
-const MOST_COLUMNS: usize = 110;
+const MAX_COLUMNS: usize = 110;
 
 /// A command by its names, such as `gateway`, `run`, and what its help says.
 struct Help {
@@ -103,7 +103,7 @@ fn every_help_ends_with_examples() {
         for example in examples {
             assert!(example.contains("outlast") || example.starts_with("curl "));
             let columns = example.chars().count() + 2;
-            assert!(columns <= MOST_COLUMNS, "{title}: {example}");
+            assert!(columns <= MAX_COLUMNS, "{title}: {example}");
         }
     }
 }

@@ -88,7 +88,7 @@ fn what_is_wrong_with_a_server_is_said_before_anything_is_begun() {
 mod built_in {
     use super::{AGENT, settings};
     use crate::mock_server::wait_for;
-    use crate::support::{Outlast, Ran};
+    use crate::support::{CommandResult, Outlast};
     use std::fs;
 
     const CALL: &str = "call mcp__notes__echo {\"text\":\"you\"}";
@@ -103,9 +103,9 @@ mod built_in {
         outlast
     }
 
-    fn ask(outlast: &Outlast, further: &[&str]) -> Ran {
+    fn ask(outlast: &Outlast, further: &[&str]) -> CommandResult {
         let arguments = [&["-p", CALL, "--model", AGENT], further].concat();
-        Ran::of(outlast.command(&arguments).env("PATH", "/usr/bin:/bin"))
+        CommandResult::of(outlast.command(&arguments).env("PATH", "/usr/bin:/bin"))
     }
 
     /// The process ids that the server noted, and whatever else it did.

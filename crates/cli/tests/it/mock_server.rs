@@ -1,6 +1,6 @@
 //! `outlast mock` as a process of its own, and a line to it.
 
-use crate::support::{HANG_TIMEOUT, NO_TIMEOUTS, Outlast, Ran};
+use crate::support::{CommandResult, HANG_TIMEOUT, NO_TIMEOUTS, Outlast};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 #[cfg(unix)]
@@ -69,8 +69,8 @@ impl MockServer {
         command
     }
 
-    pub(crate) fn ask(&self, dialect: &str, arguments: &[&str]) -> Ran {
-        Ran::of(&mut self.command(dialect, arguments))
+    pub(crate) fn ask(&self, dialect: &str, arguments: &[&str]) -> CommandResult {
+        CommandResult::of(&mut self.command(dialect, arguments))
     }
 
     /// One request to its control endpoints; the answer is the body.

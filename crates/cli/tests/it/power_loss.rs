@@ -24,7 +24,7 @@ struct Recording {
 }
 
 /// One way in which the power can fail.
-struct Cut {
+struct PowerLoss {
     label: String,
     files: Files,
     /// The events that were on stdout by then.
@@ -46,7 +46,7 @@ impl Recording {
     }
 
     /// Before every sync and at the end, each with nothing, something and all of what was not synced.
-    fn cuts(&self) -> Vec<Cut> {
+    fn cuts(&self) -> Vec<PowerLoss> {
         let (mut disk, mut cuts) = (self.before.clone(), Vec::new());
         for (place, record) in self.log.iter().enumerate() {
             if record.call == Call::Sync {
@@ -58,12 +58,12 @@ impl Recording {
         cuts
     }
 
-    fn cuts_at(&self, place: usize, disk: &Disk) -> Vec<Cut> {
+    fn cuts_at(&self, place: usize, disk: &Disk) -> Vec<PowerLoss> {
         let all = disk.unsynced();
         let mut survivors = vec![0, 1, all / 3, all / 2, all.saturating_sub(1), all];
         survivors.sort_unstable();
         survivors.dedup();
-        let cut = |unsynced: &usize| Cut {
+        let cut = |unsynced: &usize| PowerLoss {
             label: format!("call {place}, {unsynced} of {all} bytes survive"),
             files: disk.survivors(*unsynced),
             acknowledged: events(&self.log[..place]),
@@ -124,7 +124,7 @@ fn entry_of(event: &Value) -> Option<(&'static str, &'static str, &'static str)>
 }
 
 /// Makes the disk, resumes and looks at what came of it.
-fn play(scene: &mut Scene<'_>, recording: &Recording, cut: &Cut) {
+fn play(scene: &mut Scene<'_>, recording: &Recording, cut: &PowerLoss) {
     scene.forget();
     scene.kills = 1;
     disk::write(&cut.files, &scene.home());

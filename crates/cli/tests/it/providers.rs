@@ -1,7 +1,7 @@
 //! `outlast -p` against the scripted provider over real HTTP, in every dialect: answers, faults, hints, secrets.
 
 use crate::mock_server::{DIALECTS, MockServer, PLANTED};
-use crate::support::{NO_TIMEOUTS, Outlast, Ran};
+use crate::support::{CommandResult, NO_TIMEOUTS, Outlast};
 use serde_json::Value;
 use std::path::Path;
 
@@ -76,7 +76,7 @@ const SCRIPTS: &[&str] = &[
 ];
 
 /// What a user sees of one prompt, in a few lines.
-fn seen(ran: &Ran) -> String {
+fn seen(ran: &CommandResult) -> String {
     let mut lines = vec![format!("exit {}", ran.code)];
     lines.extend(ran.stdout.lines().map(|line| format!("out: {line}")));
     lines.extend(ran.stderr.lines().map(|line| format!("err: {line}")));
@@ -189,7 +189,7 @@ fn events(mock: &MockServer, dialect: &str, arguments: &[&str]) -> Vec<Value> {
     lines(&mock.ask(dialect, &[arguments, &["--json"]].concat()))
 }
 
-fn lines(ran: &Ran) -> Vec<Value> {
+fn lines(ran: &CommandResult) -> Vec<Value> {
     let lines = ran.stdout.lines();
     lines
         .map(|line| serde_json::from_str(line).unwrap())
@@ -213,7 +213,7 @@ fn every_form_in_which_a_wait_is_stated_is_honoured() {
         let mut command = mock.command(dialect, &["--model", &script, "--json"]);
         // What one has learnt of the provider is not for the others.
         let home = mock.outlast.folder.path().join(form);
-        let ran = Ran::of(command.env("OUTLAST_HOME", home));
+        let ran = CommandResult::of(command.env("OUTLAST_HOME", home));
         let events = lines(&ran);
         let retries = of_type(&events, "retry_scheduled");
         assert_eq!(retries.len(), 1, "{dialect} {form}: {events:?}");
@@ -352,7 +352,7 @@ fn a_key_is_seen_nowhere_but_by_the_provider() {
         command
             .env("ANTHROPIC_BASE_URL", url)
             .env("OUTLAST_PROVIDER", "anthropic");
-        let ran = Ran::of(&mut command);
+        let ran = CommandResult::of(&mut command);
         said.extend([ran.stdout, ran.stderr]);
     }
     for text in &said {
@@ -482,7 +482,7 @@ fn ten_at_once_are_all_answered() {
     let arguments = ["--model", "flaky:0.5,seed=3", "--policy", "overnight"];
     let start = |_| {
         let mut command = mock.command("openai-responses", &arguments);
-        std::thread::spawn(move || Ran::of(&mut command))
+        std::thread::spawn(move || CommandResult::of(&mut command))
     };
     let running: Vec<_> = (0..10).map(start).collect();
     for one in running {

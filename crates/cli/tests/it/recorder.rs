@@ -191,9 +191,9 @@ mod tests {
     use super::disk::{self, Disk};
     use super::*;
     use crate::mock_server::MockServer;
-    use crate::support::Ran;
+    use crate::support::CommandResult;
 
-    /// What `Ran` has for a process that a signal ended.
+    /// What `CommandResult` has for a process that a signal ended.
     const KILLED: i32 = -1;
 
     /// A prompt that fails once, so that the store is written, in that home.
@@ -216,7 +216,7 @@ mod tests {
         for round in ["first", "second"] {
             let before = Disk::of(&disk::read(home.path()));
             let recorder = Recorder::new(Counted::Everything);
-            let ran = Ran::of(recorder.record(&mut prompt(&mock, home.path())));
+            let ran = CommandResult::of(recorder.record(&mut prompt(&mock, home.path())));
             assert_eq!(ran.code, 0, "{}", ran.stderr);
             let log = recorder.log();
             assert_eq!(recorder.counted(), log.len() as u64, "{round}");
@@ -237,7 +237,7 @@ mod tests {
         let mock = MockServer::start();
         let recorder = Recorder::new(Counted::Everything);
         let home = TempDir::new().unwrap();
-        let ran = Ran::of(recorder.record(&mut prompt(&mock, home.path())));
+        let ran = CommandResult::of(recorder.record(&mut prompt(&mock, home.path())));
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         let count = recorder.counted();
         // The last of them are made while the process ends, and not always the same.
@@ -246,7 +246,7 @@ mod tests {
                 let (recorder, home) =
                     (Recorder::new(Counted::Everything), TempDir::new().unwrap());
                 let mut command = prompt(&mock, home.path());
-                let ran = Ran::of(recorder.kill(&mut command, at, moment));
+                let ran = CommandResult::of(recorder.kill(&mut command, at, moment));
                 assert_eq!(ran.code, KILLED, "{at} {moment:?}: {}", ran.stderr);
                 assert_eq!(recorder.counted(), at, "{moment:?}");
                 let log = recorder.log();
@@ -265,7 +265,7 @@ mod tests {
     fn syncs_of_chosen_files_are_counted_and_after_each_the_power_may_fail() {
         let (mock, home) = (MockServer::start(), TempDir::new().unwrap());
         let recorder = Recorder::new(Counted::Syncs("outlast.db-wal,outlast.db"));
-        let ran = Ran::of(recorder.record(&mut prompt(&mock, home.path())));
+        let ran = CommandResult::of(recorder.record(&mut prompt(&mock, home.path())));
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         let log = recorder.log();
         let is_sync = |record: &&Record| {
@@ -283,13 +283,13 @@ mod tests {
         for unsynced in [0, middle.unsynced() / 2, usize::MAX] {
             let home = TempDir::new().unwrap();
             disk::write(&middle.survivors(unsynced), home.path());
-            let ran = Ran::of(&mut prompt(&mock, home.path()));
+            let ran = CommandResult::of(&mut prompt(&mock, home.path()));
             assert_eq!(ran.code, 0, "{unsynced}: {}", ran.stderr);
         }
 
         let (recorder, home) = (Recorder::new(recorder.counted), TempDir::new().unwrap());
         let mut command = prompt(&mock, home.path());
-        let ran = Ran::of(recorder.kill(&mut command, 1, Moment::After));
+        let ran = CommandResult::of(recorder.kill(&mut command, 1, Moment::After));
         assert_eq!(ran.code, KILLED, "{}", ran.stderr);
         assert_eq!(recorder.log().iter().filter(is_sync).count(), 1);
     }
@@ -301,7 +301,7 @@ mod tests {
         compile("exercise.c", &[], &program);
         fs::create_dir(&home).unwrap();
         let mut command = Command::new(program);
-        let ran = Ran::of(recorder.record(command.env("OUTLAST_HOME", &home)));
+        let ran = CommandResult::of(recorder.record(command.env("OUTLAST_HOME", &home)));
         let said = (ran.stdout.as_str(), ran.stderr.as_str());
         assert_eq!((ran.code, said), (0, ("a child\ndone\n", "")));
         let (log, found) = (recorder.log(), disk::read(&home));
@@ -334,7 +334,7 @@ mod tests {
         shell
             .args(["-c", "echo said; echo written >\"$OUTLAST_HOME/file\""])
             .env("OUTLAST_HOME", home.path());
-        let ran = Ran::of(recorder.kill(&mut shell, 1, Moment::Before));
+        let ran = CommandResult::of(recorder.kill(&mut shell, 1, Moment::Before));
         assert_eq!((ran.code, ran.stdout.as_str()), (0, "said\n"));
         assert_eq!(recorder.log(), []);
     }

@@ -2,8 +2,8 @@
 //! off or is none, a smaller conversation.
 
 use crate::mock_server::{MockServer, PLANTED};
-use crate::support::{NO_TIMEOUTS, Outlast, Ran};
-use crate::written::{self, Left, answer, completed, prompt, typed};
+use crate::support::{CommandResult, NO_TIMEOUTS, Outlast};
+use crate::written::{self, LeftAs, answer, completed, prompt, typed};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -13,11 +13,11 @@ const ID: &str = "01900000-0000-7000-8000-000000000001";
 const HELLO: &str =
     "Hello from the scripted provider: no network, no key, no cost. You said: Say hello\n";
 
-fn ask(outlast: &Outlast, arguments: &[&str]) -> Ran {
+fn ask(outlast: &Outlast, arguments: &[&str]) -> CommandResult {
     outlast.run(&[&["-p", "Say hello"], arguments].concat())
 }
 
-fn events(ran: &Ran) -> Vec<Value> {
+fn events(ran: &CommandResult) -> Vec<Value> {
     let lines = ran.stdout.lines();
     lines
         .map(|line| serde_json::from_str(line).unwrap())
@@ -170,7 +170,7 @@ fn a_fallback_at_another_provider_is_reached_by_its_own_address_and_key() {
         "anthropic",
         &[&["--model", "overloaded:9"], &chain[..]].concat(),
     );
-    let ran = Ran::of(command.env("OPENAI_BASE_URL", other.url()));
+    let ran = CommandResult::of(command.env("OPENAI_BASE_URL", other.url()));
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
         (0, HELLO),
@@ -402,7 +402,7 @@ fn a_conversation_that_cannot_be_made_smaller_is_as_it_was() {
     );
 
     let turn = vec![prompt("What?", typed("ok")), answer("That."), completed()];
-    written::session(&outlast, ID, &[turn], Left::Free);
+    written::session(&outlast, ID, &[turn], LeftAs::Free);
     let before = outlast
         .run(&["sessions", "export", "--format", "jsonl"])
         .stdout;
@@ -445,7 +445,7 @@ fn a_compaction_that_is_cancelled_has_changed_nothing() {
     let id = child.id().to_string();
     let kill = Command::new("kill").args(["-INT", &id]).status();
     assert!(kill.unwrap().success());
-    let mut ran = Ran::ended(child);
+    let mut ran = CommandResult::ended(child);
     stderr.read_to_string(&mut ran.stderr).unwrap();
     assert_eq!((ran.code, ran.stdout.as_str()), (130, ""));
     assert_eq!(ran.stderr, "Cancelled: the conversation is as it was.\n");
@@ -456,7 +456,7 @@ fn a_compaction_that_is_cancelled_has_changed_nothing() {
 fn a_turn_that_is_not_finished_is_resumed_before_its_conversation_is_made_smaller() {
     let outlast = Outlast::new();
     let turn = vec![prompt("What?", typed("ok"))];
-    written::session(&outlast, ID, &[turn], Left::Abandoned);
+    written::session(&outlast, ID, &[turn], LeftAs::Abandoned);
     for arguments in [
         &["-p", "/compact", "--continue"][..],
         &["sessions", "compact", ID],

@@ -1,8 +1,8 @@
 //! Where recovery ends, and what of it outlives a process, against a real server that notes what it was asked.
 
 use crate::mock_server::{MockServer, PLANTED};
-use crate::support::{NO_TIMEOUTS, Outlast, Ran};
-use crate::written::{self, Left, answer, completed, prompt, typed};
+use crate::support::{CommandResult, NO_TIMEOUTS, Outlast};
+use crate::written::{self, LeftAs, answer, completed, prompt, typed};
 use serde_json::Value;
 
 const USER: &str = "home/outlast.toml";
@@ -17,7 +17,7 @@ fn asked(mock: &MockServer) -> Vec<String> {
 }
 
 /// The error that ended it; there must be one, and nothing must be printed.
-fn only_error(ran: &Ran) -> &str {
+fn only_error(ran: &CommandResult) -> &str {
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{}", ran.stderr);
     let is_error = |line: &&str| line.starts_with("error:");
     let errors: Vec<&str> = ran.stderr.lines().filter(is_error).collect();
@@ -42,7 +42,7 @@ fn a_prompt_that_no_compaction_makes_fit_costs_few_requests_and_one_error() {
         let mock = MockServer::start();
         let mut arguments = vec!["--model", "window:300,of=agent"];
         if !turns.is_empty() {
-            written::session(&mock.outlast, ID, &turns, Left::Free);
+            written::session(&mock.outlast, ID, &turns, LeftAs::Free);
             arguments.extend(["--session", ID]);
         }
         let ran = mock.ask("anthropic", &arguments);
@@ -100,7 +100,7 @@ fn whoever_is_asked_instead_also_summarises() {
         vec![prompt(text, options), answer(&long), completed()]
     };
     let turns = [turn("Do the work"), turn("Go on"), turn("What is left?")];
-    written::session(&outlast, ID, &turns, Left::Free);
+    written::session(&outlast, ID, &turns, LeftAs::Free);
     outlast.write(USER, "fallback.models = [\"ok:agent,times=always\"]\n");
     let ran = outlast.run(&["-p", "/compact", "--session", ID]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);

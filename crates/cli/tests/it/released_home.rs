@@ -7,7 +7,7 @@
 
 use crate::mock_server::wait_for;
 use crate::run_driver::Run;
-use crate::support::{HANG_TIMEOUT, Outlast, Ran};
+use crate::support::{CommandResult, HANG_TIMEOUT, Outlast};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -55,8 +55,8 @@ impl ReleasedHome {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
-        Ran::of(&mut self.command(arguments))
+    fn run(&self, arguments: &[&str]) -> CommandResult {
+        CommandResult::of(&mut self.command(arguments))
     }
 
     /// The stdout of a command that must succeed.
@@ -478,7 +478,7 @@ fn prompt_uses_free_account_while_other_is_blocked() {
         .env("HTTP_PROXY", &url)
         .env("MAIN_KEY", "key-of-main")
         .env("SPARE_KEY", "key-of-spare");
-    let ran = Ran::of(&mut command);
+    let ran = CommandResult::of(&mut command);
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
         (0, "Hello\n"),

@@ -1,8 +1,8 @@
 //! `outlast resume`: what it carries on, what it says again, and what it leaves alone.
 
 use crate::mock_server::{MockServer, PLANTED, wait_for};
-use crate::support::{Outlast, Ran};
-use crate::written::{self, Left, answer, completed, failed, prompt, typed};
+use crate::support::{CommandResult, Outlast};
+use crate::written::{self, LeftAs, answer, completed, failed, prompt, typed};
 use outlast_engine::journal::Entry;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ fn signal(child: &Child, signal: &str) {
 }
 
 /// A home with one session whose folder is gone, and the name of that folder.
-pub(crate) fn after_its_folder_is_gone(turns: &[Vec<Entry>], left: Left) -> (Outlast, String) {
+pub(crate) fn after_its_folder_is_gone(turns: &[Vec<Entry>], left: LeftAs) -> (Outlast, String) {
     let (outlast, elsewhere) = (Outlast::new(), Outlast::new());
     written::session(&elsewhere, FIRST, turns, left);
     for name in ["VERSION", "sessions.db", "sessions.db-wal"] {
@@ -80,8 +80,8 @@ pub(crate) fn after_its_folder_is_gone(turns: &[Vec<Entry>], left: Left) -> (Out
 #[test]
 fn everything_that_is_not_finished_is_carried_on_each_under_its_name() {
     let outlast = Outlast::new();
-    written::session(&outlast, FIRST, &[begun("one", "ok")], Left::Free);
-    written::session(&outlast, SECOND, &[begun("two", "ok")], Left::Abandoned);
+    written::session(&outlast, FIRST, &[begun("one", "ok")], LeftAs::Free);
+    written::session(&outlast, SECOND, &[begun("two", "ok")], LeftAs::Abandoned);
     let ran = outlast.run(&["resume"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     for (id, text) in [(FIRST, "one"), (SECOND, "two")] {
@@ -98,8 +98,8 @@ fn everything_that_is_not_finished_is_carried_on_each_under_its_name() {
 
 #[test]
 fn one_whose_folder_is_gone_is_named_and_does_not_hold_up_the_others() {
-    let (outlast, folder) = after_its_folder_is_gone(&[begun("one", "ok")], Left::Free);
-    written::session(&outlast, SECOND, &[begun("two", "ok")], Left::Free);
+    let (outlast, folder) = after_its_folder_is_gone(&[begun("one", "ok")], LeftAs::Free);
+    written::session(&outlast, SECOND, &[begun("two", "ok")], LeftAs::Free);
     let ran = outlast.run(&["resume"]);
     let said = format!("error: session {FIRST}: its folder {folder} is gone; make it again, or");
     assert_eq!(ran.code, 1);
@@ -112,7 +112,7 @@ fn one_whose_folder_is_gone_is_named_and_does_not_hold_up_the_others() {
 fn a_turn_that_failed_is_tried_again_when_its_session_is_named() {
     let outlast = Outlast::new();
     let turn = vec![prompt("one", typed("ok")), failed()];
-    written::session(&outlast, FIRST, &[turn], Left::Free);
+    written::session(&outlast, FIRST, &[turn], LeftAs::Free);
     let ran = outlast.run(&["resume"]);
     assert_eq!(ran.stderr, "Nothing to resume.\n", "nobody asked for it");
     let ran = outlast.run(&["resume", FIRST]);
@@ -139,10 +139,10 @@ fn two_at_once_carry_each_turn_on_once() {
         let typed =
             serde_json::json!({"settings": {"provider": "openai", "model": "ok"}, "base_url": url});
         let turn = vec![prompt(&format!("I am {id}"), typed)];
-        written::session(outlast, id, &[turn], Left::Free);
+        written::session(outlast, id, &[turn], LeftAs::Free);
     }
     let running = [(), ()].map(|()| start(outlast, &["resume"]));
-    let ran = running.map(Ran::ended);
+    let ran = running.map(CommandResult::ended);
     for ran in &ran {
         assert_eq!(ran.code, 0, "{}", ran.stderr);
     }
@@ -212,7 +212,7 @@ fn an_answer_that_a_dead_process_did_not_say_is_said_once() {
         answer("Forty-two."),
         completed(),
     ];
-    written::session(&outlast, FIRST, &[turn], Left::Abandoned);
+    written::session(&outlast, FIRST, &[turn], LeftAs::Abandoned);
     assert_eq!(standing(&outlast)[0].1, "undelivered");
     let ran = outlast.run(&["resume"]);
     assert_eq!(
@@ -229,7 +229,7 @@ fn an_answer_that_a_dead_process_did_not_say_is_said_once() {
 fn an_answer_is_said_though_folder_and_key_are_gone() {
     let typed = serde_json::json!({"settings": {"provider": "anthropic", "model": "m"}});
     let turn = vec![prompt("one", typed), answer("Forty-two."), completed()];
-    let (outlast, _) = after_its_folder_is_gone(&[turn], Left::Abandoned);
+    let (outlast, _) = after_its_folder_is_gone(&[turn], LeftAs::Abandoned);
     let ran = outlast.run(&["resume"]);
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
@@ -243,14 +243,14 @@ fn an_answer_is_said_though_folder_and_key_are_gone() {
 fn a_failure_that_a_dead_process_did_not_say_is_not_passed_off_as_an_answer() {
     let turn = || vec![prompt("one", typed("ok")), answer("Half a"), failed()];
     let outlast = Outlast::new();
-    written::session(&outlast, FIRST, &[turn()], Left::Abandoned);
+    written::session(&outlast, FIRST, &[turn()], LeftAs::Abandoned);
     let ran = outlast.run(&["resume"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     let said = "error: Server overloaded: come back tomorrow: 3 retries were used up\n";
     assert!(ran.stderr.ends_with(said), "{}", ran.stderr);
 
     let outlast = Outlast::new();
-    written::session(&outlast, FIRST, &[turn()], Left::Abandoned);
+    written::session(&outlast, FIRST, &[turn()], LeftAs::Abandoned);
     let ran = outlast.run(&["resume", "--json"]);
     let events = ran
         .stdout
@@ -266,7 +266,7 @@ fn a_failure_that_a_dead_process_did_not_say_is_not_passed_off_as_an_answer() {
 #[test]
 fn a_session_in_which_nothing_was_asked_yet_is_nothing_to_resume() {
     let outlast = Outlast::new();
-    written::session(&outlast, FIRST, &[], Left::Abandoned);
+    written::session(&outlast, FIRST, &[], LeftAs::Abandoned);
     assert_eq!(standing(&outlast)[0].1, "empty");
     let ran = outlast.run(&["resume"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, ""));
@@ -281,14 +281,14 @@ fn a_signal_leaves_what_is_resumed_to_be_resumed() {
     let (outlast, url) = (&mock.outlast, mock.url());
     for id in [FIRST, SECOND] {
         let typed = serde_json::json!({"settings": {"provider": "openai", "model": "hold:86400,times=2"}, "base_url": url});
-        written::session(outlast, id, &[vec![prompt(id, typed)]], Left::Free);
+        written::session(outlast, id, &[vec![prompt(id, typed)]], LeftAs::Free);
     }
     let child = start(outlast, &["resume"]);
     wait_for("two calls", || {
         mock.requests().matches(r#""ended":"open""#).count() == 2
     });
     signal(&child, "-TERM");
-    let ran = Ran::ended(child);
+    let ran = CommandResult::ended(child);
     assert_eq!((ran.code, ran.stdout.as_str()), (143, ""));
     let left: BTreeSet<String> = standing(outlast)
         .into_iter()

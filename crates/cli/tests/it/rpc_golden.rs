@@ -6,7 +6,7 @@
 
 use crate::rpc_driver::{Rpc, in_real_time, word};
 use crate::support::Outlast;
-use crate::written::{self, Left, answer, completed, prompt, typed};
+use crate::written::{self, LeftAs, answer, completed, prompt, typed};
 use serde_json::{Value, json};
 
 const RECORDED: &str = include_str!("../../../serve/tests/golden-0.73.1.jsonl");
@@ -144,7 +144,7 @@ fn whatever_a_client_found_in_a_recorded_dialogue_it_finds_in_ours() {
         answer(&long),
         completed(),
     ];
-    written::session(&outlast, ID, &[turn], Left::Free);
+    written::session(&outlast, ID, &[turn], LeftAs::Free);
     let mut replay = Replay {
         rpc: Rpc::with(&outlast, &["--session", ID]),
         folder: outlast.folder.path().to_str().unwrap().to_owned(),

@@ -2,7 +2,7 @@
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::rpc_driver::{Rpc, in_real_time, text, with_long_waits, word};
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use crate::written;
 use serde_json::{Value, json};
 
@@ -263,7 +263,7 @@ fn a_wait_in_which_the_client_goes_is_left_to_be_resumed() {
     assert_eq!(ends.count(), 0, "nothing has ended");
     outlast.scale = "600";
     outlast.write("home/outlast.toml", "");
-    let ran: Ran = outlast.run(&["resume", &id]);
+    let ran: CommandResult = outlast.run(&["resume", &id]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(ran.stdout.ends_with("You said: hello\n"), "{}", ran.stdout);
 }

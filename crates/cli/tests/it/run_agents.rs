@@ -1,7 +1,7 @@
 //! Agent programs as steps: how they are asked, what their output means, and who takes their place.
 
 use crate::run_driver::Run;
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 
 /// Puts programs into a folder of their own, where they are found first.
 fn with_programs(programs: &[(&str, &str)], source: &str) -> (Outlast, Run) {
@@ -19,7 +19,7 @@ fn with_programs(programs: &[(&str, &str)], source: &str) -> (Outlast, Run) {
     let mut command = outlast.pipeline_command(source, &[]);
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{}:{path}", folder.display()));
-    let run = Run::read(&Ran::of(&mut command));
+    let run = Run::read(&CommandResult::of(&mut command));
     (outlast, run)
 }
 

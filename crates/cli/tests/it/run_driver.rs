@@ -1,6 +1,6 @@
 //! Runs pipelines through the real binary, and reads what they wrote down.
 
-use crate::support::{HANG_TIMEOUT, Outlast, Ran};
+use crate::support::{CommandResult, HANG_TIMEOUT, Outlast};
 use outlast_kernel::Timestamp;
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
@@ -18,7 +18,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn read(ran: &Ran) -> Self {
+    pub(crate) fn read(ran: &CommandResult) -> Self {
         let lines = ran.stdout.lines();
         Self {
             code: ran.code,
@@ -166,7 +166,9 @@ impl Outlast {
     }
 
     pub(crate) fn pipeline_with(&self, source: &str, arguments: &[&str]) -> Run {
-        Run::read(&Ran::of(&mut self.pipeline_command(source, arguments)))
+        Run::read(&CommandResult::of(
+            &mut self.pipeline_command(source, arguments),
+        ))
     }
 
     pub(crate) fn pipeline_command(&self, source: &str, arguments: &[&str]) -> Command {
@@ -187,7 +189,7 @@ impl Outlast {
     /// Goes on with the only run that there is, or with one that is named.
     pub(crate) fn resume(&self, arguments: &[&str]) -> Run {
         let arguments = [&["run", "--json", "--resume"], arguments].concat();
-        Run::read(&Ran::of(&mut self.with_path(&arguments)))
+        Run::read(&CommandResult::of(&mut self.with_path(&arguments)))
     }
 
     /// All that is written down of the newest run.
@@ -232,5 +234,5 @@ pub(crate) fn signal(name: &str, child: &Child) {
 
 /// What a process that was begun has said when it has ended.
 pub(crate) fn ended(child: Child) -> Run {
-    Run::read(&Ran::ended(child))
+    Run::read(&CommandResult::ended(child))
 }

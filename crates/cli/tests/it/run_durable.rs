@@ -2,7 +2,7 @@
 
 use crate::mock_server::wait_for;
 use crate::run_driver::{FILE, Run, ended, signal, time};
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
 use std::process::Child;
@@ -279,7 +279,7 @@ fn a_folder_that_is_gone_is_said() {
     let outlast = Outlast::new();
     outlast.write(FILE, "steps:\n  - {id: a, command: exit 3}\n");
     outlast.write("work/x", "");
-    let ran: Ran = outlast.run(&["run", FILE, "--folder", "work"]);
+    let ran: CommandResult = outlast.run(&["run", FILE, "--folder", "work"]);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     std::fs::remove_dir_all(outlast.folder.path().join("work")).unwrap();
     let id = outlast.written().id().to_owned();

@@ -1,11 +1,11 @@
 //! `outlast runs`: what is found, shown, followed and deleted of runs that are written down.
 
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use crate::written::{answer, completed, prompt, typed};
 use outlast_kernel::Timestamp;
 use outlast_pipeline::entry::Entry;
-use outlast_pipeline::mailbox::{Letter, Mailbox};
-use outlast_store::journal::{Hold, Line, NewSession};
+use outlast_pipeline::mailbox::{Mailbox, RunRequest};
+use outlast_store::journal::{NewSession, RawEntry, SessionLock};
 use outlast_store::{Artifacts, Journal};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -44,7 +44,7 @@ impl<'a> Written<'a> {
         }
     }
 
-    fn begin(&self, journal: &Journal, id: &str) -> Hold {
+    fn begin(&self, journal: &Journal, id: &str) -> SessionLock {
         let new = NewSession {
             id: id.to_owned(),
             directory: "/project".to_owned(),
@@ -54,10 +54,10 @@ impl<'a> Written<'a> {
         self.runtime.block_on(journal.begin(new)).unwrap()
     }
 
-    fn add(&self, hold: &Hold, entries: &[(u64, Value)]) {
+    fn add(&self, hold: &SessionLock, entries: &[(u64, Value)]) {
         let line = |(seconds, json): &(u64, Value)| {
             let entry: Entry = serde_json::from_value(json.clone()).unwrap();
-            Line {
+            RawEntry {
                 turn: 1,
                 kind: entry.kind().to_owned(),
                 time: at(*seconds),
@@ -81,7 +81,7 @@ impl<'a> Written<'a> {
     fn session(&self) {
         let hold = self.begin(&self.steps, SESSION);
         let entries = [prompt("What?", typed("ok")), answer("That."), completed()];
-        let line = |entry: &outlast_engine::journal::Entry| Line {
+        let line = |entry: &outlast_engine::journal::Entry| RawEntry {
             turn: 1,
             kind: entry.kind().to_owned(),
             time: at(2),
@@ -393,7 +393,7 @@ fn what_is_at_work_or_not_finished_is_not_deleted_by_its_age() {
     assert_eq!((ran.code, ran.stderr.as_str()), (0, "Deleted 1.\n"));
     assert_eq!(outlast.run(&["runs"]).stdout.lines().count(), 2);
     assert!(written.is_there(&made), "whoever is at work may need it");
-    let ran: Ran = outlast.run(&["runs", "delete", FIRST]);
+    let ran: CommandResult = outlast.run(&["runs", "delete", FIRST]);
     let expected =
         format!("error: run {FIRST} is at work; `outlast runs cancel {FIRST}` ends it\n");
     assert_eq!((ran.code, ran.stderr), (2, expected));
@@ -442,15 +442,15 @@ fn a_run_is_told_what_a_person_wants() {
         assert_eq!((ran.code, ran.stderr), (0, told), "{arguments:?}");
     }
     let letters = Mailbox::new(&outlast.home().join("mail")).take(FIRST);
-    let letters: Vec<Letter> = letters.unwrap().into_iter().map(Result::unwrap).collect();
+    let letters: Vec<RunRequest> = letters.unwrap().into_iter().map(Result::unwrap).collect();
     let text = |text: &str| Some(text.to_owned());
-    let answer = |step, choice| Letter::Answer { step, choice };
+    let answer = |step, choice| RunRequest::Answer { step, choice };
     let expected = [
         answer(text("approve"), text("n")),
         answer(text("name-it"), None),
-        Letter::RetryNow { step: None },
-        Letter::RetryNow { step: text("cool") },
-        Letter::Cancel {},
+        RunRequest::RetryNow { step: None },
+        RunRequest::RetryNow { step: text("cool") },
+        RunRequest::Cancel {},
     ];
     assert_eq!(letters, expected);
 }

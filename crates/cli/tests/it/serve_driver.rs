@@ -6,7 +6,7 @@ pub(crate) mod transcript;
 
 use crate::mock_server::wait_for;
 use crate::support::{HANG_TIMEOUT, Outlast};
-use http::{Answer, Ask, Lines, Messages};
+use http::{HttpResponse, Lines, Messages, RequestBuilder};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -75,8 +75,8 @@ impl Serve {
 
     // --- Requests ---
 
-    pub(crate) fn ask(&self, method: &'static str, path: &str) -> Ask {
-        Ask::new(&self.address, method, path)
+    pub(crate) fn ask(&self, method: &'static str, path: &str) -> RequestBuilder {
+        RequestBuilder::new(&self.address, method, path)
     }
 
     /// What is answered to a GET that must be answered well.
@@ -161,7 +161,7 @@ impl Serve {
             .lines()
     }
 
-    pub(crate) fn follow(&self, id: &str, query: &str) -> Answer {
+    pub(crate) fn follow(&self, id: &str, query: &str) -> HttpResponse {
         self.ask("GET", &format!("/api/sessions/{id}/events?{query}"))
             .send()
     }

@@ -2,7 +2,7 @@
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::serve_driver::Serve;
-use crate::serve_driver::http::{Answer, Ask};
+use crate::serve_driver::http::{HttpResponse, RequestBuilder};
 use crate::serve_driver::socket::Socket;
 use crate::support::{NO_TIMEOUTS, Outlast};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn server(outlast: &Outlast, settings: &str) -> Serve {
 }
 
 /// Something that is read, something that is done, and a file of the page.
-fn asks(server: &Serve) -> Vec<Ask> {
+fn asks(server: &Serve) -> Vec<RequestBuilder> {
     vec![
         server.ask("GET", "/api/sessions"),
         server.ask("POST", "/api/sessions").json(&json!({})),
@@ -149,7 +149,7 @@ fn a_page_of_another_site_is_refused() {
 fn a_link_to_the_page_is_followed_and_leads_to_nothing_else() {
     let outlast = Outlast::new();
     let server = server(&outlast, "");
-    let from_elsewhere = |path: &str, dest: &str| -> Answer {
+    let from_elsewhere = |path: &str, dest: &str| -> HttpResponse {
         let ask = server.ask("GET", path).with("sec-fetch-site", "cross-site");
         ask.with("sec-fetch-mode", "navigate")
             .with("sec-fetch-dest", dest)

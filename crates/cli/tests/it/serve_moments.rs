@@ -12,12 +12,12 @@ const TOOLS: &str = "call grep {\"pattern\":\"x\"}\nand read {\"path\":\"missing
 const WAITS: &str = "call bash {\"command\": \"echo ran >> runs; until [ -e go ]; do sleep 0.02; done; echo gone\"}\nsay done";
 
 /// What is shown to somebody who takes a snapshot now, and what follows its place until the turn has ended.
-struct Late {
+struct LateSubscriber {
     shown: Transcript,
     place: String,
 }
 
-impl Late {
+impl LateSubscriber {
     fn comes(server: &Serve, id: &str) -> Self {
         let snapshot = server.snapshot(id);
         Self {
@@ -57,20 +57,20 @@ fn a_snapshot_in_the_middle_and_what_follows_it_say_everything() {
     let mut late = Vec::new();
     // While the tool runs.
     live.extend(stream.until("step-complete").into_iter().map(|it| it.data));
-    late.push(Late::comes(&server, &id));
+    late.push(LateSubscriber::comes(&server, &id));
     let so_far = kinds(&server.told(&id));
     assert_eq!(so_far.last().map(String::as_str), Some("step-complete"));
     outlast.write("go", "");
     // While a retry is waited for: it is part of what is told.
     live.extend(stream.until("provider-retry").into_iter().map(|it| it.data));
     server.when_waiting(&id);
-    late.push(Late::comes(&server, &id));
+    late.push(LateSubscriber::comes(&server, &id));
     assert_eq!(server.told(&id).last(), live.last());
     server.order(&id, "retry_now");
     let last = stream.until("sealed");
     live.extend(last.iter().map(|it| it.data.clone()));
     let end = &last.last().unwrap().id;
-    late.push(Late::comes(&server, &id));
+    late.push(LateSubscriber::comes(&server, &id));
     let live = Transcript::of(&live);
     assert_eq!(live.seals(), ["completed", "completed"]);
     for late in late {
@@ -97,7 +97,7 @@ fn so_it_is_at_any_moment() {
         server.leave(&id, TOOLS);
         let mut late = Vec::new();
         loop {
-            late.push(Late::comes(&server, &id));
+            late.push(LateSubscriber::comes(&server, &id));
             if late.last().unwrap().shown.seals() == ["error"]
                 || late.last().unwrap().shown.seals() == ["completed"]
             {

@@ -5,7 +5,7 @@ use crate::rpc_driver::in_real_time;
 use crate::serve_driver::transcript::Transcript;
 use crate::serve_driver::{Serve, of_kind};
 use crate::support::Outlast;
-use crate::written::{self, Left, prompt, typed};
+use crate::written::{self, LeftAs, prompt, typed};
 use serde_json::{Value, json};
 
 /// Keeps a turn busy until there is a file `go`.
@@ -152,7 +152,7 @@ fn what_is_to_follow_a_turn_that_was_left_carries_it_on() {
     let server = Serve::start(&outlast, "ok:agent,times=always");
     for (id, deliver) in [(FIRST, "follow_up"), (SECOND, "steer")] {
         let begun = [vec![prompt("say left", typed("ok:agent,times=always"))]];
-        written::session(&outlast, id, &begun, Left::Abandoned);
+        written::session(&outlast, id, &begun, LeftAs::Abandoned);
         say(
             &server,
             id,

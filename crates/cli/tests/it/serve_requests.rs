@@ -1,7 +1,7 @@
 //! Requests that are wrong: each is answered with a problem that says what is.
 
 use crate::serve_driver::Serve;
-use crate::serve_driver::http::{Answer, Ask};
+use crate::serve_driver::http::{HttpResponse, RequestBuilder};
 use crate::support::Outlast;
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ fn a_body_that_cannot_be_read_is_refused() {
     let outlast = Outlast::new();
     outlast.write("home/outlast.toml", "[serve]\nmax_body = \"1KiB\"\n");
     let server = server(&outlast);
-    let post = |kind: Option<&str>, body: &[u8]| -> Answer {
+    let post = |kind: Option<&str>, body: &[u8]| -> HttpResponse {
         let ask = server.ask("POST", "/api/sessions").body(body);
         match kind {
             Some(kind) => ask.with("content-type", kind).send(),
@@ -113,7 +113,7 @@ fn a_body_that_cannot_be_read_is_refused() {
 }
 
 /// Every way to ask something about a session.
-fn about(server: &Serve, id: &str) -> Vec<(String, Ask)> {
+fn about(server: &Serve, id: &str) -> Vec<(String, RequestBuilder)> {
     let gets = ["", "/snapshot", "/events", "/settings", "/models"];
     let posts = [
         "/prompt",

@@ -6,7 +6,7 @@ use crate::serve_driver::http::{Message, Messages};
 use crate::serve_driver::transcript::Transcript;
 use crate::serve_driver::{AN_HOUR, Serve, kinds, of_kind};
 use crate::support::{NO_TIMEOUTS, Outlast};
-use crate::written::{self, Left, prompt, typed};
+use crate::written::{self, LeftAs, prompt, typed};
 use serde_json::{Value, json};
 
 const HELLO: &str = "Hello from the scripted provider: no network, no key, no cost. You said: hi";
@@ -269,8 +269,8 @@ fn a_server_that_is_told_to_end_leaves_turns_to_be_carried_on() {
 #[test]
 fn what_other_processes_left_is_carried_on_and_what_cannot_be_is_named() {
     let begun = |text: &str| [vec![prompt(text, typed("ok:reasoning"))]];
-    let (outlast, folder) = after_its_folder_is_gone(&begun("gone"), Left::Free);
-    written::session(&outlast, SECOND, &begun("abandoned"), Left::Abandoned);
+    let (outlast, folder) = after_its_folder_is_gone(&begun("gone"), LeftAs::Free);
+    written::session(&outlast, SECOND, &begun("abandoned"), LeftAs::Abandoned);
     let server = Serve::start(&outlast, "ok:text,times=always");
     server.when_idle(SECOND);
     let shown = Transcript::of(&server.told(SECOND));

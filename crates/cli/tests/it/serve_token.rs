@@ -1,7 +1,7 @@
 //! The token of `outlast serve`: what needs it, how it is brought, and where it is.
 
 use crate::serve_driver::Serve;
-use crate::serve_driver::http::Ask;
+use crate::serve_driver::http::RequestBuilder;
 use crate::serve_driver::socket::Socket;
 use crate::support::Outlast;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn all(server: &Serve, outlast: &Outlast) -> Vec<(&'static str, String)> {
     all
 }
 
-fn is_refused(ask: Ask, what: &str, token: &str) {
+fn is_refused(ask: RequestBuilder, what: &str, token: &str) {
     let answer = ask.send();
     assert_eq!(
         answer.header("www-authenticate"),

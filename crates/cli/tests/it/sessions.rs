@@ -1,8 +1,8 @@
 //! Going on with a session, and `outlast sessions`: what is found, shown, exported and deleted.
 
 use crate::mock_server::{MockServer, PLANTED};
-use crate::support::{Outlast, Ran};
-use crate::written::{self, Left, answer, completed, prompt, typed};
+use crate::support::{CommandResult, Outlast};
+use crate::written::{self, LeftAs, answer, completed, prompt, typed};
 use serde_json::Value;
 use std::fs;
 
@@ -27,7 +27,7 @@ fn listed(outlast: &Outlast) -> Vec<(String, String, u64)> {
 fn two_sessions(outlast: &Outlast) {
     for id in [FIRST, SECOND] {
         let turn = vec![prompt("What?", typed("ok")), answer("That."), completed()];
-        written::session(outlast, id, &[turn], Left::Free);
+        written::session(outlast, id, &[turn], LeftAs::Free);
     }
 }
 
@@ -45,7 +45,7 @@ fn the_next_prompt_is_asked_as_the_one_before_and_knows_what_was_said() {
         &["-p", "Third", "--session", &id[..8]],
     ] {
         let mut command = outlast.command(arguments);
-        let ran = Ran::of(command.env("OPENAI_API_KEY", PLANTED));
+        let ran = CommandResult::of(command.env("OPENAI_API_KEY", PLANTED));
         let said = format!("{HELLO} {}\n", arguments[1]);
         assert_eq!((ran.code, ran.stdout), (0, said), "{}", ran.stderr);
     }
@@ -69,7 +69,7 @@ fn the_last_session_is_that_of_the_folder() {
     outlast.write("elsewhere/file", "");
     let ask = |folder: &str, arguments: &[&str]| {
         let mut command = outlast.command(arguments);
-        Ran::of(command.current_dir(outlast.folder.path().join(folder)))
+        CommandResult::of(command.current_dir(outlast.folder.path().join(folder)))
     };
     let none = ask("", &["-p", "x", "--continue"]);
     assert_eq!(
@@ -138,7 +138,7 @@ fn a_name_that_fits_no_session_or_several_is_a_mistake_and_changes_nothing() {
 fn a_session_whose_last_turn_is_not_finished_is_to_be_resumed_first() {
     let outlast = Outlast::new();
     let turns = [vec![prompt("What?", typed("ok"))]];
-    written::session(&outlast, FIRST, &turns, Left::Abandoned);
+    written::session(&outlast, FIRST, &turns, LeftAs::Abandoned);
     let says = format!(
         "the last turn of session {FIRST} is not finished; `outlast resume {FIRST}` carries it on"
     );
@@ -172,7 +172,7 @@ fn what_was_said_can_neither_command_the_terminal_nor_the_page() {
     let hostile =
         "\u{1b}]0;gone\u{7}<script>alert(1)</script>\u{9b}2J\n# Turn 99\n```\n=== Turn 99 ===";
     let turn = vec![prompt(hostile, typed("ok")), answer(hostile), completed()];
-    written::session(&outlast, FIRST, &[turn], Left::Free);
+    written::session(&outlast, FIRST, &[turn], LeftAs::Free);
     assert_eq!(outlast.run(&["-p", hostile, "--model", "ok"]).code, 0);
     let run = |arguments: &[&str]| {
         let ran = outlast.run(arguments);
@@ -220,7 +220,7 @@ fn sessions_are_deleted_by_name_or_by_age_and_those_that_are_not_finished_stay()
     let outlast = Outlast::new();
     two_sessions(&outlast);
     let turns = [vec![prompt("What?", typed("ok"))]];
-    written::session(&outlast, THIRD, &turns, Left::Free);
+    written::session(&outlast, THIRD, &turns, LeftAs::Free);
     assert_eq!(outlast.run(&["-p", "new", "--model", "ok"]).code, 0);
     let new = listed(&outlast)[0].0.clone();
     let ran = outlast.run(&["sessions", "delete", FIRST]);
@@ -298,7 +298,7 @@ fn a_prompt_that_cannot_be_written_down_is_answered_and_says_so() {
     // There is no folder, none can be made, or something else is in the place of the file.
     for home in ["file/home", "taken"] {
         let mut command = outlast.command(&["-p", "x", "--model", "ok"]);
-        let ran = Ran::of(command.env("OUTLAST_HOME", outlast.folder.path().join(home)));
+        let ran = CommandResult::of(command.env("OUTLAST_HOME", outlast.folder.path().join(home)));
         assert_eq!(
             (ran.code, ran.stdout),
             (4, format!("{HELLO} x\n")),
@@ -309,7 +309,7 @@ fn a_prompt_that_cannot_be_written_down_is_answered_and_says_so() {
         assert!(ran.stderr.contains(warning), "{home}: {}", ran.stderr);
         // Who wants no session misses nothing.
         let mut command = outlast.command(&["-p", "x", "--model", "ok", "--no-session"]);
-        let ran = Ran::of(command.env("OUTLAST_HOME", outlast.folder.path().join(home)));
+        let ran = CommandResult::of(command.env("OUTLAST_HOME", outlast.folder.path().join(home)));
         assert_eq!(
             (ran.code, ran.stdout),
             (0, format!("{HELLO} x\n")),

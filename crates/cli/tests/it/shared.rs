@@ -1,7 +1,7 @@
 //! What prompts learn for each other, and what happens when the file that they share is in trouble.
 
 use crate::mock_server::MockServer;
-use crate::support::{NO_TIMEOUTS, Outlast, Ran, after};
+use crate::support::{CommandResult, NO_TIMEOUTS, Outlast, after};
 use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
 use serde_json::Value;
@@ -22,7 +22,7 @@ fn with_home(prepare: impl FnOnce(&std::path::Path)) -> MockServer {
     mock
 }
 
-fn warnings(ran: &Ran) -> Vec<&str> {
+fn warnings(ran: &CommandResult) -> Vec<&str> {
     let lines = ran.stderr.lines();
     lines.filter(|line| line.starts_with("warning")).collect()
 }
@@ -75,7 +75,7 @@ fn a_full_disk_never_stops_a_prompt() {
     let inner = mock.command("openai", &["--model", "overloaded:2"]);
     // A file may not grow beyond half a kilobyte; what is written is refused as on a full disk.
     let mut shell = after("trap '' XFSZ; ulimit -f 1", &inner);
-    let ran = Ran::of(&mut shell);
+    let ran = CommandResult::of(&mut shell);
     // Answered, but neither what was learnt nor the session is written down.
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
@@ -116,9 +116,9 @@ fn when_the_one_that_probes_is_killed_another_takes_over() {
     let killed = clock.now();
     first.wait().unwrap();
     told.read_to_string(&mut said).unwrap();
-    let ran = Ran {
+    let ran = CommandResult {
         stderr: said,
-        ..Ran::ended(second)
+        ..CommandResult::ended(second)
     };
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
@@ -155,7 +155,7 @@ fn what_is_learnt_in_one_place_says_nothing_about_another() {
             "--policy",
             policy,
         ]);
-        Ran::of(command.env("OPENAI_API_KEY", "planted-key-0123456789"))
+        CommandResult::of(command.env("OPENAI_API_KEY", "planted-key-0123456789"))
     };
     limited.control(
         "POST",
@@ -185,7 +185,7 @@ fn accounts_are_listed_with_their_state_and_can_be_freed() {
     std::fs::write(mock.outlast.home().join("home.key"), "planted-home-key\n").unwrap();
     let ask = || {
         let mut command = mock.command("openai", &["--model", "usage-limit"]);
-        Ran::of(command.env("WORK_KEY", "planted-work-key"))
+        CommandResult::of(command.env("WORK_KEY", "planted-work-key"))
     };
     let ran = ask();
     assert_eq!(ran.code, 3, "{}", ran.stderr);

@@ -1,12 +1,12 @@
 //! `outlast simulate`, as its users see it.
 
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
 
 /// A small world, quickly played.
 const SMALL: &str = "simulate --agents 100 --capacity 10 --outage 5m --length 20m";
 
-fn typed(line: &str) -> Ran {
+fn typed(line: &str) -> CommandResult {
     let arguments: Vec<&str> = line.split_whitespace().collect();
     Outlast::new().run(&arguments)
 }

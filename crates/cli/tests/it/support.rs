@@ -19,7 +19,7 @@ pub(crate) struct Outlast {
     pub(crate) scale: &'static str,
 }
 
-pub(crate) struct Ran {
+pub(crate) struct CommandResult {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -51,7 +51,7 @@ impl Outlast {
         command
     }
 
-    pub(crate) fn run_with_stdin(&self, arguments: &[&str], input: &str) -> Ran {
+    pub(crate) fn run_with_stdin(&self, arguments: &[&str], input: &str) -> CommandResult {
         let mut command = self.command(arguments);
         command
             .stdin(Stdio::piped())
@@ -64,7 +64,7 @@ impl Outlast {
             .unwrap()
             .write_all(input.as_bytes())
             .unwrap();
-        Ran::ended(child)
+        CommandResult::ended(child)
     }
 
     /// Writes a file, in a folder that is made if it is not there.
@@ -81,14 +81,18 @@ impl Outlast {
             .replace(self.folder.path().to_str().unwrap(), "FOLDER")
     }
 
-    pub(crate) fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
+    pub(crate) fn run_with(
+        &self,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> CommandResult {
         let mut command = self.command(arguments);
         command.envs(environment.iter().copied());
-        Ran::from(command.output().unwrap())
+        CommandResult::from(command.output().unwrap())
     }
 
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        Ran::of(&mut self.command(arguments))
+    pub(crate) fn run(&self, arguments: &[&str]) -> CommandResult {
+        CommandResult::of(&mut self.command(arguments))
     }
 }
 
@@ -106,7 +110,7 @@ pub(crate) fn after(script: &str, inner: &Command) -> Command {
     shell
 }
 
-impl Ran {
+impl CommandResult {
     /// Runs a command to its end, which must come.
     pub(crate) fn of(command: &mut Command) -> Self {
         let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -129,7 +133,7 @@ impl Ran {
     }
 }
 
-impl From<Output> for Ran {
+impl From<Output> for CommandResult {
     fn from(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Self {

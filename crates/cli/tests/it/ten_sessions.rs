@@ -1,7 +1,7 @@
 //! Ten sessions at once over one account while the provider is down: each is settled once, and one asks for all.
 
 use crate::mock_server::{MockServer, PLANTED};
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
 use std::process::{Child, Stdio};
 
@@ -96,7 +96,7 @@ fn ten_sessions_outlast_an_outage_together() {
     });
     let running: Vec<Child> = (0..SESSIONS).map(|number| start(&mock, number)).collect();
     for child in running {
-        let ran = Ran::ended(child);
+        let ran = CommandResult::ended(child);
         let said = (ran.code, ran.stdout.as_str());
         assert_eq!(
             said,

@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-const GLANCE: Duration = Duration::from_millis(20);
-pub(crate) const USUAL: (u16, u16) = (80, 24);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+pub(crate) const DEFAULT_SIZE: (u16, u16) = (80, 24);
 
 pub(crate) struct Pane {
     socket: TempDir,
@@ -25,7 +25,7 @@ pub(crate) struct Pane {
 impl Pane {
     /// A chat on a screen of the usual size.
     pub(crate) fn chat(outlast: &Outlast, arguments: &[&str]) -> Self {
-        Self::of(&outlast.command(arguments), USUAL)
+        Self::of(&outlast.command(arguments), DEFAULT_SIZE)
     }
 
     /// A shell that tells a prompt from what it runs.
@@ -176,7 +176,7 @@ impl Pane {
                 waited < HANG_TIMEOUT,
                 "no {what} after {waited:?}:\n{screen}"
             );
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -220,7 +220,7 @@ impl Pane {
             assert!(start.elapsed() < HANG_TIMEOUT, "no end:\n{}", self.screen());
             // tmux may miss that a process has ended, and looks again when another one does.
             self.asked(&["run-shell", "true"]);
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 

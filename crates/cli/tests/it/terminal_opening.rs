@@ -3,7 +3,7 @@
 use crate::recorder::{Call, Counted, Record, Recorder};
 use crate::support::Outlast;
 use crate::terminal_driver::{Pane, flat};
-use crate::written::{self, Left, answer, completed, prompt, typed};
+use crate::written::{self, LeftAs, answer, completed, prompt, typed};
 use nix::pty::{Winsize, openpty};
 use std::fs::File;
 use std::io::Read;
@@ -46,7 +46,7 @@ fn the_first_frame_is_drawn_before_any_session_is_opened() {
             answer("Greetings."),
             completed(),
         ];
-        written::session(&outlast, &id, &[turn], Left::Free);
+        written::session(&outlast, &id, &[turn], LeftAs::Free);
     }
     let log = recorded_until(&outlast, "Greetings.");
     let is_frame = |record: &Record| match &record.call {
@@ -74,7 +74,7 @@ fn ten_thousand_messages_are_opened_and_scrolled_through() {
         ]
     };
     let turns: Vec<_> = (1..=TURNS).map(turn).collect();
-    written::session(&outlast, ID, &turns, Left::Free);
+    written::session(&outlast, ID, &turns, LeftAs::Free);
     let pane = Pane::chat(&outlast, &["--continue"]);
     pane.sees(&format!("Answer {TURNS}, in a line"));
     pane.is_ready();

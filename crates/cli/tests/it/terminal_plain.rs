@@ -1,6 +1,6 @@
 //! The chat line by line: what is written once stays, and nothing of it commands a terminal.
 
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use crate::terminal_driver::{Pane, flat};
 
 const AGENT: &str = "ok:agent,times=always";
@@ -28,7 +28,7 @@ fn plain(outlast: &Outlast, arguments: &[&str]) -> Pane {
 }
 
 /// Lines from a pipe, each as if the one before it had been waited for.
-fn piped(outlast: &Outlast, arguments: &[&str], lines: &str) -> Ran {
+fn piped(outlast: &Outlast, arguments: &[&str], lines: &str) -> CommandResult {
     let ran = outlast.run_with_stdin(&[&["--plain"], arguments].concat(), lines);
     let written = format!("{}{}", ran.stdout, ran.stderr);
     assert!(

@@ -1,7 +1,7 @@
 //! The chat on screens of all sizes, and on one whose size changes while something goes on.
 
 use crate::support::Outlast;
-use crate::terminal_driver::{Pane, USUAL, countdown, flat};
+use crate::terminal_driver::{DEFAULT_SIZE, Pane, countdown, flat};
 
 fn waiting(seconds: u64) -> Outlast {
     let outlast = Outlast {
@@ -46,7 +46,7 @@ fn a_countdown_goes_on_while_the_screen_changes_its_size() {
     pane.resize((20, 5));
     let (tiny, left) = moves_on(&pane, left);
     insta::assert_snapshot!("tiny", pane.shown(&tiny));
-    pane.resize(USUAL);
+    pane.resize(DEFAULT_SIZE);
     let whole = "· r retries now";
     let back = pane.wait_for("the whole line", |screen| {
         countdown(screen).is_some_and(|now| now <= left) && screen.contains(whole)
@@ -82,7 +82,14 @@ fn an_answer_goes_on_coming_in_while_the_screen_changes_its_size() {
     pane.is_ready();
     pane.say("Say hello");
     let mut last = 0;
-    for size in [USUAL, (40, 12), (20, 5), (200, 60), (10, 3), USUAL] {
+    for size in [
+        DEFAULT_SIZE,
+        (40, 12),
+        (20, 5),
+        (200, 60),
+        (10, 3),
+        DEFAULT_SIZE,
+    ] {
         pane.resize(size);
         let more = |screen: &str| {
             let widest = screen.lines().map(|line| line.chars().count()).max();
@@ -121,7 +128,7 @@ fn a_chat_begins_on_the_smallest_of_screens() {
     });
     insta::assert_snapshot!("smallest_waits", waits.collect::<String>());
     pane.press(&["r"]);
-    pane.resize(USUAL);
+    pane.resize(DEFAULT_SIZE);
     pane.is_answered("Hi");
     is_not_garbled(&pane);
 }

@@ -1,7 +1,7 @@
 //! Text that comes in: pastes of any size, escapes that would command the terminal, colours that nobody wants.
 
 use crate::support::Outlast;
-use crate::terminal_driver::{Pane, USUAL, flat};
+use crate::terminal_driver::{DEFAULT_SIZE, Pane, flat};
 use serde_json::Value;
 
 const AGENT: &str = "ok:agent,times=always";
@@ -83,7 +83,7 @@ fn who_wants_no_colours_gets_none() {
         let outlast = Outlast::new();
         let mut command = outlast.command(&["--model", AGENT, "--allow", "bash"]);
         command.envs(setting.map(|value| ("NO_COLOR", value)));
-        let pane = Pane::of(&command, USUAL);
+        let pane = Pane::of(&command, DEFAULT_SIZE);
         pane.is_ready();
         // A command that fails, an unknown one, headings, code: all that has a colour.
         pane.paste("call bash {\"command\":\"exit 3\"}\nsay # Heading\nsay `code` and **strong**\nsay - item");

@@ -2,7 +2,7 @@
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::support::Outlast;
-use crate::terminal_driver::{Pane, USUAL, countdown, flat};
+use crate::terminal_driver::{DEFAULT_SIZE, Pane, countdown, flat};
 use serde_json::Value;
 use std::process::Command;
 
@@ -63,12 +63,12 @@ fn a_long_wait_tells_the_time_of_day() {
 fn a_chat_goes_on_early_when_another_one_was_answered() {
     let mock = server();
     script(&mock, "overloaded");
-    let waiting = Pane::of(&chat(&mock, &["--model", "m"]), USUAL);
+    let waiting = Pane::of(&chat(&mock, &["--model", "m"]), DEFAULT_SIZE);
     waiting.is_ready();
     waiting.say("Say hello");
     waiting.sees("Retrying (1/3) in ");
     script(&mock, "ok");
-    let other = Pane::of(&chat(&mock, &["--model", "m"]), USUAL);
+    let other = Pane::of(&chat(&mock, &["--model", "m"]), DEFAULT_SIZE);
     other.is_ready();
     other.say("Are you there");
     other.is_answered("Are you there");
@@ -80,13 +80,13 @@ fn a_chat_goes_on_early_when_another_one_was_answered() {
 fn what_another_one_is_told_moves_the_countdown_and_esc_cancels_the_retry() {
     let mock = server();
     script(&mock, "overloaded");
-    let waiting = Pane::of(&chat(&mock, &["--model", "m"]), USUAL);
+    let waiting = Pane::of(&chat(&mock, &["--model", "m"]), DEFAULT_SIZE);
     waiting.is_ready();
     waiting.say("Say hello");
     let before = countdown(&waiting.sees("Retrying (1/3) in ")).unwrap();
     assert!(before > 100, "{before}");
     script(&mock, "rate-limited:retry-after=90");
-    let other = Pane::of(&chat(&mock, &["--model", "m"]), USUAL);
+    let other = Pane::of(&chat(&mock, &["--model", "m"]), DEFAULT_SIZE);
     other.is_ready();
     other.say("Are you there");
     let sooner = waiting.wait_for("a countdown that was moved", |screen| {
@@ -100,7 +100,7 @@ fn what_another_one_is_told_moves_the_countdown_and_esc_cancels_the_retry() {
 #[test]
 fn a_wait_goes_on_for_the_rest_of_its_time_after_a_kill() {
     let mock = server();
-    let pane = Pane::of(&chat(&mock, &["--model", "overloaded:1"]), USUAL);
+    let pane = Pane::of(&chat(&mock, &["--model", "overloaded:1"]), DEFAULT_SIZE);
     pane.is_ready();
     pane.say("Say hello");
     let first = countdown(&pane.sees("Retrying (1/3) in ")).unwrap();
@@ -110,7 +110,7 @@ fn a_wait_goes_on_for_the_rest_of_its_time_after_a_kill() {
     pane.signal("-KILL");
     assert_eq!(pane.ended(), "signal 9");
 
-    let pane = Pane::of(&chat(&mock, &["--continue"]), USUAL);
+    let pane = Pane::of(&chat(&mock, &["--continue"]), DEFAULT_SIZE);
     let goes_on = pane.sees("Retrying (1/3) in ");
     let left = countdown(&goes_on).unwrap();
     assert!(

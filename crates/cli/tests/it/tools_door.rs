@@ -1,7 +1,7 @@
 //! Tools through the command: what may run, what a signal leaves of it, and what a model never gets to see.
 
 use crate::mock_server::{MockServer, PLANTED, wait_for};
-use crate::support::{NO_TIMEOUTS, Outlast, Ran};
+use crate::support::{CommandResult, NO_TIMEOUTS, Outlast};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -114,7 +114,7 @@ fn a_signal_in_the_middle_of_a_tool_leaves_no_process_and_the_model_is_told() {
                 .unwrap()
                 .success()
         );
-        let ran = Ran::ended(child);
+        let ran = CommandResult::ended(child);
         assert_eq!(
             (ran.code, ran.stdout.as_str()),
             (code, ""),
@@ -178,7 +178,7 @@ fn a_command_that_prints_its_environment_has_no_key_to_print() {
         .env("ANTHROPIC_API_KEY", PLANTED)
         .env("WORK_KEY", OF_ACCOUNT)
         .env("HARMLESS", "something-harmless");
-    let ran = Ran::of(&mut command);
+    let ran = CommandResult::of(&mut command);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let written = bytes(&outlast.home());
     // The tool has run, and what it printed is there.

@@ -1,6 +1,6 @@
 //! `outlast trust`: who may redirect keys, before and after.
 
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
@@ -68,7 +68,7 @@ fn the_folder_is_the_one_of_the_projects_file() {
     let at = |folder: &str, arguments: &[&str]| {
         let mut command = outlast.command(arguments);
         command.current_dir(outlast.folder.path().join(folder));
-        Ran::from(command.output().unwrap())
+        CommandResult::from(command.output().unwrap())
     };
     let ran = at("repository/src", &["trust"]);
     assert_eq!(
@@ -134,7 +134,7 @@ fn ten_at_once_are_all_kept() {
     };
     let children: Vec<_> = names.iter().map(start).collect();
     for child in children {
-        let ran = Ran::ended(child);
+        let ran = CommandResult::ended(child);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
     }
     assert_eq!(outlast.run(&["trust", "--list"]).stdout.lines().count(), 10);

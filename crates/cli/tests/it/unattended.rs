@@ -1,7 +1,7 @@
 //! What is left alone at night: signals, lost readers, other settings when it is carried on, files that are not a model's.
 
 use crate::mock_server::{MockServer, wait_for};
-use crate::support::{Outlast, Ran, after};
+use crate::support::{CommandResult, Outlast, after};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -58,7 +58,7 @@ fn what_is_not_written_down_ends_with_the_signals_own_code() {
         ];
         let child = begin(&mut outlast.command(&arguments));
         signal(&child, name);
-        let ran = Ran::ended(child);
+        let ran = CommandResult::ended(child);
         assert_eq!(ran.code, code, "{name}: {}", ran.stderr);
     }
 }
@@ -71,7 +71,7 @@ fn whoever_is_started_to_outlive_its_terminal_does() {
     let child = begin(&mut shell);
     signal(&child, "-HUP");
     signal(&child, "-TERM");
-    let ran = Ran::ended(child);
+    let ran = CommandResult::ended(child);
     assert_eq!(ran.code, 143, "{}", ran.stderr);
 }
 
@@ -88,7 +88,7 @@ fn a_second_interrupt_does_not_leave_a_tool_behind_or_a_turn_to_be_resumed() {
     let tool = fs::read_to_string(&file).unwrap().trim().to_owned();
     signal(&child, "-INT");
     signal(&child, "-INT");
-    let ran = Ran::ended(child);
+    let ran = CommandResult::ended(child);
     assert_eq!(ran.code, 130, "{}", ran.stderr);
     wait_for("end of the tool", || {
         let stat = fs::read_to_string(format!("/proc/{tool}/stat")).unwrap_or_default();
@@ -115,7 +115,7 @@ fn a_reader_of_events_that_dies_leaves_the_turn_to_be_resumed() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let ran = Ran::ended(child);
+    let ran = CommandResult::ended(child);
     assert_eq!(ran.code, 1);
     assert!(
         ran.stderr.starts_with("Stopped: `outlast resume "),
@@ -123,7 +123,7 @@ fn a_reader_of_events_that_dies_leaves_the_turn_to_be_resumed() {
         ran.stderr
     );
     let mut resume = outlast.command(&["resume"]);
-    let resumed = Ran::of(resume.env("OUTLAST_TIME_SCALE", "600"));
+    let resumed = CommandResult::of(resume.env("OUTLAST_TIME_SCALE", "600"));
     assert!(
         resumed.stdout.ends_with("You said: hi\n"),
         "{}",
@@ -137,7 +137,7 @@ fn an_answer_that_could_not_be_printed_is_said_by_resume() {
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let mut command = outlast.command(&["-p", "hi", "--model", "ok"]);
     let child = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
-    let ran = Ran::ended(child);
+    let ran = CommandResult::ended(child);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     assert_eq!(states(&outlast), ["undelivered"]);
     let resumed = outlast.run(&["resume"]);
@@ -153,7 +153,7 @@ fn a_limit_on_the_size_of_files_does_not_kill() {
     let outlast = Outlast::new();
     let inner = outlast.command(&["-p", "hi", "--model", "ok"]);
     let mut shell = after("ulimit -f 1", &inner);
-    let ran = Ran::of(&mut shell);
+    let ran = CommandResult::of(&mut shell);
     assert_eq!(ran.code, 4, "{}", ran.stderr);
     assert!(ran.stdout.ends_with("You said: hi\n"), "{}", ran.stdout);
 }
@@ -178,7 +178,7 @@ fn whoever_carries_on_asks_whom_the_prompt_asked_whatever_is_set_now() {
     signal(&child, "-KILL");
     child.wait_with_output().unwrap();
     let mut resume = mock.outlast.command(&["resume", "--json"]);
-    let ran = Ran::of(resume.envs([key]));
+    let ran = CommandResult::of(resume.envs([key]));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let start = ran.stdout.lines().next().unwrap();
     assert!(start.contains("\"provider\":\"openai\""), "{start}");
@@ -280,7 +280,7 @@ fn a_wait_is_resumed_until_its_time_and_an_overdue_one_is_over_at_once() {
     let mock = MockServer::start_in(in_real_time());
     let resume = || {
         let mut command = mock.outlast.command(&["resume"]);
-        let ran = Ran::of(command.env("OPENAI_API_KEY", "sk-test-0123456789abcdef"));
+        let ran = CommandResult::of(command.env("OPENAI_API_KEY", "sk-test-0123456789abcdef"));
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         ran.stderr
     };

@@ -2,20 +2,20 @@
 
 use crate::support::Outlast;
 use outlast_dialect::{Message, Part, Role};
-use outlast_engine::journal::{Entry, Problem};
+use outlast_engine::journal::{Entry, TurnError};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Prompt;
-use outlast_kernel::event::{Seal, StopReason, Usage};
+use outlast_kernel::event::{StopReason, TurnStatus, Usage};
 use outlast_kernel::verdict::Cause;
 use outlast_store::Journal;
-use outlast_store::journal::{Line, NewSession};
+use outlast_store::journal::{NewSession, RawEntry};
 use serde_json::{Value, json};
 use std::fs;
 use tokio::runtime::Runtime;
 
 /// How its process left a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum LeftAs {
     /// It was let go of.
     Free,
     /// Its process died before it could.
@@ -23,7 +23,7 @@ pub(crate) enum Left {
 }
 
 /// Writes a session of the command's folder, turn by turn.
-pub(crate) fn session(outlast: &Outlast, id: &str, turns: &[Vec<Entry>], left: Left) {
+pub(crate) fn session(outlast: &Outlast, id: &str, turns: &[Vec<Entry>], left: LeftAs) {
     let (home, runtime) = (outlast.home(), Runtime::new().unwrap());
     fs::create_dir_all(&home).unwrap();
     fs::write(home.join("VERSION"), "1\n").unwrap();
@@ -40,8 +40,8 @@ pub(crate) fn session(outlast: &Outlast, id: &str, turns: &[Vec<Entry>], left: L
     let written = runtime.block_on(journal.append(&hold, lines.collect()));
     written.unwrap();
     match left {
-        Left::Free => runtime.block_on(journal.release(hold)).unwrap(),
-        Left::Abandoned => {
+        LeftAs::Free => runtime.block_on(journal.release(hold)).unwrap(),
+        LeftAs::Abandoned => {
             // An owner whose lock is gone is dead, and one that is forgotten lets go of nothing.
             std::mem::forget(hold);
             fs::remove_dir_all(home.join("sessions.db.owners")).unwrap();
@@ -64,8 +64,8 @@ fn second(number: u64) -> Timestamp {
     Timestamp::from_millis(1_700_000_000_000 + 1000 * number)
 }
 
-fn line(turn: u64, entry: &Entry) -> Line {
-    Line {
+fn line(turn: u64, entry: &Entry) -> RawEntry {
+    RawEntry {
         turn,
         kind: entry.kind().to_owned(),
         time: second(turn),
@@ -104,19 +104,19 @@ pub(crate) fn answer(text: &str) -> Entry {
 }
 
 pub(crate) fn completed() -> Entry {
-    settled(Seal::Completed, None)
+    settled(TurnStatus::Completed, None)
 }
 
 pub(crate) fn failed() -> Entry {
-    let error = Problem {
+    let error = TurnError {
         cause: Cause::Overloaded,
         message: "come back tomorrow".to_owned(),
         reason: "3 retries were used up".to_owned(),
     };
-    settled(Seal::Error, Some(error))
+    settled(TurnStatus::Error, Some(error))
 }
 
-fn settled(seal: Seal, error: Option<Problem>) -> Entry {
+fn settled(seal: TurnStatus, error: Option<TurnError>) -> Entry {
     let usage = Usage::default();
     Entry::Settled { seal, usage, error }
 }
@@ -126,5 +126,5 @@ pub(crate) fn long_session(outlast: &Outlast, id: &str, model: &str) {
     let long = "The first half of the work is done. ".repeat(400);
     let turn = |text: &str| vec![prompt(text, typed(model)), answer(&long), completed()];
     let turns = [turn("Do the work"), turn("Go on"), turn("What is left?")];
-    session(outlast, id, &turns, Left::Free);
+    session(outlast, id, &turns, LeftAs::Free);
 }

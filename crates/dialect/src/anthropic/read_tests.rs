@@ -156,7 +156,7 @@ fn only_what_belongs_to_an_answer_moves_it_on() {
         start,
         MESSAGE_STOP,
     ];
-    use Sign::{Alive, Opening, Progress};
+    use StreamActivity::{Alive, Opening, Progress};
     let expected = [
         Alive, Opening, Alive, Alive, Progress, Progress, Alive, Progress,
     ];

@@ -1,7 +1,7 @@
 //! The keys of error bodies that mean something, in lower case.
 
 /// Keys whose values are kept as fields.
-pub(super) const FIELDS: [&str; 50] = [
+pub(super) const FIELD_KEYS: [&str; 50] = [
     "code",
     "type",
     "status",
@@ -54,7 +54,7 @@ pub(super) const FIELDS: [&str; 50] = [
     "max_model_len",
 ];
 /// Keys whose values are what the provider says.
-pub(super) const MESSAGES: [&str; 9] = [
+pub(super) const MESSAGE_KEYS: [&str; 9] = [
     "message",
     "error",
     "detail",

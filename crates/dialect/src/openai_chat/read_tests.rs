@@ -277,7 +277,7 @@ fn reports_that_all_is_well_are_no_errors() {
         assert_eq!(read(&[frame]), (vec![], None), "{frame}");
         assert_eq!(
             signs(Dialect::OpenaiChat, &[frame]),
-            [Sign::Alive],
+            [StreamActivity::Alive],
             "{frame}"
         );
     }
@@ -297,7 +297,7 @@ fn an_event_that_is_named_an_error_is_one() {
 #[test]
 fn only_what_belongs_to_an_answer_moves_it_on() {
     let usage = r#"{"choices":[],"usage":{"prompt_tokens":1}}"#;
-    use Sign::{Alive, Opening, Progress};
+    use StreamActivity::{Alive, Opening, Progress};
     let table = [
         (r#"{"choices":[]}"#, Alive),
         (ROLE, Opening),

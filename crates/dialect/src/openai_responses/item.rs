@@ -1,7 +1,7 @@
 //! One item of an answer: what was said of it, and what is left to say.
 
 use crate::Delta;
-use crate::arguments::{self, Endless};
+use crate::tool_arguments::{self, RunawayOutput};
 use outlast_kernel::event::{Proof, Reasoning, ToolCall};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -33,14 +33,14 @@ pub(super) struct Item {
 
 /// What is left to say at the end of an item.
 #[derive(Debug, Default)]
-pub(super) struct End {
+pub(super) struct FinishedItem {
     pub(super) deltas: Vec<Delta>,
     pub(super) is_refusal: bool,
     pub(super) is_call: bool,
 }
 
 /// All that an item tells, as it comes at its end.
-pub(super) struct Told<'a> {
+pub(super) struct ItemSnapshot<'a> {
     item: &'a Value,
     text: String,
     arguments: String,
@@ -60,7 +60,7 @@ impl Item {
             .as_str()
             .unwrap_or_default()
             .clone_into(&mut self.call.name);
-        self.first_arguments = arguments::in_field(&item["arguments"]);
+        self.first_arguments = tool_arguments::in_field(&item["arguments"]);
     }
 
     /// A piece of a part, or a whole part that did not come in pieces.
@@ -92,12 +92,12 @@ impl Item {
     }
 
     /// A piece of the arguments, or all of them.
-    pub(super) fn add_arguments(&mut self, event: &Value) -> Result<(), Endless> {
+    pub(super) fn add_arguments(&mut self, event: &Value) -> Result<(), RunawayOutput> {
         if let Some(piece) = event["delta"].as_str().filter(|_| !self.began_before) {
-            arguments::add(&mut self.call, piece)?;
+            tool_arguments::add(&mut self.call, piece)?;
         }
         if !event["arguments"].is_null() {
-            self.whole_arguments = Some(arguments::in_field(&event["arguments"]));
+            self.whole_arguments = Some(tool_arguments::in_field(&event["arguments"]));
         }
         if let Some(name) = event["name"].as_str().filter(|name| !name.is_empty()) {
             name.clone_into(&mut self.call.name);
@@ -111,7 +111,7 @@ impl Item {
     }
 
     /// Whether what was said of this item is what is told.
-    pub(super) fn matches_snapshot(&self, told: &Told<'_>) -> bool {
+    pub(super) fn matches_snapshot(&self, told: &ItemSnapshot<'_>) -> bool {
         if self.kind != "function_call" {
             return !self.said.is_empty() && told.text.starts_with(&self.said);
         }
@@ -121,20 +121,20 @@ impl Item {
     }
 
     /// The item is complete.
-    pub(super) fn end(&mut self, item: &Value) -> End {
+    pub(super) fn end(&mut self, item: &Value) -> FinishedItem {
         if std::mem::replace(&mut self.is_done, true) {
-            return End::default();
+            return FinishedItem::default();
         }
-        let told = Told::of(item);
+        let told = ItemSnapshot::of(item);
         match item["type"].as_str().unwrap_or_default() {
             "message" => self.finish_message(&told),
-            "reasoning" => End::of(self.end_reasoning(&told)),
-            "function_call" => End::of(self.finish_call(&told).into_iter().collect()),
-            _ => End::default(),
+            "reasoning" => FinishedItem::of(self.end_reasoning(&told)),
+            "function_call" => FinishedItem::of(self.finish_call(&told).into_iter().collect()),
+            _ => FinishedItem::default(),
         }
     }
 
-    fn finish_message(&mut self, told: &Told<'_>) -> End {
+    fn finish_message(&mut self, told: &ItemSnapshot<'_>) -> FinishedItem {
         let rest = match told.text.strip_prefix(&self.said) {
             _ if self.began_before => String::new(),
             Some(rest) => rest.to_owned(),
@@ -147,14 +147,14 @@ impl Item {
         self.said.push_str(&rest);
         let is_refusal = |part: &Value| part["refusal"].is_string();
         let said = Some(Delta::Text(rest)).filter(Delta::is_content);
-        End {
+        FinishedItem {
             deltas: said.into_iter().collect(),
             is_refusal: told.list("content").iter().any(is_refusal),
             is_call: false,
         }
     }
 
-    fn end_reasoning(&mut self, told: &Told<'_>) -> Vec<Delta> {
+    fn end_reasoning(&mut self, told: &ItemSnapshot<'_>) -> Vec<Delta> {
         let mut deltas = Vec::new();
         let rest = told.text.strip_prefix(&self.said).unwrap_or_default();
         if self.began_before {
@@ -179,7 +179,7 @@ impl Item {
     }
 
     /// A call, unless the limit cut it short.
-    fn finish_call(&mut self, told: &Told<'_>) -> Option<Delta> {
+    fn finish_call(&mut self, told: &ItemSnapshot<'_>) -> Option<Delta> {
         let text = |name: &str| told.item[name].as_str().filter(|text| !text.is_empty());
         if let Some(name) = text("name") {
             name.clone_into(&mut self.call.name);
@@ -209,7 +209,7 @@ impl Item {
             true => whole?.to_owned(),
             false => ways
                 .into_iter()
-                .find(|way| arguments::are_whole(way))?
+                .find(|way| tool_arguments::are_whole(way))?
                 .to_owned(),
         };
         self.whole_arguments = Some(arguments.clone());
@@ -222,7 +222,7 @@ impl Item {
     }
 }
 
-impl End {
+impl FinishedItem {
     pub(super) fn of(deltas: Vec<Delta>) -> Self {
         let is_call = |delta: &Delta| matches!(delta, Delta::ToolCall(_));
         Self {
@@ -233,12 +233,12 @@ impl End {
     }
 }
 
-impl<'a> Told<'a> {
+impl<'a> ItemSnapshot<'a> {
     pub(super) fn of(item: &'a Value) -> Self {
         let mut told = Self {
             item,
             text: String::new(),
-            arguments: arguments::in_field(&item["arguments"]),
+            arguments: tool_arguments::in_field(&item["arguments"]),
         };
         told.text = match item["type"].as_str() {
             Some("message") => told.parts("content").collect(),

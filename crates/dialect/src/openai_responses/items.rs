@@ -4,8 +4,8 @@
 //! all items alike, and some give an item another id in each event. So a list of what was already told is also compared
 //! by what it says. Invariant: what is said of an item is said once.
 
-use super::item::{End, Item, Told};
-use crate::arguments::Endless;
+use super::item::{FinishedItem, Item, ItemSnapshot};
+use crate::tool_arguments::RunawayOutput;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(super) struct Items {
 }
 
 /// How an event names its item.
-struct Key<'a> {
+struct ItemKey<'a> {
     id: &'a str,
     call_id: &'a str,
     kind: &'a str,
@@ -39,8 +39,12 @@ impl Items {
     }
 
     /// The item of an event about a part of it.
-    pub(super) fn for_event(&mut self, event: &Value, kind: &str) -> Result<&mut Item, Endless> {
-        let key = Key {
+    pub(super) fn for_event(
+        &mut self,
+        event: &Value,
+        kind: &str,
+    ) -> Result<&mut Item, RunawayOutput> {
+        let key = ItemKey {
             id: text(&event["item_id"]),
             call_id: text(&event["call_id"]),
             kind,
@@ -51,8 +55,8 @@ impl Items {
     }
 
     /// An item that begins. What has the same place and another id is another item.
-    pub(super) fn begun(&mut self, item: &Value, index: Option<u64>) -> Result<(), Endless> {
-        let key = Key::of(item, index);
+    pub(super) fn begun(&mut self, item: &Value, index: Option<u64>) -> Result<(), RunawayOutput> {
+        let key = ItemKey::of(item, index);
         let known = self.find(&key).filter(|place| {
             let known = &self.items[*place];
             !known.is_done && (known.id.is_empty() || known.id == key.id)
@@ -63,16 +67,24 @@ impl Items {
     }
 
     /// An item that is complete.
-    pub(super) fn done(&mut self, item: &Value, index: Option<u64>) -> Result<&mut Item, Endless> {
-        let key = Key::of(item, index);
+    pub(super) fn done(
+        &mut self,
+        item: &Value,
+        index: Option<u64>,
+    ) -> Result<&mut Item, RunawayOutput> {
+        let key = ItemKey::of(item, index);
         let known = self.find(&key);
         let known = known.or_else(|| self.alike(item, &key, |known| !known.is_done));
         self.known_or_new(known, &key)
     }
 
     /// The end of an item in the list of all. One that nothing else has told of was complete before the rest began.
-    pub(super) fn finish_listed(&mut self, item: &Value, place: u64) -> Result<End, Endless> {
-        let key = Key::of(item, Some(place));
+    pub(super) fn finish_listed(
+        &mut self,
+        item: &Value,
+        place: u64,
+    ) -> Result<FinishedItem, RunawayOutput> {
+        let key = ItemKey::of(item, Some(place));
         let is_free =
             |place: &usize| key.fits(&self.items[*place]) && !self.items[*place].is_listed;
         let is_silent = |place: &usize| self.items[*place].is_silent();
@@ -93,10 +105,10 @@ impl Items {
     }
 
     /// The calls whose end was not told.
-    pub(super) fn finish_open_calls(&mut self) -> End {
+    pub(super) fn finish_open_calls(&mut self) -> FinishedItem {
         let is_open = |item: &&mut Item| !item.is_done && item.kind == "function_call";
         let open = self.items.iter_mut().filter(is_open);
-        End::of(open.filter_map(|item| item.complete_call()).collect())
+        FinishedItem::of(open.filter_map(|item| item.complete_call()).collect())
     }
 
     /// The names of the calls that began and were never whole.
@@ -116,7 +128,7 @@ impl Items {
         calls.filter(is_cut).map(|item| item.call.name.as_str())
     }
 
-    fn find(&self, key: &Key<'_>) -> Option<usize> {
+    fn find(&self, key: &ItemKey<'_>) -> Option<usize> {
         let fits = |place: &usize| key.fits(&self.items[*place]);
         let is_open = |place: &usize| !self.items[*place].is_done;
         let by_id = self.by_id(key).filter(fits);
@@ -132,14 +144,14 @@ impl Items {
         }
     }
 
-    fn by_id(&self, key: &Key<'_>) -> Option<usize> {
+    fn by_id(&self, key: &ItemKey<'_>) -> Option<usize> {
         let ids = [key.call_id, key.id].into_iter();
         ids.filter(|id| !id.is_empty())
             .find_map(|id| self.by_id.get(id).copied())
     }
 
     /// The last item that has not ended, where there is nothing else to know it by.
-    fn open(&self, key: &Key<'_>) -> Option<usize> {
+    fn open(&self, key: &ItemKey<'_>) -> Option<usize> {
         self.items.iter().rposition(|item| {
             let is_nameless = item.id.is_empty() || key.id.is_empty();
             !item.is_done && is_nameless && key.fits(item)
@@ -147,8 +159,8 @@ impl Items {
     }
 
     /// An item that has already said what this one says.
-    fn alike(&self, item: &Value, key: &Key<'_>, is_free: fn(&Item) -> bool) -> Option<usize> {
-        let told = Told::of(item);
+    fn alike(&self, item: &Value, key: &ItemKey<'_>, is_free: fn(&Item) -> bool) -> Option<usize> {
+        let told = ItemSnapshot::of(item);
         self.items.iter().position(|known| {
             is_free(known)
                 && known.kind == key.kind
@@ -157,10 +169,14 @@ impl Items {
         })
     }
 
-    fn known_or_new(&mut self, known: Option<usize>, key: &Key<'_>) -> Result<&mut Item, Endless> {
+    fn known_or_new(
+        &mut self,
+        known: Option<usize>,
+        key: &ItemKey<'_>,
+    ) -> Result<&mut Item, RunawayOutput> {
         let place = known.unwrap_or(self.items.len());
         if place == MAX_ITEMS {
-            return Err(Endless::TooMany("items"));
+            return Err(RunawayOutput::TooMany("items"));
         }
         if known.is_none() {
             self.items.push(Item::new(self.is_rest));
@@ -187,14 +203,14 @@ impl Items {
     }
 }
 
-impl Key<'_> {
+impl ItemKey<'_> {
     fn fits(&self, item: &Item) -> bool {
         let may_be = |known: &str, new: &str| known.is_empty() || new.is_empty() || known == new;
         may_be(&item.kind, self.kind) && may_be(&item.call.id, self.call_id)
     }
 }
 
-impl<'a> Key<'a> {
+impl<'a> ItemKey<'a> {
     fn of(item: &'a Value, index: Option<u64>) -> Self {
         Self {
             id: text(&item["id"]),

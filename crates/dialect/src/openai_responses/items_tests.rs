@@ -187,7 +187,7 @@ fn a_part_that_was_not_streamed_is_not_lost() {
 
 #[test]
 fn only_what_belongs_to_an_answer_moves_it_on() {
-    use Sign::{Alive, Opening, Progress};
+    use StreamActivity::{Alive, Opening, Progress};
     let table = [
         ("created", Opening),
         ("queued", Opening),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::test_support::{NOW, call, text};
-use crate::{Dialect, Reader, sse};
+use crate::{Dialect, StreamDecoder, sse};
 use outlast_kernel::event::StopReason;
 
 /// Reasoning, text and two calls whose arguments take turns.
@@ -27,7 +27,7 @@ fn numbered(data: &[&str]) -> Vec<sse::Event> {
     data.iter().enumerate().map(event).collect()
 }
 
-fn read(mut reader: Reader, events: &[sse::Event]) -> Vec<Delta> {
+fn read(mut reader: StreamDecoder, events: &[sse::Event]) -> Vec<Delta> {
     let mut deltas = Vec::new();
     for event in events {
         reader.read(event, NOW, &mut deltas).unwrap();
@@ -39,7 +39,7 @@ fn begun(events: &[sse::Event]) -> Vec<Delta> {
     read(Dialect::OpenaiResponses.reader("p"), events)
 }
 
-fn taken_up(place: &Place, events: &[sse::Event]) -> Vec<Delta> {
+fn taken_up(place: &StreamCursor, events: &[sse::Event]) -> Vec<Delta> {
     read(
         Dialect::OpenaiResponses.decoder_after("p", place),
         &rest(place, events),
@@ -47,7 +47,7 @@ fn taken_up(place: &Place, events: &[sse::Event]) -> Vec<Delta> {
 }
 
 /// What the server has after that place.
-fn rest(place: &Place, events: &[sse::Event]) -> Vec<sse::Event> {
+fn rest(place: &StreamCursor, events: &[sse::Event]) -> Vec<sse::Event> {
     let number = |event: &sse::Event| {
         let data: Value = serde_json::from_str(&event.data).unwrap();
         data["sequence_number"].as_u64().unwrap()
@@ -57,7 +57,7 @@ fn rest(place: &Place, events: &[sse::Event]) -> Vec<sse::Event> {
 }
 
 /// What was said, and the place after it: the last thing that is heard before a cut.
-fn apart(deltas: Vec<Delta>) -> (Vec<Delta>, Option<Place>) {
+fn apart(deltas: Vec<Delta>) -> (Vec<Delta>, Option<StreamCursor>) {
     let is_place = |delta: &Delta| matches!(delta, Delta::Place(_));
     let place = match deltas.last() {
         Some(Delta::Place(place)) => Some(place.clone()),
@@ -148,7 +148,7 @@ fn paragraphs_refusals_and_calls_without_arguments_are_heard_once() {
 /// The first call ends, and only then the second, whose arguments came before.
 #[test]
 fn a_call_that_was_cut_in_its_middle_comes_whole_or_not_at_all() {
-    let place = Place {
+    let place = StreamCursor {
         response: "resp_1".to_owned(),
         after: 0,
     };
@@ -178,7 +178,7 @@ fn a_call_that_was_cut_in_its_middle_comes_whole_or_not_at_all() {
 
 #[test]
 fn what_begins_after_the_place_may_come_all_at_once() {
-    let place = Place {
+    let place = StreamCursor {
         response: "resp_1".to_owned(),
         after: 0,
     };
@@ -213,7 +213,7 @@ fn an_answer_that_nobody_keeps_or_counts_has_no_place() {
 
 #[test]
 fn only_an_answer_of_responses_has_a_rest_and_only_under_its_own_name() {
-    let place = |id: &str| Place {
+    let place = |id: &str| StreamCursor {
         response: id.to_owned(),
         after: 7,
     };

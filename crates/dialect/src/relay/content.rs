@@ -1,7 +1,7 @@
 //! What content is: text, reasoning, a tool call, a refusal. All else only announces it or keeps the line warm.
 
 use crate::Dialect;
-use crate::in_band::says;
+use crate::stream_error::says;
 use serde_json::Value;
 
 /// The fields of a block that may bring its content along.

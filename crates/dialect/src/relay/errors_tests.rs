@@ -2,10 +2,10 @@
 
 use crate::relay::test_support::{begun, end, push};
 use crate::test_support::{read_all, wire};
-use crate::{Dialect, ErrorForm, Interruption, Problem, Sign};
+use crate::{ApiError, Dialect, ErrorForm, Interruption, StreamActivity};
 use outlast_kernel::failure::Phase;
 
-fn problems() -> Vec<Problem> {
+fn problems() -> Vec<ApiError> {
     let table = [
         ("overloaded_error", "Overloaded"),
         ("rate_limit_error", "Please try again in 20s."),
@@ -18,7 +18,7 @@ fn problems() -> Vec<Problem> {
         ),
         ("api_error", "Internal server error"),
     ];
-    let problem = |(kind, message): &(&str, &str)| Problem::new(kind, message).with_code(kind);
+    let problem = |(kind, message): &(&str, &str)| ApiError::new(kind, message).with_code(kind);
     table.iter().map(problem).collect()
 }
 
@@ -180,7 +180,7 @@ fn words_of_the_model_are_no_errors_and_no_ends() {
         for data in frames {
             let mut relay = begun(dialect);
             let (sign, _) = push(&mut relay, &wire(&[&data]));
-            assert_eq!(sign.unwrap(), Sign::Progress, "{data}");
+            assert_eq!(sign.unwrap(), StreamActivity::Progress, "{data}");
             assert!(
                 relay.ended_with().is_none() && !relay.is_answered(),
                 "{data}"
@@ -194,7 +194,7 @@ fn a_frame_that_cannot_be_read_after_content_is_left_to_the_client() {
     for dialect in Dialect::ALL {
         let mut relay = begun(dialect);
         let (sign, out) = push(&mut relay, "data: {\"type\":\"mess\n\n");
-        assert_eq!(sign.unwrap(), Sign::Alive);
+        assert_eq!(sign.unwrap(), StreamActivity::Alive);
         assert_eq!(out.len(), 1);
         assert!(relay.ended_with().is_none() && end(&mut relay).0.is_err());
     }

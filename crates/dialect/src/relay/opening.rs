@@ -2,10 +2,10 @@
 //!
 //! The reader that any answer is read with judges the frames, so that errors are what they are everywhere else.
 
-use super::course::Course;
-use super::{HELD_BYTES, content};
-use crate::lenient::LenientParser;
-use crate::{Delta, Dialect, Reader, Sign, in_band, sse};
+use super::progress::StreamProgress;
+use super::{MAX_HELD_BYTES, content};
+use crate::lenient_json::LenientParser;
+use crate::{Delta, Dialect, StreamActivity, StreamDecoder, sse, stream_error};
 use bytes::Bytes;
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Failure;
@@ -13,13 +13,13 @@ use outlast_kernel::failure::Failure;
 #[derive(Debug)]
 pub(super) struct Opening {
     frames: sse::Decoder,
-    reader: Reader,
+    reader: StreamDecoder,
     held: Vec<u8>,
     has_begun: bool,
 }
 
 /// What is to be done with an opening.
-pub(super) enum Then {
+pub(super) enum OpeningAction {
     /// To hold it back.
     Wait,
     /// To send it on: its last frame has content, and so many of the bytes that came lie behind it.
@@ -31,7 +31,7 @@ pub(super) enum Then {
 }
 
 impl Opening {
-    pub(super) fn new(reader: Reader) -> Self {
+    pub(super) fn new(reader: StreamDecoder) -> Self {
         Self {
             frames: sse::Decoder::new(usize::MAX),
             reader,
@@ -44,17 +44,17 @@ impl Opening {
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
-        course: &mut Course,
+        course: &mut StreamProgress,
         now: Timestamp,
-    ) -> Result<(Sign, Then), Box<Failure>> {
-        let mut best = Sign::Alive;
+    ) -> Result<(StreamActivity, OpeningAction), Box<Failure>> {
+        let mut best = StreamActivity::Alive;
         self.frames.push(bytes);
         while let Ok(Some(frame)) = self.frames.next_frame() {
-            if self.held.len() + frame.raw.len() > HELD_BYTES {
+            if self.held.len() + frame.raw.len() > MAX_HELD_BYTES {
                 let mut unread = frame.raw.to_vec();
                 unread.extend_from_slice(self.frames.rest());
                 let unread = Bytes::from(unread);
-                return Ok((best, Then::Full { unread }));
+                return Ok((best, OpeningAction::Full { unread }));
             }
             self.held.extend_from_slice(frame.raw);
             let Some(event) = frame.event else { continue };
@@ -63,32 +63,32 @@ impl Opening {
             let behind = self.frames.rest().len();
             if has_content || course.is_complete {
                 let then = match has_content {
-                    true => Then::Content { behind },
-                    false => Then::Complete { behind },
+                    true => OpeningAction::Content { behind },
+                    false => OpeningAction::Complete { behind },
                 };
                 return Ok((best, then));
             }
         }
-        if self.held.len() + self.frames.rest().len() > HELD_BYTES {
+        if self.held.len() + self.frames.rest().len() > MAX_HELD_BYTES {
             let unread = Bytes::copy_from_slice(self.frames.rest());
-            return Ok((best, Then::Full { unread }));
+            return Ok((best, OpeningAction::Full { unread }));
         }
-        Ok((best, Then::Wait))
+        Ok((best, OpeningAction::Wait))
     }
 
     /// What an event is good for, and whether it has content.
     fn event(
         &mut self,
         event: &sse::Event,
-        course: &mut Course,
+        course: &mut StreamProgress,
         now: Timestamp,
-    ) -> Result<(Sign, bool), Box<Failure>> {
+    ) -> Result<(StreamActivity, bool), Box<Failure>> {
         let mut deltas = Vec::new();
         let sign = self.reader.read(event, now, &mut deltas)?;
-        self.has_begun |= sign != Sign::Alive;
+        self.has_begun |= sign != StreamActivity::Alive;
         let mut has_content = false;
         // What does not move an answer on has no content, but for a choice that the reader does not follow.
-        if sign == Sign::Progress || course.dialect == Dialect::OpenaiChat {
+        if sign == StreamActivity::Progress || course.dialect == Dialect::OpenaiChat {
             let frame = LenientParser::default()
                 .parse(&event.data)
                 .unwrap_or_default();
@@ -112,8 +112,8 @@ impl Opening {
     /// The failure that an end here is: what came may be no stream at all.
     pub(super) fn cut_off(&self, provider: &str, now: Timestamp) -> Box<Failure> {
         match self.frames.stray() {
-            stray if self.has_begun || stray.is_empty() => in_band::cut_off(provider, now),
-            stray => in_band::no_stream(provider, &stray, now),
+            stray if self.has_begun || stray.is_empty() => stream_error::cut_off(provider, now),
+            stray => stream_error::no_stream(provider, &stray, now),
         }
     }
 }

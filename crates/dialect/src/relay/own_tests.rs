@@ -3,7 +3,7 @@
 use crate::relay::test_support::{begun, push};
 use crate::relay::{BodyKind, sniff_body};
 use crate::test_support::{NOW, read_all};
-use crate::{Dialect, Problem};
+use crate::{ApiError, Dialect};
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::Phase;
 use outlast_kernel::verdict::Cause;
@@ -37,7 +37,7 @@ fn a_whole_answer_is_checked_and_an_error_in_its_place_found() {
     for dialect in Dialect::ALL {
         let check = |body: &[u8]| dialect.check_response("p", body, NOW);
         assert!(check(dialect.whole("m", &deltas).as_bytes()).is_ok());
-        let error = dialect.error(&Problem::new("overloaded_error", "Overloaded"));
+        let error = dialect.error(&ApiError::new("overloaded_error", "Overloaded"));
         let failure = check(error.as_bytes()).unwrap_err();
         assert_eq!(classify(&failure).cause, Cause::Overloaded);
         assert_eq!(failure.phase, Phase::BeforeContent);

@@ -1,9 +1,9 @@
 //! What frames are good for, and how much is held back.
 
 use crate::relay::test_support::{CONTENT, LAST, begun, place, push};
-use crate::relay::{HELD_BYTES, MAX_INSPECTED_BYTES, MAX_TAIL_BYTES};
+use crate::relay::{MAX_HELD_BYTES, MAX_INSPECTED_BYTES, MAX_TAIL_BYTES};
 use crate::test_support::{NOW, wire};
-use crate::{Dialect, Interruption, Problem, Sign};
+use crate::{ApiError, Dialect, Interruption, StreamActivity};
 use bytes::Bytes;
 
 // --- signs ---
@@ -13,7 +13,10 @@ fn signs_are_those_of_the_reader() {
     for dialect in Dialect::ALL {
         let mut relay = dialect.relay("p");
         let opening = dialect.frames("m", &[]).concat();
-        assert_eq!(push(&mut relay, &opening).0.unwrap(), Sign::Opening);
+        assert_eq!(
+            push(&mut relay, &opening).0.unwrap(),
+            StreamActivity::Opening
+        );
         let content = wire(&[CONTENT[place(dialect)]]);
         let still = [
             dialect.ping(),
@@ -23,16 +26,29 @@ fn signs_are_those_of_the_reader() {
         ];
         for _ in 0..2 {
             for frame in &still {
-                assert_eq!(push(&mut relay, frame).0.unwrap(), Sign::Alive, "{frame}");
+                assert_eq!(
+                    push(&mut relay, frame).0.unwrap(),
+                    StreamActivity::Alive,
+                    "{frame}"
+                );
             }
-            assert_eq!(push(&mut relay, &content).0.unwrap(), Sign::Progress);
-            assert_eq!(push(&mut relay, &content[..9]).0.unwrap(), Sign::Alive);
-            assert_eq!(push(&mut relay, &content[9..]).0.unwrap(), Sign::Progress);
+            assert_eq!(
+                push(&mut relay, &content).0.unwrap(),
+                StreamActivity::Progress
+            );
+            assert_eq!(
+                push(&mut relay, &content[..9]).0.unwrap(),
+                StreamActivity::Alive
+            );
+            assert_eq!(
+                push(&mut relay, &content[9..]).0.unwrap(),
+                StreamActivity::Progress
+            );
         }
     }
     let mut relay = begun(Dialect::OpenaiChat);
     let empty = wire(&[r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#]);
-    assert_eq!(push(&mut relay, &empty).0.unwrap(), Sign::Alive);
+    assert_eq!(push(&mut relay, &empty).0.unwrap(), StreamActivity::Alive);
 }
 
 // --- how much is held ---
@@ -53,7 +69,7 @@ fn whole_frames_are_passed_on_without_a_copy() {
 #[test]
 fn more_than_can_be_held_counts_as_content() {
     for dialect in Dialect::ALL {
-        let comment = format!(": {}\n\n", "x".repeat(HELD_BYTES / 4));
+        let comment = format!(": {}\n\n", "x".repeat(MAX_HELD_BYTES / 4));
         let mut relay = dialect.relay("p");
         for _ in 0..3 {
             assert!(push(&mut relay, &comment).1.is_empty());
@@ -68,10 +84,10 @@ fn more_than_can_be_held_counts_as_content() {
 
 #[test]
 fn a_frame_that_cannot_be_held_is_content_however_it_comes() {
-    let message = "x".repeat(HELD_BYTES);
+    let message = "x".repeat(MAX_HELD_BYTES);
     for dialect in Dialect::ALL {
         let error = dialect.error_frame(
-            &Problem::new("api_error", &message),
+            &ApiError::new("api_error", &message),
             &Interruption::default(),
         );
         for size in [error.len(), 1 << 14] {

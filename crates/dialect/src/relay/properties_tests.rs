@@ -2,11 +2,11 @@
 
 use crate::relay::Relay;
 use crate::relay::content::is_content;
-use crate::relay::course::Course;
-use crate::relay::quick;
-use crate::relay::wire::{Ends, Said};
+use crate::relay::fast_path;
+use crate::relay::frame_scanner::{FrameFields, FrameScanner};
+use crate::relay::progress::StreamProgress;
 use crate::test_support::{NOW, call, text};
-use crate::{Delta, Dialect, Problem, Sign, sse};
+use crate::{ApiError, Delta, Dialect, StreamActivity, sse};
 use bytes::Bytes;
 use outlast_kernel::event::{Proof, Reasoning, StopReason, Usage};
 use outlast_kernel::failure::{Failure, Phase};
@@ -214,7 +214,7 @@ impl Sent {
         Self { relay, bytes }
     }
 
-    fn push(&mut self, bytes: &[u8]) -> Result<Sign, Box<Failure>> {
+    fn push(&mut self, bytes: &[u8]) -> Result<StreamActivity, Box<Failure>> {
         let mut out = Vec::new();
         let sign = self
             .relay
@@ -291,7 +291,7 @@ proptest! {
     fn an_error_is_told_before_content_and_passed_on_after_it(stream in stream(), at in any::<prop::sample::Index>(), sizes in sizes()) {
         let ends: Vec<usize> = frames(&stream).iter().map(|(end, _)| *end).collect();
         let before = ends[at.index(ends.len())];
-        let problem = Problem::new("overloaded_error", "Overloaded");
+        let problem = ApiError::new("overloaded_error", "Overloaded");
         let error = stream.dialect.error_frame(&problem, &crate::Interruption::default());
         let Places { opening, may_end, .. } = stream.places();
         prop_assume!(before < may_end);
@@ -319,10 +319,10 @@ proptest! {
             let frame = &stream.bytes[begin..end];
             begin = end;
             let frame = frame.strip_prefix(b"\xef\xbb\xbf").unwrap_or(frame);
-            let Some(sign) = quick::sign(stream.dialect, &Said::of(frame)) else { continue };
+            let Some(sign) = fast_path::sign(stream.dialect, &FrameFields::of(frame)) else { continue };
             let mut reader = stream.dialect.reader("p");
             let mut deltas = Vec::new();
-            let read = event.map_or(Sign::Alive, |event| reader.read(&event, NOW, &mut deltas).unwrap());
+            let read = event.map_or(StreamActivity::Alive, |event| reader.read(&event, NOW, &mut deltas).unwrap());
             prop_assert_eq!(sign, read, "{}", String::from_utf8_lossy(frame));
             prop_assert!(!deltas.iter().any(|delta| matches!(delta, Delta::Stopped(_))));
             prop_assert!(!reader.is_complete());
@@ -334,12 +334,12 @@ proptest! {
         text in "([a\r\n]|\r\n|data: b|: c){0,40}",
         sizes in sizes(),
     ) {
-        let (mut ends, mut decoder) = (Ends::default(), sse::Decoder::new(1 << 20));
+        let (mut ends, mut decoder) = (FrameScanner::default(), sse::Decoder::new(1 << 20));
         for piece in pieces(text.as_bytes(), &sizes) {
             decoder.push(piece);
             let mut rest = piece;
             let mut count = 0;
-            while let Some(length) = ends.next(rest, &mut Said::default()) {
+            while let Some(length) = ends.next(rest, &mut FrameFields::default()) {
                 rest = &rest[length..];
                 count += 1;
             }
@@ -407,7 +407,8 @@ fn most_frames_are_known_at_a_glance() {
     for (dialect, wire) in CORPUS {
         let is_delta = |frame: &&str| frame.contains("delta\"") && !frame.contains("\"role\"");
         let deltas: Vec<&str> = wire.split_inclusive("\n\n").filter(is_delta).collect();
-        let known = |frame: &&&str| quick::sign(dialect, &Said::of(frame.as_bytes())).is_some();
+        let known =
+            |frame: &&&str| fast_path::sign(dialect, &FrameFields::of(frame.as_bytes())).is_some();
         let count = deltas.iter().filter(known).count();
         // The last delta of a chat ends it, and is read.
         assert!(
@@ -420,9 +421,12 @@ fn most_frames_are_known_at_a_glance() {
 
 #[test]
 fn a_frame_after_the_end_changes_nothing() {
-    let mut course = Course::new(Dialect::Anthropic, "p");
+    let mut course = StreamProgress::new(Dialect::Anthropic, "p");
     course.is_complete = true;
     let error = b"event: error\ndata: {\"type\":\"error\"}\n\n";
-    assert_eq!(course.frame(error, &Said::of(error), NOW), Sign::Alive);
+    assert_eq!(
+        course.frame(error, &FrameFields::of(error), NOW),
+        StreamActivity::Alive
+    );
     assert_eq!(course.ended_with, None);
 }

@@ -3,7 +3,7 @@
 use crate::relay::MAX_INSPECTED_BYTES;
 use crate::relay::test_support::{CONTENT, LAST, begun, end, place, push};
 use crate::test_support::wire;
-use crate::{Dialect, Sign};
+use crate::{Dialect, StreamActivity};
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::{IoKind, Phase};
 use outlast_kernel::verdict::Cause;
@@ -135,7 +135,7 @@ fn an_event_is_known_by_its_name_where_its_data_has_none() {
     push(&mut relay, named).0.unwrap();
     assert!(relay.has_content());
     let (sign, _) = push(&mut relay, "event: message_stop\ndata: {}\n\n");
-    assert_eq!(sign.unwrap(), Sign::Progress);
+    assert_eq!(sign.unwrap(), StreamActivity::Progress);
     assert!(relay.is_complete());
 }
 
@@ -164,7 +164,7 @@ fn an_answer_without_content_is_sent_at_its_end() {
             assert!(out.is_empty() && !relay.is_complete());
         }
         let (sign, out) = push(&mut relay, &wire(&[last]));
-        assert_eq!(sign.unwrap(), Sign::Progress);
+        assert_eq!(sign.unwrap(), StreamActivity::Progress);
         assert!(relay.is_complete() && !relay.has_content());
         assert_eq!(out.concat(), wire(answer).as_bytes());
         end(&mut relay).0.unwrap();
@@ -195,7 +195,10 @@ fn a_chat_may_end_without_its_last_frame() {
     push(&mut relay, &finish).0.unwrap();
     assert!(relay.is_answered() && !relay.is_complete());
     let usage = wire(&[r#"{"choices":[],"usage":{"prompt_tokens":5}}"#]);
-    assert_eq!(push(&mut relay, &usage).0.unwrap(), Sign::Progress);
+    assert_eq!(
+        push(&mut relay, &usage).0.unwrap(),
+        StreamActivity::Progress
+    );
     push(&mut relay, "data: [DO").0.unwrap();
     let (result, out) = end(&mut relay);
     assert!(result.is_ok() && relay.is_complete());
@@ -216,7 +219,10 @@ fn data_in_several_lines_is_read_as_one() {
         ",\"finish_reason\":\"stop\"}]}",
     ];
     let frame = format!("data: {}\r\ndata: {}\r\n\r\n", lines[0], lines[1]);
-    assert_eq!(push(&mut relay, &frame).0.unwrap(), Sign::Progress);
+    assert_eq!(
+        push(&mut relay, &frame).0.unwrap(),
+        StreamActivity::Progress
+    );
     assert!(relay.is_answered());
 }
 

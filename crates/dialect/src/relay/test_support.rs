@@ -1,13 +1,16 @@
 //! A relay and what comes of it, for tests.
 
 use crate::Dialect;
-use crate::Sign;
+use crate::StreamActivity;
 use crate::relay::Relay;
 use crate::test_support::{NOW, wire};
 use bytes::Bytes;
 use outlast_kernel::failure::Failure;
 
-pub(super) fn push(relay: &mut Relay, text: &str) -> (Result<Sign, Box<Failure>>, Vec<Bytes>) {
+pub(super) fn push(
+    relay: &mut Relay,
+    text: &str,
+) -> (Result<StreamActivity, Box<Failure>>, Vec<Bytes>) {
     let mut out = Vec::new();
     let result = relay.push(Bytes::copy_from_slice(text.as_bytes()), NOW, &mut out);
     (result, out)

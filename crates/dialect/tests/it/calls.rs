@@ -9,7 +9,7 @@ use outlast_kernel::verdict::Cause;
 use serde_json::{Value, json};
 
 /// How a call is told of: its id, its name and its arguments.
-type Told<'a> = (&'a str, &'a str, &'a str);
+type ExpectedCall<'a> = (&'a str, &'a str, &'a str);
 
 const ENDS: [(&str, &str, StopReason); 2] = [
     ("tool_use", "tool_calls", StopReason::ToolUse),
@@ -17,7 +17,7 @@ const ENDS: [(&str, &str, StopReason); 2] = [
 ];
 
 /// A stream of calls, in as many frames as they have pieces.
-fn frames(dialect: Dialect, calls: &[Told<'_>], is_cut: bool) -> Vec<Value> {
+fn frames(dialect: Dialect, calls: &[ExpectedCall<'_>], is_cut: bool) -> Vec<Value> {
     let (stop_reason, finish_reason, _) = ENDS[usize::from(is_cut)];
     let mut frames = Vec::new();
     for (index, (id, name, arguments)) in calls.iter().enumerate() {
@@ -78,10 +78,11 @@ fn streamed(dialect: Dialect, frames: &[Value]) -> (Vec<Delta>, Option<Failure>)
     (deltas, None)
 }
 
-fn whole(dialect: Dialect, calls: &[Told<'_>], is_cut: bool) -> Vec<Delta> {
+fn whole(dialect: Dialect, calls: &[ExpectedCall<'_>], is_cut: bool) -> Vec<Delta> {
     let (stop_reason, finish_reason, _) = ENDS[usize::from(is_cut)];
     let input = |arguments: &str| serde_json::from_str(arguments).unwrap_or(json!({}));
-    let list = |call: &dyn Fn(&Told<'_>) -> Value| calls.iter().map(call).collect::<Vec<_>>();
+    let list =
+        |call: &dyn Fn(&ExpectedCall<'_>) -> Value| calls.iter().map(call).collect::<Vec<_>>();
     let body = match dialect {
         Dialect::Anthropic => {
             json!({ "stop_reason": stop_reason, "content": list(&|(id, name, arguments)|

@@ -1,6 +1,6 @@
 //! Reading and judging errors is total: a hundred thousand mutated and random ones.
 
-use outlast_dialect::error_body::{Seen, read};
+use outlast_dialect::error_body::{RawError, read};
 use outlast_kernel::Timestamp;
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::{Failure, Transport};
@@ -85,7 +85,7 @@ fn a_hundred_thousand_errors_are_read_and_judged() {
             ("date".to_owned(), body.clone()),
         ];
         let at = Timestamp::from_millis(chance.0);
-        let failure: Failure = read(Seen {
+        let failure: Failure = read(RawError {
             provider: "p",
             transport,
             status,
@@ -94,7 +94,7 @@ fn a_hundred_thousand_errors_are_read_and_judged() {
             at,
         });
         let verdict = classify(&failure);
-        assert!(failure.message.len() <= text::MESSAGE_LIMIT);
+        assert!(failure.message.len() <= text::MAX_MESSAGE_BYTES);
         assert!(!verdict.evidence.is_empty());
         assert!(verdict.hint.is_none_or(|hint| hint.not_before >= at));
         Fingerprint::new("step", verdict.cause.class(), &failure.message);
@@ -151,7 +151,7 @@ fn no_text_in_a_body_makes_a_terminal_4xx_retryable() {
             for status in TERMINAL {
                 let transport = Transport::Http;
                 let at = Timestamp::default();
-                let seen = Seen {
+                let seen = RawError {
                     provider: "p",
                     transport,
                     status: Some(status),

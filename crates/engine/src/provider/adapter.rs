@@ -1,13 +1,13 @@
 //! The adapter: one dialect over one transport, one request for each call, typed facts.
 
-use super::answer::{Answer, Frame};
+use super::response::{Frame, ResponseReader};
 use super::{Provider, Timeouts};
 use crate::credential::Credential;
 use crate::transport::{self, Transport};
 use crate::{BoxStream, Clock};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use outlast_dialect::{Delivery, Delta, Dialect, Place, Request, anthropic};
+use outlast_dialect::{Delivery, Delta, Dialect, Request, StreamCursor, anthropic};
 use outlast_kernel::failure::Failure;
 use std::sync::Arc;
 
@@ -87,18 +87,18 @@ impl Adapter {
             headers: self.headers(accept),
             body: Bytes::from(self.dialect.request(request)),
         };
-        read(Answer::new(self.clone(), request))
+        read(ResponseReader::new(self.clone(), request))
     }
 
     /// The same for the rest of an answer; `None` when nobody keeps it.
-    fn resume_frames(&self, place: &Place) -> Option<Frames> {
+    fn resume_frames(&self, place: &StreamCursor) -> Option<Frames> {
         let request = transport::Request {
             method: transport::Method::Get,
             path: self.dialect.resume_path(place)?,
             headers: self.headers("text/event-stream"),
             body: Bytes::new(),
         };
-        Some(read(Answer::after(self.clone(), request, place)))
+        Some(read(ResponseReader::after(self.clone(), request, place)))
     }
 
     /// The same provider, asked with that credential if there is one.
@@ -151,14 +151,14 @@ impl Provider for Adapter {
 
     fn resume(
         &self,
-        place: &Place,
+        place: &StreamCursor,
         credential: Option<&Credential>,
     ) -> Option<BoxStream<'static, Result<Delta, Box<Failure>>>> {
         self.asked_with(credential).resume_frames(place).map(deltas)
     }
 }
 
-fn read(answer: Answer) -> Frames {
+fn read(answer: ResponseReader) -> Frames {
     stream::unfold(answer, |mut answer| async move {
         let item = answer.next().await?;
         Some((item, answer))

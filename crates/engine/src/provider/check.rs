@@ -3,14 +3,14 @@
 use super::Adapter;
 use crate::transport::{Method, Request};
 use bytes::Bytes;
-use outlast_dialect::in_band;
+use outlast_dialect::stream_error;
 use outlast_kernel::failure::Failure;
 
 const MODELS_PATH: &str = "/v1/models";
 
 /// What came of a look at a provider.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct ProviderCheck {
     /// The `date` of its answer, if there was one.
     pub date: Option<String>,
     /// Whether it would serve us.
@@ -19,7 +19,7 @@ pub struct Checked {
 
 impl Adapter {
     /// Asks for the list of models: it costs nothing and needs the key.
-    pub async fn check(&self) -> Checked {
+    pub async fn check(&self) -> ProviderCheck {
         let request = Request {
             method: Method::Get,
             path: MODELS_PATH.to_owned(),
@@ -40,7 +40,7 @@ impl Adapter {
         } else {
             Err(self.scrubbed(self.refused(response).await))
         };
-        Checked { date, result }
+        ProviderCheck { date, result }
     }
 
     /// Whether that is a list of models: a page of somebody in between is none.
@@ -48,12 +48,12 @@ impl Adapter {
         if body.trim_start().starts_with(['{', '[']) {
             return Ok(());
         }
-        let failure = in_band::no_stream(&self.name, &body, self.clock.now());
+        let failure = stream_error::no_stream(&self.name, &body, self.clock.now());
         Err(self.scrubbed(failure))
     }
 
-    fn unreached(&self, failure: Box<Failure>) -> Checked {
-        Checked {
+    fn unreached(&self, failure: Box<Failure>) -> ProviderCheck {
+        ProviderCheck {
             date: None,
             result: Err(self.scrubbed(failure)),
         }

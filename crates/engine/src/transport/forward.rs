@@ -4,7 +4,7 @@
 
 mod plain;
 
-use super::http::broken::{self, Unreadable};
+use super::http::client_error::{self, RequestBodyError};
 use super::http::{address, base_url, build, client, headers};
 use super::{Error, HttpSettings, SettingError};
 use ::http::header::CONTENT_LENGTH;
@@ -12,18 +12,18 @@ use ::http::{HeaderMap, Method, StatusCode};
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use futures_util::stream::BoxStream;
-use plain::Plain;
+use plain::PlainClient;
 use reqwest::{Client, Url};
 use std::{fmt, io};
 
 /// The way to one provider for requests that are passed on.
 #[derive(Clone, Debug)]
-pub struct Forwarder(Way);
+pub struct Forwarder(Backend);
 
 #[derive(Clone, Debug)]
-enum Way {
+enum Backend {
     /// Nothing is between us and the provider.
-    Plain(Plain),
+    Plain(PlainClient),
     /// A secure channel, or a proxy.
     Client(Client, Url),
 }
@@ -84,15 +84,15 @@ impl Forwarder {
     pub fn new(settings: &HttpSettings) -> Result<Self, SettingError> {
         let base = base_url(&settings.base_url)?;
         let own = headers(&settings.headers)?;
-        if let Some(plain) = Plain::new(settings, &base, own) {
-            return Ok(Self(Way::Plain(plain)));
+        if let Some(plain) = PlainClient::new(settings, &base, own) {
+            return Ok(Self(Backend::Plain(plain)));
         }
         let client = client(settings, &base)?
             .no_gzip()
             .tcp_nodelay(true)
             // Many answers may be under way at once, and each connection was paid for.
             .pool_max_idle_per_host(usize::MAX);
-        Ok(Self(Way::Client(build(client)?, base)))
+        Ok(Self(Backend::Client(build(client)?, base)))
     }
 
     /// Passes a request on; the answer comes when its headers do. `path` may have a query.
@@ -103,7 +103,7 @@ impl Forwarder {
         body: Payload,
     ) -> Result<Forwarded, Error> {
         match &self.0 {
-            Way::Plain(plain) => {
+            Backend::Plain(plain) => {
                 let (status, headers, body) = plain.send(asked.0, asked.1, headers, body).await?;
                 Ok(Forwarded {
                     status,
@@ -111,7 +111,7 @@ impl Forwarder {
                     body: Body::Plain(body),
                 })
             }
-            Way::Client(client, base) => {
+            Backend::Client(client, base) => {
                 let url = address(base, asked.1);
                 let request = client.request(asked.0, url).headers(headers.clone());
                 let request = match body {
@@ -119,10 +119,10 @@ impl Forwarder {
                     Payload::Whole(body) => request.body(body),
                     Payload::Pieces { length, pieces } => request
                         .header(CONTENT_LENGTH, length)
-                        .body(reqwest::Body::wrap_stream(pieces.map_err(Unreadable))),
+                        .body(reqwest::Body::wrap_stream(pieces.map_err(RequestBodyError))),
                 };
                 let response = Box::pin(request.send()).await;
-                let mut response = response.map_err(|error| broken::error(&error))?;
+                let mut response = response.map_err(|error| client_error::error(&error))?;
                 Ok(Forwarded {
                     status: response.status(),
                     headers: std::mem::take(response.headers_mut()),
@@ -140,7 +140,7 @@ impl Forwarded {
             Body::Plain(body) => body.next().await,
             Body::Client(response) => {
                 let chunk = response.chunk().await;
-                chunk.map_err(|error| broken::error(&error))
+                chunk.map_err(|error| client_error::error(&error))
             }
         }
     }

@@ -4,7 +4,7 @@
 //! key would follow them; nothing is read from the environment; no header value is printed. Time limits other than
 //! that of the connection are the caller's.
 
-pub(super) mod broken;
+pub(super) mod client_error;
 
 use super::{Error, Method, Request, Response, Transport};
 use crate::BoxFuture;
@@ -108,7 +108,9 @@ impl Transport for Http {
                     message: error.to_string(),
                 })?;
             let response = call.headers(headers).send().await;
-            response.map(read).map_err(|error| broken::error(&error))
+            response
+                .map(read)
+                .map_err(|error| client_error::error(&error))
         })
     }
 }
@@ -135,7 +137,7 @@ pub(super) fn client(settings: &HttpSettings, base: &Url) -> Result<ClientBuilde
 pub(super) fn build(client: ClientBuilder) -> Result<Client, SettingError> {
     client
         .build()
-        .map_err(|error| SettingError::Tls(broken::chain(&error.without_url())))
+        .map_err(|error| SettingError::Tls(client_error::chain(&error.without_url())))
 }
 
 /// The address of a path. A version that the base brings along replaces the path's own, a query stays beside it.
@@ -178,7 +180,7 @@ fn read(response: reqwest::Response) -> Response {
             .collect(),
         body: response
             .bytes_stream()
-            .map_err(|error| broken::error(&error))
+            .map_err(|error| client_error::error(&error))
             .boxed(),
     }
 }

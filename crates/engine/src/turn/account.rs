@@ -1,14 +1,14 @@
 //! A turn and the accounts that it may ask with.
 
 use super::Runner;
-use super::gate::AtGate;
-use crate::accounts::Standing;
+use super::gate::TurnGate;
+use crate::accounts::AccountStatus;
 use crate::journal::Entry;
+use outlast_kernel::attempt::Wait;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::Body;
-use outlast_kernel::failure::{Failure, IoKind, Judged};
+use outlast_kernel::failure::{ClassifiedFailure, Failure, IoKind};
 use outlast_kernel::policy::Switches;
-use outlast_kernel::recovery::Wait;
 use std::sync::Arc;
 
 impl Runner<'_> {
@@ -38,7 +38,7 @@ impl Runner<'_> {
             if let Some(mut gate) = self.gate.take() {
                 gate.leave().await;
             }
-            let gate = AtGate::new(knowledge, self.turn.clock, key, &self.turn.ids.turn);
+            let gate = TurnGate::new(knowledge, self.turn.clock, key, &self.turn.ids.turn);
             self.gate = Some(gate.with_deadline(self.turn.budget.deadline()));
         }
         Ok(())
@@ -103,14 +103,17 @@ impl Runner<'_> {
 
     /// A failure with all accounts in view, and whether another one could be asked. What it says about this one is
     /// recorded before anything is decided.
-    pub(super) async fn with_accounts(&mut self, judged: Arc<Judged>) -> (Arc<Judged>, Remedies) {
+    pub(super) async fn with_accounts(
+        &mut self,
+        judged: Arc<ClassifiedFailure>,
+    ) -> (Arc<ClassifiedFailure>, Remedies) {
         let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) else {
             return (judged, Remedies::NONE);
         };
         let model = &self.turn.request.model;
         let may_refresh = !self.refreshed.contains(&account.name);
         let standing = accounts.failed(account, model, &judged, may_refresh).await;
-        let renewed = standing == Standing::Renewed;
+        let renewed = standing == AccountStatus::Renewed;
         let left = &self.left;
         let another = renewed || accounts.has_free_sibling(&account.name, left, model).await;
         self.has_new_key = renewed;
@@ -118,7 +121,7 @@ impl Runner<'_> {
             self.refreshed.push(account.name.clone());
         }
         // One that has no sibling is asked all the same, and its error says enough.
-        if let (Standing::Blocked(block), true) = (standing, accounts.has_multiple()) {
+        if let (AccountStatus::Blocked(block), true) = (standing, accounts.has_multiple()) {
             self.emitter.emit(Body::AccountBlocked {
                 name: block.account,
                 cause: block.cause,
@@ -137,7 +140,7 @@ impl Runner<'_> {
             return (judged, remedies);
         }
         let failure = judged.failure.clone();
-        (Arc::new(Judged { failure, verdict }), remedies)
+        (Arc::new(ClassifiedFailure { failure, verdict }), remedies)
     }
 
     /// No account has a key.

@@ -1,21 +1,21 @@
 //! One call of a turn: its stream, followed to the end, and what is made of a failure.
 
 use super::Runner;
-use super::partial::Kept;
+use super::continuation::Continuation;
 use super::wait::until;
 use crate::RetryStrategy;
 use crate::journal::Entry;
-use crate::size::Seen;
+use crate::token_estimate::BilledTokens;
 use futures_util::StreamExt;
 use outlast_dialect::{Delta, Part};
 use outlast_kernel::Timestamp;
+use outlast_kernel::attempt::{Effect, Effects, Event, step};
 use outlast_kernel::budget::{Cost, Price};
-use outlast_kernel::decision::{Remedies, Rules};
-use outlast_kernel::event::{Body, Reasoning, Seal, StopReason};
-use outlast_kernel::failure::{Failure, IoKind, Judged, Phase};
-use outlast_kernel::recovery::{Effect, Effects, Event, step};
-use outlast_kernel::repetition::Guard;
-use outlast_kernel::stop::Oddity;
+use outlast_kernel::completion::InvalidCompletion;
+use outlast_kernel::decision::{Remedies, RetryRules};
+use outlast_kernel::event::{Body, Reasoning, StopReason, TurnStatus};
+use outlast_kernel::failure::{ClassifiedFailure, Failure, IoKind, Phase};
+use outlast_kernel::loops::LoopDetector;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,11 +80,11 @@ impl Runner<'_> {
         self.unanswered = Some(self.turn.clock.now());
         let kept = self.kept.as_ref().map(|kept| kept.parts().to_vec());
         self.answer.begin_attempt(kept.unwrap_or_default());
-        (self.odd.what, self.odd.reasoning) = (None, Guard::default());
+        (self.odd.what, self.odd.reasoning) = (None, LoopDetector::default());
         let deadline = self.state.prompt().deadline();
         let credential = self.account.as_ref().map(|account| &account.credential);
         self.place = None;
-        let rest = self.kept.as_ref().and_then(Kept::place);
+        let rest = self.kept.as_ref().and_then(Continuation::place);
         let rest = rest.and_then(|place| self.turn.provider.resume(place, credential));
         let mut stream =
             rest.unwrap_or_else(|| self.turn.provider.stream(&self.request(), credential));
@@ -121,7 +121,9 @@ impl Runner<'_> {
                 return self.answered(stop_reason).await;
             }
             if self.odd.what.is_some() {
-                return self.fail(self.is_odd(Oddity::RepeatedReasoning)).await;
+                return self
+                    .fail(self.is_odd(InvalidCompletion::RepeatedReasoning))
+                    .await;
             }
         }
     }
@@ -141,7 +143,7 @@ impl Runner<'_> {
             Delta::Reasoning(text) => {
                 self.answer.think(&text);
                 if self.turn.corrections > 0 && self.odd.reasoning.push(&text).is_some() {
-                    self.odd.what = Some(Oddity::RepeatedReasoning);
+                    self.odd.what = Some(InvalidCompletion::RepeatedReasoning);
                 }
                 Body::ReasoningDelta { text }
             }
@@ -193,7 +195,7 @@ impl Runner<'_> {
         });
         with.into_iter().for_each(|entry| self.scribe.note(entry));
         if self.calls_to_run().is_none() && !self.odd.goes_on {
-            self.settle(Seal::Completed);
+            self.settle(TurnStatus::Completed);
         }
         self.commit().await;
         // What says nothing is no part of a conversation, and would be refused in one.
@@ -210,12 +212,15 @@ impl Runner<'_> {
         let usage = self.answer.usage;
         let tokens = usage.read().saturating_add(usage.output);
         let messages = self.turn.request.messages.len();
-        self.seen = (tokens > 0).then_some(Seen { tokens, messages });
+        self.seen = (tokens > 0).then_some(BilledTokens { tokens, messages });
     }
 
     /// Retries can be switched off while the turn runs.
     pub(super) fn look_at_rules(&mut self) {
-        self.rules = self.turn.retry.map_or(Rules::NONE, RetryStrategy::rules);
+        self.rules = self
+            .turn
+            .retry
+            .map_or(RetryRules::NONE, RetryStrategy::rules);
         self.state.set_rules(self.rules);
     }
 
@@ -223,7 +228,7 @@ impl Runner<'_> {
         self.look_at_rules();
         // Judged and decided at one moment, so that a stated wait is announced as it was stated.
         let now = self.turn.clock.now();
-        let failure = Judged::new(Failure { at: now, ..failure });
+        let failure = ClassifiedFailure::new(Failure { at: now, ..failure });
         let own = Arc::clone(&failure);
         if let Some(effects) = self.salvage(&own).await {
             self.report_to_gate(&own, None).await;
@@ -256,8 +261,8 @@ impl Runner<'_> {
     /// What follows from a failure, which stands for the one that was seen. A wait is written down before it begins.
     pub(super) async fn follow(
         &mut self,
-        failure: Arc<Judged>,
-        seen: &Judged,
+        failure: Arc<ClassifiedFailure>,
+        seen: &ClassifiedFailure,
         remedies: Remedies,
         now: Timestamp,
     ) -> (Effects, Option<Timestamp>) {
@@ -295,14 +300,17 @@ impl Runner<'_> {
         Some(self.spread(delay))
     }
 
-    async fn report_to_gate(&mut self, judged: &Judged, waits_until: Option<Timestamp>) {
+    async fn report_to_gate(&mut self, judged: &ClassifiedFailure, waits_until: Option<Timestamp>) {
         if let Some(gate) = &mut self.gate {
             gate.failed(judged, waits_until).await;
         }
     }
 
     /// A failure with all that is known in view, and what could be done about it other than wait.
-    async fn collect_remedies(&mut self, failure: Arc<Judged>) -> (Arc<Judged>, Remedies) {
+    async fn collect_remedies(
+        &mut self,
+        failure: Arc<ClassifiedFailure>,
+    ) -> (Arc<ClassifiedFailure>, Remedies) {
         self.remark = None;
         let (failure, mut remedies) = self.with_accounts(failure).await;
         let failure = self.final_if_compacted(failure);
@@ -324,7 +332,7 @@ impl Runner<'_> {
     }
 
     /// What came of an attempt that failed is kept; it is not part of the conversation, unless it is gone on with.
-    fn note_failure(&mut self, judged: Option<&Judged>, kept: bool) {
+    fn note_failure(&mut self, judged: Option<&ClassifiedFailure>, kept: bool) {
         if !self.answer.is_under_way {
             return;
         }

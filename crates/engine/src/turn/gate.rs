@@ -3,11 +3,11 @@
 //! Not here: the rules (see the kernel's `gate`) and the events (see `turn`).
 
 use crate::Clock;
-use crate::knowledge::{Knowledge, Report, is_shared};
+use crate::shared_state::{Report, SharedState, is_shared};
 use outlast_kernel::Timestamp;
-use outlast_kernel::failure::Judged;
-use outlast_kernel::gate::{Answer, Pass, Waiter, WaiterId};
-use outlast_kernel::recovery::Wait;
+use outlast_kernel::attempt::Wait;
+use outlast_kernel::failure::ClassifiedFailure;
+use outlast_kernel::gate::{GateReply, Pass, Waiter, WaiterId};
 use outlast_kernel::verdict::{Authority, Cause, Class};
 use std::time::Duration;
 
@@ -16,29 +16,29 @@ const PROBE_RENEW_INTERVAL: Duration = Duration::from_secs(20);
 /// A turn that ends is not kept longer by what others should know.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(150);
 
-pub(super) struct AtGate<'a> {
-    pub(super) knowledge: &'a Knowledge,
+pub(super) struct TurnGate<'a> {
+    pub(super) knowledge: &'a SharedState,
     clock: &'a dyn Clock,
     key: String,
     waiter: Waiter,
     in_line: bool,
     /// Whether something went wrong since a call was last accepted.
     in_trouble: bool,
-    admission: Option<Admission>,
+    admission: Option<Ticket>,
 }
 
 /// The right to make one call.
 #[derive(Clone, Copy)]
-struct Admission {
+struct Ticket {
     pass: Pass,
     /// When its holder must show that it lives, if everyone waits for its result.
     renew_at: Option<Timestamp>,
 }
 
-impl<'a> AtGate<'a> {
+impl<'a> TurnGate<'a> {
     /// Before the gate of that name, for a turn: whoever carries it on stands in its place.
     pub(super) fn new(
-        knowledge: &'a Knowledge,
+        knowledge: &'a SharedState,
         clock: &'a dyn Clock,
         key: String,
         turn: &str,
@@ -77,22 +77,22 @@ impl<'a> AtGate<'a> {
     }
 
     /// Asks to make a call whose own time is `own_wake`.
-    pub(super) async fn ask(&mut self, own_wake: Timestamp) -> Answer {
+    pub(super) async fn ask(&mut self, own_wake: Timestamp) -> GateReply {
         self.mark_failing();
         self.waiter.own_wake = own_wake;
         let answer = self.knowledge.ask(&self.key, &self.waiter).await;
-        self.in_line = matches!(answer, Answer::Hold(_));
+        self.in_line = matches!(answer, GateReply::Hold(_));
         let renew_at = self.clock.now() + PROBE_RENEW_INTERVAL;
         self.admission = match answer {
-            Answer::Go(pass) => Some(Admission {
+            GateReply::Go(pass) => Some(Ticket {
                 pass,
                 renew_at: None,
             }),
-            Answer::Probe(pass) => Some(Admission {
+            GateReply::Probe(pass) => Some(Ticket {
                 pass,
                 renew_at: Some(renew_at),
             }),
-            Answer::Hold(_) | Answer::TooLate => None,
+            GateReply::Hold(_) | GateReply::TooLate => None,
         };
         answer
     }
@@ -143,7 +143,11 @@ impl<'a> AtGate<'a> {
     }
 
     /// The call failed. `waits_until` is when its own schedule would have it try again.
-    pub(super) async fn failed(&mut self, judged: &Judged, waits_until: Option<Timestamp>) {
+    pub(super) async fn failed(
+        &mut self,
+        judged: &ClassifiedFailure,
+        waits_until: Option<Timestamp>,
+    ) {
         if !is_shared(judged.verdict.cause) {
             // Whatever was wrong with it, the provider was there, unless nothing came of it.
             let nothing_came = matches!(judged.verdict.class(), Class::Transient | Class::Canceled);

@@ -10,8 +10,8 @@ use crate::CancellationToken;
 use crate::journal::Entry;
 use crate::tools::{Effect, Output, Toolbox};
 use outlast_dialect::{Message, Part, Role, ToolResult};
+use outlast_kernel::attempt::Outcome;
 use outlast_kernel::event::{Body, StopReason, ToolCall};
-use outlast_kernel::recovery::Outcome;
 use std::time::Duration;
 
 /// A tool that does not end when it is told to is left behind after that long.
@@ -24,16 +24,16 @@ const ABANDONED: &str = "it was interrupted and may have partly run";
 
 /// A call of the last answer, and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outstanding {
+pub struct OutstandingCall {
     /// The call.
     pub call: ToolCall,
     /// How far it came.
-    pub so_far: SoFar,
+    pub so_far: CallProgress,
 }
 
 /// How far a tool call came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SoFar {
+pub enum CallProgress {
     /// It has not begun.
     NotStarted,
     /// It began, and nobody knows how it ended.
@@ -44,45 +44,45 @@ pub enum SoFar {
 
 impl Runner<'_> {
     /// The calls that the last answer makes, if they are to be run.
-    pub(super) fn calls_to_run(&self) -> Option<Vec<Outstanding>> {
+    pub(super) fn calls_to_run(&self) -> Option<Vec<OutstandingCall>> {
         self.turn.tools?;
         let runs = |reason| !matches!(reason, StopReason::Length | StopReason::Refusal);
         if !self.answer.stop_reason.is_some_and(runs) {
             return None;
         }
         let calls = self.answer.parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(Outstanding {
+            Part::ToolCall(call) => Some(OutstandingCall {
                 call: call.clone(),
-                so_far: SoFar::NotStarted,
+                so_far: CallProgress::NotStarted,
             }),
             _ => None,
         });
-        let calls: Vec<Outstanding> = calls.collect();
+        let calls: Vec<OutstandingCall> = calls.collect();
         (!calls.is_empty()).then_some(calls)
     }
 
     /// Whoever listens now has not heard of the calls that an earlier process left.
-    pub(super) fn emit_outstanding_calls(&mut self, calls: &[Outstanding]) {
-        for Outstanding { call, so_far } in calls {
-            if !matches!(so_far, SoFar::Finished(_)) {
+    pub(super) fn emit_outstanding_calls(&mut self, calls: &[OutstandingCall]) {
+        for OutstandingCall { call, so_far } in calls {
+            if !matches!(so_far, CallProgress::Finished(_)) {
                 self.emitter.emit(Body::ToolCall(call.clone()));
             }
         }
     }
 
     /// Gets a result for each call and adds them to the conversation; should the turn end there, that is the answer.
-    pub(super) async fn run_calls(&mut self, calls: Vec<Outstanding>) -> Option<Outcome> {
+    pub(super) async fn run_calls(&mut self, calls: Vec<OutstandingCall>) -> Option<Outcome> {
         let mut parts = Vec::with_capacity(calls.len());
         let mut done = Vec::with_capacity(calls.len());
-        for (index, Outstanding { call, so_far }) in calls.into_iter().enumerate() {
+        for (index, OutstandingCall { call, so_far }) in calls.into_iter().enumerate() {
             let output = match so_far {
-                SoFar::Finished(output) => output,
-                SoFar::NotStarted => {
+                CallProgress::Finished(output) => output,
+                CallProgress::NotStarted => {
                     let output = self.run_tool(index, &call).await;
                     let output = output.unwrap_or_else(Output::error);
                     self.finish(index, &call, output).await
                 }
-                SoFar::Started(effect) => {
+                CallProgress::Started(effect) => {
                     let again = match effect.may_repeat() {
                         true => self.run_tool(index, &call).await.ok(),
                         false => None,

@@ -5,15 +5,15 @@
 
 use super::Runner;
 use super::control::Command;
-use super::gate::AtGate;
-use crate::knowledge::Knowledge;
+use super::gate::TurnGate;
+use crate::shared_state::SharedState;
 use crate::{CancellationToken, Clock};
 use futures_util::FutureExt;
 use outlast_kernel::Timestamp;
+use outlast_kernel::attempt::{Effects, Event};
 use outlast_kernel::event::Body;
 use outlast_kernel::failure::Failure;
-use outlast_kernel::gate::Answer;
-use outlast_kernel::recovery::{Effects, Event};
+use outlast_kernel::gate::GateReply;
 use outlast_kernel::verdict::{Cause, Scope, Verdict};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -24,7 +24,7 @@ impl Runner<'_> {
         let cut_off = self
             .turn
             .knowledge
-            .is_some_and(Knowledge::is_store_unavailable);
+            .is_some_and(SharedState::is_store_unavailable);
         if cut_off {
             delay.mul_f64(fastrand::f64())
         } else {
@@ -61,18 +61,18 @@ impl Runner<'_> {
             return Ok(true);
         };
         match gate.ask(now).await {
-            Answer::Go(_) | Answer::Probe(_) => Ok(true),
-            Answer::Hold(_) if is_hurried => Ok(true),
-            Answer::TooLate => Err(self.fail(self.too_late()).await),
+            GateReply::Go(_) | GateReply::Probe(_) => Ok(true),
+            GateReply::Hold(_) if is_hurried => Ok(true),
+            GateReply::TooLate => Err(self.fail(self.too_late()).await),
             // Whoever will not wait that long asks for itself, and hears it from the provider.
-            Answer::Hold(until) if !self.accepts(until) => {
+            GateReply::Hold(until) if !self.accepts(until) => {
                 if let Some(gate) = &mut self.gate {
                     gate.leave().await;
                 }
                 Ok(true)
             }
-            Answer::Hold(until) if self.switches_model_at_gate(until).await => Ok(false),
-            Answer::Hold(until) => match self.hold(until).await {
+            GateReply::Hold(until) if self.switches_model_at_gate(until).await => Ok(false),
+            GateReply::Hold(until) => match self.hold(until).await {
                 None => Ok(false),
                 Some(Command::RetryNow) => Ok(true),
                 Some(Command::AbortRetry) => Err(self.abort_held_retry()),
@@ -139,7 +139,7 @@ impl Runner<'_> {
         let moved = |said: Timestamp| said.since(until).max(until.since(said)) >= WORTH_SAYING;
         if self.said_held.is_none_or(moved) {
             self.said_held = Some(until);
-            let cause = self.gate.as_ref().and_then(AtGate::cause);
+            let cause = self.gate.as_ref().and_then(TurnGate::cause);
             self.emitter.emit(Body::Held { until, cause });
         }
     }
@@ -207,9 +207,9 @@ impl Runner<'_> {
             return Err(own);
         };
         match gate.ask(own).await {
-            Answer::Go(_) | Answer::Probe(_) => Ok(()),
-            Answer::Hold(until) => Err(until),
-            Answer::TooLate => Err(own),
+            GateReply::Go(_) | GateReply::Probe(_) => Ok(()),
+            GateReply::Hold(until) => Err(until),
+            GateReply::TooLate => Err(own),
         }
     }
 

@@ -5,11 +5,11 @@ use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Message, Request};
 use outlast_engine::accounts::{Account, Accounts, KeySource};
 use outlast_engine::credential::Credential;
-use outlast_engine::knowledge::Knowledge;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::strategy::PolicyRetry;
-use outlast_engine::turn::{Ended, Turn};
+use outlast_engine::turn::{Turn, TurnOutcome};
 use outlast_engine::{BoxFuture, BoxStream, Clock, Provider, run_turn};
-use outlast_kernel::event::{Body, Event, Seal, StopReason};
+use outlast_kernel::event::{Body, Event, StopReason, TurnStatus};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::policy::{Overrides, Policy};
 use outlast_kernel::verdict::Cause;
@@ -36,11 +36,11 @@ impl KeySource for TestKeys {
     }
 }
 
-type Answers = fn(&str) -> Option<Failure>;
+type Responses = fn(&str) -> Option<Failure>;
 
 /// Answers by the key that it is asked with.
 struct KeyedProvider {
-    answers: Answers,
+    answers: Responses,
     asked: Mutex<Vec<String>>,
     takes: Duration,
     under_way: Arc<AtomicU32>,
@@ -84,18 +84,18 @@ impl Provider for KeyedProvider {
     }
 }
 
-struct World {
+struct Fixture {
     clock: Arc<dyn Clock>,
-    knowledge: Knowledge,
+    knowledge: SharedState,
     accounts: Accounts,
     provider: KeyedProvider,
     policy: Policy,
 }
 
-impl World {
-    fn new(accounts: &[(&'static str, bool)], answers: Answers) -> Self {
+impl Fixture {
+    fn new(accounts: &[(&'static str, bool)], answers: Responses) -> Self {
         let clock = clock();
-        let knowledge = Knowledge::alone(clock.clone());
+        let knowledge = SharedState::alone(clock.clone());
         let account = |(place, (key, renews)): (usize, &(&'static str, bool))| Account {
             name: ["first", "second", "third"][place].to_owned(),
             source: Arc::new(TestKeys {
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    async fn turn(&self) -> (Ended, Vec<Event>) {
+    async fn turn(&self) -> (TurnOutcome, Vec<Event>) {
         let retry = PolicyRetry::new(self.policy.clone(), self.clock.clone());
         let request = Request {
             model: "m".to_owned(),
@@ -159,11 +159,14 @@ fn delays(events: &[Event]) -> Vec<u64> {
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_on_one_account_costs_one_request_and_no_wait() {
-    let world = World::new(&[("key-a", false), ("key-b", false)], |key| {
+    let world = Fixture::new(&[("key-a", false), ("key-b", false)], |key| {
         (key == "key-a").then(|| limit("2 hours"))
     });
     let (ended, events) = world.turn().await;
-    assert_eq!((ended.seal, delays(&events)), (Seal::Completed, vec![0]));
+    assert_eq!(
+        (ended.seal, delays(&events)),
+        (TurnStatus::Completed, vec![0])
+    );
     assert_eq!(world.asked(), ["key-a", "key-b"]);
     // Whoever comes later knows.
     world.turn().await;
@@ -181,14 +184,14 @@ async fn a_limit_on_one_account_costs_one_request_and_no_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn when_all_are_blocked_the_first_to_be_free_is_waited_for_if_that_is_allowed() {
-    let answers: Answers = |key| match key {
+    let answers: Responses = |key| match key {
         "key-a" => Some(limit("2 hours")),
         _ => Some(limit("1 hour")),
     };
     let both = [("key-a", false), ("key-b", false)];
-    let world = World::new(&both, answers);
+    let world = Fixture::new(&both, answers);
     let (ended, events) = world.turn().await;
-    assert_eq!(ended.seal, Seal::Error);
+    assert_eq!(ended.seal, TurnStatus::Error);
     let reason = events.iter().find_map(|event| match &event.body {
         Body::Error { reason, .. } => Some(reason.clone()),
         _ => None,
@@ -198,7 +201,7 @@ async fn when_all_are_blocked_the_first_to_be_free_is_waited_for_if_that_is_allo
         Some("the provider asks to wait 1h, the policy accepts 5m")
     );
 
-    let mut world = World::new(&both, answers);
+    let mut world = Fixture::new(&both, answers);
     let wait = Overrides {
         wait_for_reset: Some(true),
         ..Overrides::default()
@@ -210,34 +213,37 @@ async fn when_all_are_blocked_the_first_to_be_free_is_waited_for_if_that_is_allo
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_key_is_fetched_again_once_and_then_a_sibling_is_asked() {
-    let answers: Answers = |key| {
+    let answers: Responses = |key| {
         let revoked = key != "key-b";
         revoked.then(|| Failure::http("p", 401, "invalid key", START))
     };
-    let world = World::new(&[("key-a", false), ("key-b", false)], answers);
+    let world = Fixture::new(&[("key-a", false), ("key-b", false)], answers);
     let (ended, events) = world.turn().await;
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     assert_eq!(world.asked(), ["key-a", "key-b"]);
     let said =
         |event: &Event| matches!(&event.body, Body::AccountBlocked { name, .. } if name == "first");
     assert!(events.iter().any(said), "{events:?}");
 
-    let renewed: Answers =
+    let renewed: Responses =
         |key| (key == "key-a-0").then(|| Failure::http("p", 401, "expired", START));
-    let world = World::new(&[("key-a", true)], renewed);
+    let world = Fixture::new(&[("key-a", true)], renewed);
     let (ended, events) = world.turn().await;
-    assert_eq!((ended.seal, delays(&events)), (Seal::Completed, vec![0]));
+    assert_eq!(
+        (ended.seal, delays(&events)),
+        (TurnStatus::Completed, vec![0])
+    );
     assert_eq!(world.asked(), ["key-a-0", "key-a-1"]);
     assert_eq!(world.knowledge.blocks().iter().count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_revoked_key_is_set_aside_for_an_hour_and_no_longer() {
-    let world = World::new(&[("key-a", false)], |_| {
+    let world = Fixture::new(&[("key-a", false)], |_| {
         Some(Failure::http("p", 401, "invalid key", START))
     });
     let (ended, _) = world.turn().await;
-    assert_eq!(ended.seal, Seal::Error);
+    assert_eq!(ended.seal, TurnStatus::Error);
     let blocks = world.knowledge.blocks();
     let block = blocks.on("first", "m", START).unwrap();
     assert_eq!(block.cause, Cause::Auth);
@@ -249,26 +255,26 @@ async fn a_revoked_key_is_set_aside_for_an_hour_and_no_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn an_account_without_a_key_is_passed_over_and_none_at_all_is_an_error() {
-    let world = World::new(&[("", false), ("key-b", false)], |_| None);
+    let world = Fixture::new(&[("", false), ("key-b", false)], |_| None);
     let (ended, _) = world.turn().await;
     assert_eq!(
         (ended.seal, world.asked()),
-        (Seal::Completed, vec!["key-b".to_owned()])
+        (TurnStatus::Completed, vec!["key-b".to_owned()])
     );
 
-    let world = World::new(&[("", false)], |_| None);
+    let world = Fixture::new(&[("", false)], |_| None);
     let (ended, _) = world.turn().await;
     let (judged, _) = ended.error.unwrap();
     let expected = "no key can be had: first: the command failed";
     assert_eq!(
         (ended.seal, judged.failure.message.as_str()),
-        (Seal::Error, expected)
+        (TurnStatus::Error, expected)
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_account_has_no_more_calls_under_way_than_it_may() {
-    let mut world = World::new(&[("key-a", false)], |_| None);
+    let mut world = Fixture::new(&[("key-a", false)], |_| None);
     world.accounts = Accounts::new(
         vec![Account {
             name: "first".to_owned(),
@@ -285,34 +291,38 @@ async fn an_account_has_no_more_calls_under_way_than_it_may() {
     world.provider.takes = Duration::from_secs(90);
     let turns = (0..6).map(|_| world.turn());
     let ended = futures_util::future::join_all(turns).await;
-    assert!(ended.iter().all(|(ended, _)| ended.seal == Seal::Completed));
+    assert!(
+        ended
+            .iter()
+            .all(|(ended, _)| ended.seal == TurnStatus::Completed)
+    );
     assert_eq!(world.provider.most_under_way.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sibling_without_a_key_is_nothing_to_switch_to() {
-    let world = World::new(&[("key-a", false), ("", false)], |_| Some(limit("2 hours")));
+    let world = Fixture::new(&[("key-a", false), ("", false)], |_| Some(limit("2 hours")));
     let (ended, _) = world.turn().await;
     assert_eq!(
         (ended.seal, world.asked()),
-        (Seal::Error, vec!["key-a".to_owned()])
+        (TurnStatus::Error, vec!["key-a".to_owned()])
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rate_limit_too_long_to_wait_for_is_left_for_a_sibling_and_not_asked_again() {
-    let world = World::new(&[("key-a", false), ("key-b", false)], |key| {
+    let world = Fixture::new(&[("key-a", false), ("key-b", false)], |key| {
         let slow = Failure::http("p", 429, "Rate limit reached", START);
         (key == "key-a").then(|| slow.with_headers([("retry-after", "500")]))
     });
     let (ended, _) = world.turn().await;
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     assert_eq!(world.asked(), ["key-a", "key-b"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_revoked_sibling_does_not_shorten_the_wait_for_a_stated_reset() {
-    let mut world = World::new(&[("key-a", false), ("key-b", false)], |key| match key {
+    let mut world = Fixture::new(&[("key-a", false), ("key-b", false)], |key| match key {
         "key-a" => Some(Failure::http("p", 401, "invalid key", START)),
         _ => Some(limit("2 hours")),
     });
@@ -327,20 +337,20 @@ async fn a_revoked_sibling_does_not_shorten_the_wait_for_a_stated_reset() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_new_every_time_is_tried_once_more_and_then_left() {
-    let answers: Answers = |key| {
+    let answers: Responses = |key| {
         let bad = key != "key-b";
         bad.then(|| Failure::http("p", 401, "expired", START))
     };
-    let world = World::new(&[("key-a", true), ("key-b", false)], answers);
+    let world = Fixture::new(&[("key-a", true), ("key-b", false)], answers);
     let (ended, _) = world.turn().await;
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     assert_eq!(world.asked(), ["key-a-0", "key-a-1", "key-b"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn success_lifts_a_block() {
-    let world = World::new(&[("key-a", false)], |_| None);
-    let judged = outlast_kernel::failure::Judged::new(limit("2 hours"));
+    let world = Fixture::new(&[("key-a", false)], |_| None);
+    let judged = outlast_kernel::failure::ClassifiedFailure::new(limit("2 hours"));
     let chosen = world.accounts.choose(None, &[], "m").await.unwrap();
     world.accounts.failed(&chosen, "m", &judged, true).await;
     assert_eq!(world.knowledge.blocks().iter().count(), 1);

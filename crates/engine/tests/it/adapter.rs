@@ -1,10 +1,10 @@
 //! The adapter over a transport that says what it is told, on a paused clock.
 
-use crate::says::{Body, Says, asked, frames, pings, question, reset};
+use crate::scripted_transport::{Body, ScriptedTransport, asked, frames, pings, question, reset};
 use crate::support::clock;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use outlast_dialect::{Delta, Dialect, Place};
+use outlast_dialect::{Delta, Dialect, StreamCursor};
 use outlast_engine::credential::Credential;
 use outlast_engine::provider::{Adapter, Timeouts};
 use outlast_engine::transport::{self, Method, Response, Transport};
@@ -76,7 +76,8 @@ async fn each_silence_has_a_limit_of_its_own() {
     ];
     for (events, phase, after) in table {
         let body = move || frames(&events).chain(stream::pending()).boxed();
-        let (failure, took) = failed(anthropic(Says::events(body)).with_timeouts(limits)).await;
+        let (failure, took) =
+            failed(anthropic(ScriptedTransport::events(body)).with_timeouts(limits)).await;
         let seen = (failure.io, failure.phase, took);
         assert_eq!(seen, (Some(IoKind::Idle), phase, seconds(after)));
         assert_eq!(classify(&failure).cause, Cause::Stalled);
@@ -99,7 +100,8 @@ async fn pings_keep_a_stream_alive_for_three_limits() {
                 .chain(pings(ping, seconds(20)))
                 .boxed()
         };
-        let (failure, took) = failed(anthropic(Says::events(body)).with_timeouts(limits)).await;
+        let (failure, took) =
+            failed(anthropic(ScriptedTransport::events(body)).with_timeouts(limits)).await;
         assert_eq!(
             (failure.io, took),
             (Some(IoKind::Idle), seconds(180)),
@@ -117,7 +119,7 @@ async fn zero_means_for_ever() {
         first_event: Duration::ZERO,
         idle: Duration::ZERO,
     };
-    let events = Says::events(|| frames(&[START]).chain(stream::pending()).boxed());
+    let events = ScriptedTransport::events(|| frames(&[START]).chain(stream::pending()).boxed());
     for adapter in [anthropic(Silent), anthropic(events)] {
         let waiting = failed(adapter.with_timeouts(off));
         let week = tokio::time::timeout(seconds(7 * 86_400), waiting);
@@ -134,7 +136,7 @@ async fn a_slow_but_steady_stream_is_not_cut() {
         });
         slow.boxed()
     };
-    let items: Vec<_> = anthropic(Says::events(body))
+    let items: Vec<_> = anthropic(ScriptedTransport::events(body))
         .stream(&question(), None)
         .collect()
         .await;
@@ -146,7 +148,10 @@ async fn a_slow_but_steady_stream_is_not_cut() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_without_its_end_was_truncated() {
-    let (failure, _) = failed(anthropic(Says::events(|| frames(&[START, HELLO])))).await;
+    let (failure, _) = failed(anthropic(ScriptedTransport::events(|| {
+        frames(&[START, HELLO])
+    })))
+    .await;
     let seen = (failure.io, failure.phase);
     assert_eq!(seen, (Some(IoKind::Truncated), Phase::AfterContent));
     assert_eq!(classify(&failure).cause, Cause::TruncatedStream);
@@ -161,7 +166,11 @@ async fn a_complete_answer_is_not_waited_on() {
     ];
     for end in ends {
         let body = move || frames(&[CHAT]).chain(end()).boxed();
-        let adapter = Adapter::new(Dialect::OpenaiChat, Arc::new(Says::events(body)), clock());
+        let adapter = Adapter::new(
+            Dialect::OpenaiChat,
+            Arc::new(ScriptedTransport::events(body)),
+            clock(),
+        );
         let start = Instant::now();
         let items: Vec<_> = adapter.stream(&question(), None).collect().await;
         let stopped = Delta::Stopped(StopReason::EndTurn);
@@ -181,7 +190,7 @@ async fn a_slow_or_endless_error_body_does_not_hide_the_status() {
         || stream::repeat_with(|| Ok(Bytes::from_static(&[b'x'; 4096]))).boxed(),
     ];
     for body in bodies {
-        let says = Says::new(529, "application/json", body);
+        let says = ScriptedTransport::new(529, "application/json", body);
         let (failure, took) = failed(anthropic(says)).await;
         assert_eq!(failure.status, Some(529));
         assert!(took <= seconds(5), "{took:?}");
@@ -206,7 +215,7 @@ async fn what_is_no_stream_is_read_for_what_it_is() {
         ("application/json", "", Cause::TruncatedStream),
     ];
     for (kind, body, cause) in table {
-        let says = Says::new(200, kind, move || {
+        let says = ScriptedTransport::new(200, kind, move || {
             stream::iter([Ok(Bytes::from_static(body.as_bytes()))]).boxed()
         });
         let (failure, _) = failed(anthropic(says)).await;
@@ -218,7 +227,7 @@ async fn what_is_no_stream_is_read_for_what_it_is() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_whole_is_read_whole() {
     let body = r#"{"content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn"}"#;
-    let says = Says::new(200, "application/json", move || {
+    let says = ScriptedTransport::new(200, "application/json", move || {
         stream::iter([Ok(Bytes::from_static(body.as_bytes()))]).boxed()
     });
     let items: Vec<_> = anthropic(says).stream(&question(), None).collect().await;
@@ -235,7 +244,7 @@ async fn an_answer_without_end_is_cut_at_its_limit() {
             .chain(stream::repeat_with(move || Ok(line.clone())))
             .boxed()
     };
-    let (failure, _) = failed(anthropic(Says::events(body))).await;
+    let (failure, _) = failed(anthropic(ScriptedTransport::events(body))).await;
     assert_eq!(failure.message, "the answer is longer than 256 MiB");
 }
 
@@ -243,7 +252,7 @@ async fn an_answer_without_end_is_cut_at_its_limit() {
 async fn a_key_that_is_sent_back_is_not_passed_on() {
     let key = "planted-9f8e7d6c5b4a";
     let body = format!(r#"{{"error":{{"message":"bad key {key}","code":"{key}"}}}}"#);
-    let says = Says::new(401, "application/json", move || {
+    let says = ScriptedTransport::new(401, "application/json", move || {
         stream::iter([Ok(Bytes::from(body.clone()))]).boxed()
     });
     let adapter = anthropic(says).with_credential(Credential::new(key.to_owned()));
@@ -254,9 +263,9 @@ async fn a_key_that_is_sent_back_is_not_passed_on() {
 
 /// Notes what it is sent.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<transport::Request>>>);
+struct RecordingTransport(Arc<Mutex<Vec<transport::Request>>>);
 
-impl Transport for Notes {
+impl Transport for RecordingTransport {
     fn send(
         &self,
         request: transport::Request,
@@ -284,7 +293,7 @@ async fn every_dialect_is_asked_once_at_its_path_with_its_key() {
         ),
     ];
     for (dialect, path, name, value) in table {
-        let notes = Notes::default();
+        let notes = RecordingTransport::default();
         let adapter = Adapter::new(dialect, Arc::new(notes.clone()), clock())
             .with_credential(Credential::new("k-123456".to_owned()));
         asked(&adapter).await;
@@ -296,8 +305,8 @@ async fn every_dialect_is_asked_once_at_its_path_with_its_key() {
     }
 }
 
-fn place() -> Place {
-    Place {
+fn place() -> StreamCursor {
+    StreamCursor {
         response: "resp_1".to_owned(),
         after: 7,
     }
@@ -317,7 +326,7 @@ async fn resumed(adapter: Adapter) -> Vec<Result<Delta, Box<Failure>>> {
 
 #[tokio::test(start_paused = true)]
 async fn a_rest_is_fetched_once_with_the_key_of_the_answer() {
-    let notes = Notes::default();
+    let notes = RecordingTransport::default();
     let adapter = responses(notes.clone()).with_credential(Credential::new("k-123456".to_owned()));
     let other = Credential::new("k-654321".to_owned());
     for key in [None, Some(&other)] {
@@ -344,7 +353,7 @@ async fn a_rest_is_fetched_once_with_the_key_of_the_answer() {
 #[tokio::test(start_paused = true)]
 async fn who_keeps_no_answers_has_no_rest() {
     for dialect in [Dialect::Anthropic, Dialect::OpenaiChat] {
-        let notes = Notes::default();
+        let notes = RecordingTransport::default();
         let adapter = Adapter::new(dialect, Arc::new(notes.clone()), clock());
         assert!(adapter.resume(&place(), None).is_none(), "{dialect:?}");
         assert!(notes.0.lock().unwrap().is_empty());
@@ -354,7 +363,7 @@ async fn who_keeps_no_answers_has_no_rest() {
 #[tokio::test(start_paused = true)]
 async fn a_rest_that_falls_silent_or_breaks_off_is_watched_like_any_answer() {
     let said = |delta: &str| Ok(Delta::Text(delta.to_owned()));
-    let further = Delta::Place(Place {
+    let further = Delta::Place(StreamCursor {
         after: 8,
         ..place()
     });
@@ -363,7 +372,7 @@ async fn a_rest_that_falls_silent_or_breaks_off_is_watched_like_any_answer() {
     for (end, (io, after)) in ends.into_iter().zip(expected) {
         let body = move || frames(&[PIECE]).chain(end()).boxed();
         let start = Instant::now();
-        let mut items = resumed(responses(Says::events(body))).await;
+        let mut items = resumed(responses(ScriptedTransport::events(body))).await;
         let failure = items.pop().unwrap().unwrap_err();
         let seen = (failure.io, failure.phase, start.elapsed());
         assert_eq!(seen, (Some(io), Phase::AfterContent, seconds(after)));
@@ -374,7 +383,7 @@ async fn a_rest_that_falls_silent_or_breaks_off_is_watched_like_any_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_whole_answer_in_place_of_its_rest_is_not_said_again() {
     let whole = r#"{"object":"response","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Hello"}]}]}"#;
-    let says = Says::new(200, "application/json", move || {
+    let says = ScriptedTransport::new(200, "application/json", move || {
         stream::iter([Ok(Bytes::from_static(whole.as_bytes()))]).boxed()
     });
     let items = resumed(responses(says)).await;
@@ -399,7 +408,7 @@ async fn what_a_body_is_its_own_bytes_say() {
             "",
         ] {
             let bytes = Bytes::from(body.clone());
-            let says = Says::new(200, kind, move || {
+            let says = ScriptedTransport::new(200, kind, move || {
                 stream::iter(
                     bytes
                         .chunks(5)
@@ -426,7 +435,7 @@ async fn what_a_body_is_its_own_bytes_say() {
 async fn a_flood_of_nothing_does_not_keep_a_cancel_away() {
     const MAX_PIECES: usize = 1 << 12;
     let flood = Bytes::from("\n".repeat(1 << 16));
-    let says = Says::events(move || {
+    let says = ScriptedTransport::events(move || {
         let (flood, mut pieces) = (flood.clone(), 0);
         let next_piece = move || {
             pieces += 1;

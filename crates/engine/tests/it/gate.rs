@@ -1,22 +1,22 @@
 //! Many turns before one gate, on a paused clock.
 
-use crate::support::{Item, START, Scripted, clock, fails, hello, overloaded};
+use crate::support::{Item, START, ScriptedProvider, clock, fails, hello, overloaded};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Message, Request};
 use outlast_engine::credential::Credential;
-use outlast_engine::knowledge::Knowledge;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::strategy::PolicyRetry;
 use outlast_engine::tools::{Effect, Output, Toolbox};
-use outlast_engine::turn::{Control, Ended, TakenUp, Turn};
+use outlast_engine::turn::{Control, ResumeState, Turn, TurnOutcome};
 use outlast_engine::{BoxFuture, BoxStream, CancellationToken, Clock, Provider, run_turn};
 use outlast_kernel::Timestamp;
+use outlast_kernel::attempt::Wait;
 use outlast_kernel::budget::{Limits, Prompt};
 use outlast_kernel::decision::GiveUp;
-use outlast_kernel::event::{Body, Event, Seal, StopReason, ToolCall};
-use outlast_kernel::failure::{Failure, Judged};
+use outlast_kernel::event::{Body, Event, StopReason, ToolCall, TurnStatus};
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
 use outlast_kernel::policy::Policy;
-use outlast_kernel::recovery::Wait;
 use outlast_kernel::verdict::Cause;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use std::time::Duration;
 const CALL_DURATION: Duration = Duration::from_millis(300);
 
 /// A provider that is down until a time, and notes every call.
-struct Outage {
+struct FailingProvider {
     clock: Arc<dyn Clock>,
     until: Timestamp,
     states_it: bool,
@@ -39,7 +39,7 @@ struct Calls {
     served: Vec<Timestamp>,
 }
 
-impl Provider for Outage {
+impl Provider for FailingProvider {
     fn name(&self) -> &str {
         "down"
     }
@@ -86,16 +86,16 @@ fn question() -> Request {
 
 struct Fixture {
     clock: Arc<dyn Clock>,
-    knowledge: Knowledge,
-    provider: Outage,
+    knowledge: SharedState,
+    provider: FailingProvider,
 }
 
 impl Fixture {
     fn new(outage: Duration, states_it: bool) -> Self {
         let clock = clock();
         Self {
-            knowledge: Knowledge::alone(clock.clone()),
-            provider: Outage {
+            knowledge: SharedState::alone(clock.clone()),
+            provider: FailingProvider {
                 clock: clock.clone(),
                 until: START + outage,
                 states_it,
@@ -105,7 +105,7 @@ impl Fixture {
         }
     }
 
-    async fn turn(&self, budget: Prompt, abort: CancellationToken) -> (Ended, Vec<Event>) {
+    async fn turn(&self, budget: Prompt, abort: CancellationToken) -> (TurnOutcome, Vec<Event>) {
         let retry = PolicyRetry::new(Policy::named("overnight").unwrap(), self.clock.clone());
         let request = question();
         let turn = Turn {
@@ -120,7 +120,7 @@ impl Fixture {
         (ended, events)
     }
 
-    async fn all(&self, count: usize) -> Vec<(Ended, Vec<Event>)> {
+    async fn all(&self, count: usize) -> Vec<(TurnOutcome, Vec<Event>)> {
         let turns = (0..count).map(|_| self.turn(Prompt::default(), CancellationToken::new()));
         join_all(turns).await
     }
@@ -135,7 +135,11 @@ async fn a_crowd_in_an_outage_makes_one_probe_at_a_time() {
     for states_it in [false, true] {
         let crowd = Fixture::new(Duration::from_secs(600), states_it);
         let ended = crowd.all(50).await;
-        assert!(ended.iter().all(|(ended, _)| ended.seal == Seal::Completed));
+        assert!(
+            ended
+                .iter()
+                .all(|(ended, _)| ended.seal == TurnStatus::Completed)
+        );
         let calls = crowd.calls();
         // Each one's first call went out before anybody knew.
         let probes = calls.refused - 50;
@@ -171,7 +175,7 @@ async fn a_latecomer_does_not_ask_a_provider_that_is_known_to_be_down() {
     };
     let (_, (before, ended, events)) = tokio::join!(early, late);
     assert!(before >= 2);
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     let first_attempt = events
         .iter()
         .position(|event| matches!(event.body, Body::AttemptStarted { .. }));
@@ -215,7 +219,7 @@ async fn who_wants_it_now_is_not_held_by_a_stated_time() {
         _ => {}
     };
     let ended = run_turn(turn, &mut listen).await;
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     // The next one keeps to the time that was stated.
     assert_eq!(tries[..2], [0, 0]);
     assert!(tries[2] >= 599, "{tries:?}");
@@ -259,7 +263,10 @@ async fn nobody_is_held_past_its_deadline() {
             () = tokio::time::sleep(Duration::from_secs(120)) => {}
         }
     });
-    assert_eq!((seal, at), (Seal::Error, START + Duration::from_secs(60)));
+    assert_eq!(
+        (seal, at),
+        (TurnStatus::Error, START + Duration::from_secs(60))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -275,11 +282,14 @@ async fn who_gives_up_makes_room() {
     };
     let staying = crowd.all(2);
     let (left, stayed, ()) = tokio::join!(join_all(leaving), staying, aborting);
-    assert!(left.iter().all(|(ended, _)| ended.seal == Seal::Aborted));
+    assert!(
+        left.iter()
+            .all(|(ended, _)| ended.seal == TurnStatus::Aborted)
+    );
     assert!(
         stayed
             .iter()
-            .all(|(ended, _)| ended.seal == Seal::Completed)
+            .all(|(ended, _)| ended.seal == TurnStatus::Completed)
     );
     let last = *crowd.calls().served.last().unwrap();
     assert!(last <= START + Duration::from_secs(125), "{last}");
@@ -295,13 +305,16 @@ async fn a_deadline_of_ones_own_says_nothing_about_the_provider() {
     let (ended, _) = crowd.turn(too_short, CancellationToken::new()).await;
     let (judged, why) = ended.error.unwrap();
     assert_eq!(judged.verdict.cause, Cause::DeadlinePassed);
-    assert_eq!((ended.seal, why), (Seal::Error, GiveUp::DeadlineSpent));
+    assert_eq!(
+        (ended.seal, why),
+        (TurnStatus::Error, GiveUp::DeadlineSpent)
+    );
     // Nobody else is held for it.
     let others = crowd.all(3).await;
     assert_eq!(crowd.clock.now(), START + CALL_DURATION / 3 + CALL_DURATION);
     let is_held = |event: &Event| matches!(event.body, Body::Held { .. });
     for (ended, events) in others {
-        assert_eq!(ended.seal, Seal::Completed);
+        assert_eq!(ended.seal, TurnStatus::Completed);
         assert!(!events.iter().any(is_held));
     }
 }
@@ -312,19 +325,19 @@ async fn a_wait_that_is_taken_up_stands_in_line_with_the_others() {
     let taken_up = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let now = crowd.clock.now();
-        let failure = Judged::new(Failure::http("down", 503, "Overloaded", now));
+        let failure = ClassifiedFailure::new(Failure::http("down", 503, "Overloaded", now));
         let retry = PolicyRetry::new(Policy::named("overnight").unwrap(), crowd.clock.clone());
         let request = question();
         let turn = Turn {
             retry: Some(&retry),
             knowledge: Some(&crowd.knowledge),
-            taken_up: TakenUp {
+            taken_up: ResumeState {
                 wait: Some(Wait {
                     since: now,
                     until: now + Duration::from_secs(1800),
                     failure,
                 }),
-                ..TakenUp::default()
+                ..ResumeState::default()
             },
             ..Turn::new(&crowd.provider, request, &*crowd.clock)
         };
@@ -332,7 +345,7 @@ async fn a_wait_that_is_taken_up_stands_in_line_with_the_others() {
         (ended.seal, crowd.clock.now())
     };
     let (_, (seal, at)) = tokio::join!(crowd.all(2), taken_up);
-    assert_eq!(seal, Seal::Completed);
+    assert_eq!(seal, TurnStatus::Completed);
     let after = at.since(START + Duration::from_secs(100));
     assert!(
         after < Duration::from_secs(40),
@@ -363,16 +376,19 @@ async fn a_retry_that_the_gate_holds_can_be_cancelled() {
     };
     let others = crowd.all(3);
     let (_, (seal, at), ()) = tokio::join!(others, held, cancelling);
-    assert_eq!((seal, at), (Seal::Error, START + Duration::from_secs(120)));
+    assert_eq!(
+        (seal, at),
+        (TurnStatus::Error, START + Duration::from_secs(120))
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_fails_shortly_after_an_outage_keeps_its_own_delay() {
     let clock = clock();
-    let knowledge = Knowledge::alone(clock.clone());
+    let knowledge = SharedState::alone(clock.clone());
     let retry = PolicyRetry::new(Policy::named("session").unwrap(), clock.clone());
     let attempts = async |calls: Vec<Vec<Item>>| {
-        let provider = Scripted::new(calls);
+        let provider = ScriptedProvider::new(calls);
         let turn = Turn {
             retry: Some(&retry),
             knowledge: Some(&knowledge),
@@ -386,7 +402,7 @@ async fn a_step_that_fails_shortly_after_an_outage_keeps_its_own_delay() {
             }
         })
         .await;
-        assert_eq!(ended.seal, Seal::Completed);
+        assert_eq!(ended.seal, TurnStatus::Completed);
         times
     };
     let failing = || vec![fails(overloaded())];

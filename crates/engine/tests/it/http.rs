@@ -1,6 +1,6 @@
 //! The real transport, over real sockets.
 
-use crate::says::question;
+use crate::scripted_transport::question;
 use crate::support::{HANG_TIMEOUT, clock};
 use bytes::Bytes;
 use futures_util::StreamExt;

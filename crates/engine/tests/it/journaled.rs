@@ -1,17 +1,17 @@
 //! A turn whose journal, provider, tools and waits note in one list what happens to them.
 
-use crate::says::question;
-use crate::support::{Item, Scripted, Then, clock, fails, hello, overloaded, policy};
+use crate::scripted_transport::question;
+use crate::support::{AfterItems, Item, ScriptedProvider, clock, fails, hello, overloaded, policy};
 use outlast_dialect::{Delta, Message, Request};
 use outlast_engine::credential::Credential;
-use outlast_engine::inbox::{Inbox, Letter, Place};
-use outlast_engine::journal::{Entry, Journal, Unrecorded};
+use outlast_engine::inbox::{Inbox, QueueKind, QueuedMessage};
+use outlast_engine::journal::{AppendError, Entry, Journal};
 use outlast_engine::strategy::Aborted;
 use outlast_engine::tools::{Effect, Output, Toolbox};
-use outlast_engine::turn::{Control, Ended, Handle, Turn};
+use outlast_engine::turn::{Control, Handle, Turn, TurnOutcome};
 use outlast_engine::{BoxFuture, BoxStream, CancellationToken, Provider, RetryStrategy, run_turn};
 use outlast_kernel::budget::{Limits, Prompt};
-use outlast_kernel::decision::Rules;
+use outlast_kernel::decision::RetryRules;
 use outlast_kernel::event::{Body, Event, StopReason, ToolCall};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -24,39 +24,39 @@ fn log(log: &Log, line: impl Into<String>) {
 }
 
 /// What becomes of each write, by its number from 1.
-pub(crate) type Fate = fn(usize) -> Result<(), Unrecorded>;
+pub(crate) type WriteScript = fn(usize) -> Result<(), AppendError>;
 
-pub(crate) fn well(_: usize) -> Result<(), Unrecorded> {
+pub(crate) fn well(_: usize) -> Result<(), AppendError> {
     Ok(())
 }
 
-pub(crate) fn failed() -> Result<(), Unrecorded> {
+pub(crate) fn failed() -> Result<(), AppendError> {
     let why = "the disk is full".to_owned();
-    Err(Unrecorded::Failed { why })
+    Err(AppendError::Failed { why })
 }
 
-pub(crate) fn lost() -> Result<(), Unrecorded> {
+pub(crate) fn lost() -> Result<(), AppendError> {
     let why = "another process has it".to_owned();
-    Err(Unrecorded::Lost { why })
+    Err(AppendError::Lost { why })
 }
 
-struct Recording {
+struct RecordingJournal {
     log: Log,
-    fate: Box<dyn Fn(usize) -> Result<(), Unrecorded> + Send + Sync>,
+    fate: Box<dyn Fn(usize) -> Result<(), AppendError> + Send + Sync>,
     tries: Mutex<usize>,
     written: Mutex<Vec<Entry>>,
 }
 
-impl Journal for Recording {
-    fn append<'a>(&'a self, entries: &'a [Entry]) -> BoxFuture<'a, Result<(), Unrecorded>> {
+impl Journal for RecordingJournal {
+    fn append<'a>(&'a self, entries: &'a [Entry]) -> BoxFuture<'a, Result<(), AppendError>> {
         let mut tries = self.tries.lock().unwrap();
         *tries += 1;
         let fate = (self.fate)(*tries);
         let kinds: Vec<&str> = entries.iter().map(Entry::kind).collect();
         let verb = match &fate {
             Ok(()) => "write",
-            Err(Unrecorded::Failed { .. }) => "fail to write",
-            Err(Unrecorded::Lost { .. }) => "lose",
+            Err(AppendError::Failed { .. }) => "fail to write",
+            Err(AppendError::Lost { .. }) => "lose",
         };
         log(&self.log, format!("{verb} {}", kinds.join(" ")));
         if fate.is_ok() {
@@ -66,9 +66,9 @@ impl Journal for Recording {
     }
 }
 
-struct Calls(Scripted, Log);
+struct LoggingProvider(ScriptedProvider, Log);
 
-impl Provider for Calls {
+impl Provider for LoggingProvider {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -80,9 +80,9 @@ impl Provider for Calls {
 }
 
 /// `send` may run at most once, `hang` comes to no end, all else is pure.
-struct Tools(Log);
+struct LoggingToolbox(Log);
 
-impl Toolbox for Tools {
+impl Toolbox for LoggingToolbox {
     fn admit<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Result<Effect, String>> {
         let effect = match call.name.as_str() {
             "send" => Effect::AtMostOnce,
@@ -103,10 +103,10 @@ impl Toolbox for Tools {
 }
 
 /// What waits for each call, in order.
-struct Letters(Mutex<VecDeque<Vec<Letter>>>, Log);
+struct ScriptedInbox(Mutex<VecDeque<Vec<QueuedMessage>>>, Log);
 
-impl Inbox for Letters {
-    fn take(&self) -> Vec<Letter> {
+impl Inbox for ScriptedInbox {
+    fn take(&self) -> Vec<QueuedMessage> {
         let letters = self.0.lock().unwrap().pop_front().unwrap_or_default();
         if !letters.is_empty() {
             log(&self.1, "take");
@@ -115,8 +115,8 @@ impl Inbox for Letters {
     }
 }
 
-pub(crate) fn letter(place: Place, text: &str) -> Letter {
-    Letter {
+pub(crate) fn letter(place: QueueKind, text: &str) -> QueuedMessage {
+    QueuedMessage {
         id: text.to_owned(),
         place,
         message: Message::user(text),
@@ -145,32 +145,35 @@ impl RetryStrategy for LoggingStrategy {
         })
     }
 
-    fn rules(&self) -> Rules {
+    fn rules(&self) -> RetryRules {
         policy("session").rules()
     }
 }
 
 /// A turn and what is done to it.
 pub(crate) struct Case {
-    pub(crate) script: Vec<(Vec<Item>, Then)>,
+    pub(crate) script: Vec<(Vec<Item>, AfterItems)>,
     pub(crate) limits: Limits,
-    pub(crate) fate: Box<dyn Fn(usize) -> Result<(), Unrecorded> + Send + Sync>,
+    pub(crate) fate: Box<dyn Fn(usize) -> Result<(), AppendError> + Send + Sync>,
     pub(crate) react: fn(&Body, &Handle),
     /// What waits for each call.
-    pub(crate) waiting: Vec<Vec<Letter>>,
+    pub(crate) waiting: Vec<Vec<QueuedMessage>>,
 }
 
-pub(crate) struct Came {
-    pub(crate) ended: Ended,
+pub(crate) struct CaseOutcome {
+    pub(crate) ended: TurnOutcome,
     pub(crate) events: Vec<Event>,
     pub(crate) log: Vec<String>,
     pub(crate) written: Vec<Entry>,
 }
 
 impl Case {
-    pub(crate) fn new(script: impl IntoIterator<Item = Vec<Item>>, fate: Fate) -> Self {
+    pub(crate) fn new(script: impl IntoIterator<Item = Vec<Item>>, fate: WriteScript) -> Self {
         Self {
-            script: script.into_iter().map(|items| (items, Then::End)).collect(),
+            script: script
+                .into_iter()
+                .map(|items| (items, AfterItems::End))
+                .collect(),
             limits: Limits::default(),
             fate: Box::new(fate),
             react: |_, _| {},
@@ -178,21 +181,22 @@ impl Case {
         }
     }
 
-    pub(crate) async fn run(self) -> Came {
+    pub(crate) async fn run(self) -> CaseOutcome {
         let lines = Log::default();
-        let journal = Recording {
+        let journal = RecordingJournal {
             log: Arc::clone(&lines),
             fate: self.fate,
             tries: Mutex::default(),
             written: Mutex::default(),
         };
-        let provider = Calls(Scripted::with_ends(self.script), Arc::clone(&lines));
+        let provider =
+            LoggingProvider(ScriptedProvider::with_ends(self.script), Arc::clone(&lines));
         let (tools, retry) = (
-            Tools(Arc::clone(&lines)),
+            LoggingToolbox(Arc::clone(&lines)),
             LoggingStrategy(Arc::clone(&lines)),
         );
         let (clock, request) = (clock(), question());
-        let inbox = Letters(Mutex::new(self.waiting.into()), Arc::clone(&lines));
+        let inbox = ScriptedInbox(Mutex::new(self.waiting.into()), Arc::clone(&lines));
         let (control, handle) = Control::new(CancellationToken::new());
         let budget = Prompt::new(self.limits);
         let prompt = Entry::Prompt {
@@ -222,7 +226,7 @@ impl Case {
         let ended = run_turn(turn, &mut sink).await;
         let log = lines.lock().unwrap().clone();
         let written = journal.written.into_inner().unwrap();
-        Came {
+        CaseOutcome {
             ended,
             events,
             log,
@@ -231,7 +235,7 @@ impl Case {
     }
 }
 
-impl Came {
+impl CaseOutcome {
     pub(crate) fn count(&self, line: &str) -> usize {
         self.log.iter().filter(|other| *other == line).count()
     }

@@ -9,14 +9,14 @@
 
 mod accounts;
 mod adapter;
+mod admission;
 mod conservative_streams;
-mod desk;
 mod gate;
 mod http;
 mod journaled;
-mod knowledge;
 mod recorded;
-mod says;
+mod scripted_transport;
+mod shared_state;
 mod support;
 mod turn_control;
 mod turn_inbox;

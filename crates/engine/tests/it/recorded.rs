@@ -1,13 +1,13 @@
 //! A recorded stream of each dialect, cut at every byte: the verdict is right, nothing is lost, nothing is doubled.
 
-use crate::says::{Body, Says, asked, question, reset};
+use crate::scripted_transport::{Body, ScriptedTransport, asked, question, reset};
 use crate::support::{clock, policy, run};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Dialect};
 use outlast_engine::provider::Adapter;
 use outlast_kernel::classify::classify;
-use outlast_kernel::event::{Body as Said, Event, Seal};
+use outlast_kernel::event::{Body as Said, Event, TurnStatus};
 use outlast_kernel::failure::Phase;
 use outlast_kernel::verdict::Cause;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn cut(stream: &'static str, at: usize, end: End) -> Body {
     stream::iter([Ok(bytes)]).chain(stream::iter(rest)).boxed()
 }
 
-fn adapter(dialect: Dialect, says: Says) -> Adapter {
+fn adapter(dialect: Dialect, says: ScriptedTransport) -> Adapter {
     Adapter::new(dialect, Arc::new(says), clock())
 }
 
@@ -52,13 +52,13 @@ async fn wherever_it_is_cut_the_verdict_is_right_and_what_came_is_a_beginning() 
     for (dialect, recorded) in STREAMS {
         let whole = adapter(
             dialect,
-            Says::events(|| cut(recorded, recorded.len(), End::Clean)),
+            ScriptedTransport::events(|| cut(recorded, recorded.len(), End::Clean)),
         );
         let (told, failure) = asked(&whole).await;
         assert_eq!(failure, None);
         for at in 0..recorded.len() {
             for end in [End::Clean, End::Reset] {
-                let says = Says::events(move || cut(recorded, at, end));
+                let says = ScriptedTransport::events(move || cut(recorded, at, end));
                 let (deltas, failure) = asked(&adapter(dialect, says)).await;
                 let place = format!("{dialect:?} at {at}, {end:?}");
                 match failure {
@@ -89,7 +89,7 @@ async fn wherever_it_is_cut_the_verdict_is_right_and_what_came_is_a_beginning() 
 async fn the_frames_together_are_the_body() {
     for (dialect, recorded) in STREAMS {
         for size in [1, 7, 1460] {
-            let says = Says::events(move || {
+            let says = ScriptedTransport::events(move || {
                 let chunks = recorded.as_bytes().chunks(size);
                 stream::iter(chunks.map(|chunk| Ok(Bytes::from_static(chunk)))).boxed()
             });
@@ -117,15 +117,18 @@ fn without_usage(deltas: &[Delta]) -> Vec<&Delta> {
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_meets_the_cut_shows_every_byte_once_or_fails_with_a_beginning() {
     for (dialect, recorded) in STREAMS {
-        let shown_by = |says: Says| async move {
+        let shown_by = |says: ScriptedTransport| async move {
             let retry = policy("session");
             let (ended, events) = run(&adapter(dialect, says), Some(&retry)).await;
             (ended.seal, shown(&events))
         };
-        let (_, told) = shown_by(Says::events(|| cut(recorded, recorded.len(), End::Clean))).await;
+        let (_, told) = shown_by(ScriptedTransport::events(|| {
+            cut(recorded, recorded.len(), End::Clean)
+        }))
+        .await;
         for at in (0..recorded.len()).step_by(7) {
             let first = AtomicBool::new(true);
-            let says = Says::events(move || {
+            let says = ScriptedTransport::events(move || {
                 let until = if first.swap(false, Ordering::Relaxed) {
                     at
                 } else {
@@ -135,7 +138,7 @@ async fn a_turn_that_meets_the_cut_shows_every_byte_once_or_fails_with_a_beginni
             });
             let (seal, said) = shown_by(says).await;
             match seal {
-                Seal::Completed => assert_eq!(said, told, "{dialect:?} at {at}"),
+                TurnStatus::Completed => assert_eq!(said, told, "{dialect:?} at {at}"),
                 _ => {
                     let beginning = !said.is_empty() && told.starts_with(&said);
                     assert!(beginning, "{dialect:?} at {at}: {said:?}");

@@ -1,12 +1,12 @@
 //! A provider that says what it is told, and a turn to run it in.
 
-use crate::says::question;
+use crate::scripted_transport::question;
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Request};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::credential::Credential;
 use outlast_engine::strategy::{Aborted, PolicyRetry};
-use outlast_engine::turn::{Control, Ended, Handle, Ids, Turn};
+use outlast_engine::turn::{Control, Handle, Ids, Turn, TurnOutcome};
 use outlast_engine::{
     BoxFuture, BoxStream, CancellationToken, Clock, Provider, RetryStrategy, run_turn,
 };
@@ -27,24 +27,24 @@ pub(crate) type Item = Result<Delta, Box<Failure>>;
 
 /// What a call does after the items that it was told to give.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum AfterItems {
     End,
     Hang,
 }
 
 /// Answers each call with the next script; the last one is repeated.
-pub(crate) struct Scripted {
-    calls: Mutex<VecDeque<(Vec<Item>, Then)>>,
+pub(crate) struct ScriptedProvider {
+    calls: Mutex<VecDeque<(Vec<Item>, AfterItems)>>,
     pub(crate) made: Mutex<u32>,
     pub(crate) dropped: Arc<Mutex<u32>>,
 }
 
-impl Scripted {
+impl ScriptedProvider {
     pub(crate) fn new(calls: impl IntoIterator<Item = Vec<Item>>) -> Self {
-        Self::with_ends(calls.into_iter().map(|items| (items, Then::End)))
+        Self::with_ends(calls.into_iter().map(|items| (items, AfterItems::End)))
     }
 
-    pub(crate) fn with_ends(calls: impl IntoIterator<Item = (Vec<Item>, Then)>) -> Self {
+    pub(crate) fn with_ends(calls: impl IntoIterator<Item = (Vec<Item>, AfterItems)>) -> Self {
         Self {
             calls: Mutex::new(calls.into_iter().collect()),
             made: Mutex::new(0),
@@ -65,7 +65,7 @@ impl Drop for DropCounter {
     }
 }
 
-impl Provider for Scripted {
+impl Provider for ScriptedProvider {
     fn name(&self) -> &str {
         "scripted"
     }
@@ -79,7 +79,7 @@ impl Provider for Scripted {
             calls[0].clone()
         };
         let open = DropCounter(Arc::clone(&self.dropped));
-        let rest = if then == Then::Hang {
+        let rest = if then == AfterItems::Hang {
             stream::pending().boxed()
         } else {
             stream::empty().boxed()
@@ -130,12 +130,12 @@ pub(crate) fn thrown() -> Failure {
 }
 
 /// A strategy that notes its sleeps and sleeps on the paused clock.
-pub(crate) struct Noting {
+pub(crate) struct RecordingStrategy {
     policy: Policy,
     pub(crate) sleeps: Mutex<Vec<Duration>>,
 }
 
-impl Noting {
+impl RecordingStrategy {
     pub(crate) fn overnight() -> Self {
         Self {
             policy: Policy::named("overnight").unwrap(),
@@ -153,7 +153,7 @@ impl Noting {
     }
 }
 
-impl RetryStrategy for Noting {
+impl RetryStrategy for RecordingStrategy {
     fn delay_for(&self, attempt: u32) -> Option<Duration> {
         self.policy.delay_for(attempt)
     }
@@ -185,7 +185,7 @@ pub(crate) fn clock() -> Arc<dyn Clock> {
 pub(crate) async fn run(
     provider: &dyn Provider,
     retry: Option<&dyn RetryStrategy>,
-) -> (Ended, Vec<Event>) {
+) -> (TurnOutcome, Vec<Event>) {
     run_with(provider, retry, |_, _| {}).await
 }
 
@@ -194,7 +194,7 @@ pub(crate) async fn run_with(
     provider: &dyn Provider,
     retry: Option<&dyn RetryStrategy>,
     mut watch: impl FnMut(&Event, &Handle) + Send,
-) -> (Ended, Vec<Event>) {
+) -> (TurnOutcome, Vec<Event>) {
     let clock = clock();
     let (control, handle) = Control::new(CancellationToken::new());
     let request = question();

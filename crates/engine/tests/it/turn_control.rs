@@ -1,17 +1,17 @@
 //! What a person can do to a turn that runs or waits.
 
 use crate::support::{
-    Scripted, Then, count, fails, hello, overloaded, policy, retries, run_with, text,
+    AfterItems, ScriptedProvider, count, fails, hello, overloaded, policy, retries, run_with, text,
 };
 use outlast_engine::strategy::Aborted;
 use outlast_engine::{BoxFuture, CancellationToken, RetryStrategy};
-use outlast_kernel::event::{Body, Seal};
+use outlast_kernel::event::{Body, TurnStatus};
 use std::time::Duration;
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
 async fn retry_now_ends_the_wait_and_nothing_else() {
-    let provider = Scripted::new([
+    let provider = ScriptedProvider::new([
         vec![fails(overloaded())],
         vec![fails(overloaded())],
         hello(),
@@ -23,7 +23,7 @@ async fn retry_now_ends_the_wait_and_nothing_else() {
         }
     })
     .await;
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     assert_eq!(retries(&events), [(1, 5_000), (2, 10_000)]);
     assert_eq!(
         start.elapsed(),
@@ -34,7 +34,7 @@ async fn retry_now_ends_the_wait_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn aborting_the_retry_reports_the_error_that_was_held_back() {
-    let provider = Scripted::new([vec![fails(overloaded())]]);
+    let provider = ScriptedProvider::new([vec![fails(overloaded())]]);
     let (ended, events) = run_with(&provider, Some(&policy("overnight")), |event, handle| {
         if matches!(event.body, Body::RetryScheduled { .. }) {
             handle.abort_retry();
@@ -43,7 +43,7 @@ async fn aborting_the_retry_reports_the_error_that_was_held_back() {
     .await;
     assert_eq!(
         (ended.seal, provider.calls_made(), count(&events, "error")),
-        (Seal::Error, 1, 1)
+        (TurnStatus::Error, 1, 1)
     );
     let expected = Body::RetryEnded {
         success: false,
@@ -55,7 +55,7 @@ async fn aborting_the_retry_reports_the_error_that_was_held_back() {
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_closes_a_stream_that_says_nothing() {
-    let provider = Scripted::with_ends([(vec![text("Hel")], Then::Hang)]);
+    let provider = ScriptedProvider::with_ends([(vec![text("Hel")], AfterItems::Hang)]);
     let (ended, events) = run_with(&provider, Some(&policy("overnight")), |event, handle| {
         if matches!(event.body, Body::TextDelta { .. }) {
             handle.abort();
@@ -64,7 +64,7 @@ async fn an_abort_closes_a_stream_that_says_nothing() {
     .await;
     assert_eq!(
         (ended.seal, ended.message.text().as_str()),
-        (Seal::Aborted, "Hel")
+        (TurnStatus::Aborted, "Hel")
     );
     assert_eq!(count(&events, "error"), 0);
     assert_eq!(*provider.dropped.lock().unwrap(), 1, "the stream is closed");
@@ -72,7 +72,7 @@ async fn an_abort_closes_a_stream_that_says_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_when_nothing_waits_is_forgotten() {
-    let provider = Scripted::new([vec![fails(overloaded())], hello()]);
+    let provider = ScriptedProvider::new([vec![fails(overloaded())], hello()]);
     let start = Instant::now();
     let (ended, _) = run_with(&provider, Some(&policy("overnight")), |event, handle| {
         if matches!(event.body, Body::Start { .. }) {
@@ -83,14 +83,14 @@ async fn what_is_asked_when_nothing_waits_is_forgotten() {
     .await;
     assert_eq!(
         (ended.seal, start.elapsed()),
-        (Seal::Completed, Duration::from_secs(5))
+        (TurnStatus::Completed, Duration::from_secs(5))
     );
 }
 
 /// A strategy whose sleep is cut off by something outside of the turn.
-struct CutOff;
+struct AbortedSleep;
 
-impl RetryStrategy for CutOff {
+impl RetryStrategy for AbortedSleep {
     fn delay_for(&self, _: u32) -> Option<Duration> {
         Some(Duration::from_secs(1))
     }
@@ -106,20 +106,26 @@ impl RetryStrategy for CutOff {
 
 #[tokio::test(start_paused = true)]
 async fn a_sleep_that_is_aborted_seals_the_turn_aborted() {
-    let provider = Scripted::new([vec![fails(overloaded())]]);
-    let (ended, events) = run_with(&provider, Some(&CutOff), |_, _| {}).await;
-    assert_eq!((ended.seal, provider.calls_made()), (Seal::Aborted, 1));
+    let provider = ScriptedProvider::new([vec![fails(overloaded())]]);
+    let (ended, events) = run_with(&provider, Some(&AbortedSleep), |_, _| {}).await;
+    assert_eq!(
+        (ended.seal, provider.calls_made()),
+        (TurnStatus::Aborted, 1)
+    );
     assert_eq!(count(&events, "error"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_is_aborted_before_it_starts_makes_no_call() {
-    let provider = Scripted::new([hello()]);
+    let provider = ScriptedProvider::new([hello()]);
     let (ended, _) = run_with(&provider, None, |event, handle| {
         if matches!(event.body, Body::Start { .. }) {
             handle.abort();
         }
     })
     .await;
-    assert_eq!((ended.seal, provider.calls_made()), (Seal::Aborted, 0));
+    assert_eq!(
+        (ended.seal, provider.calls_made()),
+        (TurnStatus::Aborted, 0)
+    );
 }

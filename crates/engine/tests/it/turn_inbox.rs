@@ -3,10 +3,10 @@
 use crate::journaled::{Case, failed, letter, lost, usual, well};
 use crate::support::{START, hello};
 use outlast_dialect::Message;
-use outlast_engine::inbox::Place::{Note, Steering};
+use outlast_engine::inbox::QueueKind::{Note, Steering};
 use outlast_engine::journal::Entry;
 use outlast_kernel::budget::Limits;
-use outlast_kernel::event::{Body, Seal};
+use outlast_kernel::event::{Body, TurnStatus};
 
 fn texts(messages: &[Message]) -> Vec<String> {
     let texts = messages.iter().map(Message::text);
@@ -34,7 +34,7 @@ async fn what_waits_is_written_down_before_it_is_said_and_said_before_the_call()
     let came = case().run().await;
     assert_eq!(
         (came.ended.seal, came.ended.recorded),
-        (Seal::Completed, true)
+        (TurnStatus::Completed, true)
     );
     let taken = came.log.iter().position(|line| line == "take").unwrap();
     let expected = [
@@ -67,7 +67,7 @@ async fn what_cannot_be_written_down_is_said_all_the_same() {
     let came = case.run().await;
     assert_eq!(
         (came.ended.seal, came.ended.recorded),
-        (Seal::Completed, false)
+        (TurnStatus::Completed, false)
     );
     assert_eq!(came.count("say input"), 4);
     assert_eq!(texts(&came.ended.messages), ["n", "a", "b", "c", "Hello"]);
@@ -81,7 +81,10 @@ async fn no_call_is_made_for_a_turn_that_is_lost_while_something_is_said() {
         ..Case::new([hello()], well)
     };
     let came = case.run().await;
-    assert_eq!((came.ended.seal, came.count("call")), (Seal::Error, 0));
+    assert_eq!(
+        (came.ended.seal, came.count("call")),
+        (TurnStatus::Error, 0)
+    );
     assert_eq!(
         came.lines(&["write", "lose"])[..2],
         ["write prompt", "lose said"]

@@ -1,14 +1,16 @@
 //! What a turn writes down, and when.
 
 use crate::journaled::{Case, step, usual, well};
-use crate::says::question;
-use crate::support::{START, Scripted, Then, clock, fails, hello, overloaded, stop, text};
+use crate::scripted_transport::question;
+use crate::support::{
+    AfterItems, START, ScriptedProvider, clock, fails, hello, overloaded, stop, text,
+};
 use outlast_dialect::Delta;
 use outlast_engine::journal::Entry;
 use outlast_engine::run_turn;
 use outlast_engine::turn::{Handle, Turn};
 use outlast_kernel::budget::Limits;
-use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::event::{Body, StopReason, TurnStatus};
 use std::time::Duration;
 
 // --- Before anything is done ---
@@ -18,7 +20,7 @@ async fn everything_is_written_down_before_it_is_done_and_said_after() {
     let came = Case::new(usual(), well).run().await;
     assert_eq!(
         (came.ended.seal, came.ended.recorded),
-        (Seal::Completed, true)
+        (TurnStatus::Completed, true)
     );
     let expected = [
         "say start",
@@ -90,68 +92,78 @@ async fn every_turn_is_settled_exactly_once_however_it_ends() {
         }
     };
     let nothing: React = |_, _| {};
-    let (text, end, hang) = (vec![text("Hel")], Then::End, Then::Hang);
+    let (text, end, hang) = (vec![text("Hel")], AfterItems::End, AfterItems::Hang);
     let cut = vec![
         step(&["send"])[0].clone(),
         Ok(Delta::Stopped(StopReason::Length)),
     ];
     for (name, script, react, seal) in [
-        ("answered", vec![(hello(), end)], nothing, Seal::Completed),
+        (
+            "answered",
+            vec![(hello(), end)],
+            nothing,
+            TurnStatus::Completed,
+        ),
         (
             "with tools",
             vec![(step(&["read"]), end), (hello(), end)],
             nothing,
-            Seal::Completed,
+            TurnStatus::Completed,
         ),
-        ("cut short", vec![(cut, end)], nothing, Seal::Completed),
-        ("spent", vec![(failing(), end)], nothing, Seal::Error),
+        (
+            "cut short",
+            vec![(cut, end)],
+            nothing,
+            TurnStatus::Completed,
+        ),
+        ("spent", vec![(failing(), end)], nothing, TurnStatus::Error),
         (
             "after content",
             vec![([text.clone(), failing()].concat(), end)],
             nothing,
-            Seal::Error,
+            TurnStatus::Error,
         ),
         (
             "too late in a stream",
             vec![(text.clone(), hang)],
             nothing,
-            Seal::Error,
+            TurnStatus::Error,
         ),
         (
             "too late in a tool",
             vec![(step(&["hang"]), end), (hello(), end)],
             nothing,
-            Seal::Error,
+            TurnStatus::Error,
         ),
         (
             "aborted at once",
             vec![(hello(), end)],
             at_start,
-            Seal::Aborted,
+            TurnStatus::Aborted,
         ),
         (
             "aborted in a stream",
             vec![(text, hang)],
             at_text,
-            Seal::Aborted,
+            TurnStatus::Aborted,
         ),
         (
             "aborted in a wait",
             vec![(failing(), end)],
             at_wait,
-            Seal::Aborted,
+            TurnStatus::Aborted,
         ),
         (
             "aborted in a tool",
             vec![(step(&["hang", "read"]), end)],
             at_tool,
-            Seal::Aborted,
+            TurnStatus::Aborted,
         ),
         (
             "without its retry",
             vec![(failing(), end)],
             retry_at_wait,
-            Seal::Error,
+            TurnStatus::Error,
         ),
     ] {
         let limits = Limits {
@@ -187,7 +199,7 @@ async fn every_turn_is_settled_exactly_once_however_it_ends() {
         };
         assert_eq!(
             (*written, error.is_some()),
-            (seal, seal == Seal::Error),
+            (seal, seal == TurnStatus::Error),
             "{name}"
         );
         assert_eq!(came.count("say sealed"), 1, "{name}");
@@ -207,7 +219,7 @@ async fn every_turn_is_settled_exactly_once_however_it_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_without_a_journal_counts_as_recorded() {
-    let provider = Scripted::new([hello()]);
+    let provider = ScriptedProvider::new([hello()]);
     let (clock, request) = (clock(), question());
     let turn = Turn::new(&provider, request, &*clock);
     let ended = run_turn(turn, &mut |_| {}).await;

@@ -1,11 +1,11 @@
 //! Retry with backoff in a turn: eleven cases of the schedule and its end, and what stands beside them.
 
 use crate::support::{
-    Noting, Scripted, count, emitted, fails, hello, kinds, overloaded, policy, retries, run,
-    run_with, stop, text, thrown,
+    RecordingStrategy, ScriptedProvider, count, emitted, fails, hello, kinds, overloaded, policy,
+    retries, run, run_with, stop, text, thrown,
 };
 use outlast_dialect::Delta;
-use outlast_kernel::event::{Body, Seal, Usage};
+use outlast_kernel::event::{Body, TurnStatus, Usage};
 use outlast_kernel::failure::{Failure, Phase};
 use outlast_kernel::verdict::{Cause, Scope, Verdict};
 use std::time::Duration;
@@ -13,12 +13,12 @@ use std::time::Duration;
 #[tokio::test(start_paused = true)]
 async fn retries_on_schedule_then_succeeds() {
     let failing = || vec![fails(overloaded())];
-    let provider = Scripted::new([failing(), failing(), failing(), hello()]);
-    let retry = Noting::overnight();
+    let provider = ScriptedProvider::new([failing(), failing(), failing(), hello()]);
+    let retry = RecordingStrategy::overnight();
     let (ended, events) = run(&provider, Some(&retry)).await;
     assert_eq!(
         (ended.seal, ended.message.text().as_str()),
-        (Seal::Completed, "Hello")
+        (TurnStatus::Completed, "Hello")
     );
     assert_eq!(retry.slept_seconds(), [5, 10, 30]);
     assert_eq!(retries(&events), [(1, 5_000), (2, 10_000), (3, 30_000)]);
@@ -27,11 +27,11 @@ async fn retries_on_schedule_then_succeeds() {
 
 #[tokio::test(start_paused = true)]
 async fn full_schedule_is_exactly_21_sleeps_of_27105_seconds() {
-    let provider = Scripted::new([vec![fails(overloaded())]]);
-    let retry = Noting::overnight();
+    let provider = ScriptedProvider::new([vec![fails(overloaded())]]);
+    let retry = RecordingStrategy::overnight();
     let start = tokio::time::Instant::now();
     let (ended, events) = run(&provider, Some(&retry)).await;
-    assert_eq!(ended.seal, Seal::Error);
+    assert_eq!(ended.seal, TurnStatus::Error);
     assert_eq!(retry.slept_seconds().len(), 21);
     assert_eq!(retry.slept_seconds().iter().sum::<u64>(), 27_105);
     assert_eq!(start.elapsed(), Duration::from_secs(27_105));
@@ -43,9 +43,9 @@ async fn full_schedule_is_exactly_21_sleeps_of_27105_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn does_not_retry_after_content() {
-    let provider = Scripted::new([vec![text("Hel"), fails(overloaded())]]);
-    let (ended, events) = run(&provider, Some(&Noting::overnight())).await;
-    assert_eq!((ended.seal, provider.calls_made()), (Seal::Error, 1));
+    let provider = ScriptedProvider::new([vec![text("Hel"), fails(overloaded())]]);
+    let (ended, events) = run(&provider, Some(&RecordingStrategy::overnight())).await;
+    assert_eq!((ended.seal, provider.calls_made()), (TurnStatus::Error, 1));
     assert_eq!(
         (count(&events, "retry_scheduled"), count(&events, "error")),
         (0, 1)
@@ -54,26 +54,26 @@ async fn does_not_retry_after_content() {
 
 #[tokio::test(start_paused = true)]
 async fn does_not_retry_when_retryable_is_false() {
-    let provider = Scripted::new([vec![fails(emitted(Some(false)))]]);
-    let (ended, events) = run(&provider, Some(&Noting::overnight())).await;
+    let provider = ScriptedProvider::new([vec![fails(emitted(Some(false)))]]);
+    let (ended, events) = run(&provider, Some(&RecordingStrategy::overnight())).await;
     assert_eq!(
         (ended.seal, provider.calls_made(), count(&events, "error")),
-        (Seal::Error, 1, 1)
+        (TurnStatus::Error, 1, 1)
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn does_not_retry_when_retryable_is_absent() {
-    let provider = Scripted::new([vec![fails(emitted(None))]]);
-    let (ended, _) = run(&provider, Some(&Noting::overnight())).await;
-    assert_eq!((ended.seal, provider.calls_made()), (Seal::Error, 1));
+    let provider = ScriptedProvider::new([vec![fails(emitted(None))]]);
+    let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
+    assert_eq!((ended.seal, provider.calls_made()), (TurnStatus::Error, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn giving_up_emits_the_final_error_once() {
-    let provider = Scripted::new([vec![fails(overloaded())]]);
+    let provider = ScriptedProvider::new([vec![fails(overloaded())]]);
     let (ended, events) = run(&provider, Some(&policy("session"))).await;
-    assert_eq!(ended.seal, Seal::Error);
+    assert_eq!(ended.seal, TurnStatus::Error);
     let tail = &kinds(&events)[events.len() - 3..];
     assert_eq!(tail, ["retry_ended", "error", "sealed"]);
     assert_eq!(
@@ -95,14 +95,21 @@ async fn giving_up_emits_the_final_error_once() {
 
 #[tokio::test(start_paused = true)]
 async fn abort_in_sleep_seals_aborted_without_error() {
-    let provider = Scripted::new([vec![fails(overloaded())]]);
-    let (ended, events) = run_with(&provider, Some(&Noting::overnight()), |event, handle| {
-        if matches!(event.body, Body::RetryScheduled { attempt: 2, .. }) {
-            handle.abort();
-        }
-    })
+    let provider = ScriptedProvider::new([vec![fails(overloaded())]]);
+    let (ended, events) = run_with(
+        &provider,
+        Some(&RecordingStrategy::overnight()),
+        |event, handle| {
+            if matches!(event.body, Body::RetryScheduled { attempt: 2, .. }) {
+                handle.abort();
+            }
+        },
+    )
     .await;
-    assert_eq!((ended.seal, provider.calls_made()), (Seal::Aborted, 2));
+    assert_eq!(
+        (ended.seal, provider.calls_made()),
+        (TurnStatus::Aborted, 2)
+    );
     assert_eq!(count(&events, "error"), 0);
     let expected = Body::RetryEnded {
         success: false,
@@ -114,9 +121,9 @@ async fn abort_in_sleep_seals_aborted_without_error() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_strategy_a_retryable_error_ends_the_turn() {
-    let provider = Scripted::new([vec![fails(overloaded())]]);
+    let provider = ScriptedProvider::new([vec![fails(overloaded())]]);
     let (ended, events) = run(&provider, None).await;
-    assert_eq!((ended.seal, provider.calls_made()), (Seal::Error, 1));
+    assert_eq!((ended.seal, provider.calls_made()), (TurnStatus::Error, 1));
     assert_eq!(
         kinds(&events),
         ["start", "input", "attempt_started", "error", "sealed"]
@@ -125,29 +132,32 @@ async fn without_a_strategy_a_retryable_error_ends_the_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_thrown_error_is_retried_before_content() {
-    let provider = Scripted::new([vec![fails(thrown())], hello()]);
-    let (ended, _) = run(&provider, Some(&Noting::overnight())).await;
-    assert_eq!((ended.seal, provider.calls_made()), (Seal::Completed, 2));
+    let provider = ScriptedProvider::new([vec![fails(thrown())], hello()]);
+    let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
+    assert_eq!(
+        (ended.seal, provider.calls_made()),
+        (TurnStatus::Completed, 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_thrown_error_after_content_is_not_retried() {
-    let provider = Scripted::new([vec![text("Hel"), fails(thrown())], hello()]);
-    let (ended, _) = run(&provider, Some(&Noting::overnight())).await;
+    let provider = ScriptedProvider::new([vec![text("Hel"), fails(thrown())], hello()]);
+    let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
     assert_eq!(
         (
             ended.seal,
             ended.message.text().as_str(),
             provider.calls_made()
         ),
-        (Seal::Error, "Hel", 1)
+        (TurnStatus::Error, "Hel", 1)
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn events_come_in_order() {
-    let provider = Scripted::new([vec![fails(overloaded())], hello()]);
-    let (_, events) = run(&provider, Some(&Noting::overnight())).await;
+    let provider = ScriptedProvider::new([vec![fails(overloaded())], hello()]);
+    let (_, events) = run(&provider, Some(&RecordingStrategy::overnight())).await;
     assert_eq!(
         kinds(&events),
         [
@@ -172,7 +182,7 @@ async fn events_come_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_says_when_it_will_happen() {
-    let provider = Scripted::new([vec![fails(overloaded())], hello()]);
+    let provider = ScriptedProvider::new([vec![fails(overloaded())], hello()]);
     let (_, events) = run(&provider, Some(&policy("session"))).await;
     let scheduled = &events[3];
     let Body::RetryScheduled {
@@ -197,12 +207,12 @@ async fn usage_alone_is_not_content_and_is_counted_over_all_attempts() {
             ..Usage::default()
         }))
     };
-    let provider = Scripted::new([
+    let provider = ScriptedProvider::new([
         vec![used(10, 0), fails(overloaded())],
         vec![used(10, 0), text("Hello"), used(10, 5), stop()],
     ]);
-    let (ended, _) = run(&provider, Some(&Noting::overnight())).await;
-    assert_eq!(ended.seal, Seal::Completed);
+    let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
+    assert_eq!(ended.seal, TurnStatus::Completed);
     assert_eq!(
         ended.usage,
         Usage {
@@ -215,9 +225,9 @@ async fn usage_alone_is_not_content_and_is_counted_over_all_attempts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_ends_without_stopping_was_cut_off() {
-    let provider = Scripted::new([vec![], hello()]);
+    let provider = ScriptedProvider::new([vec![], hello()]);
     let (ended, events) = run(&provider, Some(&policy("session"))).await;
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     let Body::RetryScheduled { cause, .. } = &events[3].body else {
         panic!()
     };
@@ -227,15 +237,15 @@ async fn a_stream_that_ends_without_stopping_was_cut_off() {
 #[tokio::test(start_paused = true)]
 async fn a_bug_of_ours_is_not_retried() {
     let bug = thrown().with_verdict(Verdict::of(Cause::Internal, Scope::Process));
-    let provider = Scripted::new([vec![fails(bug)]]);
-    let (ended, _) = run(&provider, Some(&Noting::overnight())).await;
-    assert_eq!((ended.seal, provider.calls_made()), (Seal::Error, 1));
+    let provider = ScriptedProvider::new([vec![fails(bug)]]);
+    let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
+    assert_eq!((ended.seal, provider.calls_made()), (TurnStatus::Error, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stated_wait_replaces_a_shorter_delay() {
     let limited = overloaded().with_headers([("retry-after", "59")]);
-    let provider = Scripted::new([vec![fails(limited)], hello()]);
+    let provider = ScriptedProvider::new([vec![fails(limited)], hello()]);
     let start = tokio::time::Instant::now();
     run(&provider, Some(&policy("session"))).await;
     assert_eq!(start.elapsed(), Duration::from_secs(59));
@@ -247,7 +257,7 @@ async fn a_failure_that_says_it_came_after_content_is_believed() {
         phase: Phase::AfterContent,
         ..overloaded()
     };
-    let provider = Scripted::new([vec![fails(late)], hello()]);
-    let (ended, _) = run(&provider, Some(&Noting::overnight())).await;
-    assert_eq!((ended.seal, provider.calls_made()), (Seal::Error, 1));
+    let provider = ScriptedProvider::new([vec![fails(late)], hello()]);
+    let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
+    assert_eq!((ended.seal, provider.calls_made()), (TurnStatus::Error, 1));
 }

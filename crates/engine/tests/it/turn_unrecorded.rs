@@ -1,8 +1,8 @@
 //! What a turn does when it cannot write down what happens, or may not any more.
 
-use crate::journaled::{Case, Fate, failed, lost, usual, well};
+use crate::journaled::{Case, WriteScript, failed, lost, usual, well};
 use crate::support::hello;
-use outlast_kernel::event::Seal;
+use outlast_kernel::event::TurnStatus;
 
 // --- A journal that fails ---
 
@@ -11,7 +11,7 @@ async fn a_journal_that_fails_stops_nothing_but_what_may_run_once_only() {
     let came = Case::new(usual(), |_| failed()).run().await;
     assert_eq!(
         (came.ended.seal, came.ended.recorded),
-        (Seal::Completed, false)
+        (TurnStatus::Completed, false)
     );
     assert_eq!(came.ended.message.text(), "Hello");
     assert_eq!((came.count("say unrecorded"), came.count("call")), (1, 3));
@@ -39,7 +39,7 @@ async fn what_could_not_be_written_is_written_in_order_once_it_can_be() {
         let came = case.run().await;
         assert_eq!(
             (came.ended.seal, came.ended.recorded),
-            (Seal::Completed, true)
+            (TurnStatus::Completed, true)
         );
         assert_eq!(came.kinds(), whole, "{fails_until} writes failed");
         assert_eq!(came.count("say unrecorded"), 1);
@@ -48,7 +48,7 @@ async fn what_could_not_be_written_is_written_in_order_once_it_can_be() {
 
 #[tokio::test(start_paused = true)]
 async fn each_outage_of_the_journal_is_said_once() {
-    let fate: Fate = |number| match number {
+    let fate: WriteScript = |number| match number {
         1..=3 | 6..=7 => failed(),
         _ => Ok(()),
     };
@@ -59,7 +59,7 @@ async fn each_outage_of_the_journal_is_said_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_journal_that_works_again_lets_everything_run() {
-    let fate: Fate = |number| if number <= 5 { failed() } else { Ok(()) };
+    let fate: WriteScript = |number| if number <= 5 { failed() } else { Ok(()) };
     let came = Case::new(usual(), fate).run().await;
     assert_eq!(came.lines(&["run"]), ["run read", "run send"]);
     assert!(came.ended.recorded);
@@ -67,11 +67,11 @@ async fn a_journal_that_works_again_lets_everything_run() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_could_not_be_written_down_is_handed_on_all_the_same() {
-    let fate: Fate = |number| if number >= 3 { failed() } else { Ok(()) };
+    let fate: WriteScript = |number| if number >= 3 { failed() } else { Ok(()) };
     let came = Case::new([hello()], fate).run().await;
     assert_eq!(
         (came.ended.seal, came.ended.recorded),
-        (Seal::Completed, false)
+        (TurnStatus::Completed, false)
     );
     assert_eq!(came.kinds(), ["prompt", "attempt_started"]);
     let expected = [
@@ -108,9 +108,9 @@ async fn nothing_is_called_and_nothing_run_once_the_turn_is_anothers() {
         assert_eq!(came.count("say sealed"), 1);
         // The last answer had come when it was lost; before that there is none.
         let seal = if number == writes {
-            Seal::Completed
+            TurnStatus::Completed
         } else {
-            Seal::Error
+            TurnStatus::Error
         };
         assert_eq!(came.ended.seal, seal, "write {number}");
         let kept = whole.kinds();
@@ -120,11 +120,11 @@ async fn nothing_is_called_and_nothing_run_once_the_turn_is_anothers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_turn_says_why_and_closes_its_chain() {
-    let fate: Fate = |number| if number >= 3 { lost() } else { Ok(()) };
+    let fate: WriteScript = |number| if number >= 3 { lost() } else { Ok(()) };
     let came = Case::new(usual(), fate).run().await;
     let tail = ["say retry_scheduled", "say retry_ended", "say error"];
     assert_eq!(came.lines(&["say retry", "say error"]), tail);
-    let fate: Fate = |number| if number >= 4 { lost() } else { Ok(()) };
+    let fate: WriteScript = |number| if number >= 4 { lost() } else { Ok(()) };
     let came = Case::new(usual(), fate).run().await;
     let (judged, _) = came.ended.error.unwrap();
     assert_eq!(judged.failure.message, "another process has it");

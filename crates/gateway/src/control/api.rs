@@ -4,8 +4,8 @@
 //! page serves both. Invariant: nothing is shown and nothing is done without the token.
 
 use super::{
-    Account, Answered, Gate, GatewayControl, READ_METHODS, Status, WRITE_METHODS, check_body,
-    check_method, check_token, json, status, steer, version,
+    Account, ControlResult, Gate, GatewayControl, READ_METHODS, Status, WRITE_METHODS, check_body,
+    check_method, check_token, commands, json, status, version,
 };
 use crate::policies::{self, PolicyView};
 use crate::problem::Problem;
@@ -55,7 +55,8 @@ pub struct GatewayView {
 
 /// What is known of providers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Knowledge {
+#[schemars(rename = "Knowledge")]
+pub struct SharedState {
     /// What time it is there.
     pub now: Timestamp,
     /// The accounts that are configured.
@@ -77,7 +78,7 @@ pub(super) fn answer(
     asked: &Parts,
     path: &str,
     body: &[u8],
-) -> Answered {
+) -> ControlResult {
     let endpoint = Endpoint::at(path)?;
     check_method(asked, endpoint.allowed())?;
     check_token(gateway, asked)?;
@@ -98,7 +99,7 @@ pub(super) fn answer(
                 status: status(gateway),
             }],
         }),
-        Endpoint::Knowledge => json(&Knowledge {
+        Endpoint::Knowledge => json(&SharedState {
             now,
             accounts: gateway.accounts(),
             gates: gateway.gates(),
@@ -109,9 +110,9 @@ pub(super) fn answer(
         Endpoint::Of(port, what) => {
             is_meant(gateway, port)?;
             match what {
-                What::Traffic => json(&gateway.traffic().since(after(asked)?, now)),
-                What::RetryNow => json(&steer::retry_now(body, gateway)?),
-                What::Cancel => json(&steer::cancel(body, gateway)?),
+                GatewayEndpoint::Traffic => json(&gateway.traffic().since(after(asked)?, now)),
+                GatewayEndpoint::RetryNow => json(&commands::retry_now(body, gateway)?),
+                GatewayEndpoint::Cancel => json(&commands::cancel(body, gateway)?),
             }
         }
     }
@@ -124,11 +125,11 @@ enum Endpoint<'a> {
     Knowledge,
     Policies,
     /// Of the gateway on that port.
-    Of(&'a str, What),
+    Of(&'a str, GatewayEndpoint),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum GatewayEndpoint {
     Traffic,
     RetryNow,
     Cancel,
@@ -142,9 +143,9 @@ impl<'a> Endpoint<'a> {
             ["gateways"] => Self::Gateways,
             ["knowledge"] => Self::Knowledge,
             ["policies"] => Self::Policies,
-            ["gateways", port, "traffic"] => Self::Of(port, What::Traffic),
-            ["gateways", port, "retry_now"] => Self::Of(port, What::RetryNow),
-            ["gateways", port, "cancel"] => Self::Of(port, What::Cancel),
+            ["gateways", port, "traffic"] => Self::Of(port, GatewayEndpoint::Traffic),
+            ["gateways", port, "retry_now"] => Self::Of(port, GatewayEndpoint::RetryNow),
+            ["gateways", port, "cancel"] => Self::Of(port, GatewayEndpoint::Cancel),
             _ => {
                 let detail = "there is nothing here; docs/gateway.md lists what is";
                 return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", detail));
@@ -154,7 +155,7 @@ impl<'a> Endpoint<'a> {
 
     fn allowed(self) -> &'static str {
         match self {
-            Self::Of(_, What::RetryNow | What::Cancel) => WRITE_METHODS,
+            Self::Of(_, GatewayEndpoint::RetryNow | GatewayEndpoint::Cancel) => WRITE_METHODS,
             _ => READ_METHODS,
         }
     }

@@ -1,11 +1,11 @@
 //! Tests of what the page is told, and of what it can do.
 
-use super::super::tests::{FakeGateway, Got, at};
+use super::super::tests::{FakeGateway, TestResponse, at};
 use super::super::{BODY_LIMIT, GatewayControl};
-use super::{AboutView, Gateways, Knowledge, Policies};
-use crate::log::What;
+use super::{AboutView, Gateways, Policies, SharedState};
+use crate::log::EventKind;
 use crate::log::sample::record;
-use crate::traffic::{Begun, Changes};
+use crate::request_log::{Changes, NewRequest};
 use outlast_kernel::verdict::Cause;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -33,7 +33,7 @@ fn shown(bench: &FakeGateway, path: &str) -> Value {
 }
 
 /// The code of a problem, and its status.
-fn problem(reply: &Got) -> (u16, String) {
+fn problem(reply: &TestResponse) -> (u16, String) {
     assert_eq!(reply.content_type, "application/problem+json");
     let body: Value = serde_json::from_str(&reply.body).unwrap();
     assert_eq!(body["type"], "about:blank");
@@ -87,7 +87,7 @@ fn it_says_what_can_be_shown_and_what_is_known() {
 fn traffic_is_that_after_a_number() {
     let bench = FakeGateway::new();
     let begin = |id: &str| {
-        bench.traffic.begun(&Begun {
+        bench.traffic.begun(&NewRequest {
             id,
             at: at(1),
             client: "codex",
@@ -177,7 +177,7 @@ fn misfits<Shown: JsonSchema>(answer: &Value) -> Vec<String> {
 #[test]
 fn every_answer_is_of_its_published_form() {
     let bench = FakeGateway::new();
-    let begun = Begun {
+    let begun = NewRequest {
         id: "r-1",
         at: at(1),
         client: "codex",
@@ -186,7 +186,7 @@ fn every_answer_is_of_its_published_form() {
         path: "/v1/chat/completions",
     };
     let ticket = bench.traffic.begun(&begun);
-    let failed = What::AttemptFailed {
+    let failed = EventKind::AttemptFailed {
         cause: Cause::Overloaded,
         attempt: 1,
         status: Some(529),
@@ -196,11 +196,11 @@ fn every_answer_is_of_its_published_form() {
     bench.traffic.note(ticket, at(2), &failed);
     bench
         .traffic
-        .note(ticket, at(3), &What::Finished(&record()));
+        .note(ticket, at(3), &EventKind::Finished(&record()));
     let none: [String; 0] = [];
     assert_eq!(misfits::<AboutView>(&shown(&bench, "about")), none);
     assert_eq!(misfits::<Gateways>(&shown(&bench, "gateways")), none);
-    assert_eq!(misfits::<Knowledge>(&shown(&bench, "knowledge")), none);
+    assert_eq!(misfits::<SharedState>(&shown(&bench, "knowledge")), none);
     assert_eq!(misfits::<Policies>(&shown(&bench, "policies")), none);
     let mut traffic = shown(&bench, "gateways/8080/traffic");
     assert_eq!(misfits::<Changes>(&traffic), none);

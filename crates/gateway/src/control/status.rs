@@ -16,20 +16,21 @@ pub struct Status {
     pub version: String,
     /// The gateway itself.
     #[serde(flatten)]
-    pub about: About,
+    pub about: GatewaySummary,
     /// The accounts that are configured.
     pub accounts: Vec<Account>,
     /// The gates that are not closed.
     pub gates: Vec<Gate>,
     /// The requests that wait, the oldest first.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<WaitingRequest>,
     /// A few numbers.
     pub counters: Counters,
 }
 
 /// The gateway itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct About {
+#[schemars(rename = "About")]
+pub struct GatewaySummary {
     /// What time it is there, so that whoever reads can count down.
     pub now: Timestamp,
     /// Since when it takes requests.
@@ -102,7 +103,8 @@ pub struct Gate {
 
 /// A request that waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Waiting {
+#[schemars(rename = "Waiting")]
+pub struct WaitingRequest {
     /// Its id, by which it can be retried or cancelled.
     pub id: String,
     /// The name of its client.

@@ -1,6 +1,6 @@
 //! One request that is held, as the one who answers it has it.
 
-use super::known::Key;
+use super::registry::Key;
 use super::{Holds, Progress};
 use outlast_kernel::Timestamp;
 use std::sync::Arc;

@@ -1,32 +1,32 @@
 //! A hold as it stands in the file.
 
 use super::identity::Identity;
-use super::known::{Held, Key, Standing};
-use super::{About, Progress};
+use super::registry::{HeldRequest, HoldStatus, Key};
+use super::{Progress, RequestSummary};
 use outlast_kernel::Timestamp;
 use outlast_store::holds::Row;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct EncodedHold<'a> {
     who: &'a Identity,
-    about: &'a About,
+    about: &'a RequestSummary,
     progress: &'a Progress,
     told: Option<Timestamp>,
     left: Option<Timestamp>,
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct DecodedHold {
     who: Identity,
-    about: About,
+    about: RequestSummary,
     progress: Progress,
     told: Option<Timestamp>,
     left: Option<Timestamp>,
 }
 
-pub(super) fn write(held: &Held) -> Option<String> {
-    let written = Written {
+pub(super) fn write(held: &HeldRequest) -> Option<String> {
+    let written = EncodedHold {
         who: &held.who,
         about: &held.about,
         progress: &held.progress,
@@ -38,22 +38,22 @@ pub(super) fn write(held: &Held) -> Option<String> {
 
 /// What an earlier process knew of a request: whoever sent it has been left alone since, at the latest now. `None` when it
 /// says nothing, or nobody comes back for it.
-pub(super) fn read(row: &Row, now: Timestamp) -> Option<(Key, Held)> {
+pub(super) fn read(row: &Row, now: Timestamp) -> Option<(Key, HeldRequest)> {
     let key = Key::parse(&row.key).filter(|_| row.until >= now)?;
-    let read: Read = serde_json::from_str(&row.value).ok()?;
-    let mut held = Held {
+    let read: DecodedHold = serde_json::from_str(&row.value).ok()?;
+    let mut held = HeldRequest {
         who: read.who,
         about: read.about,
         progress: read.progress,
         told: read.told,
-        standing: Standing::Left {
+        standing: HoldStatus::Left {
             at: read.left.unwrap_or(now),
             until: row.until,
         },
     };
     if read.left.is_none() {
         let until = held.until(now);
-        held.standing = Standing::Left { at: now, until };
+        held.standing = HoldStatus::Left { at: now, until };
     }
     Some((key, held))
 }

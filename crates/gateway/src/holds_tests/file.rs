@@ -4,9 +4,9 @@ use super::super::Link;
 use super::*;
 use outlast_store::holds as store;
 
-struct Place(TempDir);
+struct TestDir(TempDir);
 
-impl Place {
+impl TestDir {
     fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
@@ -15,8 +15,8 @@ impl Place {
         self.0.path().join("gateway.db")
     }
 
-    async fn open(&self, seconds: u64) -> Gateway {
-        Gateway::open(Some(self.path()), seconds).await
+    async fn open(&self, seconds: u64) -> TestGateway {
+        TestGateway::open(Some(self.path()), seconds).await
     }
 
     /// The files as they are at this moment, as a gateway that is killed leaves them.
@@ -46,7 +46,7 @@ fn rows(path: &Path) -> Vec<String> {
     opened.rows.into_iter().map(|row| row.value).collect()
 }
 
-impl Gateway {
+impl TestGateway {
     /// Waits until all that was handed in is on the disk; whether it is.
     async fn settle(&self) -> bool {
         let settled = match &self.holds.0.lock().link {
@@ -59,7 +59,7 @@ impl Gateway {
 
 #[tokio::test]
 async fn after_a_restart_what_waited_and_what_was_left_can_be_taken_up() {
-    let place = Place::new();
+    let place = TestDir::new();
     let gateway = place.open(0).await;
     let waits = gateway.begin("waits", "waits");
     let spent = Progress {
@@ -87,7 +87,7 @@ async fn after_a_restart_what_waited_and_what_was_left_can_be_taken_up() {
 
 #[tokio::test]
 async fn a_gateway_that_is_killed_leaves_all_its_waits() {
-    let place = Place::new();
+    let place = TestDir::new();
     let gateway = place.open(0).await;
     let holds: Vec<Hold> = (0..50)
         .map(|number| gateway.begin(&number.to_string(), "live"))
@@ -115,7 +115,7 @@ async fn a_gateway_that_is_killed_leaves_all_its_waits() {
 #[tokio::test]
 async fn how_long_it_is_kept_is_counted_over_a_restart() {
     let (half_an_hour, two_days) = (RESUME_WINDOW.as_secs(), 48 * 3600);
-    let place = Place::new();
+    let place = TestDir::new();
     let gateway = place.open(0).await;
     let told = gateway.begin("told", "told");
     told.update(progress(0, 1), Some(at(9000)));
@@ -149,7 +149,7 @@ async fn how_long_it_is_kept_is_counted_over_a_restart() {
 
 #[tokio::test]
 async fn nothing_that_was_asked_is_written_down() {
-    let place = Place::new();
+    let place = TestDir::new();
     let gateway = place.open(0).await;
     let hold = gateway.begin("what was asked in confidence", "id");
     assert!(gateway.settle().await);
@@ -162,7 +162,7 @@ async fn nothing_that_was_asked_is_written_down() {
 #[tokio::test]
 async fn ten_thousand_waits_are_written_down_and_removed_in_little_time() {
     const CROWD: usize = 10_000;
-    let place = Place::new();
+    let place = TestDir::new();
     let gateway = place.open(0).await;
     let one = tokio::time::Instant::now();
     for number in 0..20 {
@@ -172,11 +172,11 @@ async fn ten_thousand_waits_are_written_down_and_removed_in_little_time() {
         assert!(gateway.settle().await);
     }
     let one = one.elapsed() / 20;
-    let begin_all = |gateway: &Gateway| -> Vec<Hold> {
+    let begin_all = |gateway: &TestGateway| -> Vec<Hold> {
         let begin = |number: usize| gateway.begin(&number.to_string(), "live");
         (0..CROWD).map(begin).collect()
     };
-    let in_memory = Gateway::open(None, 0).await;
+    let in_memory = TestGateway::open(None, 0).await;
     let unwritten = tokio::time::Instant::now();
     begin_all(&in_memory).into_iter().for_each(Hold::ended);
     let unwritten = unwritten.elapsed();
@@ -199,11 +199,11 @@ async fn ten_thousand_waits_are_written_down_and_removed_in_little_time() {
 
 #[tokio::test]
 async fn a_damaged_file_is_kept_and_said_and_a_row_that_says_nothing_is_removed() {
-    let place = Place::new();
+    let place = TestDir::new();
     std::fs::write(place.path(), "this is no database").unwrap();
     let gateway = place.open(0).await;
     let aside = place.path().with_file_name("gateway.db.damaged-1");
-    assert_eq!(gateway.said(), [Notice::Replaced { aside }]);
+    assert_eq!(gateway.said(), [StoreEvent::Replaced { aside }]);
     let kept = gateway.begin("hello", "kept");
     gateway.holds.close().await;
     drop(kept);
@@ -222,7 +222,7 @@ async fn a_damaged_file_is_kept_and_said_and_a_row_that_says_nothing_is_removed(
 
 #[tokio::test]
 async fn when_the_file_is_taken_away_all_that_is_known_is_written_anew() {
-    let place = Place::new();
+    let place = TestDir::new();
     let gateway = place.open(0).await;
     let waits = gateway.begin("waits", "waits");
     drop(gateway.begin("left", "left"));
@@ -248,8 +248,8 @@ async fn without_its_file_a_gateway_goes_on_and_says_so_once() {
         paths.push(PathBuf::from("/proc/self/gateway.db"));
     }
     for path in paths {
-        let gateway = Gateway::open(Some(path), 0).await;
-        assert!(matches!(&gateway.said()[..], [Notice::Alone { .. }]));
+        let gateway = TestGateway::open(Some(path), 0).await;
+        assert!(matches!(&gateway.said()[..], [StoreEvent::Alone { .. }]));
         drop(gateway.begin("hello", "first"));
         gateway.clock.set(3 * MINUTE.as_secs());
         let (hold, _) = gateway.take_up("hello").unwrap();
@@ -264,12 +264,12 @@ async fn without_its_file_a_gateway_goes_on_and_says_so_once() {
 
 #[tokio::test]
 async fn a_second_gateway_works_without_the_file_and_has_it_when_the_first_is_gone() {
-    let place = Place::new();
+    let place = TestDir::new();
     let first = place.open(0).await;
     let theirs = first.begin("hello", "theirs");
     let second = place.open(0).await;
     let said = second.said();
-    let [Notice::Alone { why }] = &said[..] else {
+    let [StoreEvent::Alone { why }] = &said[..] else {
         panic!("{said:?}");
     };
     assert!(why.contains("in use by another process"), "{why}");
@@ -288,7 +288,7 @@ async fn a_second_gateway_works_without_the_file_and_has_it_when_the_first_is_go
     };
     let joined = tokio::time::timeout(HANG_TIMEOUT, joined).await;
     joined.unwrap();
-    assert_eq!(second.said(), [Notice::Joined]);
+    assert_eq!(second.said(), [StoreEvent::Joined]);
     let (taken, progress) = second.take_up("hello").unwrap();
     assert_eq!((progress.since, progress.resent), (at(0), 1));
     assert!(second.settle().await);
@@ -298,7 +298,7 @@ async fn a_second_gateway_works_without_the_file_and_has_it_when_the_first_is_go
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_clock_does_not_keep_anything_from_the_disk() {
-    let place = Place::new();
+    let place = TestDir::new();
     let clock = Arc::new(TimerClock::new(at(0)));
     let holds = Holds::open(Some(place.path()), clock, Arc::new(|_| {})).await;
     let hold = holds.begin(who("hello"), about("id"), progress(0, 1));

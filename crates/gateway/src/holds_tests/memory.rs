@@ -1,12 +1,12 @@
 //! What needs no file: who may take up what, until when, and what a person sees and wants.
 
-use super::super::known::Key;
+use super::super::registry::Key;
 use super::*;
 use futures_util::FutureExt;
 
 #[tokio::test]
 async fn what_a_client_has_left_is_taken_up_once_with_all_that_it_has_spent() {
-    let gateway = Gateway::in_memory().await;
+    let gateway = TestGateway::in_memory().await;
     let hold = gateway.begin("hello", "first");
     let spent = Progress {
         wake: Some(at(300)),
@@ -31,7 +31,7 @@ async fn what_a_client_has_left_is_taken_up_once_with_all_that_it_has_spent() {
 
 #[tokio::test]
 async fn a_second_request_of_the_same_words_is_one_of_its_own_while_the_first_waits() {
-    let gateway = Gateway::in_memory().await;
+    let gateway = TestGateway::in_memory().await;
     let first = gateway.begin("hello", "first");
     assert!(gateway.take_up("hello").is_none());
     let second = gateway.begin("hello", "second");
@@ -46,7 +46,7 @@ async fn a_second_request_of_the_same_words_is_one_of_its_own_while_the_first_wa
 
 #[tokio::test]
 async fn of_several_that_were_left_the_oldest_is_taken_up_first() {
-    let gateway = Gateway::in_memory().await;
+    let gateway = TestGateway::in_memory().await;
     let holds: Vec<Hold> = [30, 10, 20]
         .iter()
         .map(|seconds| {
@@ -66,7 +66,7 @@ async fn of_several_that_were_left_the_oldest_is_taken_up_first() {
 
 #[tokio::test]
 async fn a_client_that_leaves_again_has_its_hold_kept_again() {
-    let gateway = Gateway::in_memory().await;
+    let gateway = TestGateway::in_memory().await;
     drop(gateway.begin("hello", "first"));
     for resent in 1..=5 {
         let (hold, taken) = gateway.take_up("hello").unwrap();
@@ -84,7 +84,7 @@ async fn it_is_kept_for_half_an_hour_or_that_long_after_its_client_was_told_to_c
     let half_an_hour = RESUME_WINDOW.as_secs();
     for (told, kept) in [(None, half_an_hour), (Some(9000), 9000 + half_an_hour)] {
         for (come, is_there) in [(kept, true), (kept + 1, false)] {
-            let gateway = Gateway::in_memory().await;
+            let gateway = TestGateway::in_memory().await;
             let hold = gateway.begin("hello", "first");
             // Its own wake time is nothing that its client knows.
             let waits = Progress {
@@ -102,14 +102,14 @@ async fn it_is_kept_for_half_an_hour_or_that_long_after_its_client_was_told_to_c
 
 #[tokio::test]
 async fn what_nobody_came_back_for_is_forgotten_by_whoever_looks() {
-    type Look = fn(&Gateway);
+    type Look = fn(&TestGateway);
     let looks: [Look; 3] = [
         |gateway| drop(gateway.take_up("other words")),
         |gateway| drop(gateway.holds.status()),
         |gateway| gateway.begin("other words", "second").ended(),
     ];
     for look in looks {
-        let gateway = Gateway::in_memory().await;
+        let gateway = TestGateway::in_memory().await;
         drop(gateway.begin("hello", "first"));
         gateway.clock.set(RESUME_WINDOW.as_secs() + 1);
         look(&gateway);
@@ -120,7 +120,7 @@ async fn what_nobody_came_back_for_is_forgotten_by_whoever_looks() {
 
 #[tokio::test]
 async fn of_too_many_that_were_left_the_oldest_go() {
-    let gateway = Gateway::in_memory().await;
+    let gateway = TestGateway::in_memory().await;
     for number in 0..MAX_ABANDONED + 3 {
         let name = number.to_string();
         gateway.clock.set(number as u64 / 1000);
@@ -134,7 +134,7 @@ async fn of_too_many_that_were_left_the_oldest_go() {
 
 #[tokio::test]
 async fn a_person_sees_those_that_wait_and_those_that_were_left_the_oldest_first() {
-    let gateway = Gateway::in_memory().await;
+    let gateway = TestGateway::in_memory().await;
     gateway.clock.set(5);
     let young = gateway.begin("a", "young");
     gateway.clock.set(3);
@@ -163,14 +163,14 @@ async fn a_person_sees_those_that_wait_and_those_that_were_left_the_oldest_first
         "wake": at(60), "left": null,
     });
     assert_eq!(text, expected);
-    assert_eq!(serde_json::from_value::<Shown>(text).unwrap(), shown[0]);
+    assert_eq!(serde_json::from_value::<HoldView>(text).unwrap(), shown[0]);
     assert_eq!(shown[2].left, Some(at(9)));
     drop((young, old));
 }
 
 #[tokio::test]
 async fn a_wait_can_be_cut_short_and_given_up() {
-    let gateway = Gateway::in_memory().await;
+    let gateway = TestGateway::in_memory().await;
     let (one, other) = (gateway.begin("a", "one"), gateway.begin("b", "other"));
     drop(gateway.begin("c", "left"));
     assert_eq!(gateway.holds.retry_now(Some("nobody")), 0);
@@ -198,7 +198,7 @@ async fn a_wait_can_be_cut_short_and_given_up() {
 
 #[tokio::test]
 async fn when_all_are_to_hurry_each_is_told_whose_trouble_is_its_own() {
-    let gateway = Gateway::in_memory().await;
+    let gateway = TestGateway::in_memory().await;
     let holds = ["a", "b", "c"].map(|id| gateway.begin(id, id));
     for hold in &holds {
         let cause = Some(Cause::TruncatedStream);
@@ -213,7 +213,7 @@ async fn when_all_are_to_hurry_each_is_told_whose_trouble_is_its_own() {
 
 #[tokio::test]
 async fn what_was_to_be_hurried_while_it_was_tried_does_not_hurry_the_next_wait() {
-    let gateway = Gateway::in_memory().await;
+    let gateway = TestGateway::in_memory().await;
     let hold = gateway.begin("a", "one");
     gateway.holds.retry_now(None);
     hold.update(progress(0, 2), None);
@@ -227,9 +227,9 @@ async fn what_was_to_be_hurried_while_it_was_tried_does_not_hurry_the_next_wait(
 #[test]
 fn a_hold_costs_little() {
     // Beside its strings: itself, its place in the table (half of which may be empty), and what commands come by.
-    let place = 2 * (size_of::<Key>() + size_of::<Box<Held>>() + 1);
+    let place = 2 * (size_of::<Key>() + size_of::<Box<HeldRequest>>() + 1);
     let signal = size_of::<Signal>() + 2 * size_of::<usize>();
-    let all = size_of::<Held>() + place + signal + size_of::<Hold>();
+    let all = size_of::<HeldRequest>() + place + signal + size_of::<Hold>();
     assert!(all < 700, "{all} bytes");
 }
 

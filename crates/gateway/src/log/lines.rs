@@ -3,7 +3,7 @@
 //! Invariants: a line is written whole; whoever says something never waits for the reader; what is not read yet takes
 //! at most [`WAITING_LIMIT`], beyond which events are left out, and their number is said.
 
-use super::{Event, Level, Sink, What, clean_option};
+use super::{Event, EventKind, Level, Sink, clean_option};
 use outlast_kernel::Timestamp;
 use serde::Serialize;
 use std::io::Write;
@@ -18,13 +18,13 @@ const BATCH_INTERVAL: Duration = Duration::from_millis(20);
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How an event is written down: as a line, which is appended, or not at all.
-pub type Form = fn(&Event<'_>, &mut Vec<u8>);
+pub type LineFormat = fn(&Event<'_>, &mut Vec<u8>);
 
 /// A sink that writes a line for each event.
-pub struct Lines {
+pub struct LineSink {
     shared: Arc<Shared>,
     lowest: Level,
-    form: Form,
+    form: LineFormat,
 }
 
 #[derive(Default)]
@@ -44,12 +44,12 @@ struct State {
     is_over: bool,
 }
 
-impl Lines {
+impl LineSink {
     /// Writes events of that level and above in that form. The writer is used by one thread, which ends with this sink.
     pub fn new(
         writer: impl Write + Send + 'static,
         lowest: Level,
-        form: Form,
+        form: LineFormat,
     ) -> std::io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let write = {
@@ -66,7 +66,7 @@ impl Lines {
     }
 }
 
-impl Sink for Lines {
+impl Sink for LineSink {
     fn say(&self, event: &Event<'_>) {
         if event.what.level() >= self.lowest {
             self.shared.put(event, self.form);
@@ -74,7 +74,7 @@ impl Sink for Lines {
     }
 }
 
-impl Drop for Lines {
+impl Drop for LineSink {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.is_over = true;
@@ -92,7 +92,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, event: &Event<'_>, form: Form) {
+    fn put(&self, event: &Event<'_>, form: LineFormat) {
         let mut state = self.state();
         if state.waiting.len() >= WAITING_LIMIT || state.is_over {
             state.left_out += 1;
@@ -104,7 +104,7 @@ impl Shared {
             let left_out = Event {
                 at: event.at,
                 request: None,
-                what: What::LeftOut { events },
+                what: EventKind::LeftOut { events },
             };
             form(&left_out, &mut state.waiting);
         }
@@ -169,7 +169,7 @@ struct Line<'a> {
     )]
     request: Option<&'a str>,
     #[serde(flatten)]
-    what: &'a What<'a>,
+    what: &'a EventKind<'a>,
 }
 
 /// The form of one JSON object a line.

@@ -10,13 +10,13 @@ use std::sync::{Arc, OnceLock};
 
 /// A label and all that it may say. Clones share the words.
 #[derive(Clone, Debug)]
-pub(super) struct Words {
+pub(super) struct LabelValues {
     label: &'static str,
     /// The last one stands for everything else.
     words: Arc<[&'static str]>,
 }
 
-impl Words {
+impl LabelValues {
     pub(super) fn new(
         label: &'static str,
         words: impl IntoIterator<Item = &'static str>,
@@ -39,15 +39,15 @@ impl Words {
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// The series of one metric with `N` labels.
-pub(super) struct Table<const N: usize, M> {
-    labels: [Words; N],
+pub(super) struct SeriesTable<const N: usize, M> {
+    labels: [LabelValues; N],
     family: Family<Labels<N>, M>,
     cells: Box<[OnceLock<M>]>,
 }
 
-impl<const N: usize, M: Clone> Table<N, M> {
-    pub(super) fn new(labels: [&Words; N], make: fn() -> M) -> Self {
-        let labels = labels.map(Words::clone);
+impl<const N: usize, M: Clone> SeriesTable<N, M> {
+    pub(super) fn new(labels: [&LabelValues; N], make: fn() -> M) -> Self {
+        let labels = labels.map(LabelValues::clone);
         let number = labels.iter().map(|words| words.words.len()).product();
         Self {
             labels,
@@ -67,7 +67,7 @@ impl<const N: usize, M: Clone> Table<N, M> {
     }
 }
 
-impl<const N: usize, M> Table<N, M>
+impl<const N: usize, M> SeriesTable<N, M>
 where
     Family<Labels<N>, M>: Metric + Clone,
 {
@@ -76,7 +76,7 @@ where
     }
 }
 
-impl<const N: usize> Table<N, Counter> {
+impl<const N: usize> SeriesTable<N, Counter> {
     /// The sum of all series whose last label is one of these, by its number.
     pub(super) fn sum(&self, wanted: impl Fn(usize) -> bool) -> u64 {
         let last = self.labels.last().map_or(1, |words| words.words.len());

@@ -2,7 +2,7 @@
 //!
 //! The names of attributes are those of OpenTelemetry's conventions where there is one; the rest begin with `outlast.`.
 
-use crate::log::{self, Outcome, Record, What};
+use crate::log::{self, EventKind, Outcome, Record};
 use opentelemetry::trace::{
     Event, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
 };
@@ -40,13 +40,13 @@ const RESENT: &str = "outlast.resent";
 
 /// Something that happened to a request before it was over; small, because ten thousand may wait.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct SpanEvent {
     at: Timestamp,
-    what: Happened,
+    what: SpanEventKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Happened {
+enum SpanEventKind {
     Failed {
         cause: Cause,
         attempt: u32,
@@ -63,32 +63,32 @@ enum Happened {
     },
 }
 
-impl Moment {
+impl SpanEvent {
     /// What is worth keeping of an event.
-    pub(super) fn of(at: Timestamp, what: What<'_>) -> Option<Self> {
+    pub(super) fn of(at: Timestamp, what: EventKind<'_>) -> Option<Self> {
         let what = match what {
-            What::AttemptFailed {
+            EventKind::AttemptFailed {
                 cause,
                 attempt,
                 status,
                 ..
-            } => Happened::Failed {
+            } => SpanEventKind::Failed {
                 cause,
                 attempt,
                 status,
             },
-            What::Waiting {
+            EventKind::Waiting {
                 cause,
                 attempt,
                 wake,
-            } => Happened::Waits {
+            } => SpanEventKind::Waits {
                 cause,
                 attempt,
                 wake,
             },
-            What::TakenUp {
+            EventKind::TakenUp {
                 attempts, resent, ..
-            } => Happened::TakenUp { attempts, resent },
+            } => SpanEventKind::TakenUp { attempts, resent },
             _ => return None,
         };
         Some(Self { at, what })
@@ -96,7 +96,7 @@ impl Moment {
 
     fn event(&self) -> Event {
         let (name, attributes) = match self.what {
-            Happened::Failed {
+            SpanEventKind::Failed {
                 cause,
                 attempt,
                 status,
@@ -105,7 +105,7 @@ impl Moment {
                 attributes.extend(status.map(|status| number(STATUS, status)));
                 ("attempt_failed", attributes)
             }
-            Happened::Waits {
+            SpanEventKind::Waits {
                 cause,
                 attempt,
                 wake,
@@ -114,7 +114,7 @@ impl Moment {
                 attributes.extend(wake.map(|wake| KeyValue::new(WAKE, wake.to_string())));
                 ("waiting", attributes)
             }
-            Happened::TakenUp { attempts, resent } => {
+            SpanEventKind::TakenUp { attempts, resent } => {
                 let attributes = vec![number(ATTEMPTS, attempts), number(RESENT, resent)];
                 ("taken_up", attributes)
             }
@@ -132,9 +132,9 @@ pub(super) fn resource() -> Resource {
 }
 
 /// The span of a request that is over.
-pub(super) fn of(record: &Record<'_>, moments: &[Moment]) -> SpanData {
+pub(super) fn of(record: &Record<'_>, moments: &[SpanEvent]) -> SpanData {
     let mut events = SpanEvents::default();
-    events.events = moments.iter().map(Moment::event).collect();
+    events.events = moments.iter().map(SpanEvent::event).collect();
     SpanData {
         span_context: context(record.id),
         parent_span_id: SpanId::INVALID,

@@ -1,8 +1,8 @@
 //! Stored accounts: who is asked with which, and that no key goes where it does not belong.
 
 use super::rig::{Plan, Rig, limited};
-use super::upstream::{Say, Seen, Then, Upstream, response};
-use super::wire::{Answer, Ask, CLIENT_KEY};
+use super::upstream::{ReceivedRequest, ScriptedResponse, Then, Upstream, response};
+use super::wire::{CLIENT_KEY, TestRequest, TestResponse};
 use outlast_dialect::Dialect;
 
 const FIRST: &str = "planted-first-key-0123456789";
@@ -10,7 +10,7 @@ const SECOND: &str = "planted-second-key-0123456789";
 const SCALE: u32 = 20;
 
 /// What that account is told.
-type Told = fn(dialect: Dialect, key: &str) -> Vec<u8>;
+type Responder = fn(dialect: Dialect, key: &str) -> Vec<u8>;
 
 fn well(dialect: Dialect, _: &str) -> Vec<u8> {
     let body = match dialect {
@@ -52,7 +52,7 @@ fn used_up(dialect: Dialect, _: &str) -> Vec<u8> {
     response("429 Too Many Requests", headers, body)
 }
 
-fn dialect_of(seen: &Seen) -> Dialect {
+fn dialect_of(seen: &ReceivedRequest) -> Dialect {
     let line = seen.line();
     let found = Dialect::ALL
         .into_iter()
@@ -61,8 +61,8 @@ fn dialect_of(seen: &Seen) -> Dialect {
 }
 
 /// A provider that knows both accounts, and a gateway that has their keys.
-async fn rig(first: Told, second: Told) -> (Upstream, Rig) {
-    let upstream = Upstream::start(move |seen: &Seen| {
+async fn rig(first: Responder, second: Responder) -> (Upstream, Rig) {
+    let upstream = Upstream::start(move |seen: &ReceivedRequest| {
         let dialect = dialect_of(seen);
         let bytes = match (seen.holds(FIRST), seen.holds(SECOND)) {
             (true, false) => first(dialect, FIRST),
@@ -70,7 +70,7 @@ async fn rig(first: Told, second: Told) -> (Upstream, Rig) {
             // Whoever brings a key of its own.
             _ => well(dialect, ""),
         };
-        Say::at_once(bytes, Then::Next)
+        ScriptedResponse::at_once(bytes, Then::Next)
     });
     let upstream = upstream.await;
     let mut plan = Plan::before(upstream.address, SCALE);
@@ -79,14 +79,14 @@ async fn rig(first: Told, second: Told) -> (Upstream, Rig) {
 }
 
 /// A request that brings the client's key in every place where there may be one.
-fn ask(dialect: Dialect) -> Ask {
-    Ask::new(dialect, false)
+fn ask(dialect: Dialect) -> TestRequest {
+    TestRequest::new(dialect, false)
         .with("authorization", format!("Bearer {CLIENT_KEY}"))
         .with("api-key", CLIENT_KEY)
         .with("x-goog-api-key", CLIENT_KEY)
 }
 
-fn check_secrets(upstream: &Upstream, answer: &Answer) {
+fn check_secrets(upstream: &Upstream, answer: &TestResponse) {
     for seen in upstream.seen() {
         assert!(!seen.holds(CLIENT_KEY), "{}", seen.line());
     }
@@ -101,7 +101,7 @@ async fn where_one_account_is_refused_or_limited_the_other_is_used() {
     limited(async {
         for (dialect, first) in Dialect::ALL
             .into_iter()
-            .flat_map(|dialect| [(dialect, refused as Told), (dialect, used_up)])
+            .flat_map(|dialect| [(dialect, refused as Responder), (dialect, used_up)])
         {
             let (upstream, rig) = rig(first, well).await;
             let answer = rig.ask(&ask(dialect)).await;
@@ -168,7 +168,7 @@ async fn the_scripted_provider_repeats_a_key_and_nobody_sees_it() {
             let mut plan = Plan::new("echo-key", SCALE);
             plan.accounts = vec![("first", FIRST), ("second", SECOND)];
             let rig = plan.clone().start().await;
-            let ask = Ask::new(dialect, streamed);
+            let ask = TestRequest::new(dialect, streamed);
             let answer = rig.ask(&ask).await;
             assert_eq!(answer.status, 200, "{answer:?}");
             assert_eq!(
@@ -197,7 +197,7 @@ async fn elsewhere_the_client_brings_its_own_key_and_ours_stays_here() {
             ("GET", "/v1/files/1"),
             ("DELETE", "/v1/responses/resp_1"),
         ] {
-            let ask = Ask::plain(method, target);
+            let ask = TestRequest::plain(method, target);
             let ask = ask.with("authorization", format!("Bearer {CLIENT_KEY}"));
             let answer = rig.ask(&ask).await;
             assert_eq!(answer.status, 200, "{answer:?}");
@@ -220,7 +220,7 @@ async fn when_all_accounts_are_limited_the_first_that_is_free_again_is_waited_fo
         let mut plan = Plan::new("usage-limit:reset=60+usage-limit:reset=1", 200);
         plan.accounts = vec![("first", FIRST), ("second", SECOND)];
         let rig = plan.start().await;
-        let answer = rig.ask(&Ask::new(Dialect::Anthropic, true)).await;
+        let answer = rig.ask(&TestRequest::new(Dialect::Anthropic, true)).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         assert!(answer.header("x-outlast-account").is_some(), "{answer:?}");
         let waited: u64 = answer

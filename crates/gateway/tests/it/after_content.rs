@@ -1,8 +1,8 @@
 //! Once content was sent nothing is asked again: the client sees what came, once, and then one honest error.
 
 use super::rig::{NO_TIMEOUTS, Plan, Rig, limited};
-use super::upstream::{EVENTS, Say, Seen, Then, Upstream};
-use super::wire::{Answer, Ask};
+use super::upstream::{EVENTS, ReceivedRequest, ScriptedResponse, Then, Upstream};
+use super::wire::{TestRequest, TestResponse};
 use super::{RECORDED, frames};
 use futures_util::future::join_all;
 use outlast_dialect::Dialect;
@@ -26,7 +26,7 @@ fn last_frame(dialect: Dialect) -> &'static str {
 }
 
 /// What the error says that follows these bytes; there is nothing else behind them.
-fn error_behind(dialect: Dialect, sent: &str, answer: &Answer) -> String {
+fn error_behind(dialect: Dialect, sent: &str, answer: &TestResponse) -> String {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.is_whole, "{answer:?}");
     let text = answer.text();
@@ -76,7 +76,7 @@ async fn rig(script: &str) -> Rig {
 
 /// `quick` sends the same as the script without letting anybody wait; MIDDLE is a place amid the words.
 async fn breaks_off(dialect: Dialect, script: &str, quick: &str) {
-    let ask = Ask::new(dialect, true);
+    let ask = TestRequest::new(dialect, true);
     let whole = rig("ok").await.ask_provider(&ask, "ok").await.text();
     let middle = whole.find("cost.").unwrap().to_string();
     let [script, quick] = [script, quick].map(|script| script.replace("MIDDLE", &middle));
@@ -119,7 +119,7 @@ async fn a_provider_that_does_nothing_but_breathe_has_broken_off() {
     limited(async {
         let dialect = Dialect::Anthropic;
         let rig = rig("pings:2,every=10").await;
-        let ask = Ask::new(dialect, true);
+        let ask = TestRequest::new(dialect, true);
         let sent = rig.ask_provider(&ask, "drop-after:2").await.text();
         let answer = rig.ask(&ask).await;
         let ping = dialect.ping();
@@ -151,7 +151,7 @@ async fn what_the_provider_says_itself_is_passed_on_and_nothing_added() {
             .flat_map(|dialect| scripts.map(|script| (dialect, script)))
         {
             let rig = Plan::new(script, SCALE).start().await;
-            let ask = Ask::new(dialect, true);
+            let ask = TestRequest::new(dialect, true);
             let sent = rig.ask_provider(&ask, script).await;
             let answer = rig.ask(&ask).await;
             assert_eq!(answer.text(), sent.text(), "{script} {dialect:?}");
@@ -169,7 +169,7 @@ async fn a_complete_answer_ends_although_its_connection_does_not() {
         .flat_map(|dialect| [(dialect, true), (dialect, false)]);
     let asking = kinds.map(|(dialect, streamed)| async move {
         let rig = rig("linger").await;
-        let ask = Ask::new(dialect, streamed);
+        let ask = TestRequest::new(dialect, streamed);
         let sent = rig.ask_provider(&ask, "ok").await;
         let answer = rig.ask(&ask).await;
         // A document is complete when its connection says so; without its length it is asked for again.
@@ -185,13 +185,13 @@ async fn a_complete_answer_ends_although_its_connection_does_not() {
 const ENDS: [Then; 2] = [Then::Close, Then::Reset];
 
 /// Where the first frame with content ends, where all is said, and where the last frame ends.
-struct Places {
+struct CutPoints {
     content: usize,
     said: usize,
     end: usize,
 }
 
-fn places(dialect: Dialect, stream: &str) -> Places {
+fn places(dialect: Dialect, stream: &str) -> CutPoints {
     let content = match dialect {
         Dialect::Anthropic => "content_block_delta",
         Dialect::OpenaiChat => "\"reasoning_content\":\"T",
@@ -205,7 +205,7 @@ fn places(dialect: Dialect, stream: &str) -> Places {
         let begin = stream.find(text).unwrap();
         begin + stream[begin..].find("\n\n").unwrap() + 2
     };
-    Places {
+    CutPoints {
         content: end_of(content),
         said: end_of(said),
         end: end_of(last_frame(dialect)),
@@ -215,7 +215,7 @@ fn places(dialect: Dialect, stream: &str) -> Places {
 /// A provider whose first answer for each model is cut at the place that the model names, and the second is not.
 async fn cutting(stream: &'static str) -> Upstream {
     let seen = Mutex::new(HashSet::new());
-    Upstream::start(move |asked: &Seen| {
+    Upstream::start(move |asked: &ReceivedRequest| {
         let body: Value = serde_json::from_slice(&asked.body).unwrap();
         let model = body["model"].as_str().unwrap().to_owned();
         let (place, end) = model.split_once('-').unwrap();
@@ -226,12 +226,12 @@ async fn cutting(stream: &'static str) -> Upstream {
             true => (&stream[..place], then),
             false => (stream, Then::Close),
         };
-        Say::in_pieces(vec![EVENTS.into(), cut.into()], then)
+        ScriptedResponse::in_pieces(vec![EVENTS.into(), cut.into()], then)
     })
     .await
 }
 
-fn check_cut(dialect: Dialect, stream: &str, place: usize, answer: &Answer) -> usize {
+fn check_cut(dialect: Dialect, stream: &str, place: usize, answer: &TestResponse) -> usize {
     let places = places(dialect, stream);
     let what = format!("{dialect:?} cut at {place} of {}: {answer:?}", stream.len());
     if place < places.content {
@@ -263,7 +263,7 @@ async fn wherever_an_answer_is_cut_nothing_comes_twice_and_nothing_looks_whole_t
             let cuts = (0..stream.len()).step_by(53).chain([stream.len() - 1]);
             let cuts: Vec<(usize, usize)> = cuts.flat_map(|cut| [(cut, 0), (cut, 1)]).collect();
             let asks = cuts.iter().map(|(place, end)| {
-                let ask = Ask::new(dialect, true);
+                let ask = TestRequest::new(dialect, true);
                 let ask = ask.model(&format!("{place}-{end}"));
                 let rig = &rig;
                 async move { rig.ask(&ask).await }

@@ -1,8 +1,8 @@
 //! How a request ends that is not answered: in the provider's own words, and so that nobody tries again in vain.
 
 use super::rig::{NO_TIMEOUTS, Plan, Rig, limited};
-use super::upstream::{Say, Then, Upstream, response};
-use super::wire::{Answer, Ask, headers};
+use super::upstream::{ScriptedResponse, Then, Upstream, response};
+use super::wire::{TestRequest, TestResponse, headers};
 use futures_util::future::join_all;
 use outlast_dialect::Dialect;
 use outlast_engine::provider::Timeouts;
@@ -18,13 +18,14 @@ const BODY: &str =
 /// A provider that answers everything with that refusal, and a gateway before it.
 async fn refusing(status: &str, more: &str) -> (Upstream, Rig) {
     let bytes = response(status, &format!("{HEADERS}{more}"), BODY);
-    let upstream = Upstream::start(move |_| Say::at_once(bytes.clone(), Then::Next)).await;
+    let upstream =
+        Upstream::start(move |_| ScriptedResponse::at_once(bytes.clone(), Then::Next)).await;
     let rig = Plan::before(upstream.address, SCALE).start().await;
     (upstream, rig)
 }
 
 /// The headers that a client sees, without those that say what happened here.
-fn providers_own(answer: &Answer) -> Vec<(String, Vec<u8>)> {
+fn providers_own(answer: &TestResponse) -> Vec<(String, Vec<u8>)> {
     let ours = ["connection", "content-length"];
     let mut headers = answer.headers.clone();
     headers.retain(|(name, _)| !ours.contains(&name.as_str()) && !name.starts_with("x-outlast-"));
@@ -42,7 +43,7 @@ async fn what_waiting_cannot_help_is_passed_on_at_once() {
                 .flat_map(|dialect| [(dialect, true), (dialect, false)])
             {
                 let asked = upstream.counts().asked;
-                let answer = rig.ask(&Ask::new(dialect, streamed)).await;
+                let answer = rig.ask(&TestRequest::new(dialect, streamed)).await;
                 assert_eq!(answer.status.to_string(), status);
                 assert_eq!(answer.text(), BODY, "{answer:?}");
                 let expected = headers(format!("{HEADERS}{more}").as_bytes());
@@ -65,7 +66,7 @@ async fn a_spent_budget_ends_with_the_providers_own_words_and_nobody_is_told_to_
         {
             let more = "retry-after: 2\r\nretry-after-ms: 2000\r\nx-should-retry: true\r\n";
             let (upstream, rig) = refusing(&format!("{status} Odd"), more).await;
-            let ask = Ask::new(dialect, true).with("x-outlast-policy", "standard");
+            let ask = TestRequest::new(dialect, true).with("x-outlast-policy", "standard");
             let answer = rig.ask(&ask).await;
             assert_eq!(answer.status.to_string(), status);
             assert_eq!(answer.text(), BODY);
@@ -89,7 +90,7 @@ async fn without_retries_everything_is_passed_on_as_it_is() {
     limited(async {
         let more = "retry-after: 90\r\n";
         let (upstream, rig) = refusing("503 Odd", more).await;
-        let ask = Ask::new(Dialect::Anthropic, true).with("x-outlast-policy", "none");
+        let ask = TestRequest::new(Dialect::Anthropic, true).with("x-outlast-policy", "none");
         for asked in 1..4 {
             let answer = rig.ask(&ask).await;
             assert_eq!((answer.status, answer.text().as_str()), (503, BODY));
@@ -106,7 +107,7 @@ async fn without_retries_everything_is_passed_on_as_it_is() {
 async fn a_policy_that_there_is_not_is_named_and_nobody_is_asked() {
     limited(async {
         let (upstream, rig) = refusing("200 OK", "").await;
-        let ask = Ask::new(Dialect::OpenaiChat, true).with("x-outlast-policy", "forever");
+        let ask = TestRequest::new(Dialect::OpenaiChat, true).with("x-outlast-policy", "forever");
         let answer = rig.ask(&ask).await;
         assert_eq!(answer.status, 400, "{answer:?}");
         let message = answer.json()["error"]["message"].to_string();
@@ -124,7 +125,7 @@ async fn a_limit_beyond_the_budget_is_refused_at_once_and_both_times_are_said() 
         for dialect in Dialect::ALL {
             let rig = Plan::new("usage-limit:reset=259200", SCALE).start().await;
             for asked in 1..3 {
-                let ask = Ask::new(dialect, true);
+                let ask = TestRequest::new(dialect, true);
                 let answer = rig.ask(&ask).await;
                 assert_eq!(answer.status, 429, "{answer:?}");
                 assert_eq!(answer.header("x-should-retry"), Some("false"), "{answer:?}");
@@ -149,7 +150,7 @@ async fn unreachable(dialect: Dialect, script: &str, status: u16) {
         ..NO_TIMEOUTS
     };
     let rig = plan.start().await;
-    let ask = Ask::new(dialect, false).with("x-outlast-policy", "aggressive");
+    let ask = TestRequest::new(dialect, false).with("x-outlast-policy", "aggressive");
     let answer = rig.ask(&ask).await;
     assert_eq!(answer.status, status, "{answer:?}");
     assert_eq!(answer.header("x-should-retry"), Some("false"), "{answer:?}");
@@ -176,10 +177,11 @@ async fn a_provider_that_cannot_be_reached_is_told_in_the_words_of_the_dialect()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_whose_request_is_not_retried_here_may_retry_it_itself() {
     limited(async {
-        let upstream = Upstream::start(|_| Say::in_pieces(Vec::new(), Then::Reset)).await;
+        let upstream =
+            Upstream::start(|_| ScriptedResponse::in_pieces(Vec::new(), Then::Reset)).await;
         let rig = Plan::before(upstream.address, SCALE).start().await;
-        let once = Ask::new(Dialect::OpenaiChat, true).with("x-outlast-policy", "none");
-        for ask in [Ask::plain("GET", "/v1/models"), once] {
+        let once = TestRequest::new(Dialect::OpenaiChat, true).with("x-outlast-policy", "none");
+        for ask in [TestRequest::plain("GET", "/v1/models"), once] {
             let asked = upstream.counts().asked;
             let answer = rig.ask(&ask).await;
             assert_eq!(answer.status, 502, "{answer:?}");
@@ -194,7 +196,7 @@ async fn a_client_whose_request_is_not_retried_here_may_retry_it_itself() {
 async fn a_night_has_eight_hours() {
     limited(async {
         let rig = Plan::new("error:503,times=always", 14_400).start().await;
-        let answer = rig.ask(&Ask::new(Dialect::Anthropic, true)).await;
+        let answer = rig.ask(&TestRequest::new(Dialect::Anthropic, true)).await;
         assert_eq!(answer.status, 503, "{answer:?}");
         assert_eq!(answer.header("x-should-retry"), Some("false"));
         let why = answer.header("x-outlast-gave-up").unwrap();
@@ -212,13 +214,13 @@ async fn every_answer_says_what_happened() {
     limited(async {
         let upstream = Upstream::start(|_| {
             let bytes = response("200 OK", "x-outlast-attempts: 99\r\n", "{}");
-            Say::at_once(bytes, Then::Next)
+            ScriptedResponse::at_once(bytes, Then::Next)
         });
         let upstream = upstream.await;
         let rig = Plan::before(upstream.address, 1).start().await;
         let mut ids = Vec::new();
         for _ in 0..2 {
-            let answer = rig.ask(&Ask::plain("GET", "/v1/models")).await;
+            let answer = rig.ask(&TestRequest::plain("GET", "/v1/models")).await;
             let said = |name: &str| {
                 let all = answer.headers.iter().filter(|(known, _)| known == name);
                 let all = all.map(|(_, value)| String::from_utf8_lossy(value).into_owned());

@@ -2,8 +2,8 @@
 
 use super::dice::Dice;
 use super::rig::{Plan, Rig, limited};
-use super::upstream::{EVENTS, Say, Seen, Then, Upstream, response};
-use super::wire::{Ask, Client};
+use super::upstream::{EVENTS, ReceivedRequest, ScriptedResponse, Then, Upstream, response};
+use super::wire::{Client, TestRequest};
 use super::{RECORDED, frames};
 use outlast_dialect::Dialect;
 use tokio::io::AsyncWriteExt;
@@ -11,19 +11,19 @@ use tokio::net::TcpStream;
 
 /// A provider that answers everything with that, and a gateway before it.
 pub(super) async fn answering(bytes: Vec<u8>, then: Then) -> (Upstream, Rig) {
-    let upstream = Upstream::start(move |_| Say::at_once(bytes.clone(), then)).await;
+    let upstream = Upstream::start(move |_| ScriptedResponse::at_once(bytes.clone(), then)).await;
     let rig = Plan::before(upstream.address, 1).start().await;
     (upstream, rig)
 }
 
 /// Sends a request in pieces, and says itself how long its body is, or sends it in chunks.
-async fn send_in_pieces(rig: &Rig, ask: &Ask, dice: &mut Dice) -> Client {
+async fn send_in_pieces(rig: &Rig, ask: &TestRequest, dice: &mut Dice) -> Client {
     let mut ask = ask.clone();
     if dice.below(2) == 0 {
         ask = ask.with("transfer-encoding", "chunked");
         ask.headers.retain(|(name, _)| name != "content-length");
         let chunked = dice.chunked(&ask.body, 1 + ask.body.len() / 3);
-        let head = Ask {
+        let head = TestRequest {
             body: Vec::new(),
             ..ask
         };
@@ -98,9 +98,11 @@ async fn streams_pass_byte_for_byte_however_they_are_cut() {
                 let most = [3, 40, 700][dice.below(3)];
                 let (bytes, then) = streamed(&body, framing, &mut dice);
                 let pieces = dice.pieces(&bytes, most);
-                let upstream = Upstream::start(move |_| Say::in_pieces(pieces.clone(), then)).await;
+                let upstream =
+                    Upstream::start(move |_| ScriptedResponse::in_pieces(pieces.clone(), then))
+                        .await;
                 let rig = Plan::before(upstream.address, 1).start().await;
-                let ask = Ask::new(dialect, true);
+                let ask = TestRequest::new(dialect, true);
                 let answer = send_in_pieces(&rig, &ask, &mut dice).await.answer().await;
                 let text = String::from_utf8(body).unwrap();
                 assert_eq!(answer.text(), text, "{dialect:?} {framing:?} {answer:?}");
@@ -150,13 +152,13 @@ async fn the_body_of_a_request_arrives_as_it_was_sent() {
             .into_iter()
             .flat_map(|dialect| [(dialect, false), (dialect, true)])
         {
-            let say = Say::at_once(any_answer(dialect), Then::Next);
+            let say = ScriptedResponse::at_once(any_answer(dialect), Then::Next);
             let upstream = Upstream::start(move |_| say.clone()).await;
             let mut plan = Plan::before(upstream.address, 1);
             plan.keeps = keeps;
             let rig = plan.start().await;
             for (number, body) in odd_bodies().into_iter().enumerate() {
-                let ask = Ask::with_body(dialect.path(), body);
+                let ask = TestRequest::with_body(dialect.path(), body);
                 let answer = match ask.body.len() {
                     ..1000 => send_in_pieces(&rig, &ask, &mut dice).await.answer().await,
                     _ => rig.ask(&ask).await,
@@ -178,13 +180,13 @@ async fn a_large_request_is_streamed_like_a_small_one() {
         for (dialect, stream) in RECORDED {
             let upstream = Upstream::start(move |_| {
                 let begun = &stream[..stream.len() * 3 / 4];
-                Say::in_pieces(vec![EVENTS.into(), begun.into()], Then::Silence)
+                ScriptedResponse::in_pieces(vec![EVENTS.into(), begun.into()], Then::Silence)
             });
             let upstream = upstream.await;
             let mut plan = Plan::before(upstream.address, 1);
             plan.keeps = true;
             let rig = plan.start().await;
-            let ask = Ask::new(dialect, true).with("accept", "application/json");
+            let ask = TestRequest::new(dialect, true).with("accept", "application/json");
             let ask = ask.member("padding", "x".repeat(3 << 20));
             let mut client = Client::asking(rig.gateway, &ask).await;
             client.until(b"text/event-stream").await;
@@ -195,7 +197,7 @@ async fn a_large_request_is_streamed_like_a_small_one() {
 }
 
 /// The headers that came beside those which are between the gateway and the provider, in the order of their names.
-fn passed(seen: &Seen) -> Vec<(String, Vec<u8>)> {
+fn passed(seen: &ReceivedRequest) -> Vec<(String, Vec<u8>)> {
     let mut headers = seen.headers();
     headers.retain(|(name, _)| !["host", "content-length"].contains(&name.as_str()));
     headers.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -221,7 +223,7 @@ async fn the_headers_of_a_request_arrive_with_their_values_and_in_their_order() 
             ("X-Stainless-Retry-Count", b"0"),
         ];
         for target in ["/v1/messages", "/v1/files"] {
-            let mut ask = Ask::plain("POST", target);
+            let mut ask = TestRequest::plain("POST", target);
             ask.body = b"{}".to_vec();
             for (name, value) in kept {
                 ask = ask.with(name, value);
@@ -276,7 +278,7 @@ async fn methods_paths_and_queries_arrive_as_they_were_sent() {
             if method == "POST" && target.starts_with("/v1/messages") {
                 continue;
             }
-            let answer = rig.ask(&Ask::plain(method, target)).await;
+            let answer = rig.ask(&TestRequest::plain(method, target)).await;
             assert_eq!(answer.status, 200, "{method} {target}: {answer:?}");
             let line = upstream.seen().last().unwrap().line();
             assert_eq!(line, format!("{method} {target} HTTP/1.1"));

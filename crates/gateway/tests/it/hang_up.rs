@@ -1,8 +1,8 @@
 //! Clients that leave: their provider is left as well, and what they had spent is taken up when they come back.
 
 use super::rig::{Plan, Rig, limited};
-use super::upstream::{EVENTS, Say, Then, Upstream, response};
-use super::wire::{Ask, Client};
+use super::upstream::{EVENTS, ScriptedResponse, Then, Upstream, response};
+use super::wire::{Client, TestRequest};
 use super::{RECORDED, frames};
 use outlast_dialect::Dialect;
 use serde_json::json;
@@ -14,8 +14,8 @@ const SCALE: u32 = 20;
 
 /// The client of this request leaves when that much of the answer has come, and its provider is left. No time passes
 /// meanwhile: no timer of the gateway has a part in it.
-async fn client_and_gateway_leave(ask: &Ask, answered: &[Vec<u8>], seen: &[u8]) {
-    let say = Say::in_pieces(answered.to_vec(), Then::Silence);
+async fn client_and_gateway_leave(ask: &TestRequest, answered: &[Vec<u8>], seen: &[u8]) {
+    let say = ScriptedResponse::in_pieces(answered.to_vec(), Then::Silence);
     let upstream = Upstream::start(move |_| say.clone()).await;
     let rig = Plan::before(upstream.address, 1).start().await;
     rig.clock.pause();
@@ -34,10 +34,10 @@ async fn client_and_gateway_leave(ask: &Ask, answered: &[Vec<u8>], seen: &[u8]) 
 async fn a_client_that_leaves_before_the_headers_takes_its_provider_along() {
     limited(async {
         for streamed in [true, false] {
-            let ask = Ask::new(Dialect::Anthropic, streamed);
+            let ask = TestRequest::new(Dialect::Anthropic, streamed);
             client_and_gateway_leave(&ask, &[], b"").await;
         }
-        client_and_gateway_leave(&Ask::plain("GET", "/v1/models"), &[], b"").await;
+        client_and_gateway_leave(&TestRequest::plain("GET", "/v1/models"), &[], b"").await;
     })
     .await;
 }
@@ -49,10 +49,11 @@ async fn a_client_that_leaves_amid_an_answer_takes_its_provider_along() {
             let begun = stream.as_bytes()[..stream.len() / 2].to_vec();
             let seen = frames(stream)[1].as_bytes();
             let pieces = [EVENTS.into(), begun];
-            client_and_gateway_leave(&Ask::new(dialect, true), &pieces, seen).await;
+            client_and_gateway_leave(&TestRequest::new(dialect, true), &pieces, seen).await;
         }
         let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nbegun".to_vec();
-        client_and_gateway_leave(&Ask::plain("GET", "/v1/files/1"), &[head], b"begun").await;
+        client_and_gateway_leave(&TestRequest::plain("GET", "/v1/files/1"), &[head], b"begun")
+            .await;
     })
     .await;
 }
@@ -61,12 +62,13 @@ async fn a_client_that_leaves_amid_an_answer_takes_its_provider_along() {
 async fn a_client_that_leaves_its_wait_is_noticed_at_once() {
     limited(async {
         let bytes = response("503 Odd", "retry-after: 3600\r\n", "{}");
-        let upstream = Upstream::start(move |_| Say::at_once(bytes.clone(), Then::Next)).await;
+        let upstream =
+            Upstream::start(move |_| ScriptedResponse::at_once(bytes.clone(), Then::Next)).await;
         let rig = Plan::before(upstream.address, 1).start().await;
         rig.clock.pause();
         for number in 0..5 {
             // Each at a gate of its own.
-            let ask = Ask::new(Dialect::Anthropic, true).model(&format!("m-{number}"));
+            let ask = TestRequest::new(Dialect::Anthropic, true).model(&format!("m-{number}"));
             let client = Client::asking(rig.gateway, &ask).await;
             rig.until_held(1).await;
             drop(client);
@@ -88,11 +90,11 @@ async fn a_client_that_does_not_read_is_waited_for_without_reading_on() {
         let many = frame.repeat(20_000).into_bytes();
         let total = many.len();
         let upstream = Upstream::start(move |_| {
-            Say::in_pieces(vec![EVENTS.into(), many.clone()], Then::Silence)
+            ScriptedResponse::in_pieces(vec![EVENTS.into(), many.clone()], Then::Silence)
         });
         let upstream = upstream.await;
         let rig = Plan::before(upstream.address, 1).start().await;
-        let ask = Ask::new(Dialect::Anthropic, true);
+        let ask = TestRequest::new(Dialect::Anthropic, true);
         let mut client = Client::asking(rig.gateway, &ask).await;
         client.until(b"xxxx").await;
         // What is taken stays the same once everything between is full.
@@ -115,7 +117,7 @@ const MESSAGE: &str = r#"{"type":"message","role":"assistant","content":[{"type"
 
 /// A provider that refuses the first request, a gateway before it, and a client that has left its wait. Time passes from
 /// then on.
-async fn left(ask: &Ask, keeps: bool) -> Rig {
+async fn left(ask: &TestRequest, keeps: bool) -> Rig {
     let mut plan = Plan::new("error:503", SCALE);
     plan.keeps = keeps;
     let rig = plan.start().await;
@@ -130,7 +132,7 @@ async fn left(ask: &Ask, keeps: bool) -> Rig {
 }
 
 /// After how many attempts that request is answered, and how often the provider was asked in all.
-async fn answered(rig: &Rig, ask: &Ask) -> (u32, usize) {
+async fn answered(rig: &Rig, ask: &TestRequest) -> (u32, usize) {
     let answer = rig.ask(ask).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     let attempts = answer.header("x-outlast-attempts").unwrap();
@@ -144,7 +146,7 @@ async fn who_sends_the_same_again_takes_up_what_it_had_spent() {
             .into_iter()
             .flat_map(|dialect| [(dialect, true), (dialect, false)])
         {
-            let ask = Ask::new(dialect, streamed).with("x-stainless-retry-count", "0");
+            let ask = TestRequest::new(dialect, streamed).with("x-stainless-retry-count", "0");
             let rig = left(&ask, false).await;
             let again = ask.saying("x-stainless-retry-count", "1");
             assert_eq!(answered(&rig, &again).await, (2, 2), "{dialect:?}");
@@ -161,13 +163,13 @@ async fn an_attempt_that_was_not_waited_for_counts_as_well() {
     limited(async {
         let asked = AtomicUsize::new(0);
         let upstream = Upstream::start(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
-            0 => Say::at_once(response("503 Odd", "", "{}"), Then::Next),
-            1 => Say::in_pieces(Vec::new(), Then::Silence),
-            _ => Say::at_once(response("418 Odd", "", "{}"), Then::Next),
+            0 => ScriptedResponse::at_once(response("503 Odd", "", "{}"), Then::Next),
+            1 => ScriptedResponse::in_pieces(Vec::new(), Then::Silence),
+            _ => ScriptedResponse::at_once(response("418 Odd", "", "{}"), Then::Next),
         });
         let upstream = upstream.await;
         let rig = Plan::before(upstream.address, SCALE).start().await;
-        let ask = Ask::new(Dialect::Anthropic, true);
+        let ask = TestRequest::new(Dialect::Anthropic, true);
         let client = Client::asking(rig.gateway, &ask).await;
         upstream.until(|counts| counts.asked == 2).await;
         drop(client);
@@ -184,14 +186,15 @@ async fn an_attempt_that_was_not_waited_for_counts_as_well() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_else_takes_it_up() {
     limited(async {
-        let ask = Ask::new(Dialect::Anthropic, true).with("x-claude-code-session-id", "one");
+        let ask =
+            TestRequest::new(Dialect::Anthropic, true).with("x-claude-code-session-id", "one");
         let others = [
             ask.clone().member("max_tokens", 101),
             ask.clone()
                 .saying("x-api-key", "planted-key-of-somebody-else"),
             ask.clone().saying("x-claude-code-session-id", "two"),
             ask.clone().by("another-agent/1.0"),
-            Ask {
+            TestRequest {
                 target: "/v1/messages?beta=true".to_owned(),
                 ..ask.clone()
             },
@@ -214,7 +217,7 @@ async fn the_members_of_a_body_may_come_in_another_order_where_a_client_does_tha
             let body = format!(
                 r#"{{"model":"m-000","stream":true,"input":"Say hello","client_metadata":{metadata}}}"#
             );
-            Ask::with_body("/v1/responses", body)
+            TestRequest::with_body("/v1/responses", body)
         };
         let rig = left(&body(r#"{"a":"1","b":"2"}"#), false).await;
         let again = body(r#"{"b":"2","a":"1"}"#);
@@ -228,7 +231,7 @@ async fn the_same_words_at_the_same_time_are_two_requests() {
     limited(async {
         let rig = Plan::new("error:503", SCALE).start().await;
         rig.clock.pause();
-        let ask = Ask::new(Dialect::OpenaiChat, true);
+        let ask = TestRequest::new(Dialect::OpenaiChat, true);
         let first = Client::asking(rig.gateway, &ask).await;
         rig.until_held(1).await;
         let second = Client::asking(rig.gateway, &ask).await;
@@ -248,7 +251,7 @@ async fn the_same_words_at_the_same_time_are_two_requests() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_asked_for_a_client_that_has_left() {
     limited(async {
-        let ask = Ask::new(Dialect::Anthropic, true);
+        let ask = TestRequest::new(Dialect::Anthropic, true);
         let rig = left(&ask, false).await;
         // It waits at the same gate, so that when it is let through the other's turn is over.
         let other = ask.clone().member("max_tokens", 101);
@@ -266,7 +269,7 @@ async fn nothing_is_asked_for_a_client_that_has_left() {
 async fn a_gateway_that_was_told_to_stop_makes_its_clients_come_back_to_the_next_one() {
     limited(async {
         for keeps_its_client in [true, false] {
-            let ask = Ask::new(Dialect::OpenaiResponses, true);
+            let ask = TestRequest::new(Dialect::OpenaiResponses, true);
             let mut plan = Plan::new("error:503", SCALE);
             plan.keeps = true;
             let mut rig = plan.start().await;
@@ -296,7 +299,7 @@ async fn what_was_spent_survives_a_gateway_that_dies() {
     limited(async {
         // The client is still there when it happens, and when it has left before.
         for leaves in [true, false] {
-            let ask = Ask::new(Dialect::Anthropic, true);
+            let ask = TestRequest::new(Dialect::Anthropic, true);
             let mut plan = Plan::new("error:503", SCALE);
             plan.keeps = true;
             let mut rig = plan.start().await;
@@ -331,12 +334,13 @@ async fn a_hold_that_had_to_end_goes_on_when_its_client_comes_back() {
                 true => response("200 OK", "", MESSAGE),
                 false => response("503 Odd", "", "{}"),
             };
-            Say::at_once(answer, Then::Next)
+            ScriptedResponse::at_once(answer, Then::Next)
         })
         .await;
         // A document is waited for 285 s at a time.
         let rig = Plan::before(upstream.address, 600).start().await;
-        let ask = Ask::new(Dialect::Anthropic, false).by("claude-cli/2.1.325 (external, cli)");
+        let ask =
+            TestRequest::new(Dialect::Anthropic, false).by("claude-cli/2.1.325 (external, cli)");
         let mut attempts = Vec::new();
         loop {
             let answer = rig.ask(&ask).await;

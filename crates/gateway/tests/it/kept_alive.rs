@@ -1,8 +1,8 @@
 //! What each client is sent while it waits, on the wire.
 
 use super::rig::{NO_TIMEOUTS, Plan, Rig, limited};
-use super::upstream::{EVENTS, Say, Then, Upstream};
-use super::wire::{Answer, Ask};
+use super::upstream::{EVENTS, ScriptedResponse, Then, Upstream};
+use super::wire::{TestRequest, TestResponse};
 use super::{RECORDED, frames};
 use futures_util::future::join_all;
 use outlast_dialect::Dialect;
@@ -44,9 +44,9 @@ fn without_beats(dialect: Dialect, stream: &str) -> (String, usize) {
 }
 
 /// What a client gets that asks in an outage of ten minutes, and what the provider says after it.
-async fn in_an_outage(agent: &str, dialect: Dialect, streamed: bool) -> (Answer, String) {
+async fn in_an_outage(agent: &str, dialect: Dialect, streamed: bool) -> (TestResponse, String) {
     let rig = Plan::new("outage:600", SCALE).start().await;
-    let ask = Ask::new(dialect, streamed).by(agent);
+    let ask = TestRequest::new(dialect, streamed).by(agent);
     let direct = rig.ask_provider(&ask, "ok").await.text();
     let answer = rig.ask(&ask).await;
     assert_eq!(answer.status, 200, "{agent}: {answer:?}");
@@ -54,7 +54,7 @@ async fn in_an_outage(agent: &str, dialect: Dialect, streamed: bool) -> (Answer,
     (answer, direct)
 }
 
-fn attempts(answer: &Answer) -> u32 {
+fn attempts(answer: &TestResponse) -> u32 {
     let attempts = answer.header("x-outlast-attempts").unwrap();
     attempts.parse().unwrap()
 }
@@ -154,7 +154,9 @@ async fn who_is_answered_soon_gets_the_headers_of_the_provider() {
         for agent in [CLAUDE_CODE, OPENCODE, UNKNOWN] {
             // Three seconds, by a clock that is slow enough for a busy machine.
             let rig = Plan::new("error:529", 4).start().await;
-            let answer = rig.ask(&Ask::new(Dialect::Anthropic, true).by(agent)).await;
+            let answer = rig
+                .ask(&TestRequest::new(Dialect::Anthropic, true).by(agent))
+                .await;
             assert_eq!(attempts(&answer), 2, "{answer:?}");
             assert!(answer.header("request-id").is_some(), "{answer:?}");
             let (_, beats) = without_beats(Dialect::Anthropic, &answer.text());
@@ -167,8 +169,8 @@ async fn who_is_answered_soon_gets_the_headers_of_the_provider() {
 // --- amid an answer ---
 
 /// A stream that falls silent again and again, mostly amid a frame.
-fn halting(stream: &str) -> Say {
-    let mut say = Say::at_once(EVENTS, Then::Close);
+fn halting(stream: &str) -> ScriptedResponse {
+    let mut say = ScriptedResponse::at_once(EVENTS, Then::Close);
     let pause = Duration::from_millis(250);
     for (number, piece) in stream.as_bytes().chunks(stream.len() / 7).enumerate() {
         let wait = if number == 0 { Duration::ZERO } else { pause };
@@ -183,7 +185,7 @@ async fn a_sign_of_life_never_splits_a_frame() {
         let asking = RECORDED.map(|(dialect, stream)| async move {
             let upstream = Upstream::start(move |_| halting(stream)).await;
             let rig = Plan::before(upstream.address, SCALE).start().await;
-            let ask = Ask::new(dialect, true).by(UNKNOWN);
+            let ask = TestRequest::new(dialect, true).by(UNKNOWN);
             let answer = rig.ask(&ask).await;
             let (body, beats) = without_beats(dialect, &answer.text());
             // The recorded stream has breathed itself.
@@ -210,7 +212,7 @@ async fn a_frame_that_is_too_long_to_be_kept_is_not_split_either() {
         let said = stream.clone();
         let upstream = Upstream::start(move |_| halting(&stream)).await;
         let rig = Plan::before(upstream.address, SCALE).start().await;
-        let ask = Ask::new(dialect, true).by(UNKNOWN);
+        let ask = TestRequest::new(dialect, true).by(UNKNOWN);
         let answer = rig.ask(&ask).await;
         assert!(without_beats(dialect, &answer.text()).0 == said);
     })
@@ -239,7 +241,7 @@ async fn a_failure_after_the_headers_is_told_in_the_stream() {
             (UNKNOWN, Dialect::OpenaiResponses),
         ] {
             let rig = late_refusal().await;
-            let ask = Ask::new(dialect, true).by(agent);
+            let ask = TestRequest::new(dialect, true).by(agent);
             let ask = ask.with("x-outlast-policy", "patient");
             let answer = rig.ask(&ask).await;
             assert_eq!(answer.status, 200, "{answer:?}");
@@ -270,7 +272,7 @@ async fn a_failure_after_the_beginning_of_a_document_is_the_document() {
             (OPENCODE, Dialect::OpenaiChat),
         ] {
             let rig = late_refusal().await;
-            let ask = Ask::new(dialect, false).by(agent);
+            let ask = TestRequest::new(dialect, false).by(agent);
             let ask = ask.with("x-outlast-policy", "patient");
             let answer = rig.ask(&ask).await;
             assert!(answer.is_whole && answer.status == 200, "{answer:?}");
@@ -289,7 +291,7 @@ async fn a_hold_ends_before_its_client_would_end_it_and_so_that_it_comes_back() 
     limited(async {
         // Twenty-eight heartbeats are used up after 4,880 s: no end that looks whole.
         let rig = Plan::new("outage:90000", 6_000).start().await;
-        let ask = Ask::new(Dialect::Anthropic, true).by(CLAUDE_CODE);
+        let ask = TestRequest::new(Dialect::Anthropic, true).by(CLAUDE_CODE);
         let answer = rig.ask(&ask).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         assert!(!answer.is_whole, "{answer:?}");
@@ -297,7 +299,7 @@ async fn a_hold_ends_before_its_client_would_end_it_and_so_that_it_comes_back() 
         assert_eq!(body, "");
         assert!((10..=28).contains(&beats), "{beats}");
         // Without streaming it waits for 300 s, and obeys at most 60.
-        let ask = Ask::new(Dialect::Anthropic, false).by(CLAUDE_CODE);
+        let ask = TestRequest::new(Dialect::Anthropic, false).by(CLAUDE_CODE);
         let answer = rig.ask(&ask).await;
         assert_eq!(answer.status, 503, "{answer:?}");
         assert_eq!(answer.header("x-should-retry"), Some("true"), "{answer:?}");

@@ -1,10 +1,10 @@
 //! How much there may be of everything: what is beyond is refused with the name of the setting, and room that is given
 //! back is used again.
 
-use super::raw::{Got, Provider, Reader, TestGateway, responses, within};
+use super::raw::{Provider, RawResponse, Reader, TestGateway, responses, within};
 use futures_util::future::select_all;
 use outlast_gateway::Limits;
-use outlast_gateway::guard::Token;
+use outlast_gateway::auth::Token;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -61,10 +61,10 @@ async fn ask(bench: &TestGateway, path: &str, number: usize) -> (TcpStream, Read
     (stream, Reader::new())
 }
 
-type Asked = (TcpStream, Reader);
+type PendingRequest = (TcpStream, Reader);
 
 /// What comes first to any of them, which is taken out.
-async fn next(asked: &mut Vec<Asked>) -> Got {
+async fn next(asked: &mut Vec<PendingRequest>) -> RawResponse {
     let answers = asked
         .iter_mut()
         .map(|(stream, reader)| Box::pin(reader.next(stream)));
@@ -91,7 +91,7 @@ async fn until_waiting(bench: &TestGateway, token: &Token, count: usize) {
     }
 }
 
-fn is_full(got: &Got) -> bool {
+fn is_full(got: &RawResponse) -> bool {
     got.status == 503 && got.problem().1.contains("gateway.max_waiting")
 }
 

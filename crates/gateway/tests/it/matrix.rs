@@ -3,7 +3,7 @@
 //! Every request has a model of its own, and with it a script and a gate of its own, so that each one meets its fault.
 
 use super::rig::{NO_TIMEOUTS, Plan, Rig, limited};
-use super::wire::{Answer, Ask};
+use super::wire::{TestRequest, TestResponse};
 use futures_util::future::join_all;
 use outlast_dialect::Dialect;
 use outlast_engine::provider::Timeouts;
@@ -21,7 +21,7 @@ type Fault = fn(number: usize, answer: &Expected) -> String;
 
 /// The answer that each request is to get in the end.
 struct Expected {
-    answer: Answer,
+    answer: TestResponse,
     /// How much of it comes before the first frame with content has come as a whole.
     before_content: usize,
 }
@@ -37,7 +37,7 @@ fn model(number: usize) -> String {
     format!("m-{number:03}")
 }
 
-async fn expected(ask: &Ask, dialect: Dialect, streamed: bool) -> Expected {
+async fn expected(ask: &TestRequest, dialect: Dialect, streamed: bool) -> Expected {
     let rig = Plan::new("ok", SCALE).start().await;
     let answer = rig.ask_provider(ask, "ok").await;
     let text = answer.text();
@@ -63,7 +63,7 @@ async fn all_succeed(fault: Fault, attempts: u32, timeouts: Timeouts) {
 }
 
 async fn one_kind_succeeds(kind: (Dialect, bool), fault: Fault, attempts: u32, timeouts: Timeouts) {
-    let ask = Ask::new(kind.0, kind.1);
+    let ask = TestRequest::new(kind.0, kind.1);
     let expected = expected(&ask, kind.0, kind.1).await;
     let mut plan = Plan::new("ok", SCALE);
     plan.timeouts = timeouts;
@@ -71,7 +71,7 @@ async fn one_kind_succeeds(kind: (Dialect, bool), fault: Fault, attempts: u32, t
     plan.models = scripts.collect();
     let rig = plan.start().await;
     let asks = (0..EACH).map(|number| ask.clone().model(&model(number)));
-    let asks: Vec<Ask> = asks.collect();
+    let asks: Vec<TestRequest> = asks.collect();
     let answers = join_all(asks.iter().map(|ask| rig.ask(ask))).await;
     let checked = answers
         .iter()
@@ -84,7 +84,12 @@ async fn one_kind_succeeds(kind: (Dialect, bool), fault: Fault, attempts: u32, t
 }
 
 /// What is wrong with that answer.
-fn check(answer: &Answer, expected: &Expected, number: usize, attempts: u32) -> Option<String> {
+fn check(
+    answer: &TestResponse,
+    expected: &Expected,
+    number: usize,
+    attempts: u32,
+) -> Option<String> {
     let body = expected.answer.text().replace(MODEL, &model(number));
     let number_of = |name: &str| answer.header(name).and_then(|value| value.parse().ok());
     let kind = expected.answer.header("content-type");

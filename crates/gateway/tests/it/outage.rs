@@ -1,8 +1,8 @@
 //! Many requests in one outage: one asks at a time, each in its turn, and afterwards they follow in that order.
 
 use super::rig::{Plan, Rig, limited};
-use super::upstream::{Say, Seen, Then, Upstream, response};
-use super::wire::{Ask, Client};
+use super::upstream::{ReceivedRequest, ScriptedResponse, Then, Upstream, response};
+use super::wire::{Client, TestRequest};
 use futures_util::future::join_all;
 use outlast_dialect::Dialect;
 use serde_json::Value;
@@ -19,20 +19,20 @@ async fn down() -> (Upstream, Arc<AtomicBool>) {
     let is_up = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&is_up);
     let upstream = Upstream::start(move |_| match told.load(Ordering::Acquire) {
-        true => Say::at_once(response("200 OK", "", ANSWER), Then::Next),
+        true => ScriptedResponse::at_once(response("200 OK", "", ANSWER), Then::Next),
         false => {
             let down = response("503 Service Unavailable", "", "{}");
-            Say::at_once(down, Then::Next).after(Duration::from_millis(30))
+            ScriptedResponse::at_once(down, Then::Next).after(Duration::from_millis(30))
         }
     });
     (upstream.await, is_up)
 }
 
-fn ask(number: usize) -> Ask {
-    Ask::new(Dialect::OpenaiChat, false).member("number", number)
+fn ask(number: usize) -> TestRequest {
+    TestRequest::new(Dialect::OpenaiChat, false).member("number", number)
 }
 
-fn number(seen: &Seen) -> usize {
+fn number(seen: &ReceivedRequest) -> usize {
     let body: Value = serde_json::from_slice(&seen.body).unwrap();
     usize::try_from(body["number"].as_u64().unwrap()).unwrap()
 }
@@ -99,11 +99,14 @@ async fn fifty_requests_make_one_probe_at_a_time_and_follow_in_their_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_model_and_another_key_are_not_held_up() {
     limited(async {
-        let upstream = Upstream::start(|seen: &Seen| {
+        let upstream = Upstream::start(|seen: &ReceivedRequest| {
             let is_ours = seen.holds("m-000") && seen.holds("planted-client-key");
             match is_ours {
-                true => Say::at_once(response("503 Service Unavailable", "", "{}"), Then::Next),
-                false => Say::at_once(response("200 OK", "", ANSWER), Then::Next),
+                true => ScriptedResponse::at_once(
+                    response("503 Service Unavailable", "", "{}"),
+                    Then::Next,
+                ),
+                false => ScriptedResponse::at_once(response("200 OK", "", ANSWER), Then::Next),
             }
         });
         let upstream = upstream.await;
@@ -136,7 +139,7 @@ async fn whoever_waits_in_line_is_told_when_the_provider_states_more_time_than_t
                 0 | 1 => response("503 Service Unavailable", "", "{}"),
                 _ => response("429 Too Many Requests", "retry-after: 43200\r\n", "{}"),
             };
-            Say::at_once(answer, Then::Next)
+            ScriptedResponse::at_once(answer, Then::Next)
         })
         .await;
         let rig = Plan::before(upstream.address, 200).start().await;
@@ -166,7 +169,7 @@ async fn a_time_that_was_stated_counts_no_more_once_somebody_was_answered() {
                 2 => response("503 Service Unavailable", "", "{}"),
                 _ => response("200 OK", "", ANSWER),
             };
-            Say::at_once(answer, Then::Next)
+            ScriptedResponse::at_once(answer, Then::Next)
         })
         .await;
         let rig = Plan::before(upstream.address, 200).start().await;

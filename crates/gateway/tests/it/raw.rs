@@ -1,11 +1,11 @@
 //! Bare sockets on both sides of a gateway, so that every byte can be wrong.
 
 use super::clock::TestClock;
-use outlast_engine::knowledge::Knowledge;
 use outlast_engine::provider::Timeouts;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::transport::{Forwarder, HttpSettings};
 use outlast_engine::{CancellationToken, Clock};
-use outlast_gateway::guard::Names;
+use outlast_gateway::auth::AllowedNames;
 use outlast_gateway::{Gateway, Limits, Setup, Upstream, Upstreams};
 use outlast_kernel::policy::Policy;
 use serde_json::{Value, json};
@@ -136,11 +136,11 @@ fn setup(provider: SocketAddr, clock: Arc<dyn Clock>) -> Setup {
             least_throughput: 0,
         },
         limits: Limits::default(),
-        knowledge: Knowledge::alone(clock.clone()),
+        knowledge: SharedState::alone(clock.clone()),
         clock,
         holds_file: None,
         spool: None,
-        names: Names::new("gateway", [], []),
+        names: AllowedNames::new("gateway", [], []),
         token: None,
         client_keys: None,
         log: Arc::new(()),
@@ -152,7 +152,7 @@ fn setup(provider: SocketAddr, clock: Arc<dyn Clock>) -> Setup {
 
 /// What a provider was asked: the head, and the body.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct ReceivedRequest {
     pub(super) head: String,
     pub(super) body: Vec<u8>,
 }
@@ -160,7 +160,7 @@ pub(super) struct Seen {
 /// A provider that answers each request with bytes of one's own, and remembers what it was asked.
 pub(super) struct Provider {
     pub(super) address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Provider {
@@ -178,7 +178,7 @@ impl Provider {
 
     /// One that answers with what is made of each request.
     pub(super) async fn answering(
-        make: impl Fn(&Seen) -> Vec<u8> + Send + Sync + Clone + 'static,
+        make: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + Clone + 'static,
     ) -> Self {
         Self::playing(move |seen, mut stream: TcpStream| {
             let answer = make(&seen);
@@ -192,7 +192,7 @@ impl Provider {
 
     /// One that does as it likes with each request and its connection, which it may give back for the next one.
     pub(super) async fn playing<Played>(
-        play: impl Fn(Seen, TcpStream) -> Played + Send + Sync + Clone + 'static,
+        play: impl Fn(ReceivedRequest, TcpStream) -> Played + Send + Sync + Clone + 'static,
     ) -> Self
     where
         Played: Future<Output = Option<TcpStream>> + Send,
@@ -218,13 +218,13 @@ impl Provider {
         Self { address, seen }
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(super) fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 }
 
 /// One request of a client that does everything right.
-async fn read_request(stream: &mut TcpStream) -> Option<Seen> {
+async fn read_request(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     let mut piece = vec![0_u8; 64 << 10];
     loop {
@@ -238,7 +238,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<Seen> {
             let length = length.unwrap_or(0);
             if bytes.len() >= end + 4 + length {
                 let body = bytes[end + 4..end + 4 + length].to_vec();
-                return Some(Seen { head, body });
+                return Some(ReceivedRequest { head, body });
             }
         }
         match stream.read(&mut piece).await {
@@ -268,13 +268,13 @@ pub(super) fn message(words: &str) -> Vec<u8> {
 
 /// A response, taken off a connection that goes on.
 #[derive(Debug)]
-pub(super) struct Got {
+pub(super) struct RawResponse {
     pub(super) status: u16,
     pub(super) head: String,
     pub(super) body: Vec<u8>,
 }
 
-impl Got {
+impl RawResponse {
     /// The error of our own making that the body holds.
     pub(super) fn problem(&self) -> (String, String) {
         let body: Value = serde_json::from_slice(&self.body).unwrap();
@@ -298,7 +298,7 @@ impl Reader {
     }
 
     /// The next whole response; `None` when the connection ends before one.
-    pub(super) async fn next(&mut self, stream: &mut TcpStream) -> Option<Got> {
+    pub(super) async fn next(&mut self, stream: &mut TcpStream) -> Option<RawResponse> {
         let mut piece = vec![0_u8; 16 << 10];
         loop {
             if let Some((got, length)) = whole(&self.ahead) {
@@ -317,7 +317,7 @@ impl Reader {
 }
 
 /// The responses that these bytes are.
-pub(super) fn responses(mut bytes: &[u8]) -> Vec<Got> {
+pub(super) fn responses(mut bytes: &[u8]) -> Vec<RawResponse> {
     let mut all = Vec::new();
     while let Some((got, length)) = whole(bytes) {
         bytes = &bytes[length..];
@@ -329,7 +329,7 @@ pub(super) fn responses(mut bytes: &[u8]) -> Vec<Got> {
 }
 
 /// The response that these bytes begin with, and how many of them it is.
-fn whole(bytes: &[u8]) -> Option<(Got, usize)> {
+fn whole(bytes: &[u8]) -> Option<(RawResponse, usize)> {
     let end = memchr::memmem::find(bytes, b"\r\n\r\n")? + 4;
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let status = head[9..12].parse().unwrap();
@@ -347,7 +347,7 @@ fn whole(bytes: &[u8]) -> Option<(Got, usize)> {
         (None, None) => (Vec::new(), 0),
         (Some(_), Some(_)) => panic!("two lengths: {head}"),
     };
-    Some((Got { status, head, body }, end + length))
+    Some((RawResponse { status, head, body }, end + length))
 }
 
 fn dechunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {

@@ -3,8 +3,8 @@
 use super::dice::Dice;
 use super::exact::{answering, write};
 use super::rig::{Plan, limited};
-use super::upstream::{Say, Seen, Then, Upstream, response};
-use super::wire::{self, Ask};
+use super::upstream::{ReceivedRequest, ScriptedResponse, Then, Upstream, response};
+use super::wire::{self, TestRequest};
 
 /// What a client sees of a response on a path that nobody looks at, and what the provider sent.
 struct Row {
@@ -72,7 +72,9 @@ async fn responses_come_back_as_they_were_sent() {
         for row in rows() {
             let bytes = response(row.status, row.headers, &row.body);
             let (upstream, rig) = answering(bytes, Then::Next).await;
-            let answer = rig.ask(&Ask::plain(row.method, "/v1/anything")).await;
+            let answer = rig
+                .ask(&TestRequest::plain(row.method, "/v1/anything"))
+                .await;
             assert_eq!(answer.status.to_string(), row.status[..3]);
             assert!(answer.body == row.body && answer.is_whole, "{answer:?}");
             let mut expected = wire::headers(row.headers.as_bytes());
@@ -110,7 +112,7 @@ async fn responses_without_a_body_have_none() {
         ];
         for (method, bytes, length) in table {
             let (_upstream, rig) = answering(bytes.clone().into(), Then::Next).await;
-            let answer = rig.ask(&Ask::plain(method, "/v1/anything")).await;
+            let answer = rig.ask(&TestRequest::plain(method, "/v1/anything")).await;
             assert_eq!(answer.status.to_string(), bytes[9..12], "{answer:?}");
             assert!(answer.raw.ends_with(b"\r\n\r\n"), "{answer:?}");
             assert_eq!(answer.body, b"", "{answer:?}");
@@ -133,7 +135,7 @@ async fn a_body_that_breaks_off_does_not_look_whole() {
             (chunked, Then::Reset),
         ] {
             let (_upstream, rig) = answering(bytes, then).await;
-            let answer = rig.ask(&Ask::plain("GET", "/v1/anything")).await;
+            let answer = rig.ask(&TestRequest::plain("GET", "/v1/anything")).await;
             assert_eq!(answer.status, 200, "{answer:?}");
             assert!(!answer.is_whole, "{answer:?}");
         }
@@ -144,20 +146,20 @@ async fn a_body_that_breaks_off_does_not_look_whole() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_connection_takes_one_request_after_the_other() {
     limited(async {
-        let upstream = Upstream::start(|seen: &Seen| {
+        let upstream = Upstream::start(|seen: &ReceivedRequest| {
             let body = [seen.line().as_bytes(), b" ", &seen.body[..]].concat();
-            Say::at_once(response("200 OK", "", body), Then::Next)
+            ScriptedResponse::at_once(response("200 OK", "", body), Then::Next)
         });
         let upstream = upstream.await;
         let rig = Plan::before(upstream.address, 1).start().await;
         let mut bytes = Vec::new();
         for number in 0..20 {
-            let mut ask = Ask::plain("PUT", &format!("/v1/files/{number}"));
+            let mut ask = TestRequest::plain("PUT", &format!("/v1/files/{number}"));
             ask = ask.with("connection", "keep-alive");
             ask.body = vec![b'a'; number * 100];
             bytes.extend(ask.bytes(rig.gateway));
         }
-        let last = Ask::plain("GET", "/v1/last").bytes(rig.gateway);
+        let last = TestRequest::plain("GET", "/v1/last").bytes(rig.gateway);
         bytes.extend(last);
         // All at once, cut anywhere.
         let client = write(&rig, Dice::new(3).pieces(&bytes, 500)).await;

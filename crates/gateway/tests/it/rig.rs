@@ -1,14 +1,14 @@
 //! A provider and a gateway in front of it, on real sockets, with a clock that may run fast and can be paused.
 
 use super::clock::TestClock;
-use super::wire::{Answer, Ask};
+use super::wire::{TestRequest, TestResponse};
 use outlast_engine::accounts::{Account, Accounts, KeySource};
 use outlast_engine::credential::Credential;
-use outlast_engine::knowledge::Knowledge;
 use outlast_engine::provider::Timeouts;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::transport::{Forwarder, HttpSettings};
 use outlast_engine::{BoxFuture, CancellationToken, Clock};
-use outlast_gateway::guard::{Names, Token};
+use outlast_gateway::auth::{AllowedNames, Token};
 use outlast_gateway::{Gateway, Limits, Setup, Upstream, Upstreams};
 use outlast_kernel::policy::Policy;
 use outlast_mock::{Options, Server};
@@ -130,20 +130,20 @@ impl Drop for Rig {
 
 impl Rig {
     /// Asks the gateway and reads all that comes back.
-    pub(super) async fn ask(&self, ask: &Ask) -> Answer {
+    pub(super) async fn ask(&self, ask: &TestRequest) -> TestResponse {
         ask.send(self.gateway).await
     }
 
     /// Asks the scripted provider itself for what that script does first. Scripts of the same text are one, so this one is
     /// written in another way than the gateway's.
-    pub(super) async fn ask_provider(&self, ask: &Ask, script: &str) -> Answer {
+    pub(super) async fn ask_provider(&self, ask: &TestRequest, script: &str) -> TestResponse {
         let ask = ask.clone().with("x-outlast-script", format!("{script}+ok"));
         ask.send(self.provider).await
     }
 
     /// What the scripted provider was asked by the gateway: everything that named no script of its own.
     pub(super) async fn asked(&self) -> Vec<Value> {
-        let log = Ask::plain("GET", "/_outlast/requests");
+        let log = TestRequest::plain("GET", "/_outlast/requests");
         let log = log.send(self.provider).await.json();
         assert_eq!(log["dropped"], 0, "the log is too short for this test");
         let requests = log["requests"].as_array().unwrap().iter();
@@ -152,8 +152,8 @@ impl Rig {
     }
 
     /// A request for one of the gateway's own endpoints, with its token.
-    pub(super) fn own(&self, method: &str, path: &str) -> Ask {
-        let ask = Ask::plain(method, path);
+    pub(super) fn own(&self, method: &str, path: &str) -> TestRequest {
+        let ask = TestRequest::plain(method, path);
         ask.with("authorization", format!("Bearer {}", self.token.reveal()))
     }
 
@@ -224,7 +224,7 @@ impl Rig {
     }
 
     fn setup(&self) -> Setup {
-        let knowledge = Knowledge::alone(self.clock.clone());
+        let knowledge = SharedState::alone(self.clock.clone());
         let kept = |name: &str| self.plan.keeps.then(|| self.home.path().join(name));
         Setup {
             listen: ANY.parse().unwrap(),
@@ -234,7 +234,7 @@ impl Rig {
             clock: self.clock.clone(),
             holds_file: kept("gateway.db"),
             spool: kept("spool"),
-            names: Names::new("gateway", [], []),
+            names: AllowedNames::new("gateway", [], []),
             token: Some(self.token.clone()),
             client_keys: None,
             log: Arc::new(()),
@@ -242,7 +242,7 @@ impl Rig {
         }
     }
 
-    fn upstreams(&self, knowledge: &Knowledge) -> Upstreams {
+    fn upstreams(&self, knowledge: &SharedState) -> Upstreams {
         let settings = HttpSettings {
             base_url: format!("http://{}", self.provider),
             ..HttpSettings::default()

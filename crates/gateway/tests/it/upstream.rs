@@ -11,12 +11,12 @@ use tokio::sync::watch;
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct ReceivedRequest {
     pub(super) head: Vec<u8>,
     pub(super) body: Vec<u8>,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// Its first line.
     pub(super) fn line(&self) -> String {
         let end = self.head.iter().position(|byte| *byte == b'\r');
@@ -43,7 +43,7 @@ impl Seen {
 
 /// What a request is answered with.
 #[derive(Clone, Debug)]
-pub(super) struct Say {
+pub(super) struct ScriptedResponse {
     /// Each piece, and the time before it.
     pub(super) pieces: Vec<(Duration, Vec<u8>)>,
     pub(super) then: Then,
@@ -60,7 +60,7 @@ pub(super) enum Then {
     Silence,
 }
 
-impl Say {
+impl ScriptedResponse {
     /// All of it at once.
     pub(super) fn at_once(bytes: impl Into<Vec<u8>>, then: Then) -> Self {
         Self::in_pieces(vec![bytes.into()], then)
@@ -95,7 +95,7 @@ pub(super) fn response(status: &str, headers: &str, body: impl AsRef<[u8]>) -> V
 pub(super) const EVENTS: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
-type Handler = dyn Fn(&Seen) -> Say + Send + Sync;
+type Handler = dyn Fn(&ReceivedRequest) -> ScriptedResponse + Send + Sync;
 
 /// A provider that runs until it is dropped.
 pub(super) struct Upstream {
@@ -106,7 +106,7 @@ pub(super) struct Upstream {
 
 struct Shared {
     handler: Box<Handler>,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<ReceivedRequest>>,
     counts: watch::Sender<Counts>,
 }
 
@@ -130,7 +130,9 @@ impl Drop for Upstream {
 }
 
 impl Upstream {
-    pub(super) async fn start(handler: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Self {
+    pub(super) async fn start(
+        handler: impl Fn(&ReceivedRequest) -> ScriptedResponse + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -153,7 +155,7 @@ impl Upstream {
         }
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(super) fn seen(&self) -> Vec<ReceivedRequest> {
         self.shared.seen.lock().unwrap().clone()
     }
 
@@ -179,7 +181,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     let (mut reader, mut writer) = stream.into_split();
     let mut ahead = Vec::new();
     while let Some((head, body)) = request(&mut reader, &mut ahead).await {
-        let seen = Seen { head, body };
+        let seen = ReceivedRequest { head, body };
         shared.seen.lock().unwrap().push(seen.clone());
         shared.count(|counts| {
             counts.asked += 1;
@@ -213,7 +215,7 @@ async fn gone(reader: &mut OwnedReadHalf, ahead: &mut Vec<u8>) {
 }
 
 /// Whether it was said to its end.
-async fn play(say: Say, writer: &mut OwnedWriteHalf, shared: &Shared) -> bool {
+async fn play(say: ScriptedResponse, writer: &mut OwnedWriteHalf, shared: &Shared) -> bool {
     for (wait, piece) in say.pieces {
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;

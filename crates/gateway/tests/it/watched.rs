@@ -1,7 +1,7 @@
 //! The page of a gateway: who gets it, who gets data, and what the timeline shows.
 
 use super::rig::{Plan, Rig, limited};
-use super::wire::{Answer, Ask, CLIENT_KEY, Client};
+use super::wire::{CLIENT_KEY, Client, TestRequest, TestResponse};
 use outlast_dialect::Dialect;
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const API: &str = "/_outlast/api/";
 const ABOUT: &str = "/_outlast/api/about";
 
 /// What a browser says of a request: how whoever asks is related to us, in which way, and for what.
-fn as_browser(ask: Ask, [site, mode, dest]: [&str; 3]) -> Ask {
+fn as_browser(ask: TestRequest, [site, mode, dest]: [&str; 3]) -> TestRequest {
     ask.with("sec-fetch-site", site)
         .with("sec-fetch-mode", mode)
         .with("sec-fetch-dest", dest)
@@ -33,7 +33,7 @@ impl Rig {
     }
 
     /// What the gateway says to that, by the page.
-    async fn tell(&self, what: &str, body: &Value) -> Answer {
+    async fn tell(&self, what: &str, body: &Value) -> TestResponse {
         let mut ask = self.own("POST", &format!("{API}gateways/{}/{what}", self.port()));
         ask.body = body.to_string().into_bytes();
         let origin = format!("http://{}", self.gateway);
@@ -56,7 +56,7 @@ impl Rig {
     }
 }
 
-fn code(answer: &Answer) -> (u16, String) {
+fn code(answer: &TestResponse) -> (u16, String) {
     let form = answer.header("content-type");
     assert_eq!(form, Some("application/problem+json"), "{answer:?}");
     let code = answer.json()["code"].as_str().unwrap().to_owned();
@@ -67,7 +67,7 @@ fn code(answer: &Answer) -> (u16, String) {
 async fn the_page_is_for_everybody_who_goes_to_it() {
     limited(async {
         let rig = Plan::new("ok", 1).start().await;
-        let get = |path: &str| Ask::plain("GET", path);
+        let get = |path: &str| TestRequest::plain("GET", path);
         let page = rig.ask(&get("/_outlast/")).await;
         assert_eq!(page.status, 200);
         assert_eq!(
@@ -79,7 +79,7 @@ async fn the_page_is_for_everybody_who_goes_to_it() {
             policy.starts_with("default-src 'none'; script-src 'self'"),
             "{policy}"
         );
-        let head = rig.ask(&Ask::plain("HEAD", "/_outlast/")).await;
+        let head = rig.ask(&TestRequest::plain("HEAD", "/_outlast/")).await;
         assert_eq!((head.status, head.body.len()), (200, 0));
         assert_eq!(head.header("content-length"), page.header("content-length"));
         let etag = page.header("etag").unwrap();
@@ -117,7 +117,7 @@ async fn data_is_for_those_with_the_token_and_for_no_page_of_others() {
         assert_eq!(rig.ask(&rig.own("GET", ABOUT)).await.status, 200);
         let own = as_browser(rig.own("GET", ABOUT), OWN);
         assert_eq!(rig.ask(&own).await.status, 200);
-        let stranger = as_browser(Ask::plain("GET", ABOUT), OWN);
+        let stranger = as_browser(TestRequest::plain("GET", ABOUT), OWN);
         let answer = rig.ask(&stranger).await;
         assert_eq!(code(&answer), refused(401, "token_required"));
         assert!(answer.header("www-authenticate").is_some());
@@ -142,7 +142,7 @@ async fn data_is_for_those_with_the_token_and_for_no_page_of_others() {
 async fn the_timeline_shows_every_attempt_and_the_end() {
     limited(async {
         let rig = Plan::new("overloaded:2", 200).start().await;
-        let ask = Ask::new(Dialect::Anthropic, true);
+        let ask = TestRequest::new(Dialect::Anthropic, true);
         let answer = rig
             .ask(&ask.saying("x-outlast-client", "claude-code"))
             .await;
@@ -185,7 +185,8 @@ async fn the_timeline_shows_every_attempt_and_the_end() {
 async fn whoever_watches_sees_a_wait_and_ends_it() {
     limited(async {
         let rig = Plan::new("outage:90000", 1).start().await;
-        let client = Client::asking(rig.gateway, &Ask::new(Dialect::OpenaiChat, false)).await;
+        let client =
+            Client::asking(rig.gateway, &TestRequest::new(Dialect::OpenaiChat, false)).await;
         let waits = |request: &Value| {
             let last = request["attempts"].as_array().unwrap().last();
             last.is_some_and(|last| !last["wake"].is_null())
@@ -220,7 +221,7 @@ async fn whoever_watches_sees_a_wait_and_ends_it() {
 async fn only_the_last_requests_are_kept() {
     limited(async {
         let rig = Plan::new("ok", 1).start().await;
-        let ask = Ask::new(Dialect::OpenaiChat, false);
+        let ask = TestRequest::new(Dialect::OpenaiChat, false);
         for _ in 0..510 {
             rig.ask(&ask).await;
         }

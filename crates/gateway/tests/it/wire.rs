@@ -12,14 +12,14 @@ pub(super) const CLIENT_KEY: &str = "planted-client-key-0123456789";
 
 /// A request as a client sends it.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct TestRequest {
     pub(super) method: String,
     pub(super) target: String,
     pub(super) headers: Vec<(String, Vec<u8>)>,
     pub(super) body: Vec<u8>,
 }
 
-impl Ask {
+impl TestRequest {
     /// For a few words, in that dialect, by a client that bears any silence.
     pub(super) fn new(dialect: Dialect, streamed: bool) -> Self {
         Self::with_body(dialect.path(), words(dialect, streamed).to_string())
@@ -116,7 +116,7 @@ impl Ask {
     }
 
     /// Sends it there and reads all that comes back.
-    pub(super) async fn send(&self, address: SocketAddr) -> Answer {
+    pub(super) async fn send(&self, address: SocketAddr) -> TestResponse {
         Client::asking(address, self).await.answer().await
     }
 }
@@ -142,7 +142,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) async fn asking(address: SocketAddr, ask: &Ask) -> Self {
+    pub(super) async fn asking(address: SocketAddr, ask: &TestRequest) -> Self {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&ask.bytes(address)).await.unwrap();
         let got = Vec::new();
@@ -163,14 +163,14 @@ impl Client {
     }
 
     /// Reads to the end.
-    pub(super) async fn answer(mut self) -> Answer {
+    pub(super) async fn answer(mut self) -> TestResponse {
         let ended = self.stream.read_to_end(&mut self.got).await.is_ok();
-        Answer::read(&self.got, ended)
+        TestResponse::read(&self.got, ended)
     }
 }
 
 /// What came back.
-pub(super) struct Answer {
+pub(super) struct TestResponse {
     /// Every byte of it.
     pub(super) raw: Vec<u8>,
     pub(super) interims: usize,
@@ -182,14 +182,14 @@ pub(super) struct Answer {
     pub(super) is_whole: bool,
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for TestResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = String::from_utf8_lossy(&self.raw[..self.raw.len().min(8 << 10)]);
         write!(f, "whole: {}, on the wire:\n{shown}", self.is_whole)
     }
 }
 
-impl Answer {
+impl TestResponse {
     fn read(raw: &[u8], ended: bool) -> Self {
         let mut answer = Self {
             raw: raw.to_vec(),

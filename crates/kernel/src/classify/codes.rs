@@ -3,22 +3,22 @@
 //! Words are compared without case and punctuation, so that `RESOURCE_EXHAUSTED`, `resource-exhausted` and
 //! `ResourceExhausted` are one word.
 
-use super::Family;
+use super::CauseFamily;
 use crate::verdict::Cause;
 
 /// What a word says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum CodeMeaning {
     /// Exactly this.
     Means(Cause),
     /// Something of this family; the message may say more.
-    Hints(Family),
+    Hints(CauseFamily),
 }
 
 /// What a provider's word says, if it is known.
 #[expect(clippy::too_many_lines, reason = "a table, one row for each meaning")]
-pub(super) fn meaning(word: &str, provider: &str) -> Option<Word> {
-    use Family::{Limit, Missing, NoAccess, Refused, Server};
+pub(super) fn meaning(word: &str, provider: &str) -> Option<CodeMeaning> {
+    use CauseFamily::{Limit, Missing, NoAccess, Refused, Server};
     // Amazon's services add an address before or after the name.
     let word = match memchr::memchr(b':', word.as_bytes()) {
         Some(at) if word[at..].starts_with(":http") => &word[..at],
@@ -31,7 +31,7 @@ pub(super) fn meaning(word: &str, provider: &str) -> Option<Word> {
     let mut buffer = [0; 48];
     let word = plain(word, &mut buffer)?;
     let word = word.strip_suffix("exception").unwrap_or(word);
-    let means = Word::Means;
+    let means = CodeMeaning::Means;
     Some(match word {
         "overloadederror"
         | "overloaded"
@@ -133,7 +133,7 @@ pub(super) fn meaning(word: &str, provider: &str) -> Option<Word> {
         | "forbidden"
         | "unsupportedcountryregionterritory"
         | "consumersuspended"
-        | "servicedisabled" => Word::Hints(NoAccess),
+        | "servicedisabled" => CodeMeaning::Hints(NoAccess),
         "modelnotfound"
         | "deploymentnotfound"
         | "modelnotsupported"
@@ -165,7 +165,7 @@ pub(super) fn meaning(word: &str, provider: &str) -> Option<Word> {
         | "userratelimitexceeded"
         | "concurrencylimitexceeded"
         | "servicequotaexceeded"
-        | "quotaexceeded" => Word::Hints(Limit),
+        | "quotaexceeded" => CodeMeaning::Hints(Limit),
         "apierror"
         | "servererror"
         | "internalservererror"
@@ -185,8 +185,8 @@ pub(super) fn meaning(word: &str, provider: &str) -> Option<Word> {
         | "engineerror"
         | "servererroroccurred"
         | "error"
-        | "vectorstoretimeout" => Word::Hints(Server),
-        "notfounderror" | "notfound" => Word::Hints(Missing),
+        | "vectorstoretimeout" => CodeMeaning::Hints(Server),
+        "notfounderror" | "notfound" => CodeMeaning::Hints(Missing),
         "invalidrequesterror"
         | "badrequesterror"
         | "invalidargument"
@@ -202,25 +202,25 @@ pub(super) fn meaning(word: &str, provider: &str) -> Option<Word> {
         | "unprocessableentity"
         | "serialization"
         | "invalidparametererror"
-        | "missingrequiredparameter" => Word::Hints(Refused),
+        | "missingrequiredparameter" => CodeMeaning::Hints(Refused),
         _ => return None,
     })
 }
 
 /// A number means something to one provider only.
-fn numbered(code: &str, provider: &str) -> Option<Word> {
-    let means = Word::Means;
+fn numbered(code: &str, provider: &str) -> Option<CodeMeaning> {
+    let means = CodeMeaning::Means;
     Some(match (provider, code) {
         ("zhipu" | "glm" | "zai" | "z.ai" | "bigmodel", code) => match code {
             "1113" => means(Cause::Billing),
             "1301" => means(Cause::ContentFilter),
-            "1302" | "1303" | "1305" => Word::Hints(Family::Limit),
+            "1302" | "1303" | "1305" => CodeMeaning::Hints(CauseFamily::Limit),
             "1304" | "1308" | "1310" => means(Cause::UsageLimit),
             "1311" => means(Cause::Permission),
             "1312" => means(Cause::Overloaded),
             _ => return None,
         },
-        ("mistral", "1300") => Word::Hints(Family::Limit),
+        ("mistral", "1300") => CodeMeaning::Hints(CauseFamily::Limit),
         ("mistral", "3051") => means(Cause::ContextOverflow),
         ("mistral", "3505") => means(Cause::Overloaded),
         ("cloudflare" | "cloudflare-workers-ai", "3040") => means(Cause::Overloaded),
@@ -252,20 +252,20 @@ mod tests {
         ] {
             assert_eq!(
                 meaning(word, "p"),
-                Some(Word::Hints(Family::Limit)),
+                Some(CodeMeaning::Hints(CauseFamily::Limit)),
                 "{word}"
             );
         }
         for word in ["ThrottlingException", "throttlingException", "Throttling"] {
             assert_eq!(
                 meaning(word, "p"),
-                Some(Word::Hints(Family::Limit)),
+                Some(CodeMeaning::Hints(CauseFamily::Limit)),
                 "{word}"
             );
         }
         assert_eq!(
             meaning("context_length_exceeded", "p"),
-            Some(Word::Means(Cause::ContextOverflow))
+            Some(CodeMeaning::Means(Cause::ContextOverflow))
         );
     }
 

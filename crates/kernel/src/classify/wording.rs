@@ -60,7 +60,7 @@ impl Wording {
         let index = &*INDEX;
         let mut at = 0;
         while let Some(kind) = text.get(at).map(|byte| BYTE_KINDS[usize::from(*byte)]) {
-            if kind == Kind::Between {
+            if kind == ByteKind::Between {
                 at += 1;
                 continue;
             }
@@ -73,11 +73,11 @@ impl Wording {
             }
             at += 1;
             // No phrase begins inside of a word, or after a dash that joins two.
-            let joins = matches!(kind, Kind::Letter | Kind::Dash);
+            let joins = matches!(kind, ByteKind::Letter | ByteKind::Dash);
             while joins
                 && text
                     .get(at)
-                    .is_some_and(|byte| BYTE_KINDS[usize::from(*byte)] == Kind::Letter)
+                    .is_some_and(|byte| BYTE_KINDS[usize::from(*byte)] == ByteKind::Letter)
             {
                 at += 1;
             }
@@ -101,7 +101,7 @@ impl Wording {
 
 /// What a byte is to a reader of words.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ByteKind {
     /// No phrase begins with it.
     Between,
     Letter,
@@ -110,15 +110,15 @@ enum Kind {
     Mark,
 }
 
-static BYTE_KINDS: [Kind; 256] = {
-    let mut kinds = [Kind::Mark; 256];
+static BYTE_KINDS: [ByteKind; 256] = {
+    let mut kinds = [ByteKind::Mark; 256];
     let mut byte = 0_u8;
     while byte < 128 {
         kinds[byte as usize] = match byte {
-            b'-' => Kind::Dash,
-            b'/' => Kind::Mark,
-            byte if byte.is_ascii_alphanumeric() => Kind::Letter,
-            _ => Kind::Between,
+            b'-' => ByteKind::Dash,
+            b'/' => ByteKind::Mark,
+            byte if byte.is_ascii_alphanumeric() => ByteKind::Letter,
+            _ => ByteKind::Between,
         };
         byte += 1;
     }
@@ -152,7 +152,7 @@ impl Phrase {
             .unwrap_or(0);
         Self {
             text,
-            middle: Head::of(text).middle,
+            middle: PhrasePrefix::of(text).middle,
             mask,
             ends_in_word,
             meaning,
@@ -171,12 +171,12 @@ impl Phrase {
 }
 
 /// The first twelve bytes of a text, with zeros for those that are missing.
-struct Head {
+struct PhrasePrefix {
     first: [u8; 4],
     middle: u64,
 }
 
-impl Head {
+impl PhrasePrefix {
     fn of(text: &[u8]) -> Self {
         let mut padded = [0; 12];
         let bytes = text.first_chunk().unwrap_or_else(|| {
@@ -194,7 +194,7 @@ impl Head {
     /// three.
     fn bucket(&self) -> usize {
         let [first, second, third, fourth] = self.first;
-        let fourth = if BYTE_KINDS[usize::from(fourth)] == Kind::Letter {
+        let fourth = if BYTE_KINDS[usize::from(fourth)] == ByteKind::Letter {
             fourth
         } else {
             0
@@ -206,7 +206,7 @@ impl Head {
 }
 
 /// All phrases, in buckets by their first bytes.
-struct Index {
+struct PhraseIndex {
     phrases: Vec<Phrase>,
     /// Where each bucket begins.
     starts: Box<[u16; BUCKETS + 1]>,
@@ -214,7 +214,7 @@ struct Index {
 
 const BUCKETS: usize = 4096;
 
-static INDEX: LazyLock<Index> = LazyLock::new(|| {
+static INDEX: LazyLock<PhraseIndex> = LazyLock::new(|| {
     let about = PHRASES
         .iter()
         .map(|(text, topic)| Phrase::new(text, Meaning::About(*topic)));
@@ -222,19 +222,20 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
         .iter()
         .map(|(text, cue)| Phrase::new(text, Meaning::Leads(*cue)));
     let mut phrases: Vec<Phrase> = about.chain(leads).collect();
-    phrases.sort_by_key(|phrase| Head::of(phrase.text).bucket());
-    let before = |number| phrases.partition_point(|phrase| Head::of(phrase.text).bucket() < number);
+    phrases.sort_by_key(|phrase| PhrasePrefix::of(phrase.text).bucket());
+    let before =
+        |number| phrases.partition_point(|phrase| PhrasePrefix::of(phrase.text).bucket() < number);
     let mut starts = Box::new([0; BUCKETS + 1]);
     for (number, start) in starts.iter_mut().enumerate() {
         *start = u16::try_from(before(number)).unwrap_or(u16::MAX);
     }
-    Index { phrases, starts }
+    PhraseIndex { phrases, starts }
 });
 
-impl Index {
+impl PhraseIndex {
     /// The phrases that a text begins with.
     fn beginning<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = &'a Phrase> {
-        let head = Head::of(text);
+        let head = PhrasePrefix::of(text);
         let bucket = head.bucket();
         let (start, end) = (
             usize::from(self.starts[bucket]),
@@ -365,7 +366,7 @@ mod tests {
     fn there_are_at_most_sixty_four_topics() {
         assert!((Topic::Tests as u8) < 64);
         assert!(INDEX.phrases.iter().all(|phrase| phrase.text.len() >= 3));
-        let begins = |phrase: &Phrase| BYTE_KINDS[usize::from(phrase.text[0])] != Kind::Between;
+        let begins = |phrase: &Phrase| BYTE_KINDS[usize::from(phrase.text[0])] != ByteKind::Between;
         assert!(INDEX.phrases.iter().all(begins));
         let starred = PHRASES
             .iter()

@@ -10,7 +10,7 @@ const MAX_DURATION: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// What a number without a unit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bare {
+pub(super) enum BareUnit {
     /// Nothing: a unit is needed.
     Refused,
     /// Seconds.
@@ -20,11 +20,11 @@ pub(super) enum Bare {
 }
 
 /// The length of time at the beginning of a text in lower case; what follows it is ignored.
-pub(super) fn leading(text: &str, bare: Bare) -> Option<Duration> {
+pub(super) fn leading(text: &str, bare: BareUnit) -> Option<Duration> {
     parse_leading_with_rest(text, bare).map(|(duration, _)| duration)
 }
 
-fn parse_leading_with_rest(text: &str, bare: Bare) -> Option<(Duration, &str)> {
+fn parse_leading_with_rest(text: &str, bare: BareUnit) -> Option<(Duration, &str)> {
     let mut rest = skip_padding(text);
     if let Some(found) = leading_clock(rest) {
         return Some(found);
@@ -69,8 +69,8 @@ fn leading_clock(text: &str) -> Option<(Duration, &str)> {
 }
 
 /// The length of time that a whole text is.
-pub(super) fn whole(text: &str, bare: Bare) -> Option<Duration> {
-    if let (Ok(seconds), Bare::Seconds) = (text.parse::<u32>(), bare) {
+pub(super) fn whole(text: &str, bare: BareUnit) -> Option<Duration> {
+    if let (Ok(seconds), BareUnit::Seconds) = (text.parse::<u32>(), bare) {
         return Some(Duration::from_secs(seconds.into()));
     }
     let text = text.trim().to_ascii_lowercase();
@@ -143,11 +143,11 @@ fn leading_unit(text: &str) -> Option<(f64, &str)> {
     Some((nanos, rest))
 }
 
-fn bare_unit(bare: Bare) -> Option<f64> {
+fn bare_unit(bare: BareUnit) -> Option<f64> {
     match bare {
-        Bare::Refused => None,
-        Bare::Seconds => Some(1e9),
-        Bare::Millis => Some(1e6),
+        BareUnit::Refused => None,
+        BareUnit::Seconds => Some(1e9),
+        BareUnit::Millis => Some(1e6),
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
             ("86,400 seconds", 86_400_000),
         ];
         for (text, millis) in table {
-            let read = leading(text, Bare::Refused).map(|duration| duration.as_millis());
+            let read = leading(text, BareUnit::Refused).map(|duration| duration.as_millis());
             assert_eq!(read, Some(millis), "{text}");
         }
     }
@@ -200,10 +200,16 @@ mod tests {
             "5pm",
             "3 monkeys",
         ] {
-            assert_eq!(leading(text, Bare::Refused), None, "{text}");
+            assert_eq!(leading(text, BareUnit::Refused), None, "{text}");
         }
-        assert_eq!(leading("12", Bare::Seconds), Some(Duration::from_secs(12)));
-        assert_eq!(leading("50", Bare::Millis), Some(Duration::from_millis(50)));
+        assert_eq!(
+            leading("12", BareUnit::Seconds),
+            Some(Duration::from_secs(12))
+        );
+        assert_eq!(
+            leading("50", BareUnit::Millis),
+            Some(Duration::from_millis(50))
+        );
         for text in [
             "12; drop table",
             "12abc",
@@ -211,16 +217,16 @@ mod tests {
             "3 attempts",
             "2026-01-19T22:15:35Z",
         ] {
-            assert_eq!(whole(text, Bare::Seconds), None, "{text}");
+            assert_eq!(whole(text, BareUnit::Seconds), None, "{text}");
         }
-        assert_eq!(leading("2026-01-19t22:15:35z", Bare::Seconds), None);
-        assert_eq!(leading("3 attempts", Bare::Seconds), None);
+        assert_eq!(leading("2026-01-19t22:15:35z", BareUnit::Seconds), None);
+        assert_eq!(leading("3 attempts", BareUnit::Seconds), None);
     }
 
     #[test]
     fn absurd_lengths_are_cut() {
         for text in ["99999999999999999999999999 weeks", "1e5s", &"9".repeat(400)] {
-            let read = leading(text, Bare::Seconds);
+            let read = leading(text, BareUnit::Seconds);
             assert!(
                 read.is_none_or(|duration| duration <= MAX_DURATION),
                 "{text}"

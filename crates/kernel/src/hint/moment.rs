@@ -9,7 +9,7 @@ use jiff::tz::{Offset, TimeZone};
 
 /// Where and when a text is read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Here {
+pub(super) struct LocalClock {
     /// The time.
     pub(super) now: Timestamp,
     /// The local zone's offset in minutes, for times that name no zone.
@@ -58,7 +58,7 @@ pub(super) fn stamp(text: &str) -> Option<Timestamp> {
 }
 
 /// The moment at the beginning of a text in lower case; what follows it is ignored.
-pub(super) fn leading(text: &str, here: Here) -> Option<Moment> {
+pub(super) fn leading(text: &str, here: LocalClock) -> Option<Moment> {
     let text = skip_padding(text);
     let token = &text[..text.find([' ', ',', ')', '"', '\'']).unwrap_or(text.len())];
     if let Some(at) = epoch(token.trim_end_matches('.')) {
@@ -80,7 +80,7 @@ fn skip_padding(text: &str) -> &str {
 }
 
 /// A date, a time of day, or both, and perhaps a zone.
-fn civil(text: &str, here: Here) -> Option<Moment> {
+fn civil(text: &str, here: LocalClock) -> Option<Moment> {
     let fixed = Offset::from_seconds(i32::from(here.offset_minutes) * 60).unwrap_or(Offset::UTC);
     let (date, rest) = match leading_date(text) {
         Some((date, rest)) => (Some(date), skip_between(rest)),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     fn read(text: &str, now: &str, offset_minutes: i16) -> Option<String> {
-        let here = Here {
+        let here = LocalClock {
             now: at(now),
             offset_minutes,
         };

@@ -4,23 +4,23 @@
 //! call of the same step; the lines `say TEXT` are the answer. A script in the system text takes the prompt's place.
 //! Invariant: what it does follows from the request alone; nothing is remembered between two.
 
+mod instructions;
 mod judge;
-mod part;
 mod summary;
 
 use super::{greeting, words};
 use crate::conversation::Conversation;
-use crate::facts::Facts;
+use crate::request_facts::RequestFacts;
+use instructions::{Call, Instructions};
 use outlast_dialect::Delta;
 use outlast_kernel::event::ToolCall;
-use part::{Call, Part};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The most characters of an output that are said back.
 const MAX_OUTPUT_CHARS: usize = 200;
 
 /// What it says next: the calls of the next step, or what came of all.
-pub(super) fn step(facts: &Facts) -> Vec<Delta> {
+pub(super) fn step(facts: &RequestFacts) -> Vec<Delta> {
     let conversation = &facts.conversation;
     if summary::is_requested(&facts.system) {
         return words(&summary::of_transcript(&conversation.prompt));
@@ -29,7 +29,8 @@ pub(super) fn step(facts: &Facts) -> Vec<Delta> {
         return words(&verdict);
     }
     let is_summed_up = summary::find(&conversation.prompt).is_some();
-    let script = part::scripted(&facts.system, conversation.prompts).filter(|_| !is_summed_up);
+    let script =
+        instructions::scripted(&facts.system, conversation.prompts).filter(|_| !is_summed_up);
     let part = script.unwrap_or_else(|| requested_instructions(&conversation.prompt));
     if part.is_empty() && !is_summed_up {
         return words(&greeting(facts));
@@ -42,9 +43,9 @@ pub(super) fn step(facts: &Facts) -> Vec<Delta> {
 }
 
 /// What a prompt asks for. Of one that holds a summary, it is what that tells.
-fn requested_instructions(prompt: &str) -> Part<'_> {
+fn requested_instructions(prompt: &str) -> Instructions<'_> {
     let lines = summary::find(prompt).unwrap_or_else(|| prompt.lines().collect());
-    Part::read(lines.into_iter())
+    Instructions::read(lines.into_iter())
 }
 
 fn calling(calls: &[Call<'_>], conversation: &Conversation) -> Vec<Delta> {

@@ -1,9 +1,9 @@
 //! Answers that go wrong on their way.
 
-use super::{Ask, End, JSON, Piece, Plan};
+use super::{BodyEnd, JSON, Piece, Plan, RequestContext};
 use crate::compress;
-use crate::refusal::Refusal;
-use crate::reply::Broken;
+use crate::error_response::ErrorResponse;
+use crate::reply::Disconnect;
 use bytes::Bytes;
 use outlast_dialect::{Dialect, ErrorForm, Interruption};
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Plan {
     }
 
     /// The same with another end, and without a length that would tell when the body is complete.
-    pub(super) fn unmeasured(mut self, end: End) -> Self {
+    pub(super) fn unmeasured(mut self, end: BodyEnd) -> Self {
         self.set_length(None);
         Self { end, ..self }
     }
@@ -45,20 +45,20 @@ impl Plan {
     }
 
     /// The opening and so many pieces, never the last; then that end.
-    pub(super) fn kept(mut self, pieces: usize, end: End) -> Self {
+    pub(super) fn kept(mut self, pieces: usize, end: BodyEnd) -> Self {
         let most = self.pieces.len().saturating_sub(1);
         self.pieces.truncate(pieces.saturating_add(1).min(most));
         Self { end, ..self }
     }
 
-    pub(super) fn pinging(self, pieces: usize, every: Duration, ask: Ask<'_>) -> Self {
+    pub(super) fn pinging(self, pieces: usize, every: Duration, ask: RequestContext<'_>) -> Self {
         if ask.facts.streamed {
             let bytes = Bytes::from(ask.dialect.ping());
-            return self.kept(pieces, End::Repeat { bytes, every });
+            return self.kept(pieces, BodyEnd::Repeat { bytes, every });
         }
         // What may stand before a JSON body without being part of it.
         let bytes = Bytes::from_static(b"\n");
-        let mut plan = self.unmeasured(End::Repeat { bytes, every });
+        let mut plan = self.unmeasured(BodyEnd::Repeat { bytes, every });
         plan.pieces.clear();
         plan
     }
@@ -77,7 +77,7 @@ impl Plan {
             return self;
         }
         Self {
-            end: End::Broken(Broken::Closed),
+            end: BodyEnd::Broken(Disconnect::Closed),
             ..self
         }
     }
@@ -113,12 +113,12 @@ impl Plan {
     }
 }
 
-impl Ask<'_> {
+impl RequestContext<'_> {
     /// An answer that begins well and then brings an error.
     pub(super) fn interrupted(
         self,
         answer: Plan,
-        refusal: &Refusal,
+        refusal: &ErrorResponse,
         after: Option<usize>,
         form: ErrorForm,
     ) -> Plan {
@@ -131,7 +131,7 @@ impl Ask<'_> {
         reports.retain(|(name, _)| is_report(name));
         let mut plan = if self.facts.streamed {
             let mut plan = match after {
-                Some(pieces) => answer.kept(pieces, End::Finish),
+                Some(pieces) => answer.kept(pieces, BodyEnd::Finish),
                 None => Plan {
                     pieces: Vec::new(),
                     ..answer
@@ -147,7 +147,7 @@ impl Ask<'_> {
         plan
     }
 
-    fn error_frame(self, plan: &Plan, refusal: &Refusal, form: ErrorForm) -> String {
+    fn error_frame(self, plan: &Plan, refusal: &ErrorResponse, form: ErrorForm) -> String {
         let frames = |piece: &Piece| {
             String::from_utf8_lossy(&piece.bytes)
                 .matches("\n\n")
@@ -162,7 +162,7 @@ impl Ask<'_> {
     }
 
     /// Where an answer can end with an error, its body can, too.
-    fn error_body(self, refusal: &Refusal, form: ErrorForm) -> String {
+    fn error_body(self, refusal: &ErrorResponse, form: ErrorForm) -> String {
         if self.dialect != Dialect::OpenaiResponses || form == ErrorForm::Event {
             return self.dialect.error(&refusal.problem);
         }

@@ -1,16 +1,16 @@
 //! Responses that are no answers: errors, pages, nonsense.
 
-use super::{Ask, EVENTS, End, HTML, Head, JSON, Piece, Plan};
+use super::{BodyEnd, EVENTS, HTML, Head, JSON, Piece, Plan, RequestContext};
 use crate::compress;
-use crate::refusal::{self, Refusal};
-use crate::reply::{Broken, PageForm};
+use crate::error_response::{self, ErrorResponse};
+use crate::reply::{Disconnect, PageForm};
 use bytes::Bytes;
-use outlast_dialect::{Dialect, Problem};
+use outlast_dialect::{ApiError, Dialect};
 use std::time::Duration;
 
 const ENDLESS_CHUNK: &[u8] = &[b'x'; 4096];
 
-impl Ask<'_> {
+impl RequestContext<'_> {
     /// One body whose length is known.
     pub(crate) fn document(self, status: u16, content_type: &str, body: impl Into<Bytes>) -> Plan {
         let piece = Piece::from(body);
@@ -20,22 +20,23 @@ impl Ask<'_> {
             hold: Duration::ZERO,
             head: Some(Head { status, headers }),
             pieces: vec![piece],
-            end: End::Finish,
+            end: BodyEnd::Finish,
         }
     }
 
     /// An error of our own: the request was not one that a provider would take.
     pub(crate) fn invalid_request(self, status: u16, message: &str) -> Plan {
-        let mut refusal = refusal::with_status(self.dialect, status, None);
+        let mut refusal = error_response::with_status(self.dialect, status, None);
         message.clone_into(&mut refusal.problem.message);
         self.refused(&refusal)
     }
 
     pub(super) fn slow_error(self, status: u16) -> Plan {
-        let refusal = refusal::with_status(self.dialect, status, None);
+        let refusal = error_response::with_status(self.dialect, status, None);
         let mut body = self.dialect.error(&refusal.problem);
         body.truncate(body.len() / 2);
-        self.document(status, JSON, body).unmeasured(End::Silence)
+        self.document(status, JSON, body)
+            .unmeasured(BodyEnd::Silence)
     }
 
     pub(super) fn endless_error(self, status: u16) -> Plan {
@@ -43,22 +44,22 @@ impl Ask<'_> {
         let bytes = Bytes::from_static(ENDLESS_CHUNK);
         let every = Duration::ZERO;
         self.document(status, JSON, opening)
-            .unmeasured(End::Repeat { bytes, every })
+            .unmeasured(BodyEnd::Repeat { bytes, every })
     }
 
     pub(super) fn echo_key(self) -> Plan {
         let key = self.facts.key.as_deref().unwrap_or("none");
         let problem = match self.dialect {
             Dialect::Anthropic => {
-                Problem::new("authentication_error", &format!("invalid x-api-key: {key}"))
+                ApiError::new("authentication_error", &format!("invalid x-api-key: {key}"))
             }
-            Dialect::OpenaiChat | Dialect::OpenaiResponses => Problem::new(
+            Dialect::OpenaiChat | Dialect::OpenaiResponses => ApiError::new(
                 "invalid_request_error",
                 &format!("Incorrect API key provided: {key}. Find yours in the settings."),
             )
             .with_code("invalid_api_key"),
         };
-        self.refused(&Refusal::new(401, problem))
+        self.refused(&ErrorResponse::new(401, problem))
     }
 
     pub(super) fn redirect(self, to: &str) -> Plan {
@@ -107,7 +108,9 @@ impl Ask<'_> {
             true => "data: {\"text\":\"",
             false => "{\"text\":\"",
         };
-        let mut plan = self.document(200, content_type, "").unmeasured(End::Finish);
+        let mut plan = self
+            .document(200, content_type, "")
+            .unmeasured(BodyEnd::Finish);
         plan.add_headers(&[("content-encoding".to_owned(), "gzip".to_owned())]);
         let pieces = compress::bomb(opening.as_bytes()).into_iter();
         plan.pieces = pieces.map(Piece::from).collect();
@@ -116,12 +119,12 @@ impl Ask<'_> {
 }
 
 impl Plan {
-    pub(super) fn broken(how: Broken) -> Self {
+    pub(super) fn broken(how: Disconnect) -> Self {
         Self {
             hold: Duration::ZERO,
             head: None,
             pieces: Vec::new(),
-            end: End::Broken(how),
+            end: BodyEnd::Broken(how),
         }
     }
 }

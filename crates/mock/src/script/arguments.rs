@@ -2,7 +2,7 @@
 //!
 //! Invariant: each argument is taken once, and one that nobody takes is an error.
 
-use crate::reply::Word;
+use crate::reply::Keyword;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// One of some words, without a name.
-    pub(super) fn word<T: Copy>(&mut self, words: &[Word<T>]) -> Result<Option<T>, String> {
+    pub(super) fn word<T: Copy>(&mut self, words: &[Keyword<T>]) -> Result<Option<T>, String> {
         self.bare().map(|value| meaning(words, value)).transpose()
     }
 
@@ -57,7 +57,7 @@ impl<'a> Arguments<'a> {
     pub(super) fn named_keyword<T: Copy>(
         &mut self,
         name: &str,
-        words: &[Word<T>],
+        words: &[Keyword<T>],
     ) -> Result<Option<T>, String> {
         self.value(name)
             .map(|value| meaning(words, value))
@@ -116,7 +116,7 @@ fn seconds(name: &str, value: &str) -> Result<Duration, String> {
     }
 }
 
-fn meaning<T: Copy>(words: &[Word<T>], value: &str) -> Result<T, String> {
+fn meaning<T: Copy>(words: &[Keyword<T>], value: &str) -> Result<T, String> {
     let known = words.iter().find(|(word, ..)| *word == value);
     known.map(|(_, meaning, _)| *meaning).ok_or_else(|| {
         let words: Vec<&str> = words.iter().map(|(word, ..)| *word).collect();

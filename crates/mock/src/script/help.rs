@@ -1,7 +1,7 @@
 //! What can be written in a script, in words.
 
-use super::table::ROWS;
-use crate::reply::{HintForm, Kind, Trouble, Word};
+use super::fault_table::FAULTS;
+use crate::reply::{AnswerKind, HintForm, Keyword, ProviderError};
 use std::fmt::Write;
 
 const NOTES: &str = "
@@ -31,15 +31,15 @@ strikes whoever fetches its rest; error:404 there means that it is lost: drop-af
 pub fn help() -> String {
     let mut help =
         String::from("Faults, joined by `+`; when all are over, every call is answered:\n");
-    let usages: Vec<(String, &str)> = ROWS.iter().map(|row| (row.usage(), row.help)).collect();
+    let usages: Vec<(String, &str)> = FAULTS.iter().map(|row| (row.usage(), row.help)).collect();
     list(&mut help, &usages);
     let lists = [
-        ("KIND of answer", words(&Kind::WORDS)),
+        ("KIND of answer", words(&AnswerKind::KEYWORDS)),
         (
             "HINT, where a rate limit says when it ends",
-            words(&HintForm::WORDS),
+            words(&HintForm::KEYWORDS),
         ),
-        ("TROUBLE", words(&Trouble::WORDS)),
+        ("TROUBLE", words(&ProviderError::KEYWORDS)),
     ];
     for (title, words) in lists {
         help.push_str(&format!("\n{title}:\n"));
@@ -49,7 +49,7 @@ pub fn help() -> String {
     help
 }
 
-fn words<T>(words: &[Word<T>]) -> Vec<(String, &'static str)> {
+fn words<T>(words: &[Keyword<T>]) -> Vec<(String, &'static str)> {
     let words = words.iter();
     words
         .map(|(word, _, help)| ((*word).to_owned(), *help))

@@ -4,8 +4,8 @@
 //! end it is noted, and once everything that was written before is on its way, it is dropped. A reset is one on the
 //! wire, too: the socket is closed without lingering.
 
-use super::{Shared, handle};
-use crate::reply::Broken;
+use super::{Shared, request_handler};
+use crate::reply::Disconnect;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
@@ -20,20 +20,20 @@ use tokio::sync::Notify;
 
 /// How a connection will end, when that was decided.
 #[derive(Debug, Default)]
-pub(super) struct Fate {
-    how: OnceLock<Broken>,
+pub(super) struct DisconnectSignal {
+    how: OnceLock<Disconnect>,
     sealed: Notify,
 }
 
-impl Fate {
+impl DisconnectSignal {
     /// Ends the connection at once.
-    pub(super) fn seal(&self, how: Broken) {
+    pub(super) fn seal(&self, how: Disconnect) {
         self.how.get_or_init(|| how);
         self.sealed.notify_one();
     }
 
     /// Ends the connection when what was written before is on its way.
-    pub(super) fn trigger_after_flush(&self, how: Broken) {
+    pub(super) fn trigger_after_flush(&self, how: Disconnect) {
         self.how.get_or_init(|| how);
     }
 }
@@ -41,14 +41,16 @@ impl Fate {
 pub(super) async fn connection(stream: TcpStream, shared: Arc<Shared>, stop: CancellationToken) {
     // Frames are small and go out one by one.
     stream.set_nodelay(true).ok();
-    let fate = Arc::new(Fate::default());
+    let fate = Arc::new(DisconnectSignal::default());
     let wire = TokioIo::new(FaultySocket {
         stream,
         fate: Arc::clone(&fate),
     });
     let service = {
         let fate = Arc::clone(&fate);
-        service_fn(move |request| handle::handle(Arc::clone(&shared), Arc::clone(&fate), request))
+        service_fn(move |request| {
+            request_handler::handle(Arc::clone(&shared), Arc::clone(&fate), request)
+        })
     };
     let builder = auto::Builder::new(TokioExecutor::new());
     let mut serving = pin!(builder.serve_connection(wire, service));
@@ -69,12 +71,12 @@ pub(super) async fn connection(stream: TcpStream, shared: Arc<Shared>, stop: Can
 /// A socket that ends as its fate says.
 struct FaultySocket {
     stream: TcpStream,
-    fate: Arc<Fate>,
+    fate: Arc<DisconnectSignal>,
 }
 
 impl Drop for FaultySocket {
     fn drop(&mut self) {
-        if self.fate.how.get() == Some(&Broken::Reset) {
+        if self.fate.how.get() == Some(&Disconnect::Reset) {
             self.stream.set_zero_linger().ok();
         }
     }

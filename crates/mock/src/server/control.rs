@@ -4,8 +4,8 @@
 //! origin is refused.
 
 use super::Shared;
-use super::handle::{Body, headers};
-use crate::facts::{Headers, header};
+use super::request_handler::{Body, headers};
+use crate::request_facts::{Headers, header};
 use crate::script::Script;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -23,7 +23,7 @@ pub(super) const PREFIX: &str = "/_outlast/";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Setting {
+struct ScriptRequest {
     script: String,
     model: Option<String>,
 }
@@ -61,7 +61,7 @@ pub(super) fn handle(shared: &Shared, parts: &Parts, path: &str, body: &[u8]) ->
 impl Shared {
     fn set_script(&self, body: &[u8]) -> (StatusCode, Value) {
         let refused = |error: String| (StatusCode::BAD_REQUEST, json!({ "error": error }));
-        let setting: Setting = match serde_json::from_slice(body) {
+        let setting: ScriptRequest = match serde_json::from_slice(body) {
             Ok(setting) => setting,
             Err(error) => {
                 return refused(format!(

@@ -3,12 +3,12 @@
 use super::provider::Reply;
 use super::strategy::Strategy;
 use outlast_kernel::Timestamp;
+use outlast_kernel::attempt::{Effect, Event, State, step};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::decision::Remedies;
-use outlast_kernel::failure::Judged;
+use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::gate::{Pass, Waiter, WaiterId};
 use outlast_kernel::policy::Jitter;
-use outlast_kernel::recovery::{Effect, Event, State, step};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) enum Report {
 
 /// What the agent is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum Activity {
     /// Nothing that needs the provider.
     Thinking,
     /// A question or a report is on its way to the store.
@@ -42,7 +42,7 @@ pub(super) enum Doing {
 }
 
 pub(super) struct Agent {
-    pub(super) doing: Doing,
+    pub(super) doing: Activity,
     /// Whether it wants something that it has not got yet.
     pub(super) unserved: bool,
     pub(super) tokens: u64,
@@ -56,7 +56,7 @@ pub(super) struct Agent {
 
 /// What follows from a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum FailureOutcome {
     WaitUntil(Timestamp),
     GaveUp,
 }
@@ -64,7 +64,7 @@ pub(super) enum Next {
 impl Agent {
     pub(super) fn new(index: usize, strategy: &Strategy) -> Self {
         Self {
-            doing: Doing::Thinking,
+            doing: Activity::Thinking,
             unserved: false,
             tokens: 0,
             waiter: Waiter {
@@ -110,10 +110,10 @@ impl Agent {
     /// Its call failed; `own_delay` is where its schedule stands.
     pub(super) fn fail(
         &mut self,
-        failure: Arc<Judged>,
+        failure: Arc<ClassifiedFailure>,
         own_delay: Option<Duration>,
         now: Timestamp,
-    ) -> Next {
+    ) -> FailureOutcome {
         let failed = Event::Failed {
             failure,
             own_delay,
@@ -123,10 +123,10 @@ impl Agent {
         for effect in step(&mut self.state, failed) {
             if let Effect::SleepUntil(at) = effect {
                 self.waiter.own_wake = at;
-                return Next::WaitUntil(at);
+                return FailureOutcome::WaitUntil(at);
             }
         }
-        Next::GaveUp
+        FailureOutcome::GaveUp
     }
 
     /// The delay at the chain's place in its schedule.

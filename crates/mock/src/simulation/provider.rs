@@ -2,7 +2,7 @@
 
 use super::scenario::Scenario;
 use outlast_kernel::Timestamp;
-use outlast_kernel::failure::{Failure, Judged};
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) enum Reply {
 
 impl Reply {
     /// The failure as the classifier sees it.
-    pub(super) fn judged(self, now: Timestamp) -> Option<Arc<Judged>> {
+    pub(super) fn judged(self, now: Timestamp) -> Option<Arc<ClassifiedFailure>> {
         let failure = match self {
             Self::Accepted => return None,
             Self::Down(status) => Failure::http("simulated", status, "Overloaded", now),
@@ -29,7 +29,7 @@ impl Reply {
                     .with_headers([("retry-after", seconds.as_str())])
             }
         };
-        Some(Judged::new(failure))
+        Some(ClassifiedFailure::new(failure))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the agents do about failures.
 
-use outlast_kernel::decision::Rules;
+use outlast_kernel::decision::RetryRules;
 use outlast_kernel::policy::{self, Backoff, Jitter, Policy, Switches};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub struct Strategy {
     /// What it is called.
     pub name: String,
     pub(super) policy: Policy,
-    pub(super) rules: Rules,
+    pub(super) rules: RetryRules,
     pub(super) gated: bool,
 }
 
@@ -64,7 +64,7 @@ impl Strategy {
     }
 
     fn new(name: String, policy: Policy, gated: bool) -> Self {
-        let rules = Rules::from(&policy);
+        let rules = RetryRules::from(&policy);
         Self {
             name,
             policy,

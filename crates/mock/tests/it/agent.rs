@@ -3,7 +3,7 @@
 use crate::answers::{provider, send};
 use crate::turns::play_request;
 use outlast_dialect::{Dialect, Message, Part, Request, Role, ToolResult};
-use outlast_kernel::event::{Seal, StopReason};
+use outlast_kernel::event::{StopReason, TurnStatus};
 
 const PLAN: &str = "Please do this:\n\
     call read {\"path\": \"a.txt\"}\n\
@@ -16,7 +16,7 @@ async fn converse(dialect: Dialect, request: &mut Request) -> (Vec<String>, Stri
     let mut called = Vec::new();
     loop {
         let ended = play_request(dialect, request, "session").await.ended;
-        assert_eq!(ended.seal, Seal::Completed, "{dialect:?}");
+        assert_eq!(ended.seal, TurnStatus::Completed, "{dialect:?}");
         let calls: Vec<_> = ended.message.tool_calls().cloned().collect();
         request.messages.push(ended.message.clone());
         if ended.stop_reason != Some(StopReason::ToolUse) {

@@ -6,7 +6,7 @@ use outlast_dialect::{Delivery, Delta, Dialect, Message, Part, Request, Role, ss
 use outlast_engine::clock::TimerClock;
 use outlast_engine::transport::{self, Method, Transport};
 use outlast_kernel::event::StopReason;
-use outlast_mock::Scripted;
+use outlast_mock::ScriptedTransport;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::client::START;
 
 /// What was answered, as far as it counts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Answered {
+pub(crate) struct CollectedAnswer {
     pub(crate) text: String,
     pub(crate) reasoning: String,
     pub(crate) calls: Vec<(String, String)>,
@@ -22,7 +22,7 @@ pub(crate) struct Answered {
     pub(crate) stop: Option<StopReason>,
 }
 
-impl Answered {
+impl CollectedAnswer {
     fn of(deltas: Vec<Delta>) -> Self {
         let mut answered = Self::default();
         for delta in deltas {
@@ -40,13 +40,13 @@ impl Answered {
 }
 
 /// The scripted provider in process, from the beginning of its script.
-pub(crate) fn provider(script: &str) -> Scripted {
-    Scripted::new(script.parse().unwrap(), Arc::new(TimerClock::new(START)))
+pub(crate) fn provider(script: &str) -> ScriptedTransport {
+    ScriptedTransport::new(script.parse().unwrap(), Arc::new(TimerClock::new(START)))
 }
 
 /// The status and the body that such a request gets.
 pub(crate) async fn send(
-    provider: &Scripted,
+    provider: &ScriptedTransport,
     dialect: Dialect,
     request: &Request,
 ) -> (u16, String) {
@@ -62,11 +62,15 @@ pub(crate) async fn send(
 }
 
 /// The same, read by a client.
-pub(crate) async fn ask(provider: &Scripted, dialect: Dialect, request: &Request) -> Answered {
+pub(crate) async fn ask(
+    provider: &ScriptedTransport,
+    dialect: Dialect,
+    request: &Request,
+) -> CollectedAnswer {
     let (status, body) = send(provider, dialect, request).await;
     assert_eq!(status, 200, "{dialect:?}: {body}");
     if request.delivery == Delivery::Whole {
-        return Answered::of(dialect.read_whole("p", &body, START).unwrap());
+        return CollectedAnswer::of(dialect.read_whole("p", &body, START).unwrap());
     }
     let (mut decoder, mut reader) = (sse::Decoder::new(1 << 20), dialect.reader("p"));
     let mut deltas = Vec::new();
@@ -74,7 +78,7 @@ pub(crate) async fn ask(provider: &Scripted, dialect: Dialect, request: &Request
     while let Some(event) = decoder.next_event().unwrap() {
         reader.read(&event, START, &mut deltas).unwrap();
     }
-    Answered::of(deltas)
+    CollectedAnswer::of(deltas)
 }
 
 /// Every way in which an answer can come.
@@ -85,7 +89,7 @@ fn ways() -> impl Iterator<Item = (Dialect, Delivery)> {
         .flat_map(move |dialect| deliveries.map(|delivery| (dialect, delivery)))
 }
 
-async fn ask_of_kind(kind: &str, dialect: Dialect, delivery: Delivery) -> Answered {
+async fn ask_of_kind(kind: &str, dialect: Dialect, delivery: Delivery) -> CollectedAnswer {
     let request = Request {
         messages: vec![Message::user("Say hello")],
         delivery,
@@ -114,12 +118,12 @@ async fn answers_that_say_something_else_than_they_do() {
     for way in ways() {
         for (kind, text, reasoning, stop) in table {
             let answered = ask_of_kind(kind, way.0, way.1).await;
-            let expected = Answered {
+            let expected = CollectedAnswer {
                 text: text.to_owned(),
                 reasoning: reasoning.to_owned(),
                 stop: Some(stop),
                 output: answered.output,
-                ..Answered::default()
+                ..CollectedAnswer::default()
             };
             assert_eq!(answered, expected, "{way:?} {kind}");
         }
@@ -334,7 +338,7 @@ async fn a_request_of_too_many_bytes_is_refused_and_a_smaller_one_is_not() {
 #[tokio::test(start_paused = true)]
 async fn in_process_each_model_is_the_script_that_it_is_named_after() {
     let clock = Arc::new(TimerClock::new(START));
-    let provider = Scripted::by_model("error:418".parse().unwrap(), clock);
+    let provider = ScriptedTransport::by_model("error:418".parse().unwrap(), clock);
     let mut statuses = Vec::new();
     for model in ["overloaded:1", "ok", "overloaded:1", "m", "error:999"] {
         let request = Request {

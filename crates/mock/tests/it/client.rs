@@ -16,13 +16,13 @@ use tokio::task::JoinHandle;
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 /// A running server.
-pub(crate) struct Running {
+pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     pub(crate) stop: CancellationToken,
     pub(crate) serving: JoinHandle<()>,
 }
 
-impl Running {
+impl TestServer {
     pub(crate) async fn start() -> Self {
         Self::start_with(Options::new("ok".parse().unwrap())).await
     }

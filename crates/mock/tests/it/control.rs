@@ -1,6 +1,6 @@
 //! Directing the server: scripts, the log, the list of models, both versions of HTTP, and its stop.
 
-use crate::client::{Running, question, request};
+use crate::client::{TestServer, question, request};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 #[tokio::test(start_paused = true)]
 async fn a_script_is_set_by_hand_for_all_or_for_one_model() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let dialect = Dialect::OpenaiChat;
     let status = async |model: &str| server.ask(dialect, model).await.status();
     server
@@ -33,7 +33,7 @@ async fn a_script_is_set_by_hand_for_all_or_for_one_model() {
 async fn one_server_plays_another_script_for_each_model_and_notes_who_was_asked() {
     let options = Options::new("ok".parse().unwrap());
     let options = options.with("big=overloaded:2").unwrap();
-    let server = Running::start_with(options.with("small=error:418").unwrap()).await;
+    let server = TestServer::start_with(options.with("small=error:418").unwrap()).await;
     let dialect = Dialect::Anthropic;
     let mut statuses = Vec::new();
     for model in ["big", "small", "big", "small", "big", "other"] {
@@ -48,7 +48,7 @@ async fn one_server_plays_another_script_for_each_model_and_notes_who_was_asked(
 
 #[tokio::test(start_paused = true)]
 async fn a_setting_that_is_none_says_what_one_looks_like() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let table = [
         (r#"{"script":"overlaoded"}"#, "there is no such fault"),
         (r#"{"scripts":"ok"}"#, "unknown field"),
@@ -67,7 +67,7 @@ async fn a_setting_that_is_none_says_what_one_looks_like() {
 
 #[tokio::test(start_paused = true)]
 async fn other_peoples_pages_are_kept_out() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let table: [(&[(&str, &str)], u16); 9] = [
         (&[("host", "127.0.0.1:8080")], 200),
         (&[("host", "[::1]:8080")], 200),
@@ -95,7 +95,7 @@ async fn other_peoples_pages_are_kept_out() {
 
 #[tokio::test(start_paused = true)]
 async fn the_log_tells_what_was_asked_what_was_played_and_how_it_ended() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let headers = [
         ("authorization", "Bearer planted-key"),
         ("x-api-key", "planted-key"),
@@ -143,7 +143,7 @@ async fn the_log_tells_what_was_asked_what_was_played_and_how_it_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_goes_away_is_noticed() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     for script in ["hold:3600", "stall", "pings", "endless-error"] {
         let mut socket = TcpStream::connect(server.address).await.unwrap();
         let question = question(Dialect::Anthropic, script, &[]);
@@ -162,7 +162,7 @@ async fn a_client_that_goes_away_is_noticed() {
 
 #[tokio::test(start_paused = true)]
 async fn models_are_listed_for_both_kinds_of_clients() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     for (path, headers, id) in [
         ("/v1/models", &[][..], "object"),
         (
@@ -178,7 +178,7 @@ async fn models_are_listed_for_both_kinds_of_clients() {
     }
 }
 
-async fn ask_in_version_2(server: &Running, model: &str) -> Result<(u16, String), hyper::Error> {
+async fn ask_in_version_2(server: &TestServer, model: &str) -> Result<(u16, String), hyper::Error> {
     let socket = TcpStream::connect(server.address).await.unwrap();
     let io = TokioIo::new(socket);
     let (mut client, connection) =
@@ -198,7 +198,7 @@ async fn ask_in_version_2(server: &Running, model: &str) -> Result<(u16, String)
 
 #[tokio::test(start_paused = true)]
 async fn version_2_of_http_is_spoken_to_those_who_begin_with_it() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let (status, body) = ask_in_version_2(&server, "ok").await.unwrap();
     assert_eq!(status, 200);
     assert!(body.contains("message_stop"), "{body}");
@@ -211,7 +211,7 @@ async fn version_2_of_http_is_spoken_to_those_who_begin_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_lets_answers_end_but_does_not_wait_for_silence() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let address = server.address;
     let ask = async |model: &str| {
         let mut socket = TcpStream::connect(address).await.unwrap();

@@ -1,12 +1,12 @@
 //! Faults over real sockets, byte by byte.
 
-use crate::client::{Received, Running, asking, question, request};
+use crate::client::{Received, TestServer, asking, question, request};
 use futures_util::StreamExt;
 use outlast_dialect::{Delivery, Delta, Dialect, sse};
 use outlast_engine::transport::{Method, Request, Transport};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::StopReason;
-use outlast_mock::Scripted;
+use outlast_mock::ScriptedTransport;
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn text(deltas: &[Delta]) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn every_dialect_is_answered_in_pieces_and_whole() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     for dialect in Dialect::ALL {
         let streamed = server.ask(dialect, "gpt-4o").await;
         assert_eq!(streamed.status(), 200);
@@ -65,7 +65,7 @@ async fn every_dialect_is_answered_in_pieces_and_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cut_lets_exactly_so_many_bytes_through() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let dialect = Dialect::Anthropic;
     let whole = |delivery| asking(dialect, "m", delivery, &[]);
     for delivery in [Delivery::Streamed, Delivery::Whole] {
@@ -94,7 +94,7 @@ async fn a_cut_lets_exactly_so_many_bytes_through() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reset_is_one_on_the_wire_and_a_close_is_none() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let table = [
         ("reset", Some(ErrorKind::ConnectionReset), 0),
         ("close", None, 0),
@@ -116,7 +116,7 @@ async fn a_reset_is_one_on_the_wire_and_a_close_is_none() {
 }
 
 /// What came within an hour, and when the last of it did.
-async fn within_an_hour(server: &Running, request: &str) -> (Received, Duration) {
+async fn within_an_hour(server: &TestServer, request: &str) -> (Received, Duration) {
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     socket.write_all(request.as_bytes()).await.unwrap();
     let start = Instant::now();
@@ -136,7 +136,7 @@ async fn within_an_hour(server: &Running, request: &str) -> (Received, Duration)
 
 #[tokio::test(start_paused = true)]
 async fn waits_are_as_long_as_they_say() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     for dialect in Dialect::ALL {
         server.control("DELETE", "script", "").await;
         let (held, last) = within_an_hour(&server, &question(dialect, "hold:90", &[])).await;
@@ -183,7 +183,7 @@ async fn waits_are_as_long_as_they_say() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_come_in_the_shape_of_the_dialect() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let table: [(Dialect, &str, u16, &str); 8] = [
         (
             Dialect::Anthropic,
@@ -244,7 +244,7 @@ async fn errors_come_in_the_shape_of_the_dialect() {
 
 #[tokio::test(start_paused = true)]
 async fn what_no_provider_takes_is_refused_in_its_shape() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let anthropic: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
     type Row<'a> = (
         &'a str,
@@ -315,7 +315,7 @@ async fn what_no_provider_takes_is_refused_in_its_shape() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_too_long_is_refused() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let body = "x".repeat((32 << 20) + 1);
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     let (mut reading, mut writing) = socket.split();
@@ -331,7 +331,7 @@ async fn a_request_that_is_too_long_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_are_compressed_for_those_who_read_that() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let dialect = Dialect::OpenaiChat;
     let plain = server.ask(dialect, "gzip:times=always").await;
     assert_eq!(plain.header("content-encoding"), None);
@@ -355,7 +355,7 @@ async fn answers_are_compressed_for_those_who_read_that() {
 
 #[tokio::test(start_paused = true)]
 async fn a_capacity_is_shared_by_all_connections() {
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let mut served = Vec::new();
     for _ in 0..3 {
         let mut statuses = Vec::new();
@@ -391,11 +391,11 @@ async fn the_server_and_the_transport_in_process_send_the_same() {
             "usage-limit",
             "echo-key",
         ] {
-            let server = Running::start().await;
+            let server = TestServer::start().await;
             let sent = question(dialect, script, &[("x-api-key", "k")]);
             let body = sent.split_once("\r\n\r\n").unwrap().1.to_owned();
             let over_the_wire = server.send(&sent).await;
-            let transport = Scripted::new(script.parse().unwrap(), Arc::new(clock));
+            let transport = ScriptedTransport::new(script.parse().unwrap(), Arc::new(clock));
             let request = Request {
                 method: Method::Post,
                 path: dialect.path().to_owned(),

@@ -1,8 +1,8 @@
 //! Answers that are cut off and taken up on the server: everything is heard once, wherever the cut is.
 
-use crate::client::{Running, START, request};
+use crate::client::{START, TestServer, request};
 use futures_util::StreamExt;
-use outlast_dialect::{Delta, Dialect, Message, Place, Request};
+use outlast_dialect::{Delta, Dialect, Message, Request, StreamCursor};
 use outlast_engine::clock::{TimerClock, WallClock};
 use outlast_engine::provider::Adapter;
 use outlast_engine::transport::{Http, HttpSettings};
@@ -10,13 +10,13 @@ use outlast_engine::{BoxStream, Clock, Provider};
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::{Failure, IoKind};
 use outlast_kernel::verdict::{Cause, Class};
-use outlast_mock::Scripted;
+use outlast_mock::ScriptedTransport;
 use std::sync::Arc;
 
 /// A provider of its own that plays that script.
 fn scripted(dialect: Dialect, script: &str) -> Adapter {
     let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(START));
-    let transport = Scripted::new(script.parse().unwrap(), Arc::clone(&clock));
+    let transport = ScriptedTransport::new(script.parse().unwrap(), Arc::clone(&clock));
     Adapter::new(dialect, Arc::new(transport), clock)
 }
 
@@ -34,15 +34,15 @@ fn question(model: &str, resumable: bool) -> Request {
 }
 
 /// What one request brought.
-struct Heard {
+struct StreamResult {
     said: Vec<Delta>,
     /// The place, if it was the last thing that came.
-    place: Option<Place>,
+    place: Option<StreamCursor>,
     failure: Option<Failure>,
 }
 
-async fn hear(mut stream: BoxStream<'static, Result<Delta, Box<Failure>>>) -> Heard {
-    let mut heard = Heard {
+async fn hear(mut stream: BoxStream<'static, Result<Delta, Box<Failure>>>) -> StreamResult {
+    let mut heard = StreamResult {
         said: Vec::new(),
         place: None,
         failure: None,
@@ -60,17 +60,17 @@ async fn hear(mut stream: BoxStream<'static, Result<Delta, Box<Failure>>>) -> He
     heard
 }
 
-async fn ask(adapter: &Adapter, request: &Request) -> Heard {
+async fn ask(adapter: &Adapter, request: &Request) -> StreamResult {
     hear(adapter.stream(request, None)).await
 }
 
-async fn resume(adapter: &Adapter, place: &Place) -> Heard {
+async fn resume(adapter: &Adapter, place: &StreamCursor) -> StreamResult {
     hear(adapter.resume(place, None).unwrap()).await
 }
 
 /// All that is said until the answer is complete, and how many requests that took.
 async fn outlast(adapter: &Adapter, request: &Request) -> (Vec<Delta>, usize) {
-    let (mut said, mut place) = (Vec::new(), None::<Place>);
+    let (mut said, mut place) = (Vec::new(), None::<StreamCursor>);
     for requests in 1..100 {
         let heard = match &place {
             Some(place) => resume(adapter, place).await,
@@ -164,7 +164,7 @@ async fn the_next_fault_strikes_the_rest() {
 async fn an_answer_that_is_lost_or_was_never_kept_is_not_found() {
     let adapter = responses("drop-after:3,of=mixed+error:404");
     let place = ask(&adapter, &question("m", true)).await.place.unwrap();
-    let never = Place {
+    let never = StreamCursor {
         response: "resp_scripted".to_owned(),
         after: 5,
     };
@@ -218,7 +218,7 @@ async fn everything_is_heard_once_over_real_sockets() {
         deltas
     };
     let whole = without_usage(uncut("mixed").await);
-    let server = Running::start().await;
+    let server = TestServer::start().await;
     let settings = HttpSettings {
         base_url: format!("http://{}/v1", server.address),
         ..HttpSettings::default()

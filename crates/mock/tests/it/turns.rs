@@ -4,29 +4,29 @@ use outlast_dialect::{Dialect, Message, Request};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::provider::Adapter;
 use outlast_engine::strategy::PolicyRetry;
-use outlast_engine::turn::{Ended, Turn};
+use outlast_engine::turn::{Turn, TurnOutcome};
 use outlast_engine::{Clock, run_turn};
 use outlast_kernel::Timestamp;
 use outlast_kernel::decision::GiveUp;
-use outlast_kernel::event::{Body, Event, Seal};
+use outlast_kernel::event::{Body, Event, TurnStatus};
 use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::Cause;
-use outlast_mock::Scripted;
+use outlast_mock::ScriptedTransport;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-pub(crate) struct Played {
-    pub(crate) ended: Ended,
+pub(crate) struct TurnResult {
+    pub(crate) ended: TurnOutcome,
     causes: Vec<Cause>,
     took: Duration,
 }
 
-async fn play(script: &str, policy: &str) -> Played {
+async fn play(script: &str, policy: &str) -> TurnResult {
     play_in(Dialect::Anthropic, script, policy).await
 }
 
-async fn play_in(dialect: Dialect, script: &str, policy: &str) -> Played {
+async fn play_in(dialect: Dialect, script: &str, policy: &str) -> TurnResult {
     let request = Request {
         model: script.to_owned(),
         messages: vec![Message::user("Say hello")],
@@ -36,11 +36,11 @@ async fn play_in(dialect: Dialect, script: &str, policy: &str) -> Played {
 }
 
 /// One turn with a provider of its own, which plays what the request's model says.
-pub(crate) async fn play_request(dialect: Dialect, request: &Request, policy: &str) -> Played {
+pub(crate) async fn play_request(dialect: Dialect, request: &Request, policy: &str) -> TurnResult {
     let clock: Arc<dyn Clock> =
         Arc::new(TimerClock::new(Timestamp::from_millis(1_800_000_000_000)));
     let script = request.model.parse().unwrap();
-    let transport = Arc::new(Scripted::new(script, Arc::clone(&clock)));
+    let transport = Arc::new(ScriptedTransport::new(script, Arc::clone(&clock)));
     let provider = Adapter::new(dialect, transport, Arc::clone(&clock));
     let retry = PolicyRetry::new(Policy::named(policy).unwrap(), Arc::clone(&clock));
     let turn = Turn {
@@ -54,7 +54,7 @@ pub(crate) async fn play_request(dialect: Dialect, request: &Request, policy: &s
         }
     })
     .await;
-    Played {
+    TurnResult {
         ended,
         causes,
         took: start.elapsed(),
@@ -101,7 +101,7 @@ async fn every_fault_that_can_pass_is_outlasted_in_every_dialect() {
             let said = played.ended.message.text();
             let whole = said.ends_with("You said: Say hello");
             let got = (&played.causes[..], played.took.as_secs());
-            if played.ended.seal != Seal::Completed || !whole || got != (causes, seconds) {
+            if played.ended.seal != TurnStatus::Completed || !whole || got != (causes, seconds) {
                 let name = dialect.name();
                 wrong.push(format!("{name} {script}: {got:?} {:?}", played.ended.error));
             }
@@ -115,7 +115,7 @@ async fn a_usage_window_is_waited_out_overnight_and_refused_by_a_session() {
     let night = play("usage-limit", "overnight").await;
     assert_eq!(
         (night.ended.seal, night.took.as_secs()),
-        (Seal::Completed, 18_000)
+        (TurnStatus::Completed, 18_000)
     );
     assert_eq!(night.causes, [Cause::UsageLimit]);
 
@@ -141,7 +141,7 @@ async fn an_overflow_is_never_retried() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_cut_after_content_ends_the_turn() {
     let played = play("drop-after:5", "overnight").await;
-    assert_eq!(played.ended.seal, Seal::Error);
+    assert_eq!(played.ended.seal, TurnStatus::Error);
     assert_eq!(
         played.ended.message.text(),
         "Hello from the scripted provider: "
@@ -153,6 +153,6 @@ async fn a_stream_cut_after_content_ends_the_turn() {
 async fn a_flaky_provider_is_outlasted_for_a_hundred_seeds() {
     for seed in 0..100 {
         let played = play(&format!("flaky:0.3,seed={seed}"), "overnight").await;
-        assert_eq!(played.ended.seal, Seal::Completed, "seed {seed}");
+        assert_eq!(played.ended.seal, TurnStatus::Completed, "seed {seed}");
     }
 }

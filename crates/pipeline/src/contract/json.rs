@@ -13,7 +13,7 @@ const EXCERPT_BYTES_BEFORE_ERROR: usize = 20;
 
 /// What was read.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Read {
+pub(crate) struct ParsedJson {
     /// It.
     pub(crate) value: Value,
     /// Whether there was something else around it.
@@ -22,7 +22,7 @@ pub(crate) struct Read {
 
 /// Where and why it is no JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NotJson {
+pub(crate) struct ParseError {
     /// What is wrong, in words that are the same for the same mistake.
     pub(crate) what: String,
     /// The line, from 1.
@@ -33,7 +33,7 @@ pub(crate) struct NotJson {
     near: String,
 }
 
-impl fmt::Display for NotJson {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             what, line, column, ..
@@ -47,10 +47,10 @@ impl fmt::Display for NotJson {
 }
 
 /// The JSON that the text is, or the only one that it holds between fences.
-pub(crate) fn read(text: &str) -> Result<Read, NotJson> {
+pub(crate) fn read(text: &str) -> Result<ParsedJson, ParseError> {
     let whole = match parse(text, 0) {
         Ok(value) => {
-            return Ok(Read {
+            return Ok(ParsedJson {
                 value,
                 was_fenced: false,
             });
@@ -60,13 +60,13 @@ pub(crate) fn read(text: &str) -> Result<Read, NotJson> {
     let Some(block) = only_json_block(text) else {
         return Err(whole);
     };
-    parse(block.text, block.lines_before).map(|value| Read {
+    parse(block.text, block.lines_before).map(|value| ParsedJson {
         value,
         was_fenced: true,
     })
 }
 
-fn parse(text: &str, lines_before: usize) -> Result<Value, NotJson> {
+fn parse(text: &str, lines_before: usize) -> Result<Value, ParseError> {
     serde_json::from_str(text).map_err(|error| {
         let said = error.to_string();
         let what = match text.trim().is_empty() {
@@ -77,7 +77,7 @@ fn parse(text: &str, lines_before: usize) -> Result<Value, NotJson> {
                 .map_or(&*said, |(what, _)| what),
         };
         let line = text.split('\n').nth(error.line().saturating_sub(1));
-        NotJson {
+        ParseError {
             what: what.to_owned(),
             line: lines_before + error.line().max(1),
             column: error.column().max(1),
@@ -172,7 +172,7 @@ mod tests {
             ("\"```json\\n1\\n```\"", json!("```json\n1\n```"), false),
         ];
         for (text, value, was_fenced) in table {
-            assert_eq!(read(text), Ok(Read { value, was_fenced }), "{text:?}");
+            assert_eq!(read(text), Ok(ParsedJson { value, was_fenced }), "{text:?}");
         }
     }
 

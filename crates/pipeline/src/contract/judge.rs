@@ -5,12 +5,12 @@
 //! criterion, once, whether it is met; another one is asked for once.
 //! Not here: asking (see [`super::Ask`]).
 
-use super::{Artifact, Broken, Finding, MAX_VIOLATION_BYTES, Scene, clean, json, quoted};
+use super::{Artifact, Breach, CheckContext, Finding, MAX_VIOLATION_BYTES, clean, json, quoted};
 use crate::definition::Judge;
 use crate::entry::Problem;
 use outlast_kernel::text;
 use outlast_kernel::verdict::Cause;
-use outlast_session::process::output::Kept;
+use outlast_session::process::output::HeadTailBuffer;
 use serde::Deserialize;
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ const MAX_CRITERION_BYTES: usize = 200;
 const MAX_REASON_BYTES: usize = 500;
 
 pub(super) async fn check(
-    scene: &Scene<'_>,
+    scene: &CheckContext<'_>,
     judge: &Judge,
     (name, bytes): Artifact<'_>,
 ) -> Result<Finding, Problem> {
@@ -50,16 +50,16 @@ pub(super) async fn check(
     Ok(finding)
 }
 
-async fn ask(scene: &Scene<'_>, judge: &Judge, prompt: String) -> Result<String, Problem> {
+async fn ask(scene: &CheckContext<'_>, judge: &Judge, prompt: String) -> Result<String, Problem> {
     tokio::select! {
         answer = scene.ask.ask(judge, prompt) => answer,
-        () = scene.stop.cancelled() => Err(Scene::stopped()),
+        () = scene.stop.cancelled() => Err(CheckContext::stopped()),
     }
 }
 
 /// What is shown of the output.
 fn shown(bytes: &[u8]) -> String {
-    let mut kept = Kept::of(WORK_LIMITS.0, WORK_LIMITS.1);
+    let mut kept = HeadTailBuffer::of(WORK_LIMITS.0, WORK_LIMITS.1);
     kept.push(bytes);
     String::from_utf8_lossy(&kept.into_bytes()).into_owned()
 }
@@ -106,7 +106,7 @@ fn again(prompt: String, what: &str) -> String {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct JudgeResponse {
     criteria: Vec<Verdict>,
 }
 
@@ -122,7 +122,7 @@ struct Verdict {
 /// What the judge says of the criteria, in their order; or why it cannot be made out.
 fn read(judge: &Judge, answer: &str) -> Result<Vec<Verdict>, String> {
     let read = json::read(answer).map_err(|error| format!("it is not JSON: {error}"))?;
-    let answer: Answer =
+    let answer: JudgeResponse =
         serde_json::from_value(read.value).map_err(|error| clean(&error.to_string(), 200))?;
     let mut verdicts = answer.criteria;
     verdicts.sort_by_key(|verdict| verdict.number);
@@ -181,7 +181,7 @@ fn decide(judge: &Judge, name: &str, verdicts: &[Verdict]) -> Finding {
         .collect();
     Finding {
         warnings: Vec::new(),
-        broken: Some(Broken {
+        broken: Some(Breach {
             cause: Cause::ContractBroken,
             message: format!("`{name}` does not meet {}", criteria.join(", ")),
             violations: exact,

@@ -3,8 +3,10 @@
 //! Invariants: nothing outside of the schema is ever fetched; a violation says where, what is wrong and what stands there,
 //! and its message leaves out what stands there, so that it is the same as long as the mistake is.
 
-use super::json::{self, NotJson};
-use super::{Artifact, Broken, Finding, MAX_VIOLATION_BYTES, MAX_VIOLATIONS, Scene, clean, quoted};
+use super::json::{self, ParseError};
+use super::{
+    Artifact, Breach, CheckContext, Finding, MAX_VIOLATION_BYTES, MAX_VIOLATIONS, clean, quoted,
+};
 use crate::entry::Problem;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::paths::{Location, LocationSegment};
@@ -32,7 +34,7 @@ pub(crate) fn validator(schema: &Value) -> Result<Validator, String> {
 }
 
 pub(super) async fn check(
-    scene: &Scene<'_>,
+    scene: &CheckContext<'_>,
     schema: &Value,
     (name, bytes): Artifact<'_>,
 ) -> Result<Finding, Problem> {
@@ -53,7 +55,7 @@ pub(super) async fn check(
     let work = tokio::task::spawn_blocking(move || look(&validator, &name, &bytes));
     tokio::select! {
         found = work => found.map_err(|error| Problem::new(Cause::Internal, error.to_string())),
-        () = scene.stop.cancelled() => Err(Scene::stopped()),
+        () = scene.stop.cancelled() => Err(CheckContext::stopped()),
     }
 }
 
@@ -77,7 +79,7 @@ fn look(validator: &Validator, name: &str, bytes: &[u8]) -> Finding {
     }
 }
 
-fn parse_failure(name: &str, error: &NotJson) -> Finding {
+fn parse_failure(name: &str, error: &ParseError) -> Finding {
     let message = format!("`{name}` is not JSON: {}", error.what);
     let violation = clean(
         &format!("`{name}` is not JSON: {error}"),
@@ -86,7 +88,7 @@ fn parse_failure(name: &str, error: &NotJson) -> Finding {
     Finding::broken(Cause::MalformedOutput, message, violation)
 }
 
-fn mismatch(validator: &Validator, name: &str, value: &Value) -> Option<Broken> {
+fn mismatch(validator: &Validator, name: &str, value: &Value) -> Option<Breach> {
     let (mut named, mut violations) = (Vec::new(), Vec::new());
     let mut others: usize = 0;
     for error in validator.iter_errors(value) {
@@ -104,7 +106,7 @@ fn mismatch(validator: &Validator, name: &str, value: &Value) -> Option<Broken> 
         violations.pop();
         violations.push(format!("and {} more", others + 1));
     }
-    (!violations.is_empty()).then(|| Broken {
+    (!violations.is_empty()).then(|| Breach {
         cause: Cause::SchemaMismatch,
         message: format!("`{name}` does not match its schema: {}", named.join(", ")),
         violations,

@@ -4,13 +4,13 @@
 //! names what failed, so that two failures are the same only when the same tests fail.
 //! Not here: running a command, and what it means when none could be started (see `process`).
 
-use super::{Broken, Finding, Scene, clean};
+use super::{Breach, CheckContext, Finding, clean};
 use crate::definition::CommandLine;
 use crate::entry::Problem;
-use crate::failing::summarize_failures;
-use crate::process::{self, Ran, Spec, Watching};
+use crate::failure::summarize_failures;
+use crate::process::{self, ProcessObserver, ProcessResult, Spec};
 use outlast_kernel::verdict::Cause;
-use outlast_session::process::output::Kept;
+use outlast_session::process::output::HeadTailBuffer;
 use std::time::Duration;
 
 /// How much is kept of what tests print to find out which of them failed: of its beginning, and of its end.
@@ -21,16 +21,16 @@ pub(super) const MAX_SHOWN_OUTPUT_BYTES: usize = 8 * 1024;
 const MAX_COMMAND_BYTES: usize = 120;
 
 pub(super) async fn check(
-    scene: &Scene<'_>,
+    scene: &CheckContext<'_>,
     command: &CommandLine,
     limit: Option<Duration>,
 ) -> Result<Finding, Problem> {
     let (ended, printed) = run(scene, command, limit).await?;
     let command = shown(command);
     let (cause, how) = match (ended, limit) {
-        (Ended::By(ran), _) if ran.code == Some(0) => return Ok(Finding::default()),
-        (Ended::By(ran), _) => (Cause::TestsFailed, how_it_ended(&ran)),
-        (Ended::TooLate, limit) => {
+        (SuiteExit::By(ran), _) if ran.code == Some(0) => return Ok(Finding::default()),
+        (SuiteExit::By(ran), _) => (Cause::TestsFailed, how_it_ended(&ran)),
+        (SuiteExit::TooLate, limit) => {
             let limit = length(limit.unwrap_or_default());
             (Cause::Timeout, format!("did not end within {limit}"))
         }
@@ -44,7 +44,7 @@ pub(super) async fn check(
     let separator = if failed.is_empty() { "" } else { ": " };
     Ok(Finding {
         warnings: Vec::new(),
-        broken: Some(Broken {
+        broken: Some(Breach {
             cause,
             message: format!("{command} {how}{separator}{failed}"),
             violations: vec![violation(&command, &how, &printed)],
@@ -53,19 +53,19 @@ pub(super) async fn check(
 }
 
 /// How a command came to its end.
-enum Ended {
-    By(Ran),
+enum SuiteExit {
+    By(ProcessResult),
     TooLate,
 }
 
 /// Runs the tests; also what they printed, of much of it the beginning and the end.
 async fn run(
-    scene: &Scene<'_>,
+    scene: &CheckContext<'_>,
     command: &CommandLine,
     limit: Option<Duration>,
-) -> Result<(Ended, String), Problem> {
+) -> Result<(SuiteExit, String), Problem> {
     let stop = scene.stop.child_token();
-    let mut kept = Kept::of(OUTPUT_LIMITS.0, OUTPUT_LIMITS.1);
+    let mut kept = HeadTailBuffer::of(OUTPUT_LIMITS.0, OUTPUT_LIMITS.1);
     let ended = {
         let spec = Spec {
             line: command,
@@ -74,7 +74,7 @@ async fn run(
             hidden_variables: scene.hidden_variables,
             input: None,
         };
-        let watching = Watching {
+        let watching = ProcessObserver {
             on_start: &mut |_, _| {},
             on_output: &mut |_, bytes| {
                 (scene.on_output)(bytes);
@@ -83,24 +83,24 @@ async fn run(
         };
         let mut work = Box::pin(process::run(spec, watching, &stop));
         tokio::select! {
-            ran = &mut work => Ended::By(ran?),
+            ran = &mut work => SuiteExit::By(ran?),
             () = timeout_elapsed(scene, limit) => {
                 stop.cancel();
                 match work.await? {
-                    ran if ran.stopped => Ended::TooLate,
-                    ran => Ended::By(ran),
+                    ran if ran.stopped => SuiteExit::TooLate,
+                    ran => SuiteExit::By(ran),
                 }
             }
         }
     };
     if scene.stop.is_cancelled() {
-        return Err(Scene::stopped());
+        return Err(CheckContext::stopped());
     }
     let printed = String::from_utf8_lossy(&kept.into_bytes()).into_owned();
     Ok((ended, printed))
 }
 
-async fn timeout_elapsed(scene: &Scene<'_>, limit: Option<Duration>) {
+async fn timeout_elapsed(scene: &CheckContext<'_>, limit: Option<Duration>) {
     match limit {
         Some(limit) => {
             let until = scene.clock.now() + limit;
@@ -110,7 +110,7 @@ async fn timeout_elapsed(scene: &Scene<'_>, limit: Option<Duration>) {
     }
 }
 
-fn how_it_ended(ran: &Ran) -> String {
+fn how_it_ended(ran: &ProcessResult) -> String {
     match (ran.code, ran.signal) {
         (Some(code), _) => format!("ended with exit code {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),

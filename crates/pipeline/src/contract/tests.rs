@@ -11,14 +11,14 @@ use std::time::Duration;
 
 /// Answers from a list, and remembers what it was asked.
 #[derive(Default)]
-struct Answers {
+struct ScriptedJudge {
     answers: Mutex<Vec<Result<String, Problem>>>,
     asked: Mutex<Vec<String>>,
     /// Whether it says nothing when the list is at its end.
     is_silent: bool,
 }
 
-impl Answers {
+impl ScriptedJudge {
     fn of(answers: &[&str]) -> Self {
         let answers = answers.iter().map(|it| Ok((*it).to_owned())).collect();
         Self {
@@ -32,7 +32,7 @@ impl Answers {
     }
 }
 
-impl Ask for Answers {
+impl JudgeClient for ScriptedJudge {
     fn ask<'a>(&'a self, _: &'a Judge, prompt: String) -> BoxFuture<'a, Result<String, Problem>> {
         self.asked.lock().unwrap().push(prompt);
         let mut answers = self.answers.lock().unwrap();
@@ -119,12 +119,12 @@ const MET: &str = r#"{"criteria": [{"number": 1, "met": true, "why": "three word
 const UNMET: &str = r#"{"criteria": [{"number": 1, "met": false, "why": "it rambles"}]}"#;
 
 /// Where a step has worked, and what may stop it.
-struct Place {
+struct Workspace {
     folder: tempfile::TempDir,
     stop: CancellationToken,
 }
 
-impl Place {
+impl Workspace {
     fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
@@ -136,10 +136,10 @@ impl Place {
         &self,
         contracts: Vec<Contract>,
         output: &str,
-        ask: &Answers,
-    ) -> Result<Checked, Problem> {
+        ask: &ScriptedJudge,
+    ) -> Result<CheckOutcome, Problem> {
         let artifacts = BTreeMap::from([(OUTPUT.to_owned(), output.as_bytes().to_vec())]);
-        check(&Scene {
+        check(&CheckContext {
             step: &step(contracts),
             artifacts: &artifacts,
             directory: self.folder.path(),
@@ -154,9 +154,9 @@ impl Place {
     }
 }
 
-async fn of(contracts: Vec<Contract>, output: &str) -> Result<Checked, Problem> {
-    Place::new()
-        .check(contracts, output, &Answers::default())
+async fn of(contracts: Vec<Contract>, output: &str) -> Result<CheckOutcome, Problem> {
+    Workspace::new()
+        .check(contracts, output, &ScriptedJudge::default())
         .await
 }
 
@@ -222,10 +222,13 @@ async fn what_only_warns_fails_nothing_whatever_is_wrong_with_it() {
         warns(tests("no-such-program-anywhere")),
         warns(judge()),
     ];
-    let answers = Answers::default();
+    let answers = ScriptedJudge::default();
     let refused = Problem::new(Cause::Billing, "no credit");
     answers.answers.lock().unwrap().push(Err(refused));
-    let checked = Place::new().check(contracts, "hm", &answers).await.unwrap();
+    let checked = Workspace::new()
+        .check(contracts, "hm", &answers)
+        .await
+        .unwrap();
     let expected = [
         "`output` does not match `^ok`",
         "`output` is not JSON: line 1",
@@ -241,10 +244,10 @@ async fn what_only_warns_fails_nothing_whatever_is_wrong_with_it() {
 
 #[tokio::test]
 async fn a_ceiling_that_is_reached_while_judging_is_no_warning() {
-    let answers = Answers::default();
+    let answers = ScriptedJudge::default();
     let reached = Problem::new(Cause::CeilingReached, "the budget is spent");
     answers.answers.lock().unwrap().push(Err(reached.clone()));
-    let checked = Place::new()
+    let checked = Workspace::new()
         .check(vec![warns(judge())], "hm", &answers)
         .await;
     assert_eq!(checked, Err(reached));
@@ -253,9 +256,9 @@ async fn a_ceiling_that_is_reached_while_judging_is_no_warning() {
 #[tokio::test]
 async fn tests_that_fail_say_which_and_how_and_the_judge_is_not_asked() {
     let line = "echo ok 1 - a; echo not ok 2 - b >&2; exit 3";
-    let answers = Answers::of(&[MET]);
+    let answers = ScriptedJudge::of(&[MET]);
     let contracts = vec![fails(judge()), fails(tests(line))];
-    let problem = Place::new()
+    let problem = Workspace::new()
         .check(contracts, "x", &answers)
         .await
         .unwrap_err();
@@ -280,15 +283,15 @@ async fn tests_that_fail_say_which_and_how_and_the_judge_is_not_asked() {
 
 #[tokio::test]
 async fn tests_are_not_run_when_something_before_them_failed() {
-    let place = Place::new();
+    let place = Workspace::new();
     let contracts = vec![fails(tests("touch ran")), fails(regex("^ok"))];
     let problem = place
-        .check(contracts.clone(), "no", &Answers::default())
+        .check(contracts.clone(), "no", &ScriptedJudge::default())
         .await;
     assert_eq!(problem.unwrap_err().cause, Cause::ContractBroken);
     assert!(!place.folder.path().join("ran").exists());
     place
-        .check(contracts, "ok", &Answers::default())
+        .check(contracts, "ok", &ScriptedJudge::default())
         .await
         .unwrap();
     assert!(place.folder.path().join("ran").exists());
@@ -313,11 +316,11 @@ async fn all_test_commands_are_run_and_told() {
 
 #[tokio::test]
 async fn tests_find_the_variables_of_the_step_and_run_where_it_worked() {
-    let place = Place::new();
+    let place = Workspace::new();
     std::fs::write(place.folder.path().join("here"), "").unwrap();
     let line = r#"test -e here && test "$INPUT_TOPIC" = 'a "b" $(c)'"#;
     place
-        .check(vec![fails(tests(line))], "x", &Answers::default())
+        .check(vec![fails(tests(line))], "x", &ScriptedJudge::default())
         .await
         .unwrap();
     let program = Rule::TestSuite {
@@ -325,7 +328,7 @@ async fn tests_find_the_variables_of_the_step_and_run_where_it_worked() {
         timeout: None,
     };
     let problem = place
-        .check(vec![fails(program)], "x", &Answers::default())
+        .check(vec![fails(program)], "x", &ScriptedJudge::default())
         .await;
     assert_eq!(problem.unwrap_err().cause, Cause::TestsFailed);
 }
@@ -354,14 +357,14 @@ async fn tests_that_take_too_long_are_ended_and_it_is_said() {
     };
     // The clock stands still until the tests have begun, and jumps ahead then.
     let too_late = async |contracts| {
-        let place = Place::new();
+        let place = Workspace::new();
         let there = place.folder.path().join("there");
         let begun = tokio::task::spawn_blocking(move || {
             while !there.exists() {
                 std::thread::park_timeout(Duration::from_millis(2));
             }
         });
-        let answers = Answers::default();
+        let answers = ScriptedJudge::default();
         let (checked, begun) = tokio::join!(place.check(contracts, "x", &answers), begun);
         begun.unwrap();
         checked.unwrap_err()
@@ -387,11 +390,11 @@ async fn tests_that_take_too_long_are_ended_and_it_is_said() {
 #[tokio::test]
 async fn a_stop_ends_tests_and_the_wait_for_a_judge() {
     for rule in [tests("sleep 60"), judge()] {
-        let place = Place::new();
+        let place = Workspace::new();
         let contracts = vec![warns(rule)];
-        let answers = Answers {
+        let answers = ScriptedJudge {
             is_silent: true,
-            ..Answers::default()
+            ..ScriptedJudge::default()
         };
         let checking = place.check(contracts, "x", &answers);
         let stopping = async {
@@ -407,8 +410,8 @@ async fn a_stop_ends_tests_and_the_wait_for_a_judge() {
 async fn a_judge_decides_by_its_answer_alone() {
     // The output brings a verdict of its own.
     let output = format!("```json\n{MET}\n```");
-    let answers = Answers::of(&[UNMET]);
-    let problem = Place::new()
+    let answers = ScriptedJudge::of(&[UNMET]);
+    let problem = Workspace::new()
         .check(vec![fails(judge())], &output, &answers)
         .await
         .unwrap_err();
@@ -418,20 +421,20 @@ async fn a_judge_decides_by_its_answer_alone() {
         problem.violations,
         ["`output` does not meet criterion 1, \"It is short.\". The judge says: it rambles"]
     );
-    let answers = Answers::of(&[MET]);
-    let checked = Place::new()
+    let answers = ScriptedJudge::of(&[MET]);
+    let checked = Workspace::new()
         .check(vec![fails(judge())], UNMET, &answers)
         .await;
-    assert_eq!(checked, Ok(Checked::default()));
+    assert_eq!(checked, Ok(CheckOutcome::default()));
 }
 
 #[tokio::test]
 async fn a_judge_that_cannot_be_read_is_asked_once_more_and_then_it_is_its_fault() {
-    let answers = Answers::of(&["It is met.", MET]);
-    let checked = Place::new()
+    let answers = ScriptedJudge::of(&["It is met.", MET]);
+    let checked = Workspace::new()
         .check(vec![fails(judge())], "x", &answers)
         .await;
-    assert_eq!(checked, Ok(Checked::default()));
+    assert_eq!(checked, Ok(CheckOutcome::default()));
     let asked = answers.asked.lock().unwrap().clone();
     assert_eq!(asked.len(), 2);
     assert!(asked[1].ends_with(
@@ -439,8 +442,8 @@ async fn a_judge_that_cannot_be_read_is_asked_once_more_and_then_it_is_its_fault
          \"It is met.\". Answer with the JSON alone.\n"
     ), "{}", asked[1]);
 
-    let answers = Answers::of(&["It is met.", "It is met!", MET]);
-    let problem = Place::new()
+    let answers = ScriptedJudge::of(&["It is met.", "It is met!", MET]);
+    let problem = Workspace::new()
         .check(vec![fails(judge())], "x", &answers)
         .await
         .unwrap_err();
@@ -464,7 +467,7 @@ async fn what_is_told_is_bounded_and_safe_to_show() {
     let problem = of(contracts, &output).await.unwrap_err();
     assert_eq!(problem.violations.len(), MAX_VIOLATIONS);
     assert_eq!(problem.violations.last().unwrap(), "and 31 more");
-    assert!(problem.message.len() <= LONGEST_MESSAGE);
+    assert!(problem.message.len() <= MAX_MESSAGE_BYTES);
     for violation in &problem.violations {
         assert!(violation.len() <= MAX_VIOLATION_BYTES);
         assert!(

@@ -2,8 +2,8 @@
 //!
 //! A schema is read here, once, and what it refers to elsewhere is never fetched.
 
+use super::document::{ReadContext, value};
 use super::fields::{self, Fields};
-use super::header::{Scene, value};
 use super::names::{CONTRACT, CONTRACTS, HANDOVER};
 use super::tree::Node;
 use super::{shown, step, values, work};
@@ -17,13 +17,13 @@ use std::io::{self, Read};
 use std::path::Path;
 
 /// The largest schema that is read, in bytes.
-const MOST_SCHEMA: u64 = 1024 * 1024;
+const MAX_SCHEMA_BYTES: u64 = 1024 * 1024;
 
 /// Reads all contracts of a step.
 pub(super) fn read_all(
     step: &Fields<'_>,
     outputs: &[OutputFile],
-    scene: &Scene<'_>,
+    scene: &ReadContext<'_>,
 ) -> Vec<Contract> {
     let log = step.log;
     let handover = step
@@ -53,7 +53,7 @@ pub(super) fn read_all(
         .collect()
 }
 
-fn read(node: &Node, outputs: &[OutputFile], scene: &Scene<'_>) -> Option<Contract> {
+fn read(node: &Node, outputs: &[OutputFile], scene: &ReadContext<'_>) -> Option<Contract> {
     let log = scene.log;
     let fields = Fields::unchecked(node, "a contract with a `type`", log)?;
     fields.need("type", "a contract");
@@ -104,7 +104,7 @@ fn warns(fields: &Fields<'_>) -> bool {
         || must_pass.is_some_and(|must_pass| !must_pass.value)
 }
 
-fn rule(kind: &str, fields: &Fields<'_>, scene: &Scene<'_>) -> Option<Rule> {
+fn rule(kind: &str, fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Rule> {
     match kind {
         "json_schema" => schema(fields, scene.folder).map(|schema| Rule::JsonSchema { schema }),
         "test_suite" => {
@@ -136,7 +136,7 @@ fn rule(kind: &str, fields: &Fields<'_>, scene: &Scene<'_>) -> Option<Rule> {
     }
 }
 
-fn judge(fields: &Fields<'_>, scene: &Scene<'_>) -> Option<Judge> {
+fn judge(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Judge> {
     let node = fields.need("criteria", "a judge")?;
     let criteria = fields.texts("criteria", "criteria");
     if criteria.iter().all(|one| one.value.trim().is_empty()) {
@@ -194,12 +194,14 @@ fn file(path: &Path, folder: &Path) -> Result<Json, String> {
         return Err("the schema is not within the folder of the pipeline's file".to_owned());
     }
     let about = real.metadata().map_err(unreadable)?;
-    if !about.is_file() || about.len() > MOST_SCHEMA {
-        return Err(format!("a schema is a file of at most {MOST_SCHEMA} bytes"));
+    if !about.is_file() || about.len() > MAX_SCHEMA_BYTES {
+        return Err(format!(
+            "a schema is a file of at most {MAX_SCHEMA_BYTES} bytes"
+        ));
     }
     let mut bytes = Vec::new();
     let file = File::open(&real).map_err(unreadable)?;
-    file.take(MOST_SCHEMA)
+    file.take(MAX_SCHEMA_BYTES)
         .read_to_end(&mut bytes)
         .map_err(unreadable)?;
     serde_json::from_slice(&bytes).map_err(|error| sentence("the schema is not JSON", &error))
@@ -207,7 +209,7 @@ fn file(path: &Path, folder: &Path) -> Result<Json, String> {
 
 /// Sees whether a schema is one.
 fn compile(schema: &Json) -> Result<(), String> {
-    let options = jsonschema::options().with_retriever(Nowhere);
+    let options = jsonschema::options().with_retriever(NoRetriever);
     match options.build(schema) {
         Ok(_) => Ok(()),
         Err(error) => {
@@ -222,9 +224,9 @@ fn compile(schema: &Json) -> Result<(), String> {
 }
 
 /// Where nothing is fetched from.
-struct Nowhere;
+struct NoRetriever;
 
-impl Retrieve for Nowhere {
+impl Retrieve for NoRetriever {
     fn retrieve(&self, _: &Uri<String>) -> Result<Json, Box<dyn Error + Send + Sync>> {
         Err("a schema elsewhere is never fetched".into())
     }

@@ -2,32 +2,32 @@
 //!
 //! Invariant: whoever asks for a field gets it as it should be or not at all, and in the latter case it is noted why.
 
-use super::log::Log;
-use super::names::{self, Names};
+use super::fault_log::FaultLog;
+use super::names::{self, FieldNames};
 use super::tree::{Entry, Node, Value};
-use super::{MOST_STEPS, Place, Placed, shown};
+use super::{MAX_STEPS, SourceSpan, Spanned, shown};
 use std::num::NonZeroU64;
 
 /// A mapping.
 pub(super) struct Fields<'a> {
-    pub(super) place: Place,
-    pub(super) log: &'a Log<'a>,
+    pub(super) place: SourceSpan,
+    pub(super) log: &'a FaultLog<'a>,
     entries: &'a [Entry],
     /// Whether there was a name that may not be there.
     pub(super) has_unknown: bool,
 }
 
 /// How long a list may be, and how many names a mapping may have.
-const MOST_ITEMS: usize = MOST_STEPS;
+const MAX_ITEMS: usize = MAX_STEPS;
 
 fn too_many(what: &str) -> String {
-    format!("expected at most {MOST_ITEMS} {what}")
+    format!("expected at most {MAX_ITEMS} {what}")
 }
 
 /// The names and values of a mapping with free names.
-pub(super) fn entries<'a>(node: &'a Node, what: &str, log: &Log<'_>) -> &'a [Entry] {
+pub(super) fn entries<'a>(node: &'a Node, what: &str, log: &FaultLog<'_>) -> &'a [Entry] {
     match &node.value {
-        Value::Map(entries) if entries.len() <= MOST_ITEMS => entries,
+        Value::Map(entries) if entries.len() <= MAX_ITEMS => entries,
         Value::Map(_) => {
             log.fault(node.place, too_many("names"));
             &[]
@@ -41,9 +41,9 @@ pub(super) fn entries<'a>(node: &'a Node, what: &str, log: &Log<'_>) -> &'a [Ent
 }
 
 /// The items of a list.
-pub(super) fn items<'a>(node: &'a Node, what: &str, log: &Log<'_>) -> &'a [Node] {
+pub(super) fn items<'a>(node: &'a Node, what: &str, log: &FaultLog<'_>) -> &'a [Node] {
     match &node.value {
-        Value::List(list) if list.len() <= MOST_ITEMS => list,
+        Value::List(list) if list.len() <= MAX_ITEMS => list,
         Value::List(_) => {
             log.fault(node.place, too_many(what));
             &[]
@@ -57,14 +57,14 @@ pub(super) fn items<'a>(node: &'a Node, what: &str, log: &Log<'_>) -> &'a [Node]
 }
 
 /// A text.
-pub(super) fn text(node: &Node, log: &Log<'_>) -> Option<Placed<String>> {
+pub(super) fn text(node: &Node, log: &FaultLog<'_>) -> Option<Spanned<String>> {
     let hint = match &node.value {
         Value::Text(text) if text.contains('\0') => {
             log.fault(node.place, "a text may not have a zero byte in it");
             return None;
         }
         Value::Text(text) => {
-            return Some(Placed {
+            return Some(Spanned {
                 value: text.clone(),
                 place: node.place,
             });
@@ -80,9 +80,9 @@ pub(super) fn text(node: &Node, log: &Log<'_>) -> Option<Placed<String>> {
 }
 
 /// A text, or a number or truth value as it is written.
-pub(super) fn scalar(node: &Node, log: &Log<'_>) -> Option<Placed<String>> {
+pub(super) fn scalar(node: &Node, log: &FaultLog<'_>) -> Option<Spanned<String>> {
     match node.scalar() {
-        Some(written) if !written.contains('\0') => Some(Placed {
+        Some(written) if !written.contains('\0') => Some(Spanned {
             value: written.to_owned(),
             place: node.place,
         }),
@@ -93,12 +93,12 @@ pub(super) fn scalar(node: &Node, log: &Log<'_>) -> Option<Placed<String>> {
 /// A value that is written as text, or the sentence about what was expected.
 pub(super) fn parsed<T>(
     node: &Node,
-    log: &Log<'_>,
+    log: &FaultLog<'_>,
     parse: impl Fn(&str) -> Result<T, String>,
-) -> Option<Placed<T>> {
+) -> Option<Spanned<T>> {
     let written = scalar(node, log)?;
     match parse(&written.value) {
-        Ok(value) => Some(Placed {
+        Ok(value) => Some(Spanned {
             value,
             place: node.place,
         }),
@@ -111,7 +111,7 @@ pub(super) fn parsed<T>(
 
 impl<'a> Fields<'a> {
     /// The fields of a mapping; names that may not be there are noted.
-    pub(super) fn of(node: &'a Node, names: &Names, log: &'a Log<'a>) -> Option<Self> {
+    pub(super) fn of(node: &'a Node, names: &FieldNames, log: &'a FaultLog<'a>) -> Option<Self> {
         let what = format!("{} with {}", names.whose, names.known.join(", "));
         let mut fields = Self::unchecked(node, &what, log)?;
         fields.has_unknown = fields.reject_unknown(names.known, names.whose);
@@ -119,13 +119,13 @@ impl<'a> Fields<'a> {
     }
 
     /// The fields of a mapping, whatever their names.
-    pub(super) fn unchecked(node: &'a Node, what: &str, log: &'a Log<'a>) -> Option<Self> {
+    pub(super) fn unchecked(node: &'a Node, what: &str, log: &'a FaultLog<'a>) -> Option<Self> {
         let Value::Map(entries) = &node.value else {
             let message = format!("expected {what}, found {}", node.kind());
             log.fault(node.place, message);
             return None;
         };
-        if entries.len() > MOST_ITEMS {
+        if entries.len() > MAX_ITEMS {
             log.fault(node.place, too_many("names"));
             return None;
         }
@@ -160,7 +160,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Where a name stands; where the mapping begins if it is not there.
-    pub(super) fn place_of(&self, name: &str) -> Place {
+    pub(super) fn place_of(&self, name: &str) -> SourceSpan {
         self.entry(name).map_or(self.place, |entry| entry.place)
     }
 
@@ -182,12 +182,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(super) fn text(&self, name: &str) -> Option<Placed<String>> {
+    pub(super) fn text(&self, name: &str) -> Option<Spanned<String>> {
         text(self.get(name)?, self.log)
     }
 
     /// A text with something in it.
-    pub(super) fn words(&self, name: &str) -> Option<Placed<String>> {
+    pub(super) fn words(&self, name: &str) -> Option<Spanned<String>> {
         let text = self.text(name)?;
         if text.value.trim().is_empty() {
             self.log.fault(text.place, format!("`{name}` is empty"));
@@ -197,7 +197,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A text with something in it, which must be there.
-    pub(super) fn required_text(&self, name: &str, whose: &str) -> Option<Placed<String>> {
+    pub(super) fn required_text(&self, name: &str, whose: &str) -> Option<Spanned<String>> {
         self.need(name, whose)?;
         self.words(name)
     }
@@ -212,10 +212,10 @@ impl<'a> Fields<'a> {
         node
     }
 
-    pub(super) fn flag(&self, name: &str) -> Option<Placed<bool>> {
+    pub(super) fn flag(&self, name: &str) -> Option<Spanned<bool>> {
         let node = self.get(name)?;
         if let Value::Bool(value, _) = node.value {
-            return Some(Placed {
+            return Some(Spanned {
                 value,
                 place: node.place,
             });
@@ -227,7 +227,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A whole number of at least 1.
-    pub(super) fn count<T: TryFrom<NonZeroU64>>(&self, name: &str) -> Option<Placed<T>> {
+    pub(super) fn count<T: TryFrom<NonZeroU64>>(&self, name: &str) -> Option<Spanned<T>> {
         let node = self.get(name)?;
         let number = match &node.value {
             Value::Number(number, _) => number.as_u64().and_then(NonZeroU64::new),
@@ -241,7 +241,7 @@ impl<'a> Fields<'a> {
             );
             return None;
         };
-        Some(Placed {
+        Some(Spanned {
             value,
             place: node.place,
         })
@@ -251,7 +251,7 @@ impl<'a> Fields<'a> {
         &self,
         name: &str,
         parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<Placed<T>> {
+    ) -> Option<Spanned<T>> {
         parsed(self.get(name)?, self.log, parse)
     }
 
@@ -260,7 +260,7 @@ impl<'a> Fields<'a> {
         &self,
         name: &str,
         parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<Placed<T>> {
+    ) -> Option<Spanned<T>> {
         let node = self.get(name)?;
         text(node, self.log)?;
         parsed(node, self.log, parse)
@@ -271,10 +271,10 @@ impl<'a> Fields<'a> {
         &self,
         name: &str,
         words: &[&'static str],
-    ) -> Option<Placed<&'static str>> {
+    ) -> Option<Spanned<&'static str>> {
         let word = self.text(name)?;
         match words.iter().find(|other| **other == word.value) {
-            Some(found) => Some(Placed {
+            Some(found) => Some(Spanned {
                 value: *found,
                 place: word.place,
             }),
@@ -287,7 +287,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of texts; nothing when it is not there.
-    pub(super) fn texts(&self, name: &str, what: &str) -> Vec<Placed<String>> {
+    pub(super) fn texts(&self, name: &str, what: &str) -> Vec<Spanned<String>> {
         let Some(node) = self.get(name) else {
             return Vec::new();
         };

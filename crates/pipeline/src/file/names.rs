@@ -4,14 +4,14 @@ use super::shown;
 use outlast_kernel::verdict::Class;
 
 /// What may stand in a mapping.
-pub(super) struct Names {
+pub(super) struct FieldNames {
     /// What has them.
     pub(super) whose: &'static str,
     /// Them.
     pub(super) known: &'static [&'static str],
 }
 
-pub(super) const PIPELINE: Names = Names {
+pub(super) const PIPELINE: FieldNames = FieldNames {
     whose: "a pipeline",
     known: &[
         "name",
@@ -24,11 +24,11 @@ pub(super) const PIPELINE: Names = Names {
         "steps",
     ],
 };
-pub(super) const INPUT: Names = Names {
+pub(super) const INPUT: FieldNames = FieldNames {
     whose: "an input",
     known: &["description", "default"],
 };
-pub(super) const RUNTIME: Names = Names {
+pub(super) const RUNTIME: FieldNames = FieldNames {
     whose: "`runtime`",
     known: &[
         "max_concurrency",
@@ -41,19 +41,19 @@ pub(super) const RUNTIME: Names = Names {
         "fallbacks",
     ],
 };
-pub(super) const BREAKER: Names = Names {
+pub(super) const BREAKER: FieldNames = FieldNames {
     whose: "`circuit_breaker`",
     known: &["limit", "tracked_classes"],
 };
-pub(super) const BUDGET: Names = Names {
+pub(super) const BUDGET: FieldNames = FieldNames {
     whose: "`budget`",
     known: &["time", "cost", "tokens"],
 };
-pub(super) const COST: Names = Names {
+pub(super) const COST: FieldNames = FieldNames {
     whose: "`cost`",
     known: &["budget_ceiling"],
 };
-pub(super) const STEP: Names = Names {
+pub(super) const STEP: FieldNames = FieldNames {
     whose: "a step",
     known: &[
         "id",
@@ -88,31 +88,31 @@ pub(super) const STEP: Names = Names {
         "edges",
     ],
 };
-pub(super) const AGENT: Names = Names {
+pub(super) const AGENT: FieldNames = FieldNames {
     whose: "`agent`",
     known: &["name", "program"],
 };
-pub(super) const GATE: Names = Names {
+pub(super) const GATE: FieldNames = FieldNames {
     whose: "`gate`",
     known: &["type", "message", "choices", "default", "timeout"],
 };
-pub(super) const CHOICE: Names = Names {
+pub(super) const CHOICE: FieldNames = FieldNames {
     whose: "a choice",
     known: &["key", "label", "target", "rejects"],
 };
-pub(super) const LOOP: Names = Names {
+pub(super) const LOOP: FieldNames = FieldNames {
     whose: "`loop`",
     known: &["max_iterations", "until", "steps"],
 };
-pub(super) const OUTPUT: Names = Names {
+pub(super) const OUTPUT: FieldNames = FieldNames {
     whose: "an output",
     known: &["name", "path"],
 };
-pub(super) const HANDOVER: Names = Names {
+pub(super) const HANDOVER: FieldNames = FieldNames {
     whose: "`handover`",
     known: &["contract", "contracts"],
 };
-pub(super) const RETRY: Names = Names {
+pub(super) const RETRY: FieldNames = FieldNames {
     whose: "`retry`",
     known: &[
         "policy",
@@ -124,7 +124,7 @@ pub(super) const RETRY: Names = Names {
         "rework_step",
     ],
 };
-pub(super) const EDGE: Names = Names {
+pub(super) const EDGE: FieldNames = FieldNames {
     whose: "an edge",
     known: &["target", "condition"],
 };
@@ -264,7 +264,7 @@ pub(super) fn not_one_of(word: &str, words: &[&str]) -> String {
 
 /// The word of a list that another one is a misspelling of.
 pub(super) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if word.len() > super::MOST_SHOWN {
+    if word.len() > super::MAX_SHOWN_BYTES {
         return None;
     }
     let word = word.to_lowercase();

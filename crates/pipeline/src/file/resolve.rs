@@ -2,11 +2,11 @@
 //!
 //! Invariant: what comes out names only steps that are there, and its needs have no circle, unless a fault was noted.
 
-use super::log::Log;
+use super::fault_log::FaultLog;
 use super::names::AGENTS;
 use super::runtime::Fallback;
-use super::step::{Draft, How, Mention, unknown};
-use super::{Placed, circles, shown};
+use super::step::{Draft, ReferenceKind, StepReference, unknown};
+use super::{Spanned, cycles, shown};
 use crate::definition::{OUTPUT, Step, Work};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -15,10 +15,10 @@ use std::num::NonZeroU32;
 const MAX_LOOP_DEPTH: usize = 64;
 
 /// Needs of each step, as indices, with where the file says so.
-pub(super) type Needs = Vec<Vec<Placed<usize>>>;
+pub(super) type Needs = Vec<Vec<Spanned<usize>>>;
 
 /// The steps with all names looked up.
-pub(super) fn settle(drafts: Vec<Draft>, fallbacks: &[Fallback], log: &Log<'_>) -> Vec<Step> {
+pub(super) fn settle(drafts: Vec<Draft>, fallbacks: &[Fallback], log: &FaultLog<'_>) -> Vec<Step> {
     let names = Lookup::of(&drafts, log);
     for draft in &drafts {
         for mention in &draft.mentions {
@@ -27,8 +27,8 @@ pub(super) fn settle(drafts: Vec<Draft>, fallbacks: &[Fallback], log: &Log<'_>) 
     }
     let mut needs = names.needs();
     names.propagate_through_loops(&mut needs);
-    circles::reject_need_cycles(&drafts, &needs, log);
-    circles::reject_rework_cycles(&drafts, log);
+    cycles::reject_need_cycles(&drafts, &needs, log);
+    cycles::reject_rework_cycles(&drafts, log);
     reject_unknown_agents(&drafts, fallbacks, log);
     let called = names.called();
     let visits: Vec<_> = (0..drafts.len()).map(|step| names.visits(step)).collect();
@@ -48,14 +48,14 @@ pub(super) fn settle(drafts: Vec<Draft>, fallbacks: &[Fallback], log: &Log<'_>) 
 /// The steps, by their names.
 struct Lookup<'a> {
     drafts: &'a [Draft],
-    log: &'a Log<'a>,
+    log: &'a FaultLog<'a>,
     by_name: HashMap<&'a str, usize>,
     /// The loop that each step is part of, which stands before it.
     parents: Vec<Option<usize>>,
 }
 
 impl<'a> Lookup<'a> {
-    fn of(drafts: &'a [Draft], log: &'a Log<'a>) -> Self {
+    fn of(drafts: &'a [Draft], log: &'a FaultLog<'a>) -> Self {
         let mut by_name = HashMap::new();
         for (at, draft) in drafts.iter().enumerate() {
             let id = draft.step.id.as_str();
@@ -84,7 +84,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// Notes a name that nothing stands behind.
-    fn check(&self, draft: &Draft, mention: &Mention) {
+    fn check(&self, draft: &Draft, mention: &StepReference) {
         let (name, place) = (&mention.name, mention.place);
         let Some(at) = self.get(name) else {
             // What was meant is not looked for when nobody will read it.
@@ -93,7 +93,7 @@ impl<'a> Lookup<'a> {
             return;
         };
         match &mention.how {
-            How::Input { artifact, .. } => {
+            ReferenceKind::Input { artifact, .. } => {
                 let outputs = &self.drafts[self.maker(at)].step.outputs;
                 let mut names = outputs.iter().map(|output| output.name.as_str());
                 if artifact != OUTPUT && !names.any(|name| name == artifact) {
@@ -103,10 +103,10 @@ impl<'a> Lookup<'a> {
                         .fault(place, unknown(&what, artifact, names.chain([OUTPUT])));
                 }
             }
-            How::Rework if *name == draft.step.id => {
+            ReferenceKind::Rework if *name == draft.step.id => {
                 self.log.fault(place, "a step cannot make good for itself");
             }
-            How::Need | How::Lead | How::Rework => {}
+            ReferenceKind::Need | ReferenceKind::Lead | ReferenceKind::Rework => {}
         }
     }
 
@@ -147,7 +147,7 @@ impl<'a> Lookup<'a> {
                 let other = other.map(|other| self.needed(step, other));
                 if let Some(value) = other.filter(|other| known.insert(*other)) {
                     let place = mention.place;
-                    own.push(Placed { value, place });
+                    own.push(Spanned { value, place });
                 }
             }
             needs.push(own);
@@ -170,7 +170,7 @@ impl<'a> Lookup<'a> {
             }
             let own = std::mem::take(&mut needs[at]);
             for part in &parts {
-                let is_inside = |need: &Placed<usize>| self.parents[need.value] == Some(at);
+                let is_inside = |need: &Spanned<usize>| self.parents[need.value] == Some(at);
                 if !needs[*part].iter().any(is_inside) {
                     add_all(&mut needs[*part], &own);
                 }
@@ -178,7 +178,7 @@ impl<'a> Lookup<'a> {
             let place = self.drafts[at].place;
             needs[at] = parts
                 .into_iter()
-                .map(|value| Placed { value, place })
+                .map(|value| Spanned { value, place })
                 .collect();
         }
     }
@@ -204,10 +204,10 @@ impl<'a> Lookup<'a> {
                     continue;
                 };
                 match mention.how {
-                    How::Rework => called.insert(other),
-                    How::Lead if at < other => called.insert(other),
-                    How::Lead => led_back_to.insert(other),
-                    How::Need | How::Input { .. } => false,
+                    ReferenceKind::Rework => called.insert(other),
+                    ReferenceKind::Lead if at < other => called.insert(other),
+                    ReferenceKind::Lead => led_back_to.insert(other),
+                    ReferenceKind::Need | ReferenceKind::Input { .. } => false,
                 };
             }
         }
@@ -221,14 +221,14 @@ impl<'a> Lookup<'a> {
     }
 }
 
-fn add_all(needs: &mut Vec<Placed<usize>>, more: &[Placed<usize>]) {
+fn add_all(needs: &mut Vec<Spanned<usize>>, more: &[Spanned<usize>]) {
     let known: HashSet<usize> = needs.iter().map(|need| need.value).collect();
     let more = more.iter().filter(|need| !known.contains(&need.value));
     needs.extend(more.cloned());
 }
 
 /// Notes agents that are to take another's place and are not known.
-fn reject_unknown_agents(drafts: &[Draft], fallbacks: &[Fallback], log: &Log<'_>) {
+fn reject_unknown_agents(drafts: &[Draft], fallbacks: &[Fallback], log: &FaultLog<'_>) {
     let used = drafts.iter().filter_map(|draft| match &draft.step.work {
         Work::Agent(agent) => Some(agent.name.as_str()),
         _ => None,

@@ -1,10 +1,10 @@
 //! When a step is tried again, and what becomes of the run when it has failed for good.
 
+use super::document::value;
 use super::fields::Fields;
-use super::header::value;
-use super::step::{How, Mention};
+use super::step::{ReferenceKind, StepReference};
 use super::work::Kind;
-use super::{Placed, values};
+use super::{Spanned, values};
 use crate::definition::{OnFailure, Retry};
 use outlast_kernel::policy::{BackoffKind, Overrides, Policy};
 use outlast_kernel::time::Span;
@@ -52,7 +52,7 @@ fn policy(fields: &Fields<'_>) -> Policy {
     let base = fields.one_of("policy", &Policy::NAMES);
     let name = base.as_ref().map_or(DEFAULT_POLICY, |base| base.value);
     let named = Policy::named(name).unwrap_or_else(|_| Policy::none());
-    let attempts: Option<Placed<NonZeroU32>> = fields.count("max_attempts");
+    let attempts: Option<Spanned<NonZeroU32>> = fields.count("max_attempts");
     if let Some(attempts) = &attempts
         && name == "none"
         && attempts.value > NonZeroU32::MIN
@@ -88,7 +88,7 @@ fn policy(fields: &Fields<'_>) -> Policy {
 }
 
 /// A first delay that is longer than the longest.
-fn reject_base_above_max(base: Option<Placed<Duration>>, policy: &Policy, fields: &Fields<'_>) {
+fn reject_base_above_max(base: Option<Spanned<Duration>>, policy: &Policy, fields: &Fields<'_>) {
     if let (Some(base), Some(most)) = (base, policy.max_delay)
         && base.value > most
     {
@@ -102,7 +102,7 @@ fn reject_base_above_max(base: Option<Placed<Duration>>, policy: &Policy, fields
 pub(super) fn on_failure(
     fields: &Fields<'_>,
     retry: Option<&Fields<'_>>,
-    mentions: &mut Vec<Mention>,
+    mentions: &mut Vec<StepReference>,
 ) -> OnFailure {
     let log = fields.log;
     let within = |name: &str| {
@@ -145,7 +145,7 @@ pub(super) fn on_failure(
     }
     if let Some(by) = by {
         let step = by.value.clone();
-        mentions.push(by.mentioned(How::Rework));
+        mentions.push(by.mentioned(ReferenceKind::Rework));
         return OnFailure::Rework { step };
     }
     match word.map(|word| word.value) {

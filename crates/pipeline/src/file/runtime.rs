@@ -1,9 +1,9 @@
 //! What counts for all steps: how many at a time, the breaker, the watchdog, budgets, fallbacks.
 
+use super::document::value;
 use super::fields::{self, Fields};
-use super::header::value;
 use super::names::{self, BREAKER, BUDGET, CLASSES, COST, RUNTIME};
-use super::{Placed, values};
+use super::{Spanned, values};
 use crate::definition::{Budget, Runtime};
 use outlast_kernel::breaker;
 use outlast_kernel::verdict::Class;
@@ -19,7 +19,7 @@ const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(1800);
 const DEFAULT_BREAKER_LIMIT: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
 /// What counts for all steps, as it was read.
-pub(super) struct Shared {
+pub(super) struct RuntimeSettings {
     pub(super) runtime: Runtime,
     /// What a step's timeout is by default.
     pub(super) timeout: Option<Duration>,
@@ -30,16 +30,16 @@ pub(super) struct Shared {
 /// One that takes the place of another.
 pub(super) struct Fallback {
     pub(super) of: String,
-    pub(super) by: Placed<String>,
+    pub(super) by: Spanned<String>,
 }
 
 /// Reads it, with what counts where the file says nothing.
-pub(super) fn read(top: &Fields<'_>) -> Shared {
+pub(super) fn read(top: &Fields<'_>) -> RuntimeSettings {
     let fields = top
         .get("runtime")
         .and_then(|node| Fields::of(node, &RUNTIME, top.log));
     let Some(fields) = fields else {
-        return Shared {
+        return RuntimeSettings {
             runtime: Runtime {
                 max_concurrency: DEFAULT_CONCURRENCY,
                 circuit_breaker: breaker::Config::default(),
@@ -58,7 +58,7 @@ pub(super) fn read(top: &Fields<'_>) -> Shared {
     for Fallback { of, by } in &fallbacks {
         chains.entry(of.clone()).or_default().push(by.value.clone());
     }
-    Shared {
+    RuntimeSettings {
         runtime: Runtime {
             max_concurrency: value(fields.count("max_concurrency")).unwrap_or(DEFAULT_CONCURRENCY),
             circuit_breaker: circuit_breaker(&fields),

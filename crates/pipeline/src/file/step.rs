@@ -2,14 +2,14 @@
 //!
 //! Names of other steps are not looked up here, but kept with their places (see `resolve`).
 
+use super::document::{ReadContext, value};
 use super::fields::{self, Fields};
-use super::header::{Scene, value};
 use super::names::{EDGE, OUTPUT, RETRY, STEP};
 use super::retry;
 use super::runtime;
 use super::tree::{Node, Value};
 use super::work::{self, Kind};
-use super::{MOST_STEPS, Place, Placed, contract, values};
+use super::{MAX_STEPS, SourceSpan, Spanned, contract, values};
 use crate::definition::{Condition, Edge, OutputFile, Source, Step, Target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -19,34 +19,34 @@ pub(super) struct Draft {
     /// The step; its needs are empty yet.
     pub(super) step: Step,
     /// Where its name stands.
-    pub(super) place: Place,
+    pub(super) place: SourceSpan,
     /// The steps that it names.
-    pub(super) mentions: Vec<Mention>,
+    pub(super) mentions: Vec<StepReference>,
     /// Whether it runs only as another's rework.
     pub(super) is_rework_only: bool,
 }
 
 /// A name of another step.
-pub(super) struct Mention {
+pub(super) struct StepReference {
     pub(super) name: String,
-    pub(super) place: Place,
-    pub(super) how: How,
+    pub(super) place: SourceSpan,
+    pub(super) how: ReferenceKind,
 }
 
-impl Mention {
+impl StepReference {
     /// Whether that step must be done before.
     pub(super) fn is_need(&self) -> bool {
         match self.how {
-            How::Need => true,
-            How::Input { optional, .. } => !optional,
-            How::Lead | How::Rework => false,
+            ReferenceKind::Need => true,
+            ReferenceKind::Input { optional, .. } => !optional,
+            ReferenceKind::Lead | ReferenceKind::Rework => false,
         }
     }
 }
 
 /// What another step is named for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum ReferenceKind {
     /// It must be done before.
     Need,
     /// Something that it made is read.
@@ -58,7 +58,7 @@ pub(super) enum How {
 }
 
 /// Reads all steps, those inside of loops right after their loop.
-pub(super) fn read_all(node: &Node, scene: &Scene<'_>) -> Vec<Draft> {
+pub(super) fn read_all(node: &Node, scene: &ReadContext<'_>) -> Vec<Draft> {
     let mut drafts = Vec::new();
     read_list(node, None, scene, &mut drafts);
     drafts
@@ -68,7 +68,7 @@ pub(super) fn read_all(node: &Node, scene: &Scene<'_>) -> Vec<Draft> {
 pub(super) fn read_list(
     node: &Node,
     part_of: Option<&str>,
-    scene: &Scene<'_>,
+    scene: &ReadContext<'_>,
     drafts: &mut Vec<Draft>,
 ) -> Vec<String> {
     let list = fields::items(node, "steps", scene.log);
@@ -77,8 +77,8 @@ pub(super) fn read_list(
     }
     let mut names = Vec::new();
     for item in list {
-        if drafts.len() >= MOST_STEPS {
-            let message = format!("a pipeline may have at most {MOST_STEPS} steps");
+        if drafts.len() >= MAX_STEPS {
+            let message = format!("a pipeline may have at most {MAX_STEPS} steps");
             scene.log.fault(item.place, message);
             break;
         }
@@ -90,7 +90,7 @@ pub(super) fn read_list(
 fn read_one(
     node: &Node,
     part_of: Option<&str>,
-    scene: &Scene<'_>,
+    scene: &ReadContext<'_>,
     drafts: &mut Vec<Draft>,
 ) -> Option<String> {
     let fields = Fields::of(node, &STEP, scene.log)?;
@@ -144,18 +144,20 @@ fn read_one(
     (!id.is_empty()).then_some(id)
 }
 
-fn needs(fields: &Fields<'_>) -> Vec<Mention> {
+fn needs(fields: &Fields<'_>) -> Vec<StepReference> {
     let Some(name) = fields.either("needs", "dependencies") else {
         return Vec::new();
     };
     let needs = fields.texts(name, "steps").into_iter();
-    needs.map(|need| need.mentioned(How::Need)).collect()
+    needs
+        .map(|need| need.mentioned(ReferenceKind::Need))
+        .collect()
 }
 
-impl Placed<String> {
+impl Spanned<String> {
     /// The name of a step, kept to be looked up.
-    pub(super) fn mentioned(self, how: How) -> Mention {
-        Mention {
+    pub(super) fn mentioned(self, how: ReferenceKind) -> StepReference {
+        StepReference {
             name: self.value,
             place: self.place,
             how,
@@ -165,8 +167,8 @@ impl Placed<String> {
 
 fn inputs(
     fields: &Fields<'_>,
-    scene: &Scene<'_>,
-    mentions: &mut Vec<Mention>,
+    scene: &ReadContext<'_>,
+    mentions: &mut Vec<StepReference>,
 ) -> BTreeMap<String, Source> {
     let mut inputs = BTreeMap::new();
     let mut variables = BTreeSet::new();
@@ -196,10 +198,10 @@ fn inputs(
                 step,
                 artifact,
                 optional,
-            } => mentions.push(Mention {
+            } => mentions.push(StepReference {
                 name: step.clone(),
                 place: source.place,
-                how: How::Input {
+                how: ReferenceKind::Input {
                     artifact: artifact.clone(),
                     optional: *optional,
                 },
@@ -237,7 +239,7 @@ fn outputs(fields: &Fields<'_>) -> Vec<OutputFile> {
         output.need("name", "an output");
         output.need("path", "an output");
         let name = output.worded("name", values::artifact_name);
-        let path: Option<Placed<PathBuf>> = output.worded("path", values::path_within);
+        let path: Option<Spanned<PathBuf>> = output.worded("path", values::path_within);
         let (Some(name), Some(path)) = (name, path) else {
             continue;
         };
@@ -268,7 +270,7 @@ fn env(fields: &Fields<'_>) -> BTreeMap<String, String> {
 fn timeout(
     fields: &Fields<'_>,
     kind: Option<Kind>,
-    scene: &Scene<'_>,
+    scene: &ReadContext<'_>,
 ) -> Option<std::time::Duration> {
     let own = runtime::timeout(fields, "timeout_minutes");
     if kind.is_some_and(Kind::works) {
@@ -278,7 +280,7 @@ fn timeout(
     }
 }
 
-fn edges(fields: &Fields<'_>, mentions: &mut Vec<Mention>) -> Vec<Edge> {
+fn edges(fields: &Fields<'_>, mentions: &mut Vec<StepReference>) -> Vec<Edge> {
     let Some(node) = fields.get("edges") else {
         return Vec::new();
     };
@@ -301,10 +303,10 @@ fn edges(fields: &Fields<'_>, mentions: &mut Vec<Mention>) -> Vec<Edge> {
 }
 
 /// Where something leads; a step is kept to be looked up.
-pub(super) fn lead(target: Placed<String>, mentions: &mut Vec<Mention>) -> Target {
+pub(super) fn lead(target: Spanned<String>, mentions: &mut Vec<StepReference>) -> Target {
     let found = values::target(&target.value);
     if matches!(found, Target::Step(_)) {
-        mentions.push(target.mentioned(How::Lead));
+        mentions.push(target.mentioned(ReferenceKind::Lead));
     }
     found
 }

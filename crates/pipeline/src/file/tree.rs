@@ -3,7 +3,7 @@
 //! A tree and not types, because types stop at the first thing that does not fit, and a person wants to know all of it.
 //! Invariants: whatever the text, its depth and what its aliases repeat are bounded; a key stands once.
 
-use super::Place;
+use super::SourceSpan;
 use outlast_kernel::text;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value as Json};
@@ -11,7 +11,7 @@ use serde_saphyr::{Error, Location, Options, Spanned};
 use std::fmt;
 
 /// How deep lists and mappings may lie inside of each other.
-const MOST_DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 /// How many aliases may lie inside of each other.
 const MAX_ALIAS_DEPTH: usize = 4;
 /// How many anchors a file may have, and how often it may use them.
@@ -24,7 +24,7 @@ const MAX_NODES: usize = 1_000_000;
 /// A value, and where it is.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) place: Place,
+    pub(super) place: SourceSpan,
     /// Where it begins in the text, in bytes.
     pub(super) offset: usize,
     pub(super) value: Value,
@@ -47,13 +47,13 @@ pub(super) enum Value {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
-    pub(super) place: Place,
+    pub(super) place: SourceSpan,
     pub(super) value: Node,
 }
 
 /// Reads YAML; what cannot be read is said with its place.
-pub(super) fn parse(source: &str) -> Result<Node, (Place, String)> {
-    let raw: Raw = serde_saphyr::from_str_with_options(source, options())
+pub(super) fn parse(source: &str) -> Result<Node, (SourceSpan, String)> {
+    let raw: RawNode = serde_saphyr::from_str_with_options(source, options())
         .map_err(|error| (place_of(&error), words(&error)))?;
     Ok(raw.settle(source))
 }
@@ -61,8 +61,8 @@ pub(super) fn parse(source: &str) -> Result<Node, (Place, String)> {
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_depth: MOST_DEPTH,
-            flow_nesting_limit: MOST_DEPTH,
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
             max_aliases: MAX_ALIASES,
             max_anchors: MAX_ALIASES,
             max_nodes: MAX_NODES,
@@ -122,18 +122,18 @@ impl Node {
 }
 
 /// A value as it is read, before it is known how it was written.
-struct Raw(Spanned<Shape>);
+struct RawNode(Spanned<RawValue>);
 
-enum Shape {
+enum RawValue {
     Null,
     Bool(bool),
     Number(Number),
     Text(String),
-    List(Vec<Raw>),
-    Map(Vec<(Spanned<String>, Raw)>),
+    List(Vec<RawNode>),
+    Map(Vec<(Spanned<String>, RawNode)>),
 }
 
-impl Raw {
+impl RawNode {
     fn settle(self, source: &str) -> Node {
         let span = self.0.defined.span();
         let whole = |index: Option<u64>| index.and_then(|index| usize::try_from(index).ok());
@@ -147,14 +147,14 @@ impl Raw {
                 .to_owned()
         };
         let value = match self.0.value {
-            Shape::Null => Value::Null,
-            Shape::Bool(value) => Value::Bool(value, written()),
-            Shape::Number(number) => Value::Number(number, written()),
-            Shape::Text(text) => Value::Text(text),
-            Shape::List(list) => {
+            RawValue::Null => Value::Null,
+            RawValue::Bool(value) => Value::Bool(value, written()),
+            RawValue::Number(number) => Value::Number(number, written()),
+            RawValue::Text(text) => Value::Text(text),
+            RawValue::List(list) => {
                 Value::List(list.into_iter().map(|it| it.settle(source)).collect())
             }
-            Shape::Map(pairs) => Value::Map(
+            RawValue::Map(pairs) => Value::Map(
                 pairs
                     .into_iter()
                     .map(|(name, value)| Entry {
@@ -173,13 +173,13 @@ impl Raw {
     }
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Spanned::deserialize(deserializer).map(Self)
     }
 }
 
-impl<'de> Deserialize<'de> for Shape {
+impl<'de> Deserialize<'de> for RawValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(RawValueVisitor)
     }
@@ -188,67 +188,67 @@ impl<'de> Deserialize<'de> for Shape {
 struct RawValueVisitor;
 
 impl<'de> Visitor<'de> for RawValueVisitor {
-    type Value = Shape;
+    type Value = RawValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E>(self) -> Result<Shape, E> {
-        Ok(Shape::Null)
+    fn visit_unit<E>(self) -> Result<RawValue, E> {
+        Ok(RawValue::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Shape, E> {
-        Ok(Shape::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<RawValue, E> {
+        Ok(RawValue::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Shape, E> {
-        Ok(Shape::Number(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<RawValue, E> {
+        Ok(RawValue::Number(value.into()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Shape, E> {
-        Ok(Shape::Number(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<RawValue, E> {
+        Ok(RawValue::Number(value.into()))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Shape, E> {
-        let number = Number::from_f64(value).map(Shape::Number);
-        Ok(number.unwrap_or_else(|| Shape::Text(value.to_string())))
+    fn visit_f64<E>(self, value: f64) -> Result<RawValue, E> {
+        let number = Number::from_f64(value).map(RawValue::Number);
+        Ok(number.unwrap_or_else(|| RawValue::Text(value.to_string())))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Shape, E> {
-        Ok(Shape::Text(value.to_owned()))
+    fn visit_str<E>(self, value: &str) -> Result<RawValue, E> {
+        Ok(RawValue::Text(value.to_owned()))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Shape, E> {
-        Ok(Shape::Text(value))
+    fn visit_string<E>(self, value: String) -> Result<RawValue, E> {
+        Ok(RawValue::Text(value))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Shape, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RawValue, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
             list.push(item);
         }
-        Ok(Shape::List(list))
+        Ok(RawValue::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Shape, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RawValue, A::Error> {
         let mut pairs = Vec::new();
         while let Some(pair) = entries.next_entry()? {
             pairs.push(pair);
         }
-        Ok(Shape::Map(pairs))
+        Ok(RawValue::Map(pairs))
     }
 }
 
-fn place(location: Location) -> Place {
+fn place(location: Location) -> SourceSpan {
     let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).max(1);
-    Place {
+    SourceSpan {
         line: number(location.line()),
         column: number(location.column()),
     }
 }
 
-fn place_of(error: &Error) -> Place {
+fn place_of(error: &Error) -> SourceSpan {
     place(error.location().unwrap_or(Location::UNKNOWN))
 }
 
@@ -270,7 +270,7 @@ fn words(error: &Error) -> String {
         Error::Budget {
             breach: BudgetBreach::Depth { .. },
             ..
-        } => format!("lists and mappings lie inside of each other more than {MOST_DEPTH} deep"),
+        } => format!("lists and mappings lie inside of each other more than {MAX_DEPTH} deep"),
         Error::MultipleDocuments { .. }
         | Error::Budget {
             breach: BudgetBreach::Documents { .. },

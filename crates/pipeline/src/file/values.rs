@@ -16,7 +16,7 @@ const RUN_INPUT_PREFIX: &str = "inputs.";
 /// Names of steps that would mean something else.
 pub(super) const RESERVED: [&str; 2] = [COMPLETE, "inputs"];
 /// The longest name.
-const MOST_NAME: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 
 /// A duration; it may be zero.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
@@ -82,9 +82,9 @@ pub(super) fn share(text: &str) -> Result<u8, String> {
 /// A name of letters, digits, `-` and `_`.
 pub(super) fn name(text: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if text.is_empty() || text.len() > MOST_NAME || !text.chars().all(fits) {
+    if text.is_empty() || text.len() > MAX_NAME_LENGTH || !text.chars().all(fits) {
         return Err(format!(
-            "expected a name of at most {MOST_NAME} letters, digits, `-` and `_`, found `{}`",
+            "expected a name of at most {MAX_NAME_LENGTH} letters, digits, `-` and `_`, found `{}`",
             shown(text)
         ));
     }

@@ -1,12 +1,12 @@
 //! What a step does: a prompt, a command, an agent program, a gate or a loop.
 
-use super::braces;
+use super::document::{ReadContext, value};
 use super::fields::{self, Fields};
-use super::header::{Scene, value};
 use super::names::{self, AGENT, AGENTS, CHOICE, GATE, LOOP};
-use super::step::{self, Draft, Mention, lead};
+use super::placeholders;
+use super::step::{self, Draft, StepReference, lead};
 use super::tree::{Node, Value};
-use super::{Placed, values};
+use super::{Spanned, values};
 use crate::definition::{Agent, Approval, Choice, CommandLine, Gate, Loop, Prompt, Work};
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ pub(super) fn placeholder() -> Work {
 pub(super) fn read(
     kind: Kind,
     fields: &Fields<'_>,
-    scene: &Scene<'_>,
+    scene: &ReadContext<'_>,
     index: usize,
     drafts: &mut Vec<Draft>,
 ) -> Option<Work> {
@@ -135,12 +135,12 @@ pub(super) fn command(fields: &Fields<'_>, name: &str) -> Option<CommandLine> {
             let words = program(node, fields)?;
             words
                 .iter()
-                .try_for_each(|word| braces::refuse(word, fields.log))?;
+                .try_for_each(|word| placeholders::refuse(word, fields.log))?;
             CommandLine::Program(words.into_iter().map(|word| word.value).collect())
         }
         _ => {
             let line = fields.words(name)?;
-            braces::refuse(&line, fields.log)?;
+            placeholders::refuse(&line, fields.log)?;
             CommandLine::Shell(line.value)
         }
     };
@@ -148,7 +148,7 @@ pub(super) fn command(fields: &Fields<'_>, name: &str) -> Option<CommandLine> {
 }
 
 /// A program and its arguments.
-fn program(node: &Node, fields: &Fields<'_>) -> Option<Vec<Placed<String>>> {
+fn program(node: &Node, fields: &Fields<'_>) -> Option<Vec<Spanned<String>>> {
     let list = fields::items(node, "a program and its arguments", fields.log).iter();
     let words: Option<Vec<_>> = list.map(|item| fields::scalar(item, fields.log)).collect();
     let words = words?;
@@ -161,7 +161,7 @@ fn program(node: &Node, fields: &Fields<'_>) -> Option<Vec<Placed<String>>> {
     Some(words)
 }
 
-fn prompt(fields: &Fields<'_>, scene: &Scene<'_>) -> Option<Prompt> {
+fn prompt(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Prompt> {
     let text = asked(fields, scene);
     let (provider, model) = whom(fields, scene);
     let allow = allowed(fields, &names::ALLOWED_TO_PROMPTS);
@@ -187,7 +187,10 @@ fn prompt(fields: &Fields<'_>, scene: &Scene<'_>) -> Option<Prompt> {
 }
 
 /// Who is asked: who the step names, else who the pipeline does. A model belongs to its provider.
-pub(super) fn whom(fields: &Fields<'_>, scene: &Scene<'_>) -> (Option<String>, Option<String>) {
+pub(super) fn whom(
+    fields: &Fields<'_>,
+    scene: &ReadContext<'_>,
+) -> (Option<String>, Option<String>) {
     let provider = value(fields.words("provider"));
     let model = value(fields.words("model"));
     let same = provider.is_none() || provider == scene.provider;
@@ -199,12 +202,12 @@ pub(super) fn whom(fields: &Fields<'_>, scene: &Scene<'_>) -> (Option<String>, O
 }
 
 /// What is asked, with its names in braces looked up.
-fn asked(fields: &Fields<'_>, scene: &Scene<'_>) -> Option<String> {
+fn asked(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<String> {
     let text = fields.words("prompt")?;
     let own = fields.named("inputs", "a mapping of names to where they come from");
     let own = own.iter().map(|entry| entry.name.as_str());
     let known: Vec<&str> = own.chain(scene.inputs.keys().map(String::as_str)).collect();
-    braces::check(&text, fields.get("prompt")?.offset, &known, fields.log);
+    placeholders::check(&text, fields.get("prompt")?.offset, &known, fields.log);
     Some(text.value)
 }
 
@@ -222,7 +225,7 @@ fn allowed(fields: &Fields<'_>, known: &[&str]) -> Vec<String> {
     allowed
 }
 
-fn agent(fields: &Fields<'_>, scene: &Scene<'_>) -> Option<Agent> {
+fn agent(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Agent> {
     fields.need("prompt", "an agent");
     let node = fields.get("agent")?;
     let (name, program) = match &node.value {
@@ -258,7 +261,7 @@ fn agent(fields: &Fields<'_>, scene: &Scene<'_>) -> Option<Agent> {
     })
 }
 
-fn gate(step: &Fields<'_>, mentions: &mut Vec<Mention>) -> Option<Gate> {
+fn gate(step: &Fields<'_>, mentions: &mut Vec<StepReference>) -> Option<Gate> {
     let fields = Fields::of(step.get("gate")?, &GATE, step.log)?;
     fields.need("type", "a gate");
     let timeout = fields.parsed("timeout", values::positive_duration);
@@ -284,11 +287,11 @@ fn gate(step: &Fields<'_>, mentions: &mut Vec<Mention>) -> Option<Gate> {
 
 fn message(fields: &Fields<'_>) -> Option<String> {
     let message = fields.words("message")?;
-    braces::reject_in_message(&message, fields.log);
+    placeholders::reject_in_message(&message, fields.log);
     Some(message.value)
 }
 
-fn choices(fields: &Fields<'_>, mentions: &mut Vec<Mention>) -> Vec<Choice> {
+fn choices(fields: &Fields<'_>, mentions: &mut Vec<StepReference>) -> Vec<Choice> {
     let Some(node) = fields.get("choices") else {
         return builtin_choices();
     };
@@ -344,7 +347,7 @@ fn default_choice(fields: &Fields<'_>, choices: &[Choice]) -> Option<String> {
 fn repetition(
     step: &Fields<'_>,
     id: &str,
-    scene: &Scene<'_>,
+    scene: &ReadContext<'_>,
     drafts: &mut Vec<Draft>,
 ) -> Option<Loop> {
     let fields = Fields::of(step.get("loop")?, &LOOP, step.log)?;

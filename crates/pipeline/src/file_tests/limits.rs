@@ -1,7 +1,7 @@
 //! Files that are too big, too deep, or not files at all.
 
 use super::{faults_of, good};
-use crate::file::{MOST_BYTES, MOST_STEPS, read};
+use crate::file::{MAX_FILE_BYTES, MAX_STEPS, read};
 use crate::plan::plan;
 use proptest::prelude::*;
 use std::fmt::Write;
@@ -83,7 +83,7 @@ fn what_is_too_deep_is_refused_and_nothing_overflows() {
 
 #[test]
 fn what_is_too_big_is_refused() {
-    let big = faults_of(&format!("# {}", "x".repeat(MOST_BYTES)));
+    let big = faults_of(&format!("# {}", "x".repeat(MAX_FILE_BYTES)));
     assert_eq!(
         big,
         "p.yaml:1:1: a pipeline's file may have at most 1048576 bytes"
@@ -95,9 +95,9 @@ fn what_is_too_big_is_refused() {
         }
         source
     };
-    assert_eq!(good(&steps(MOST_STEPS)).steps.len(), MOST_STEPS);
+    assert_eq!(good(&steps(MAX_STEPS)).steps.len(), MAX_STEPS);
     assert_eq!(
-        faults_of(&steps(MOST_STEPS + 1)),
+        faults_of(&steps(MAX_STEPS + 1)),
         "p.yaml:2:2: expected at most 10000 steps"
     );
     let halves = format!(

@@ -56,7 +56,7 @@ fn fated(fates: &[u8]) -> impl Fn(&str, u32, u32) -> Option<Cause> {
 }
 
 /// What a run comes to, whoever carried it out.
-fn sum(played: &Played) -> (Outcome, Vec<(String, String, usize)>) {
+fn sum(played: &SimulatedRun) -> (Outcome, Vec<(String, String, usize)>) {
     let steps = played.run.steps.iter();
     let steps =
         steps.map(|(name, step)| (name.clone(), format!("{:?}", step.phase), step.visits.len()));

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A run in which those steps fail with what trying again cannot help.
-fn play_failing(source: &str, failing: &[&str]) -> Played {
+fn play_failing(source: &str, failing: &[&str]) -> SimulatedRun {
     play(source, &|step, _, _| {
         failing.contains(&step).then_some(Cause::Auth)
     })
@@ -73,7 +73,7 @@ fn a_step_that_made_good_for_another_can_lead_back_to_it() {
         (step == "a" && visit == 1).then_some(Cause::Auth)
     });
     assert_eq!(played.visited(), ["a", "r", "a", "after"]);
-    let fails: Fate<'_> = &|step, _, _| matches!(step, "a" | "r").then_some(Cause::Auth);
+    let fails: AttemptOutcome<'_> = &|step, _, _| matches!(step, "a" | "r").then_some(Cause::Auth);
     let edge_on_failure = source.replace(
         "{target: a}",
         "{target: _complete, condition: outcome=failure}",
@@ -88,7 +88,7 @@ fn a_loop_that_nothing_leads_to_does_not_begin_and_one_that_is_led_to_again_does
   - id: again
     loop: {max_iterations: 2, steps: [{id: inner, command: x}]}
     edges: [{target: look}]";
-    assert_eq!(play(source, WELL).visited(), ["look"]);
+    assert_eq!(play(source, ALWAYS_SUCCEEDS).visited(), ["look"]);
     let played = play(source, &|step, visit, _| {
         (step == "look" && visit < 3).then(|| [Cause::Auth, Cause::Billing][visit as usize - 1])
     });
@@ -106,10 +106,10 @@ fn a_step_that_was_led_to_is_led_to_again_when_the_run_is_begun_again() {
   - {id: hard, command: x}
   - {id: after, needs: [hard], command: x}";
     let pipeline = pipeline(source);
-    let fails: Fate<'_> = &|step, _, _| (step == "hard").then_some(Cause::Auth);
+    let fails: AttemptOutcome<'_> = &|step, _, _| (step == "hard").then_some(Cause::Auth);
     let mut entries = play_from(&pipeline, fails, Vec::new(), usize::MAX).entries;
     entries.push(Entry::RunStarted(Box::default()));
-    let again = play_from(&pipeline, WELL, entries, usize::MAX);
+    let again = play_from(&pipeline, ALWAYS_SUCCEEDS, entries, usize::MAX);
     assert_eq!(again.visited(), ["look", "hard", "hard", "after"]);
 }
 
@@ -139,7 +139,7 @@ fn a_run_that_could_not_go_where_it_was_led_has_failed() {
   - {id: never, rework_only: true, command: x}
   - {id: other, command: x, on_failure: rework, rework_step: never}
   - {id: hard, needs: [never], command: x}";
-    let played = play(source, WELL);
+    let played = play(source, ALWAYS_SUCCEEDS);
     assert_eq!(played.outcome(), Outcome::Failed);
     assert!(
         played.reason().contains("`hard` was led to"),

@@ -3,7 +3,7 @@
 //! Where no process was at work for long, the axis is broken: a night between two halves of an hour would leave nothing
 //! of them to be seen.
 
-use super::measure::Stretch;
+use super::measure::TimeRange;
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
@@ -52,13 +52,13 @@ const HOUR: u64 = 60 * MINUTE;
 /// From times to places.
 #[derive(Debug)]
 pub(super) struct Axis {
-    pieces: Vec<Piece>,
+    pieces: Vec<Segment>,
 }
 
 /// A part of the axis that is drawn evenly.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub(super) time: Stretch,
+pub(super) struct Segment {
+    pub(super) time: TimeRange,
     pub(super) left: f64,
     pub(super) right: f64,
     pub(super) is_break: bool,
@@ -66,7 +66,7 @@ pub(super) struct Piece {
 
 /// A time on the axis.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Mark {
+pub(super) struct Tick {
     pub(super) x: f64,
     pub(super) time: String,
     /// The day, where it begins to count.
@@ -75,15 +75,15 @@ pub(super) struct Mark {
 
 impl Axis {
     /// An axis for that time, between these places, with breaks where they help.
-    pub(super) fn new(whole: Stretch, gaps: &[Stretch], left: f64, right: f64) -> Self {
+    pub(super) fn new(whole: TimeRange, gaps: &[TimeRange], left: f64, right: f64) -> Self {
         let breaks = breaks(whole, gaps);
         let broken: Duration = breaks.iter().map(|gap| gap.length()).sum();
         let drawn = millis(whole.length().saturating_sub(broken)).max(1.0);
         let room = right - left - BREAK_WIDTH * breaks.len() as f64;
         let mut pieces = Vec::new();
         let (mut from, mut x) = (whole.from, left);
-        let mut add = |time: Stretch, width: f64, is_break: bool| {
-            pieces.push(Piece {
+        let mut add = |time: TimeRange, width: f64, is_break: bool| {
+            pieces.push(Segment {
                 time,
                 left: x,
                 right: x + width,
@@ -92,12 +92,12 @@ impl Axis {
             x += width;
         };
         for gap in breaks {
-            let before = Stretch { from, to: gap.from };
+            let before = TimeRange { from, to: gap.from };
             add(before, millis(before.length()) / drawn * room, false);
             add(gap, BREAK_WIDTH, true);
             from = gap.to;
         }
-        let rest = Stretch { from, to: whole.to };
+        let rest = TimeRange { from, to: whole.to };
         add(rest, millis(rest.length()) / drawn * room, false);
         Self { pieces }
     }
@@ -114,12 +114,12 @@ impl Axis {
     }
 
     /// Where it is broken.
-    pub(super) fn breaks(&self) -> impl Iterator<Item = &Piece> {
+    pub(super) fn breaks(&self) -> impl Iterator<Item = &Segment> {
         self.pieces.iter().filter(|piece| piece.is_break)
     }
 
     /// The times that stand on it.
-    pub(super) fn marks(&self) -> Vec<Mark> {
+    pub(super) fn marks(&self) -> Vec<Tick> {
         let even = || self.pieces.iter().filter(|piece| !piece.is_break);
         let drawn: u64 = even().map(|piece| whole_millis(piece.time.length())).sum();
         let room: f64 = even().map(|piece| piece.right - piece.left).sum();
@@ -128,7 +128,7 @@ impl Axis {
         let step = TICK_INTERVALS_MS.iter().find(fits).copied();
         // A run that took years has marks that are years apart.
         let step = step.unwrap_or((drawn / 8).max(1));
-        let mut marks: Vec<Mark> = Vec::new();
+        let mut marks: Vec<Tick> = Vec::new();
         let (mut day, mut last) = (String::new(), f64::NEG_INFINITY);
         for piece in even() {
             let mut at = piece.time.from.as_millis().next_multiple_of(step);
@@ -139,7 +139,7 @@ impl Axis {
                 if x - last >= MIN_TICK_SPACING / 2.0 {
                     let (date, clock) = written(time, step);
                     let is_new = date != day;
-                    marks.push(Mark {
+                    marks.push(Tick {
                         x,
                         time: clock,
                         day: is_new.then(|| date.clone()),
@@ -154,10 +154,10 @@ impl Axis {
 }
 
 /// The gaps that are so long that the rest would suffer, in order and apart from each other.
-fn breaks(whole: Stretch, gaps: &[Stretch]) -> Vec<Stretch> {
+fn breaks(whole: TimeRange, gaps: &[TimeRange]) -> Vec<TimeRange> {
     let all: Duration = gaps.iter().map(|gap| gap.within(whole)).sum();
     let rest = whole.length().saturating_sub(all);
-    let mut long: Vec<Stretch> = gaps
+    let mut long: Vec<TimeRange> = gaps
         .iter()
         .filter(|gap| gap.within(whole) == gap.length() && gap.length() > rest / 8)
         .copied()

@@ -19,7 +19,7 @@ const PATTERNS: &str = r##"<defs>
 
 /// Where something is, from its upper left corner.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Area {
+pub(super) struct Rect {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) width: f64,
@@ -27,7 +27,7 @@ pub(super) struct Area {
 }
 
 /// What a shape looks like; attributes of our own.
-pub(super) type Look = &'static str;
+pub(super) type Style = &'static str;
 
 /// What a text looks like; attributes of our own.
 pub(super) type Font = &'static str;
@@ -53,12 +53,12 @@ impl Drawing {
     }
 
     /// A rectangle, with what is shown when somebody points at it.
-    pub(super) fn rectangle(&mut self, area: Area, look: Look, title: &str) {
+    pub(super) fn rectangle(&mut self, area: Rect, look: Style, title: &str) {
         self.shapes += 1;
         if self.shapes > MAX_SHAPES {
             return;
         }
-        let Area {
+        let Rect {
             x,
             y,
             width,
@@ -71,7 +71,7 @@ impl Drawing {
     }
 
     /// A straight line, with what is shown when somebody points at it.
-    pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), look: (Look, &str)) {
+    pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), look: (Style, &str)) {
         let ((x1, y1), (x2, y2), (look, title)) = (from, to, look);
         let shape = format!(r#"<line x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}" {look}"#);
         self.shape(&shape, "line", title);

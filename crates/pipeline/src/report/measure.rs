@@ -3,8 +3,8 @@
 //! A process that dies says nothing. The last that is known before a run was taken up again is taken for its end: the
 //! time in between is nobody's work.
 
-use super::super::state::{Attempt, Run, Span, StepState, Visit};
-use super::Whole;
+use super::super::state::{Attempt, Run, StepState, Visit, WaitPeriod};
+use super::FullRun;
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ const MIN_ASSUMED_RUNNING: Duration = Duration::from_secs(3600);
 
 /// A time from one moment to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct TimeRange {
     pub(super) from: Timestamp,
     pub(super) to: Timestamp,
 }
 
-impl Stretch {
+impl TimeRange {
     pub(super) const fn length(self) -> Duration {
         self.to.since(self.from)
     }
@@ -30,7 +30,7 @@ impl Stretch {
 }
 
 /// The steps of a run in the order in which they began; those that never did come last, as the file has them.
-pub(super) fn in_order(whole: &Whole) -> Vec<(&String, &StepState)> {
+pub(super) fn in_order(whole: &FullRun) -> Vec<(&String, &StepState)> {
     let mut steps: Vec<(&String, &StepState)> = whole.run.steps.iter().collect();
     let place = |id: &String| whole.order.iter().position(|step| step == id);
     steps.sort_by_cached_key(|(id, step)| {
@@ -54,14 +54,14 @@ pub(super) fn end(run: &Run, now: Timestamp) -> Timestamp {
 }
 
 /// When no process is known to have been at work.
-pub(super) fn gaps(run: &Run) -> Vec<Stretch> {
+pub(super) fn gaps(run: &Run) -> Vec<TimeRange> {
     let mut known = moments(run);
     known.extend(&run.resumed);
     known.sort();
     let gap = |to: &Timestamp| {
         let before = known.partition_point(|time| time < to);
         let from = before.checked_sub(1).and_then(|index| known.get(index))?;
-        Some(Stretch {
+        Some(TimeRange {
             from: *from,
             to: *to,
         })
@@ -87,32 +87,32 @@ fn moments(run: &Run) -> Vec<Timestamp> {
 }
 
 /// From the beginning of an attempt to its end, as far as that is known.
-pub(super) fn attempt(visit: &Visit, index: usize, end: Timestamp) -> Option<Stretch> {
+pub(super) fn attempt(visit: &Visit, index: usize, end: Timestamp) -> Option<TimeRange> {
     let attempt = visit.attempts.get(index)?;
     let following = visit.attempts.get(index + 1).map(|next| next.started);
     let visit_ended = visit.ended.as_ref().map(|ended| ended.at);
     let to = attempt.ended.or(following).or(visit_ended).unwrap_or(end);
-    Some(Stretch {
+    Some(TimeRange {
         from: attempt.started,
         to: to.max(attempt.started),
     })
 }
 
 /// What was really waited.
-pub(super) fn wait(span: &Span, end: Timestamp) -> Stretch {
+pub(super) fn wait(span: &WaitPeriod, end: Timestamp) -> TimeRange {
     let to = span.ended.unwrap_or(end).min(span.until);
-    Stretch {
+    TimeRange {
         from: span.since,
         to: to.max(span.since),
     }
 }
 
 /// When a gate was open.
-pub(super) fn gate(visit: &Visit, end: Timestamp) -> Option<Stretch> {
+pub(super) fn gate(visit: &Visit, end: Timestamp) -> Option<TimeRange> {
     let gate = visit.gate?;
     let visit_ended = visit.ended.as_ref().map(|ended| ended.at);
     let to = gate.ended.or(visit_ended).unwrap_or(end);
-    Some(Stretch {
+    Some(TimeRange {
         from: gate.since,
         to: to.max(gate.since),
     })
@@ -126,16 +126,16 @@ pub(super) struct StepTime {
 }
 
 /// What a step took, in all of its visits.
-pub(super) fn step(step: &StepState, gaps: &[Stretch], end: Timestamp) -> StepTime {
+pub(super) fn step(step: &StepState, gaps: &[TimeRange], end: Timestamp) -> StepTime {
     let mut took = StepTime::default();
     for visit in &step.visits {
-        took.waited += gate(visit, end).map_or(Duration::ZERO, Stretch::length);
+        took.waited += gate(visit, end).map_or(Duration::ZERO, TimeRange::length);
         for (index, one) in visit.attempts.iter().enumerate() {
             let Some(whole) = attempt(visit, index, end) else {
                 continue;
             };
             let waits = || one.waits.iter().map(|span| wait(span, end));
-            took.waited += waits().map(Stretch::length).sum::<Duration>();
+            took.waited += waits().map(TimeRange::length).sum::<Duration>();
             let elsewhere: Duration = waits()
                 .chain(gaps.iter().copied())
                 .map(|stretch| stretch.within(whole))
@@ -147,7 +147,7 @@ pub(super) fn step(step: &StepState, gaps: &[Stretch], end: Timestamp) -> StepTi
 }
 
 /// Whether an attempt has no end because its process died.
-pub(super) fn is_interrupted(visit: &Visit, one: &Attempt, gaps: &[Stretch]) -> bool {
+pub(super) fn is_interrupted(visit: &Visit, one: &Attempt, gaps: &[TimeRange]) -> bool {
     let is_last = visit
         .attempts
         .last()

@@ -1,9 +1,9 @@
 //! A report as one page for a browser: nothing is loaded, nothing runs.
 
-use super::account::{Account, Made, Row};
 use super::drawing::Drawing;
-use super::trouble::Trouble;
-use outlast_session::transcript::html::{END, Page};
+use super::failures::FailedAttempt;
+use super::summary::{ArtifactRow, StepRow, Summary};
+use outlast_session::transcript::html::{PAGE_END, Page};
 
 /// What tables and the picture look like, beside what every page looks like.
 const STYLE: &str = "<style>\n\
@@ -17,7 +17,7 @@ td.hash { font-family: ui-monospace, monospace; font-size: .75rem; }\n\
 </style>\n";
 
 /// The whole page.
-pub(super) fn document(account: &Account, picture: Drawing) -> String {
+pub(super) fn document(account: &Summary, picture: Drawing) -> String {
     let mut page = Page::begin(&account.title);
     page.markup(STYLE)
         .markup("<p>")
@@ -50,11 +50,11 @@ pub(super) fn document(account: &Account, picture: Drawing) -> String {
     for said in &account.left_out {
         page.markup("<p>").text(said).markup("</p>\n");
     }
-    page.markup(END);
+    page.markup(PAGE_END);
     page.finish()
 }
 
-fn steps(page: &mut Page, rows: &[Row]) {
+fn steps(page: &mut Page, rows: &[StepRow]) {
     page.markup("<h2>Steps</h2>\n<table>\n<tr><th>step</th><th>outcome</th>");
     for name in ["visits", "attempts", "worked", "waited", "tokens", "cost"] {
         page.markup("<th class=\"number\">")
@@ -87,7 +87,7 @@ fn steps(page: &mut Page, rows: &[Row]) {
     page.markup("</table>\n");
 }
 
-fn trouble(page: &mut Page, trouble: &Trouble) {
+fn trouble(page: &mut Page, trouble: &FailedAttempt) {
     page.markup("<div class=\"failed\">\n<h3>")
         .text(&trouble.title)
         .markup(" <time>")
@@ -114,7 +114,7 @@ fn list(page: &mut Page, lines: &[String]) {
     page.markup("</ul>\n");
 }
 
-fn artifacts(page: &mut Page, artifacts: &[Made]) {
+fn artifacts(page: &mut Page, artifacts: &[ArtifactRow]) {
     page.markup(
         "<h2>Artifacts</h2>\n<table>\n<tr><th>step</th><th>name</th><th class=\"number\">bytes</th><th>SHA-256</th></tr>\n",
     );

@@ -2,14 +2,14 @@
 //!
 //! Invariant: it stays legible and bounded for any run; what is left out is said in the picture.
 
-use super::super::entry::{Next, Outcome};
+use super::super::entry::{NextAction, Outcome};
 use super::super::state::{Attempt, Run, StepState, Visit};
-use super::Whole;
-use super::account::{line, outcome, title};
+use super::FullRun;
 use super::axis::Axis;
-use super::drawing::{Area, Drawing, Look};
-use super::measure::{self, Stretch};
-use super::trouble::attempt_name;
+use super::drawing::{Drawing, Rect, Style};
+use super::failures::attempt_name;
+use super::measure::{self, TimeRange};
+use super::summary::{line, outcome, title};
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::Class;
@@ -37,34 +37,34 @@ const MIN_BAR_WIDTH: f64 = 2.0;
 /// How wide a letter is, about, in the small font.
 const CHAR_WIDTH: f64 = 5.6;
 
-const TITLE: Look = r##"font-size="17" font-weight="600" fill="#1c2430""##;
-const SUBTITLE: Look = r##"font-size="12" fill="#5b6470""##;
-const NAME: Look = r##"font-size="12" fill="#1c2430" text-anchor="end""##;
-const CLOCK: Look = r##"font-size="11" fill="#5b6470" text-anchor="middle""##;
-const DAY: Look = r##"font-size="10" fill="#8a919c" text-anchor="middle""##;
-const INSIDE: Look = r##"font-size="10" fill="#6b4a05" text-anchor="middle""##;
-const GATE_TEXT: Look = r##"font-size="10" fill="#4b2e83" text-anchor="middle""##;
-const NUMBER: Look = r##"font-size="9" font-weight="700" fill="#ffffff""##;
-const PLACEHOLDER: Look = r##"font-size="11" fill="#8a919c" font-style="italic""##;
-const LEGEND: Look = r##"font-size="11" fill="#3c4552""##;
+const TITLE: Style = r##"font-size="17" font-weight="600" fill="#1c2430""##;
+const SUBTITLE: Style = r##"font-size="12" fill="#5b6470""##;
+const NAME: Style = r##"font-size="12" fill="#1c2430" text-anchor="end""##;
+const CLOCK: Style = r##"font-size="11" fill="#5b6470" text-anchor="middle""##;
+const DAY: Style = r##"font-size="10" fill="#8a919c" text-anchor="middle""##;
+const INSIDE: Style = r##"font-size="10" fill="#6b4a05" text-anchor="middle""##;
+const GATE_TEXT: Style = r##"font-size="10" fill="#4b2e83" text-anchor="middle""##;
+const NUMBER: Style = r##"font-size="9" font-weight="700" fill="#ffffff""##;
+const PLACEHOLDER: Style = r##"font-size="11" fill="#8a919c" font-style="italic""##;
+const LEGEND: Style = r##"font-size="11" fill="#3c4552""##;
 
-const STRIPE: Look = r##"fill="#f5f7fa""##;
-const GRID: Look = r##"stroke="#e3e6eb" stroke-width="1""##;
-const RESUME: Look = r##"stroke="#5a4fcf" stroke-width="1.5" stroke-dasharray="4 3""##;
+const STRIPE: Style = r##"fill="#f5f7fa""##;
+const GRID: Style = r##"stroke="#e3e6eb" stroke-width="1""##;
+const RESUME: Style = r##"stroke="#5a4fcf" stroke-width="1.5" stroke-dasharray="4 3""##;
 
-const GOOD: Look = r##"rx="2" fill="#2f9e60""##;
-const RETRIED: Look = r##"rx="2" fill="#e08a1e""##;
-const FAILED: Look = r##"rx="2" fill="#cf3b3b""##;
-const WORKING: Look = r##"rx="2" fill="#3f83d6""##;
-const CANCELED: Look = r##"rx="2" fill="#9aa1ac""##;
-const INTERRUPTED: Look =
+const GOOD: Style = r##"rx="2" fill="#2f9e60""##;
+const RETRIED: Style = r##"rx="2" fill="#e08a1e""##;
+const FAILED: Style = r##"rx="2" fill="#cf3b3b""##;
+const WORKING: Style = r##"rx="2" fill="#3f83d6""##;
+const CANCELED: Style = r##"rx="2" fill="#9aa1ac""##;
+const INTERRUPTED: Style =
     r##"rx="2" fill="#eceef1" stroke="#9aa1ac" stroke-width="1" stroke-dasharray="3 2""##;
-const WAIT: Look = r##"fill="url(#waits)" stroke="#d99a1c" stroke-width="0.6""##;
-const GATE: Look = r##"rx="2" fill="#e9defa" stroke="#8b5fbf" stroke-width="1""##;
-const NO_PROCESS: Look = r##"fill="url(#nobody)""##;
+const WAIT: Style = r##"fill="url(#waits)" stroke="#d99a1c" stroke-width="0.6""##;
+const GATE: Style = r##"rx="2" fill="#e9defa" stroke="#8b5fbf" stroke-width="1""##;
+const NO_PROCESS: Style = r##"fill="url(#nobody)""##;
 
 /// The picture of a run.
-pub(super) fn draw(whole: &Whole, id: &str, now: Timestamp) -> Drawing {
+pub(super) fn draw(whole: &FullRun, id: &str, now: Timestamp) -> Drawing {
     let run = &whole.run;
     let steps = measure::in_order(whole);
     let more = steps.len().saturating_sub(MAX_ROWS);
@@ -76,12 +76,12 @@ pub(super) fn draw(whole: &Whole, id: &str, now: Timestamp) -> Drawing {
     };
     let bottom = TOP + row * shown.len().max(1) as f64;
     let end = measure::end(run, now);
-    let whole = Stretch {
+    let whole = TimeRange {
         from: run.started,
         to: end.max(run.started),
     };
     let gaps = measure::gaps(run);
-    let mut picture = Picture {
+    let mut picture = Timeline {
         drawing: Drawing::new(
             (WIDTH, bottom + BOTTOM),
             &format!("Timeline of {}", title(run)),
@@ -103,7 +103,7 @@ pub(super) fn draw(whole: &Whole, id: &str, now: Timestamp) -> Drawing {
     picture.drawing
 }
 
-struct Picture {
+struct Timeline {
     drawing: Drawing,
     axis: Axis,
     /// How high a row is.
@@ -112,10 +112,10 @@ struct Picture {
     bottom: f64,
     /// Until when the run is looked at.
     end: Timestamp,
-    gaps: Vec<Stretch>,
+    gaps: Vec<TimeRange>,
 }
 
-impl Picture {
+impl Timeline {
     fn head(&mut self, run: &Run, id: &str) {
         let (from, took) = (run.started, Span(self.end.since(run.started)));
         let how = match run.ended.as_ref().map(|ended| ended.outcome) {
@@ -134,7 +134,7 @@ impl Picture {
     /// Stripes, times, and where nobody was at work.
     fn ground(&mut self, rows: usize, run: &Run) {
         for index in (1..rows).step_by(2) {
-            let area = Area {
+            let area = Rect {
                 x: 0.0,
                 y: TOP + self.row * index as f64,
                 width: WIDTH,
@@ -144,7 +144,7 @@ impl Picture {
         }
         let breaks: Vec<_> = self.axis.breaks().copied().collect();
         for gap in breaks {
-            let area = Area {
+            let area = Rect {
                 x: gap.left,
                 y: TOP,
                 width: gap.right - gap.left,
@@ -229,14 +229,14 @@ impl Picture {
             Some(Outcome::Canceled | Outcome::Skipped) => CANCELED,
             None => WORKING,
         };
-        let time = Stretch {
+        let time = TimeRange {
             from: visit.started,
             to: to.max(visit.started),
         };
         self.bar(y, time, look, &format!("{name}, visit {}", visit.number));
     }
 
-    fn attempt(&mut self, y: f64, whole: Stretch, id: &str, visit: &Visit, attempt: &Attempt) {
+    fn attempt(&mut self, y: f64, whole: TimeRange, id: &str, visit: &Visit, attempt: &Attempt) {
         let is_interrupted = measure::is_interrupted(visit, attempt, &self.gaps);
         let name = attempt_name(id, visit, attempt);
         let length = Span(whole.length());
@@ -247,7 +247,7 @@ impl Picture {
             (Some(problem), _) => {
                 let look = match (problem.class, &attempt.next) {
                     (Class::Canceled, _) => CANCELED,
-                    (_, Some(Next::Stop { .. })) => FAILED,
+                    (_, Some(NextAction::Stop { .. })) => FAILED,
                     _ => RETRIED,
                 };
                 let (phrase, message) = (problem.cause.phrase(), line(&problem.message));
@@ -273,15 +273,15 @@ impl Picture {
         }
     }
 
-    fn bar(&mut self, y: f64, time: Stretch, look: Look, title: &str) -> Area {
+    fn bar(&mut self, y: f64, time: TimeRange, look: Style, title: &str) -> Rect {
         let area = self.area(y, time);
         self.drawing.rectangle(area, look, title);
         area
     }
 
-    fn area(&self, y: f64, time: Stretch) -> Area {
+    fn area(&self, y: f64, time: TimeRange) -> Rect {
         let (from, to) = (self.axis.place(time.from), self.axis.place(time.to));
-        Area {
+        Rect {
             x: from.min(RIGHT - MIN_BAR_WIDTH),
             y: y + 4.0,
             width: (to - from).max(MIN_BAR_WIDTH),
@@ -290,7 +290,7 @@ impl Picture {
     }
 
     /// A word within a bar, if there is room for it.
-    fn inside(&mut self, area: Area, font: Look, word: &str) {
+    fn inside(&mut self, area: Rect, font: Style, word: &str) {
         let word = short(word, 40);
         let room = word.chars().count() as f64 * CHAR_WIDTH + 14.0;
         if area.width < room || area.height < 12.0 {
@@ -299,7 +299,7 @@ impl Picture {
         let centre = (area.x + area.width / 2.0, area.y + area.height / 2.0 + 3.5);
         if font == INSIDE {
             let width = room - 6.0;
-            let under = Area {
+            let under = Rect {
                 x: centre.0 - width / 2.0,
                 y: area.y + 1.0,
                 width,
@@ -311,7 +311,7 @@ impl Picture {
         self.drawing.text(centre, font, &word);
     }
 
-    fn number(&mut self, y: f64, whole: Stretch, number: u32) {
+    fn number(&mut self, y: f64, whole: TimeRange, number: u32) {
         let (from, to) = (self.axis.place(whole.from), self.axis.place(whole.to));
         if to - from >= 14.0 {
             let place = (from + 4.0, y + self.row / 2.0 + 3.0);
@@ -343,7 +343,7 @@ impl Picture {
         let y = self.bottom + 34.0;
         let mut x = 24.0;
         for (look, words) in kinds {
-            let area = Area {
+            let area = Rect {
                 x,
                 y,
                 width: 16.0,
@@ -382,7 +382,7 @@ fn short(text: &str, most: usize) -> String {
 }
 
 /// A long time in a few letters.
-fn rough(time: Stretch) -> String {
+fn rough(time: TimeRange) -> String {
     let seconds = time.length().as_secs();
     match seconds {
         0..120 => format!("{seconds}s"),

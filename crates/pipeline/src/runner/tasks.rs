@@ -1,9 +1,9 @@
 //! What goes on beside the run: attempts and waits, each a task that reports when it is over.
 
-use super::super::attempt::{self, Job, Live};
 use super::super::entry::Problem;
-use super::super::react::Done;
-use super::Report;
+use super::super::react::AttemptResult;
+use super::super::step::{self, AttemptControl, Job};
+use super::TaskReport;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
@@ -20,9 +20,9 @@ const MAX_QUEUED_REPORTS: usize = 1024;
 /// The tasks of a run; all end when this is dropped.
 pub(super) struct Tasks {
     clock: Arc<dyn Clock>,
-    sender: mpsc::Sender<(Of, Report)>,
+    sender: mpsc::Sender<(TaskId, TaskReport)>,
     /// What they report.
-    pub(super) reports: mpsc::Receiver<(Of, Report)>,
+    pub(super) reports: mpsc::Receiver<(TaskId, TaskReport)>,
     /// Why something of ours cannot be written down.
     pub(super) halted: mpsc::UnboundedReceiver<String>,
     halt: mpsc::UnboundedSender<String>,
@@ -33,7 +33,7 @@ pub(super) struct Tasks {
 
 /// Which task of which step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Of {
+pub(super) struct TaskId {
     pub(super) step: String,
     number: u64,
 }
@@ -61,14 +61,14 @@ impl Tasks {
     }
 
     /// Whether that task is still the one of its step.
-    pub(super) fn is_under_way(&self, of: &Of) -> bool {
+    pub(super) fn is_under_way(&self, of: &TaskId) -> bool {
         let task = self.steps.get(&of.step);
         task.is_some_and(|task| task.number == of.number)
     }
 
-    fn next(&mut self, step: &str) -> Of {
+    fn next(&mut self, step: &str) -> TaskId {
         self.count += 1;
-        Of {
+        TaskId {
             step: step.to_owned(),
             number: self.count,
         }
@@ -78,7 +78,7 @@ impl Tasks {
         let (stop, retry_now) = (CancellationToken::new(), Arc::new(Notify::new()));
         let of = self.next(step);
         let (reports, number) = (self.sender.clone(), of.number);
-        let live = Live {
+        let live = AttemptControl {
             stop: stop.clone(),
             retry_now: Arc::clone(&retry_now),
             tell: teller(self.sender.clone(), of.clone()),
@@ -86,12 +86,15 @@ impl Tasks {
         };
         let work = async move {
             // A task of its own, so that its panic is its own.
-            let work = AbortOnDropHandle::new(tokio::spawn(Box::pin(attempt::run(job, live))));
+            let work = AbortOnDropHandle::new(tokio::spawn(Box::pin(step::run(job, live))));
             let done = work
                 .await
                 .unwrap_or_else(|error| broken(&error.to_string()));
             // Nobody listens when the run is left.
-            reports.send((of, Report::Done(Box::new(done)))).await.ok();
+            reports
+                .send((of, TaskReport::Done(Box::new(done))))
+                .await
+                .ok();
         };
         let task = AbortOnDropHandle::new(tokio::spawn(work));
         let task = Task {
@@ -103,7 +106,7 @@ impl Tasks {
         self.steps.insert(step.to_owned(), task);
     }
 
-    pub(super) fn wait(&mut self, step: &str, until: Timestamp, over: fn() -> Report) {
+    pub(super) fn wait(&mut self, step: &str, until: Timestamp, over: fn() -> TaskReport) {
         let of = self.next(step);
         let number = of.number;
         let (reports, sleep) = (self.sender.clone(), self.clock.sleep_until(until));
@@ -142,18 +145,21 @@ impl Tasks {
 }
 
 /// Passes on what happens in an attempt. What is only shown is left out when there is too much of it.
-fn teller(reports: mpsc::Sender<(Of, Report)>, of: Of) -> Arc<dyn Fn(attempt::News) + Send + Sync> {
+fn teller(
+    reports: mpsc::Sender<(TaskId, TaskReport)>,
+    of: TaskId,
+) -> Arc<dyn Fn(step::AttemptEvent) + Send + Sync> {
     Arc::new(move |news| {
         let report = match news {
-            attempt::News::Process(pid, born) => Report::Process(pid, born),
-            attempt::News::Session(time, body) => Report::Live(time, Box::new(body)),
+            step::AttemptEvent::Process(pid, born) => TaskReport::Process(pid, born),
+            step::AttemptEvent::Session(time, body) => TaskReport::Live(time, Box::new(body)),
         };
         reports.try_send((of.clone(), report)).ok();
     })
 }
 
-fn broken(why: &str) -> Done {
-    Done {
+fn broken(why: &str) -> AttemptResult {
+    AttemptResult {
         made: Err(Problem::new(Cause::Internal, why)),
         usage: Usage::default(),
         cost: Cost::default(),

@@ -3,7 +3,7 @@
 //! Invariant: all limits are kept in working time, which stands still during pauses and never runs backwards, whatever
 //! the wall clock does.
 
-use super::Sign;
+use super::WatchEvent;
 use crate::entry::Problem;
 use outlast_kernel::Timestamp;
 use outlast_kernel::text::{bounded, message, plain};
@@ -17,7 +17,7 @@ const MAX_EVENTS: usize = 10;
 /// How much is kept of what each of them says, in bytes.
 const MAX_EVENT_NAME_BYTES: usize = 200;
 /// How often is looked at the clock at least, whatever the limits.
-const LONGEST_LOOK: Duration = Duration::from_secs(60);
+const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// The timer knows nothing shorter, and a busy machine is this late at times.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -34,14 +34,14 @@ impl Limits {
     /// How often is looked: a few times within the shortest limit.
     fn look(&self) -> Duration {
         let shortest = self.stall.into_iter().chain(self.timeout).min();
-        let part = shortest.map_or(LONGEST_LOOK, |limit| limit / 4);
-        part.clamp(MIN_CHECK_INTERVAL, LONGEST_LOOK)
+        let part = shortest.map_or(MAX_CHECK_INTERVAL, |limit| limit / 4);
+        part.clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL)
     }
 }
 
 /// What an attempt has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Passed {
+enum ExceededLimit {
     Timeout,
     Activity,
     Progress,
@@ -49,7 +49,7 @@ enum Passed {
 
 /// What was seen of an attempt so far.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct WatchState {
     limits: Limits,
     /// When the clock was looked at last.
     seen: Timestamp,
@@ -59,18 +59,18 @@ pub(super) struct Watch {
     active: Duration,
     progressed: Duration,
     is_paused: bool,
-    events: VecDeque<Seen>,
+    events: VecDeque<RecordedEvent>,
 }
 
 /// A sign, or as many of the same kind as came in a row.
 #[derive(Debug)]
-struct Seen {
+struct RecordedEvent {
     at: Timestamp,
     name: String,
     times: u64,
 }
 
-impl Watch {
+impl WatchState {
     /// Watches from now on.
     pub(super) fn new(limits: Limits, now: Timestamp) -> Self {
         Self {
@@ -94,22 +94,22 @@ impl Watch {
     }
 
     /// Takes note of a sign.
-    pub(super) fn sign(&mut self, now: Timestamp, sign: Sign) {
+    pub(super) fn sign(&mut self, now: Timestamp, sign: WatchEvent) {
         self.look(now);
         match sign {
-            Sign::Activity(name) => {
+            WatchEvent::Activity(name) => {
                 self.active = self.worked;
                 self.remember(now, &name);
             }
-            Sign::Progress(name) => {
+            WatchEvent::Progress(name) => {
                 (self.active, self.progressed) = (self.worked, self.worked);
                 self.remember(now, &name);
             }
-            Sign::Paused => {
+            WatchEvent::Paused => {
                 self.is_paused = true;
                 self.remember(now, "waits for the provider");
             }
-            Sign::Resumed => {
+            WatchEvent::Resumed => {
                 self.is_paused = false;
                 self.remember(now, "goes on");
             }
@@ -122,12 +122,12 @@ impl Watch {
         // Always the same words for the same limit: the breaker counts them.
         let limit = Span(limit);
         let (cause, what) = match passed {
-            Passed::Timeout => (
+            ExceededLimit::Timeout => (
                 Cause::Timeout,
                 format!("it has worked for longer than its timeout of {limit}"),
             ),
-            Passed::Activity => (Cause::Stalled, format!("no activity for {limit}")),
-            Passed::Progress => (
+            ExceededLimit::Activity => (Cause::Stalled, format!("no activity for {limit}")),
+            ExceededLimit::Progress => (
                 Cause::Stalled,
                 format!("activity, but no progress for {limit}"),
             ),
@@ -149,7 +149,7 @@ impl Watch {
 
     /// What was seen last, oldest first.
     pub(super) fn last_events(&self) -> Vec<String> {
-        let say = |seen: &Seen| {
+        let say = |seen: &RecordedEvent| {
             let (at, name) = (seen.at, message(&plain(&seen.name)));
             match seen.times {
                 1 => format!("{at} {name}"),
@@ -160,14 +160,14 @@ impl Watch {
     }
 
     /// The limit that is passed first, and at what working time.
-    fn next(&self) -> Option<(Passed, Duration, Duration)> {
+    fn next(&self) -> Option<(ExceededLimit, Duration, Duration)> {
         let Limits { stall, timeout } = self.limits;
-        let timeout = timeout.map(|limit| (Passed::Timeout, limit, limit));
+        let timeout = timeout.map(|limit| (ExceededLimit::Timeout, limit, limit));
         let since = |passed, last: Duration| {
             stall.map(move |limit| (passed, limit, last.saturating_add(limit)))
         };
-        let active = since(Passed::Activity, self.active);
-        let progressed = since(Passed::Progress, self.progressed);
+        let active = since(ExceededLimit::Activity, self.active);
+        let progressed = since(ExceededLimit::Progress, self.progressed);
         // Of those at the same time the first is meant.
         let all = [timeout, active, progressed].into_iter().flatten();
         all.min_by_key(|(.., due)| *due)
@@ -184,7 +184,7 @@ impl Watch {
             self.events.pop_front();
         }
         let name = name.into_owned();
-        self.events.push_back(Seen { at, name, times: 1 });
+        self.events.push_back(RecordedEvent { at, name, times: 1 });
     }
 }
 

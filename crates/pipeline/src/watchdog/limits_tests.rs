@@ -7,24 +7,24 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(1_794_780_000_000 + seconds * 1000)
 }
 
-fn watch(stall: Option<u64>, timeout: Option<u64>) -> Watch {
+fn watch(stall: Option<u64>, timeout: Option<u64>) -> WatchState {
     let limits = Limits {
         stall: stall.map(Duration::from_secs),
         timeout: timeout.map(Duration::from_secs),
     };
-    Watch::new(limits, at(0))
+    WatchState::new(limits, at(0))
 }
 
-fn activity() -> Sign {
-    Sign::Activity("read".to_owned())
+fn activity() -> WatchEvent {
+    WatchEvent::Activity("read".to_owned())
 }
 
-fn progress() -> Sign {
-    Sign::Progress("text".to_owned())
+fn progress() -> WatchEvent {
+    WatchEvent::Progress("text".to_owned())
 }
 
 /// Looks every second, and gives each sign at its second: what passes first, and when.
-fn first(mut watch: Watch, signs: &[(u64, Sign)]) -> (u64, Cause, String) {
+fn first(mut watch: WatchState, signs: &[(u64, WatchEvent)]) -> (u64, Cause, String) {
     for second in 0.. {
         for (_, sign) in signs.iter().filter(|(at, _)| *at == second) {
             watch.sign(at(second), sign.clone());
@@ -46,8 +46,13 @@ const TIMED_OUT: (Cause, &str) = (
 
 #[test]
 fn each_limit_passes_in_its_own_time_and_says_which_it_was() {
-    let every_5 = |sign: fn() -> Sign| (0..200).step_by(5).map(|at| (at, sign())).collect();
-    type Row = (Watch, Vec<(u64, Sign)>, u64, (Cause, &'static str));
+    let every_5 = |sign: fn() -> WatchEvent| (0..200).step_by(5).map(|at| (at, sign())).collect();
+    type Row = (
+        WatchState,
+        Vec<(u64, WatchEvent)>,
+        u64,
+        (Cause, &'static str),
+    );
     let stall = || watch(Some(30), None);
     let both = || watch(Some(30), Some(60));
     let reads_last = vec![(10, progress()), (20, activity())];
@@ -69,12 +74,16 @@ fn each_limit_passes_in_its_own_time_and_says_which_it_was() {
 #[test]
 fn pauses_do_not_nest_and_what_is_heard_in_one_counts_and_does_not_end_it() {
     let twice = [
-        (20, Sign::Paused),
-        (30, Sign::Paused),
-        (120, Sign::Resumed),
-        (121, Sign::Resumed),
+        (20, WatchEvent::Paused),
+        (30, WatchEvent::Paused),
+        (120, WatchEvent::Resumed),
+        (121, WatchEvent::Resumed),
     ];
-    let heard = [(20, Sign::Paused), (90, progress()), (120, Sign::Resumed)];
+    let heard = [
+        (20, WatchEvent::Paused),
+        (90, progress()),
+        (120, WatchEvent::Resumed),
+    ];
     let (cause, message) = SILENCE;
     let found = first(watch(Some(30), Some(60)), &twice);
     assert_eq!(found, (130, cause, message.to_owned()));
@@ -122,12 +131,12 @@ fn the_last_ten_signs_are_kept_and_those_of_a_kind_are_one() {
     let mut watch = watch(None, None);
     for second in 0..20 {
         let name = format!("tool {second}");
-        watch.sign(at(second), Sign::Activity(name));
+        watch.sign(at(second), WatchEvent::Activity(name));
     }
     for second in 20..520 {
         watch.sign(at(second), progress());
     }
-    watch.sign(at(600), Sign::Paused);
+    watch.sign(at(600), WatchEvent::Paused);
     let events = watch.last_events();
     assert_eq!(events.len(), 10);
     let last: Vec<_> = events.iter().map(|event| &event[25..]).collect();
@@ -142,8 +151,11 @@ fn the_last_ten_signs_are_kept_and_those_of_a_kind_are_one() {
 fn what_signs_say_is_bounded_and_without_secrets() {
     let mut watch = watch(None, None);
     let secret = format!("sk-{}", "a1B2".repeat(10));
-    watch.sign(at(0), Sign::Activity("x".repeat(100_000)));
-    watch.sign(at(1), Sign::Activity(format!("\u{1b}[31mcurl {secret}")));
+    watch.sign(at(0), WatchEvent::Activity("x".repeat(100_000)));
+    watch.sign(
+        at(1),
+        WatchEvent::Activity(format!("\u{1b}[31mcurl {secret}")),
+    );
     let events = watch.last_events();
     assert!(events[0].len() < 300);
     assert_eq!(&events[1][25..], "curl [secret]");
@@ -156,7 +168,7 @@ fn absurd_limits_are_limits_like_others() {
             stall: Some(limit),
             timeout: None,
         };
-        let mut watch = Watch::new(limits, at(0));
+        let mut watch = WatchState::new(limits, at(0));
         assert!(
             watch
                 .next_look()
@@ -169,23 +181,23 @@ fn absurd_limits_are_limits_like_others() {
         stall: Some(Duration::MAX),
         timeout: Some(Duration::MAX),
     };
-    let mut watch = Watch::new(limits, at(0));
+    let mut watch = WatchState::new(limits, at(0));
     watch.sign(at(10), progress());
     watch.look(Timestamp::LATEST);
     assert!(watch.expired().is_none());
-    assert_eq!(watch.next_look(), Some(LONGEST_LOOK));
+    assert_eq!(watch.next_look(), Some(MAX_CHECK_INTERVAL));
 }
 
 /// The same, one millisecond after the other.
 #[derive(Default)]
-struct Counted {
+struct ReferenceModel {
     worked: u64,
     silent: u64,
     idle: u64,
     is_paused: bool,
 }
 
-impl Counted {
+impl ReferenceModel {
     fn pass(&mut self, millis: u64) {
         if !self.is_paused {
             self.worked += millis;
@@ -194,23 +206,23 @@ impl Counted {
         }
     }
 
-    fn sign(&mut self, sign: &Sign) {
+    fn sign(&mut self, sign: &WatchEvent) {
         match sign {
-            Sign::Activity(_) => self.silent = 0,
-            Sign::Progress(_) => (self.silent, self.idle) = (0, 0),
-            Sign::Paused => self.is_paused = true,
-            Sign::Resumed => self.is_paused = false,
+            WatchEvent::Activity(_) => self.silent = 0,
+            WatchEvent::Progress(_) => (self.silent, self.idle) = (0, 0),
+            WatchEvent::Paused => self.is_paused = true,
+            WatchEvent::Resumed => self.is_paused = false,
         }
     }
 }
 
-fn any_sign() -> impl Strategy<Value = Option<Sign>> {
+fn any_sign() -> impl Strategy<Value = Option<WatchEvent>> {
     prop_oneof![
         proptest::strategy::Just(None),
         proptest::strategy::Just(Some(activity())),
         proptest::strategy::Just(Some(progress())),
-        proptest::strategy::Just(Some(Sign::Paused)),
-        proptest::strategy::Just(Some(Sign::Resumed)),
+        proptest::strategy::Just(Some(WatchEvent::Paused)),
+        proptest::strategy::Just(Some(WatchEvent::Resumed)),
     ]
 }
 
@@ -221,7 +233,7 @@ proptest! {
     ) {
         let (stall, timeout) = (30_000, 100_000);
         let mut watch = watch(Some(30), Some(100));
-        let (mut counted, mut now) = (Counted::default(), at(0));
+        let (mut counted, mut now) = (ReferenceModel::default(), at(0));
         for (wait, sign) in happenings {
             now = now + Duration::from_millis(wait);
             counted.pass(wait);

@@ -1,6 +1,6 @@
 //! The routes, and the document that describes them: each is added once, with both.
 
-use super::shared::Shared;
+use super::app_state::AppState;
 use axum::Router;
 use axum::routing::MethodRouter;
 use http::Method;
@@ -15,7 +15,7 @@ const SCHEMAS: &str = "/components/schemas";
 
 /// The routes of a server and their description.
 pub(super) struct Api {
-    pub(super) router: Router<Arc<Shared>>,
+    pub(super) router: Router<Arc<AppState>>,
     paths: Map<String, Value>,
     generator: SchemaGenerator,
 }
@@ -164,7 +164,7 @@ impl Api {
     }
 
     /// Adds a route and what it does.
-    pub(super) fn add(&mut self, operation: Operation, handler: MethodRouter<Arc<Shared>>) {
+    pub(super) fn add(&mut self, operation: Operation, handler: MethodRouter<Arc<AppState>>) {
         let Operation {
             method,
             path,
@@ -174,7 +174,7 @@ impl Api {
         for part in parts {
             part(&mut self.generator, &mut value);
         }
-        let problem = self.generator.subschema_for::<problem::Written<'_>>();
+        let problem = self.generator.subschema_for::<problem::ProblemBody<'_>>();
         value["responses"]["default"] = json!({
             "description": "A problem.",
             "content": { problem::CONTENT_TYPE: { "schema": problem } },

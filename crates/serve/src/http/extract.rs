@@ -1,7 +1,7 @@
 //! What a request brings: its path, its query and its body, or a problem that says what is wrong with them.
 
+use super::app_state::AppState;
 use super::problems::HttpError;
-use super::shared::Shared;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use http::request::Parts;
 use http::{StatusCode, header};
@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
 /// The last part of a path that is a name.
-pub(super) struct Name(pub(super) String);
+pub(super) struct PathId(pub(super) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Name {
+impl<S: Send + Sync> FromRequestParts<S> for PathId {
     type Rejection = HttpError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpError> {
@@ -24,9 +24,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
 }
 
 /// A query. What it does not know is refused: it may have been meant to say something.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct QueryParams<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
     type Rejection = HttpError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, HttpError> {
@@ -39,10 +39,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
 /// A body of JSON. None at all is an empty object.
 pub(super) struct Body<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<Arc<AppState>> for Body<T> {
     type Rejection = HttpError;
 
-    async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, HttpError> {
+    async fn from_request(request: Request, shared: &Arc<AppState>) -> Result<Self, HttpError> {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let is_json = kind.is_some_and(|kind| is_json(kind.as_bytes()));
         let limited = Limited::new(request.into_body(), shared.limits.body);

@@ -1,13 +1,13 @@
 //! Maps the errors of sessions and runs to problem documents.
 
+use crate::live_sessions;
 use crate::runs::StartError;
-use crate::sessions;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use outlast_gateway::problem::Problem;
-use outlast_pipeline::home;
-use outlast_session::host::HouseError;
+use outlast_pipeline::run_store;
+use outlast_session::factory::FactoryError;
 
 /// The error of a request: a problem document that axum can send.
 #[derive(Debug)]
@@ -25,35 +25,35 @@ impl From<Problem> for HttpError {
     }
 }
 
-impl From<HouseError> for HttpError {
-    fn from(error: HouseError) -> Self {
+impl From<FactoryError> for HttpError {
+    fn from(error: FactoryError) -> Self {
         let detail = error.to_string();
         Self(match error {
-            HouseError::Unknown { .. } => Problem::unknown(detail),
-            HouseError::InUse { .. } => Problem::conflict("in_use", detail),
-            HouseError::Wrong(_) => Problem::wrong(detail),
+            FactoryError::Unknown { .. } => Problem::unknown(detail),
+            FactoryError::InUse { .. } => Problem::conflict("in_use", detail),
+            FactoryError::Wrong(_) => Problem::wrong(detail),
             _ => Problem::unavailable("unavailable", detail),
         })
     }
 }
 
-impl From<sessions::Error> for HttpError {
-    fn from(error: sessions::Error) -> Self {
+impl From<live_sessions::Error> for HttpError {
+    fn from(error: live_sessions::Error) -> Self {
         let detail = error.to_string();
         Self(match error {
-            sessions::Error::House(error) => return error.into(),
-            sessions::Error::Refused(_) => Problem::conflict("refused", detail),
-            sessions::Error::Behind => Problem::new(StatusCode::GONE, "stale", detail),
-            sessions::Error::Busy => Problem::unavailable("busy", detail).after(1),
-            sessions::Error::TooMany => Problem::unavailable("too_many_sessions", detail),
-            sessions::Error::Unreadable(_) => Problem::unavailable("unavailable", detail),
+            live_sessions::Error::House(error) => return error.into(),
+            live_sessions::Error::Refused(_) => Problem::conflict("refused", detail),
+            live_sessions::Error::Behind => Problem::new(StatusCode::GONE, "stale", detail),
+            live_sessions::Error::Busy => Problem::unavailable("busy", detail).after(1),
+            live_sessions::Error::TooMany => Problem::unavailable("too_many_sessions", detail),
+            live_sessions::Error::Unreadable(_) => Problem::unavailable("unavailable", detail),
         })
     }
 }
 
-impl From<home::Error> for HttpError {
-    fn from(error: home::Error) -> Self {
-        use home::Error;
+impl From<run_store::Error> for HttpError {
+    fn from(error: run_store::Error) -> Self {
+        use run_store::Error;
         let detail = error.to_string();
         Self(match error {
             Error::NoName | Error::NotFound { .. } => Problem::unknown(detail),

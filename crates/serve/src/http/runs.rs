@@ -1,10 +1,10 @@
 //! Runs of pipelines, as they are asked for.
 
 use super::api::{Api, Operation};
-use super::extract::{Asked, Body, Name};
+use super::app_state::{ExtractState, JsonResult};
+use super::extract::{Body, PathId, QueryParams};
 use super::problems::HttpError;
-use super::shared::{Answer, Server};
-use crate::runs::{RunRequestView, RunRow, RunView, WantedRun};
+use crate::runs::{NewRun, RunRequestView, RunRow, RunView};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How many runs are listed unless more are asked for.
-const USUAL: usize = 50;
+const DEFAULT_LIMIT: usize = 50;
 
 pub(super) fn add_to(api: &mut Api) {
     let list = Operation::get(
@@ -29,14 +29,14 @@ pub(super) fn add_to(api: &mut Api) {
         get(list_runs),
     );
     let start = Operation::post("/api/runs", "start_run", "Runs a pipeline");
-    api.add(start.body::<WantedRun>().made::<Begun>(), post(start_run));
+    api.add(start.body::<NewRun>().made::<StartedRun>(), post(start_run));
     let about = "A run: its steps, what they need, their attempts, waits and questions";
     let show = Operation::get("/api/runs/{id}", "show_run", about);
-    api.add(show.answers::<RunAnswer>(), get(show_run));
+    api.add(show.answers::<RunResponse>(), get(show_run));
     let about = "Has a run try again at once what it waits to try again";
     let retry = Operation::post("/api/runs/{id}/retry_now", "run_retry_now", about);
     api.add(
-        retry.body::<StepMeant>().answers::<RunRequestView>(),
+        retry.body::<StepTarget>().answers::<RunRequestView>(),
         post(retry_now),
     );
     let cancel = Operation::post("/api/runs/{id}/cancel", "cancel_run", "Ends a run");
@@ -68,8 +68,11 @@ struct RunList {
     runs: Vec<RunRow>,
 }
 
-async fn list_runs(State(shared): Server, Asked(asked): Asked<ListQuery>) -> Answer<RunList> {
-    let limit = asked.limit.unwrap_or(USUAL).max(1);
+async fn list_runs(
+    State(shared): ExtractState,
+    QueryParams(asked): QueryParams<ListQuery>,
+) -> JsonResult<RunList> {
+    let limit = asked.limit.unwrap_or(DEFAULT_LIMIT).max(1);
     Ok(Json(RunList {
         runs: shared.runs.list(limit).await?,
         now: shared.sessions.house().clock().now(),
@@ -78,15 +81,16 @@ async fn list_runs(State(shared): Server, Asked(asked): Asked<ListQuery>) -> Ans
 
 /// A run.
 #[derive(Debug, Serialize, JsonSchema)]
-struct RunAnswer {
+#[schemars(rename = "RunAnswer")]
+struct RunResponse {
     /// The server's clock.
     now: Timestamp,
     /// It.
     run: RunView,
 }
 
-async fn show_run(State(shared): Server, Name(id): Name) -> Answer<RunAnswer> {
-    Ok(Json(RunAnswer {
+async fn show_run(State(shared): ExtractState, PathId(id): PathId) -> JsonResult<RunResponse> {
+    Ok(Json(RunResponse {
         run: shared.runs.show(&id).await?,
         now: shared.sessions.house().clock().now(),
     }))
@@ -94,41 +98,43 @@ async fn show_run(State(shared): Server, Name(id): Name) -> Answer<RunAnswer> {
 
 /// A run that was begun.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Begun {
+#[schemars(rename = "Begun")]
+struct StartedRun {
     /// Its id.
     id: String,
 }
 
 async fn start_run(
-    State(shared): Server,
-    Body(wanted): Body<WantedRun>,
+    State(shared): ExtractState,
+    Body(wanted): Body<NewRun>,
 ) -> Result<Response, HttpError> {
     let id = shared.starts.start(wanted).await?;
     let location = HeaderValue::try_from(format!("/api/runs/{id}"));
     let location = location.map_err(|error| Problem::wrong(error.to_string()))?;
-    let begun = Json(Begun { id });
+    let begun = Json(StartedRun { id });
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], begun).into_response())
 }
 
 /// Which step is meant.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct StepMeant {
+#[schemars(rename = "StepMeant")]
+struct StepTarget {
     /// The step; without it all that wait.
     step: Option<String>,
 }
 
 async fn retry_now(
-    State(shared): Server,
-    Name(id): Name,
-    Body(meant): Body<StepMeant>,
-) -> Answer<RunRequestView> {
+    State(shared): ExtractState,
+    PathId(id): PathId,
+    Body(meant): Body<StepTarget>,
+) -> JsonResult<RunRequestView> {
     Ok(Json(
         shared.runs.retry_now(&id, meant.step.as_deref()).await?,
     ))
 }
 
-async fn cancel_run(State(shared): Server, Name(id): Name) -> Answer<RunRequestView> {
+async fn cancel_run(State(shared): ExtractState, PathId(id): PathId) -> JsonResult<RunRequestView> {
     Ok(Json(shared.runs.cancel(&id).await?))
 }
 
@@ -143,10 +149,10 @@ struct Choice {
 }
 
 async fn answer_run(
-    State(shared): Server,
-    Name(id): Name,
+    State(shared): ExtractState,
+    PathId(id): PathId,
     Body(answer): Body<Choice>,
-) -> Answer<RunRequestView> {
+) -> JsonResult<RunRequestView> {
     let (step, choice) = (answer.step.as_deref(), answer.choice.as_deref());
     Ok(Json(shared.runs.answer(&id, step, choice).await?))
 }

@@ -1,23 +1,25 @@
 //! Sessions, as they are asked for.
 
 use super::api::{Api, Operation};
-use super::extract::{Asked, Body, Name};
+use super::app_state::{ExtractState, JsonResult};
+use super::extract::{Body, PathId, QueryParams};
 use super::problems::HttpError;
-use super::shared::{Answer, Server};
-use crate::sessions::{ModelView, QueueMode, SessionList, SessionView, Settings, SettingsView};
+use crate::live_sessions::{
+    ModelView, QueueMode, SessionList, SessionView, SettingsChange, SettingsView,
+};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use http::{HeaderValue, StatusCode, header};
 use outlast_gateway::problem::Problem;
-use outlast_session::host::SessionOptions;
+use outlast_session::factory::SessionOptions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// How many sessions are listed unless more are asked for, and at most.
-const USUAL: usize = 50;
+const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 500;
 
 pub(super) fn add_to(api: &mut Api) {
@@ -60,10 +62,10 @@ struct ListQuery {
 }
 
 async fn list_sessions(
-    State(shared): Server,
-    Asked(asked): Asked<ListQuery>,
-) -> Answer<SessionList> {
-    let limit = asked.limit.unwrap_or(USUAL).clamp(1, MAX_LIMIT);
+    State(shared): ExtractState,
+    QueryParams(asked): QueryParams<ListQuery>,
+) -> JsonResult<SessionList> {
+    let limit = asked.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
     let list = shared.sessions.list(limit, asked.before.as_deref()).await?;
     Ok(Json(list))
 }
@@ -105,7 +107,7 @@ impl AfterContent {
 }
 
 async fn create_session(
-    State(shared): Server,
+    State(shared): ExtractState,
     Body(new): Body<NewSession>,
 ) -> Result<Response, HttpError> {
     let wishes = SessionOptions {
@@ -123,11 +125,14 @@ async fn create_session(
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], view).into_response())
 }
 
-async fn show_session(State(shared): Server, Name(id): Name) -> Answer<SessionView> {
+async fn show_session(State(shared): ExtractState, PathId(id): PathId) -> JsonResult<SessionView> {
     Ok(Json(shared.sessions.room(&id).await?.view().await?))
 }
 
-async fn show_settings(State(shared): Server, Name(id): Name) -> Answer<SettingsView> {
+async fn show_settings(
+    State(shared): ExtractState,
+    PathId(id): PathId,
+) -> JsonResult<SettingsView> {
     Ok(Json(shared.sessions.room(&id).await?.settings().await?))
 }
 
@@ -154,10 +159,10 @@ struct SettingsPatch {
 }
 
 async fn change_settings(
-    State(shared): Server,
-    Name(id): Name,
+    State(shared): ExtractState,
+    PathId(id): PathId,
     Body(change): Body<SettingsPatch>,
-) -> Answer<SettingsView> {
+) -> JsonResult<SettingsView> {
     let room = shared.sessions.room(&id).await?;
     let model = match (change.provider, change.model) {
         (None, None) => None,
@@ -177,7 +182,7 @@ async fn change_settings(
     {
         return Err(Problem::wrong("title: it may not be empty").into());
     }
-    let settings = Settings {
+    let settings = SettingsChange {
         title: change.title,
         model,
         policy: change.policy,
@@ -197,7 +202,7 @@ struct ModelList {
     models: Vec<ModelView>,
 }
 
-async fn list_models(State(shared): Server, Name(id): Name) -> Answer<ModelList> {
+async fn list_models(State(shared): ExtractState, PathId(id): PathId) -> JsonResult<ModelList> {
     let card = shared.sessions.room(&id).await?.card().await?.sound()?;
     Ok(Json(ModelList {
         models: card.models.into_iter().map(Into::into).collect(),

@@ -1,12 +1,14 @@
 //! What is said in a session, and what happens there.
 
 use super::api::{Api, Operation};
-use super::extract::{Asked, Body, Name};
-use super::following::{Dialect, Following};
+use super::app_state::{ExtractState, JsonResult};
+use super::extract::{Body, PathId, QueryParams};
 use super::problems::HttpError;
-use super::shared::{Answer, Server};
-use super::streams::{self, Form};
-use crate::sessions::{Deliver, Error, Heard, Place, Room, Said, SnapshotView};
+use super::session_events::{Dialect, SessionEvents};
+use super::stream_body::{self, StreamFormat};
+use crate::live_sessions::{
+    Delivery, Error, EventBatch, EventCursor, LiveSession, SnapshotView, UserMessage,
+};
 use crate::turn_stream::TurnEvent;
 use axum::Json;
 use axum::extract::State;
@@ -29,7 +31,7 @@ pub(super) fn add_to(api: &mut Api) {
     let about = "What happens in a session, from a place on: server-sent events or lines of JSON";
     let events = Operation::get("/api/sessions/{id}/events", "follow_session", about);
     api.add(
-        events.query::<EventsQuery>().streams::<Line>(),
+        events.query::<EventsQuery>().streams::<AnyEvent>(),
         get(follow_session),
     );
     let prompt = Operation::post(
@@ -65,7 +67,7 @@ pub(super) fn add_to(api: &mut Api) {
     for (name, about) in orders {
         let path = format!("/api/sessions/{{id}}/{name}");
         let operation = Operation::post(&path, name, about).empty();
-        let order = move |state: Server, id: Name| post_turn_command(name, state, id);
+        let order = move |state: ExtractState, id: PathId| post_turn_command(name, state, id);
         api.add(operation, post(order));
     }
 }
@@ -79,10 +81,10 @@ struct DialectQuery {
 }
 
 async fn snapshot_session(
-    State(shared): Server,
-    Name(id): Name,
-    Asked(asked): Asked<DialectQuery>,
-) -> Answer<SnapshotView> {
+    State(shared): ExtractState,
+    PathId(id): PathId,
+    QueryParams(asked): QueryParams<DialectQuery>,
+) -> JsonResult<SnapshotView> {
     let room = shared.sessions.room(&id).await?;
     let snapshot = room.snapshot(asked.dialect == Dialect::Native).await?;
     Ok(Json(snapshot))
@@ -106,7 +108,7 @@ struct EventsQuery {
 #[serde(untagged)]
 #[schemars(rename = "AnyEvent")]
 #[expect(dead_code, reason = "it is there to be described")]
-enum Line {
+enum AnyEvent {
     /// Of the turn stream.
     Turn(TurnEvent),
     /// As it is.
@@ -114,25 +116,27 @@ enum Line {
 }
 
 async fn follow_session(
-    State(shared): Server,
-    Name(id): Name,
-    Asked(asked): Asked<EventsQuery>,
+    State(shared): ExtractState,
+    PathId(id): PathId,
+    QueryParams(asked): QueryParams<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, HttpError> {
     let room = shared.sessions.room(&id).await?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let form = match (wants(&headers, "text/event-stream"), asked.envelope) {
-        (true, _) => Form::Sse,
-        (false, true) => Form::Envelopes,
-        (false, false) => Form::Lines,
+        (true, _) => StreamFormat::Sse,
+        (false, true) => StreamFormat::Envelopes,
+        (false, false) => StreamFormat::Lines,
     };
-    let after = last.or(asked.after.as_deref()).map(str::parse::<Place>);
+    let after = last
+        .or(asked.after.as_deref())
+        .map(str::parse::<EventCursor>);
     let after = match (form, after) {
         // A browser that comes back with something else than it was given is better off with a snapshot.
-        (Form::Sse, after) => after.and_then(Result::ok),
+        (StreamFormat::Sse, after) => after.and_then(Result::ok),
         (_, Some(after)) => {
             let place = after.map_err(|error| Problem::unreadable(error.to_string()))?;
-            if room.since(place) == Heard::Stale {
+            if room.since(place) == EventBatch::Stale {
                 return Err(Error::Behind.into());
             }
             Some(place)
@@ -140,10 +144,10 @@ async fn follow_session(
         (_, None) => Some(room.place()),
     };
     let stop = shared.sessions.stopping().clone();
-    let following = Following::new(room, asked.dialect, after, stop);
+    let following = SessionEvents::new(room, asked.dialect, after, stop);
     match form {
-        Form::Sse => Ok(streams::body_with_snapshots(following).await?),
-        Form::Lines | Form::Envelopes => Ok(streams::body(following, form)),
+        StreamFormat::Sse => Ok(stream_body::body_with_snapshots(following).await?),
+        StreamFormat::Lines | StreamFormat::Envelopes => Ok(stream_body::body(following, form)),
     }
 }
 
@@ -164,7 +168,7 @@ pub(super) struct Prompt {
     #[serde(default)]
     pub(super) images: Vec<Picture>,
     /// When it is said while a turn runs; without it, after that turn.
-    pub(super) deliver: Option<DeliverWord>,
+    pub(super) deliver: Option<DeliveryMode>,
 }
 
 /// Something to be said with the next call.
@@ -190,7 +194,8 @@ pub(super) struct Picture {
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum DeliverWord {
+#[schemars(rename = "DeliverWord")]
+pub(super) enum DeliveryMode {
     Steer,
     FollowUp,
 }
@@ -200,20 +205,21 @@ pub(super) enum DeliverWord {
 #[serde(rename_all = "snake_case")]
 pub(super) struct Disposition {
     /// A turn began with it, or it waits to be said.
-    pub(super) disposition: Disposed,
+    pub(super) disposition: DispositionKind,
 }
 
 /// What became of something that was said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Disposed {
+#[schemars(rename = "Disposed")]
+pub(super) enum DispositionKind {
     /// A turn began with it.
     Started,
     /// It waits to be said.
     Queued,
 }
 
-fn said(text: String, images: Vec<Picture>) -> Result<Said, HttpError> {
+fn said(text: String, images: Vec<Picture>) -> Result<UserMessage, HttpError> {
     if text.trim().is_empty() && images.is_empty() {
         return Err(Problem::wrong("text: there is nothing to say").into());
     }
@@ -223,7 +229,7 @@ fn said(text: String, images: Vec<Picture>) -> Result<Said, HttpError> {
         return Err(Problem::wrong("images: their data are in base 64").into());
     }
     let picture = |it: Picture| serde_json::json!({ "type": "image", "mimeType": it.media_type, "data": it.data });
-    Ok(Said {
+    Ok(UserMessage {
         text,
         images: images.into_iter().map(picture).collect(),
     })
@@ -231,10 +237,13 @@ fn said(text: String, images: Vec<Picture>) -> Result<Said, HttpError> {
 
 impl Prompt {
     /// Says it; the answer is what became of it, and a place before which nothing of it has happened.
-    pub(super) async fn say(self, room: &Arc<Room>) -> Result<(Disposed, Place), HttpError> {
+    pub(super) async fn say(
+        self,
+        room: &Arc<LiveSession>,
+    ) -> Result<(DispositionKind, EventCursor), HttpError> {
         let deliver = self.deliver.map(|word| match word {
-            DeliverWord::Steer => Deliver::Steer,
-            DeliverWord::FollowUp => Deliver::FollowUp,
+            DeliveryMode::Steer => Delivery::Steer,
+            DeliveryMode::FollowUp => Delivery::FollowUp,
         });
         let said = said(self.text, self.images)?;
         let (answer, place) = room.prompt(said, deliver).await?;
@@ -242,16 +251,16 @@ impl Prompt {
     }
 }
 
-fn disposed(answer: &serde_json::Value) -> Disposed {
+fn disposed(answer: &serde_json::Value) -> DispositionKind {
     match answer["disposition"] == "started" {
-        true => Disposed::Started,
-        false => Disposed::Queued,
+        true => DispositionKind::Started,
+        false => DispositionKind::Queued,
     }
 }
 
 async fn post_prompt(
-    State(shared): Server,
-    Name(id): Name,
+    State(shared): ExtractState,
+    PathId(id): PathId,
     headers: HeaderMap,
     Body(prompt): Body<Prompt>,
 ) -> Result<Response, HttpError> {
@@ -259,24 +268,24 @@ async fn post_prompt(
     let text = prompt.text.clone();
     let (disposition, place) = prompt.say(&room).await?;
     let form = match wants(&headers, "text/event-stream") {
-        true => Some(Form::Sse),
-        false => wants(&headers, "application/x-ndjson").then_some(Form::Lines),
+        true => Some(StreamFormat::Sse),
+        false => wants(&headers, "application/x-ndjson").then_some(StreamFormat::Lines),
     };
     // What waits has no turn yet that could be followed.
     let turn = room.find_turn_with_input(place, &text);
-    let turn = turn.filter(|_| disposition == Disposed::Started);
+    let turn = turn.filter(|_| disposition == DispositionKind::Started);
     let (Some(form), Some(turn)) = (form, turn) else {
         let disposition = Disposition { disposition };
         return Ok((StatusCode::ACCEPTED, Json(disposition)).into_response());
     };
     let stop = shared.sessions.stopping().clone();
-    let following = Following::new(room, Dialect::Turn, Some(place), stop);
-    Ok(streams::body(following.of_turn(turn), form))
+    let following = SessionEvents::new(room, Dialect::Turn, Some(place), stop);
+    Ok(stream_body::body(following.of_turn(turn), form))
 }
 
 async fn post_steering(
-    State(shared): Server,
-    Name(id): Name,
+    State(shared): ExtractState,
+    PathId(id): PathId,
     Body(steering): Body<Steering>,
 ) -> Result<(StatusCode, Json<Disposition>), HttpError> {
     let room = shared.sessions.room(&id).await?;
@@ -288,8 +297,8 @@ async fn post_steering(
 
 async fn post_turn_command(
     order: &'static str,
-    State(shared): Server,
-    Name(id): Name,
+    State(shared): ExtractState,
+    PathId(id): PathId,
 ) -> Result<StatusCode, HttpError> {
     let room = shared.sessions.room(&id).await?;
     obey(&room, order).await?;
@@ -297,7 +306,7 @@ async fn post_turn_command(
 }
 
 /// Does what a word says about the turn of a room.
-pub(super) async fn obey(room: &Arc<Room>, order: &str) -> Result<(), HttpError> {
+pub(super) async fn obey(room: &Arc<LiveSession>, order: &str) -> Result<(), HttpError> {
     match order {
         "abort" => room.abort().await?,
         "abort_retry" => room.abort_retry().await?,

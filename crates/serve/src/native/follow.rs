@@ -1,6 +1,6 @@
 //! What a client asks to hear.
 
-use super::kept::Stale;
+use super::event_buffer::StaleCursor;
 use outlast_kernel::event::Body;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// What is said from here on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Follow {
+pub struct FollowRequest {
     /// Events after that number are said again, then those that come; without it, those that come.
     #[serde(default)]
     pub after: Option<u64>,
@@ -19,7 +19,8 @@ pub struct Follow {
 
 /// The data of a reply to `follow`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Followed {
+#[schemars(rename = "Followed")]
+pub struct FollowReply {
     /// The number of the last event until now. Those up to it that were asked for follow this reply.
     pub events: u64,
 }
@@ -30,7 +31,7 @@ pub struct Followed {
 pub enum FollowError {
     /// What it asks for is not kept.
     #[error(transparent)]
-    Stale(#[from] Stale),
+    Stale(#[from] StaleCursor),
     /// No event is of that kind.
     #[error("there are no events of the kind `{kind}`")]
     UnknownKind {
@@ -64,7 +65,7 @@ impl FollowError {
     }
 }
 
-impl Follow {
+impl FollowRequest {
     /// Reads a `follow` command; fields that it does not know are left alone.
     pub fn read(command: &Value) -> Result<Self, FollowError> {
         let follow =

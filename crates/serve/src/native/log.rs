@@ -2,25 +2,25 @@
 //!
 //! Not here: how many are kept (see `kept`).
 
-use super::follow::{Follow, Followed};
-use super::kept::{Kept, Stale};
+use super::event_buffer::{EventBuffer, StaleCursor};
+use super::follow::{FollowReply, FollowRequest};
 use outlast_kernel::event::Event;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The last events, and who hears them. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct NativeLog {
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<LogState>>,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
-    kept: Kept,
-    follow: Follow,
+struct LogState {
+    kept: EventBuffer,
+    follow: FollowRequest,
 }
 
 impl NativeLog {
-    fn lock(&self) -> MutexGuard<'_, Heard> {
+    fn lock(&self) -> MutexGuard<'_, LogState> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -41,7 +41,7 @@ impl NativeLog {
 
     /// The events after that number.
     #[cfg(test)]
-    fn since(&self, after: u64) -> Result<Vec<Event>, Stale> {
+    fn since(&self, after: u64) -> Result<Vec<Event>, StaleCursor> {
         Ok(self.lock().kept.since(after)?.cloned().collect())
     }
 
@@ -49,9 +49,9 @@ impl NativeLog {
     /// into the outbox before anything else gets there. `say` must not come back here.
     pub fn follow(
         &self,
-        follow: Follow,
-        say: impl FnOnce(Followed, Vec<Event>),
-    ) -> Result<(), Stale> {
+        follow: FollowRequest,
+        say: impl FnOnce(FollowReply, Vec<Event>),
+    ) -> Result<(), StaleCursor> {
         let mut heard = self.lock();
         let events = match follow.after {
             Some(after) => {
@@ -63,7 +63,7 @@ impl NativeLog {
             None => Vec::new(),
         };
         heard.follow = follow;
-        let followed = Followed {
+        let followed = FollowReply {
             events: heard.kept.newest(),
         };
         say(followed, events);

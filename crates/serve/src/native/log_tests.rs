@@ -1,9 +1,9 @@
 //! What is kept, for how long, and who hears it.
 #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
-use super::{Follow, NativeLog, Stale};
+use super::{FollowRequest, NativeLog, StaleCursor};
 use crate::native::FollowError;
-use crate::native::kept::{MOST_BYTES, MOST_EVENTS};
+use crate::native::event_buffer::{MAX_BYTES, MAX_EVENTS};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, VERSION};
 use serde_json::json;
@@ -44,8 +44,8 @@ fn numbers(events: &[Event]) -> Vec<u64> {
     events.iter().map(|event| event.seq).collect()
 }
 
-fn follow(command: &serde_json::Value) -> Follow {
-    Follow::read(command).unwrap()
+fn follow(command: &serde_json::Value) -> FollowRequest {
+    FollowRequest::read(command).unwrap()
 }
 
 /// What a client hears of events, when it follows so.
@@ -67,16 +67,16 @@ fn events_after_a_number_are_found_in_order() {
 
 #[test]
 fn a_number_that_is_too_old_is_refused_with_the_oldest_that_is_kept() {
-    let more = u64::try_from(MOST_EVENTS).unwrap() + 10;
+    let more = u64::try_from(MAX_EVENTS).unwrap() + 10;
     let log = log_of(more);
-    let stale = Stale {
+    let stale = StaleCursor {
         after: 9,
         oldest: 11,
         newest: more,
     };
     assert_eq!(log.since(9), Err(stale));
     let kept = log.since(10).unwrap();
-    assert_eq!(kept.len(), MOST_EVENTS);
+    assert_eq!(kept.len(), MAX_EVENTS);
     assert_eq!(kept[0].seq, 11);
 }
 
@@ -89,14 +89,14 @@ fn many_bytes_are_not_kept_either() {
     }
     // Four of them and their numbers are a little more than that; the longest is not counted.
     let oldest = log.since(0).unwrap_err().oldest;
-    assert_eq!((oldest, MOST_BYTES), (7, 4 << 20));
+    assert_eq!((oldest, MAX_BYTES), (7, 4 << 20));
     assert_eq!(numbers(&log.since(6).unwrap()), [7, 8, 9, 10]);
 }
 
 #[test]
 fn a_very_long_event_drives_out_neither_itself_nor_what_came_before_it() {
     let log = log_of(2);
-    let large = |seq| text(seq, &"x".repeat(MOST_BYTES));
+    let large = |seq| text(seq, &"x".repeat(MAX_BYTES));
     assert_eq!(heard(&log, [large(3), text(4, "x")]), [3, 4]);
     assert_eq!(numbers(&log.since(1).unwrap()), [2, 3, 4]);
     // The next one does.
@@ -156,8 +156,10 @@ fn only_the_kinds_that_are_followed_are_heard_until_others_are() {
     assert_eq!(again, Some((3, vec![1, 3])));
     assert_eq!(heard(&log, [text(4, "x"), warning(5)]), [4]);
 
-    log.follow(Follow::default(), |_, events| assert!(events.is_empty()))
-        .unwrap();
+    log.follow(FollowRequest::default(), |_, events| {
+        assert!(events.is_empty())
+    })
+    .unwrap();
     assert_eq!(heard(&log, [text(6, "x"), warning(7)]), [6, 7]);
 }
 
@@ -197,7 +199,7 @@ fn a_follow_that_cannot_be_understood_says_what_is_wrong() {
         (json!({ "only": "warning" }), "invalid_command", "sequence"),
     ];
     for (command, code, word) in table {
-        let error = Follow::read(&command).unwrap_err();
+        let error = FollowRequest::read(&command).unwrap_err();
         assert_eq!((error.code(), error.oldest()), (code, None), "{command}");
         assert!(error.to_string().contains(word), "{error}");
     }
@@ -208,7 +210,7 @@ fn a_follow_that_cannot_be_understood_says_what_is_wrong() {
 #[test]
 fn fields_that_a_follow_does_not_know_are_left_alone() {
     let command = json!({ "id": "7", "type": "follow", "after": 3, "only": null, "new": true });
-    let known = Follow {
+    let known = FollowRequest {
         after: Some(3),
         only: None,
     };

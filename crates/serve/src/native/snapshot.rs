@@ -3,7 +3,7 @@
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Usage;
 use outlast_kernel::verdict::Cause;
-use outlast_session::{Held, Retry, Snapshot};
+use outlast_session::{GateHold, RetryStatus, Snapshot};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -96,8 +96,8 @@ impl SnapshotView {
     }
 }
 
-impl From<Retry> for RetryView {
-    fn from(retry: Retry) -> Self {
+impl From<RetryStatus> for RetryView {
+    fn from(retry: RetryStatus) -> Self {
         Self {
             attempt: retry.attempt,
             max_attempts: retry.max_attempts,
@@ -108,8 +108,8 @@ impl From<Retry> for RetryView {
     }
 }
 
-impl From<Held> for HeldView {
-    fn from(held: Held) -> Self {
+impl From<GateHold> for HeldView {
+    fn from(held: GateHold) -> Self {
         Self {
             until: held.until,
             cause: held.cause,

@@ -38,18 +38,18 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::Command;
 use tokio::time::timeout;
 
+mod connection;
 mod error;
 mod inbox;
-mod link;
 
+use connection::Connection;
 pub use error::{ClientError, Lagged};
 pub use inbox::EventStream;
-use link::Link;
 
 /// A client. Its clones talk to the same server, which is killed when the last one is dropped.
 #[derive(Clone)]
 pub struct RpcClient {
-    link: Arc<Link>,
+    link: Arc<Connection>,
     last: Arc<AtomicU64>,
     limit: Option<Duration>,
 }
@@ -78,7 +78,7 @@ impl RpcClient {
         let missing = || io::Error::other("it has no pipes");
         let reader = child.stdout.take().ok_or_else(missing)?;
         let writer = child.stdin.take().ok_or_else(missing)?;
-        Ok(Self::of(Link::over(reader, writer, Some(child))))
+        Ok(Self::of(Connection::over(reader, writer, Some(child))))
     }
 
     /// Talks to a server that reads and writes there. Has to be called within a runtime.
@@ -87,10 +87,10 @@ impl RpcClient {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        Self::of(Link::over(reader, writer, None))
+        Self::of(Connection::over(reader, writer, None))
     }
 
-    fn of(link: Link) -> Self {
+    fn of(link: Connection) -> Self {
         Self {
             link: Arc::new(link),
             last: Arc::default(),

@@ -65,10 +65,10 @@ async fn settle() {
     }
 }
 
-type Waited = JoinHandle<Result<Vec<Value>, ClientError>>;
+type PendingPrompt = JoinHandle<Result<Vec<Value>, ClientError>>;
 
 /// A prompt that is accepted, and waited for elsewhere.
-async fn under_way(client: &RpcClient, peer: &mut Peer) -> Waited {
+async fn under_way(client: &RpcClient, peer: &mut Peer) -> PendingPrompt {
     let own = client.clone();
     let waiting = tokio::spawn(async move { own.prompt_and_wait("hello").await });
     let command = peer.heard().await;
@@ -312,7 +312,7 @@ async fn a_line_that_is_too_long_to_keep_ends_it() {
     let inbox = Inbox::new();
     let asked = inbox.ask(1).unwrap();
     let lines = LineReader::new(&b"{\"type\":\"response\"}"[..], 8);
-    let why = link::read(lines, &inbox).await;
+    let why = connection::read(lines, &inbox).await;
     inbox.end(&why);
     let error = asked.answer().await.unwrap_err();
     assert!(matches!(error, ClientError::TooLong { bytes: 19 }));

@@ -8,20 +8,20 @@ mod entry;
 mod reader;
 mod stats;
 
-pub use entry::{Entry, What};
+pub use entry::{Entry, EntryBody};
 pub use stats::{ContextUsage, Stats, Tokens};
 
-use super::asked::Models;
 use super::message::{Block, Message};
+use super::models::Models;
 use outlast_session::read;
-use outlast_store::journal::Stored;
+use outlast_store::journal::StoredEntry;
 use reader::Reader;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use stats::Counted;
+use stats::StatsCounter;
 
 /// What is said of a conversation that was made smaller without a summary.
-pub(super) const LEFT_OUT: &str = "Parts of the conversation were left out.";
+pub(super) const NO_SUMMARY_TEXT: &str = "Parts of the conversation were left out.";
 
 /// Something that is not in a session's history.
 #[derive(Debug, thiserror::Error)]
@@ -49,12 +49,12 @@ pub struct ForkMessage {
 pub struct History {
     entries: Vec<Entry>,
     messages: Vec<Message>,
-    counted: Counted,
+    counted: StatsCounter,
 }
 
 impl History {
     /// What these entries of a journal tell, where the models are known by these.
-    pub fn of(stored: &[Stored], models: &Models) -> Self {
+    pub fn of(stored: &[StoredEntry], models: &Models) -> Self {
         let mut reader = Reader::new(models);
         for stored in stored {
             // Whose entry it is only matters to the error, and that one is passed over.
@@ -109,7 +109,7 @@ impl History {
     pub fn first_kept(&self) -> Option<&str> {
         let mut entries = self.entries.iter().rev();
         entries.find_map(|entry| match &entry.what {
-            What::Compaction {
+            EntryBody::Compaction {
                 first_kept_entry_id,
                 ..
             } => Some(&**first_kept_entry_id),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::pi_rpc::asked::Asked;
+use crate::pi_rpc::models::ModelRef;
 use crate::pi_rpc::translate::tests::golden::{is_within, recorded, shape};
 use crate::pi_rpc::translate::tests::script::model;
 use outlast_dialect::{Message as Said, Part, Role};
@@ -7,10 +7,10 @@ use outlast_engine::journal::{Entry as Written, ModelSwitch, Spent};
 use outlast_engine::tools::Effect;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Limits, Prompt};
-use outlast_kernel::event::{CompactionReason, Seal, StopReason, ToolCall, Usage};
-use outlast_kernel::failure::{Failure, Judged};
+use outlast_kernel::event::{CompactionReason, StopReason, ToolCall, TurnStatus, Usage};
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
 use outlast_kernel::verdict::Cause;
-use outlast_store::journal::Line;
+use outlast_store::journal::RawEntry;
 use serde_json::{Value, json};
 
 const START: u64 = 1_800_000_000_000;
@@ -22,10 +22,10 @@ const USAGE: Usage = Usage {
     cache_write: 0,
 };
 
-fn stored(entries: impl IntoIterator<Item = Written>) -> Vec<Stored> {
-    let line = |(seq, entry): (u64, Written)| Stored {
+fn stored(entries: impl IntoIterator<Item = Written>) -> Vec<StoredEntry> {
+    let line = |(seq, entry): (u64, Written)| StoredEntry {
         seq,
-        line: Line {
+        line: RawEntry {
             turn: 1,
             kind: entry.kind().to_owned(),
             time: Timestamp::from_millis(START + seq),
@@ -83,7 +83,7 @@ fn answer(said: &str) -> Written {
 
 fn settled() -> Written {
     Written::Settled {
-        seal: Seal::Completed,
+        seal: TurnStatus::Completed,
         usage: USAGE,
         error: None,
     }
@@ -93,7 +93,7 @@ fn failed(said: &str, is_cancelled: bool) -> Written {
     let failure = Failure::http("mock", 529, "busy", Timestamp::from_millis(START));
     Written::AttemptFailed {
         attempt: 1,
-        judged: (!is_cancelled).then(|| (*Judged::new(failure)).clone()),
+        judged: (!is_cancelled).then(|| (*ClassifiedFailure::new(failure)).clone()),
         message: Said {
             role: Role::Assistant,
             parts: vec![text(said)],
@@ -442,7 +442,7 @@ fn a_tree_of_a_hundred_thousand_entries_is_written_without_running_out_of_stack(
     for seq in 1..=100_000 {
         large.push(
             (seq, Timestamp::default()),
-            What::model_change(&Asked::default()),
+            EntryBody::model_change(&ModelRef::default()),
         );
     }
     let tree = entry::tree(&large.into_vec());
@@ -454,7 +454,7 @@ fn a_tree_of_a_hundred_thousand_entries_is_written_without_running_out_of_stack(
 #[test]
 fn entries_that_tell_of_one_number_have_ids_of_their_own() {
     let mut entries = entry::Entries::default();
-    let what = What::model_change(&Asked::default());
+    let what = EntryBody::model_change(&ModelRef::default());
     let at = |seq| (seq, Timestamp::default());
     let ids = [7, 7, 7, 8].map(|seq| entries.push(at(seq), what.clone()));
     assert_eq!(ids, ["00000007", "00000007-1", "00000007-2", "00000008"]);

@@ -2,9 +2,9 @@
 //!
 //! Invariant: a message is one line of JSON whatever is in it, also the arguments that a model has written.
 
-mod make;
+mod convert;
 
-pub use make::{arguments, no_arguments};
+pub use convert::{arguments, no_arguments};
 
 use outlast_kernel::verdict::{Cause, Class};
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub enum Message {
 impl Message {
     /// What somebody said, or ran.
     pub fn of_user(content: Vec<Block>, timestamp: u64) -> Self {
-        match super::ran::read(&Block::text_of(&content), timestamp) {
+        match super::bash_message::read(&Block::text_of(&content), timestamp) {
             Some(ran) => Self::BashExecution(ran),
             None => Self::User(User { content, timestamp }),
         }
@@ -62,7 +62,7 @@ pub struct Assistant {
     /// As which model.
     pub model: String,
     /// What it used.
-    pub usage: Used,
+    pub usage: PricedUsage,
     /// Why it stopped.
     pub stop_reason: Stop,
     /// When, in milliseconds since 1970.
@@ -86,7 +86,7 @@ pub struct ToolResult {
     /// What it said.
     pub content: Vec<Block>,
     /// Nothing; clients look for it.
-    pub details: Nothing,
+    pub details: EmptyObject,
     /// Whether it failed, or was not run.
     pub is_error: bool,
     /// When, in milliseconds since 1970.
@@ -95,7 +95,7 @@ pub struct ToolResult {
 
 /// An object without fields.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Nothing {}
+pub struct EmptyObject {}
 
 /// A command that somebody ran.
 #[derive(Clone, Debug, Serialize)]
@@ -212,7 +212,7 @@ pub struct ErrorDetails {
 /// Tokens, and what they cost in dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Used {
+pub struct PricedUsage {
     /// Read, those from the cache not counted.
     pub input: u64,
     /// Written.

@@ -2,8 +2,8 @@ use super::*;
 use outlast_dialect::Part;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
-use outlast_kernel::failure::{Failure, Judged};
-use outlast_session::host::ModelCost;
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
+use outlast_session::factory::ModelCost;
 use serde_json::{Value, json};
 
 fn value(of: &impl Serialize) -> Value {
@@ -51,7 +51,7 @@ fn tokens_are_priced_by_the_million() {
         cache_read: 0.5,
         cache_write: 7.0,
     };
-    let used = Used::new(usage, &price);
+    let used = PricedUsage::new(usage, &price);
     assert_eq!(used.total_tokens, 3_500_000);
     let cost = used.cost;
     assert_eq!((cost.input, cost.output), (3.0, 5.0));
@@ -165,7 +165,7 @@ fn messages_have_the_fields_that_clients_read() {
 fn a_provider_that_forbids_a_retry_is_believed() {
     let failure = |retryable| {
         let failure = Failure::http("mock", 529, "busy", Timestamp::default());
-        Judged::new(failure.with_retryable(retryable))
+        ClassifiedFailure::new(failure.with_retryable(retryable))
     };
     for retryable in [true, false] {
         assert_eq!(

@@ -5,22 +5,22 @@
 //! begins ends (see `run`); nothing waits in silence: what the protocol has no frame for is shown as a notice or a status.
 //! Not here: replies to commands.
 
-mod answer;
 mod compaction;
 mod frame;
 mod notices;
+mod partial_completion;
 mod run;
 mod tools;
 
-use super::asked::Models;
 use super::message::{ErrorDetails, Stop, User};
-use crate::voice::{EventEncoder, Lines};
-use answer::Ending;
-use frame::{Frame, Retry, Wait};
+use super::models::Models;
+use crate::event_encoder::{EventEncoder, JsonLines};
+use frame::{Frame, Retry, RetryDetails};
 use notices::Notices;
 use outlast_kernel::Timestamp;
-use outlast_kernel::event::{Body, Event, Seal};
+use outlast_kernel::event::{Body, Event, TurnStatus};
 use outlast_kernel::verdict::{Cause, Class};
+use partial_completion::CompletionEnd;
 use run::{Problem, Run};
 
 /// What is said of an attempt that failed without anybody saying why.
@@ -62,14 +62,14 @@ impl PiEncoder {
 }
 
 impl EventEncoder for PiEncoder {
-    fn say(&mut self, event: Event, out: &mut Lines) {
+    fn say(&mut self, event: Event, out: &mut JsonLines) {
         self.run.now = event.time.as_millis();
         self.fail_open_attempt(&event.body, out);
         self.notices.tell(&event.body, out);
         self.hear(event.time, event.body, out);
     }
 
-    fn end_run(&mut self, aborted: bool, out: &mut Lines) {
+    fn end_run(&mut self, aborted: bool, out: &mut JsonLines) {
         self.notices.end_wait(out);
         self.trouble = None;
         self.run.end(aborted, out);
@@ -82,7 +82,7 @@ impl EventEncoder for PiEncoder {
 
 impl PiEncoder {
     /// Some events show that the attempt under way has failed, although they are about something else.
-    fn fail_open_attempt(&mut self, body: &Body, out: &mut Lines) {
+    fn fail_open_attempt(&mut self, body: &Body, out: &mut JsonLines) {
         let trouble = self.trouble;
         let phrase = |cause: Option<Cause>| {
             let cause = cause.or(trouble);
@@ -108,7 +108,7 @@ impl PiEncoder {
         }
     }
 
-    fn hear(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
+    fn hear(&mut self, time: Timestamp, body: Body, out: &mut JsonLines) {
         match body {
             Body::Start { provider, model } => {
                 if let Some(known) = &self.known {
@@ -129,9 +129,9 @@ impl PiEncoder {
                 self.ask(&model);
                 let stop = Stop::from(stop_reason);
                 let problem = stop.problem();
-                let ending = Ending {
+                let ending = CompletionEnd {
                     problem,
-                    ..Ending::well(stop)
+                    ..CompletionEnd::well(stop)
                 };
                 self.run.complete(ending, out);
             }
@@ -148,7 +148,7 @@ impl PiEncoder {
         }
     }
 
-    fn translate_completion(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
+    fn translate_completion(&mut self, time: Timestamp, body: Body, out: &mut JsonLines) {
         match body {
             Body::TextDelta { text } if !text.is_empty() => self.run.answer(out).text(&text, out),
             Body::ReasoningDelta { text } if !text.is_empty() => {
@@ -181,7 +181,7 @@ impl PiEncoder {
         }
     }
 
-    fn translate_failure(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
+    fn translate_failure(&mut self, time: Timestamp, body: Body, out: &mut JsonLines) {
         match body {
             Body::RetryScheduled {
                 attempt,
@@ -198,7 +198,7 @@ impl PiEncoder {
                     max_attempts: max_attempts.unwrap_or(attempt),
                     delay_ms,
                     error_message: &message,
-                    outlast: Wait {
+                    outlast: RetryDetails {
                         retry_at,
                         details: details.clone(),
                     },
@@ -247,12 +247,12 @@ impl PiEncoder {
         }
     }
 
-    fn seal(&mut self, status: Seal, out: &mut Lines) {
+    fn seal(&mut self, status: TurnStatus, out: &mut JsonLines) {
         self.notices.end_wait(out);
         match status {
-            Seal::Completed => self.run.stop(Stop::Stop, out),
-            Seal::Aborted => self.run.stop(Stop::Aborted, out),
-            Seal::Error => {
+            TurnStatus::Completed => self.run.stop(Stop::Stop, out),
+            TurnStatus::Aborted => self.run.stop(Stop::Aborted, out),
+            TurnStatus::Error => {
                 let problem = Problem {
                     message: ATTEMPT_FAILED.to_owned(),
                     details: None,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
-const LONGEST_ID: usize = 1024;
-const LONGEST_NAME: usize = 64;
+const MAX_ID_BYTES: usize = 1024;
+const MAX_NAME_BYTES: usize = 64;
 
 /// A line that a client has sent.
 pub(super) struct Request {
@@ -34,11 +34,11 @@ pub(super) struct Caller {
 pub(super) enum Command {
     Prompt {
         #[serde(flatten)]
-        said: Said,
+        said: PromptInput,
         streaming_behavior: Option<StreamingBehavior>,
     },
-    Steer(Said),
-    FollowUp(Said),
+    Steer(PromptInput),
+    FollowUp(PromptInput),
     Abort,
     ClearQueue,
     NewSession,
@@ -167,7 +167,7 @@ const FIELDS: [&str; 16] = [
 
 /// What is said to the model.
 #[derive(Debug, Deserialize)]
-pub(super) struct Said {
+pub(super) struct PromptInput {
     message: String,
     images: Option<Vec<Picture>>,
 }
@@ -191,8 +191,8 @@ fn base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     }
 }
 
-impl From<Said> for Message {
-    fn from(said: Said) -> Self {
+impl From<PromptInput> for Message {
+    fn from(said: PromptInput) -> Self {
         let text = Part::Text { text: said.message };
         let pictures = said.images.into_iter().flatten();
         let pictures = pictures.map(|picture| {
@@ -254,16 +254,16 @@ pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
         id: field("id").filter(|id| !id.is_null()),
         command: name
             .as_deref()
-            .map(|name| text::bounded(name, LONGEST_NAME).into_owned()),
+            .map(|name| text::bounded(name, MAX_NAME_BYTES).into_owned()),
     };
     // It is repeated with every answer.
     if caller
         .id
         .as_ref()
-        .is_some_and(|id| id.to_string().len() > LONGEST_ID)
+        .is_some_and(|id| id.to_string().len() > MAX_ID_BYTES)
     {
         return Err(unreadable(&format!(
-            "its `id` has more than {LONGEST_ID} bytes"
+            "its `id` has more than {MAX_ID_BYTES} bytes"
         )));
     }
     let command = match name {
@@ -271,7 +271,7 @@ pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
             .map_err(|error| format!("{name}: {}", wrong(value, &error))),
         name => {
             let name = name.as_deref().unwrap_or("undefined");
-            let name = text::bounded(name, LONGEST_NAME);
+            let name = text::bounded(name, MAX_NAME_BYTES);
             Err(format!("Unknown command: {name}"))
         }
     };
@@ -317,12 +317,12 @@ struct Reply<'a, D> {
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<D>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    refusal: Option<&'a Refusal>,
+    refusal: Option<&'a CommandError>,
 }
 
 /// Why something is not done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Refusal {
+pub(super) struct CommandError {
     /// In words.
     pub(super) error: String,
     /// For programs.
@@ -334,7 +334,11 @@ pub(super) struct Refusal {
 }
 
 impl Caller {
-    fn reply<D: Serialize>(&self, data: Option<D>, refusal: Option<&Refusal>) -> Box<RawValue> {
+    fn reply<D: Serialize>(
+        &self,
+        data: Option<D>,
+        refusal: Option<&CommandError>,
+    ) -> Box<RawValue> {
         let reply = Reply {
             id: self.id.as_ref(),
             r#type: "response",
@@ -360,14 +364,14 @@ impl Caller {
     /// It is not done.
     pub(super) fn refuse(&self, error: &str) -> Box<RawValue> {
         let error = error.to_owned();
-        self.error_with_code(&Refusal {
+        self.error_with_code(&CommandError {
             error,
-            ..Refusal::default()
+            ..CommandError::default()
         })
     }
 
     /// It is not done, and a program can tell why.
-    pub(super) fn error_with_code(&self, refusal: &Refusal) -> Box<RawValue> {
+    pub(super) fn error_with_code(&self, refusal: &CommandError) -> Box<RawValue> {
         self.reply(None::<()>, Some(refusal))
     }
 

@@ -1,10 +1,10 @@
 //! What is done the moment it is asked, whatever else is under way: stopping things, hurrying them, switches.
 
 use super::command::{Caller, Command, QueueMode};
-use super::desk::Desk;
-use super::lane::Task;
-use super::run::{First, RunRequest};
-use outlast_session::Mode;
+use super::command_queue::QueuedCommand;
+use super::run::{RunRequest, RunStart};
+use super::session_state::SessionState;
+use outlast_session::DrainMode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,9 +12,13 @@ use std::time::Duration;
 /// An abort is answered by then, even if something does not end.
 const ABORT_REPLY_TIMEOUT: Duration = Duration::from_millis(240);
 
-impl Desk {
+impl SessionState {
     /// Does what is not to wait; what has its place in an order is handed back.
-    pub(super) fn control(self: &Arc<Self>, caller: Caller, command: Command) -> Option<Task> {
+    pub(super) fn control(
+        self: &Arc<Self>,
+        caller: Caller,
+        command: Command,
+    ) -> Option<QueuedCommand> {
         let session = self.session()?;
         match command {
             Command::Abort => {
@@ -36,7 +40,7 @@ impl Desk {
             Command::SetSteeringMode { mode } => session.set_steering_mode(mode.into()),
             Command::SetFollowUpMode { mode } => session.set_follow_up_mode(mode.into()),
             command => {
-                return Some(Task {
+                return Some(QueuedCommand {
                     caller,
                     command,
                     epoch: self.epoch(),
@@ -60,7 +64,7 @@ impl Desk {
         // What an earlier process left is taken up to be ended.
         if session.unfinished_turn().is_some() {
             let begin = RunRequest {
-                first: First::Resume,
+                first: RunStart::Resume,
                 caller: None,
             };
             self.begin_run(begin, &epoch);
@@ -80,7 +84,7 @@ impl Desk {
     }
 }
 
-impl From<QueueMode> for Mode {
+impl From<QueueMode> for DrainMode {
     fn from(mode: QueueMode) -> Self {
         match mode {
             QueueMode::All => Self::All,

@@ -1,13 +1,13 @@
 //! What is answered from the whole history of a session. It is read beside the lane: a long one takes its time.
 
 use super::command::{Caller, Command};
-use super::desk::Desk;
-use crate::pi_rpc::asked::Models;
+use super::session_state::SessionState;
 use crate::pi_rpc::history::History;
+use crate::pi_rpc::models::Models;
 use outlast_session::Session;
-use outlast_session::host::Model;
-use outlast_session::transcript::{Format, Head, Writer};
-use outlast_store::journal::Stored;
+use outlast_session::factory::Model;
+use outlast_session::transcript::{Format, Header, Writer};
+use outlast_store::journal::StoredEntry;
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::fs::OpenOptions;
@@ -15,7 +15,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-impl Desk {
+impl SessionState {
     /// Reads the history and answers from it.
     pub(super) async fn reply_from_history(
         self: &Arc<Self>,
@@ -56,11 +56,11 @@ impl Desk {
         session: &Session,
         caller: Caller,
         command: Command,
-        entries: Vec<Stored>,
+        entries: Vec<StoredEntry>,
     ) -> impl FnOnce() -> Box<RawValue> + Send + 'static {
         let (models, id) = (self.models(), session.id().to_owned());
         let file = self.session_file(session);
-        let head = Head {
+        let head = Header {
             id: id.clone(),
             title: session.title(),
             directory: self.host.folder().to_string_lossy().into_owned(),
@@ -121,7 +121,7 @@ struct Tree<'a> {
 }
 
 /// Writes the session as a page, for its user alone. What is there and no file may keep a writer waiting for ever.
-fn export(path: &Path, head: &Head, entries: &[Stored]) -> io::Result<()> {
+fn export(path: &Path, head: &Header, entries: &[StoredEntry]) -> io::Result<()> {
     if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         let why = "it is there, and no file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));

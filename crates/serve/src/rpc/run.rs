@@ -4,16 +4,16 @@
 //! failed or was aborted; no turn is driven on while too much waits to be read.
 
 use super::command::Caller;
-use super::desk::{Desk, lock};
+use super::session_state::{SessionState, lock};
 use crate::outbox::{Item, Outbox};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use outlast_dialect::Message;
 use outlast_engine::CancellationToken;
-use outlast_engine::turn::Ended;
-use outlast_kernel::event::Seal;
+use outlast_engine::turn::TurnOutcome;
+use outlast_kernel::event::TurnStatus;
 use outlast_session::Session;
-use outlast_session::{Ask, Error};
+use outlast_session::{Error, PromptRequest};
 use std::future::{poll_fn, ready};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -48,7 +48,7 @@ impl Run {
 }
 
 /// How a run begins.
-pub(super) enum First {
+pub(super) enum RunStart {
     /// With something that is said.
     Prompt(Message),
     /// With what waits to be said.
@@ -59,13 +59,13 @@ pub(super) enum First {
 
 /// How a run begins, and who waits for it to be accepted.
 pub(super) struct RunRequest {
-    pub(super) first: First,
+    pub(super) first: RunStart,
     pub(super) caller: Option<Caller>,
 }
 
-type Turn<'a> = BoxFuture<'a, Result<Option<Ended>, Error>>;
+type TurnFuture<'a> = BoxFuture<'a, Result<Option<TurnOutcome>, Error>>;
 
-impl Desk {
+impl SessionState {
     /// The run that is under way.
     pub(super) fn active_run(&self) -> Option<Run> {
         lock(&self.run).clone()
@@ -99,7 +99,7 @@ impl Desk {
             let work = AssertUnwindSafe(desk.carry_on(&session, first, stop.clone()));
             // A bug of ours ends the run, and not all that come after it.
             if work.catch_unwind().await.is_err() {
-                desk.end_run(&session, Some(Seal::Error), &stop);
+                desk.end_run(&session, Some(TurnStatus::Error), &stop);
             }
         };
         begun.task = Some(self.tasks.spawn(work).abort_handle());
@@ -110,7 +110,7 @@ impl Desk {
     /// Says what waits, unless that is to end which it follows.
     fn begin_queued_run(self: &Arc<Self>, epoch: &CancellationToken) {
         let begin = RunRequest {
-            first: First::Waiting,
+            first: RunStart::Waiting,
             caller: None,
         };
         if !epoch.is_cancelled() {
@@ -123,13 +123,13 @@ impl Desk {
     async fn carry_on(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        first: First,
+        first: RunStart,
         stop: CancellationToken,
     ) {
         let mut turn = self.first_turn(session, first, stop.clone());
         let seal = loop {
             match self.follow(session, turn, &stop).await {
-                Ok(Some(ended)) if ended.seal != Seal::Completed => break Some(ended.seal),
+                Ok(Some(ended)) if ended.seal != TurnStatus::Completed => break Some(ended.seal),
                 Ok(ended) if ended.is_none() || stop.is_cancelled() => break None,
                 Ok(_) => turn = self.queued_turn(session, stop.clone()),
                 Err(error) => return self.fail_run_start(&error),
@@ -141,36 +141,36 @@ impl Desk {
     fn first_turn<'a>(
         &self,
         session: &'a Session,
-        first: First,
+        first: RunStart,
         stop: CancellationToken,
-    ) -> Turn<'a> {
+    ) -> TurnFuture<'a> {
         match first {
-            First::Prompt(message) => {
+            RunStart::Prompt(message) => {
                 let ask = self.ask(Some(message), stop);
                 session.prompt(ask).map(|ended| ended.map(Some)).boxed()
             }
-            First::Waiting => self.queued_turn(session, stop),
-            First::Resume if session.unfinished_turn().is_some() => {
+            RunStart::Waiting => self.queued_turn(session, stop),
+            RunStart::Resume if session.unfinished_turn().is_some() => {
                 let resumed = session.resume_cancellable(stop);
                 resumed.map(|ended| ended.map(Some)).boxed()
             }
-            First::Resume if !session.waiting().is_empty() => self.queued_turn(session, stop),
-            First::Resume => {
+            RunStart::Resume if !session.waiting().is_empty() => self.queued_turn(session, stop),
+            RunStart::Resume => {
                 let ask = self.ask(None, stop);
                 session.try_again(ask).map(|ended| ended.map(Some)).boxed()
             }
         }
     }
 
-    fn queued_turn<'a>(&self, session: &'a Session, stop: CancellationToken) -> Turn<'a> {
+    fn queued_turn<'a>(&self, session: &'a Session, stop: CancellationToken) -> TurnFuture<'a> {
         if session.waiting().is_empty() {
             return ready(Ok(None)).boxed();
         }
         session.prompt_queued(self.ask(None, stop)).boxed()
     }
 
-    fn ask(&self, message: Option<Message>, abort: CancellationToken) -> Ask {
-        Ask {
+    fn ask(&self, message: Option<Message>, abort: CancellationToken) -> PromptRequest {
+        PromptRequest {
             message,
             limits: self.host.limits(),
             options: self.host.options(),
@@ -183,9 +183,9 @@ impl Desk {
     async fn follow(
         &self,
         session: &Session,
-        turn: Turn<'_>,
+        turn: TurnFuture<'_>,
         stop: &CancellationToken,
-    ) -> Result<Option<Ended>, Error> {
+    ) -> Result<Option<TurnOutcome>, Error> {
         let mut turn = pin!(paced(turn, &self.outbox, stop));
         tokio::select! {
             ended = &mut turn => return ended,
@@ -205,8 +205,13 @@ impl Desk {
         }
     }
 
-    fn end_run(self: &Arc<Self>, session: &Session, seal: Option<Seal>, stop: &CancellationToken) {
-        let aborted = stop.is_cancelled() || seal == Some(Seal::Aborted);
+    fn end_run(
+        self: &Arc<Self>,
+        session: &Session,
+        seal: Option<TurnStatus>,
+        stop: &CancellationToken,
+    ) {
+        let aborted = stop.is_cancelled() || seal == Some(TurnStatus::Aborted);
         if let Some(caller) = self.take_pending_acceptance() {
             self.reply(caller.refuse("it was aborted before it began"));
         }
@@ -250,10 +255,10 @@ impl Desk {
 
 /// Drives a turn only while what it says can be taken in, until it is to end.
 async fn paced(
-    mut turn: Turn<'_>,
+    mut turn: TurnFuture<'_>,
     outbox: &Outbox,
     stop: &CancellationToken,
-) -> <Turn<'static> as Future>::Output {
+) -> <TurnFuture<'static> as Future>::Output {
     let mut hold: Option<BoxFuture<'_, ()>> = None;
     poll_fn(|context| {
         if hold.is_none() && outbox.is_full() && !stop.is_cancelled() {

@@ -1,31 +1,31 @@
 //! Other sessions and other models in the place of those in use.
 
 use super::command::{Command, ThinkingLevel};
-use super::desk::Desk;
-use super::lane::Answer;
+use super::command_queue::CommandResult;
+use super::session_state::SessionState;
 use crate::pi_rpc::history::History;
 use outlast_kernel::text;
 use outlast_session::Session;
-use outlast_session::host::{Model, Opened};
+use outlast_session::factory::{Model, OpenedSession};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A run that is to make room has so long to end.
 const RUN_END_TIMEOUT: Duration = Duration::from_secs(1);
-const LONGEST_NAME: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
-impl Desk {
+impl SessionState {
     /// Does what concerns sessions and models as a whole; what is none of that is handed back.
     pub(super) async fn sessions(
         self: &Arc<Self>,
         session: &Arc<Session>,
         command: Command,
-    ) -> Result<Answer, Command> {
+    ) -> Result<CommandResult, Command> {
         Ok(match command {
-            Command::NewSession => self.replace(Other::New).await,
+            Command::NewSession => self.replace(SessionSource::New).await,
             Command::SwitchSession { session_path } => self.switch(session, &session_path).await,
-            Command::Clone => self.replace(Other::Copy(session, None)).await,
+            Command::Clone => self.replace(SessionSource::Copy(session, None)).await,
             Command::Fork { entry_id } => self.fork(session, &entry_id).await,
             Command::SetSessionName { name } => self.rename(session, name.trim()).await,
             Command::SetModel { provider, model_id } => {
@@ -46,12 +46,12 @@ impl Desk {
     }
 
     /// A title is one line, and no longer than one can be.
-    async fn rename(&self, session: &Session, name: &str) -> Answer {
+    async fn rename(&self, session: &Session, name: &str) -> CommandResult {
         let name = text::plain(name)
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ");
-        let name = &*text::bounded(&name, LONGEST_NAME);
+        let name = &*text::bounded(&name, MAX_NAME_BYTES);
         if name.is_empty() {
             return Err("Session name cannot be empty".to_owned());
         }
@@ -61,18 +61,18 @@ impl Desk {
 
     // --- Sessions ---
 
-    async fn switch(self: &Arc<Self>, session: &Session, path: &str) -> Answer {
+    async fn switch(self: &Arc<Self>, session: &Session, path: &str) -> CommandResult {
         let is_open = session_name(path).is_some_and(|name| session.id().starts_with(name));
         match is_open {
             true => Ok(Some(json!({ "cancelled": false }))),
-            false => self.replace(Other::Named(path)).await,
+            false => self.replace(SessionSource::Named(path)).await,
         }
     }
 
     /// Goes on with another session. The run that is under way is ended first, and settled; but not for nothing.
-    async fn replace(self: &Arc<Self>, other: Other<'_>) -> Answer {
+    async fn replace(self: &Arc<Self>, other: SessionSource<'_>) -> CommandResult {
         let opened = match other {
-            Other::Copy(session, before) => {
+            SessionSource::Copy(session, before) => {
                 self.end_active_run().await?;
                 self.host.fork(session, before).await?
             }
@@ -104,11 +104,11 @@ impl Desk {
         Ok(())
     }
 
-    async fn other(&self, other: Other<'_>) -> Result<Opened, String> {
+    async fn other(&self, other: SessionSource<'_>) -> Result<OpenedSession, String> {
         match other {
-            Other::New => self.host.begin().await,
-            Other::Copy(session, before) => self.host.fork(session, before).await,
-            Other::Named(path) => match session_name(path) {
+            SessionSource::New => self.host.begin().await,
+            SessionSource::Copy(session, before) => self.host.fork(session, before).await,
+            SessionSource::Named(path) => match session_name(path) {
                 Some(name) => self.host.open(name).await,
                 // A file that is not there is begun.
                 None if is_file_name(path) && !std::path::Path::new(path).exists() => {
@@ -121,7 +121,7 @@ impl Desk {
         }
     }
 
-    async fn fork(self: &Arc<Self>, session: &Arc<Session>, entry_id: &str) -> Answer {
+    async fn fork(self: &Arc<Self>, session: &Arc<Session>, entry_id: &str) -> CommandResult {
         let entries = session.entries().await;
         let entries = entries.map_err(|error| error.to_string())?;
         let history = History::of(&entries, &self.models());
@@ -131,7 +131,8 @@ impl Desk {
         let prompt = prompts.find(|prompt| prompt.entry_id == entry_id);
         let text = prompt.map(|prompt| prompt.text);
         let text = text.ok_or_else(|| format!("{entry_id} is no prompt: see get_fork_messages"))?;
-        self.replace(Other::Copy(session, Some(seq))).await?;
+        self.replace(SessionSource::Copy(session, Some(seq)))
+            .await?;
         Ok(Some(json!({ "text": text, "cancelled": false })))
     }
 
@@ -151,7 +152,7 @@ impl Desk {
         Ok(json!(model))
     }
 
-    async fn cycle_model(&self, session: &Session) -> Answer {
+    async fn cycle_model(&self, session: &Session) -> CommandResult {
         let (models, current) = (self.host.models(), self.model());
         let is_current = |model: &Model| {
             let current = current.as_ref();
@@ -172,7 +173,7 @@ impl Desk {
 }
 
 /// Which session comes next.
-enum Other<'a> {
+enum SessionSource<'a> {
     New,
     Named(&'a str),
     /// With the entries of that one: those before a number, or all.

@@ -1,20 +1,20 @@
 //! Where the session stands, as a client is told.
 
-use super::command::{Caller, Refusal};
-use super::desk::Desk;
-use super::lane::Answer;
-use crate::native::{Follow, SnapshotView, WaitingView};
+use super::command::{Caller, CommandError};
+use super::command_queue::CommandResult;
+use super::session_state::SessionState;
+use crate::native::{FollowRequest, SnapshotView, WaitingView};
 use crate::outbox::Item;
 use crate::pi_rpc::history::History;
 use outlast_dialect::Message;
 use outlast_kernel::event::Event;
 use outlast_session::Session;
-use outlast_session::{Compacted, Mode, Waiting};
+use outlast_session::{Compacted, DrainMode, Queued};
 use serde_json::{Map, Value, json};
 
 const NATIVE_ONLY: &str = "only the native dialect has it: `outlast rpc --mode native`";
 
-impl Desk {
+impl SessionState {
     /// Whether a turn waits: for a retry, or at the gate.
     pub(super) fn is_waiting(&self, session: &Session) -> bool {
         let snapshot = session.snapshot();
@@ -65,7 +65,7 @@ impl Desk {
     }
 
     /// The answer to `snapshot`.
-    pub(super) fn snapshot(&self, session: &Session) -> Answer {
+    pub(super) fn snapshot(&self, session: &Session) -> CommandResult {
         match self.log {
             Some(_) => {
                 let waiting = texts(&session.waiting());
@@ -81,7 +81,7 @@ impl Desk {
         let Some(log) = &self.log else {
             return self.reply(caller.refuse(NATIVE_ONLY));
         };
-        let followed = Follow::read(&Value::Object(fields)).and_then(|follow| {
+        let followed = FollowRequest::read(&Value::Object(fields)).and_then(|follow| {
             let say = |followed, events: Vec<Event>| {
                 self.reply(caller.data(followed));
                 events
@@ -91,7 +91,7 @@ impl Desk {
             Ok(log.follow(follow, say)?)
         });
         if let Err(error) = followed {
-            self.reply(caller.error_with_code(&Refusal {
+            self.reply(caller.error_with_code(&CommandError {
                 error: error.to_string(),
                 code: Some(error.code()),
                 oldest: error.oldest(),
@@ -127,7 +127,7 @@ fn retry(session: &Session) -> Value {
 }
 
 /// What waits, as text.
-pub(super) fn texts(waiting: &Waiting) -> WaitingView {
+pub(super) fn texts(waiting: &Queued) -> WaitingView {
     let texts = |messages: &[Message]| messages.iter().map(Message::text).collect();
     WaitingView {
         steering: texts(&waiting.steering),
@@ -135,9 +135,9 @@ pub(super) fn texts(waiting: &Waiting) -> WaitingView {
     }
 }
 
-const fn word(mode: Mode) -> &'static str {
+const fn word(mode: DrainMode) -> &'static str {
     match mode {
-        Mode::All => "all",
-        Mode::OneAtATime => "one-at-a-time",
+        DrainMode::All => "all",
+        DrainMode::OneAtATime => "one-at-a-time",
     }
 }

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 /// A run that is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct WantedRun {
+#[schemars(rename = "WantedRun")]
+pub struct NewRun {
     /// The pipeline's file; as it is found from the folder in which the run works.
     pub file: PathBuf,
     /// The folder in which it works; without it, that of the server.
@@ -25,7 +26,7 @@ pub struct WantedRun {
 pub trait StartRun: Send + Sync {
     /// Begins a run, and gives its id once it is written down. Nobody is asked while it runs: what its file does not allow
     /// is refused.
-    fn start(&self, wanted: WantedRun) -> BoxFuture<'_, Result<String, StartError>>;
+    fn start(&self, wanted: NewRun) -> BoxFuture<'_, Result<String, StartError>>;
 }
 
 /// A run that was not begun.

@@ -4,14 +4,14 @@ use super::*;
 use outlast_engine::clock::WallClock;
 use outlast_engine::{BoxFuture, CancellationToken};
 use outlast_kernel::Timestamp;
-use outlast_pipeline::entry::{Begun, Entry};
+use outlast_pipeline::entry::{Entry, RunParameters};
 use outlast_pipeline::file;
-use outlast_pipeline::home::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
-use outlast_pipeline::host::{Host, Means, Wanted};
+use outlast_pipeline::host::{Host, RunResources, SessionRequest};
 use outlast_pipeline::mailbox::Mailbox;
-use outlast_pipeline::runner::{Runner, Said};
+use outlast_pipeline::run_store::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
+use outlast_pipeline::runner::{RunEvent, Runner};
 use outlast_session::Setup;
-use outlast_store::journal::{Hold, Line, NewSession};
+use outlast_store::journal::{NewSession, RawEntry, SessionLock};
 use outlast_store::{Artifacts, Journal};
 use schemars::schema_for;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ const SESSION: &str = "01900000-0000-7000-8000-00000000000a";
 struct NoModels;
 
 impl Host for NoModels {
-    fn setup<'a>(&'a self, _: Wanted<'a>) -> BoxFuture<'a, Result<Setup, String>> {
+    fn setup<'a>(&'a self, _: SessionRequest<'a>) -> BoxFuture<'a, Result<Setup, String>> {
         Box::pin(std::future::ready(Err("there is no model".to_owned())))
     }
 
@@ -59,8 +59,8 @@ impl Folder {
         Journal::open(&self.path().join(name)).unwrap().journal
     }
 
-    fn means(&self) -> Means {
-        Means {
+    fn means(&self) -> RunResources {
+        RunResources {
             runs: self.journal(RUNS),
             sessions: self.journal(STEPS),
             artifacts: Arc::new(Artifacts::open(&self.path().join(ARTIFACTS)).unwrap()),
@@ -76,19 +76,19 @@ impl Folder {
         let place = self.path().join("build.yaml");
         let pipeline = file::read(source, &place).unwrap();
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        let begun = Begun {
+        let begun = RunParameters {
             name: pipeline.name.clone(),
             file: text(&place),
             folder: text(self.path()),
             source: source.to_owned(),
-            ..Begun::default()
+            ..RunParameters::default()
         };
         let mut runner = Runner::begin(self.means(), pipeline, begun).await.unwrap();
         let (sender, told) = mpsc::unbounded_channel();
         let id = runner.id().to_owned();
         let task = tokio::spawn(async move {
-            let mut tell = move |said: Said<'_>| {
-                if let Said::Entry { entry, .. } = said {
+            let mut tell = move |said: RunEvent<'_>| {
+                if let RunEvent::Entry { entry, .. } = said {
                     sender.send(entry.clone()).ok();
                 }
             };
@@ -100,7 +100,7 @@ impl Folder {
     }
 
     /// A run whose entries are written by hand.
-    async fn write(&self, entries: &[Value]) -> (Journal, Hold) {
+    async fn write(&self, entries: &[Value]) -> (Journal, SessionLock) {
         let runs = self.journal(RUNS);
         let hold = runs.begin(new(ID)).await.unwrap();
         let line = |json: &Value| {
@@ -126,8 +126,8 @@ fn new(id: &str) -> NewSession {
     }
 }
 
-fn line(kind: &str, body: String) -> Line {
-    Line {
+fn line(kind: &str, body: String) -> RawEntry {
+    RawEntry {
         turn: 1,
         kind: kind.to_owned(),
         time: at(1),

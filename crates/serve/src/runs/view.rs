@@ -3,8 +3,8 @@
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::{Cause, Class};
 use outlast_pipeline::entry::Outcome;
-use outlast_pipeline::home::Told;
-use outlast_pipeline::standing::Standing;
+use outlast_pipeline::run_store::RequestReceipt;
+use outlast_pipeline::status::RunStatus;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -262,8 +262,8 @@ pub struct RunRequestView {
     pub is_at_work: bool,
 }
 
-impl From<Told> for RunRequestView {
-    fn from(told: Told) -> Self {
+impl From<RequestReceipt> for RunRequestView {
+    fn from(told: RequestReceipt) -> Self {
         Self {
             id: told.run,
             is_at_work: told.is_at_work,
@@ -271,16 +271,16 @@ impl From<Told> for RunRequestView {
     }
 }
 
-impl From<Standing> for StateView {
-    fn from(standing: Standing) -> Self {
+impl From<RunStatus> for StateView {
+    fn from(standing: RunStatus) -> Self {
         match standing {
-            Standing::Running => Self::Running,
-            Standing::Unfinished => Self::Unfinished,
-            Standing::Empty => Self::Empty,
-            Standing::Completed => Self::Completed,
-            Standing::Cancelled => Self::Cancelled,
-            Standing::Failed => Self::Failed,
-            Standing::Finished => Self::Finished,
+            RunStatus::Running => Self::Running,
+            RunStatus::Unfinished => Self::Unfinished,
+            RunStatus::Empty => Self::Empty,
+            RunStatus::Completed => Self::Completed,
+            RunStatus::Cancelled => Self::Cancelled,
+            RunStatus::Failed => Self::Failed,
+            RunStatus::Finished => Self::Finished,
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{
-    Body, CompactionReason, Event, Proof, Reasoning, Seal, StopReason, ToolCall, Usage, VERSION,
+    Body, CompactionReason, Event, Proof, Reasoning, StopReason, ToolCall, TurnStatus, Usage,
+    VERSION,
 };
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::model_info::ContinueBy;
 use outlast_kernel::verdict::{Cause, Class};
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -219,7 +220,11 @@ fn ends() -> Vec<Body> {
         all.push(Body::StepComplete { model, stop_reason });
         all.push(Body::Done { stop_reason });
     }
-    let seals = [Seal::Completed, Seal::Error, Seal::Aborted];
+    let seals = [
+        TurnStatus::Completed,
+        TurnStatus::Error,
+        TurnStatus::Aborted,
+    ];
     all.extend(seals.map(|status| Body::Sealed { status }));
     all
 }

@@ -8,6 +8,6 @@
 )]
 
 mod kinds;
+mod live_sessions;
 mod native;
-mod rooms;
 mod schema;

@@ -5,20 +5,20 @@ use crate::schema::{of, of_lines, said};
 use outlast_dialect::{Dialect, Tool};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::provider::Adapter;
-use outlast_engine::route::Route;
 use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::target::ModelTarget;
 use outlast_engine::tools::{Effect, Output, Toolbox};
 use outlast_engine::{BoxFuture, CancellationToken, Clock};
 use outlast_kernel::decision::AfterContent;
-use outlast_kernel::event::{Event, Seal, ToolCall};
+use outlast_kernel::event::{Event, ToolCall, TurnStatus};
 use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::Cause;
-use outlast_mock::Scripted;
-use outlast_serve::native::{Follow, NativeLog, SnapshotView, WaitingView};
-use outlast_serve::voice::EventEncoder;
+use outlast_mock::ScriptedTransport;
+use outlast_serve::event_encoder::EventEncoder;
+use outlast_serve::native::{FollowRequest, NativeLog, SnapshotView, WaitingView};
 use outlast_session::Session;
 use outlast_session::compaction::{Compaction, Settings};
-use outlast_session::{Held, Retry, Setup, Snapshot};
+use outlast_session::{GateHold, RetryStatus, Setup, Snapshot};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -45,11 +45,11 @@ const TROUBLE: &str = "ok:agent+drop-after:12,of=thinking-agent+ok:thinking-agen
 fn setup([first, second]: [&str; 2]) -> Setup {
     let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(NOW));
     let [first, second] = [first, second].map(|script| {
-        let transport = Scripted::new(script.parse().unwrap(), Arc::clone(&clock));
+        let transport = ScriptedTransport::new(script.parse().unwrap(), Arc::clone(&clock));
         let (transport, clock) = (Arc::new(transport), Arc::clone(&clock));
         Arc::new(Adapter::new(Dialect::Anthropic, transport, clock))
     });
-    let mut second = Route::new(second, "second");
+    let mut second = ModelTarget::new(second, "second");
     (second.traits.window, second.max_tokens) = (Some(9600), Some(500));
     let policy = Policy::named("session").unwrap();
     let retry = Arc::new(PolicyRetry::new(policy, Arc::clone(&clock)));
@@ -73,11 +73,11 @@ fn setup([first, second]: [&str; 2]) -> Setup {
 }
 
 /// What all events of a session were.
-type Heard = Arc<Mutex<Vec<Event>>>;
+type RecordedEvents = Arc<Mutex<Vec<Event>>>;
 
 /// Puts the session's events into the log and, when the client hears them, aside.
-fn listen(session: &Session, log: &NativeLog) -> Heard {
-    let (heard, log) = (Heard::default(), log.clone());
+fn listen(session: &Session, log: &NativeLog) -> RecordedEvents {
+    let (heard, log) = (RecordedEvents::default(), log.clone());
     let aside = Arc::clone(&heard);
     log.begin(session.id(), session.snapshot().events);
     let hear =
@@ -86,13 +86,13 @@ fn listen(session: &Session, log: &NativeLog) -> Heard {
     heard
 }
 
-fn numbers(heard: &Heard) -> Vec<u64> {
+fn numbers(heard: &RecordedEvents) -> Vec<u64> {
     let heard = heard.lock().unwrap();
     heard.iter().map(|event| event.seq).collect()
 }
 
 /// Checks what was heard line by line, and says of which kinds it was.
-fn kinds_in(heard: &Heard) -> BTreeSet<String> {
+fn kinds_in(heard: &RecordedEvents) -> BTreeSet<String> {
     let (lines, heard) = (of_lines(), heard.lock().unwrap());
     let said = said(|voice, out| {
         for event in heard.iter() {
@@ -116,7 +116,7 @@ async fn a_session_full_of_trouble_is_as_the_schema_says() {
     let heard = listen(&session, &NativeLog::default());
     session.prompt("Say a lot".into()).await.unwrap();
     let ended = session.prompt(PROMPT.into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     let kinds = kinds_in(&heard);
     let expected = [
         "start",
@@ -152,7 +152,7 @@ async fn a_session_that_fails_is_as_the_schema_says() {
     let session = Session::in_memory(setup(["error:401,times=9", "error:401,times=9"]));
     let heard = listen(&session, &NativeLog::default());
     let ended = session.prompt("hello".into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Error);
+    assert_eq!(ended.seal, TurnStatus::Error);
     assert!(kinds_in(&heard).contains("error"));
 }
 
@@ -175,12 +175,12 @@ async fn a_client_that_comes_late_takes_a_snapshot_and_follows_from_there() {
         view.events
     };
     let (ended, number) = tokio::join!(prompt, late);
-    assert_eq!(ended.unwrap().seal, Seal::Completed);
+    assert_eq!(ended.unwrap().seal, TurnStatus::Completed);
     let last = session.snapshot().events;
     assert!((1..last).contains(&number));
 
     let mut again = Vec::new();
-    let follow = Follow::read(&json!({ "type": "follow", "after": number })).unwrap();
+    let follow = FollowRequest::read(&json!({ "type": "follow", "after": number })).unwrap();
     log.follow(follow, |followed, events| {
         assert_eq!(followed.events, last);
         again = events;
@@ -196,7 +196,8 @@ async fn a_client_that_follows_a_few_kinds_hears_no_others() {
     let log = NativeLog::default();
     let heard = listen(&session, &log);
     let only = json!({ "type": "follow", "only": ["retry_scheduled", "sealed"] });
-    log.follow(Follow::read(&only).unwrap(), |_, _| ()).unwrap();
+    log.follow(FollowRequest::read(&only).unwrap(), |_, _| ())
+        .unwrap();
     session.prompt("hello".into()).await.unwrap();
     let kinds: Vec<String> = kinds_in(&heard).into_iter().collect();
     assert_eq!(kinds, ["retry_scheduled", "sealed", "settled"]);
@@ -208,14 +209,14 @@ fn a_snapshot_has_all_times_as_moments_and_is_as_the_schema_says() {
         events: 7,
         turn_id: Some("turn".to_owned()),
         attempt: 2,
-        retry: Some(Retry {
+        retry: Some(RetryStatus {
             attempt: 1,
             max_attempts: Some(3),
             cause: Cause::Overloaded,
             message: "Overloaded".to_owned(),
             wake_at: Some(NOW),
         }),
-        held: Some(Held {
+        held: Some(GateHold {
             until: NOW,
             cause: Some(Cause::RateLimited),
         }),

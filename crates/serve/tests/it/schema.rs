@@ -3,9 +3,9 @@
 use crate::kinds;
 use jsonschema::Validator;
 use outlast_kernel::event::Body;
-use outlast_serve::native::{Follow, Followed, NativeEncoder};
+use outlast_serve::event_encoder::{EventEncoder, JsonLines};
+use outlast_serve::native::{FollowReply, FollowRequest, NativeEncoder};
 use outlast_serve::schema;
-use outlast_serve::voice::{EventEncoder, Lines};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -37,8 +37,8 @@ pub(crate) fn of(definition: &str) -> Validator {
 }
 
 /// The lines that a voice says, as JSON.
-pub(crate) fn said(say: impl FnOnce(&mut NativeEncoder, &mut Lines)) -> Vec<Value> {
-    let mut lines = Lines::default();
+pub(crate) fn said(say: impl FnOnce(&mut NativeEncoder, &mut JsonLines)) -> Vec<Value> {
+    let mut lines = JsonLines::default();
     say(&mut NativeEncoder, &mut lines);
     let text = std::str::from_utf8(lines.as_bytes()).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'));
@@ -196,7 +196,7 @@ fn a_settlement_and_replies_are_as_the_schema_says() {
     });
     let expected = [false, true].map(|aborted| json!({ "type": "settled", "aborted": aborted }));
     assert_eq!(settled, expected);
-    let events = Followed { events: 7 };
+    let events = FollowReply { events: 7 };
     let right = [
         json!({ "type": "response", "command": "abort", "success": true }),
         json!({ "id": "1", "type": "response", "command": "follow", "success": true, "data": events }),
@@ -235,8 +235,10 @@ fn commands_are_as_the_schema_says() {
         assert!(!command.is_valid(&line), "{line}");
     }
     // The reader of a command agrees with its schema.
-    assert!(Follow::read(&json!({ "after": 0, "only": ["retry_scheduled", "sealed"] })).is_ok());
-    assert!(Follow::read(&json!({ "only": ["texts"] })).is_err());
+    assert!(
+        FollowRequest::read(&json!({ "after": 0, "only": ["retry_scheduled", "sealed"] })).is_ok()
+    );
+    assert!(FollowRequest::read(&json!({ "only": ["texts"] })).is_err());
 }
 
 #[test]

@@ -114,7 +114,7 @@ pub(super) fn ends(lines: &str, tokens: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outlast_engine::size;
+    use outlast_engine::token_estimate;
 
     #[test]
     fn the_ends_of_a_conversation_fit_and_every_line_has_its_mark() {
@@ -126,7 +126,10 @@ mod tests {
         assert_eq!(ends(&all, 60), None);
         for tokens in 70..600 {
             let text = ends(&all, tokens).unwrap();
-            assert!(size::text_tokens(&text) <= tokens, "{tokens}: {text}");
+            assert!(
+                token_estimate::text_tokens(&text) <= tokens,
+                "{tokens}: {text}"
+            );
             let marked = |line: &str| line == MARK.trim_end() || line.starts_with(MARK);
             assert!(text.lines().all(marked), "{tokens}: {text}");
             assert!(text.contains("bytes left out"));

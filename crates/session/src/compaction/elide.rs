@@ -44,7 +44,7 @@ struct Elision {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
+enum Scope {
     Older,
     /// Earlier summaries and the newest prompt.
     Dearest,
@@ -58,15 +58,15 @@ impl Elision {
         let dearest: Vec<bool> = self.messages.iter().enumerate().map(dear).collect();
         let images_weigh_most = self.weight_of_images() > self.weight / 2;
         if images_weigh_most {
-            self.each(&dearest, Which::Older, leave_image_out);
+            self.each(&dearest, Scope::Older, leave_image_out);
         }
-        self.shorten(&dearest, Which::Older, LIMITS);
-        self.each(&dearest, Which::Older, leave_image_out);
-        self.shorten(&dearest, Which::Dearest, PROTECTED_LIMITS);
-        self.each(&dearest, Which::Dearest, leave_image_out);
+        self.shorten(&dearest, Scope::Older, LIMITS);
+        self.each(&dearest, Scope::Older, leave_image_out);
+        self.shorten(&dearest, Scope::Dearest, PROTECTED_LIMITS);
+        self.each(&dearest, Scope::Dearest, leave_image_out);
     }
 
-    fn shorten(&mut self, dearest: &[bool], which: Which, limits: [usize; 4]) {
+    fn shorten(&mut self, dearest: &[bool], which: Scope, limits: [usize; 4]) {
         for limit in limits {
             self.each(dearest, which, |part| shorten_output(part, limit));
         }
@@ -76,8 +76,8 @@ impl Elision {
     }
 
     /// Changes the parts of such messages, the oldest first, until the goal is reached.
-    fn each(&mut self, dearest: &[bool], which: Which, change: impl Fn(&mut Part)) {
-        let wanted = which == Which::Dearest;
+    fn each(&mut self, dearest: &[bool], which: Scope, change: impl Fn(&mut Part)) {
+        let wanted = which == Scope::Dearest;
         let messages = self.messages.iter_mut().zip(dearest);
         for (message, _) in messages.filter(|(_, dear)| **dear == wanted) {
             if self.weight <= self.goal.most {

@@ -63,7 +63,7 @@ fn shorten_within(value: &mut Value, limit: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outlast_engine::size;
+    use outlast_engine::token_estimate;
     use proptest::prelude::*;
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
         fn a_shortened_text_is_smaller_and_stays_as_it_is(text in "\\PC{0,900}", limit in 90_usize..400) {
             if let Some(short) = shortened(&text, limit) {
                 prop_assert!(short.len() < text.len());
-                prop_assert!(size::text_tokens(&short) <= size::text_tokens(&text));
+                prop_assert!(token_estimate::text_tokens(&short) <= token_estimate::text_tokens(&text));
                 prop_assert_eq!(shortened(&short, limit), None);
             }
         }

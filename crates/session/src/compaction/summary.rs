@@ -4,11 +4,11 @@
 
 use super::conversation::{self, Clip};
 use super::elide::is_prompt;
-use super::room::{Room, share};
 use super::shorten::at_most;
+use super::size_budget::{SizeBudget, share};
 use outlast_dialect::{Delivery, Message, Part, Request, Role};
-use outlast_engine::route::Route;
-use outlast_engine::size;
+use outlast_engine::target::ModelTarget;
+use outlast_engine::token_estimate;
 
 const SUMMARY_MARK: &str = "[Summary of the conversation so far, in place of its messages]\n";
 const PROMPT_MARK: &str = "[The user's last prompt before that point, word for word]\n";
@@ -62,7 +62,12 @@ const fn text(part: &Part) -> Option<&str> {
 }
 
 /// What is asked of a model, clipped until it can read it; `None` when it cannot.
-pub(super) fn request(route: &Route, old: &[Message], room: &Room, form: &Form) -> Option<Request> {
+pub(super) fn request(
+    route: &ModelTarget,
+    old: &[Message],
+    room: &SizeBudget,
+    form: &SummaryOptions,
+) -> Option<Request> {
     let window = route.traits.window;
     let quarter = window.map_or(u64::MAX, |window| window / 4);
     let most = u64::from(room.summary(form.most)).min(quarter);
@@ -83,7 +88,7 @@ pub(super) fn request(route: &Route, old: &[Message], room: &Room, form: &Form) 
         max_tokens: Some(most),
         delivery: Delivery::Streamed,
     };
-    let fits = |request: &Request| room.scaled(size::tokens(request)) <= limit;
+    let fits = |request: &Request| room.scaled(token_estimate::tokens(request)) <= limit;
     let mut clipped = Clip::ALL
         .iter()
         .map(|clip| asked(conversation::lines(old, *clip)));
@@ -93,20 +98,20 @@ pub(super) fn request(route: &Route, old: &[Message], room: &Room, form: &Form) 
     // Not even then: only its beginning and its end.
     let rest = room
         .estimated(limit)
-        .checked_sub(size::tokens(&asked(String::new())))?;
+        .checked_sub(token_estimate::tokens(&asked(String::new())))?;
     let text = conversation::ends(&conversation::lines(old, Clip::HARDEST), rest)?;
     Some(asked(text)).filter(fits)
 }
 
 /// How summaries are wanted.
-pub(super) struct Form<'a> {
+pub(super) struct SummaryOptions<'a> {
     /// The most tokens of one.
     pub(super) most: u32,
     /// What they should heed.
     pub(super) instructions: Option<&'a str>,
 }
 
-impl Form<'_> {
+impl SummaryOptions<'_> {
     fn task(&self, most: u32) -> String {
         let words = most / 2;
         let instructions = self.instructions.map_or(String::new(), |instructions| {

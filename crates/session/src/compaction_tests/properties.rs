@@ -4,10 +4,10 @@ use super::support::{
     SUMMARY, Step, all_text, conversation, is_paired, newest_prompt, request, small, spoken, steps,
     world,
 };
-use crate::compaction::{cut, summary};
+use crate::compaction::{split_point, summary};
 use outlast_dialect::{Request, Role};
 use outlast_engine::compaction::{CompactedConversation, Size};
-use outlast_engine::size;
+use outlast_engine::token_estimate;
 use outlast_kernel::event::CompactionReason;
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ proptest! {
     ) {
         let request = request(conversation(&steps));
         let before = request.clone();
-        let tokens = size::known(&request, None).max(billed);
+        let tokens = token_estimate::known(&request, None).max(billed);
         let size = Size { tokens, window };
         let outcome = world(small()).compact(&request, size, reason);
         prop_assert_eq!(&request, &before);
@@ -50,11 +50,11 @@ proptest! {
     #[test]
     fn a_conversation_is_never_cut_between_a_call_and_its_result(steps in steps(25), keep in 0_u64..20_000) {
         let messages = conversation(&steps);
-        let place = cut::cut(&messages, keep);
+        let place = split_point::cut(&messages, keep);
         let (old, kept) = messages.split_at(place);
         prop_assert!(is_paired(old) && is_paired(kept));
         // More is kept only when the last step alone is more.
-        if size::messages_tokens(kept) > keep && place > 0 {
+        if token_estimate::messages_tokens(kept) > keep && place > 0 {
             let smaller = (1..kept.len()).find(|place| is_paired(&kept[*place..]));
             prop_assert_eq!(smaller, None);
         }
@@ -65,7 +65,7 @@ proptest! {
         first in steps(12), second in steps(12),
     ) {
         let world = world(small());
-        let size = |request: &Request| Size { tokens: size::known(request, None), window: Some(12_000) };
+        let size = |request: &Request| Size { tokens: token_estimate::known(request, None), window: Some(12_000) };
         let mut request = request(conversation(&first));
         let outcome = world.compact(&request, size(&request), CompactionReason::Manual);
         let smaller = outcome.result.ok().filter(|smaller| smaller.model.is_some());
@@ -103,10 +103,13 @@ fn check_fit(
         reason,
         CompactionReason::TooManyBytes | CompactionReason::SlowUpload
     ) {
-        prop_assert!(size::bytes(&after) * 2 <= size::bytes(request));
+        prop_assert!(token_estimate::bytes(&after) * 2 <= token_estimate::bytes(request));
         return Ok(());
     }
-    let (own, new) = (size::tokens(request), size::tokens(&after));
+    let (own, new) = (
+        token_estimate::tokens(request),
+        token_estimate::tokens(&after),
+    );
     prop_assert!(smaller.size >= new);
     prop_assert!(
         smaller.size * own >= new * size.tokens,

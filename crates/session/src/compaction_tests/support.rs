@@ -6,8 +6,8 @@ use outlast_dialect::{Delta, Image, Message, Part, Request, Role, ToolResult};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::compaction::{Compactor, Job, Outcome, Size};
 use outlast_engine::credential::Credential;
-use outlast_engine::route::Route;
 use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::target::ModelTarget;
 use outlast_engine::{BoxStream, CancellationToken, Clock, Provider};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Prompt;
@@ -162,31 +162,31 @@ impl Provider for FixedSummariser {
     }
 }
 
-pub(super) struct World {
+pub(super) struct Fixture {
     pub(super) same: Arc<FixedSummariser>,
     pub(super) compaction: Compaction,
 }
 
-pub(super) fn world(settings: Settings) -> World {
+pub(super) fn world(settings: Settings) -> Fixture {
     let same = Arc::new(FixedSummariser::default());
-    let route = Route::new(Arc::clone(&same) as Arc<dyn Provider>, "small");
+    let route = ModelTarget::new(Arc::clone(&same) as Arc<dyn Provider>, "small");
     let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::default()));
     let policy = Policy::named("session").unwrap();
     let retry = Arc::new(PolicyRetry::new(policy, Arc::clone(&clock)));
-    World {
+    Fixture {
         compaction: Compaction::new(vec![route], retry, clock, settings),
         same,
     }
 }
 
-impl World {
+impl Fixture {
     pub(super) fn compact(
         &self,
         request: &Request,
         size: Size,
         reason: CompactionReason,
     ) -> Outcome {
-        let left = outlast_kernel::fallback::Standing::default();
+        let left = outlast_kernel::fallback::Exclusions::default();
         let mut say = |_| {};
         let job = Job {
             focus: None,

@@ -2,9 +2,9 @@
 //!
 //! Invariant: it is made of events only, which hold no key, and what is long in them is cut.
 
-use super::{Moment, Reason};
+use super::{ExitReason, HookEvent};
 use crate::Session;
-use outlast_kernel::event::{Body, Event, Seal, ToolCall, Usage};
+use outlast_kernel::event::{Body, Event, ToolCall, TurnStatus, Usage};
 use outlast_kernel::verdict::Cause;
 use outlast_kernel::{Timestamp, text};
 use serde::{Serialize, Serializer};
@@ -21,7 +21,7 @@ const MAX_ARGUMENTS_BYTES: usize = 64 * 1024;
 #[serde(rename_all = "camelCase")]
 pub(super) struct Payload {
     #[serde(rename = "type", serialize_with = "by_name")]
-    pub(super) moment: Moment,
+    pub(super) moment: HookEvent,
     pub(super) session_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) turn_id: Option<String>,
@@ -32,7 +32,7 @@ pub(super) struct Payload {
     pub(super) fields: Fields,
 }
 
-fn by_name<S: Serializer>(moment: &Moment, serializer: S) -> Result<S::Ok, S::Error> {
+fn by_name<S: Serializer>(moment: &HookEvent, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(moment.as_str())
 }
 
@@ -55,10 +55,10 @@ pub(super) enum Fields {
         final_error: Option<String>,
     },
     TurnEnd {
-        status: Seal,
+        status: TurnStatus,
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        usage: Used,
+        usage: TokenUsage,
     },
     ToolStart {
         tool_call_id: String,
@@ -77,21 +77,21 @@ pub(super) enum Fields {
         until: Timestamp,
     },
     SessionStopped {
-        reason: Reason,
+        reason: ExitReason,
     },
 }
 
 /// Tokens used.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Used {
+pub(super) struct TokenUsage {
     input: u64,
     output: u64,
     cache_read: u64,
     cache_write: u64,
 }
 
-impl From<Usage> for Used {
+impl From<Usage> for TokenUsage {
     fn from(usage: Usage) -> Self {
         Self {
             input: usage.input,
@@ -104,7 +104,7 @@ impl From<Usage> for Used {
 
 impl Payload {
     /// What is said of an event.
-    pub(super) fn of(event: &Event, folder: &str, moment: Moment, fields: Fields) -> Self {
+    pub(super) fn of(event: &Event, folder: &str, moment: HookEvent, fields: Fields) -> Self {
         Self {
             moment,
             session_id: event.session_id.clone(),
@@ -146,7 +146,7 @@ impl EventTranslator {
     }
 
     /// What an event means to hooks, if anything.
-    pub(super) fn take(&mut self, event: &Event) -> Option<(Moment, Fields)> {
+    pub(super) fn take(&mut self, event: &Event) -> Option<(HookEvent, Fields)> {
         match &event.body {
             Body::ToolCall(call) => drop(self.calls.insert(call.id.clone(), call.clone())),
             Body::AttemptStarted { .. } => {
@@ -154,9 +154,9 @@ impl EventTranslator {
             }
             Body::Usage(usage) => self.attempt = *usage,
             Body::Error { message, .. } => self.error = Some(message.clone()),
-            Body::Sealed { status } => return Some((Moment::TurnEnd, self.end_turn(*status))),
+            Body::Sealed { status } => return Some((HookEvent::TurnEnd, self.end_turn(*status))),
             Body::ToolStarted { id, name } => {
-                return Some((Moment::ToolStart, self.start_tool(id, name)));
+                return Some((HookEvent::ToolStart, self.start_tool(id, name)));
             }
             Body::ToolResult {
                 id,
@@ -170,7 +170,7 @@ impl EventTranslator {
                     is_error: *is_error,
                     output: text::bounded(output, MAX_OUTPUT_BYTES).into_owned(),
                 };
-                return Some((Moment::ToolEnd, ended));
+                return Some((HookEvent::ToolEnd, ended));
             }
             body => return said(body),
         }
@@ -187,7 +187,7 @@ impl EventTranslator {
         }
     }
 
-    fn end_turn(&mut self, status: Seal) -> Fields {
+    fn end_turn(&mut self, status: TurnStatus) -> Fields {
         let Self {
             used,
             attempt,
@@ -211,7 +211,7 @@ fn args(arguments: &str) -> Value {
 }
 
 /// What an event says by itself.
-fn said(body: &Body) -> Option<(Moment, Fields)> {
+fn said(body: &Body) -> Option<(HookEvent, Fields)> {
     match body {
         Body::RetryScheduled {
             attempt,
@@ -222,7 +222,7 @@ fn said(body: &Body) -> Option<(Moment, Fields)> {
             message,
             ..
         } => Some((
-            Moment::AutoRetryStart,
+            HookEvent::AutoRetryStart,
             Fields::AutoRetryStart {
                 attempt: *attempt,
                 // Where nobody knows how many there can be, there is at least this one.
@@ -238,7 +238,7 @@ fn said(body: &Body) -> Option<(Moment, Fields)> {
             attempt,
             error,
         } => Some((
-            Moment::AutoRetryEnd,
+            HookEvent::AutoRetryEnd,
             Fields::AutoRetryEnd {
                 success: *success,
                 attempt: *attempt,
@@ -246,7 +246,7 @@ fn said(body: &Body) -> Option<(Moment, Fields)> {
             },
         )),
         Body::AccountBlocked { name, cause, until } => Some((
-            Moment::AccountBlocked,
+            HookEvent::AccountBlocked,
             Fields::AccountBlocked {
                 account: name.clone(),
                 cause: *cause,

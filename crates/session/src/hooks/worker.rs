@@ -1,7 +1,7 @@
 //! Runs one hook, again and again: one event after the other, each within the hook's time limit.
 
 use super::payload::Payload;
-use super::{Hook, Report};
+use super::{Hook, ProblemReporter};
 use outlast_kernel::text;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 
 /// The most of a command that is shown.
-const LONGEST_NAME: usize = 80;
+const MAX_NAME_BYTES: usize = 80;
 
 /// An event that waits for a hook.
-pub(super) struct Waiting {
+pub(super) struct QueuedEvent {
     pub(super) payload: Arc<Payload>,
     /// How many events before it the hook never hears of.
     pub(super) dropped: u64,
@@ -20,16 +20,16 @@ pub(super) struct Waiting {
 
 /// The line that a hook reads.
 #[derive(Serialize)]
-struct Line<'a> {
+struct PayloadLine<'a> {
     #[serde(flatten)]
     payload: &'a Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped: Option<u64>,
 }
 
-impl Waiting {
+impl QueuedEvent {
     fn line(&self) -> Result<String, String> {
-        let line = Line {
+        let line = PayloadLine {
             payload: &self.payload,
             dropped: Some(self.dropped).filter(|count| *count > 0),
         };
@@ -40,13 +40,13 @@ impl Waiting {
 }
 
 /// Where commands run, and which variables they do not see.
-type Place = Arc<(PathBuf, Vec<String>)>;
+type LaunchContext = Arc<(PathBuf, Vec<String>)>;
 
 /// Who runs a hook.
 pub(super) struct Worker {
     hook: Hook,
-    place: Place,
-    report: Report,
+    place: LaunchContext,
+    report: ProblemReporter,
     /// What was wrong last: the same is not said again.
     last_problem: Option<String>,
 }
@@ -54,11 +54,11 @@ pub(super) struct Worker {
 /// A command as it may be shown: one short line.
 pub(super) fn name(command: &str) -> String {
     let line = text::plain(command).replace(['\n', '\t'], " ");
-    text::bounded(&text::without_secrets(&line), LONGEST_NAME).into_owned()
+    text::bounded(&text::without_secrets(&line), MAX_NAME_BYTES).into_owned()
 }
 
 impl Worker {
-    pub(super) const fn new(hook: Hook, place: Place, report: Report) -> Self {
+    pub(super) const fn new(hook: Hook, place: LaunchContext, report: ProblemReporter) -> Self {
         Self {
             hook,
             place,
@@ -68,7 +68,7 @@ impl Worker {
     }
 
     /// Runs the hook on all events that come.
-    pub(super) async fn run(mut self, mut events: Receiver<Waiting>) {
+    pub(super) async fn run(mut self, mut events: Receiver<QueuedEvent>) {
         while let Some(event) = events.recv().await {
             let moment = event.payload.moment.as_str();
             let problem = match event.line() {
@@ -87,17 +87,17 @@ impl Worker {
     /// Runs it on one event; else what went wrong.
     #[cfg(unix)]
     async fn run_on(&self, line: &str) -> Result<(), String> {
-        use crate::process::running::{Command, Line, Running, Streams};
-        let started = Running::start(&Command {
-            line: Line::Shell(&self.hook.command),
+        use crate::process::command::{Capture, Command, CommandKind, RunningCommand};
+        let started = RunningCommand::start(&Command {
+            line: CommandKind::Shell(&self.hook.command),
             directory: &self.place.0,
             hidden_variables: &self.place.1,
             variables: &[],
             input: Some(line.as_bytes()),
-            streams: Streams::Errors,
+            streams: Capture::Errors,
         });
         let mut running = started.map_err(|error| format!("it could not be started: {error}"))?;
-        let mut said = Said::default();
+        let mut said = StderrTail::default();
         let mut keep = |_, bytes: &[u8]| said.push(bytes);
         let ended = tokio::time::timeout(self.hook.timeout, running.finish(&mut keep)).await;
         let how = match ended {
@@ -124,16 +124,16 @@ impl Worker {
 /// The end of what a hook said to its standard error.
 #[cfg(unix)]
 #[derive(Default)]
-struct Said(Vec<u8>);
+struct StderrTail(Vec<u8>);
 
 #[cfg(unix)]
-impl Said {
+impl StderrTail {
     /// The most that is kept, in bytes.
-    const LIMIT: usize = 1024;
+    const MAX_BYTES: usize = 1024;
 
     fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
-        let excess = self.0.len().saturating_sub(Self::LIMIT);
+        let excess = self.0.len().saturating_sub(Self::MAX_BYTES);
         self.0.drain(..excess);
     }
 

@@ -23,7 +23,7 @@ pub enum Stream {
 
 /// The beginning and the end of what came in.
 #[derive(Debug)]
-pub struct Kept {
+pub struct HeadTailBuffer {
     head: Vec<u8>,
     tail: Vec<u8>,
     cut: usize,
@@ -31,13 +31,13 @@ pub struct Kept {
     room: (usize, usize),
 }
 
-impl Default for Kept {
+impl Default for HeadTailBuffer {
     fn default() -> Self {
         Self::of(HEAD, TAIL)
     }
 }
 
-impl Kept {
+impl HeadTailBuffer {
     /// Keeps that many bytes of the beginning, and that many of the end.
     pub const fn of(beginning: usize, end: usize) -> Self {
         Self {
@@ -102,7 +102,7 @@ pub(crate) fn bounded(text: String) -> String {
     if text.len() <= OUTPUT_LIMIT {
         return text;
     }
-    let mut kept = Kept::default();
+    let mut kept = HeadTailBuffer::default();
     kept.push(text.as_bytes());
     kept.into_text()
 }
@@ -142,7 +142,7 @@ mod tests {
     fn what_fits_is_kept_as_it_came_however_it_is_cut_into_pieces() {
         let text = "é…𝄞x".repeat(CONTENT_LIMIT / 11);
         for size in [1, 2, 3, 7, 8192] {
-            let mut kept = Kept::default();
+            let mut kept = HeadTailBuffer::default();
             text.as_bytes()
                 .chunks(size)
                 .for_each(|piece| kept.push(piece));

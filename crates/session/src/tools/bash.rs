@@ -4,8 +4,8 @@
 
 use super::toolbox::with_note;
 use super::{Context, DEFAULT_TIME_LIMIT, Tool, input};
-use crate::process::output::{Kept, printed};
-use crate::process::running::{Command, Line, Running, Streams};
+use crate::process::command::{Capture, Command, CommandKind, RunningCommand};
+use crate::process::output::{HeadTailBuffer, printed};
 use outlast_engine::BoxFuture;
 use outlast_engine::tools::{Effect, Output};
 use serde::Deserialize;
@@ -86,13 +86,13 @@ impl Tool for Bash {
 }
 
 async fn run(line: &str, context: &Context) -> Output {
-    let started = Running::start(&Command {
-        line: Line::Shell(line),
+    let started = RunningCommand::start(&Command {
+        line: CommandKind::Shell(line),
         directory: &context.directory,
         hidden_variables: &context.hidden_variables,
         variables: &[],
         input: None,
-        streams: Streams::Both,
+        streams: Capture::Both,
     });
     let mut running = match started {
         Ok(running) => running,
@@ -101,7 +101,7 @@ async fn run(line: &str, context: &Context) -> Output {
             return Output::error(format!("no shell could be started in {directory}: {error}"));
         }
     };
-    let mut kept = Kept::default();
+    let mut kept = HeadTailBuffer::default();
     let mut keep = |_, bytes: &[u8]| kept.push(bytes);
     let ended = tokio::select! {
         ended = running.finish(&mut keep) => Some(ended),

@@ -2,9 +2,9 @@
 //!
 //! Invariant: what is not replaced stays as it is, byte for byte, and a file keeps its kind of line ends.
 
+use super::atomic_write::{MAX_FILE_BYTES, one_at_a_time, replace};
 use super::lines::open_regular;
-use super::replace::{LONGEST_FILE, one_at_a_time, replace};
-use super::{Context, Tool, input, place};
+use super::{Context, Tool, input, path_resolution};
 use memchr::memmem;
 use outlast_engine::BoxFuture;
 use outlast_engine::tools::{Effect, Output};
@@ -80,7 +80,7 @@ impl Tool for Edit {
 
 fn edit(arguments: &Arguments, context: &Context) -> Result<String, String> {
     let path = &arguments.path;
-    let place = place::reach(context, path)?;
+    let place = path_resolution::reach(context, path)?;
     let said = |error: std::io::Error| format!("{path}: {error}");
     let _changing = one_at_a_time();
     let before = content(&place).map_err(said)?;
@@ -92,11 +92,11 @@ fn edit(arguments: &Arguments, context: &Context) -> Result<String, String> {
 
 fn content(place: &Path) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    let limit = LONGEST_FILE as u64 + 1;
+    let limit = MAX_FILE_BYTES as u64 + 1;
     open_regular(place)?.take(limit).read_to_end(&mut content)?;
-    if content.len() > LONGEST_FILE {
+    if content.len() > MAX_FILE_BYTES {
         return Err(std::io::Error::other(format!(
-            "longer than {LONGEST_FILE} bytes"
+            "longer than {MAX_FILE_BYTES} bytes"
         )));
     }
     Ok(content)

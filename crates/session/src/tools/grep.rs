@@ -5,7 +5,7 @@
 
 use super::lines::Lines;
 use super::toolbox::with_note;
-use super::{Context, Tool, input, place};
+use super::{Context, Tool, input, path_resolution};
 use crate::process::output::{CONTENT_LIMIT, without_cut_start};
 use ignore::WalkBuilder;
 use ignore::overrides::{Override, OverrideBuilder};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 const DEFAULT_LIMIT: usize = 200;
 /// As much of a line is searched, in bytes.
-const LONGEST_LINE: usize = 16 * 1024 * 1024;
+const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 /// As much of a line is shown, in characters, and of what stands before the match, in bytes.
 const MAX_SHOWN_CHARS: usize = 400;
 const MAX_SHOWN_BYTES_BEFORE: usize = 100;
@@ -108,13 +108,13 @@ impl Arguments {
 fn grep(arguments: &Arguments, context: &Context) -> Result<String, String> {
     let path = arguments.path.as_deref().unwrap_or(".");
     let said = |error: io::Error| format!("{path}: {error}");
-    let place = place::reach(context, path)?;
+    let place = path_resolution::reach(context, path)?;
     place.metadata().map_err(said)?;
     let mut search = Search {
         regex: arguments.regex()?,
         limit: arguments.limit.map_or(DEFAULT_LIMIT, NonZeroUsize::get),
         cancel: &context.cancel,
-        directory: place::resolve(&context.directory, Path::new(".")).map_err(said)?,
+        directory: path_resolution::resolve(&context.directory, Path::new(".")).map_err(said)?,
         found: String::new(),
         count: 0,
         unreadable: 0,
@@ -129,7 +129,7 @@ fn grep(arguments: &Arguments, context: &Context) -> Result<String, String> {
 
 /// Why a search ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum SearchEnd {
     AllSeen,
     Full,
     Cancelled,
@@ -146,7 +146,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn folder(&mut self, place: &Path, filter: &Override) -> End {
+    fn folder(&mut self, place: &Path, filter: &Override) -> SearchEnd {
         let walk = WalkBuilder::new(place)
             .require_git(false)
             .git_global(false)
@@ -154,7 +154,7 @@ impl Search<'_> {
             .build();
         for entry in walk {
             if self.cancel.is_cancelled() {
-                return End::Cancelled;
+                return SearchEnd::Cancelled;
             }
             let Ok(entry) = entry else {
                 self.unreadable += 1;
@@ -165,23 +165,25 @@ impl Search<'_> {
                 continue;
             }
             match self.file(entry.path()) {
-                Ok(End::AllSeen) => {}
+                Ok(SearchEnd::AllSeen) => {}
                 Ok(end) => return end,
                 // What is not text from some line on was text before it.
                 Err(error) if error.kind() == ErrorKind::InvalidData => {}
                 Err(_) => self.unreadable += 1,
             }
         }
-        End::AllSeen
+        SearchEnd::AllSeen
     }
 
-    fn file(&mut self, path: &Path) -> io::Result<End> {
+    fn file(&mut self, path: &Path) -> io::Result<SearchEnd> {
         let mut lines = Lines::open(path, self.cancel)?;
         for number in 1_usize.. {
-            match lines.next(LONGEST_LINE) {
+            match lines.next(MAX_LINE_BYTES) {
                 Ok(Some(_)) => {}
                 Ok(None) => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(End::Cancelled),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {
+                    return Ok(SearchEnd::Cancelled);
+                }
                 Err(error) => return Err(error),
             }
             let line = lines.kept().strip_suffix(b"\n").unwrap_or(lines.kept());
@@ -193,20 +195,20 @@ impl Search<'_> {
             let text = shown(line, found.start());
             let result = format!("{}:{number}: {text}\n", name.display());
             if self.count == self.limit || self.found.len() + result.len() > CONTENT_LIMIT {
-                return Ok(End::Full);
+                return Ok(SearchEnd::Full);
             }
             self.found.push_str(&result);
             self.count += 1;
         }
-        Ok(End::AllSeen)
+        Ok(SearchEnd::AllSeen)
     }
 
-    fn report(self, end: End) -> String {
+    fn report(self, end: SearchEnd) -> String {
         let mut text = self.found;
-        if self.count == 0 && end == End::AllSeen {
+        if self.count == 0 && end == SearchEnd::AllSeen {
             text.push_str("nothing found\n");
         }
-        if end == End::Full {
+        if end == SearchEnd::Full {
             let count = self.count;
             text = with_note(
                 &text,
@@ -261,12 +263,12 @@ mod tests {
             count: 0,
             unreadable: 0,
         };
-        assert!(search.file(&first).unwrap() == End::AllSeen);
+        assert!(search.file(&first).unwrap() == SearchEnd::AllSeen);
         cancel.cancel();
-        assert!(search.file(&second).unwrap() == End::Cancelled);
+        assert!(search.file(&second).unwrap() == SearchEnd::Cancelled);
         let all = Override::empty();
-        assert!(search.folder(folder.path(), &all) == End::Cancelled);
+        assert!(search.folder(folder.path(), &all) == SearchEnd::Cancelled);
         let found = "0:1: needle\n0:2: needle\n";
-        assert_eq!(search.report(End::Cancelled), found);
+        assert_eq!(search.report(SearchEnd::Cancelled), found);
     }
 }

@@ -8,27 +8,27 @@
 //!
 //! Not here: servers that are reached over the network, and what else than tools a server may offer.
 
-mod answer;
+mod call_result;
 mod connection;
-mod host;
 mod names;
 mod process;
+mod server_handle;
 mod tool;
 
 use super::{Effect, Tool, Tools};
 use futures_util::future::join_all;
-use host::{Host, Place};
+use server_handle::{LaunchContext, ServerHandle};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tool::ServerTool;
 
 /// The permission that covers the tools of all servers. The name of a server covers all of its own.
-pub const MCP: &str = "mcp";
+pub const MCP_PERMISSION: &str = "mcp";
 
 /// A server, as the user has described it.
 #[derive(Clone)]
-pub struct Server {
+pub struct ServerConfig {
     /// What it is called in the names of its tools, and in permissions.
     pub name: String,
     /// The program that is run, in the working folder.
@@ -98,16 +98,16 @@ pub enum Error {
 impl Tools {
     /// With the tools of these servers, and what is wrong with them. To be called when all permissions are given: a server
     /// of which nothing could run is not started.
-    pub async fn with_servers(mut self, servers: Vec<Server>) -> (Self, Vec<Error>) {
-        let place = Place {
+    pub async fn with_servers(mut self, servers: Vec<ServerConfig>) -> (Self, Vec<Error>) {
+        let place = LaunchContext {
             directory: self.directory().to_owned(),
             hidden_variables: self.hidden_variables().to_vec(),
         };
-        let could_run = |server: &Server| {
-            let permissions = [server.name.clone(), MCP.to_owned()];
+        let could_run = |server: &ServerConfig| {
+            let permissions = [server.name.clone(), MCP_PERMISSION.to_owned()];
             self.can_run_any(&names::prefix(&server.name), &permissions)
         };
-        let useful: Vec<Server> = servers.into_iter().filter(could_run).collect();
+        let useful: Vec<ServerConfig> = servers.into_iter().filter(could_run).collect();
         let starting = useful
             .into_iter()
             .map(|server| start(server, place.clone()));
@@ -132,8 +132,11 @@ impl Tools {
 }
 
 /// Starts a server and asks what it has.
-async fn start(server: Server, place: Place) -> Result<(Vec<ServerTool>, Vec<Error>), Error> {
-    let (host, listed) = Host::start(server, place).await?;
+async fn start(
+    server: ServerConfig,
+    place: LaunchContext,
+) -> Result<(Vec<ServerTool>, Vec<Error>), Error> {
+    let (host, listed) = ServerHandle::start(server, place).await?;
     let host = Arc::new(host);
     let server = &host.server;
     let unknown = server.effects.keys();

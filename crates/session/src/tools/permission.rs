@@ -17,7 +17,7 @@ pub(super) const NOT_ALLOWED: &str = "it is not allowed here";
 
 /// What a person said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ApprovalDecision {
     /// This call, whatever it needs.
     Yes,
     /// This call, and for the rest of the session what [`Question::permission`] names.
@@ -28,7 +28,7 @@ pub enum Answer {
 
 /// What a person is asked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct ApprovalRequest {
     /// The tool that wants to run.
     pub tool: String,
     /// What [`Answer::Always`] would allow from now on: the tool, or [`OUTSIDE_PERMISSION`].
@@ -44,16 +44,16 @@ pub struct Question {
 }
 
 /// Somebody who can be asked.
-pub trait Approve: Send + Sync {
+pub trait Approver: Send + Sync {
     /// Asks, and waits for the answer. The future is dropped when the question has become pointless.
-    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer>;
+    fn ask<'a>(&'a self, question: &'a ApprovalRequest) -> BoxFuture<'a, ApprovalDecision>;
 }
 
 /// What is allowed in this session.
 #[derive(Default)]
 pub(super) struct Permissions {
     allowed: Mutex<BTreeSet<String>>,
-    approve: Option<Arc<dyn Approve>>,
+    approve: Option<Arc<dyn Approver>>,
     asking: tokio::sync::Mutex<()>,
 }
 
@@ -64,7 +64,7 @@ impl Permissions {
     }
 
     /// Has a person asked about all that is not allowed.
-    pub(super) fn ask(&mut self, approve: Arc<dyn Approve>) {
+    pub(super) fn ask(&mut self, approve: Arc<dyn Approver>) {
         self.approve = Some(approve);
     }
 
@@ -92,7 +92,7 @@ impl Permissions {
     /// Ends well when the call, which needs one of these permissions, may run. The error says why it may not.
     pub(super) async fn permit(
         &self,
-        mut question: Question,
+        mut question: ApprovalRequest,
         permissions: &[String],
     ) -> Result<(), String> {
         let Some(missing) = self.missing(&question, permissions) else {
@@ -107,17 +107,17 @@ impl Permissions {
         };
         question.permission = missing;
         match approve.ask(&question).await {
-            Answer::Yes => Ok(()),
-            Answer::Always => {
+            ApprovalDecision::Yes => Ok(()),
+            ApprovalDecision::Always => {
                 self.allow([question.permission]);
                 Ok(())
             }
-            Answer::No => Err("the user did not allow it".to_owned()),
+            ApprovalDecision::No => Err("the user did not allow it".to_owned()),
         }
     }
 
     /// What has to be allowed first.
-    fn missing(&self, question: &Question, permissions: &[String]) -> Option<String> {
+    fn missing(&self, question: &ApprovalRequest, permissions: &[String]) -> Option<String> {
         if question.outside.is_some() && !self.allows(OUTSIDE_PERMISSION) {
             return Some(OUTSIDE_PERMISSION.to_owned());
         }
@@ -130,7 +130,7 @@ impl Permissions {
     }
 }
 
-fn not_allowed(question: &Question, missing: &str) -> String {
+fn not_allowed(question: &ApprovalRequest, missing: &str) -> String {
     match &question.outside {
         Some(path) if missing == OUTSIDE_PERMISSION => format!(
             "{} is outside of the working folder, and leaving that is not allowed here",

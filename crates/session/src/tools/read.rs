@@ -4,7 +4,7 @@
 
 use super::lines::Lines;
 use super::toolbox::with_note;
-use super::{Context, Tool, input, place};
+use super::{Context, Tool, input, path_resolution};
 use crate::process::output::CONTENT_LIMIT;
 use outlast_engine::BoxFuture;
 use outlast_engine::tools::{Effect, Output};
@@ -14,7 +14,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-const MOST_LINES: usize = 2000;
+const MAX_LINES: usize = 2000;
 const MAX_LINE_CHARS: usize = 2000;
 
 /// The tool.
@@ -32,7 +32,7 @@ impl Tool for Read {
         outlast_dialect::Tool {
             name: "read".to_owned(),
             description: format!(
-                "Read a text file. Gives at most {MOST_LINES} lines at a time, and says how to read on when there is \
+                "Read a text file. Gives at most {MAX_LINES} lines at a time, and says how to read on when there is \
                  more. Lines longer than {MAX_LINE_CHARS} characters are cut."
             ),
             parameters: json!({
@@ -71,12 +71,12 @@ impl Tool for Read {
 fn read(arguments: &Arguments, context: &Context) -> Result<String, String> {
     let path = &arguments.path;
     let said = |error: io::Error| format!("{path}: {error}");
-    let place = place::reach(context, path)?;
+    let place = path_resolution::reach(context, path)?;
     let mut lines = Lines::open(&place, &context.cancel).map_err(said)?;
     let first = arguments.offset.map_or(1, NonZeroUsize::get);
     let before = skip(&mut lines, first - 1).map_err(said)?;
-    let limit = arguments.limit.map_or(MOST_LINES, NonZeroUsize::get);
-    let text = take(&mut lines, first, limit.min(MOST_LINES)).map_err(said)?;
+    let limit = arguments.limit.map_or(MAX_LINES, NonZeroUsize::get);
+    let text = take(&mut lines, first, limit.min(MAX_LINES)).map_err(said)?;
     match before {
         _ if !text.is_empty() => Ok(text),
         0 => Ok("[the file is empty]".to_owned()),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// What is run, and where.
 #[derive(Clone, Debug, Default)]
-pub struct Shell {
+pub struct ShellCommand {
     /// The command, as one would type it.
     pub command: String,
     /// Where it is run.
@@ -36,23 +36,23 @@ pub struct ShellOutput {
 /// error when it could not be started.
 #[cfg(unix)]
 pub async fn run(
-    shell: Shell,
+    shell: ShellCommand,
     cancel: CancellationToken,
     on_piece: &mut (dyn FnMut(&str) + Send),
 ) -> io::Result<ShellOutput> {
-    use crate::process::output::{Kept, printed};
-    use crate::process::printed::Pieces;
-    use crate::process::running::{Command, Line, Running, Streams};
+    use crate::process::command::{Capture, Command, CommandKind, RunningCommand};
+    use crate::process::output::{HeadTailBuffer, printed};
+    use crate::process::text_decoder::TextDecoder;
 
-    let mut running = Running::start(&Command {
-        line: Line::Shell(&shell.command),
+    let mut running = RunningCommand::start(&Command {
+        line: CommandKind::Shell(&shell.command),
         directory: &shell.directory,
         hidden_variables: &shell.hidden_variables,
         variables: &[],
         input: None,
-        streams: Streams::Both,
+        streams: Capture::Both,
     })?;
-    let (mut kept, mut pieces) = (Kept::default(), Pieces::default());
+    let (mut kept, mut pieces) = (HeadTailBuffer::default(), TextDecoder::default());
     let mut say = |piece: &str| {
         if !piece.is_empty() {
             on_piece(piece);
@@ -81,7 +81,7 @@ pub async fn run(
 /// Without the means to keep hold of a command's processes none is started.
 #[cfg(not(unix))]
 pub async fn run(
-    _: Shell,
+    _: ShellCommand,
     _: CancellationToken,
     _: &mut (dyn FnMut(&str) + Send),
 ) -> io::Result<ShellOutput> {

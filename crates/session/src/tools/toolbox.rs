@@ -3,7 +3,10 @@
 //! Invariant: a tool runs as a task of its own, so that its panic is its own. Whoever stops waiting for it stops it.
 
 use super::permission::{NOT_ALLOWED, OUTSIDE_PERMISSION, Permissions};
-use super::{Approve, Context, Question, Reach, Tool, edit, grep, input, place, read, write};
+use super::{
+    ApprovalRequest, Approver, Context, PathScope, Tool, edit, grep, input, path_resolution, read,
+    write,
+};
 use crate::process::output::bounded;
 use futures_util::future::join_all;
 use outlast_engine::tools::{Effect, Output, Toolbox};
@@ -43,11 +46,11 @@ struct ValidatedCall {
     permissions: Vec<String>,
     paths: Vec<PathBuf>,
     limit: Duration,
-    question: Question,
+    question: ApprovalRequest,
 }
 
 /// A call that is about to run.
-struct Job {
+struct PreparedCall {
     tool: Arc<dyn Tool>,
     name: String,
     arguments: Value,
@@ -98,7 +101,7 @@ impl Tools {
 
     /// With a person who is asked about what is not allowed.
     #[must_use]
-    pub fn asking(mut self, approve: Arc<dyn Approve>) -> Self {
+    pub fn asking(mut self, approve: Arc<dyn Approver>) -> Self {
         self.permissions.ask(approve);
         self
     }
@@ -188,7 +191,7 @@ impl Tools {
                 permissions: tool.permissions(),
                 paths: tool.paths(&arguments),
                 limit: tool.time_limit(&arguments),
-                question: Question {
+                question: ApprovalRequest {
                     tool: call.name.clone(),
                     permission: call.name.clone(),
                     summary: tool.summary(&arguments),
@@ -223,10 +226,12 @@ impl Tools {
         let look = move || {
             for path in paths {
                 let said = |error| format!("{}: {error}", path.display());
-                if is_change && is_protected(&place::resolve(&directory, &path).map_err(said)?) {
+                if is_change
+                    && is_protected(&path_resolution::resolve(&directory, &path).map_err(said)?)
+                {
                     return Err(format!("{} is not yours to change", path.display()));
                 }
-                let found = place::outside(&directory, &path).map_err(said)?;
+                let found = path_resolution::outside(&directory, &path).map_err(said)?;
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -243,7 +248,7 @@ impl Tools {
             Ok(examined) => examined,
             Err(why) => return Output::error(not_run(&call.name, &why)),
         };
-        let job = Job {
+        let job = PreparedCall {
             tool: examined.tool,
             name: call.name.clone(),
             arguments: examined.question.arguments,
@@ -259,16 +264,16 @@ impl Tools {
     }
 
     /// How far an admitted call may reach; what it was allowed this once is used up.
-    fn take_path_scope(&self, call: &ToolCall) -> Reach {
+    fn take_path_scope(&self, call: &ToolCall) -> PathScope {
         let mut let_out = self.let_out();
         let allowed = let_out.iter().position(|other| other == call);
         if let Some(index) = allowed {
             let_out.swap_remove(index);
         }
         if allowed.is_some() || self.permissions.allows(OUTSIDE_PERMISSION) {
-            Reach::Anywhere
+            PathScope::Anywhere
         } else {
-            Reach::Inside
+            PathScope::Inside
         }
     }
 
@@ -303,7 +308,7 @@ impl Toolbox for Tools {
 }
 
 /// Runs the tool until it ends, is cancelled, or has taken too long.
-async fn carry_out(job: Job, cancel: CancellationToken, limit: Duration) -> Output {
+async fn carry_out(job: PreparedCall, cancel: CancellationToken, limit: Duration) -> Output {
     let name = job.name.clone();
     if cancel.is_cancelled() {
         return Output::error(not_run(&name, "it was interrupted before it began"));

@@ -1,7 +1,7 @@
 //! `write`: a whole file.
 
-use super::replace::{LONGEST_FILE, one_at_a_time, replace};
-use super::{Context, Tool, input, place};
+use super::atomic_write::{MAX_FILE_BYTES, one_at_a_time, replace};
+use super::{Context, Tool, input, path_resolution};
 use outlast_engine::BoxFuture;
 use outlast_engine::tools::{Effect, Output};
 use serde::Deserialize;
@@ -49,8 +49,8 @@ impl Tool for Write {
 
     fn check(&self, arguments: &Value) -> Result<(), String> {
         let arguments: Arguments = input::typed(arguments)?;
-        if arguments.content.len() > LONGEST_FILE {
-            return Err(format!("`content` is longer than {LONGEST_FILE} bytes"));
+        if arguments.content.len() > MAX_FILE_BYTES {
+            return Err(format!("`content` is longer than {MAX_FILE_BYTES} bytes"));
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl Tool for Write {
 
 fn write(arguments: &Arguments, context: &Context) -> Result<String, String> {
     let Arguments { path, content } = arguments;
-    let place = place::reach(context, path)?;
+    let place = path_resolution::reach(context, path)?;
     let _changing = one_at_a_time();
     replace(&place, content.as_bytes(), &context.cancel)
         .map_err(|error| format!("{path}: {error}"))?;

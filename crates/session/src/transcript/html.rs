@@ -4,14 +4,14 @@
 //! character that means something to a browser. Should one slip through all the same, the page's own policy forbids
 //! scripts, pictures and connections.
 
-use super::Head;
-use super::story::Piece;
-use super::words::{HIDDEN, NOT_SAID, picture};
+use super::Header;
+use super::blocks::Block;
+use super::phrases::{HIDDEN_REASONING_NOTE, PARTIAL_OUTPUT_NOTE, picture};
 use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 
 /// What ends the page.
-pub const END: &str = "</main>\n</body>\n</html>\n";
+pub const PAGE_END: &str = "</main>\n</body>\n</html>\n";
 
 const BEGINNING: &str = concat!(
     r#"<!DOCTYPE html>
@@ -122,7 +122,9 @@ impl Page {
                 .text(text)
                 .markup("</div>\n"),
             Part::Image(image) => self.note(&picture(image)),
-            Part::Reasoning(reasoning) if reasoning.text.is_empty() => self.note(HIDDEN),
+            Part::Reasoning(reasoning) if reasoning.text.is_empty() => {
+                self.note(HIDDEN_REASONING_NOTE)
+            }
             Part::Reasoning(reasoning) => self.folded("Reasoning", &reasoning.text),
             Part::ToolCall(call) => self
                 .markup("<h4>Tool call ")
@@ -136,7 +138,7 @@ impl Page {
     }
 }
 
-pub(super) fn head(head: &Head) -> String {
+pub(super) fn head(head: &Header) -> String {
     let mut page = Page::begin(&head.name());
     page.markup("<dl>\n");
     for (name, value) in head.facts() {
@@ -150,29 +152,29 @@ pub(super) fn head(head: &Head) -> String {
     page.0
 }
 
-pub(super) fn piece(piece: &Piece) -> String {
+pub(super) fn piece(piece: &Block) -> String {
     let mut page = Page::default();
     match piece {
-        Piece::Turn(number) => page
+        Block::Turn(number) => page
             .markup("<h2>Turn ")
             .text(&number.to_string())
             .markup("</h2>\n"),
-        Piece::Said { title, time, parts } => page.title(title, *time).parts(parts),
-        Piece::Failed {
+        Block::Said { title, time, parts } => page.title(title, *time).parts(parts),
+        Block::Failed {
             title,
             time,
             message,
             parts,
         } => failed(&mut page, title, *time, message, parts),
-        Piece::Output { title, output } => page.folded(title, output),
-        Piece::Note(note) => page.note(note),
-        Piece::Ended {
+        Block::Output { title, output } => page.folded(title, output),
+        Block::Note(note) => page.note(note),
+        Block::Ended {
             title,
             time,
             message,
             tokens,
         } => page.title(title, *time).message(message).note(tokens),
-        Piece::Unreadable { title, body } => page
+        Block::Unreadable { title, body } => page
             .markup("<div class=\"failed\">\n")
             .folded(title, body)
             .markup("</div>\n"),
@@ -191,7 +193,7 @@ fn failed<'a>(
         .title(title, time)
         .message(message);
     if !parts.is_empty() {
-        page.note(NOT_SAID).parts(parts);
+        page.note(PARTIAL_OUTPUT_NOTE).parts(parts);
     }
     page.markup("</div>\n")
 }

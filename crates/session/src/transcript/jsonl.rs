@@ -3,9 +3,9 @@
 //! Invariants: an entry is one line; nothing is cut, and no value is read and written anew: what a provider wants back
 //! byte for byte is in the document as it is in the journal.
 
-use super::Head;
+use super::Header;
 use outlast_kernel::{Timestamp, text};
-use outlast_store::journal::Stored;
+use outlast_store::journal::StoredEntry;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -18,13 +18,13 @@ const RESERVED_NAMES: [&str; 4] = ["seq", "turn", "time", "kind"];
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
 #[derive(Serialize)]
-struct First<'a> {
+struct HeaderLine<'a> {
     v: u32,
-    session: &'a Head,
+    session: &'a Header,
 }
 
 #[derive(Serialize)]
-struct Line<'a, B> {
+struct EntryLine<'a, B> {
     seq: u64,
     turn: u64,
     time: Timestamp,
@@ -34,29 +34,29 @@ struct Line<'a, B> {
 }
 
 #[derive(Serialize)]
-struct Unreadable<'a> {
+struct UnreadableBody<'a> {
     unreadable: &'a str,
 }
 
-pub(super) fn head(head: &Head) -> serde_json::Result<String> {
-    line(&First {
+pub(super) fn head(head: &Header) -> serde_json::Result<String> {
+    line(&HeaderLine {
         v: VERSION,
         session: head,
     })
 }
 
-pub(super) fn entry(stored: &Stored) -> serde_json::Result<String> {
+pub(super) fn entry(stored: &StoredEntry) -> serde_json::Result<String> {
     match fields(stored) {
         Some(fields) => line(&with_body(stored, fields)),
         None => {
             let unreadable = &stored.line.body;
-            line(&with_body(stored, Unreadable { unreadable }))
+            line(&with_body(stored, UnreadableBody { unreadable }))
         }
     }
 }
 
-fn with_body<B>(stored: &Stored, body: B) -> Line<'_, B> {
-    Line {
+fn with_body<B>(stored: &StoredEntry, body: B) -> EntryLine<'_, B> {
+    EntryLine {
         seq: stored.seq,
         turn: stored.line.turn,
         time: stored.line.time,
@@ -66,7 +66,7 @@ fn with_body<B>(stored: &Stored, body: B) -> Line<'_, B> {
 }
 
 /// The fields of the body; `None` if it is no object, or says something else under a name that the line gives itself.
-fn fields(stored: &Stored) -> Option<Fields<'_>> {
+fn fields(stored: &StoredEntry) -> Option<Fields<'_>> {
     let mut fields: Fields<'_> = serde_json::from_str(&stored.line.body).ok()?;
     if let Some(kind) = fields.remove("kind") {
         let kind: String = serde_json::from_str(kind.get()).ok()?;

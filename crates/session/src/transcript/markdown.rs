@@ -3,10 +3,10 @@
 //! Invariant: what comes from outside stands in a quotation, in a fence that is longer than any inside of it, or on one
 //! line with every mark escaped. So it cannot end what it stands in, nor begin a heading of the document.
 
-use super::Head;
-use super::marks::{fence, line};
-use super::story::Piece;
-use super::words::{HIDDEN, NOT_SAID, picture};
+use super::Header;
+use super::blocks::Block;
+use super::escape::{fence, line};
+use super::phrases::{HIDDEN_REASONING_NOTE, PARTIAL_OUTPUT_NOTE, picture};
 use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 
@@ -14,21 +14,21 @@ use outlast_kernel::{Timestamp, text};
 /// link's definition counts for the whole document.
 const UNQUOTABLE: [&str; 3] = ["<", "![", "]:"];
 
-pub(super) fn head(head: &Head) -> String {
+pub(super) fn head(head: &Header) -> String {
     let fact = |(name, value): (&str, String)| format!("- {name}: {}\n", line(&value));
     let facts: String = head.facts().into_iter().map(fact).collect();
     format!("# {}\n\n{facts}\n", line(&head.name()))
 }
 
-pub(super) fn piece(piece: &Piece) -> String {
+pub(super) fn piece(piece: &Block) -> String {
     match piece {
-        Piece::Turn(number) => format!("## Turn {number}\n\n"),
-        Piece::Said {
+        Block::Turn(number) => format!("## Turn {number}\n\n"),
+        Block::Said {
             title: name,
             time,
             parts: said,
         } => title(name, *time) + &parts(said),
-        Piece::Failed {
+        Block::Failed {
             title: name,
             time,
             message,
@@ -36,22 +36,22 @@ pub(super) fn piece(piece: &Piece) -> String {
         } => {
             let mut failed = format!("✗ {}", title(name, *time)) + &details(message);
             if !partial.is_empty() {
-                failed += &paragraph(NOT_SAID);
+                failed += &paragraph(PARTIAL_OUTPUT_NOTE);
                 failed += &parts(partial);
             }
             failed
         }
-        Piece::Output { title, output } => {
+        Block::Output { title, output } => {
             format!("**{}**\n\n", line(title)) + &fence("text", output)
         }
-        Piece::Note(note) => paragraph(note),
-        Piece::Ended {
+        Block::Note(note) => paragraph(note),
+        Block::Ended {
             title: name,
             time,
             message,
             tokens,
         } => title(name, *time) + &details(message) + &paragraph(tokens),
-        Piece::Unreadable { title, body } => {
+        Block::Unreadable { title, body } => {
             format!("✗ **{}**\n\n", line(title)) + &fence("text", body)
         }
     }
@@ -80,7 +80,7 @@ fn part(part: &Part) -> String {
     match part {
         Part::Text { text } => speech(text),
         Part::Image(image) => paragraph(&picture(image)),
-        Part::Reasoning(reasoning) if reasoning.text.is_empty() => paragraph(HIDDEN),
+        Part::Reasoning(reasoning) if reasoning.text.is_empty() => paragraph(HIDDEN_REASONING_NOTE),
         Part::Reasoning(reasoning) => "Reasoning:\n\n".to_owned() + &fence("text", &reasoning.text),
         Part::ToolCall(call) => {
             format!("**Tool call {}**\n\n", line(&call.name)) + &fence("json", &call.arguments)

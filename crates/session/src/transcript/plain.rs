@@ -3,9 +3,9 @@
 //! Invariants: nothing is written that a terminal would obey; what comes from outside is indented, so that it cannot
 //! pass for the document's own lines.
 
-use super::Head;
-use super::story::Piece;
-use super::words::{HIDDEN, NOT_SAID, picture};
+use super::Header;
+use super::blocks::Block;
+use super::phrases::{HIDDEN_REASONING_NOTE, PARTIAL_OUTPUT_NOTE, picture};
 use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 
@@ -13,21 +13,21 @@ use outlast_kernel::{Timestamp, text};
 const LINES: usize = 6;
 const LINE_BYTES: usize = 240;
 
-pub(super) fn head(head: &Head) -> String {
+pub(super) fn head(head: &Header) -> String {
     let fact = |(name, value): (&str, String)| format!("  {name:<8} {}\n", line(&value));
     let facts: String = head.facts().into_iter().map(fact).collect();
     format!("{}\n{facts}", line(&head.name()))
 }
 
-pub(super) fn piece(piece: &Piece) -> String {
+pub(super) fn piece(piece: &Block) -> String {
     match piece {
-        Piece::Turn(number) => format!("\n=== Turn {number} ===\n"),
-        Piece::Said {
+        Block::Turn(number) => format!("\n=== Turn {number} ===\n"),
+        Block::Said {
             title: name,
             time,
             parts: said,
         } => title(name, *time) + &parts(said),
-        Piece::Failed {
+        Block::Failed {
             title: name,
             time,
             message,
@@ -35,20 +35,20 @@ pub(super) fn piece(piece: &Piece) -> String {
         } => {
             let mut failed = title(&format!("! {name}"), *time) + &short(message);
             if !partial.is_empty() {
-                failed += &format!("  {NOT_SAID}\n");
+                failed += &format!("  {PARTIAL_OUTPUT_NOTE}\n");
                 failed += &parts(partial);
             }
             failed
         }
-        Piece::Output { title, output } => format!("\n{}\n", line(title)) + &short(output),
-        Piece::Note(note) => format!("\n{}\n", line(note)),
-        Piece::Ended {
+        Block::Output { title, output } => format!("\n{}\n", line(title)) + &short(output),
+        Block::Note(note) => format!("\n{}\n", line(note)),
+        Block::Ended {
             title: name,
             time,
             message,
             tokens,
         } => title(name, *time) + &short(message) + &whole(tokens),
-        Piece::Unreadable { title, body } => format!("\n! {}\n", line(title)) + &short(body),
+        Block::Unreadable { title, body } => format!("\n! {}\n", line(title)) + &short(body),
     }
 }
 
@@ -64,7 +64,7 @@ fn part(part: &Part) -> String {
     match part {
         Part::Text { text } => whole(text),
         Part::Image(image) => whole(&picture(image)),
-        Part::Reasoning(reasoning) if reasoning.text.is_empty() => whole(HIDDEN),
+        Part::Reasoning(reasoning) if reasoning.text.is_empty() => whole(HIDDEN_REASONING_NOTE),
         Part::Reasoning(reasoning) => "  Reasoning:\n".to_owned() + &short(&reasoning.text),
         Part::ToolCall(call) => {
             format!("  Tool call {}:\n", line(&call.name)) + &short(&call.arguments)

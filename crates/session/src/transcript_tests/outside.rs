@@ -1,10 +1,10 @@
 //! Whatever a model, a tool or a provider says, it does not become a part of the document's structure.
 
 use super::{FORMATS, START, Session, call, head_of, picture, spoken, thought};
-use crate::transcript::{Format, Head};
+use crate::transcript::{Format, Header};
 use outlast_dialect::Message;
-use outlast_engine::journal::{Entry, Problem, Spent};
-use outlast_kernel::event::Seal;
+use outlast_engine::journal::{Entry, Spent, TurnError};
+use outlast_kernel::event::TurnStatus;
 use outlast_kernel::failure::Failure;
 use outlast_kernel::text;
 use outlast_kernel::verdict::Cause;
@@ -12,12 +12,12 @@ use proptest::prelude::*;
 use serde_json::{Map, Value};
 
 /// A session that has the text everywhere where a text can be.
-fn full_of(text: &str) -> (Session, Head) {
+fn full_of(text: &str) -> (Session, Header) {
     let mut session = Session::default();
     let mut question = Message::user(text);
     question.parts.push(picture(text, text));
     let failure = Failure::emitted(text, text, START).with_code(text);
-    let problem = Problem {
+    let problem = TurnError {
         cause: Cause::Unknown,
         message: text.to_owned(),
         reason: text.to_owned(),
@@ -36,8 +36,8 @@ fn full_of(text: &str) -> (Session, Head) {
         .answer(text, every_part())
         .tool(text, true)
         .raw(text, text)
-        .settled(Seal::Error, Some(problem));
-    let head = Head {
+        .settled(TurnStatus::Error, Some(problem));
+    let head = Header {
         id: text.to_owned(),
         directory: text.to_owned(),
         ..head_of(text)

@@ -7,17 +7,17 @@ use outlast_engine::clock::TimerClock;
 use outlast_engine::compaction::{Compactor, Job, Outcome, Size};
 use outlast_engine::credential::Credential;
 use outlast_engine::provider::Adapter;
-use outlast_engine::route::Route;
-use outlast_engine::size;
 use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::target::ModelTarget;
+use outlast_engine::token_estimate;
 use outlast_engine::{BoxStream, CancellationToken, Clock, Provider};
 use outlast_kernel::budget::{Cost, Limits, Price, Prompt};
 use outlast_kernel::event::{Body, CompactionReason};
 use outlast_kernel::failure::Failure;
-use outlast_kernel::fallback::Standing;
+use outlast_kernel::fallback::Exclusions;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::Cause;
-use outlast_mock::Scripted;
+use outlast_mock::ScriptedTransport;
 use outlast_session::compaction::{Compaction, Settings};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,18 +25,18 @@ use std::time::Duration;
 const WINDOW: u64 = 100_000;
 
 /// A scripted provider that remembers what it was asked.
-struct Heard {
+struct RecordingProvider {
     provider: Adapter,
     requests: Mutex<Vec<Request>>,
 }
 
-impl Heard {
+impl RecordingProvider {
     fn calls(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
 }
 
-impl Provider for Heard {
+impl Provider for RecordingProvider {
     fn name(&self) -> &str {
         self.provider.name()
     }
@@ -52,26 +52,26 @@ impl Provider for Heard {
 }
 
 /// Summarisers with a script each, the first one being asked first.
-struct World {
+struct Fixture {
     clock: Arc<dyn Clock>,
-    heard: Vec<Arc<Heard>>,
-    routes: Vec<Route>,
+    heard: Vec<Arc<RecordingProvider>>,
+    routes: Vec<ModelTarget>,
     policy: Policy,
 }
 
-impl World {
+impl Fixture {
     fn new(scripts: &[&str]) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(START));
         let hear = |script: &&str| {
             let script = script.parse().unwrap();
-            let transport = Arc::new(Scripted::new(script, Arc::clone(&clock)));
+            let transport = Arc::new(ScriptedTransport::new(script, Arc::clone(&clock)));
             let provider = Adapter::new(Dialect::Anthropic, transport, Arc::clone(&clock));
             let requests = Mutex::default();
-            Arc::new(Heard { provider, requests })
+            Arc::new(RecordingProvider { provider, requests })
         };
-        let heard: Vec<Arc<Heard>> = scripts.iter().map(hear).collect();
-        let route = |(index, heard): (usize, &Arc<Heard>)| {
-            Route::new(
+        let heard: Vec<Arc<RecordingProvider>> = scripts.iter().map(hear).collect();
+        let route = |(index, heard): (usize, &Arc<RecordingProvider>)| {
+            ModelTarget::new(
                 Arc::clone(heard) as Arc<dyn Provider>,
                 format!("model-{index}"),
             )
@@ -95,12 +95,12 @@ impl World {
         self.heard.iter().map(|heard| heard.calls()).collect()
     }
 
-    async fn compact(&self) -> Done {
+    async fn compact(&self) -> CompactionResult {
         self.compact_within(Prompt::default(), CancellationToken::new())
             .await
     }
 
-    async fn compact_within(&self, budget: Prompt, cancel: CancellationToken) -> Done {
+    async fn compact_within(&self, budget: Prompt, cancel: CancellationToken) -> CompactionResult {
         self.compact_request(&long(), budget, cancel).await
     }
 
@@ -109,7 +109,7 @@ impl World {
         request: &Request,
         budget: Prompt,
         cancel: CancellationToken,
-    ) -> Done {
+    ) -> CompactionResult {
         let retry = Arc::new(PolicyRetry::new(
             self.policy.clone(),
             Arc::clone(&self.clock),
@@ -119,7 +119,7 @@ impl World {
         let compaction = Compaction::new(self.routes.clone(), retry, clock, settings);
         let mut said = Vec::new();
         let mut say = |body| said.push(body);
-        let (tokens, left) = (size::tokens(request), Standing::default());
+        let (tokens, left) = (token_estimate::tokens(request), Exclusions::default());
         let job = Job {
             focus: None,
             request,
@@ -136,7 +136,7 @@ impl World {
         let since = self.clock.now();
         let outcome = compaction.compact(job).await;
         let took = self.clock.now().since(since);
-        Done {
+        CompactionResult {
             outcome,
             said,
             took,
@@ -144,13 +144,13 @@ impl World {
     }
 }
 
-struct Done {
+struct CompactionResult {
     outcome: Outcome,
     said: Vec<Body>,
     took: Duration,
 }
 
-impl Done {
+impl CompactionResult {
     /// Who summarised; nobody when parts were left out.
     fn model(&self) -> Option<&str> {
         let smaller = self.outcome.result.as_ref().unwrap();
@@ -184,7 +184,7 @@ fn long() -> Request {
 
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_fails_is_tried_again_and_that_is_said() {
-    let world = World::new(&["overloaded:2"]);
+    let world = Fixture::new(&["overloaded:2"]);
     let done = world.compact().await;
     assert_eq!(done.model(), Some("model-0"));
     let overloaded = Cause::Overloaded;
@@ -213,7 +213,7 @@ async fn whoever_cannot_summarise_is_left_for_the_next_one() {
     ];
     let mut wrong = Vec::new();
     for (script, calls, seconds) in table {
-        let world = World::new(&[script, "ok"]);
+        let world = Fixture::new(&[script, "ok"]);
         let done = world.compact().await;
         let expected_model = if script == "rate-limited:retry-after=30" {
             "model-0"
@@ -231,7 +231,7 @@ async fn whoever_cannot_summarise_is_left_for_the_next_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_was_cut_off_is_asked_for_again_since_nobody_saw_it() {
-    let world = World::new(&["drop-after:3+ok"]);
+    let world = Fixture::new(&["drop-after:3+ok"]);
     let done = world.compact().await;
     assert_eq!((done.model(), world.calls()), (Some("model-0"), vec![2]));
 }
@@ -239,7 +239,7 @@ async fn a_summary_that_was_cut_off_is_asked_for_again_since_nobody_saw_it() {
 #[tokio::test(start_paused = true)]
 async fn when_nobody_can_summarise_parts_are_left_out() {
     for scripts in [&["error:401", "overloaded:9"][..], &["stall"], &[]] {
-        let world = World::new(scripts);
+        let world = Fixture::new(scripts);
         let done = world.compact().await;
         assert_eq!(done.model(), None, "{scripts:?}");
         let smaller = done.outcome.result.unwrap();
@@ -251,7 +251,7 @@ async fn when_nobody_can_summarise_parts_are_left_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_for_a_summary_that_is_too_long_itself_is_not_sent_to_the_next_one() {
-    let world = World::new(&["overflow", "ok"]);
+    let world = Fixture::new(&["overflow", "ok"]);
     let done = world.compact().await;
     assert_eq!((done.model(), world.calls()), (None, vec![1, 0]));
 }
@@ -264,7 +264,7 @@ async fn a_summary_that_is_no_shorter_than_its_source_is_rejected() {
         messages: vec![said("word ", 30_000), said("short ", 72_000)],
         ..Request::default()
     };
-    let world = World::new(&["ok:long", "ok"]);
+    let world = Fixture::new(&["ok:long", "ok"]);
     let cancel = CancellationToken::new();
     let done = world
         .compact_request(&request, Prompt::default(), cancel)
@@ -275,17 +275,17 @@ async fn a_summary_that_is_no_shorter_than_its_source_is_rejected() {
 #[tokio::test(start_paused = true)]
 async fn a_long_conversation_is_clipped_to_what_the_summariser_can_read() {
     for window in [40_000, 8000, 3000] {
-        let world = World::new(&["ok"]).with_windows(window);
+        let world = Fixture::new(&["ok"]).with_windows(window);
         let done = world.compact().await;
         assert_eq!(done.model(), Some("model-0"), "{window}");
         let asked = world.heard[0].requests.lock().unwrap()[0].clone();
         let most = u64::from(asked.max_tokens.unwrap());
         assert!(
-            most <= 4096.min(window / 4) && size::tokens(&asked) + most <= window,
+            most <= 4096.min(window / 4) && token_estimate::tokens(&asked) + most <= window,
             "{window}"
         );
         assert!(
-            size::tokens(&asked) > window / 4,
+            token_estimate::tokens(&asked) > window / 4,
             "no more is left out than needed"
         );
         let told = asked.messages[0].text();
@@ -296,7 +296,7 @@ async fn a_long_conversation_is_clipped_to_what_the_summariser_can_read() {
 #[tokio::test(start_paused = true)]
 async fn a_cancel_is_heard_in_a_wait_and_in_a_call() {
     for script in ["overloaded:9", "hold:1000", "stall:2"] {
-        let world = World::new(&[script, "ok"]);
+        let world = Fixture::new(&[script, "ok"]);
         let cancel = CancellationToken::new();
         let soon = world.clock.sleep_until(START + Duration::from_millis(1500));
         let canceller = async {
@@ -314,7 +314,7 @@ async fn a_cancel_is_heard_in_a_wait_and_in_a_call() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_slept_on_the_way_comes_from_the_prompts_budget() {
-    let world = World::new(&["overloaded:9", "overloaded+ok"]);
+    let world = Fixture::new(&["overloaded:9", "overloaded+ok"]);
     let budget = Prompt::new(Limits {
         sleep: Some(Duration::from_secs(9)),
         ..Limits::default()
@@ -328,7 +328,7 @@ async fn what_is_slept_on_the_way_comes_from_the_prompts_budget() {
         sleep: Some(Duration::from_secs(7)),
         ..Limits::default()
     });
-    let world = World::new(&["overloaded:9", "overloaded+ok"]);
+    let world = Fixture::new(&["overloaded:9", "overloaded+ok"]);
     let done = world.compact_within(budget, CancellationToken::new()).await;
     assert_eq!(
         done.model(),
@@ -339,7 +339,7 @@ async fn what_is_slept_on_the_way_comes_from_the_prompts_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn what_summaries_cost_is_added_to_what_the_prompt_has_cost_before() {
-    let mut world = World::new(&["ok:refusal", "ok"]);
+    let mut world = Fixture::new(&["ok:refusal", "ok"]);
     for route in &mut world.routes {
         route.price = Some(Price {
             input: Cost(1_000_000),
@@ -369,7 +369,7 @@ async fn what_summaries_cost_is_added_to_what_the_prompt_has_cost_before() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_used_in_vain_is_told_too() {
-    let world = World::new(&["ok:refusal"]);
+    let world = Fixture::new(&["ok:refusal"]);
     let mut request = long();
     request.system = Some("x".repeat(400_000));
     let cancel = CancellationToken::new();

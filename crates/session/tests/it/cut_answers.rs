@@ -11,10 +11,10 @@ use outlast_engine::strategy::PolicyRetry;
 use outlast_engine::transport::{Method, Request};
 use outlast_engine::{Clock, Transport};
 use outlast_kernel::decision::AfterContent;
-use outlast_kernel::event::{Body, Event, Seal};
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::event::{Body, Event, TurnStatus};
+use outlast_kernel::model_info::ContinueBy;
 use outlast_kernel::policy::Policy;
-use outlast_mock::Scripted;
+use outlast_mock::ScriptedTransport;
 use outlast_session::Session;
 use outlast_session::Setup;
 use std::sync::{Arc, Mutex};
@@ -26,24 +26,27 @@ const END_OF_ONE: &str = "Done after 1 steps. noted";
 
 /// One way to deal with a cut.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct CutCase {
     dialect: Dialect,
     after_content: AfterContent,
     continues_by: ContinueBy,
 }
 
 /// What came of a prompt.
-struct Seen {
-    seal: Seal,
+struct PromptResult {
+    seal: TurnStatus,
     events: Vec<Event>,
     messages: Vec<Message>,
     ran: Vec<String>,
 }
 
-async fn prompt(way: Way, cut: usize) -> Seen {
+async fn prompt(way: CutCase, cut: usize) -> PromptResult {
     let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(START));
     let script = format!("cut:{cut},of=thinking-agent+ok:thinking-agent,times=always");
-    let transport = Arc::new(Scripted::new(script.parse().unwrap(), Arc::clone(&clock)));
+    let transport = Arc::new(ScriptedTransport::new(
+        script.parse().unwrap(),
+        Arc::clone(&clock),
+    ));
     let provider = Adapter::new(way.dialect, transport, Arc::clone(&clock));
     let policy = Policy::named("session").unwrap();
     let tools = Arc::new(Notes::default());
@@ -60,7 +63,7 @@ async fn prompt(way: Way, cut: usize) -> Seen {
     let ended = session.prompt(PROMPT.into()).await.unwrap();
     let ran = tools.noted();
     let events = events.lock().unwrap().clone();
-    Seen {
+    PromptResult {
         seal: ended.seal,
         events,
         messages: session.messages(),
@@ -68,7 +71,7 @@ async fn prompt(way: Way, cut: usize) -> Seen {
     }
 }
 
-impl Seen {
+impl PromptResult {
     /// The text that a reader has before them in the end: attempts that were retracted are taken out.
     fn text(&self) -> String {
         let mut shown: Vec<(Option<String>, String)> = Vec::new();
@@ -121,13 +124,13 @@ impl Seen {
     }
 }
 
-fn check(way: Way, cut: usize, seen: &Seen) {
+fn check(way: CutCase, cut: usize, seen: &PromptResult) {
     let at = format!("{way:?}, cut after {cut} bytes");
     let text = seen.text();
     assert!(!seen.has_silent_continuation(), "{at}");
     assert!(seen.every_call_has_one_result(), "{at}");
     let both = ["{\"number\": 1}", "{\"number\": 2}"];
-    if seen.seal == Seal::Completed {
+    if seen.seal == TurnStatus::Completed {
         // A stream that broke off between two calls has brought one.
         let one = seen.ran.len() == 1 && seen.has(|body| matches!(body, Body::Warning { .. }));
         let (end, ran) = match one {
@@ -156,7 +159,7 @@ async fn places(dialect: Dialect) -> Vec<usize> {
         resumable: true,
         ..outlast_dialect::Request::default()
     };
-    let response = Scripted::new(script, clock).send(Request {
+    let response = ScriptedTransport::new(script, clock).send(Request {
         method: Method::Post,
         path: dialect.path().to_owned(),
         headers: Vec::new(),
@@ -177,7 +180,7 @@ async fn places(dialect: Dialect) -> Vec<usize> {
 }
 
 /// Cuts the first answer everywhere; the answer is how often there was a seam.
-async fn cut_everywhere(way: Way, places: &[usize]) -> usize {
+async fn cut_everywhere(way: CutCase, places: &[usize]) -> usize {
     let mut seams = 0;
     for cut in places {
         let seen = prompt(way, *cut).await;
@@ -206,7 +209,7 @@ async fn cut_in(dialect: Dialect) {
     let places = places(dialect).await;
     assert!(places.len() > 80, "{dialect:?}: only {}", places.len());
     for (after_content, continues_by) in ways(dialect) {
-        let way = Way {
+        let way = CutCase {
             dialect,
             after_content,
             continues_by,

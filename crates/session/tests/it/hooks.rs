@@ -1,14 +1,14 @@
 //! Hooks, with real processes.
 
-use crate::support::{World, answers, calls, fails, overloaded, stop, text, usage, used};
+use crate::support::{Fixture, answers, calls, fails, overloaded, stop, text, usage, used};
 use crate::tools_bash::{HANG_TIMEOUT, SOON, all_gone, written_pids};
 use outlast_dialect::Message;
 use outlast_engine::clock::WallClock;
 use outlast_kernel::event::StopReason;
 use outlast_kernel::policy::{Overrides, Policy};
-use outlast_session::Ask;
+use outlast_session::PromptRequest;
 use outlast_session::Session;
-use outlast_session::hooks::{Hook, Hooks, Moment, Reason, Report};
+use outlast_session::hooks::{ExitReason, Hook, HookEvent, Hooks, ProblemReporter};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
-fn hook(on: &[Moment], command: &str) -> Hook {
+fn hook(on: &[HookEvent], command: &str) -> Hook {
     Hook {
         on: on.to_vec(),
         command: command.to_owned(),
@@ -27,10 +27,10 @@ fn hook(on: &[Moment], command: &str) -> Hook {
 
 /// What was reported.
 #[derive(Clone, Default)]
-struct Reported(Arc<Mutex<Vec<String>>>);
+struct ReportedProblems(Arc<Mutex<Vec<String>>>);
 
-impl Reported {
-    fn report(&self) -> Report {
+impl ReportedProblems {
+    fn report(&self) -> ProblemReporter {
         let lines = self.0.clone();
         Arc::new(move |line| lines.lock().unwrap().push(line.to_owned()))
     }
@@ -40,8 +40,8 @@ impl Reported {
     }
 }
 
-fn hooks(folder: &TempDir, hooks: Vec<Hook>) -> (Hooks, Reported) {
-    let reported = Reported::default();
+fn hooks(folder: &TempDir, hooks: Vec<Hook>) -> (Hooks, ReportedProblems) {
+    let reported = ReportedProblems::default();
     let folder = folder.path().to_owned();
     let hooks = Hooks::new(hooks, folder, Vec::new(), reported.report());
     (hooks, reported)
@@ -72,14 +72,14 @@ fn quick() -> Policy {
     Policy::named("session").unwrap().with(overrides).unwrap()
 }
 
-fn world(calls: impl IntoIterator<Item = crate::support::Call>) -> World {
-    World::by(Arc::new(WallClock::default()), calls)
+fn world(calls: impl IntoIterator<Item = crate::support::Call>) -> Fixture {
+    Fixture::by(Arc::new(WallClock::default()), calls)
 }
 
 async fn ask(session: &Session) {
-    let ask = Ask {
+    let ask = PromptRequest {
         message: Some(Message::user("go")),
-        ..Ask::default()
+        ..PromptRequest::default()
     };
     session.prompt(ask).await.unwrap();
 }
@@ -91,7 +91,7 @@ async fn a_hook_reads_what_happens_in_order_one_event_at_a_time() {
     let command =
         "read -r line; [ -e slow ] && sleep 0.3; rm -f slow; printf '%s\\n' \"$line\" >> lines";
     fs::write(folder.path().join("slow"), "").unwrap();
-    let (hooks, reported) = hooks(&folder, vec![hook(&Moment::ALL, command)]);
+    let (hooks, reported) = hooks(&folder, vec![hook(&HookEvent::ALL, command)]);
     let world = world([
         fails(overloaded()),
         vec![
@@ -110,7 +110,7 @@ async fn a_hook_reads_what_happens_in_order_one_event_at_a_time() {
     let subscription = hooks.listen(&session);
     ask(&session).await;
     drop(subscription);
-    hooks.stopped(&session, Reason::Ended);
+    hooks.stopped(&session, ExitReason::Ended);
     hooks.finish(HANG_TIMEOUT).await;
 
     let lines = lines(folder.path());
@@ -183,7 +183,7 @@ async fn a_turn_that_fails_says_why() {
     let (hooks, _) = hooks(
         &folder,
         vec![hook(
-            &[Moment::TurnEnd, Moment::AutoRetryEnd],
+            &[HookEvent::TurnEnd, HookEvent::AutoRetryEnd],
             "cat >> lines",
         )],
     );
@@ -223,7 +223,7 @@ async fn all_reaped(pids: &[String]) {
 #[tokio::test]
 async fn a_hook_that_hangs_delays_neither_the_session_nor_other_hooks() {
     let folder = TempDir::new().unwrap();
-    let moments = [Moment::TurnEnd];
+    let moments = [HookEvent::TurnEnd];
     let all = vec![
         hook(&moments, "echo $$ >> pids; sleep 600"),
         hook(&moments, "cat >> lines; echo $$ >> others"),
@@ -265,7 +265,7 @@ async fn the_time_limit_kills_all_that_a_hook_started() {
     let slow = Hook {
         timeout: Duration::from_secs(600),
         ..hook(
-            &[Moment::TurnEnd],
+            &[HookEvent::TurnEnd],
             "trap '' TERM; echo waiting >&2; (trap '' TERM; echo $BASHPID >> pids; sleep 900) & echo $$ >> pids; wait",
         )
     };
@@ -291,9 +291,9 @@ async fn the_time_limit_kills_all_that_a_hook_started() {
 async fn when_too_much_waits_the_newest_is_dropped_and_counted() {
     let folder = TempDir::new().unwrap();
     let command = "cat >> lines; while [ ! -e go ]; do sleep 0.01; done";
-    let (hooks, reported) = hooks(&folder, vec![hook(&[Moment::SessionStopped], command)]);
+    let (hooks, reported) = hooks(&folder, vec![hook(&[HookEvent::SessionStopped], command)]);
     let session = Session::in_memory(world([answers("hello")]).setup());
-    hooks.stopped(&session, Reason::Ended);
+    hooks.stopped(&session, ExitReason::Ended);
     let first_runs = async {
         while lines(folder.path()).is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -301,7 +301,7 @@ async fn when_too_much_waits_the_newest_is_dropped_and_counted() {
     };
     timeout(HANG_TIMEOUT, first_runs).await.unwrap();
     for _ in 0..64 + 5 {
-        hooks.stopped(&session, Reason::HungUp);
+        hooks.stopped(&session, ExitReason::HungUp);
     }
     assert_eq!(reported.lines().len(), 1, "{:?}", reported.lines());
     assert!(reported.lines()[0].contains("is too slow: 64 events wait"));
@@ -312,7 +312,7 @@ async fn when_too_much_waits_the_newest_is_dropped_and_counted() {
         }
     };
     timeout(HANG_TIMEOUT, until_there_is_room).await.unwrap();
-    hooks.stopped(&session, Reason::Interrupted);
+    hooks.stopped(&session, ExitReason::Interrupted);
     hooks.finish(HANG_TIMEOUT).await;
     let lines = lines(folder.path());
     assert_eq!(lines.len(), 1 + 64 + 1);
@@ -329,10 +329,10 @@ async fn when_too_much_waits_the_newest_is_dropped_and_counted() {
 async fn a_failure_is_reported_once_without_escapes_and_fails_nothing() {
     let folder = TempDir::new().unwrap();
     let command = r"printf '\033[31mno such\033[0m server\n\033]0;title\007' >&2; exit 7";
-    let broken = hook(&[Moment::TurnEnd], command);
+    let broken = hook(&[HookEvent::TurnEnd], command);
     let (hooks, reported) = hooks(
         &folder,
-        vec![broken, hook(&[Moment::TurnEnd], "cat >> lines")],
+        vec![broken, hook(&[HookEvent::TurnEnd], "cat >> lines")],
     );
     let session = Session::in_memory(world([answers("hello")]).setup());
     let _subscription = hooks.listen(&session);
@@ -352,7 +352,7 @@ async fn a_failure_is_reported_once_without_escapes_and_fails_nothing() {
 #[tokio::test]
 async fn a_hook_that_reads_nothing_of_a_long_line_is_well() {
     let folder = TempDir::new().unwrap();
-    let moments = [Moment::ToolStart];
+    let moments = [HookEvent::ToolStart];
     let all = vec![
         hook(&moments, "exec <&-; echo ran >> ran"),
         hook(&moments, "cat >> lines"),
@@ -382,14 +382,14 @@ async fn a_hook_that_reads_nothing_of_a_long_line_is_well() {
 async fn a_hook_does_not_see_hidden_variables() {
     let folder = TempDir::new().unwrap();
     let all = vec![hook(
-        &[Moment::SessionStopped],
+        &[HookEvent::SessionStopped],
         "export -p > variables; cat >> lines",
     )];
     let hidden = vec!["PATH".to_owned()];
-    let reported = Reported::default();
+    let reported = ReportedProblems::default();
     let hooks = Hooks::new(all, folder.path().to_owned(), hidden, reported.report());
     let session = Session::in_memory(world([answers("hello")]).setup());
-    hooks.stopped(&session, Reason::Terminated);
+    hooks.stopped(&session, ExitReason::Terminated);
     hooks.finish(HANG_TIMEOUT).await;
     let variables = fs::read_to_string(folder.path().join("variables")).unwrap();
     assert!(

@@ -1,15 +1,15 @@
 //! Answers that think, stop oddly or break off, and what a consumer shows of them.
 
-use crate::support::{Call, Item, Kept, Listener, START, World, elsewhere};
+use crate::support::{Call, Fixture, Item, Listener, START, TestJournal, elsewhere};
 use outlast_dialect::{Delta, Message, Part, Tool};
-use outlast_engine::turn::Ended;
+use outlast_engine::turn::TurnOutcome;
 use outlast_kernel::decision::{AfterContent, GiveUp};
-use outlast_kernel::event::{Body, Event, Proof, Reasoning, Seal, Usage};
+use outlast_kernel::event::{Body, Event, Proof, Reasoning, TurnStatus, Usage};
 use outlast_kernel::failure::{Failure, IoKind};
-use outlast_kernel::models::{ContinueBy, Traits};
+use outlast_kernel::model_info::{Capabilities, ContinueBy};
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
-use outlast_session::{Ask, Setup};
+use outlast_session::{PromptRequest, Setup};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(crate) fn breaks(mut items: Vec<Item>) -> Call {
 }
 
 /// A session in which that becomes of answers that broke off.
-pub(crate) fn after_content(world: &World, after_content: AfterContent) -> Setup {
+pub(crate) fn after_content(world: &Fixture, after_content: AfterContent) -> Setup {
     Setup {
         after_content,
         ..world.setup()
@@ -50,18 +50,18 @@ pub(crate) fn after_content(world: &World, after_content: AfterContent) -> Setup
 }
 
 /// A session that goes on with answers that broke off, in that way.
-pub(crate) fn continues(world: &World, continues_by: ContinueBy) -> Setup {
+pub(crate) fn continues(world: &Fixture, continues_by: ContinueBy) -> Setup {
     Setup {
-        traits: Traits {
+        traits: Capabilities {
             continues_by,
-            ..Traits::default()
+            ..Capabilities::default()
         },
         ..after_content(world, AfterContent::Continue)
     }
 }
 
 /// A session that offers a tool, and takes back what does not count.
-pub(crate) fn with_tools(world: &World) -> Setup {
+pub(crate) fn with_tools(world: &Fixture) -> Setup {
     Setup {
         offered: vec![Tool {
             name: "read".to_owned(),
@@ -158,17 +158,20 @@ pub(crate) fn numbers(heard: &Listener) -> Vec<u32> {
         .collect()
 }
 
-pub(crate) fn error(ended: &Ended) -> (Cause, &str, GiveUp) {
+pub(crate) fn error(ended: &TurnOutcome) -> (Cause, &str, GiveUp) {
     let (judged, why) = ended.error.as_ref().unwrap();
     (judged.verdict.cause, &judged.failure.message, *why)
 }
 
-pub(crate) async fn prompt(setup: Setup) -> (Arc<Session>, Listener, Ended) {
+pub(crate) async fn prompt(setup: Setup) -> (Arc<Session>, Listener, TurnOutcome) {
     prompt_with(setup, "hi".into()).await
 }
 
 /// Prompts; who waits for a stream that nobody cuts waits no longer than a day.
-pub(crate) async fn prompt_with(setup: Setup, ask: Ask) -> (Arc<Session>, Listener, Ended) {
+pub(crate) async fn prompt_with(
+    setup: Setup,
+    ask: PromptRequest,
+) -> (Arc<Session>, Listener, TurnOutcome) {
     let session = Arc::new(Session::in_memory(setup));
     let heard = Listener::new(&session);
     let day = Duration::from_secs(24 * 3600);
@@ -177,8 +180,8 @@ pub(crate) async fn prompt_with(setup: Setup, ask: Ask) -> (Arc<Session>, Listen
 }
 
 /// Prompts, and another process carries on from what was written down when the first step was said.
-pub(crate) async fn carried_on(world: &World) -> Arc<Session> {
-    let kept = Arc::new(Kept::new());
+pub(crate) async fn carried_on(world: &Fixture) -> Arc<Session> {
+    let kept = Arc::new(TestJournal::new());
     let session = kept.begin(with_tools(world)).await;
     let (other, hold) = (Arc::clone(&kept), Arc::new(Mutex::new(None)));
     let taken = Arc::clone(&hold);
@@ -196,6 +199,6 @@ pub(crate) async fn carried_on(world: &World) -> Arc<Session> {
     kept.elsewhere().release(hold).await.unwrap();
     let session = kept.open(&id, with_tools(world)).await;
     let ended = session.resume().await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     session
 }

@@ -3,20 +3,20 @@
 
 use crate::pieces::assert_well_formed;
 use crate::support::{
-    Call, Kept, Listener, World, answers, calls, elsewhere, fails, overloaded, words,
+    Call, Fixture, Listener, TestJournal, answers, calls, elsewhere, fails, overloaded, words,
 };
 use outlast_dialect::{Message, Part, Role};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::journal::Entry;
 use outlast_kernel::budget::{Limits, Prompt};
-use outlast_kernel::event::{Body, Seal, Usage};
+use outlast_kernel::event::{Body, TurnStatus, Usage};
 use outlast_session::Session;
-use outlast_session::{Ask, Place, Standing};
-use outlast_store::journal::Stored;
+use outlast_session::{PromptRequest, QueueKind, State};
+use outlast_store::journal::StoredEntry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use Place::{FollowUp, Note, Steering};
+use QueueKind::{FollowUp, Note, Steering};
 
 /// A failure, two steps with a tool, an answer, and one for each follow-up.
 fn script() -> Vec<Call> {
@@ -31,7 +31,7 @@ fn script() -> Vec<Call> {
 }
 
 /// What comes to wait at an event.
-fn comes_at(body: &Body) -> &'static [(Place, &'static str)] {
+fn comes_at(body: &Body) -> &'static [(QueueKind, &'static str)] {
     match body {
         Body::RetryScheduled { .. } => &[(Steering, "s1"), (Steering, "s2"), (FollowUp, "f1")],
         Body::ToolStarted { id, .. } if id == "c1" => &[(Note, "n1"), (FollowUp, "x")],
@@ -42,8 +42,8 @@ fn comes_at(body: &Body) -> &'static [(Place, &'static str)] {
 }
 
 /// All entries of the session, and the conversation that it led to.
-async fn whole_session() -> (Vec<Stored>, Vec<Message>) {
-    let (kept, world) = (Kept::new(), World::new(script()));
+async fn whole_session() -> (Vec<StoredEntry>, Vec<Message>) {
+    let (kept, world) = (TestJournal::new(), Fixture::new(script()));
     let session = kept.begin(world.setup()).await;
     let _heard = Listener::with(&session, |session, body| {
         for (place, text) in comes_at(body) {
@@ -59,10 +59,14 @@ async fn whole_session() -> (Vec<Stored>, Vec<Message>) {
 async fn queue_all(session: &Session) {
     if session.unfinished_turn().is_some() {
         let ended = session.resume().await.unwrap();
-        assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+        assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     }
-    while let Some(ended) = session.prompt_queued(Ask::default()).await.unwrap() {
-        assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    while let Some(ended) = session
+        .prompt_queued(PromptRequest::default())
+        .await
+        .unwrap()
+    {
+        assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     }
     // A note that waits is said with the next prompt.
     session.prompt("bye".into()).await.unwrap();
@@ -116,11 +120,11 @@ async fn what_waits_is_said_once_wherever_the_session_was_cut_off() {
             continue;
         }
         let at = format!("cut off after {length}: {}", all[length - 1].kind());
-        let kept = Kept::new();
+        let kept = TestJournal::new();
         kept.write_down("s", &stored[..length]).await;
         let restarted = stored[length - 1].line.time + Duration::from_millis(500);
         let clock = Arc::new(TimerClock::new(restarted));
-        let world = World::by(clock, [answers("so be it")]);
+        let world = Fixture::by(clock, [answers("so be it")]);
         let session = kept.open("s", world.setup()).await;
         queue_all(&session).await;
         let conversation = words(&session.messages());
@@ -145,7 +149,7 @@ async fn what_waits_is_said_once_wherever_the_session_was_cut_off() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_taken_out_is_not_said_wherever_the_session_was_cut_off() {
-    let (kept, world) = (Kept::new(), World::new([answers("one")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([answers("one")]));
     let session = kept.begin(world.setup()).await;
     session.queue(Steering, Message::user("a")).await.unwrap();
     session.queue(FollowUp, Message::user("b")).await.unwrap();
@@ -154,7 +158,7 @@ async fn what_was_taken_out_is_not_said_wherever_the_session_was_cut_off() {
     let stored = session.entries().await.unwrap();
     assert_eq!(stored.len(), 4);
     for (length, expected) in [(1, "a"), (2, "a b"), (3, ""), (4, "c")] {
-        let kept = Kept::new();
+        let kept = TestJournal::new();
         kept.write_down("s", &stored[..length]).await;
         let session = kept.open("s", world.setup()).await;
         let waiting = session.waiting();
@@ -192,7 +196,7 @@ fn nothing_is_gone_on_with_after_something_was_said() {
         note: false,
     };
     let kept = |entries: Vec<Entry>| {
-        let unfinished = Standing::after(entries).unfinished.unwrap();
+        let unfinished = State::after(entries).unfinished.unwrap();
         unfinished.taken_up.kept.is_some()
     };
     assert!(kept(vec![prompt.clone(), failed.clone()]));

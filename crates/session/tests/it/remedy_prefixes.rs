@@ -3,23 +3,23 @@
 
 use crate::notes::{Notes, note};
 use crate::pieces::assert_well_formed;
-use crate::support::{Kept, START};
+use crate::support::{START, TestJournal};
 use outlast_dialect::{Dialect, Message};
 use outlast_engine::Clock;
 use outlast_engine::clock::TimerClock;
 use outlast_engine::journal::Entry;
 use outlast_engine::provider::Adapter;
-use outlast_engine::route::Route;
 use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::target::ModelTarget;
 use outlast_kernel::Timestamp;
 use outlast_kernel::decision::AfterContent;
-use outlast_kernel::event::{Seal, ToolCall};
+use outlast_kernel::event::{ToolCall, TurnStatus};
 use outlast_kernel::policy::Policy;
-use outlast_mock::Scripted;
+use outlast_mock::ScriptedTransport;
 use outlast_session::Session;
 use outlast_session::Setup;
 use outlast_session::compaction::{Compaction, Settings};
-use outlast_store::journal::{Page, Stored};
+use outlast_store::journal::{Page, StoredEntry};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,14 +33,17 @@ const FAULTY_SCRIPT: &str = "ok:agent+drop-after:12,of=thinking-agent+ok:thinkin
 fn setup(scripts: [&str; 2], tools: &Arc<Notes>, now: Timestamp) -> Setup {
     let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(now));
     let [first, second] = scripts.map(|script| {
-        let transport = Arc::new(Scripted::new(script.parse().unwrap(), Arc::clone(&clock)));
+        let transport = Arc::new(ScriptedTransport::new(
+            script.parse().unwrap(),
+            Arc::clone(&clock),
+        ));
         Arc::new(Adapter::new(
             Dialect::Anthropic,
             transport,
             Arc::clone(&clock),
         ))
     });
-    let mut second = Route::new(second, "second");
+    let mut second = ModelTarget::new(second, "second");
     (second.traits.window, second.max_tokens) = (Some(9600), Some(500));
     let policy = Policy::named("session").unwrap();
     let retry = Arc::new(PolicyRetry::new(policy, Arc::clone(&clock)));
@@ -59,13 +62,13 @@ fn setup(scripts: [&str; 2], tools: &Arc<Notes>, now: Timestamp) -> Setup {
 }
 
 /// The entries of a long turn and of the one that meets all the trouble.
-async fn whole_turn() -> Vec<Stored> {
-    let (kept, tools) = (Kept::new(), Arc::new(Notes::default()));
+async fn whole_turn() -> Vec<StoredEntry> {
+    let (kept, tools) = (TestJournal::new(), Arc::new(Notes::default()));
     let trouble = ["ok:long+overloaded:9", FAULTY_SCRIPT];
     let session = kept.begin(setup(trouble, &tools, START)).await;
     session.prompt("Say a lot".into()).await.unwrap();
     let ended = session.prompt(PROMPT.into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     assert_eq!(tools.noted().len(), 3);
     let page = Page {
         after: 0,
@@ -75,7 +78,7 @@ async fn whole_turn() -> Vec<Stored> {
     kept.journal.read(session.id(), page).await.unwrap()
 }
 
-fn entries(stored: &[Stored]) -> Vec<Entry> {
+fn entries(stored: &[StoredEntry]) -> Vec<Entry> {
     let read = |line| outlast_session::read("s", line).unwrap();
     stored.iter().map(read).collect()
 }
@@ -94,14 +97,14 @@ fn begun(entries: &[Entry]) -> Vec<String> {
     begun
 }
 
-async fn carried_on(prefix: &[Stored]) -> (Arc<Session>, Kept, Vec<String>) {
-    let kept = Kept::new();
+async fn carried_on(prefix: &[StoredEntry]) -> (Arc<Session>, TestJournal, Vec<String>) {
+    let kept = TestJournal::new();
     let restarted = prefix.last().unwrap().line.time + Duration::from_millis(500);
     kept.write_down("s", prefix).await;
     let tools = Arc::new(Notes::default());
     let session = kept.open("s", setup([GOOD, GOOD], &tools, restarted)).await;
     let ended = session.resume().await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     let ran = tools.noted();
     (session, kept, ran)
 }

@@ -1,10 +1,10 @@
 //! Several models in order of preference, each at a provider of its own name, and one log of what all were asked.
 
-use crate::support::{Call, Item, Listener, START, Scripted, World};
+use crate::support::{Call, Fixture, Item, Listener, START, Scripted};
 use futures_util::{StreamExt, stream};
 use outlast_dialect::Request;
 use outlast_engine::credential::Credential;
-use outlast_engine::route::Route;
+use outlast_engine::target::ModelTarget;
 use outlast_engine::{BoxStream, Clock, Provider};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
@@ -29,7 +29,7 @@ const MAX_REQUESTS: usize = 1000;
 type Log = Arc<Mutex<Vec<LoggedRequest>>>;
 
 /// A provider under another name, whose requests are noted in the common log.
-struct Named {
+struct LoggingProvider {
     name: &'static str,
     answers: Arc<dyn Provider>,
     log: Log,
@@ -37,7 +37,7 @@ struct Named {
     clock: Arc<dyn Clock>,
 }
 
-impl Provider for Named {
+impl Provider for LoggingProvider {
     fn name(&self) -> &str {
         self.name
     }
@@ -65,9 +65,9 @@ impl Provider for Named {
 /// Models in order of preference. Each has the same name as its provider.
 pub(crate) struct Routes {
     /// The clock and the tools; its own provider is not asked, but while it hangs all of them do.
-    pub(crate) world: World,
+    pub(crate) world: Fixture,
     /// They can be changed before a session is set up with them.
-    pub(crate) list: Vec<Route>,
+    pub(crate) list: Vec<ModelTarget>,
     log: Log,
 }
 
@@ -76,7 +76,7 @@ impl Routes {
     pub(crate) fn new<const N: usize>(scripts: [(&'static str, Vec<Call>); N]) -> Self {
         let mut routes = Self::none();
         for (name, calls) in scripts {
-            let answers = World::by(Arc::clone(&routes.world.clock), calls).provider;
+            let answers = Fixture::by(Arc::clone(&routes.world.clock), calls).provider;
             routes.push(name, answers);
         }
         routes
@@ -84,7 +84,7 @@ impl Routes {
 
     pub(crate) fn none() -> Self {
         Self {
-            world: World::new([]),
+            world: Fixture::new([]),
             list: Vec::new(),
             log: Log::default(),
         }
@@ -92,14 +92,14 @@ impl Routes {
 
     /// One more model, which answers as that provider does.
     pub(crate) fn push(&mut self, name: &'static str, answers: Arc<dyn Provider>) {
-        let provider = Named {
+        let provider = LoggingProvider {
             name,
             answers,
             log: Arc::clone(&self.log),
             world: Arc::clone(&self.world.provider),
             clock: Arc::clone(&self.world.clock),
         };
-        self.list.push(Route::new(Arc::new(provider), name));
+        self.list.push(ModelTarget::new(Arc::new(provider), name));
     }
 
     /// How many tokens each of them holds.

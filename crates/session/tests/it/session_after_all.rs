@@ -3,26 +3,26 @@
 use crate::pieces::{breaks, continues, shown, with_tools};
 use crate::routes::Routes;
 use crate::support::{
-    Call, Item, Kept, Listener, START, Scripted, World, answers, calls, elsewhere, fails, is_wait,
-    overloaded, run_until, stop, text, used, wants, words,
+    Call, Fixture, Item, Listener, START, Scripted, TestJournal, answers, calls, elsewhere, fails,
+    is_wait, overloaded, run_until, stop, text, used, wants, words,
 };
 use futures_util::{StreamExt, stream};
-use outlast_dialect::{Delta, Place, Request};
+use outlast_dialect::{Delta, Request, StreamCursor};
 use outlast_engine::credential::Credential;
-use outlast_engine::route::Route;
 use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::target::ModelTarget;
 use outlast_engine::{BoxStream, Provider};
 use outlast_kernel::budget::{Cost, Limits, Price};
 use outlast_kernel::decision::{AfterContent, GiveUp};
-use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::event::{Body, StopReason, TurnStatus};
 use outlast_kernel::failure::{Failure, IoKind};
 use outlast_kernel::fallback::Rules;
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::model_info::ContinueBy;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
 use outlast_session::compaction::{Compaction, Settings};
-use outlast_session::{Ask, Setup};
+use outlast_session::{PromptRequest, Setup};
 use std::sync::Arc;
 use std::sync::Mutex;
 
@@ -40,8 +40,8 @@ fn price(of_a_token: u64) -> Option<Price> {
     })
 }
 
-fn ask(words: &str, limits: Limits) -> Ask {
-    Ask {
+fn ask(words: &str, limits: Limits) -> PromptRequest {
+    PromptRequest {
         limits,
         ..words.into()
     }
@@ -55,12 +55,12 @@ fn at_most(cost: u64) -> Limits {
 }
 
 /// Compacts with the summaries of that provider.
-fn compaction(world: &World, summariser: Arc<Scripted>, price: Option<Price>) -> Arc<Compaction> {
+fn compaction(world: &Fixture, summariser: Arc<Scripted>, price: Option<Price>) -> Arc<Compaction> {
     let policy = Policy::named("session").unwrap();
     let retry = Arc::new(PolicyRetry::new(policy, Arc::clone(&world.clock)));
-    let route = Route {
+    let route = ModelTarget {
         price,
-        ..Route::new(summariser as Arc<dyn Provider>, "summariser")
+        ..ModelTarget::new(summariser as Arc<dyn Provider>, "summariser")
     };
     let clock = Arc::clone(&world.clock);
     Arc::new(Compaction::new(
@@ -75,8 +75,8 @@ fn answers_for(answer: &str, tokens: u64) -> Call {
     vec![text(answer), used(tokens, 0), stop(StopReason::EndTurn)].into()
 }
 
-fn summariser(world: &World, calls: Vec<Call>) -> Arc<Scripted> {
-    World::by(Arc::clone(&world.clock), calls).provider
+fn summariser(world: &Fixture, calls: Vec<Call>) -> Arc<Scripted> {
+    Fixture::by(Arc::clone(&world.clock), calls).provider
 }
 
 // --- A compaction that does not help ---
@@ -84,7 +84,7 @@ fn summariser(world: &World, calls: Vec<Call>) -> Arc<Scripted> {
 #[tokio::test(start_paused = true)]
 async fn a_slow_upload_of_little_is_tried_again_like_any_timeout() {
     let slow = || Failure::http("scripted", 408, "Timed out reading request body", START);
-    let world = World::new([fails(slow()), answers("Hello")]);
+    let world = Fixture::new([fails(slow()), answers("Hello")]);
     let summaries = summariser(&world, vec![answers("never")]);
     let setup = Setup {
         compaction: Some(compaction(&world, summaries, None)),
@@ -95,7 +95,7 @@ async fn a_slow_upload_of_little_is_tried_again_like_any_timeout() {
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(
         (ended.seal, ended.message.text()),
-        (Seal::Completed, "Hello".to_owned())
+        (TurnStatus::Completed, "Hello".to_owned())
     );
     assert_eq!(heard.retries(), [(1, 2000)]);
     assert_eq!(heard.ends(), [(true, 1, None)]);
@@ -106,7 +106,7 @@ async fn a_slow_upload_of_little_is_tried_again_like_any_timeout() {
 // --- What it costs ---
 
 /// A conversation that is to be made smaller before the next call.
-fn long(world: &World, compaction: Arc<Compaction>) -> Setup {
+fn long(world: &Fixture, compaction: Arc<Compaction>) -> Setup {
     let mut setup = Setup {
         compaction: Some(compaction),
         price: price(1),
@@ -118,7 +118,7 @@ fn long(world: &World, compaction: Arc<Compaction>) -> Setup {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_summary_has_cost_is_not_spent_again_on_the_call_after_it() {
-    let world = World::new([answers(&"word ".repeat(15_000)), answers("Hello")]);
+    let world = Fixture::new([answers(&"word ".repeat(15_000)), answers("Hello")]);
     let summaries = summariser(&world, vec![answers_for("All of it, in short.", 500)]);
     let compaction = compaction(&world, Arc::clone(&summaries), price(1));
     let session = Arc::new(Session::in_memory(long(&world, compaction)));
@@ -143,7 +143,7 @@ async fn a_ceiling_counts_for_what_was_spent_before_a_summary() {
         stop(StopReason::ToolUse),
     ]
     .into();
-    let world = World::new([answers(&"word ".repeat(10_000)), wanted, answers("Hello")]);
+    let world = Fixture::new([answers(&"word ".repeat(10_000)), wanted, answers("Hello")]);
     let fails_dearly: Call = vec![used(60, 0), Err(Box::new(overloaded()))].into();
     let summaries = summariser(&world, vec![fails_dearly]);
     let compaction = compaction(&world, Arc::clone(&summaries), price(1));
@@ -161,7 +161,7 @@ async fn a_ceiling_counts_for_what_was_spent_before_a_summary() {
 
 /// A dear model that is down and a cheap one that takes its place; the process dies in the wait after the first step.
 async fn resumed_after_a_switch(prices: [u64; 2]) -> Vec<Cost> {
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let step: Call = vec![wants("c1", "read"), used(100, 0), stop(StopReason::ToolUse)].into();
     let mut costs = Vec::new();
     for dies in [false, true] {
@@ -187,7 +187,7 @@ async fn resumed_after_a_switch(prices: [u64; 2]) -> Vec<Cost> {
         kept.journal.sessions().await.unwrap();
         let session = kept.open(&id, routes.setup()).await;
         let ended = session.resume().await.unwrap();
-        assert_eq!(ended.seal, Seal::Completed);
+        assert_eq!(ended.seal, TurnStatus::Completed);
         costs.push(ended.budget.cost());
     }
     costs
@@ -201,7 +201,7 @@ async fn what_was_paid_stays_what_it_was_after_a_restart_whichever_model_was_ask
 
 #[tokio::test(start_paused = true)]
 async fn what_a_model_used_that_is_gone_from_the_list_is_not_for_nothing() {
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let step: Call = vec![wants("c1", "read"), used(100, 0), stop(StopReason::ToolUse)].into();
     let mut routes = Routes::new([
         ("one", vec![fails(refused_key()), answers_for("Hello", 50)]),
@@ -222,7 +222,7 @@ async fn what_a_model_used_that_is_gone_from_the_list_is_not_for_nothing() {
         ..routes.setup()
     };
     let ended = kept.open(&id, alone).await.resume().await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     assert_eq!(ended.budget.cost(), Cost(150), "at the price that is known");
 }
 
@@ -237,7 +237,7 @@ fn impatient() -> Rules {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_may_come_back_is_not_forgotten_by_a_restart() {
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![fails(overloaded()), answers("Hello")]),
         ("two", vec![fails(overloaded()), fails(refused_key())]),
@@ -257,13 +257,13 @@ async fn a_model_that_may_come_back_is_not_forgotten_by_a_restart() {
     let heard = Listener::new(&session);
     let ended = session.resume().await.unwrap();
     assert_eq!(routes.names(), ["one", "two", "two", "one"]);
-    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     assert_eq!(heard.count("error"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_the_model_that_was_gone_back_to_is_for_what_it_was_left_for() {
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![fails(overloaded()), answers("Hello")]),
         ("two", vec![fails(refused_key())]),
@@ -291,7 +291,7 @@ async fn a_wait_for_the_model_that_was_gone_back_to_is_for_what_it_was_left_for(
 
 #[tokio::test(start_paused = true)]
 async fn the_model_that_was_gone_back_to_is_the_one_that_is_asked_after_a_restart() {
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![fails(refused_key())]),
         ("two", vec![fails(overloaded()), answers("Hello")]),
@@ -309,7 +309,7 @@ async fn the_model_that_was_gone_back_to_is_the_one_that_is_asked_after_a_restar
     let session = kept.open(&id, setup()).await;
     let ended = session.resume().await.unwrap();
     assert_eq!(routes.names(), ["one", "two", "three", "two"]);
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -333,7 +333,7 @@ async fn what_was_taken_back_once_is_not_taken_back_again_on_the_way_back() {
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(
         (ended.seal, ended.message.text()),
-        (Seal::Completed, "Hello".to_owned())
+        (TurnStatus::Completed, "Hello".to_owned())
     );
     let retracted = heard.bodies().into_iter().filter_map(|body| match body {
         Body::Retracted { attempt } => Some(attempt),
@@ -353,7 +353,7 @@ async fn what_a_model_is_told_is_not_taken_for_the_users_prompt() {
         stop(StopReason::ToolUse),
     ]
     .into();
-    let world = World::new([
+    let world = Fixture::new([
         answers(&"word ".repeat(10_000)),
         announced,
         wanted,
@@ -376,9 +376,9 @@ async fn what_a_model_is_told_is_not_taken_for_the_users_prompt() {
 
 #[tokio::test(start_paused = true)]
 async fn that_a_model_was_told_something_is_said_when_it_is_written_down() {
-    let kept = Arc::new(Kept::new());
+    let kept = Arc::new(TestJournal::new());
     let empty: Call = vec![stop(StopReason::EndTurn)].into();
-    let world = World::new([empty, answers("Hello")]);
+    let world = Fixture::new([empty, answers("Hello")]);
     let session = kept.begin(world.setup()).await;
     let written: Arc<Mutex<Vec<Vec<&'static str>>>> = Arc::default();
     let (noted, journal) = (Arc::clone(&written), Arc::clone(&kept));
@@ -398,7 +398,7 @@ async fn that_a_model_was_told_something_is_said_when_it_is_written_down() {
 
 #[tokio::test(start_paused = true)]
 async fn who_lost_a_session_asks_no_other_model_and_says_nothing_of_one() {
-    let kept = Arc::new(Kept::new());
+    let kept = Arc::new(TestJournal::new());
     let routes = Routes::new([
         ("one", vec![fails(overloaded()), calls(&[("c1", "read")])]),
         ("two", vec![answers("Hello")]),
@@ -413,7 +413,7 @@ async fn who_lost_a_session_asks_no_other_model_and_says_nothing_of_one() {
         }
     });
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Error);
+    assert_eq!(ended.seal, TurnStatus::Error);
     assert_eq!(routes.names(), ["one", "one"]);
     assert_eq!(heard.count("model_switched"), 0);
 }
@@ -438,7 +438,7 @@ impl Provider for FailingResume {
         self.answers.stream(request, credential)
     }
 
-    fn resume(&self, _: &Place, _: Option<&Credential>) -> Option<BoxStream<'static, Item>> {
+    fn resume(&self, _: &StreamCursor, _: Option<&Credential>) -> Option<BoxStream<'static, Item>> {
         let message = "the answer came as a whole in place of its rest";
         let failure = Failure::thrown("keeps", message, START).with_io(IoKind::Protocol);
         let failure = failure.with_retryable(false);
@@ -448,11 +448,11 @@ impl Provider for FailingResume {
 
 #[tokio::test(start_paused = true)]
 async fn a_rest_that_never_comes_is_asked_for_in_words() {
-    let place = Place {
+    let place = StreamCursor {
         response: "r1".to_owned(),
         after: 3,
     };
-    let world = World::new([
+    let world = Fixture::new([
         breaks(vec![text("Hel"), Ok(Delta::Place(place))]),
         answers("lo"),
     ]);
@@ -466,7 +466,7 @@ async fn a_rest_that_never_comes_is_asked_for_in_words() {
     let session = Arc::new(Session::in_memory(setup));
     let heard = Listener::new(&session);
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     assert_eq!(shown(&heard), "Hel|lo");
     assert_eq!(words(&session.messages()), ["hi", "Hello"]);
 }

@@ -4,10 +4,10 @@ use crate::pieces::{
     assert_well_formed, breaks, error, numbers, prompt, thinks, thought, with_tools,
 };
 use crate::support::{
-    Item, Kept, Listener, START, World, answers, calls, hangs, stop, text, wants, words,
+    Fixture, Item, Listener, START, TestJournal, answers, calls, hangs, stop, text, wants, words,
 };
 use outlast_kernel::decision::{AfterContent, GiveUp};
-use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::event::{Body, StopReason, TurnStatus};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::verdict::{Cause, Scope, Verdict};
 use outlast_session::Setup;
@@ -17,8 +17,8 @@ use outlast_session::Setup;
 #[tokio::test(start_paused = true)]
 async fn half_a_thought_that_was_stopped_is_not_sent_again() {
     let begun = vec![thinks("First I "), thought("First I "), thinks("think.")];
-    let world = World::new([hangs(begun), answers("Hello")]);
-    let kept = Kept::new();
+    let world = Fixture::new([hangs(begun), answers("Hello")]);
+    let kept = TestJournal::new();
     let session = kept.begin(world.setup()).await;
     let heard = Listener::with(&session, |session, body| {
         if matches!(body, Body::ReasoningDelta { text } if text == "think.") {
@@ -26,7 +26,7 @@ async fn half_a_thought_that_was_stopped_is_not_sent_again() {
         }
     });
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Aborted);
+    assert_eq!(ended.seal, TurnStatus::Aborted);
     session.prompt("go on".into()).await.unwrap();
     let asked = &world.provider.asked()[1].messages;
     assert_eq!(words(asked), ["hi", "go on"]);
@@ -38,7 +38,7 @@ async fn half_a_thought_that_was_stopped_is_not_sent_again() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_that_were_stopped_before_they_began_are_told_as_not_run() {
-    let world = World::new([calls(&[("c1", "send"), ("c2", "read")]), answers("Hello")]);
+    let world = Fixture::new([calls(&[("c1", "send"), ("c2", "read")]), answers("Hello")]);
     let session = world.session();
     let _heard = Listener::with(&session, |session, body| {
         if matches!(body, Body::StepComplete { .. }) {
@@ -69,12 +69,12 @@ async fn an_answer_that_broke_off_in_its_calls_can_be_tried_again_also_by_the_ne
     ];
     for begun in begun {
         let whole = vec![wants("c2", "send"), stop(StopReason::ToolUse)];
-        let world = World::new([breaks(begun), whole.into(), answers("Sent.")]);
+        let world = Fixture::new([breaks(begun), whole.into(), answers("Sent.")]);
         let setup = || Setup {
             after_content: AfterContent::Fail,
             ..world.setup()
         };
-        let kept = Kept::new();
+        let kept = TestJournal::new();
         let session = kept.begin(setup()).await;
         let ended = session.prompt("hi".into()).await.unwrap();
         assert_eq!(error(&ended).2, GiveUp::ContentSent);
@@ -85,7 +85,7 @@ async fn an_answer_that_broke_off_in_its_calls_can_be_tried_again_also_by_the_ne
         let ended = session.try_again("unused".into()).await.unwrap();
         assert_eq!(
             (ended.seal, world.tools.ran()),
-            (Seal::Completed, vec!["c2".to_owned()])
+            (TurnStatus::Completed, vec!["c2".to_owned()])
         );
         let expected = ["hi", "send(c2)", "c2: c2 is done", "Sent."];
         assert_eq!(words(&session.messages()), expected);
@@ -101,10 +101,10 @@ async fn an_answer_that_can_never_be_read_is_asked_for_three_more_times_and_its_
     let failure = Failure::emitted("scripted", message, START)
         .with_verdict(Verdict::of(Cause::MalformedOutput, Scope::Request));
     let broken: Vec<Item> = vec![thought("Hm."), wants("c1", "send"), Err(Box::new(failure))];
-    let world = World::new([broken.into()]);
+    let world = Fixture::new([broken.into()]);
     let (session, heard, ended) = prompt(with_tools(&world)).await;
     let expected = (Cause::MalformedOutput, message, GiveUp::NotRetryable);
-    assert_eq!((ended.seal, error(&ended)), (Seal::Error, expected));
+    assert_eq!((ended.seal, error(&ended)), (TurnStatus::Error, expected));
     assert_eq!(
         (numbers(&heard), world.provider.calls_made()),
         (vec![1, 2, 3], 4)

@@ -3,16 +3,16 @@
 use crate::pieces::assert_well_formed;
 use crate::routes::Routes;
 use crate::support::{
-    Fate, Kept, Listener, answers, calls, fails, hanging, overloaded, run_until, stop, used, wants,
-    words,
+    Fate, Listener, TestJournal, answers, calls, fails, hanging, overloaded, run_until, stop, used,
+    wants, words,
 };
 use outlast_dialect::{Dialect, Message};
 use outlast_engine::provider::Adapter;
 use outlast_engine::strategy::PolicyRetry;
 use outlast_engine::tools::{Effect, Output, Toolbox};
-use outlast_engine::{BoxFuture, CancellationToken, size};
+use outlast_engine::{BoxFuture, CancellationToken, token_estimate};
 use outlast_kernel::budget::Limits;
-use outlast_kernel::event::{Body, CompactionReason, Seal, StopReason, ToolCall};
+use outlast_kernel::event::{Body, CompactionReason, StopReason, ToolCall, TurnStatus};
 use outlast_kernel::policy::Policy;
 use outlast_session::Session;
 use outlast_session::compaction::{Compaction, Settings};
@@ -28,7 +28,7 @@ pub(crate) fn scripted(script: &str, summaries: &str) -> Routes {
     for (name, script) in [("model", script), ("summariser", summaries)] {
         let clock = Arc::clone(&routes.world.clock);
         let script = script.parse().unwrap();
-        let transport = Arc::new(outlast_mock::Scripted::new(script, clock.clone()));
+        let transport = Arc::new(outlast_mock::ScriptedTransport::new(script, clock.clone()));
         let provider = Adapter::new(Dialect::Anthropic, transport, clock);
         routes.push(name, Arc::new(provider));
     }
@@ -129,10 +129,10 @@ fn assert_goes_on_smaller(routes: &Routes) {
         let (before, after) = (&log[place - 1].request, &log[place + 1].request);
         let first = after.messages[0].text();
         assert!(first.contains("Summary of "), "{first}");
-        assert!(size::tokens(after) < size::tokens(before));
+        assert!(token_estimate::tokens(after) < token_estimate::tokens(before));
         assert_well_formed(&after.messages);
     }
-    let sizes = log.iter().map(|one| size::tokens(&one.request));
+    let sizes = log.iter().map(|one| token_estimate::tokens(&one.request));
     assert!(sizes.max().unwrap() <= WINDOW);
 }
 
@@ -142,7 +142,7 @@ async fn an_agent_whose_window_fills_in_a_loop_of_tools_goes_on_with_the_steps_t
     let session = Arc::new(Session::in_memory(reading(&routes, &pages)));
     let heard = Listener::new(&session);
     let ended = session.prompt(plan(12).as_str().into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     assert_eq!(pages.ran(), all_pages(12));
     assert_goes_on_smaller(&routes);
     let said = compactions(&heard);
@@ -159,7 +159,7 @@ async fn an_agent_whose_window_fills_in_a_loop_of_tools_goes_on_with_the_steps_t
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_dies_after_its_conversation_was_made_smaller_goes_on_from_there() {
     let (routes, pages) = reader();
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let session = kept.begin(reading(&routes, &pages)).await;
     let is_enough = hanging(&routes.world.provider, |body| {
         matches!(body, Body::AutoCompactionEnded { .. })
@@ -177,7 +177,7 @@ async fn an_agent_that_dies_after_its_conversation_was_made_smaller_goes_on_from
 
     let session = kept.open(&id, reading(&routes, &pages)).await;
     let ended = session.resume().await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     assert_eq!(pages.ran(), all_pages(12));
     // The first thing that the next process sends is what was written down.
     assert_eq!(routes.log()[asked].name, "model");
@@ -200,7 +200,7 @@ async fn what_was_billed_makes_it_due_and_what_was_billed_before_it_does_not() {
     // By our own estimate it is less than half of the window.
     let long = "word ".repeat(3000);
     let ended = session.prompt(long.as_str().into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     let said = compactions(&heard);
     let [(CompactionReason::Threshold, before, after, false)] = said[..] else {
         panic!("{said:?}");
@@ -225,7 +225,7 @@ async fn long_session(setup: Setup) -> Arc<Session> {
 async fn what_is_asked_while_it_is_made_smaller_waits_and_is_not_lost() {
     let routes = scripted("ok:agent,times=always", "drip:1000,of=agent,times=always");
     let session = long_session(compacting(&routes)).await;
-    let before = size::messages_tokens(&session.messages());
+    let before = token_estimate::messages_tokens(&session.messages());
     let heard = Listener::new(&session);
     let compacting = session.compact(None, Limits::default());
     let asking = async {
@@ -234,7 +234,7 @@ async fn what_is_asked_while_it_is_made_smaller_waits_and_is_not_lost() {
         session.prompt("And now?".into()).await
     };
     let (compacted, asked) = tokio::join!(compacting, asking);
-    assert_eq!(asked.unwrap().seal, Seal::Completed);
+    assert_eq!(asked.unwrap().seal, TurnStatus::Completed);
     assert!(compacted.unwrap().after < before / 2);
     let kinds = heard.kinds();
     let place = |kind: &str| kinds.iter().position(|other| other == kind).unwrap();
@@ -256,7 +256,7 @@ async fn it_is_not_made_smaller_by_hand_under_a_turn_which_goes_on() {
     };
     let (ended, refused) = tokio::join!(asking, compacting);
     assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
-    assert_eq!(ended.unwrap().seal, Seal::Completed);
+    assert_eq!(ended.unwrap().seal, TurnStatus::Completed);
     let conversation = ["hi", "slow(c1)", "c1: c1 is done", "Hello"];
     assert_eq!(words(&session.messages()), conversation);
 }

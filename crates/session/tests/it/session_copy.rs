@@ -2,15 +2,15 @@
 
 use crate::session_compaction::{compacting, compactions, scripted};
 use crate::support::{
-    Kept, Listener, World, answers, calls, elsewhere, fails, hangs, overloaded, run_until, text,
-    words,
+    Fixture, Listener, TestJournal, answers, calls, elsewhere, fails, hangs, overloaded, run_until,
+    text, words,
 };
 use outlast_dialect::Message;
 use outlast_kernel::budget::Limits;
-use outlast_kernel::event::{Body, CompactionReason, Seal};
+use outlast_kernel::event::{Body, CompactionReason, TurnStatus};
 use outlast_session::Session;
-use outlast_session::{Ask, Error, Place, Waiting};
-use outlast_store::journal::Stored;
+use outlast_session::{Error, PromptRequest, QueueKind, Queued};
+use outlast_store::journal::StoredEntry;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,24 +23,27 @@ async fn two_turns(session: &Arc<Session>) {
         let is_text = matches!(body, Body::TextDelta { .. });
         if is_text && std::mem::take(&mut *once.lock().unwrap()) {
             let message = Message::user("and now");
-            elsewhere(session.queue(Place::FollowUp, message)).unwrap();
+            elsewhere(session.queue(QueueKind::FollowUp, message)).unwrap();
         }
     });
     session.prompt("hi".into()).await.unwrap();
-    session.prompt_queued(Ask::default()).await.unwrap();
+    session
+        .prompt_queued(PromptRequest::default())
+        .await
+        .unwrap();
     let later = Message::user("later");
-    session.queue(Place::FollowUp, later).await.unwrap();
+    session.queue(QueueKind::FollowUp, later).await.unwrap();
 }
 
-fn kinds(entries: &[Stored]) -> Vec<(u64, &str)> {
+fn kinds(entries: &[StoredEntry]) -> Vec<(u64, &str)> {
     entries
         .iter()
         .map(|stored| (stored.seq, stored.line.kind.as_str()))
         .collect()
 }
 
-fn world() -> World {
-    World::new([
+fn world() -> Fixture {
+    Fixture::new([
         answers("one"),
         calls(&[("c1", "read")]),
         answers("two"),
@@ -50,7 +53,7 @@ fn world() -> World {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_can_be_copied_up_to_any_prompt_and_nowhere_else() {
-    let (kept, world) = (Kept::new(), world());
+    let (kept, world) = (TestJournal::new(), world());
     for session in [kept.begin(world.setup()).await, world.session()] {
         let (is_kept, world) = (session.is_kept(), self::world());
         session.change_setup(world.setup());
@@ -66,7 +69,7 @@ async fn a_session_can_be_copied_up_to_any_prompt_and_nowhere_else() {
         for stored in &entries {
             if let Ok(copy) = copy(Some(stored.seq)).await {
                 assert_eq!(copy.is_kept(), is_kept);
-                assert_eq!(copy.waiting(), Waiting::default());
+                assert_eq!(copy.waiting(), Queued::default());
                 let mut same = copy.entries().await.unwrap();
                 same.retain(|stored| stored.line.kind != "unqueued");
                 assert!(entries.starts_with(&same));
@@ -95,7 +98,7 @@ async fn a_session_can_be_copied_up_to_any_prompt_and_nowhere_else() {
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_goes_on_by_itself_and_is_there_after_a_restart() {
-    let (kept, world) = (Kept::new(), world());
+    let (kept, world) = (TestJournal::new(), world());
     let session = kept.begin(world.setup()).await;
     two_turns(&session).await;
     let copy = session
@@ -117,7 +120,10 @@ async fn a_copy_goes_on_by_itself_and_is_there_after_a_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_has_what_could_not_be_written_down_yet() {
-    let (kept, world) = (Kept::new(), World::new([answers("one"), answers("two")]));
+    let (kept, world) = (
+        TestJournal::new(),
+        Fixture::new([answers("one"), answers("two")]),
+    );
     let session = kept.begin(world.setup()).await;
     session.prompt("first".into()).await.unwrap();
     let aside = kept.path().with_extension("aside");
@@ -142,8 +148,8 @@ async fn a_copy_has_what_could_not_be_written_down_yet() {
 #[tokio::test(start_paused = true)]
 async fn a_session_whose_turn_runs_can_be_copied_up_to_that() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([answers("one"), hangs(vec![text("t")])]),
+        TestJournal::new(),
+        Fixture::new([answers("one"), hangs(vec![text("t")])]),
     );
     let session = kept.begin(world.setup()).await;
     session.prompt("hi".into()).await.unwrap();
@@ -168,7 +174,7 @@ async fn a_session_whose_turn_runs_can_be_copied_up_to_that() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_in_memory_can_be_copied_into_a_journal_and_out_of_it() {
-    let (kept, world) = (Kept::new(), world());
+    let (kept, world) = (TestJournal::new(), world());
     let session = world.session();
     two_turns(&session).await;
     let copy = session
@@ -191,7 +197,7 @@ async fn a_session_in_memory_can_be_copied_into_a_journal_and_out_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_can_be_renamed() {
-    let (kept, world) = (Kept::new(), World::new([answers("one")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([answers("one")]));
     for session in [kept.begin(world.setup()).await, world.session()] {
         let heard = Listener::new(&session);
         session.rename("Another title").await.unwrap();
@@ -215,12 +221,12 @@ async fn a_session_can_be_renamed() {
 
 #[tokio::test(start_paused = true)]
 async fn another_setup_counts_from_the_next_turn_on() {
-    let old = World::new([
+    let old = Fixture::new([
         fails(overloaded()),
         calls(&[("c1", "read")]),
         answers("old"),
     ]);
-    let new = World::by(Arc::clone(&old.clock), [answers("new")]);
+    let new = Fixture::by(Arc::clone(&old.clock), [answers("new")]);
     let session = old.session();
     let setup = || {
         let mut setup = new.setup();
@@ -304,9 +310,9 @@ async fn an_overflow_ends_the_turn_when_compaction_is_switched_off_in_the_middle
         });
         let ended = session.prompt("What is left?".into()).await.unwrap();
         let seal = if enabled {
-            Seal::Completed
+            TurnStatus::Completed
         } else {
-            Seal::Error
+            TurnStatus::Error
         };
         assert_eq!(
             (ended.seal, compactions(&heard).len()),
@@ -319,7 +325,7 @@ async fn an_overflow_ends_the_turn_when_compaction_is_switched_off_in_the_middle
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_was_closed_is_asked_nothing_more() {
-    let (kept, world) = (Kept::new(), World::new([answers("one")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([answers("one")]));
     for session in [kept.begin(world.setup()).await, world.session()] {
         session.prompt("hi".into()).await.unwrap();
         session.close().await.unwrap();
@@ -327,14 +333,14 @@ async fn a_session_that_was_closed_is_asked_nothing_more() {
         let message = || Message::user("too late");
         let closed = |error: Option<Error>| assert!(matches!(error, Some(Error::Closed)));
         closed(session.prompt("too late".into()).await.err());
-        closed(session.prompt_queued(Ask::default()).await.err());
+        closed(session.prompt_queued(PromptRequest::default()).await.err());
         closed(session.resume().await.err());
-        closed(session.queue(Place::Steering, message()).await.err());
+        closed(session.queue(QueueKind::Steering, message()).await.err());
         closed(session.note(message()).await.err());
         closed(session.compact(None, Limits::default()).await.err());
         closed(session.rename("a").await.err());
         closed(session.fork(None, None, world.setup()).await.err());
-        assert_eq!(session.waiting(), Waiting::default());
+        assert_eq!(session.waiting(), Queued::default());
         assert_eq!(words(&session.messages()), ["hi", "one"]);
         if session.is_kept() {
             let other = kept.elsewhere();
@@ -348,12 +354,12 @@ async fn a_session_that_was_closed_is_asked_nothing_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_in_which_nothing_happened_is_gone_when_it_is_closed() {
-    let (kept, world) = (Kept::new(), World::new([answers("one")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([answers("one")]));
     let (empty, used) = (
         kept.begin(world.setup()).await,
         kept.begin(world.setup()).await,
     );
-    used.queue(Place::FollowUp, Message::user("later"))
+    used.queue(QueueKind::FollowUp, Message::user("later"))
         .await
         .unwrap();
     empty.close().await.unwrap();
@@ -366,8 +372,8 @@ async fn a_session_in_which_nothing_happened_is_gone_when_it_is_closed() {
 #[tokio::test(start_paused = true)]
 async fn a_session_whose_turn_runs_is_not_closed() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([fails(overloaded()), answers("one")]),
+        TestJournal::new(),
+        Fixture::new([fails(overloaded()), answers("one")]),
     );
     let session = kept.begin(world.setup()).await;
     assert!(!session.is_running());
@@ -377,13 +383,13 @@ async fn a_session_whose_turn_runs_is_not_closed() {
     };
     let (ended, (was_running, refused)) = tokio::join!(session.prompt("hi".into()), close);
     assert!(was_running && matches!(refused, Err(Error::Busy)));
-    assert_eq!(ended.unwrap().seal, Seal::Completed);
+    assert_eq!(ended.unwrap().seal, TurnStatus::Completed);
     session.close().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_cannot_be_written_to_its_end_can_be_closed_later() {
-    let (kept, world) = (Kept::new(), World::new([answers("one")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([answers("one")]));
     let session = kept.begin(world.setup()).await;
     let aside = kept.path().with_extension("aside");
     std::fs::rename(kept.path(), &aside).unwrap();

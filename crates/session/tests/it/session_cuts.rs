@@ -1,14 +1,14 @@
 //! An answer that is cut at every place, once or twice, whatever becomes of broken answers.
 
 use crate::pieces::{assert_well_formed, continues, lost, number, shown, thinks, thought};
-use crate::support::{Item, Listener, World, answers, stop, text, wants};
+use crate::support::{Fixture, Item, Listener, answers, stop, text, wants};
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Message, Part, Request, Role};
 use outlast_engine::credential::Credential;
 use outlast_engine::{BoxStream, Provider};
 use outlast_kernel::decision::{AfterContent, GiveUp};
-use outlast_kernel::event::{Body, Seal, StopReason};
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::event::{Body, StopReason, TurnStatus};
+use outlast_kernel::model_info::ContinueBy;
 use outlast_session::Session;
 use outlast_session::Setup;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ const DONE: &str = "Done.";
 
 /// How a stream is cut.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum CutKind {
     /// With an error.
     Error,
     /// It just ends.
@@ -27,7 +27,7 @@ enum End {
 }
 
 /// A place in an answer, in pieces from its beginning, and how it is cut there.
-type Cut = (usize, End);
+type Cut = (usize, CutKind);
 
 /// A model that always means the same answer: it thinks, says a text and makes two calls. Asked to go on, it says what is
 /// missing; asked with the results, it is done. Its first answers are cut.
@@ -98,8 +98,8 @@ impl Provider for DeterministicModel {
         if let Some((place, end)) = self.cuts.lock().unwrap().pop_front() {
             items.truncate(place);
             items.extend(match end {
-                End::Error => Some(Err(Box::new(lost()))),
-                End::Silence => None,
+                CutKind::Error => Some(Err(Box::new(lost()))),
+                CutKind::Silence => None,
             });
         }
         stream::iter(items).boxed()
@@ -108,16 +108,16 @@ impl Provider for DeterministicModel {
 
 /// How many pieces the first answer has, and the longest that goes on with one.
 const FIRST: usize = 12;
-const LONGEST: usize = 21;
+const MAX_PIECES: usize = 21;
 
 /// Every place before the last piece, which ends the answer.
 fn cuts(pieces: usize) -> impl Iterator<Item = Cut> {
-    (0..pieces).flat_map(|place| [(place, End::Error), (place, End::Silence)])
+    (0..pieces).flat_map(|place| [(place, CutKind::Error), (place, CutKind::Silence)])
 }
 
 /// A session with a model whose first answers are cut, and the world in which its tools run.
-fn setup(cuts: &[Cut], after_content: AfterContent, by: ContinueBy) -> (Setup, World) {
-    let world = World::new([answers("unused")]);
+fn setup(cuts: &[Cut], after_content: AfterContent, by: ContinueBy) -> (Setup, Fixture) {
+    let world = Fixture::new([answers("unused")]);
     let setup = Setup {
         provider: DeterministicModel::new(cuts),
         after_content,
@@ -158,7 +158,7 @@ async fn assert_all_comes_once(cuts: &[Cut], mode: AfterContent, by: ContinueBy)
     let session = Arc::new(Session::in_memory(setup));
     let heard = Listener::new(&session);
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed, "{what}");
+    assert_eq!(ended.seal, TurnStatus::Completed, "{what}");
     let whole = format!("{}{DONE}", TEXT.concat());
     let shown = shown(&heard);
     assert_eq!(shown.replace('|', ""), whole, "{what}: {shown}");
@@ -181,7 +181,7 @@ async fn a_broken_answer_is_taken_back_wherever_it_is_cut() {
 async fn a_broken_answer_is_gone_on_with_wherever_it_is_cut() {
     for by in ContinueBy::ALL {
         for cut in cuts(FIRST) {
-            for again in cuts(LONGEST) {
+            for again in cuts(MAX_PIECES) {
                 assert_all_comes_once(&[cut, again], AfterContent::Continue, by).await;
             }
         }
@@ -204,7 +204,10 @@ async fn a_broken_answer_ends_the_turn_wherever_it_is_cut() {
             (1, 1)
         );
         let ended = session.prompt("again".into()).await.unwrap();
-        assert_eq!((ended.seal, world.tools.ran().len()), (Seal::Completed, 2));
+        assert_eq!(
+            (ended.seal, world.tools.ran().len()),
+            (TurnStatus::Completed, 2)
+        );
         assert_well_formed(&session.messages());
     }
     for cut in cuts(1) {
@@ -218,5 +221,5 @@ fn the_places_are_those_of_the_answer() {
     let whole = DeterministicModel::answer(&[Message::user("hi")]);
     assert_eq!(whole.len(), FIRST);
     let letters = TEXT.concat().len();
-    assert_eq!(LONGEST, letters + 3, "letters, two calls and the end");
+    assert_eq!(MAX_PIECES, letters + 3, "letters, two calls and the end");
 }

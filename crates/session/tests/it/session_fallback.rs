@@ -1,8 +1,8 @@
 //! When another model is asked: each condition by itself, and the models that are passed over.
 
 use crate::routes::{Routes, Switch, switch, switches};
-use crate::support::{Call, Kept, Listener, START, answers, calls, fails, overloaded, stop};
-use outlast_kernel::event::{Seal, StopReason};
+use crate::support::{Call, Listener, START, TestJournal, answers, calls, fails, overloaded, stop};
+use outlast_kernel::event::{StopReason, TurnStatus};
 use outlast_kernel::failure::{Failure, IoKind};
 use outlast_kernel::fallback::{Condition, Rules};
 use outlast_kernel::verdict::Cause;
@@ -32,11 +32,11 @@ fn refuses() -> Call {
     vec![stop(StopReason::Refusal)].into()
 }
 
-async fn prompt(routes: &Routes, setup: Setup) -> (Seal, Vec<Switch>) {
+async fn prompt(routes: &Routes, setup: Setup) -> (TurnStatus, Vec<Switch>) {
     let session = Arc::new(Session::in_memory(setup));
     let heard = Listener::new(&session);
     let ended = session.prompt("hi".into()).await.unwrap();
-    if ended.seal == Seal::Completed {
+    if ended.seal == TurnStatus::Completed {
         assert_eq!(ended.message.text(), "Hello", "{:?}", routes.asked());
     }
     (ended.seal, switches(&heard))
@@ -57,7 +57,7 @@ async fn a_model_that_fails_by_itself_has_two_retries_before_another_is_asked() 
     for (failure, cause) in failures {
         let routes = against(&failure);
         let (seal, said) = prompt(&routes, routes.setup()).await;
-        assert_eq!(seal, Seal::Completed);
+        assert_eq!(seal, TurnStatus::Completed);
         let expected = [(0, "one"), (2, "one"), (6, "one"), (6, "two")];
         assert_eq!(routes.asked(), expected, "{cause}");
         assert_eq!(said, [switch("one", "two", cause, 306)]);
@@ -77,7 +77,7 @@ async fn how_many_retries_an_overloaded_model_has_first_is_a_setting() {
         };
         let (seal, _) = prompt(&routes, setup).await;
         let ones = routes.names().iter().filter(|name| **name == "one").count();
-        assert_eq!((seal, ones), (Seal::Completed, expected));
+        assert_eq!((seal, ones), (TurnStatus::Completed, expected));
     }
 }
 
@@ -98,7 +98,7 @@ async fn a_plans_window_is_waited_for_when_it_ends_soon_and_not_when_it_does_not
     let in_two_hours = limit("Try again in 2 hours.");
     let routes = against(&in_two_hours);
     let (seal, said) = prompt(&routes, routes.setup()).await;
-    assert_eq!(seal, Seal::Completed);
+    assert_eq!(seal, TurnStatus::Completed);
     assert_eq!(routes.asked(), [(0, "one"), (0, "two")]);
     assert_eq!(said, [switch("one", "two", Cause::UsageLimit, 7200)]);
 
@@ -108,7 +108,7 @@ async fn a_plans_window_is_waited_for_when_it_ends_soon_and_not_when_it_does_not
         ("two", vec![answers("no")]),
     ]);
     let (seal, said) = prompt(&routes, routes.setup()).await;
-    assert_eq!((seal, said), (Seal::Completed, vec![]));
+    assert_eq!((seal, said), (TurnStatus::Completed, vec![]));
     assert_eq!(routes.asked(), [(0, "one"), (240, "one")]);
 }
 
@@ -152,7 +152,7 @@ async fn a_hard_error_is_followed_by_another_model_at_once_and_no_retry_is_said(
         let session = routes.session();
         let heard = Listener::new(&session);
         let ended = session.prompt("hi".into()).await.unwrap();
-        assert_eq!(ended.seal, Seal::Completed, "{cause}");
+        assert_eq!(ended.seal, TurnStatus::Completed, "{cause}");
         assert_eq!(routes.asked(), [(0, "one"), (0, "two")], "{cause}");
         assert_eq!(switches(&heard), [switch("one", "two", cause, until)]);
         assert_eq!((heard.retries(), heard.ends()), (vec![], vec![]));
@@ -202,7 +202,7 @@ async fn a_model_that_refuses_is_left_at_once_and_for_the_rest_of_the_session() 
         for time in [0, 3600, 7 * 24 * 3600] {
             routes.wait_until(time).await;
             let ended = session.prompt("hi".into()).await.unwrap();
-            assert_eq!(ended.seal, Seal::Completed);
+            assert_eq!(ended.seal, TurnStatus::Completed);
         }
         assert_eq!(routes.names(), ["one", "two", "two", "two"]);
         let why = switch("one", "two", Cause::ContentFilter, None);
@@ -218,7 +218,7 @@ async fn what_all_models_refuse_ends_with_one_error() {
     let session = routes.session();
     let heard = Listener::new(&session);
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!((ended.seal, heard.count("error")), (Seal::Error, 1));
+    assert_eq!((ended.seal, heard.count("error")), (TurnStatus::Error, 1));
     assert_eq!(ended.error.unwrap().0.verdict.cause, Cause::ContentFilter);
     assert_eq!(routes.names(), ["one", "two"]);
 }
@@ -239,8 +239,8 @@ async fn a_conversation_that_does_not_fit_goes_to_a_model_that_is_known_to_hold_
         let routes = against(&overflow()).with_windows([here, there]);
         let (seal, said) = prompt(&routes, routes.setup()).await;
         let expected = match goes {
-            true => (Seal::Completed, vec!["one", "two"]),
-            false => (Seal::Error, vec!["one"]),
+            true => (TurnStatus::Completed, vec!["one", "two"]),
+            false => (TurnStatus::Error, vec!["one"]),
         };
         assert_eq!((seal, routes.names()), expected, "{here:?} {there:?}");
         let why = switch("one", "two", Cause::ContextOverflow, None);
@@ -259,7 +259,7 @@ async fn a_model_that_holds_no_more_does_not_hide_one_that_does() {
         let windows = [Some(200_000), between, Some(1_000_000)];
         let routes = routes.with_windows(windows);
         let (seal, _) = prompt(&routes, routes.setup()).await;
-        assert_eq!(seal, Seal::Completed, "{between:?}");
+        assert_eq!(seal, TurnStatus::Completed, "{between:?}");
         assert_eq!(routes.names(), ["one", "two"], "{between:?}");
     }
 }
@@ -277,7 +277,7 @@ async fn a_conversation_that_did_not_fit_is_not_sent_there_again_however_long_an
         let session = routes.session();
         for _ in 0..2 {
             let ended = session.prompt("hi".into()).await.unwrap();
-            assert_eq!(ended.seal, Seal::Completed);
+            assert_eq!(ended.seal, TurnStatus::Completed);
         }
         assert_eq!(routes.names(), ["one", "two", "two"]);
         let limits = routes.log();
@@ -316,7 +316,7 @@ async fn a_condition_that_is_not_listed_leaves_no_model() {
             ..routes.setup()
         };
         let (seal, said) = prompt(&routes, setup).await;
-        assert_eq!((seal, said), (Seal::Error, vec![]), "{condition:?}");
+        assert_eq!((seal, said), (TurnStatus::Error, vec![]), "{condition:?}");
         assert_eq!(routes.names(), vec!["one"; expected], "{condition:?}");
     }
 }
@@ -326,7 +326,7 @@ async fn where_the_policy_switches_nothing_the_same_model_still_has_its_retries(
     for (policy, expected) in [("none", 1), ("conservative", 2)] {
         let routes = against(&overloaded());
         let (seal, said) = prompt(&routes, routes.setup_by(policy)).await;
-        assert_eq!((seal, said), (Seal::Error, vec![]));
+        assert_eq!((seal, said), (TurnStatus::Error, vec![]));
         assert_eq!(routes.names(), vec!["one"; expected], "{policy}");
     }
     let routes = against(&http(401, "invalid x-api-key"));
@@ -334,7 +334,7 @@ async fn where_the_policy_switches_nothing_the_same_model_still_has_its_retries(
         retry_enabled: false,
         ..routes.setup()
     };
-    assert_eq!(prompt(&routes, setup).await, (Seal::Error, vec![]));
+    assert_eq!(prompt(&routes, setup).await, (TurnStatus::Error, vec![]));
     assert_eq!(routes.names(), ["one"]);
 }
 
@@ -344,14 +344,14 @@ async fn an_entry_that_is_the_same_model_at_the_same_provider_is_none() {
     let same = routes.list[0].clone();
     let mut alone = routes.setup();
     alone.fallbacks = vec![same.clone(), same.clone()];
-    assert_eq!(prompt(&routes, alone).await, (Seal::Error, vec![]));
+    assert_eq!(prompt(&routes, alone).await, (TurnStatus::Error, vec![]));
     assert_eq!(routes.names(), ["one"; 4]);
 
     let routes = against(&overloaded());
     let mut setup = routes.setup();
     setup.fallbacks.insert(0, routes.list[0].clone());
     let (seal, said) = prompt(&routes, setup).await;
-    assert_eq!(seal, Seal::Completed);
+    assert_eq!(seal, TurnStatus::Completed);
     assert_eq!(said, [switch("one", "two", Cause::Overloaded, 306)]);
 }
 
@@ -359,10 +359,10 @@ async fn an_entry_that_is_the_same_model_at_the_same_provider_is_none() {
 async fn the_same_model_at_another_provider_is_another() {
     let mut routes = against(&http(401, "invalid x-api-key"));
     routes.list[1].model = "one".to_owned();
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let session = kept.begin(routes.setup()).await;
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     assert_eq!(routes.names(), ["one", "two"]);
     assert_eq!(routes.log()[1].request.model, "one");
 }
@@ -379,7 +379,7 @@ async fn a_model_that_the_conversation_and_its_answer_do_not_fit_is_passed_over(
         let routes = routes.with_windows([None, Some(window), None]);
         let session = routes.session();
         let ended = session.prompt(long.as_str().into()).await.unwrap();
-        assert_eq!(ended.seal, Seal::Completed);
+        assert_eq!(ended.seal, TurnStatus::Completed);
         assert_eq!(routes.names(), ["one", expected], "{window}");
     }
 }

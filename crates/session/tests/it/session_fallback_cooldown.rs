@@ -3,17 +3,17 @@
 
 use crate::routes::{Routes, back, switch, switches};
 use crate::support::{
-    Call, Fate, Kept, Listener, START, World, answers, calls, elsewhere, fails, is_wait,
+    Call, Fate, Fixture, Listener, START, TestJournal, answers, calls, elsewhere, fails, is_wait,
     overloaded, run_until, stop, text,
 };
 use outlast_engine::journal::Entry;
 use outlast_kernel::decision::AfterContent;
-use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::event::{Body, StopReason, TurnStatus};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::fallback::Rules;
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
-use outlast_session::{Ask, Setup};
+use outlast_session::{PromptRequest, Setup};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,10 +29,10 @@ fn once(failure: Failure) -> Routes {
     ])
 }
 
-fn chosen() -> Ask {
-    Ask {
+fn chosen() -> PromptRequest {
+    PromptRequest {
         chosen: true,
-        ..Ask::from("hi")
+        ..PromptRequest::from("hi")
     }
 }
 
@@ -152,7 +152,7 @@ async fn what_is_held_against_a_model_outlives_the_process() {
         START,
     );
     for (failure, after) in [(refused_key(), "one"), (refusal, "two")] {
-        let (kept, routes) = (Kept::new(), once(failure));
+        let (kept, routes) = (TestJournal::new(), once(failure));
         let session = kept.begin(routes.setup()).await;
         session.prompt("hi".into()).await.unwrap();
         let id = session.id().to_owned();
@@ -170,7 +170,7 @@ async fn what_is_held_against_a_model_outlives_the_process() {
 async fn an_explicit_choice_clears_it_for_good() {
     let refusal: Call = vec![stop(StopReason::Refusal)].into();
     for failing in [fails(refused_key()), refusal] {
-        let kept = Kept::new();
+        let kept = TestJournal::new();
         let routes = Routes::new([
             ("one", vec![failing, answers("one")]),
             ("two", vec![answers("two")]),
@@ -212,9 +212,9 @@ async fn an_explicit_choice_that_fails_leaves_the_model_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_is_written_down_before_it_is_said() {
-    let kept = Arc::new(Kept::new());
+    let kept = Arc::new(TestJournal::new());
     let mut routes = Routes::new([("one", vec![fails(refused_key()), answers("one")])]);
-    let two = World::by(Arc::clone(&routes.world.clock), [answers("two")]).provider;
+    let two = Fixture::by(Arc::clone(&routes.world.clock), [answers("two")]).provider;
     routes.push("two", Arc::clone(&two) as _);
     two.hang(true);
     let session = kept.begin(routes.setup()).await;
@@ -245,7 +245,7 @@ async fn a_change_is_written_down_before_it_is_said() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_fallback_is_carried_on_with_the_retries_that_it_has_left() {
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![fails(refused_key())]),
         ("two", vec![fails(overloaded())]),
@@ -264,7 +264,7 @@ async fn a_wait_for_a_fallback_is_carried_on_with_the_retries_that_it_has_left()
     let session = kept.open(&id, routes.setup()).await;
     let heard = Listener::new(&session);
     let ended = session.resume().await.unwrap();
-    assert_eq!(ended.seal, Seal::Error);
+    assert_eq!(ended.seal, TurnStatus::Error);
     assert_eq!(heard.ends(), [(false, 3, Some("Overloaded".to_owned()))]);
     let twos = [(0, "two"), (2, "two"), (6, "two"), (14, "two")];
     assert_eq!(routes.asked(), [&[(0, "one")][..], &twos].concat());
@@ -272,7 +272,7 @@ async fn a_wait_for_a_fallback_is_carried_on_with_the_retries_that_it_has_left()
 
 #[tokio::test(start_paused = true)]
 async fn a_fallback_that_an_earlier_step_chose_has_no_more_retries_after_a_restart() {
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![fails(refused_key())]),
         ("two", vec![calls(&[("c1", "read")]), fails(overloaded())]),
@@ -290,7 +290,7 @@ async fn a_fallback_that_an_earlier_step_chose_has_no_more_retries_after_a_resta
 
 #[tokio::test(start_paused = true)]
 async fn a_fallback_that_an_earlier_chain_asked_has_all_retries_after_a_restart() {
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![fails(refused_key()), fails(overloaded())]),
         ("two", vec![calls(&[("c1", "slow")]), fails(overloaded())]),
@@ -313,7 +313,7 @@ async fn a_fallback_that_an_earlier_chain_asked_has_all_retries_after_a_restart(
 #[tokio::test(start_paused = true)]
 async fn a_part_that_is_kept_is_not_gone_on_with_by_a_model_that_was_left() {
     let broken = || vec![text("He"), Err(Box::new(overloaded()))].into();
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![broken()]),
         ("two", vec![fails(overloaded()), answers("llo")]),

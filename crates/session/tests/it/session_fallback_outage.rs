@@ -2,7 +2,7 @@
 
 use crate::routes::{ByTime, Routes};
 use crate::support::{Item, Listener, START, overloaded, stop, text};
-use outlast_kernel::event::{Body, Event, Seal, StopReason};
+use outlast_kernel::event::{Body, Event, StopReason, TurnStatus};
 use outlast_kernel::failure::Failure;
 use outlast_session::Session;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ async fn work_through(routes: &Routes) -> (Listener, Arc<Session>) {
     let heard = Listener::new(&session);
     while routes.world.elapsed().as_secs() < 8 * HOUR {
         let ended = session.prompt("hi".into()).await.unwrap();
-        assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+        assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
         tokio::time::sleep(Duration::from_secs(60)).await;
     }
     (heard, session)
@@ -97,7 +97,7 @@ fn leavings(heard: &Listener) -> Vec<(u64, String, u64)> {
 }
 
 /// An outage of three hours at one of two models, and no key for the other.
-async fn one_is_down_and_the_other_has_no_key(down_first: bool) -> (Routes, Seal) {
+async fn one_is_down_and_the_other_has_no_key(down_first: bool) -> (Routes, TurnStatus) {
     let mut routes = Routes::none();
     let takes = Duration::from_secs(150);
     let outage = ByTime {
@@ -129,7 +129,7 @@ async fn one_is_down_and_the_other_has_no_key(down_first: bool) -> (Routes, Seal
 async fn a_model_that_can_never_succeed_does_not_end_the_wait_for_one_that_may_come_back() {
     for down_first in [true, false] {
         let (routes, seal) = one_is_down_and_the_other_has_no_key(down_first).await;
-        assert_eq!(seal, Seal::Completed, "{:?}", routes.asked());
+        assert_eq!(seal, TurnStatus::Completed, "{:?}", routes.asked());
         let of = |name: &str| {
             routes
                 .names()

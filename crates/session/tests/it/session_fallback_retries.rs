@@ -1,11 +1,13 @@
 //! What is said while models change: the numbers of retries, who answered, the one error in the end.
 
 use crate::routes::{Routes, back, switch, switches};
-use crate::support::{Call, Kept, Listener, START, answers, calls, fails, overloaded, stop, text};
+use crate::support::{
+    Call, Listener, START, TestJournal, answers, calls, fails, overloaded, stop, text,
+};
 use outlast_dialect::{Delta, Dialect, Part};
 use outlast_engine::journal::Entry;
 use outlast_kernel::decision::AfterContent;
-use outlast_kernel::event::{Body, Proof, Reasoning, Seal, StopReason};
+use outlast_kernel::event::{Body, Proof, Reasoning, StopReason, TurnStatus};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::fallback::Rules;
 use outlast_kernel::verdict::Cause;
@@ -43,7 +45,7 @@ async fn a_new_model_has_its_own_retries_and_the_numbers_go_on() {
     let session = routes.session();
     let heard = Listener::new(&session);
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Error);
+    assert_eq!(ended.seal, TurnStatus::Error);
     let expected = [
         (1, Some(3), 2),
         (2, Some(3), 4),
@@ -128,7 +130,7 @@ async fn a_model_that_an_earlier_chain_asked_has_all_retries_in_the_next_one() {
 // --- Who answered ---
 
 /// The models that the events and the journal name for each answer.
-async fn who_answered(kept: &Kept, session: &Session, heard: &Listener) -> [Vec<String>; 2] {
+async fn who_answered(kept: &TestJournal, session: &Session, heard: &Listener) -> [Vec<String>; 2] {
     let step = |body: Body| match body {
         Body::StepComplete { model, .. } => Some(model),
         _ => None,
@@ -144,7 +146,7 @@ async fn who_answered(kept: &Kept, session: &Session, heard: &Listener) -> [Vec<
 
 #[tokio::test(start_paused = true)]
 async fn every_answer_names_the_model_that_gave_it() {
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let routes = Routes::new([
         (
             "one",
@@ -212,7 +214,7 @@ async fn what_was_handed_on_is_not_said_again_by_another_model() {
         let session = Arc::new(Session::in_memory(setup));
         let heard = Listener::new(&session);
         let ended = session.prompt("hi".into()).await.unwrap();
-        assert_eq!(ended.seal, Seal::Error);
+        assert_eq!(ended.seal, TurnStatus::Error);
         assert_eq!(ended.error.unwrap().0.verdict.cause, cause);
         assert_eq!(routes.names(), ["one"]);
         assert_eq!(heard.count("text_delta"), 1);
@@ -233,7 +235,7 @@ async fn what_was_handed_on_is_retracted_before_another_model_is_asked() {
         let ended = session.prompt("hi".into()).await.unwrap();
         assert_eq!(
             (ended.seal, ended.message.text()),
-            (Seal::Completed, "Hello".to_owned())
+            (TurnStatus::Completed, "Hello".to_owned())
         );
         assert_eq!(routes.names(), ["one", "two"], "{cause}");
         let kinds = heard.kinds();

@@ -6,9 +6,9 @@ use futures_util::{StreamExt, stream};
 use outlast_dialect::Request;
 use outlast_engine::accounts::{Account, Accounts, KeySource};
 use outlast_engine::credential::Credential;
-use outlast_engine::knowledge::Knowledge;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::{BoxFuture, BoxStream, Provider};
-use outlast_kernel::event::{Seal, StopReason};
+use outlast_kernel::event::{StopReason, TurnStatus};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::fallback::{Condition, Rules};
 use outlast_kernel::verdict::Cause;
@@ -52,10 +52,10 @@ impl Provider for KeyRefusingProvider {
 }
 
 /// `one` with two accounts, of which those are refused, and `two` without any.
-fn with_accounts(refused: Vec<(&'static str, Failure)>) -> (Routes, Knowledge) {
+fn with_accounts(refused: Vec<(&'static str, Failure)>) -> (Routes, SharedState) {
     let mut routes = Routes::none();
     let clock = Arc::clone(&routes.world.clock);
-    let knowledge = Knowledge::alone(Arc::clone(&clock));
+    let knowledge = SharedState::alone(Arc::clone(&clock));
     routes.push("one", Arc::new(KeyRefusingProvider { keys: refused }));
     routes.push("two", Arc::new(KeyRefusingProvider { keys: Vec::new() }));
     let account = |name: &'static str| Account {
@@ -70,7 +70,10 @@ fn with_accounts(refused: Vec<(&'static str, Failure)>) -> (Routes, Knowledge) {
 }
 
 /// Who was asked with which account, by what was said.
-async fn asked_with(routes: &Routes, knowledge: Knowledge) -> (Seal, Vec<&'static str>, usize) {
+async fn asked_with(
+    routes: &Routes,
+    knowledge: SharedState,
+) -> (TurnStatus, Vec<&'static str>, usize) {
     let setup = Setup {
         knowledge: Some(knowledge),
         ..routes.setup()
@@ -97,7 +100,11 @@ async fn another_account_is_asked_before_another_model() {
         let what = failure.message.clone();
         let (routes, knowledge) = with_accounts(vec![("first", failure)]);
         let asked = asked_with(&routes, knowledge).await;
-        assert_eq!(asked, (Seal::Completed, vec!["one", "one"], 2), "{what}");
+        assert_eq!(
+            asked,
+            (TurnStatus::Completed, vec!["one", "one"], 2),
+            "{what}"
+        );
         assert_eq!(routes.world.elapsed(), Duration::ZERO);
     }
 }
@@ -110,7 +117,7 @@ async fn another_model_is_asked_when_no_account_is_left() {
         let (routes, knowledge) = with_accounts(refused);
         let asked = asked_with(&routes, knowledge).await;
         let expected = vec!["one", "one", "two"];
-        assert_eq!(asked, (Seal::Completed, expected, 2), "{what}");
+        assert_eq!(asked, (TurnStatus::Completed, expected, 2), "{what}");
         assert_eq!(routes.world.elapsed(), Duration::ZERO);
     }
 }
@@ -121,25 +128,25 @@ async fn a_fault_of_the_model_itself_does_not_go_through_the_accounts() {
     let refused = vec![("first", missing.clone()), ("second", missing)];
     let (routes, knowledge) = with_accounts(refused);
     let asked = asked_with(&routes, knowledge).await;
-    assert_eq!(asked, (Seal::Completed, vec!["one", "two"], 1));
+    assert_eq!(asked, (TurnStatus::Completed, vec!["one", "two"], 1));
 }
 
 // --- The gate ---
 
 /// Two sessions meet the overload of `one` and wait before its gate; then the third one is asked.
-struct Late {
+struct HeldGate {
     routes: Routes,
-    knowledge: Knowledge,
+    knowledge: SharedState,
     early: Vec<Arc<Session>>,
 }
 
-impl Late {
+impl HeldGate {
     async fn new() -> Self {
         let routes = Routes::new([
             ("one", vec![fails(overloaded())]),
             ("two", vec![answers("Hello")]),
         ]);
-        let knowledge = Knowledge::alone(Arc::clone(&routes.world.clock));
+        let knowledge = SharedState::alone(Arc::clone(&routes.world.clock));
         let alone = Setup {
             knowledge: Some(knowledge.clone()),
             fallbacks: Vec::new(),
@@ -177,7 +184,7 @@ impl Late {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_held_for_ten_seconds_goes_to_another_model() {
-    let late = Late::new().await;
+    let late = HeldGate::new().await;
     let (session, heard) = late.session(Rules::default());
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(ended.message.text(), "Hello");
@@ -193,7 +200,7 @@ async fn a_call_that_is_held_for_ten_seconds_goes_to_another_model() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_was_left_before_its_gate_is_left_by_the_next_turn_too() {
-    let late = Late::new().await;
+    let late = HeldGate::new().await;
     let (session, heard) = late.session(Rules::default());
     session.prompt("hi".into()).await.unwrap();
     session.prompt("again".into()).await.unwrap();
@@ -204,7 +211,7 @@ async fn a_model_that_was_left_before_its_gate_is_left_by_the_next_turn_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_is_held_for_as_long_as_it_takes_where_overload_is_no_reason_to_leave() {
-    let late = Late::new().await;
+    let late = HeldGate::new().await;
     let rules = Rules {
         on: vec![Condition::HardError],
         ..Rules::default()

@@ -1,12 +1,12 @@
 //! Steps, tools and history: what a prompt adds to the conversation.
 
 use crate::support::{
-    Call, Kept, Listener, World, answers, calls, fails, hangs, is_wait, overloaded, stop, text,
-    usage, used, wants, words,
+    Call, Fixture, Listener, TestJournal, answers, calls, fails, hangs, is_wait, overloaded, stop,
+    text, usage, used, wants, words,
 };
 use outlast_dialect::Role;
 use outlast_engine::journal::Entry;
-use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::event::{Body, StopReason, TurnStatus};
 use outlast_session::Session;
 use outlast_session::{Error, Setup};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
 async fn each_step_is_asked_with_all_that_came_before() {
-    let world = World::new([
+    let world = Fixture::new([
         calls(&[("c1", "read"), ("c2", "send")]),
         calls(&[("c3", "write")]),
         answers("done"),
@@ -48,7 +48,7 @@ async fn each_step_is_asked_with_all_that_came_before() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_prompt_goes_on_from_the_conversation() {
-    let world = World::new([calls(&[("c1", "read")]), answers("one"), answers("two")]);
+    let world = Fixture::new([calls(&[("c1", "read")]), answers("one"), answers("two")]);
     let session = world.session();
     session.prompt("first".into()).await.unwrap();
     session.prompt("second".into()).await.unwrap();
@@ -67,7 +67,7 @@ async fn usage_is_added_up_over_steps_and_turns() {
             .chain(wanted);
         items.chain([stop(reason)]).collect::<Vec<_>>().into()
     };
-    let world = World::new([answer(10, 1, Some("read")), answer(20, 2, None)]);
+    let world = Fixture::new([answer(10, 1, Some("read")), answer(20, 2, None)]);
     let session = world.session();
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(ended.usage, usage(30, 3));
@@ -80,7 +80,7 @@ async fn usage_is_added_up_over_steps_and_turns() {
 #[tokio::test(start_paused = true)]
 async fn the_schedule_starts_anew_with_each_step() {
     let failing = || fails(overloaded());
-    let world = World::new([
+    let world = Fixture::new([
         failing(),
         failing(),
         calls(&[("c1", "read")]),
@@ -104,10 +104,13 @@ async fn the_schedule_starts_anew_with_each_step() {
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_fails_for_good_keeps_the_steps_before_it() {
-    let world = World::new([calls(&[("c1", "send")]), fails(overloaded())]);
+    let world = Fixture::new([calls(&[("c1", "send")]), fails(overloaded())]);
     let session = world.session();
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!((ended.seal, world.provider.calls_made()), (Seal::Error, 5));
+    assert_eq!(
+        (ended.seal, world.provider.calls_made()),
+        (TurnStatus::Error, 5)
+    );
     let conversation = ["hi", "send(c1)", "c1: c1 is done"];
     assert_eq!(words(&session.messages()), conversation);
     assert_eq!(world.tools.ran(), ["c1"], "no retry runs a tool again");
@@ -115,7 +118,7 @@ async fn a_step_that_fails_for_good_keeps_the_steps_before_it() {
 
 #[tokio::test(start_paused = true)]
 async fn trying_a_failed_step_again_runs_no_tool_again() {
-    let world = World::new([
+    let world = Fixture::new([
         calls(&[("c1", "send")]),
         fails(overloaded()),
         answers("done"),
@@ -126,7 +129,7 @@ async fn trying_a_failed_step_again_runs_no_tool_again() {
     let ended = session.try_again("unused".into()).await.unwrap();
     assert_eq!(
         (ended.seal, world.tools.ran()),
-        (Seal::Completed, vec!["c1".to_owned()])
+        (TurnStatus::Completed, vec!["c1".to_owned()])
     );
     let conversation = ["hi", "send(c1)", "c1: c1 is done", "done"];
     assert_eq!(words(&session.messages()), conversation);
@@ -136,11 +139,11 @@ async fn trying_a_failed_step_again_runs_no_tool_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_not_admitted_gets_the_refusal_as_its_result() {
-    let world = World::new([
+    let world = Fixture::new([
         calls(&[("c1", "forbidden"), ("c2", "read")]),
         answers("done"),
     ]);
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let session = kept.begin(world.setup()).await;
     let heard = Listener::new(&session);
     session.prompt("hi".into()).await.unwrap();
@@ -162,7 +165,7 @@ async fn a_call_that_is_not_admitted_gets_the_refusal_as_its_result() {
 
 #[tokio::test(start_paused = true)]
 async fn without_tools_a_turn_ends_with_its_calls_answered_as_not_run() {
-    let world = World::new([calls(&[("c1", "read")]), answers("Hello")]);
+    let world = Fixture::new([calls(&[("c1", "read")]), answers("Hello")]);
     let setup = Setup {
         tools: None,
         ..world.setup()
@@ -171,7 +174,7 @@ async fn without_tools_a_turn_ends_with_its_calls_answered_as_not_run() {
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(
         (ended.seal, ended.stop_reason),
-        (Seal::Completed, Some(StopReason::ToolUse))
+        (TurnStatus::Completed, Some(StopReason::ToolUse))
     );
     session.prompt("and?".into()).await.unwrap();
     let asked = &world.provider.asked()[1].messages;
@@ -183,7 +186,7 @@ async fn without_tools_a_turn_ends_with_its_calls_answered_as_not_run() {
 async fn answers_that_are_taken_as_they_are_may_be_cut_short_and_their_calls_are_not_run() {
     for reason in [StopReason::Length, StopReason::Refusal] {
         let cut = vec![text("Let me"), wants("c1", "send"), stop(reason)];
-        let world = World::new([cut.into(), answers("Hello")]);
+        let world = Fixture::new([cut.into(), answers("Hello")]);
         let setup = Setup {
             corrections: 0,
             ..world.setup()
@@ -192,7 +195,7 @@ async fn answers_that_are_taken_as_they_are_may_be_cut_short_and_their_calls_are
         let ended = session.prompt("hi".into()).await.unwrap();
         assert_eq!(
             (ended.seal, ended.stop_reason),
-            (Seal::Completed, Some(reason))
+            (TurnStatus::Completed, Some(reason))
         );
         assert_eq!(world.tools.ran(), Vec::<String>::new());
         let not_run = "c1! it was not run: the turn ended before it began";
@@ -216,7 +219,7 @@ async fn an_abort_during_a_tool_ends_within_a_quarter_of_a_second() {
         ),
     ];
     for (name, result, goodbye) in results {
-        let world = World::new([calls(&[("c1", name), ("c2", "read")]), answers("unused")]);
+        let world = Fixture::new([calls(&[("c1", name), ("c2", "read")]), answers("unused")]);
         let session = world.session();
         let heard = Listener::new(&session);
         let later = async {
@@ -224,7 +227,7 @@ async fn an_abort_during_a_tool_ends_within_a_quarter_of_a_second() {
             session.abort();
         };
         let (ended, ()) = tokio::join!(session.prompt("hi".into()), later);
-        assert_eq!(ended.unwrap().seal, Seal::Aborted);
+        assert_eq!(ended.unwrap().seal, TurnStatus::Aborted);
         assert_eq!(world.elapsed() - Duration::from_secs(60), goodbye);
         assert_eq!((world.provider.calls_made(), heard.count("error")), (1, 0));
         let not_run = "c2! it was not run: the turn was cancelled before it began";
@@ -235,7 +238,7 @@ async fn an_abort_during_a_tool_ends_within_a_quarter_of_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn after_an_abort_during_a_tool_the_conversation_goes_on() {
-    let world = World::new([calls(&[("c1", "slow")]), answers("Hello")]);
+    let world = Fixture::new([calls(&[("c1", "slow")]), answers("Hello")]);
     let session = world.session();
     let _heard = Listener::with(&session, |session, body| {
         if matches!(body, Body::ToolStarted { .. }) {
@@ -253,8 +256,8 @@ async fn after_an_abort_during_a_tool_the_conversation_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn an_aborted_answer_is_kept_in_the_history() {
-    let world = World::new([hangs(vec![text("Hel")])]);
-    let kept = Kept::new();
+    let world = Fixture::new([hangs(vec![text("Hel")])]);
+    let kept = TestJournal::new();
     let session = kept.begin(world.setup()).await;
     let _heard = Listener::with(&session, |session, body| {
         if matches!(body, Body::TextDelta { .. }) {
@@ -274,14 +277,17 @@ async fn an_aborted_answer_is_kept_in_the_history() {
         panic!("{entries:?}");
     };
     assert!(judged.is_none(), "a person's interrupt is no failure");
-    assert_eq!((message.text().as_str(), *seal), ("Hel", Seal::Aborted));
+    assert_eq!(
+        (message.text().as_str(), *seal),
+        ("Hel", TurnStatus::Aborted)
+    );
 }
 
 // --- Dropping ---
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_was_dropped_is_carried_on_by_the_same_session() {
-    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     let impatient = tokio::time::timeout(Duration::from_secs(1), session.prompt("hi".into()));
     assert!(impatient.await.is_err());
@@ -291,7 +297,7 @@ async fn a_prompt_that_was_dropped_is_carried_on_by_the_same_session() {
     let ended = session.resume().await.unwrap();
     assert_eq!(
         (ended.seal, world.elapsed()),
-        (Seal::Completed, Duration::from_secs(2))
+        (TurnStatus::Completed, Duration::from_secs(2))
     );
     assert_eq!(words(&session.messages()), ["hi", "Hello"]);
     assert!(matches!(
@@ -303,7 +309,7 @@ async fn a_prompt_that_was_dropped_is_carried_on_by_the_same_session() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_says_nothing_is_no_part_of_the_conversation() {
     let nothing = Call::from(vec![stop(StopReason::EndTurn)]);
-    let world = World::new([nothing, answers("Hello")]);
+    let world = Fixture::new([nothing, answers("Hello")]);
     let setup = Setup {
         corrections: 0,
         ..world.setup()
@@ -317,7 +323,7 @@ async fn an_answer_that_says_nothing_is_no_part_of_the_conversation() {
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_was_dropped_in_its_wait_is_not_retrying() {
-    let world = World::new([fails(overloaded())]);
+    let world = Fixture::new([fails(overloaded())]);
     let session = world.session();
     let waiting = Listener::with(&session, |session, body| {
         if is_wait(body) {
@@ -333,9 +339,9 @@ async fn a_prompt_that_was_dropped_in_its_wait_is_not_retrying() {
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_can_be_spawned_on_any_thread() {
-    let world = World::new([answers("Hello")]);
+    let world = Fixture::new([answers("Hello")]);
     let session = world.session();
     let prompt = tokio::spawn(async move { session.prompt("hi".into()).await });
     let ended = prompt.await.unwrap().unwrap();
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
 }

@@ -1,21 +1,21 @@
 //! What a prompt may spend, over all of its steps: its sleep, its deadline, its cost.
 
 use crate::support::{
-    Call, Fate, Kept, Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded,
-    run_until, stop, text, used, wants, words,
+    Call, Fate, Fixture, Listener, START, TestJournal, answers, calls, fails, hangs, is_wait,
+    overloaded, run_until, stop, text, used, wants, words,
 };
-use outlast_engine::turn::Ended;
+use outlast_engine::turn::TurnOutcome;
 use outlast_kernel::budget::{Cost, Limits, Price};
-use outlast_kernel::event::{Seal, StopReason};
+use outlast_kernel::event::{StopReason, TurnStatus};
 use outlast_session::Session;
-use outlast_session::{Ask, Setup};
+use outlast_session::{PromptRequest, Setup};
 use std::sync::Arc;
 use std::time::Duration;
 
-fn ask(limits: Limits) -> Ask {
-    Ask {
+fn ask(limits: Limits) -> PromptRequest {
+    PromptRequest {
         limits,
-        ..Ask::from("hi")
+        ..PromptRequest::from("hi")
     }
 }
 
@@ -33,7 +33,7 @@ fn sleep(seconds: u64) -> Limits {
     }
 }
 
-fn reason(ended: &Ended) -> String {
+fn reason(ended: &TurnOutcome) -> String {
     ended.error.as_ref().unwrap().1.to_string()
 }
 
@@ -52,34 +52,37 @@ fn two_steps() -> Vec<Call> {
 
 #[tokio::test(start_paused = true)]
 async fn the_sleep_of_a_prompt_is_spent_over_all_steps() {
-    let world = World::new(two_steps());
+    let world = Fixture::new(two_steps());
     let session = world.session();
     let heard = Listener::new(&session);
     let ended = session.prompt(ask(sleep(9))).await.unwrap();
     assert_eq!(
         (ended.seal, reason(&ended)),
-        (Seal::Error, "the prompt may only wait 1s more".to_owned())
+        (
+            TurnStatus::Error,
+            "the prompt may only wait 1s more".to_owned()
+        )
     );
     assert_eq!(heard.retries(), [(1, 2_000), (2, 4_000), (1, 2_000)]);
     assert_eq!(ended.budget.sleep_left(), Some(Duration::from_secs(1)));
     // Another prompt has its own.
     let ended = session.prompt(ask(sleep(9))).await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn enough_sleep_for_all_steps_is_enough() {
-    let world = World::new(two_steps());
+    let world = Fixture::new(two_steps());
     let ended = world.session().prompt(ask(sleep(12))).await.unwrap();
     assert_eq!(
         (ended.seal, world.elapsed()),
-        (Seal::Completed, Duration::from_secs(12))
+        (TurnStatus::Completed, Duration::from_secs(12))
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_cut_short_costs_what_was_slept() {
-    let world = World::new(two_steps());
+    let world = Fixture::new(two_steps());
     let session = world.session();
     let hurry = async {
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -89,18 +92,21 @@ async fn a_wait_that_is_cut_short_costs_what_was_slept() {
     let ended = ended.unwrap();
     assert_eq!(
         (ended.seal, world.elapsed()),
-        (Seal::Completed, Duration::from_secs(9))
+        (TurnStatus::Completed, Duration::from_secs(9))
     );
     assert_eq!(ended.budget.sleep_left(), Some(Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_step_moves_the_deadline() {
-    let world = World::new(two_steps());
+    let world = Fixture::new(two_steps());
     let session = world.session();
     let ended = session.prompt(ask(deadline(11))).await.unwrap();
     let said = "no time is left for another try";
-    assert_eq!((ended.seal, reason(&ended).as_str()), (Seal::Error, said));
+    assert_eq!(
+        (ended.seal, reason(&ended).as_str()),
+        (TurnStatus::Error, said)
+    );
     // The wait that would have ended after it was not begun.
     assert_eq!(world.elapsed(), Duration::from_secs(8));
 }
@@ -108,13 +114,13 @@ async fn no_step_moves_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_in_the_middle_of_a_stream_ends_it() {
     for items in [vec![], vec![text("Hel")]] {
-        let world = World::new([hangs(items)]);
+        let world = Fixture::new([hangs(items)]);
         let session = world.session();
         let heard = Listener::new(&session);
         let ended = session.prompt(ask(deadline(30))).await.unwrap();
         assert_eq!(
             (ended.seal, world.elapsed()),
-            (Seal::Error, Duration::from_secs(30))
+            (TurnStatus::Error, Duration::from_secs(30))
         );
         assert_eq!((heard.retries(), heard.count("error")), (vec![], 1));
         assert_eq!(reason(&ended), "no time is left for another try");
@@ -133,12 +139,12 @@ async fn a_deadline_in_the_middle_of_a_tool_ends_it_and_the_turn() {
         ),
     ];
     for (name, result, millis) in results {
-        let world = World::new([calls(&[("c1", name), ("c2", "read")]), answers("unused")]);
+        let world = Fixture::new([calls(&[("c1", name), ("c2", "read")]), answers("unused")]);
         let session = world.session();
         let ended = session.prompt(ask(deadline(30))).await.unwrap();
         assert_eq!(
             (ended.seal, world.elapsed()),
-            (Seal::Error, Duration::from_millis(millis))
+            (TurnStatus::Error, Duration::from_millis(millis))
         );
         assert_eq!(world.provider.calls_made(), 1, "nothing is asked after it");
         let too_late = "c2! it was not run: the time for this prompt was over before it began";
@@ -150,7 +156,7 @@ async fn a_deadline_in_the_middle_of_a_tool_ends_it_and_the_turn() {
 async fn a_wait_may_end_before_the_deadline_and_no_later() {
     let failing = || fails(overloaded());
     for (seconds, tries) in [(1, 1), (3, 2), (7, 3), (15, 4)] {
-        let world = World::new([failing()]);
+        let world = Fixture::new([failing()]);
         let ended = world
             .session()
             .prompt(ask(deadline(seconds)))
@@ -158,7 +164,7 @@ async fn a_wait_may_end_before_the_deadline_and_no_later() {
             .unwrap();
         assert_eq!(
             (ended.seal, world.provider.calls_made()),
-            (Seal::Error, tries)
+            (TurnStatus::Error, tries)
         );
         assert!(world.elapsed() <= Duration::from_secs(seconds));
     }
@@ -192,11 +198,11 @@ fn dear_steps() -> Vec<Call> {
 #[tokio::test(start_paused = true)]
 async fn no_further_call_is_made_beyond_the_cost_of_a_prompt() {
     for (ceiling, calls, seal) in [
-        (30, 1, Seal::Error),
-        (80, 2, Seal::Error),
-        (81, 3, Seal::Completed),
+        (30, 1, TurnStatus::Error),
+        (80, 2, TurnStatus::Error),
+        (81, 3, TurnStatus::Completed),
     ] {
-        let world = World::new(dear_steps());
+        let world = Fixture::new(dear_steps());
         let session = Arc::new(Session::in_memory(Setup {
             price: Some(PRICE),
             ..world.setup()
@@ -207,7 +213,7 @@ async fn no_further_call_is_made_beyond_the_cost_of_a_prompt() {
             (calls, seal),
             "{ceiling}"
         );
-        if seal == Seal::Error {
+        if seal == TurnStatus::Error {
             assert_eq!(reason(&ended), "the cost ceiling is reached");
         } else {
             assert_eq!(ended.budget.cost(), Cost(100));
@@ -217,8 +223,8 @@ async fn no_further_call_is_made_beyond_the_cost_of_a_prompt() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_prompt_cost_before_a_restart_counts_after_it() {
-    let world = World::new(dear_steps());
-    let kept = Kept::new();
+    let world = Fixture::new(dear_steps());
+    let kept = TestJournal::new();
     let setup = || Setup {
         price: Some(PRICE),
         ..world.setup()

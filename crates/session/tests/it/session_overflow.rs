@@ -4,10 +4,10 @@ use crate::pieces::error;
 use crate::routes::Routes;
 use crate::session_compaction::{compacting, compactions, scripted};
 use crate::support::{Call, Listener, START, answers, fails, words};
-use outlast_engine::size;
-use outlast_engine::turn::Ended;
+use outlast_engine::token_estimate;
+use outlast_engine::turn::TurnOutcome;
 use outlast_kernel::decision::GiveUp;
-use outlast_kernel::event::{Body, CompactionReason, Seal};
+use outlast_kernel::event::{Body, CompactionReason, TurnStatus};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
@@ -24,7 +24,7 @@ fn refused(status: u16, message: &str) -> Call {
 }
 
 /// Three prompts of which the last one is short; what came of it, and what was said of it.
-async fn last_of_three(setup: Setup) -> (Arc<Session>, Listener, Ended) {
+async fn last_of_three(setup: Setup) -> (Arc<Session>, Listener, TurnOutcome) {
     let session = Arc::new(Session::in_memory(setup));
     for text in [long(), long()] {
         session.prompt(text.as_str().into()).await.unwrap();
@@ -65,7 +65,7 @@ async fn an_overflow_is_made_smaller_and_sent_again_at_once_and_no_trace_of_it_s
     // More than is true: what the server says of itself counts.
     let routes = routes.with_windows([Some(200_000), None]);
     let (session, heard, ended) = last_of_three(compacting(&routes)).await;
-    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     let said = compactions(&heard);
     let [(CompactionReason::Overflow, before, after, true)] = said[..] else {
         panic!("{said:?}");
@@ -121,7 +121,10 @@ async fn a_conversation_that_cannot_be_made_to_fit_is_as_it_was_and_one_error_sa
     let session = Arc::new(Session::in_memory(setup));
     let heard = Listener::new(&session);
     let ended = session.prompt("What is left?".into()).await.unwrap();
-    assert_eq!((ended.seal, routes.names()), (Seal::Error, vec!["model"]));
+    assert_eq!(
+        (ended.seal, routes.names()),
+        (TurnStatus::Error, vec!["model"])
+    );
     let reason = reason(&heard);
     for part in [
         "the conversation has about ",
@@ -143,14 +146,14 @@ async fn too_many_bytes_are_cut_without_a_summary_where_the_window_is_not_known(
         "ok:agent,times=always",
     );
     let (_, heard, ended) = last_of_three(compacting(&routes)).await;
-    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     let said = compactions(&heard);
     assert!(
         matches!(said[..], [(CompactionReason::TooManyBytes, _, _, true)]),
         "{said:?}"
     );
     assert_eq!(routes.names(), ["model"; 4]);
-    let sent = size::bytes(&routes.log().pop().unwrap().request);
+    let sent = token_estimate::bytes(&routes.log().pop().unwrap().request);
     assert!(sent < 20_000, "{sent}");
 }
 
@@ -164,7 +167,7 @@ async fn too_many_bytes_with_room_in_the_window_are_explained_and_nothing_is_los
     let (session, heard, ended) = last_of_three(compacting(&routes)).await;
     assert_eq!(
         (ended.seal, routes.names()),
-        (Seal::Error, vec!["model"; 3])
+        (TurnStatus::Error, vec!["model"; 3])
     );
     assert_eq!(compactions(&heard), []);
     let reason = reason(&heard);

@@ -1,14 +1,15 @@
 //! Whose a session is, and what becomes of it when its journal cannot be written.
 
 use crate::support::{
-    Kept, Listener, World, answers, calls, elsewhere, fails, is_wait, overloaded, run_until, words,
+    Fixture, Listener, TestJournal, answers, calls, elsewhere, fails, is_wait, overloaded,
+    run_until, words,
 };
 use futures_util::FutureExt;
 use outlast_engine::journal::Entry;
-use outlast_kernel::event::{Body, Seal};
+use outlast_kernel::event::{Body, TurnStatus};
 use outlast_session::Error;
 use outlast_session::Session;
-use outlast_store::journal::Hold;
+use outlast_store::journal::SessionLock;
 use std::sync::{Arc, Mutex};
 
 fn starts_tool(body: &Body) -> bool {
@@ -19,7 +20,7 @@ fn starts_tool(body: &Body) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_in_use_cannot_be_opened() {
-    let (kept, world) = (Kept::new(), World::new([answers("Hello")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([answers("Hello")]));
     let session = kept.begin(world.setup()).await;
     let other = kept.elsewhere();
     let open = || Session::open(&other, session.id(), world.setup());
@@ -41,16 +42,16 @@ async fn a_session_that_is_in_use_cannot_be_opened() {
 }
 
 /// At that event another process takes the session over that believes its owner dead.
-async fn lose_ownership_at(event: fn(&Body) -> bool) -> (Kept, World, String) {
+async fn lose_ownership_at(event: fn(&Body) -> bool) -> (TestJournal, Fixture, String) {
     let script = [
         fails(overloaded()),
         calls(&[("c1", "send"), ("c2", "read")]),
         answers("done"),
     ];
-    let (kept, world) = (Arc::new(Kept::new()), World::new(script));
+    let (kept, world) = (Arc::new(TestJournal::new()), Fixture::new(script));
     let session = kept.begin(world.setup()).await;
     let id = session.id().to_owned();
-    let taken: Arc<Mutex<Option<(usize, Hold)>>> = Arc::default();
+    let taken: Arc<Mutex<Option<(usize, SessionLock)>>> = Arc::default();
     let (take, provider) = (Arc::clone(&taken), Arc::clone(&world.provider));
     let other = Arc::clone(&kept);
     let heard = Listener::with(&session, move |session, body| {
@@ -61,7 +62,7 @@ async fn lose_ownership_at(event: fn(&Body) -> bool) -> (Kept, World, String) {
         }
     });
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!((ended.seal, ended.recorded), (Seal::Error, false));
+    assert_eq!((ended.seal, ended.recorded), (TurnStatus::Error, false));
     let (calls_then, hold) = taken.lock().unwrap().take().unwrap();
     assert_eq!(world.provider.calls_made(), calls_then, "no call after it");
     let kinds = kept.kinds(&id).await;
@@ -77,7 +78,7 @@ async fn who_lost_a_session_in_a_wait_makes_no_call_and_another_carries_it_on() 
     assert_eq!(world.provider.calls_made(), 1);
     let session = kept.open(&id, world.setup()).await;
     let ended = session.resume().await.unwrap();
-    assert_eq!((ended.seal, ended.recorded), (Seal::Completed, true));
+    assert_eq!((ended.seal, ended.recorded), (TurnStatus::Completed, true));
     assert_eq!(world.provider.calls_made(), 3);
 }
 
@@ -98,14 +99,14 @@ async fn who_lost_a_session_in_a_tool_runs_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_could_not_be_written_down_is_written_with_the_next_one() {
     let script = [answers("one"), answers("two"), answers("three")];
-    let (kept, world) = (Kept::new(), World::new(script));
+    let (kept, world) = (TestJournal::new(), Fixture::new(script));
     let session = kept.begin(world.setup()).await;
     let heard = Listener::new(&session);
     let aside = kept.path().with_extension("aside");
     session.prompt("first".into()).await.unwrap();
     std::fs::rename(kept.path(), &aside).unwrap();
     let ended = session.prompt("second".into()).await.unwrap();
-    assert_eq!((ended.seal, ended.recorded), (Seal::Completed, false));
+    assert_eq!((ended.seal, ended.recorded), (TurnStatus::Completed, false));
     assert_eq!(heard.count("unrecorded"), 1);
     assert_eq!(
         words(&session.messages()),
@@ -113,7 +114,7 @@ async fn a_turn_that_could_not_be_written_down_is_written_with_the_next_one() {
     );
     std::fs::rename(&aside, kept.path()).unwrap();
     let ended = session.prompt("third".into()).await.unwrap();
-    assert_eq!((ended.seal, ended.recorded), (Seal::Completed, true));
+    assert_eq!((ended.seal, ended.recorded), (TurnStatus::Completed, true));
     let conversation = ["first", "one", "second", "two", "third", "three"];
     assert_eq!(words(&session.messages()), conversation);
     let id = session.id().to_owned();
@@ -131,7 +132,7 @@ fn spend_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_was_dropped_while_it_was_written_down_is_carried_on() {
-    let (kept, world) = (Kept::new(), World::new([answers("Hello")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([answers("Hello")]));
     world.provider.hang(true);
     let session = kept.begin(world.setup()).await;
     let reader = Listener::with(&session, |_, body| {
@@ -152,7 +153,7 @@ async fn a_prompt_that_was_dropped_while_it_was_written_down_is_carried_on() {
         "what follows is folded from its beginning"
     );
     let ended = session.resume().await.unwrap();
-    assert_eq!((ended.seal, ended.recorded), (Seal::Completed, true));
+    assert_eq!((ended.seal, ended.recorded), (TurnStatus::Completed, true));
     assert_eq!(words(&session.messages()), ["hi", "Hello"]);
     let attempt = "attempt_started";
     let expected = ["prompt", attempt, attempt, "message", "settled"];

@@ -5,15 +5,15 @@ use crate::pieces::{
     thinks, thought,
 };
 use crate::support::{
-    Fate, Kept, Listener, START, World, answers, calls, fails, hanging, overloaded, run_until,
-    stop, text, wants, words,
+    Fate, Fixture, Listener, START, TestJournal, answers, calls, fails, hanging, overloaded,
+    run_until, stop, text, wants, words,
 };
 use outlast_dialect::Role;
-use outlast_engine::route::Route;
+use outlast_engine::target::ModelTarget;
 use outlast_kernel::decision::{AfterContent, GiveUp};
-use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::event::{Body, StopReason, TurnStatus};
 use outlast_kernel::failure::Failure;
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::model_info::ContinueBy;
 use outlast_session::Setup;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn seams(heard: &Listener) -> Vec<ContinueBy> {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_taken_back_is_said_before_the_retry_that_it_is_for() {
-    let world = World::new([breaks(vec![text("Hel")]), answers("Hello")]);
+    let world = Fixture::new([breaks(vec![text("Hel")]), answers("Hello")]);
     let (session, heard, _) = prompt(after_content(&world, AfterContent::Retract)).await;
     let expected = [
         "start",
@@ -62,7 +62,7 @@ async fn what_is_taken_back_is_said_before_the_retry_that_it_is_for() {
 
 #[tokio::test(start_paused = true)]
 async fn several_broken_answers_are_each_taken_back_once() {
-    let world = World::new([
+    let world = Fixture::new([
         breaks(vec![text("H")]),
         fails(overloaded()),
         breaks(vec![text("He")]),
@@ -87,7 +87,7 @@ async fn several_broken_answers_are_each_taken_back_once() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_taken_back_is_not_run() {
     let broken = breaks(vec![text("I send."), wants("c1", "send")]);
-    let world = World::new([broken, calls(&[("c2", "send")]), answers("Sent.")]);
+    let world = Fixture::new([broken, calls(&[("c2", "send")]), answers("Sent.")]);
     let (session, heard, _) = prompt(after_content(&world, AfterContent::Retract)).await;
     assert_eq!(world.tools.ran(), ["c2"]);
     let expected = ["hi", "send(c2)", "c2: c2 is done", "Sent."];
@@ -97,9 +97,12 @@ async fn a_call_that_is_taken_back_is_not_run() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_broken_answer_stays_to_be_read() {
-    let world = World::new([breaks(vec![text("Hel")])]);
+    let world = Fixture::new([breaks(vec![text("Hel")])]);
     let (session, heard, ended) = prompt(after_content(&world, AfterContent::Retract)).await;
-    assert_eq!((ended.seal, heard.count("retracted")), (Seal::Error, 3));
+    assert_eq!(
+        (ended.seal, heard.count("retracted")),
+        (TurnStatus::Error, 3)
+    );
     assert_eq!(
         (shown(&heard), ended.message.text()),
         ("Hel".to_owned(), "Hel".to_owned())
@@ -110,7 +113,7 @@ async fn the_last_broken_answer_stays_to_be_read() {
 #[tokio::test(start_paused = true)]
 async fn where_nothing_may_be_taken_back_the_turn_ends() {
     for heard_piece in [text("Hel"), thinks("Hm."), wants("c1", "read")] {
-        let world = World::new([breaks(vec![heard_piece]), answers("Hello")]);
+        let world = Fixture::new([breaks(vec![heard_piece]), answers("Hello")]);
         let (_, heard, ended) = prompt(after_content(&world, AfterContent::Fail)).await;
         assert_eq!(ended.error.unwrap().1, GiveUp::ContentSent);
         assert_eq!(
@@ -124,7 +127,7 @@ async fn where_nothing_may_be_taken_back_the_turn_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_is_shown_what_it_said_and_asked_to_go_on() {
-    let world = World::new([breaks(vec![text("Hel")]), answers("lo")]);
+    let world = Fixture::new([breaks(vec![text("Hel")]), answers("lo")]);
     let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
     let asked = world.provider.asked();
     assert_eq!(words(&asked[1].messages), ["hi", "Hel", &go_on("Hel")]);
@@ -151,7 +154,7 @@ async fn a_model_is_shown_what_it_said_and_asked_to_go_on() {
 #[tokio::test(start_paused = true)]
 async fn only_the_end_of_a_long_answer_is_quoted() {
     let long = format!("{}{}", "x".repeat(50), "é".repeat(200));
-    let world = World::new([breaks(vec![text(&long)]), answers(".")]);
+    let world = Fixture::new([breaks(vec![text(&long)]), answers(".")]);
     prompt(continues(&world, ContinueBy::Prompt)).await;
     let asked = world.provider.asked();
     assert_eq!(
@@ -162,7 +165,7 @@ async fn only_the_end_of_a_long_answer_is_quoted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_can_goes_on_after_its_own_words() {
-    let world = World::new([breaks(vec![text("Hello, ")]), answers("world")]);
+    let world = Fixture::new([breaks(vec![text("Hello, ")]), answers("world")]);
     let (session, heard, _) = prompt(continues(&world, ContinueBy::Prefill)).await;
     let asked = world.provider.asked();
     assert_eq!(
@@ -183,7 +186,7 @@ async fn a_space_that_the_model_says_again_is_not_doubled() {
     for rest in [&[" world"][..], &[" ", "world"], &["world"]] {
         let mut items: Vec<_> = rest.iter().map(|piece| text(piece)).collect();
         items.push(stop(StopReason::EndTurn));
-        let world = World::new([breaks(vec![text("Hello, ")]), items.into()]);
+        let world = Fixture::new([breaks(vec![text("Hello, ")]), items.into()]);
         let (session, heard, _) = prompt(continues(&world, ContinueBy::Prefill)).await;
         assert_eq!(
             words(&session.messages()),
@@ -196,7 +199,7 @@ async fn a_space_that_the_model_says_again_is_not_doubled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_seam_stands_before_the_next_byte_and_once_for_each_time() {
-    let world = World::new([
+    let world = Fixture::new([
         breaks(vec![text("H")]),
         breaks(vec![text("el")]),
         fails(overloaded()),
@@ -227,7 +230,7 @@ async fn a_seam_stands_before_the_next_byte_and_once_for_each_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_cannot_go_on_is_asked_anew() {
-    let world = World::new([breaks(vec![text("Hel")]), answers("Hello")]);
+    let world = Fixture::new([breaks(vec![text("Hel")]), answers("Hello")]);
     let (session, heard, _) = prompt(continues(&world, ContinueBy::Restart)).await;
     assert_eq!((heard.count("retracted"), seams(&heard)), (1, vec![]));
     assert_eq!(words(&world.provider.asked()[1].messages), ["hi"]);
@@ -238,7 +241,7 @@ async fn a_model_that_cannot_go_on_is_asked_anew() {
 #[tokio::test(start_paused = true)]
 async fn proven_reasoning_goes_along_with_the_words_that_followed_it() {
     let broken = breaks(vec![thinks("Hm."), thought("Hm."), text("Hel")]);
-    let world = World::new([broken, answers("lo")]);
+    let world = Fixture::new([broken, answers("lo")]);
     let (session, _, _) = prompt(continues(&world, ContinueBy::Prompt)).await;
     let asked = world.provider.asked();
     assert_eq!(
@@ -255,7 +258,7 @@ async fn reasoning_alone_is_nothing_to_go_on_with() {
         vec![thinks("Hm."), thought("Hm.")],
         vec![thinks("Hm."), text(" ")],
     ] {
-        let world = World::new([breaks(broken), answers("Hello")]);
+        let world = Fixture::new([breaks(broken), answers("Hello")]);
         let (session, heard, _) = prompt(continues(&world, ContinueBy::Prompt)).await;
         assert_eq!((heard.count("retracted"), seams(&heard)), (1, vec![]));
         assert!(place(&heard, "retracted") < place(&heard, "retry_scheduled"));
@@ -269,11 +272,11 @@ async fn reasoning_alone_is_nothing_to_go_on_with() {
 
 #[tokio::test(start_paused = true)]
 async fn all_that_was_heard_stays_to_be_read_when_it_is_given_up() {
-    let world = World::new([breaks(vec![text("He")]), breaks(vec![text("l")])]);
+    let world = Fixture::new([breaks(vec![text("He")]), breaks(vec![text("l")])]);
     let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
     assert_eq!(
         (ended.seal, ended.message.text().as_str()),
-        (Seal::Error, "Helll")
+        (TurnStatus::Error, "Helll")
     );
     assert_eq!(shown(&heard), "He|l|l|l");
     assert_eq!(words(&session.messages()), ["hi"]);
@@ -288,7 +291,7 @@ fn refused() -> Failure {
 
 #[tokio::test(start_paused = true)]
 async fn a_beginning_that_is_refused_is_quoted_instead_at_once() {
-    let world = World::new([
+    let world = Fixture::new([
         breaks(vec![text("Hello, ")]),
         fails(refused()),
         answers("world"),
@@ -296,7 +299,7 @@ async fn a_beginning_that_is_refused_is_quoted_instead_at_once() {
     let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prefill)).await;
     assert_eq!(
         (ended.seal, world.provider.called_at()),
-        (Seal::Completed, vec![0, 2, 2])
+        (TurnStatus::Completed, vec![0, 2, 2])
     );
     let asked = world.provider.asked();
     assert_eq!(
@@ -312,10 +315,10 @@ async fn a_beginning_that_is_refused_is_quoted_instead_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_beginning_that_is_refused_is_no_reason_to_ask_another_model() {
-    let world = World::new([breaks(vec![text("Hel")]), fails(refused()), answers("lo")]);
-    let other = World::by(Arc::clone(&world.clock), [answers("Good day")]);
+    let world = Fixture::new([breaks(vec![text("Hel")]), fails(refused()), answers("lo")]);
+    let other = Fixture::by(Arc::clone(&world.clock), [answers("Good day")]);
     let setup = Setup {
-        fallbacks: vec![Route::new(other.setup().provider, "other")],
+        fallbacks: vec![ModelTarget::new(other.setup().provider, "other")],
         ..continues(&world, ContinueBy::Prefill)
     };
     let (session, _, _) = prompt(setup).await;
@@ -328,9 +331,12 @@ async fn a_beginning_that_is_refused_is_no_reason_to_ask_another_model() {
 
 #[tokio::test(start_paused = true)]
 async fn a_quote_that_is_refused_too_ends_the_turn() {
-    let world = World::new([breaks(vec![text("Hel")]), fails(refused())]);
+    let world = Fixture::new([breaks(vec![text("Hel")]), fails(refused())]);
     let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prefill)).await;
-    assert_eq!((ended.seal, world.provider.calls_made()), (Seal::Error, 3));
+    assert_eq!(
+        (ended.seal, world.provider.calls_made()),
+        (TurnStatus::Error, 3)
+    );
     assert_eq!(ended.error.unwrap().1, GiveUp::NotRetryable);
     assert_eq!(
         (shown(&heard).as_str(), words(&session.messages())),
@@ -347,11 +353,14 @@ async fn calls_that_were_whole_are_run_once_and_a_half_one_is_dropped() {
         wants("c1", "send"),
         wants("c2", "read"),
     ]);
-    let world = World::new([broken, answers("Sent.")]);
+    let world = Fixture::new([broken, answers("Sent.")]);
     let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
     assert_eq!(
         (ended.seal, world.tools.ran()),
-        (Seal::Completed, vec!["c1".to_owned(), "c2".to_owned()])
+        (
+            TurnStatus::Completed,
+            vec!["c1".to_owned(), "c2".to_owned()]
+        )
     );
     assert_eq!(
         (world.provider.calls_made(), world.elapsed()),
@@ -369,7 +378,7 @@ async fn calls_that_were_whole_are_run_once_and_a_half_one_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_that_follow_a_seam_are_run_as_well() {
-    let world = World::new([
+    let world = Fixture::new([
         breaks(vec![text("I ")]),
         breaks(vec![text("send."), wants("c1", "send")]),
         answers("Sent."),
@@ -388,15 +397,15 @@ async fn calls_that_follow_a_seam_are_run_as_well() {
 async fn calls_of_an_answer_that_can_never_succeed_are_not_run() {
     let refused = overloaded().with_retryable(false);
     let broken = vec![wants("c1", "send"), Err(Box::new(refused))];
-    let world = World::new([broken.into()]);
+    let world = Fixture::new([broken.into()]);
     let (session, _, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
-    assert_eq!((ended.seal, world.tools.ran()), (Seal::Error, vec![]));
+    assert_eq!((ended.seal, world.tools.ran()), (TurnStatus::Error, vec![]));
     assert_eq!(words(&session.messages()), ["hi"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_that_nobody_runs_are_taken_back_with_what_was_kept_before_them() {
-    let world = World::new([
+    let world = Fixture::new([
         breaks(vec![text("I ")]),
         breaks(vec![text("se")]),
         breaks(vec![text("nd."), wants("c1", "send")]),
@@ -418,7 +427,7 @@ async fn calls_that_nobody_runs_are_taken_back_with_what_was_kept_before_them() 
 #[tokio::test(start_paused = true)]
 async fn calls_of_a_broken_answer_do_not_run_again_after_a_restart() {
     let broken = breaks(vec![wants("c1", "send"), wants("c2", "read")]);
-    let (kept, world) = (Kept::new(), World::new([broken, answers("Sent.")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([broken, answers("Sent.")]));
     let setup = || continues(&world, ContinueBy::Prompt);
     let session = kept.begin(setup()).await;
     let is_done = hanging(&world.provider, |body| {

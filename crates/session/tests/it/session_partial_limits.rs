@@ -4,24 +4,24 @@ use crate::pieces::{
     after_content, billed_twice, breaks, continues, go_on, prompt, prompt_with, shown,
 };
 use crate::support::{
-    Fate, Kept, Listener, START, World, answers, fails, is_wait, overloaded, run_until, text,
-    usage, used, wants, words,
+    Fate, Fixture, Listener, START, TestJournal, answers, fails, is_wait, overloaded, run_until,
+    text, usage, used, wants, words,
 };
-use outlast_engine::route::Route;
+use outlast_engine::target::ModelTarget;
 use outlast_kernel::budget::{Cost, Limits, Price};
 use outlast_kernel::decision::{AfterContent, GiveUp};
-use outlast_kernel::event::{Body, Seal, Usage};
+use outlast_kernel::event::{Body, TurnStatus, Usage};
 use outlast_kernel::failure::Failure;
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::model_info::ContinueBy;
 use outlast_session::Session;
-use outlast_session::{Ask, Setup};
+use outlast_session::{PromptRequest, Setup};
 use std::sync::Arc;
 use std::time::Duration;
 
 // --- After a restart ---
 
 /// Prompts, and dies in the wait of that number.
-async fn die_waiting(kept: &Kept, setup: Setup, number: u32) -> String {
+async fn die_waiting(kept: &TestJournal, setup: Setup, number: u32) -> String {
     let session = kept.begin(setup).await;
     let is_it = move |body: &Body| matches!(body, Body::RetryScheduled { attempt, .. } if *attempt == number);
     let fate = run_until(&session, session.prompt("hi".into()), is_it).await;
@@ -39,7 +39,10 @@ async fn the_next_process_goes_on_where_the_answer_broke_off() {
         (vec![failing(), failing()], 3),
     ] {
         let first = [breaks(vec![text("Hel")])].into_iter().chain(failures);
-        let (kept, world) = (Kept::new(), World::new(first.chain([answers("lo")])));
+        let (kept, world) = (
+            TestJournal::new(),
+            Fixture::new(first.chain([answers("lo")])),
+        );
         let setup = || continues(&world, ContinueBy::Prompt);
         let id = die_waiting(&kept, setup(), number).await;
         let session = kept.open(&id, setup()).await;
@@ -47,7 +50,7 @@ async fn the_next_process_goes_on_where_the_answer_broke_off() {
         let ended = session.resume().await.unwrap();
         assert_eq!(
             (ended.seal, ended.message.text().as_str()),
-            (Seal::Completed, "Hello")
+            (TurnStatus::Completed, "Hello")
         );
         let last = world.provider.asked().pop().unwrap();
         assert_eq!(words(&last.messages), ["hi", "Hel", &go_on("Hel")]);
@@ -62,12 +65,12 @@ async fn the_next_process_goes_on_where_the_answer_broke_off() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_next_process_says_again_it_can_take_back() {
-    let world = World::new([
+    let world = Fixture::new([
         breaks(vec![text("I ")]),
         breaks(vec![text("send."), wants("c1", "send")]),
         answers("I cannot send."),
     ]);
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let setup = || Setup {
         tools: None,
         ..continues(&world, ContinueBy::Prompt)
@@ -83,8 +86,8 @@ async fn what_the_next_process_says_again_it_can_take_back() {
 #[tokio::test(start_paused = true)]
 async fn what_was_taken_back_does_not_come_back_with_the_next_process() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([breaks(vec![text("Hel")]), answers("Hello")]),
+        TestJournal::new(),
+        Fixture::new([breaks(vec![text("Hel")]), answers("Hello")]),
     );
     let setup = || after_content(&world, AfterContent::Retract);
     let id = die_waiting(&kept, setup(), 1).await;
@@ -99,14 +102,14 @@ async fn what_was_taken_back_does_not_come_back_with_the_next_process() {
 async fn the_next_process_does_not_ask_a_model_that_was_left_to_go_on() {
     let gone =
         || Failure::http("scripted", 404, "model not found", START).with_code("model_not_found");
-    let world = World::new([fails(gone())]);
-    let other = World::by(
+    let world = Fixture::new([fails(gone())]);
+    let other = Fixture::by(
         Arc::clone(&world.clock),
         [breaks(vec![text("Hel")]), answers("lo")],
     );
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let setup = || Setup {
-        fallbacks: vec![Route::new(other.setup().provider, "other")],
+        fallbacks: vec![ModelTarget::new(other.setup().provider, "other")],
         ..continues(&world, ContinueBy::Prompt)
     };
     let id = die_waiting(&kept, setup(), 1).await;
@@ -129,7 +132,7 @@ async fn what_is_paid_twice_is_said_as_the_provider_counted_it() {
         (AfterContent::Continue, usage(100, 0)),
     ];
     for (mode, twice) in cases {
-        let world = World::new([broken(), answers("lo")]);
+        let world = Fixture::new([broken(), answers("lo")]);
         let (_, heard, ended) = prompt(after_content(&world, mode)).await;
         assert_eq!(billed_twice(&heard), Some((twice, false)), "{mode:?}");
         assert_eq!((ended.billed_twice, ended.usage), (twice, usage(100, 7)));
@@ -142,7 +145,7 @@ async fn what_is_paid_twice_is_said_as_the_provider_counted_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_provider_never_counted_is_estimated() {
-    let world = World::new([
+    let world = Fixture::new([
         breaks(vec![text("Hello, world, how are you?")]),
         answers("Fine."),
     ]);
@@ -157,7 +160,7 @@ async fn what_the_provider_never_counted_is_estimated() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_paid_twice_where_nothing_broke_off() {
-    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let (_, heard, ended) = prompt(after_content(&world, AfterContent::Retract)).await;
     assert_eq!(
         (billed_twice(&heard), ended.billed_twice),
@@ -172,19 +175,19 @@ const AFTER_CONTENT_MODES: [AfterContent; 2] = [AfterContent::Retract, AfterCont
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_it_all_the_same() {
     for mode in AFTER_CONTENT_MODES {
-        let world = World::new([breaks(vec![text("Hel")])]);
+        let world = Fixture::new([breaks(vec![text("Hel")])]);
         let limits = Limits {
             deadline: Some(START + Duration::from_secs(5)),
             ..Limits::default()
         };
-        let ask = Ask {
+        let ask = PromptRequest {
             limits,
-            ..Ask::from("hi")
+            ..PromptRequest::from("hi")
         };
         let (_, heard, ended) = prompt_with(after_content(&world, mode), ask).await;
         assert_eq!(
             (ended.seal, world.provider.called_at()),
-            (Seal::Error, vec![0, 2]),
+            (TurnStatus::Error, vec![0, 2]),
             "{mode:?}"
         );
         assert_eq!(
@@ -197,7 +200,7 @@ async fn a_deadline_ends_it_all_the_same() {
 #[tokio::test(start_paused = true)]
 async fn a_cost_ceiling_ends_it_all_the_same() {
     for mode in AFTER_CONTENT_MODES {
-        let world = World::new([breaks(vec![used(10, 10), text("Hel")])]);
+        let world = Fixture::new([breaks(vec![used(10, 10), text("Hel")])]);
         let setup = Setup {
             price: Some(Price {
                 output: Cost(1_000_000),
@@ -205,12 +208,12 @@ async fn a_cost_ceiling_ends_it_all_the_same() {
             }),
             ..after_content(&world, mode)
         };
-        let ask = Ask {
+        let ask = PromptRequest {
             limits: Limits {
                 cost: Some(Cost(15)),
                 ..Limits::default()
             },
-            ..Ask::from("hi")
+            ..PromptRequest::from("hi")
         };
         let (_, _, ended) = prompt_with(setup, ask).await;
         assert_eq!(
@@ -224,7 +227,7 @@ async fn a_cost_ceiling_ends_it_all_the_same() {
 #[tokio::test(start_paused = true)]
 async fn an_abort_ends_it_all_the_same() {
     for mode in AFTER_CONTENT_MODES {
-        let world = World::new([breaks(vec![text("Hel")]), answers("lo")]);
+        let world = Fixture::new([breaks(vec![text("Hel")]), answers("lo")]);
         let session = Arc::new(Session::in_memory(after_content(&world, mode)));
         let heard = Listener::with(&session, |session, body| {
             if is_wait(body) {
@@ -234,7 +237,7 @@ async fn an_abort_ends_it_all_the_same() {
         let ended = session.prompt("hi".into()).await.unwrap();
         assert_eq!(
             (ended.seal, world.provider.calls_made()),
-            (Seal::Aborted, 1),
+            (TurnStatus::Aborted, 1),
             "{mode:?}"
         );
         assert_eq!(

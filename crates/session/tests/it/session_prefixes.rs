@@ -1,17 +1,17 @@
 //! One turn, cut off after each of its entries, and carried on by another process.
 
 use crate::support::{
-    Call, Kept, Listener, World, answers, calls, effect, fails, overloaded, text, usage, used,
-    wants, words,
+    Call, Fixture, Listener, TestJournal, answers, calls, effect, fails, overloaded, text, usage,
+    used, wants, words,
 };
 use outlast_dialect::{Message, Part};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::journal::Entry;
-use outlast_engine::turn::SoFar;
+use outlast_engine::turn::CallProgress;
 use outlast_kernel::Timestamp;
-use outlast_kernel::event::{Body, Seal, StopReason};
-use outlast_session::{self as session, Error, Standing};
-use outlast_store::journal::{Page, Stored};
+use outlast_kernel::event::{Body, StopReason, TurnStatus};
+use outlast_session::{self as session, Error, State};
+use outlast_store::journal::{Page, StoredEntry};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,11 +39,11 @@ fn script() -> Vec<Call> {
 }
 
 /// The entries of the whole turn, as they were written down, and the conversation that it led to.
-async fn whole_turn() -> (Vec<Stored>, Vec<Message>) {
-    let (kept, world) = (Kept::new(), World::new(script()));
+async fn whole_turn() -> (Vec<StoredEntry>, Vec<Message>) {
+    let (kept, world) = (TestJournal::new(), Fixture::new(script()));
     let session = kept.begin(world.setup()).await;
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     let page = Page {
         after: 0,
         limit: 1000,
@@ -53,7 +53,7 @@ async fn whole_turn() -> (Vec<Stored>, Vec<Message>) {
     (stored, session.messages())
 }
 
-fn entries(stored: &[Stored]) -> Vec<Entry> {
+fn entries(stored: &[StoredEntry]) -> Vec<Entry> {
     stored
         .iter()
         .map(|line| session::read("s", line).unwrap())
@@ -87,15 +87,15 @@ fn attempts(entries: &[Entry]) -> Vec<u32> {
 }
 
 /// Another process, which finds what the first one has written down.
-struct After {
-    kept: Kept,
-    world: World,
+struct RestartedProcess {
+    kept: TestJournal,
+    world: Fixture,
     before: Vec<Entry>,
     restarted: Timestamp,
 }
 
-impl After {
-    async fn new(prefix: &[Stored]) -> Self {
+impl RestartedProcess {
+    async fn new(prefix: &[StoredEntry]) -> Self {
         let before = entries(prefix);
         let restarted = prefix.last().unwrap().line.time + Duration::from_millis(500);
         let is_over =
@@ -105,8 +105,8 @@ impl After {
             .into_iter()
             .skip(answered)
             .chain([fails(overloaded())]);
-        let world = World::by(Arc::new(TimerClock::new(restarted)), rest);
-        let kept = Kept::new();
+        let world = Fixture::by(Arc::new(TimerClock::new(restarted)), rest);
+        let kept = TestJournal::new();
         kept.write_down("s", prefix).await;
         Self {
             kept,
@@ -160,7 +160,7 @@ impl After {
         let session = self.kept.open("s", self.world.setup()).await;
         let heard = Listener::new(&session);
         let ended = session.resume().await.unwrap();
-        assert_eq!((ended.seal, ended.recorded), (Seal::Completed, true));
+        assert_eq!((ended.seal, ended.recorded), (TurnStatus::Completed, true));
         assert_eq!(ended.usage, usage(203, 20), "what was used before counts");
         let expected = self.expected(whole);
         assert_eq!(words(&session.messages()), words(&expected));
@@ -211,7 +211,7 @@ async fn a_turn_that_is_cut_off_after_any_entry_leads_to_the_same_conversation()
     assert!(stored.len() > 25, "{}", stored.len());
     let mut cuts = 0;
     for length in 1..stored.len() {
-        let after = After::new(&stored[..length]).await;
+        let after = RestartedProcess::new(&stored[..length]).await;
         if is_last_answer(after.before.last().unwrap()) {
             continue;
         }
@@ -224,7 +224,7 @@ async fn a_turn_that_is_cut_off_after_any_entry_leads_to_the_same_conversation()
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_was_settled_is_not_carried_on() {
     let (stored, whole) = whole_turn().await;
-    let after = After::new(&stored).await;
+    let after = RestartedProcess::new(&stored).await;
     let session = after.kept.open("s", after.world.setup()).await;
     assert!(matches!(
         session.resume().await,
@@ -249,7 +249,7 @@ async fn the_last_answer_is_written_down_together_with_the_settlement() {
         panic!("{all:?}");
     };
     assert!(is_last_answer(answer));
-    assert_eq!((*seal, *used), (Seal::Completed, usage(203, 20)));
+    assert_eq!((*seal, *used), (TurnStatus::Completed, usage(203, 20)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,7 +258,7 @@ async fn what_a_turn_has_used_and_done_is_known_after_every_entry() {
     let all = entries(&stored);
     let mut used = 0;
     for length in 1..all.len() {
-        let standing = Standing::after(all[..length].to_vec());
+        let standing = State::after(all[..length].to_vec());
         let Some(unfinished) = standing.unfinished else {
             panic!("settled after {length} entries");
         };
@@ -267,9 +267,9 @@ async fn what_a_turn_has_used_and_done_is_known_after_every_entry() {
         for call in &taken_up.calls {
             let id = call.call.id.as_str();
             let expected = match &call.so_far {
-                SoFar::NotStarted => (false, false),
-                SoFar::Started(_) => (true, false),
-                SoFar::Finished(_) => (true, true),
+                CallProgress::NotStarted => (false, false),
+                CallProgress::Started(_) => (true, false),
+                CallProgress::Finished(_) => (true, true),
             };
             assert_eq!((started.contains(&id), finished.contains(&id)), expected);
         }
@@ -285,8 +285,8 @@ async fn what_a_turn_has_used_and_done_is_known_after_every_entry() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_with_a_tool_is_written_down_as_these_entries() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([calls(&[("c1", "read")]), answers("done")]),
+        TestJournal::new(),
+        Fixture::new([calls(&[("c1", "read")]), answers("done")]),
     );
     let session = kept.begin(world.setup()).await;
     session.prompt("hi".into()).await.unwrap();
@@ -303,5 +303,5 @@ async fn a_turn_with_a_tool_is_written_down_as_these_entries() {
         "settled",
     ];
     assert_eq!(kinds, expected);
-    assert_eq!(Standing::after(all).messages, session.messages());
+    assert_eq!(State::after(all).messages, session.messages());
 }

@@ -2,24 +2,24 @@
 
 use crate::pieces::{assert_well_formed, breaks, continues};
 use crate::support::{
-    Kept, Listener, World, answers, calls, elsewhere, fails, hangs, is_wait, overloaded, stop,
-    text, wants, words,
+    Fixture, Listener, TestJournal, answers, calls, elsewhere, fails, hangs, is_wait, overloaded,
+    stop, text, wants, words,
 };
 use outlast_dialect::Message;
 use outlast_engine::journal::Entry;
-use outlast_kernel::event::{Body, Seal, StopReason};
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::event::{Body, StopReason, TurnStatus};
+use outlast_kernel::model_info::ContinueBy;
 use outlast_session::Session;
-use outlast_session::{Ask, Mode, Place, Waiting};
+use outlast_session::{DrainMode, PromptRequest, QueueKind, Queued};
 use std::sync::Arc;
 
-use Place::{FollowUp, Note, Steering};
+use QueueKind::{FollowUp, Note, Steering};
 
 /// Has these messages wait when something like that happens for the first time.
 fn queues(
     session: &Arc<Session>,
     at: fn(&Body) -> bool,
-    messages: &'static [(Place, &'static str)],
+    messages: &'static [(QueueKind, &'static str)],
 ) -> Listener {
     let mut once = true;
     Listener::with(session, move |session, body| {
@@ -40,7 +40,7 @@ fn says_text(body: &Body) -> bool {
 }
 
 /// What was asked with each call, in words.
-fn asked(world: &World) -> Vec<Vec<String>> {
+fn asked(world: &Fixture) -> Vec<Vec<String>> {
     let asked = world.provider.asked();
     asked.iter().map(|asked| words(&asked.messages)).collect()
 }
@@ -70,7 +70,7 @@ fn texts(messages: &[Message]) -> Vec<String> {
 }
 
 fn waiting(session: &Session) -> (Vec<String>, Vec<String>) {
-    let Waiting {
+    let Queued {
         steering,
         follow_up,
     } = session.waiting();
@@ -87,8 +87,8 @@ fn owned(texts: [&[&str]; 2]) -> (Vec<String>, Vec<String>) {
 #[tokio::test(start_paused = true)]
 async fn steering_is_said_between_two_steps_after_the_results_of_tools() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([calls(&[("c1", "read"), ("c2", "read")]), answers("done")]),
+        TestJournal::new(),
+        Fixture::new([calls(&[("c1", "read"), ("c2", "read")]), answers("done")]),
     );
     let session = kept.begin(world.setup()).await;
     let heard = queues(&session, starts_tool, &[(Steering, "left")]);
@@ -127,7 +127,7 @@ async fn steering_is_said_between_two_steps_after_the_results_of_tools() {
 
 #[tokio::test(start_paused = true)]
 async fn steering_is_said_before_a_retry() {
-    let world = World::new([fails(overloaded()), answers("done")]);
+    let world = Fixture::new([fails(overloaded()), answers("done")]);
     let session = world.session();
     let heard = queues(&session, is_wait, &[(Steering, "left")]);
     session.prompt("hi".into()).await.unwrap();
@@ -139,7 +139,7 @@ async fn steering_is_said_before_a_retry() {
 #[tokio::test(start_paused = true)]
 async fn steering_waits_while_an_answer_that_broke_off_is_gone_on_with() {
     let go_on = vec![text("lo"), wants("c1", "read"), stop(StopReason::ToolUse)];
-    let world = World::new([breaks(vec![text("Hel")]), go_on.into(), answers("done")]);
+    let world = Fixture::new([breaks(vec![text("Hel")]), go_on.into(), answers("done")]);
     let session = Arc::new(Session::in_memory(continues(&world, ContinueBy::Prefill)));
     let heard = queues(&session, is_wait, &[(Steering, "left")]);
     session.prompt("hi".into()).await.unwrap();
@@ -155,15 +155,15 @@ async fn steering_waits_while_an_answer_that_broke_off_is_gone_on_with() {
 #[tokio::test(start_paused = true)]
 async fn as_many_are_said_at_a_time_as_the_mode_says() {
     for (mode, second, third) in [
-        (Mode::OneAtATime, vec!["a"], vec!["a", "b"]),
-        (Mode::All, vec!["a", "b", "c"], vec!["a", "b", "c"]),
+        (DrainMode::OneAtATime, vec!["a"], vec!["a", "b"]),
+        (DrainMode::All, vec!["a", "b", "c"], vec!["a", "b", "c"]),
     ] {
         let step = |id| calls(&[(id, "read")]);
-        let world = World::new([step("c1"), step("c2"), answers("done")]);
+        let world = Fixture::new([step("c1"), step("c2"), answers("done")]);
         let session = world.session();
         assert_eq!(
             session.steering_mode(),
-            Mode::OneAtATime,
+            DrainMode::OneAtATime,
             "unless told otherwise"
         );
         session.set_steering_mode(mode);
@@ -184,7 +184,7 @@ async fn as_many_are_said_at_a_time_as_the_mode_says() {
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_is_said_before_what_waits() {
-    let world = World::new([answers("done")]);
+    let world = Fixture::new([answers("done")]);
     let session = world.session();
     let heard = Listener::new(&session);
     session
@@ -206,8 +206,8 @@ async fn a_prompt_is_said_before_what_waits() {
 #[tokio::test(start_paused = true)]
 async fn follow_ups_are_a_turn_of_their_own() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([answers("one"), answers("two"), answers("three")]),
+        TestJournal::new(),
+        Fixture::new([answers("one"), answers("two"), answers("three")]),
     );
     let session = kept.begin(world.setup()).await;
     let heard = queues(&session, says_text, &[(FollowUp, "a"), (FollowUp, "b")]);
@@ -215,25 +215,25 @@ async fn follow_ups_are_a_turn_of_their_own() {
     assert_eq!(waiting(&session), owned([&[], &["a", "b"]]));
     let before = heard.kinds().len();
     let ended = session
-        .prompt_queued(Ask::default())
+        .prompt_queued(PromptRequest::default())
         .await
         .unwrap()
         .unwrap();
     assert_eq!(
         (ended.seal, ended.message.text()),
-        (Seal::Completed, "two".to_owned())
+        (TurnStatus::Completed, "two".to_owned())
     );
     assert_eq!(asked(&world)[1], ["hi", "one", "a"]);
     let expected = ["start", "queue_changed", "input", "attempt_started"];
     assert_eq!(heard.kinds()[before..before + 4], expected);
     session
-        .prompt_queued(Ask::default())
+        .prompt_queued(PromptRequest::default())
         .await
         .unwrap()
         .unwrap();
     assert!(
         session
-            .prompt_queued(Ask::default())
+            .prompt_queued(PromptRequest::default())
             .await
             .unwrap()
             .is_none()
@@ -250,15 +250,18 @@ async fn follow_ups_are_a_turn_of_their_own() {
 
 #[tokio::test(start_paused = true)]
 async fn all_follow_ups_begin_a_turn_together_if_that_is_wanted() {
-    let world = World::new([answers("done")]);
+    let world = Fixture::new([answers("done")]);
     let session = world.session();
-    assert_eq!(session.follow_up_mode(), Mode::OneAtATime);
-    session.set_follow_up_mode(Mode::All);
+    assert_eq!(session.follow_up_mode(), DrainMode::OneAtATime);
+    session.set_follow_up_mode(DrainMode::All);
     let heard = Listener::new(&session);
     for text in ["a", "b"] {
         session.queue(FollowUp, Message::user(text)).await.unwrap();
     }
-    session.prompt_queued(Ask::default()).await.unwrap();
+    session
+        .prompt_queued(PromptRequest::default())
+        .await
+        .unwrap();
     assert_eq!(asked(&world), [["a", "b"]]);
     assert_eq!(inputs(&heard), ["a", "b"]);
     assert_eq!(changes(&heard).last(), Some(&owned([&[], &[]])));
@@ -266,15 +269,21 @@ async fn all_follow_ups_begin_a_turn_together_if_that_is_wanted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_of_what_waits_begins_with_steering_one_at_a_time() {
-    let world = World::new([calls(&[("c1", "read")]), answers("one"), answers("two")]);
+    let world = Fixture::new([calls(&[("c1", "read")]), answers("one"), answers("two")]);
     let session = world.session();
     for (place, text) in [(FollowUp, "f"), (Steering, "a"), (Steering, "b")] {
         session.queue(place, Message::user(text)).await.unwrap();
     }
-    session.prompt_queued(Ask::default()).await.unwrap();
+    session
+        .prompt_queued(PromptRequest::default())
+        .await
+        .unwrap();
     assert_eq!(asked(&world)[0], ["a"], "one at a time");
     assert_eq!(asked(&world)[1].last().unwrap(), "b");
-    session.prompt_queued(Ask::default()).await.unwrap();
+    session
+        .prompt_queued(PromptRequest::default())
+        .await
+        .unwrap();
     assert_eq!(asked(&world)[2].last().unwrap(), "f");
 }
 
@@ -282,7 +291,7 @@ async fn a_turn_of_what_waits_begins_with_steering_one_at_a_time() {
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_keeps_what_waits_and_nothing_is_said_until_the_next_prompt() {
-    let world = World::new([hangs(vec![text("Hel")]), answers("done")]);
+    let world = Fixture::new([hangs(vec![text("Hel")]), answers("done")]);
     let session = world.session();
     let messages = &[(Steering, "left"), (FollowUp, "later")];
     let heard = queues(&session, says_text, messages);
@@ -298,7 +307,7 @@ async fn an_abort_keeps_what_waits_and_nothing_is_said_until_the_next_prompt() {
     drop(aborts);
     assert_eq!(
         (ended.seal, world.provider.calls_made()),
-        (Seal::Aborted, 1)
+        (TurnStatus::Aborted, 1)
     );
     assert_eq!(waiting(&session), owned([&["left"], &["later"]]));
     assert_eq!(inputs(&heard), ["hi"]);
@@ -308,13 +317,13 @@ async fn an_abort_keeps_what_waits_and_nothing_is_said_until_the_next_prompt() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_taken_out_of_the_queue_is_handed_back_and_not_said() {
-    let (kept, world) = (Kept::new(), World::new([answers("done")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([answers("done")]));
     let session = kept.begin(world.setup()).await;
     let heard = Listener::new(&session);
     for (place, text) in [(Steering, "a"), (FollowUp, "b"), (Note, "n")] {
         session.queue(place, Message::user(text)).await.unwrap();
     }
-    let Waiting {
+    let Queued {
         steering,
         follow_up,
     } = session.clear_queue().await.unwrap();
@@ -322,7 +331,7 @@ async fn what_is_taken_out_of_the_queue_is_handed_back_and_not_said() {
         (texts(&steering), texts(&follow_up)),
         owned([&["a"], &["b"]])
     );
-    assert_eq!(session.clear_queue().await.unwrap(), Waiting::default());
+    assert_eq!(session.clear_queue().await.unwrap(), Queued::default());
     assert_eq!(heard.count("queue_changed"), 3);
     session.prompt("hi".into()).await.unwrap();
     assert_eq!(
@@ -333,14 +342,14 @@ async fn what_is_taken_out_of_the_queue_is_handed_back_and_not_said() {
     let id = session.id().to_owned();
     drop(session);
     let session = kept.open(&id, world.setup()).await;
-    assert_eq!(session.waiting(), Waiting::default());
+    assert_eq!(session.waiting(), Queued::default());
 }
 
 // --- Notes ---
 
 #[tokio::test(start_paused = true)]
 async fn a_note_is_part_of_the_conversation_at_once_and_asks_nothing() {
-    let (kept, world) = (Kept::new(), World::new([answers("done")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([answers("done")]));
     let session = kept.begin(world.setup()).await;
     let heard = Listener::new(&session);
     session.note(Message::user("ls: a b")).await.unwrap();
@@ -367,7 +376,7 @@ fn notes(session: &Arc<Session>, at: fn(&Body) -> bool) -> Listener {
 
 #[tokio::test(start_paused = true)]
 async fn a_note_in_a_turn_is_said_with_its_next_call() {
-    let world = World::new([calls(&[("c1", "read")]), answers("done")]);
+    let world = Fixture::new([calls(&[("c1", "read")]), answers("done")]);
     let session = world.session();
     let heard = notes(&session, starts_tool);
     session.prompt("hi".into()).await.unwrap();
@@ -378,7 +387,7 @@ async fn a_note_in_a_turn_is_said_with_its_next_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_note_after_the_last_call_of_a_turn_follows_its_answer() {
-    let world = World::new([answers("done")]);
+    let world = Fixture::new([answers("done")]);
     let session = world.session();
     let _heard = notes(&session, says_text);
     session.prompt("hi".into()).await.unwrap();
@@ -387,7 +396,7 @@ async fn a_note_after_the_last_call_of_a_turn_follows_its_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_note_in_an_unfinished_turn_stays_out_of_its_tool_calls() {
-    let world = World::new([calls(&[("c1", "read")]), answers("done")]);
+    let world = Fixture::new([calls(&[("c1", "read")]), answers("done")]);
     let session = world.session();
     world.tools.hang(true);
     let running = session.prompt("hi".into());
@@ -404,7 +413,7 @@ async fn a_note_in_an_unfinished_turn_stays_out_of_its_tool_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_written_down_does_not_wait() {
-    let (kept, world) = (Kept::new(), World::new([answers("done")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([answers("done")]));
     let session = kept.begin(world.setup()).await;
     session.queue(Steering, Message::user("a")).await.unwrap();
     let heard = Listener::new(&session);
@@ -430,7 +439,7 @@ async fn what_waits_is_said_once_although_that_cannot_be_written_down() {
         answers("one"),
         answers("two"),
     ];
-    let (kept, world) = (Kept::new(), World::new(script));
+    let (kept, world) = (TestJournal::new(), Fixture::new(script));
     let session = kept.begin(world.setup()).await;
     let aside = kept.path().with_extension("aside");
     let (path, away) = (kept.path(), aside.clone());
@@ -441,7 +450,7 @@ async fn what_waits_is_said_once_although_that_cannot_be_written_down() {
         }
     });
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!((ended.seal, ended.recorded), (Seal::Completed, false));
+    assert_eq!((ended.seal, ended.recorded), (TurnStatus::Completed, false));
     let expected = ["hi", "left", "read(c1)", "c1: c1 is done", "one"];
     assert_eq!(words(&session.messages()), expected);
     assert_eq!(
@@ -464,7 +473,7 @@ async fn what_waits_is_said_once_although_that_cannot_be_written_down() {
 
 #[tokio::test(start_paused = true)]
 async fn events_that_come_from_elsewhere_have_their_place_among_those_of_the_turn() {
-    let world = World::new([
+    let world = Fixture::new([
         fails(overloaded()),
         calls(&[("c1", "read")]),
         answers("done"),
@@ -490,8 +499,8 @@ async fn events_that_come_from_elsewhere_have_their_place_among_those_of_the_tur
 #[tokio::test(start_paused = true)]
 async fn whoever_takes_a_turn_up_hears_all_that_was_said_in_it() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([fails(overloaded()), hangs(vec![])]),
+        TestJournal::new(),
+        Fixture::new([fails(overloaded()), hangs(vec![])]),
     );
     let session = kept.begin(world.setup()).await;
     let heard = queues(&session, is_wait, &[(Steering, "left"), (Note, "ls: a b")]);
@@ -501,7 +510,7 @@ async fn whoever_takes_a_turn_up_hears_all_that_was_said_in_it() {
     assert_eq!(inputs(&heard), ["hi", "left"]);
     let id = session.id().to_owned();
     drop((heard, session));
-    let world = World::new([answers("done")]);
+    let world = Fixture::new([answers("done")]);
     let session = kept.open(&id, world.setup()).await;
     let heard = Listener::new(&session);
     session.resume().await.unwrap();

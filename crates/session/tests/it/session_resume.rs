@@ -1,15 +1,15 @@
 //! What a session is after its process died.
 
 use crate::support::{
-    Fate, Kept, Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded,
+    Fate, Fixture, Listener, START, TestJournal, answers, calls, fails, hangs, is_wait, overloaded,
     run_until, stop, text, usage, used, words,
 };
 use outlast_engine::journal::{Entry, Spent};
 use outlast_kernel::budget::{Limits, Prompt};
-use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::event::{Body, StopReason, TurnStatus};
 use outlast_session::Session;
-use outlast_session::{Ask, Error, Setup, Standing};
-use outlast_store::journal::Line;
+use outlast_session::{Error, PromptRequest, Setup, State};
+use outlast_store::journal::RawEntry;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,9 +20,9 @@ fn starts_tool(body: &Body) -> bool {
 
 /// Prompts, and dies at the first of these events; the answer is the session's id.
 async fn run_until_death_at(
-    kept: &Kept,
-    world: &World,
-    ask: Ask,
+    kept: &TestJournal,
+    world: &Fixture,
+    ask: PromptRequest,
     event: impl Fn(&Body) -> bool + Send + 'static,
 ) -> String {
     let session = kept.begin(world.setup()).await;
@@ -37,8 +37,8 @@ async fn run_until_death_at(
 async fn a_wait_goes_on_to_its_original_end() {
     let failing = || fails(overloaded());
     let (kept, world) = (
-        Kept::new(),
-        World::new([failing(), failing(), answers("Hello")]),
+        TestJournal::new(),
+        Fixture::new([failing(), failing(), answers("Hello")]),
     );
     let second = |body: &Body| matches!(body, Body::RetryScheduled { attempt: 2, .. });
     let id = run_until_death_at(&kept, &world, "hi".into(), second).await;
@@ -54,7 +54,7 @@ async fn a_wait_goes_on_to_its_original_end() {
         }
     });
     let ended = session.resume().await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     assert_eq!(world.provider.called_at(), [0, 2, 6]);
     assert_eq!(
         heard.retries(),
@@ -68,8 +68,8 @@ async fn a_wait_goes_on_to_its_original_end() {
 #[tokio::test(start_paused = true)]
 async fn an_overdue_wait_is_over_at_once() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([fails(overloaded()), answers("Hello")]),
+        TestJournal::new(),
+        Fixture::new([fails(overloaded()), answers("Hello")]),
     );
     let id = run_until_death_at(&kept, &world, "hi".into(), is_wait).await;
     tokio::time::sleep(Duration::from_secs(9 * 3600)).await;
@@ -80,13 +80,16 @@ async fn an_overdue_wait_is_over_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_chain_goes_on_counting_after_a_restart() {
-    let (kept, world) = (Kept::new(), World::new([fails(overloaded())]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([fails(overloaded())]));
     let second = |body: &Body| matches!(body, Body::RetryScheduled { attempt: 2, .. });
     let id = run_until_death_at(&kept, &world, "hi".into(), second).await;
     let session = kept.open(&id, world.setup()).await;
     let heard = Listener::new(&session);
     let ended = session.resume().await.unwrap();
-    assert_eq!((ended.seal, world.provider.calls_made()), (Seal::Error, 4));
+    assert_eq!(
+        (ended.seal, world.provider.calls_made()),
+        (TurnStatus::Error, 4)
+    );
     assert_eq!(heard.retries(), [(2, 4_000), (3, 8_000)]);
     assert_eq!(heard.ends(), [(false, 3, Some("Overloaded".to_owned()))]);
 }
@@ -94,8 +97,8 @@ async fn a_chain_goes_on_counting_after_a_restart() {
 #[tokio::test(start_paused = true)]
 async fn a_retry_that_was_under_way_is_made_and_said_again() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([fails(overloaded()), hangs(vec![]), answers("Hello")]),
+        TestJournal::new(),
+        Fixture::new([fails(overloaded()), hangs(vec![]), answers("Hello")]),
     );
     let second = |body: &Body| matches!(body, Body::AttemptStarted { attempt: 2 });
     let id = run_until_death_at(&kept, &world, "hi".into(), second).await;
@@ -113,8 +116,8 @@ async fn a_retry_that_was_under_way_is_made_and_said_again() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_goes_on_in_a_session_that_retries_nothing() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([fails(overloaded()), answers("Hello")]),
+        TestJournal::new(),
+        Fixture::new([fails(overloaded()), answers("Hello")]),
     );
     let id = run_until_death_at(&kept, &world, "hi".into(), is_wait).await;
     let setup = Setup {
@@ -122,20 +125,20 @@ async fn a_wait_goes_on_in_a_session_that_retries_nothing() {
         ..world.setup()
     };
     let ended = kept.open(&id, setup).await.resume().await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     assert_eq!(world.provider.called_at(), [0, 2]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_was_taken_up_can_be_steered() {
     for (steer, seal) in [
-        (Session::abort as fn(&Session), Seal::Aborted),
-        (Session::abort_retry, Seal::Error),
-        (Session::retry_now, Seal::Completed),
+        (Session::abort as fn(&Session), TurnStatus::Aborted),
+        (Session::abort_retry, TurnStatus::Error),
+        (Session::retry_now, TurnStatus::Completed),
     ] {
         let (kept, world) = (
-            Kept::new(),
-            World::new([fails(overloaded()), answers("Hello")]),
+            TestJournal::new(),
+            Fixture::new([fails(overloaded()), answers("Hello")]),
         );
         let id = run_until_death_at(&kept, &world, "hi".into(), is_wait).await;
         let session = kept.open(&id, world.setup()).await;
@@ -152,7 +155,7 @@ async fn a_wait_that_was_taken_up_can_be_steered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_had_begun_goes_on_although_retries_are_off() {
-    let (kept, world) = (Kept::new(), World::new([fails(overloaded())]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([fails(overloaded())]));
     let id = run_until_death_at(&kept, &world, "hi".into(), is_wait).await;
     let setup = Setup {
         retry_enabled: false,
@@ -160,20 +163,20 @@ async fn a_wait_that_had_begun_goes_on_although_retries_are_off() {
     };
     let session = kept.open(&id, setup).await;
     let ended = session.resume().await.unwrap();
-    assert_eq!(ended.seal, Seal::Error);
+    assert_eq!(ended.seal, TurnStatus::Error);
     assert_eq!(world.provider.called_at(), [0, 2]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_budget_of_a_prompt_outlives_its_process() {
-    let (kept, world) = (Kept::new(), World::new([fails(overloaded())]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([fails(overloaded())]));
     let limits = Limits {
         sleep: Some(Duration::from_secs(5)),
         ..Limits::default()
     };
-    let ask = Ask {
+    let ask = PromptRequest {
         limits,
-        ..Ask::from("hi")
+        ..PromptRequest::from("hi")
     };
     let id = run_until_death_at(&kept, &world, ask, is_wait).await;
     let session = kept.open(&id, world.setup()).await;
@@ -185,16 +188,16 @@ async fn the_budget_of_a_prompt_outlives_its_process() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_was_cut_short_before_the_restart_costs_what_was_slept() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([fails(overloaded()), hangs(vec![])]),
+        TestJournal::new(),
+        Fixture::new([fails(overloaded()), hangs(vec![])]),
     );
     let limits = Limits {
         sleep: Some(Duration::from_secs(60)),
         ..Limits::default()
     };
-    let ask = Ask {
+    let ask = PromptRequest {
         limits,
-        ..Ask::from("hi")
+        ..PromptRequest::from("hi")
     };
     let session = kept.begin(world.setup()).await;
     let _hurry = Listener::with(&session, |session, body| {
@@ -204,7 +207,7 @@ async fn a_wait_that_was_cut_short_before_the_restart_costs_what_was_slept() {
     });
     let second = |body: &Body| matches!(body, Body::AttemptStarted { attempt: 2 });
     run_until(&session, session.prompt(ask), second).await;
-    let unfinished = Standing::after(kept.entries(session.id()).await).unfinished;
+    let unfinished = State::after(kept.entries(session.id()).await).unfinished;
     let unfinished = unfinished.unwrap();
     assert_eq!(unfinished.budget.sleep_left(), limits.sleep);
     assert_eq!(unfinished.taken_up.chain.retries(), 1);
@@ -213,22 +216,25 @@ async fn a_wait_that_was_cut_short_before_the_restart_costs_what_was_slept() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_whose_deadline_came_meanwhile_makes_no_call() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([fails(overloaded()), answers("Hello")]),
+        TestJournal::new(),
+        Fixture::new([fails(overloaded()), answers("Hello")]),
     );
     let limits = Limits {
         deadline: Some(START + Duration::from_secs(60)),
         ..Limits::default()
     };
-    let ask = Ask {
+    let ask = PromptRequest {
         limits,
-        ..Ask::from("hi")
+        ..PromptRequest::from("hi")
     };
     let id = run_until_death_at(&kept, &world, ask, is_wait).await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let session = kept.open(&id, world.setup()).await;
     let ended = session.resume().await.unwrap();
-    assert_eq!((ended.seal, world.provider.calls_made()), (Seal::Error, 1));
+    assert_eq!(
+        (ended.seal, world.provider.calls_made()),
+        (TurnStatus::Error, 1)
+    );
 }
 
 // --- Calls and tools ---
@@ -236,7 +242,7 @@ async fn a_turn_whose_deadline_came_meanwhile_makes_no_call() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_cut_off_is_made_again_under_its_next_number() {
     let broken = hangs(vec![used(10, 0), text("Hel")]);
-    let (kept, world) = (Kept::new(), World::new([broken, answers("Hello")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([broken, answers("Hello")]));
     let partly = |body: &Body| matches!(body, Body::TextDelta { .. });
     let id = run_until_death_at(&kept, &world, "hi".into(), partly).await;
     let session = kept.open(&id, world.setup()).await;
@@ -260,7 +266,7 @@ async fn a_tool_that_was_interrupted_runs_again_only_if_that_does_no_harm() {
         ("read", vec!["c1", "c1", "c2"], done),
     ] {
         let script = [calls(&[("c1", name), ("c2", "read")]), answers("done")];
-        let (kept, world) = (Kept::new(), World::new(script));
+        let (kept, world) = (TestJournal::new(), Fixture::new(script));
         world.tools.hang(true);
         let id = run_until_death_at(&kept, &world, "hi".into(), starts_tool).await;
         world.tools.hang(false);
@@ -269,7 +275,7 @@ async fn a_tool_that_was_interrupted_runs_again_only_if_that_does_no_harm() {
         assert_eq!(
             (ended.seal, world.tools.ran()),
             (
-                Seal::Completed,
+                TurnStatus::Completed,
                 ran.iter().map(ToString::to_string).collect()
             )
         );
@@ -281,15 +287,15 @@ async fn a_tool_that_was_interrupted_runs_again_only_if_that_does_no_harm() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_began_and_may_not_begin_again_is_not_said_to_have_never_run() {
     let script = [calls(&[("c1", "write")]), answers("done")];
-    let (kept, world) = (Kept::new(), World::new(script));
+    let (kept, world) = (TestJournal::new(), Fixture::new(script));
     world.tools.hang(true);
     let limits = Limits {
         deadline: Some(START + Duration::from_secs(60)),
         ..Limits::default()
     };
-    let ask = Ask {
+    let ask = PromptRequest {
         limits,
-        ..Ask::from("hi")
+        ..PromptRequest::from("hi")
     };
     let id = run_until_death_at(&kept, &world, ask, starts_tool).await;
     tokio::time::sleep(Duration::from_secs(90)).await;
@@ -303,7 +309,7 @@ async fn a_tool_that_began_and_may_not_begin_again_is_not_said_to_have_never_run
 #[tokio::test(start_paused = true)]
 async fn calls_that_an_earlier_process_left_are_said_again() {
     let script = [calls(&[("c1", "read"), ("c2", "read")]), answers("done")];
-    let (kept, world) = (Kept::new(), World::new(script));
+    let (kept, world) = (TestJournal::new(), Fixture::new(script));
     let tools = Arc::clone(&world.tools);
     let first_is_over = move |body: &Body| {
         let is_over = matches!(body, Body::ToolResult { .. });
@@ -327,7 +333,7 @@ async fn calls_that_an_earlier_process_left_are_said_again() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_has_finished_never_runs_again() {
     let script = [calls(&[("c1", "read"), ("c2", "slow")]), answers("done")];
-    let (kept, world) = (Kept::new(), World::new(script));
+    let (kept, world) = (TestJournal::new(), Fixture::new(script));
     let second = |body: &Body| matches!(body, Body::ToolStarted { id, .. } if id == "c2");
     let id = run_until_death_at(&kept, &world, "hi".into(), second).await;
     let session = kept.open(&id, world.setup()).await;
@@ -340,8 +346,8 @@ async fn a_tool_that_has_finished_never_runs_again() {
 async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened() {
     let failing = || fails(overloaded());
     let (kept, world) = (
-        Kept::new(),
-        World::new([
+        TestJournal::new(),
+        Fixture::new([
             failing(),
             failing(),
             calls(&[("c1", "read"), ("c2", "write")]),
@@ -409,8 +415,8 @@ async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened()
 async fn a_session_that_is_opened_stands_where_it_stood() {
     let answer = vec![used(10, 5), text("Hello"), stop(StopReason::EndTurn)];
     let (kept, world) = (
-        Kept::new(),
-        World::new([calls(&[("c1", "send")]), answer.into()]),
+        TestJournal::new(),
+        Fixture::new([calls(&[("c1", "send")]), answer.into()]),
     );
     let session = kept.begin(world.setup()).await;
     session.prompt("hi".into()).await.unwrap();
@@ -432,8 +438,8 @@ async fn a_session_that_is_opened_stands_where_it_stood() {
 #[tokio::test(start_paused = true)]
 async fn an_unfinished_turn_is_carried_on_before_anything_else_is_said() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([fails(overloaded()), answers("Hello")]),
+        TestJournal::new(),
+        Fixture::new([fails(overloaded()), answers("Hello")]),
     );
     let id = run_until_death_at(&kept, &world, "hi".into(), is_wait).await;
     let open: Vec<String> = kept
@@ -460,13 +466,13 @@ async fn an_unfinished_turn_is_carried_on_before_anything_else_is_said() {
 #[tokio::test(start_paused = true)]
 async fn what_the_door_gave_a_turn_is_there_after_a_restart() {
     let (kept, world) = (
-        Kept::new(),
-        World::new([fails(overloaded()), answers("Hello")]),
+        TestJournal::new(),
+        Fixture::new([fails(overloaded()), answers("Hello")]),
     );
     let options = serde_json::json!({ "print": true });
-    let ask = Ask {
+    let ask = PromptRequest {
         options: options.clone(),
-        ..Ask::from("hi")
+        ..PromptRequest::from("hi")
     };
     let id = run_until_death_at(&kept, &world, ask, is_wait).await;
     let session = kept.open(&id, world.setup()).await;
@@ -495,7 +501,7 @@ fn the_accounts_that_a_turn_has_left_are_known_after_a_restart() {
         left: Some(name.to_owned()),
         spent: Spent::default(),
     };
-    let left = |entries: Vec<Entry>| Standing::after(entries).unfinished.unwrap().taken_up.left;
+    let left = |entries: Vec<Entry>| State::after(entries).unfinished.unwrap().taken_up.left;
     let entries = vec![prompt("t"), switched("first"), switched("second")];
     assert_eq!(left(entries.clone()), ["first", "second"]);
     let next = [entries, vec![prompt("u")]].concat();
@@ -504,14 +510,14 @@ fn the_accounts_that_a_turn_has_left_are_known_after_a_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn an_entry_that_cannot_be_read_is_named_and_the_session_stays_free() {
-    let (kept, world) = (Kept::new(), World::new([answers("Hello")]));
+    let (kept, world) = (TestJournal::new(), Fixture::new([answers("Hello")]));
     let session = kept.begin(world.setup()).await;
     session.prompt("hi".into()).await.unwrap();
     let id = session.id().to_owned();
     drop(session);
     let count = kept.entries(&id).await.len() as u64;
     let hold = kept.journal.claim(&id).await.unwrap();
-    let line = Line {
+    let line = RawEntry {
         turn: 1,
         kind: "message".to_owned(),
         time: START,

@@ -1,17 +1,17 @@
 //! The auto-retry of a session, statement by statement: each name is one.
 
 use crate::support::{
-    Kept, Listener, START, World, answers, calls, fails, overloaded, text, usage, used, wants,
-    words,
+    Fixture, Listener, START, TestJournal, answers, calls, fails, overloaded, text, usage, used,
+    wants, words,
 };
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Request};
 use outlast_engine::accounts::{Account, Accounts, KeySource};
 use outlast_engine::credential::Credential;
 use outlast_engine::journal::Entry;
-use outlast_engine::knowledge::Knowledge;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::{BoxFuture, BoxStream, Provider};
-use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::event::{Body, StopReason, TurnStatus};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::policy::{Overrides, Policy};
 use outlast_kernel::verdict::Cause;
@@ -34,7 +34,7 @@ fn retries(count: u32) -> Policy {
 #[tokio::test(start_paused = true)]
 async fn the_attempt_number_is_raised_before_the_limit_is_checked() {
     for limit in [1, 2, 5] {
-        let world = World::new([fails(overloaded())]);
+        let world = Fixture::new([fails(overloaded())]);
         let session = Arc::new(Session::in_memory(world.setup_by(retries(limit))));
         let heard = Listener::new(&session);
         session.prompt("hi".into()).await.unwrap();
@@ -47,11 +47,11 @@ async fn the_attempt_number_is_raised_before_the_limit_is_checked() {
 #[tokio::test(start_paused = true)]
 async fn max_exceeded_reports_the_last_attempted_retrys_number() {
     for limit in [1, 3] {
-        let world = World::new([fails(overloaded())]);
+        let world = Fixture::new([fails(overloaded())]);
         let session = Arc::new(Session::in_memory(world.setup_by(retries(limit))));
         let heard = Listener::new(&session);
         let ended = session.prompt("hi".into()).await.unwrap();
-        assert_eq!(ended.seal, Seal::Error);
+        assert_eq!(ended.seal, TurnStatus::Error);
         let end = (false, limit, Some("Overloaded".to_owned()));
         assert_eq!(heard.ends(), [end]);
         let kinds = heard.kinds();
@@ -62,7 +62,7 @@ async fn max_exceeded_reports_the_last_attempted_retrys_number() {
 
 #[tokio::test(start_paused = true)]
 async fn the_default_delays_are_two_four_and_eight_seconds() {
-    let world = World::new([fails(overloaded())]);
+    let world = Fixture::new([fails(overloaded())]);
     let session = world.session();
     let heard = Listener::new(&session);
     session.prompt("hi".into()).await.unwrap();
@@ -72,7 +72,7 @@ async fn the_default_delays_are_two_four_and_eight_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_start_event_says_attempt_limit_delay_and_error() {
-    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     let heard = Listener::new(&session);
     session.prompt("hi".into()).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_start_event_says_attempt_limit_delay_and_error() {
 #[tokio::test(start_paused = true)]
 async fn a_success_after_retries_resets_the_counter_and_says_so() {
     let failing = || fails(overloaded());
-    let world = World::new([
+    let world = Fixture::new([
         failing(),
         failing(),
         answers("one"),
@@ -110,7 +110,7 @@ async fn a_success_after_retries_resets_the_counter_and_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_success_without_a_retry_says_nothing_of_retries() {
-    let world = World::new([answers("Hello")]);
+    let world = Fixture::new([answers("Hello")]);
     let session = world.session();
     let heard = Listener::new(&session);
     session.prompt("hi".into()).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_success_without_a_retry_says_nothing_of_retries() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_chain_can_start_after_the_counter_was_reset() {
-    let world = World::new([fails(overloaded())]);
+    let world = Fixture::new([fails(overloaded())]);
     let session = world.session();
     let heard = Listener::new(&session);
     for _ in 0..2 {
@@ -135,7 +135,7 @@ async fn a_new_chain_can_start_after_the_counter_was_reset() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_chain_is_followed_by_one_that_counts_from_one() {
-    let world = World::new([fails(overloaded())]);
+    let world = Fixture::new([fails(overloaded())]);
     let session = world.session();
     let heard = Listener::with(&session, |session, body| {
         if matches!(body, Body::RetryScheduled { attempt: 2, .. }) {
@@ -158,7 +158,7 @@ async fn prompt_does_not_return_before_the_chain_has_ended() {
         (vec![failing()], 14),
     ];
     for (script, seconds) in ends {
-        let world = World::new(script);
+        let world = Fixture::new(script);
         let session = world.session();
         let heard = Listener::new(&session);
         session.prompt("hi".into()).await.unwrap();
@@ -170,7 +170,7 @@ async fn prompt_does_not_return_before_the_chain_has_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn prompt_waits_for_the_tools_that_a_recovered_answer_calls() {
-    let world = World::new([
+    let world = Fixture::new([
         fails(overloaded()),
         calls(&[("c1", "read")]),
         fails(overloaded()),
@@ -180,14 +180,14 @@ async fn prompt_waits_for_the_tools_that_a_recovered_answer_calls() {
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(
         (ended.seal, world.tools.ran()),
-        (Seal::Completed, vec!["c1".to_owned()])
+        (TurnStatus::Completed, vec!["c1".to_owned()])
     );
     assert_eq!(world.elapsed(), Duration::from_secs(4));
 }
 
 #[tokio::test(start_paused = true)]
 async fn is_retrying_is_true_from_the_first_wait_to_the_end_of_the_chain() {
-    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&seen);
@@ -208,19 +208,22 @@ async fn is_retrying_is_true_from_the_first_wait_to_the_end_of_the_chain() {
 #[tokio::test(start_paused = true)]
 async fn overflow_is_never_retried() {
     let message = "prompt is too long: 210000 tokens > 200000 maximum";
-    let world = World::new([fails(Failure::http("scripted", 400, message, START))]);
+    let world = Fixture::new([fails(Failure::http("scripted", 400, message, START))]);
     let session = world.session();
     let heard = Listener::new(&session);
     let ended = session.prompt("hi".into()).await.unwrap();
     let (judged, _) = ended.error.unwrap();
     assert_eq!(judged.verdict.cause, Cause::ContextOverflow);
-    assert_eq!((ended.seal, world.provider.calls_made()), (Seal::Error, 1));
+    assert_eq!(
+        (ended.seal, world.provider.calls_made()),
+        (TurnStatus::Error, 1)
+    );
     assert_eq!((heard.retries(), heard.ends()), (vec![], vec![]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_error_that_waiting_cannot_help_is_not_retried() {
-    let world = World::new([fails(Failure::http("scripted", 401, "invalid key", START))]);
+    let world = Fixture::new([fails(Failure::http("scripted", 401, "invalid key", START))]);
     let session = world.session();
     let heard = Listener::new(&session);
     session.prompt("hi".into()).await.unwrap();
@@ -230,7 +233,7 @@ async fn an_error_that_waiting_cannot_help_is_not_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn disabled_means_no_retry_and_no_event() {
-    let world = World::new([fails(overloaded())]);
+    let world = Fixture::new([fails(overloaded())]);
     let setup = Setup {
         retry_enabled: false,
         ..world.setup()
@@ -239,7 +242,10 @@ async fn disabled_means_no_retry_and_no_event() {
     let heard = Listener::new(&session);
     let ended = session.prompt("hi".into()).await.unwrap();
     assert!(!session.auto_retry_enabled());
-    assert_eq!((ended.seal, world.provider.calls_made()), (Seal::Error, 1));
+    assert_eq!(
+        (ended.seal, world.provider.calls_made()),
+        (TurnStatus::Error, 1)
+    );
     assert_eq!((heard.retries(), heard.ends()), (vec![], vec![]));
     assert_eq!(heard.count("error"), 1);
 }
@@ -247,7 +253,7 @@ async fn disabled_means_no_retry_and_no_event() {
 #[tokio::test(start_paused = true)]
 async fn a_stated_wait_within_the_limit_is_kept_and_a_longer_one_fails_at_once() {
     let limited = |seconds| fails(overloaded().with_headers([("retry-after", seconds)]));
-    let world = World::new([limited("299"), limited("301")]);
+    let world = Fixture::new([limited("299"), limited("301")]);
     let session = world.session();
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(world.provider.called_at(), [0, 299]);
@@ -260,10 +266,13 @@ async fn a_stated_wait_within_the_limit_is_kept_and_a_longer_one_fails_at_once()
 #[tokio::test(start_paused = true)]
 async fn nothing_is_retried_after_a_whole_tool_call_and_the_tool_does_not_run() {
     let broken = vec![wants("c1", "send"), Err(Box::new(overloaded()))];
-    let world = World::new([broken.into(), answers("Hello")]);
+    let world = Fixture::new([broken.into(), answers("Hello")]);
     let session = world.session();
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!((ended.seal, world.provider.calls_made()), (Seal::Error, 1));
+    assert_eq!(
+        (ended.seal, world.provider.calls_made()),
+        (TurnStatus::Error, 1)
+    );
     assert_eq!(world.tools.ran(), Vec::<String>::new());
     assert_eq!(words(&session.messages()), ["hi"]);
 }
@@ -273,8 +282,8 @@ async fn nothing_is_retried_after_a_whole_tool_call_and_the_tool_does_not_run() 
 #[tokio::test(start_paused = true)]
 async fn the_failed_message_stays_in_history_and_out_of_context() {
     let broken = vec![text("Hel"), Err(Box::new(overloaded()))];
-    let world = World::new([fails(overloaded()), broken.into(), answers("Hello")]);
-    let kept = Kept::new();
+    let world = Fixture::new([fails(overloaded()), broken.into(), answers("Hello")]);
+    let kept = TestJournal::new();
     let session = kept.begin(world.setup()).await;
     session.prompt("hi".into()).await.unwrap();
     let failed = |entries: Vec<Entry>| -> Vec<String> {
@@ -306,8 +315,8 @@ async fn usage_of_failed_attempts_is_counted() {
         used(10, 5),
         Ok(Delta::Stopped(StopReason::EndTurn)),
     ];
-    let world = World::new([failing.into(), answer.into()]);
-    let kept = Kept::new();
+    let world = Fixture::new([failing.into(), answer.into()]);
+    let kept = TestJournal::new();
     let session = kept.begin(world.setup()).await;
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(ended.usage, usage(20, 5));
@@ -331,11 +340,11 @@ impl KeySource for Key {
 }
 
 /// The key `full` has met its limit.
-struct Limited {
+struct LimitedKeyProvider {
     asked: Mutex<Vec<&'static str>>,
 }
 
-impl Provider for Limited {
+impl Provider for LimitedKeyProvider {
     fn name(&self) -> &str {
         "limited"
     }
@@ -361,11 +370,11 @@ impl Provider for Limited {
 
 #[tokio::test(start_paused = true)]
 async fn a_usage_limit_switches_the_account_without_a_wait() {
-    let world = World::new([answers("unused")]);
-    let provider = Arc::new(Limited {
+    let world = Fixture::new([answers("unused")]);
+    let provider = Arc::new(LimitedKeyProvider {
         asked: Mutex::default(),
     });
-    let knowledge = Knowledge::alone(Arc::clone(&world.clock));
+    let knowledge = SharedState::alone(Arc::clone(&world.clock));
     let account = |(name, key): (&str, &'static str)| Account {
         name: name.to_owned(),
         source: Arc::new(Key(key)),
@@ -379,13 +388,13 @@ async fn a_usage_limit_switches_the_account_without_a_wait() {
         knowledge: Some(knowledge),
         ..world.setup()
     };
-    let kept = Kept::new();
+    let kept = TestJournal::new();
     let session = kept.begin(setup).await;
     let heard = Listener::new(&session);
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(
         (ended.seal, world.elapsed()),
-        (Seal::Completed, Duration::ZERO)
+        (TurnStatus::Completed, Duration::ZERO)
     );
     assert_eq!(
         (heard.retries(), heard.ends()),
@@ -401,7 +410,7 @@ async fn a_usage_limit_switches_the_account_without_a_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_prompt_come_in_order() {
-    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     let heard = Listener::new(&session);
     session.prompt("hi".into()).await.unwrap();
@@ -422,7 +431,7 @@ async fn the_events_of_a_prompt_come_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_prompt_with_a_tool_call_come_in_order() {
-    let world = World::new([
+    let world = Fixture::new([
         calls(&[("c1", "read")]),
         fails(overloaded()),
         answers("done"),
@@ -452,7 +461,7 @@ async fn the_events_of_a_prompt_with_a_tool_call_come_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn the_events_of_several_prompts_are_numbered_without_gaps() {
-    let world = World::new([fails(overloaded()), answers("one"), answers("two")]);
+    let world = Fixture::new([fails(overloaded()), answers("one"), answers("two")]);
     let session = world.session();
     let heard = Listener::new(&session);
     session.prompt("hi".into()).await.unwrap();

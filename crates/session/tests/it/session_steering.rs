@@ -1,15 +1,15 @@
 //! What a person can do to a session that runs or waits, and what they can see of it.
 
 use crate::support::{
-    Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded, run_until, text,
+    Fixture, Listener, START, answers, calls, fails, hangs, is_wait, overloaded, run_until, text,
     words,
 };
 use outlast_engine::CancellationToken;
-use outlast_kernel::event::{Body, Seal};
+use outlast_kernel::event::{Body, TurnStatus};
 use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
-use outlast_session::{Error, Held, Retry, Snapshot};
+use outlast_session::{Error, GateHold, RetryStatus, Snapshot};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_was_aborted_before_it_is_carried_on_makes_no_call() {
-    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     run_until(&session, session.prompt("hi".into()), is_wait).await;
     let abort = CancellationToken::new();
@@ -25,7 +25,7 @@ async fn a_turn_that_was_aborted_before_it_is_carried_on_makes_no_call() {
     let ended = session.resume_cancellable(abort).await.unwrap();
     assert_eq!(
         (ended.seal, world.elapsed()),
-        (Seal::Aborted, Duration::ZERO)
+        (TurnStatus::Aborted, Duration::ZERO)
     );
     assert_eq!(world.provider.called_at(), [0]);
     assert!(session.unfinished_turn().is_none());
@@ -33,7 +33,7 @@ async fn a_turn_that_was_aborted_before_it_is_carried_on_makes_no_call() {
 
 #[tokio::test(start_paused = true)]
 async fn abort_retry_ends_the_wait_with_retry_cancelled() {
-    let world = World::new([fails(overloaded())]);
+    let world = Fixture::new([fails(overloaded())]);
     let session = world.session();
     let heard = Listener::new(&session);
     let later = async {
@@ -41,7 +41,7 @@ async fn abort_retry_ends_the_wait_with_retry_cancelled() {
         session.abort_retry();
     };
     let (ended, ()) = tokio::join!(session.prompt("hi".into()), later);
-    assert_eq!(ended.unwrap().seal, Seal::Error);
+    assert_eq!(ended.unwrap().seal, TurnStatus::Error);
     assert_eq!(world.elapsed(), Duration::from_millis(3500));
     let end = (false, 2, Some("Retry cancelled".to_owned()));
     assert_eq!(heard.ends(), [end]);
@@ -54,7 +54,7 @@ async fn abort_retry_ends_the_wait_with_retry_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn abort_cancels_the_retry_before_the_stream() {
-    let world = World::new([fails(overloaded())]);
+    let world = Fixture::new([fails(overloaded())]);
     let session = world.session();
     let heard = Listener::with(&session, |session, body| {
         if is_wait(body) {
@@ -64,7 +64,7 @@ async fn abort_cancels_the_retry_before_the_stream() {
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(
         (ended.seal, world.elapsed()),
-        (Seal::Aborted, Duration::ZERO)
+        (TurnStatus::Aborted, Duration::ZERO)
     );
     let kinds = heard.kinds();
     assert_eq!(kinds[kinds.len() - 2..], ["retry_ended", "sealed"]);
@@ -75,7 +75,7 @@ async fn abort_cancels_the_retry_before_the_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn abort_in_the_stream_of_a_retry_ends_the_chain_as_cancelled() {
-    let world = World::new([fails(overloaded()), hangs(vec![text("Hel")])]);
+    let world = Fixture::new([fails(overloaded()), hangs(vec![text("Hel")])]);
     let session = world.session();
     let heard = Listener::with(&session, |session, body| {
         if matches!(body, Body::TextDelta { .. }) {
@@ -85,7 +85,7 @@ async fn abort_in_the_stream_of_a_retry_ends_the_chain_as_cancelled() {
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(
         (ended.seal, ended.message.text().as_str()),
-        (Seal::Aborted, "Hel")
+        (TurnStatus::Aborted, "Hel")
     );
     let end = (false, 1, Some("Retry cancelled".to_owned()));
     assert_eq!((heard.ends(), heard.count("error")), (vec![end], 0));
@@ -95,7 +95,7 @@ async fn abort_in_the_stream_of_a_retry_ends_the_chain_as_cancelled() {
 #[tokio::test(start_paused = true)]
 async fn an_abort_ends_an_eight_hour_wait_at_once() {
     let far = fails(overloaded().with_headers([("retry-after", "28800")]));
-    let world = World::new([far]);
+    let world = Fixture::new([far]);
     let overnight = Policy::named("overnight").unwrap();
     let session = Arc::new(Session::in_memory(world.setup_by(overnight)));
     let later = async {
@@ -104,13 +104,13 @@ async fn an_abort_ends_an_eight_hour_wait_at_once() {
         session.abort();
     };
     let (ended, ()) = tokio::join!(session.prompt("hi".into()), later);
-    assert_eq!(ended.unwrap().seal, Seal::Aborted);
+    assert_eq!(ended.unwrap().seal, TurnStatus::Aborted);
     assert_eq!(world.elapsed(), Duration::from_secs(10_000));
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_restarts_what_was_aborted_and_the_next_prompt_runs() {
-    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     let once = Mutex::new(true);
     let _heard = Listener::with(&session, move |session, body| {
@@ -122,13 +122,13 @@ async fn nothing_restarts_what_was_aborted_and_the_next_prompt_runs() {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(world.provider.calls_made(), 1);
     let ended = session.prompt("again".into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     assert_eq!(words(&session.messages()), ["hi", "again", "Hello"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_of_a_session_that_rests_is_forgotten() {
-    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     session.abort();
     session.abort_retry();
@@ -136,7 +136,7 @@ async fn what_is_asked_of_a_session_that_rests_is_forgotten() {
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(
         (ended.seal, world.elapsed()),
-        (Seal::Completed, Duration::from_secs(2))
+        (TurnStatus::Completed, Duration::from_secs(2))
     );
 }
 
@@ -145,7 +145,7 @@ async fn what_is_asked_of_a_session_that_rests_is_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn retry_now_ends_one_wait_and_leaves_the_schedule_alone() {
     let failing = || fails(overloaded());
-    let world = World::new([failing(), failing(), answers("Hello")]);
+    let world = Fixture::new([failing(), failing(), answers("Hello")]);
     let session = world.session();
     let heard = Listener::with(&session, |session, body| {
         if matches!(body, Body::RetryScheduled { attempt: 1, .. }) {
@@ -160,7 +160,7 @@ async fn retry_now_ends_one_wait_and_leaves_the_schedule_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_toggle_counts_from_the_next_failure_on() {
-    let world = World::new([fails(overloaded())]);
+    let world = Fixture::new([fails(overloaded())]);
     let session = world.session();
     let heard = Listener::with(&session, |session, body| {
         if is_wait(body) {
@@ -180,7 +180,7 @@ async fn a_toggle_counts_from_the_next_failure_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_toggle_in_the_middle_of_a_turn_lets_its_next_failure_be_retried() {
-    let world = World::new([
+    let world = Fixture::new([
         calls(&[("c1", "read")]),
         fails(overloaded()),
         answers("done"),
@@ -195,7 +195,7 @@ async fn a_toggle_in_the_middle_of_a_turn_lets_its_next_failure_be_retried() {
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(
         (ended.seal, heard.retries()),
-        (Seal::Completed, vec![(1, 2_000)])
+        (TurnStatus::Completed, vec![(1, 2_000)])
     );
 }
 
@@ -203,28 +203,28 @@ async fn a_toggle_in_the_middle_of_a_turn_lets_its_next_failure_be_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_prompt_is_refused_while_one_runs_or_waits() {
-    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     let second = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         session.prompt("me too".into()).await
     };
     let (first, second) = tokio::join!(session.prompt("hi".into()), second);
-    assert_eq!(first.unwrap().seal, Seal::Completed);
+    assert_eq!(first.unwrap().seal, TurnStatus::Completed);
     assert!(matches!(second, Err(Error::Busy)));
     assert_eq!(words(&session.messages()), ["hi", "Hello"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn trying_again_says_nothing_anew() {
-    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     session.set_auto_retry_enabled(false);
     let nothing = session.try_again("unused".into()).await;
     assert!(matches!(nothing, Err(Error::NothingToDo { .. })));
     session.prompt("hi".into()).await.unwrap();
     let ended = session.try_again("unused".into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     assert_eq!(words(&world.provider.asked()[1].messages), ["hi"]);
     assert_eq!(words(&session.messages()), ["hi", "Hello"]);
     let nothing = session.try_again("unused".into()).await;
@@ -236,10 +236,10 @@ async fn trying_again_says_nothing_anew() {
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_holds_attempt_cause_and_wake_time_at_any_moment() {
     let failing = || fails(overloaded());
-    let world = World::new([failing(), failing(), hangs(vec![text("Hel")])]);
+    let world = Fixture::new([failing(), failing(), hangs(vec![text("Hel")])]);
     let session = world.session();
     let retry = |attempt, seconds: Option<u64>| {
-        Some(Retry {
+        Some(RetryStatus {
             attempt,
             max_attempts: Some(3),
             cause: Cause::Overloaded,
@@ -265,19 +265,19 @@ async fn a_snapshot_holds_attempt_cause_and_wake_time_at_any_moment() {
         session.abort();
     };
     let (ended, ()) = tokio::join!(session.prompt("hi".into()), looks);
-    assert_eq!(ended.unwrap().seal, Seal::Aborted);
+    assert_eq!(ended.unwrap().seal, TurnStatus::Aborted);
     let Snapshot {
         turn_id,
         retry,
         held,
         ..
     } = session.snapshot();
-    assert_eq!((turn_id, retry, held), (None, None, None::<Held>));
+    assert_eq!((turn_id, retry, held), (None, None, None::<GateHold>));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_counts_the_calls_of_the_running_turn_only() {
-    let world = World::new([fails(overloaded()), answers("one"), answers("two")]);
+    let world = Fixture::new([fails(overloaded()), answers("one"), answers("two")]);
     let session = world.session();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&seen);
@@ -293,7 +293,7 @@ async fn a_snapshot_counts_the_calls_of_the_running_turn_only() {
 
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_and_the_events_after_its_number_say_everything() {
-    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     let all = Listener::new(&session);
     let late = async {
@@ -307,7 +307,7 @@ async fn a_snapshot_and_the_events_after_its_number_say_everything() {
 
 #[tokio::test(start_paused = true)]
 async fn who_unsubscribed_hears_nothing_more() {
-    let world = World::new([answers("Hello")]);
+    let world = Fixture::new([answers("Hello")]);
     let session = world.session();
     let heard = Arc::new(Mutex::new(0));
     let count = Arc::clone(&heard);
@@ -322,7 +322,7 @@ async fn who_unsubscribed_hears_nothing_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_listener_may_keep_the_subscription_of_another() {
-    let world = World::new([answers("Hello")]);
+    let world = Fixture::new([answers("Hello")]);
     let session = world.session();
     let inner = session.subscribe(|_| {});
     let outer = session.subscribe(move |_| {
@@ -330,5 +330,5 @@ async fn a_listener_may_keep_the_subscription_of_another() {
     });
     drop(outer);
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
 }

@@ -2,13 +2,13 @@
 
 use crate::tools_bash::{SOON, all_gone, written_pids};
 use outlast_engine::CancellationToken;
-use outlast_session::tools::shell::{Shell, ShellOutput, run};
+use outlast_session::tools::shell::{ShellCommand, ShellOutput, run};
 use std::path::Path;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-fn shell(folder: &Path, command: &str) -> Shell {
-    Shell {
+fn shell(folder: &Path, command: &str) -> ShellCommand {
+    ShellCommand {
         command: command.to_owned(),
         directory: folder.to_owned(),
         hidden_variables: Vec::new(),
@@ -92,7 +92,7 @@ async fn cancelled_it_ends_soon_with_all_that_it_started() {
 #[tokio::test]
 async fn it_does_not_see_hidden_variables_and_reads_nothing_of_ours() {
     let folder = TempDir::new().unwrap();
-    let shell = Shell {
+    let shell = ShellCommand {
         hidden_variables: vec!["PATH".to_owned()],
         ..shell(
             folder.path(),
@@ -100,7 +100,7 @@ async fn it_does_not_see_hidden_variables_and_reads_nothing_of_ours() {
         )
     };
     // A shell without a path has one of its own, which it does not hand on.
-    let exported = Shell {
+    let exported = ShellCommand {
         command: "export -p".to_owned(),
         ..shell.clone()
     };

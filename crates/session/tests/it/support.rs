@@ -15,7 +15,7 @@ use outlast_kernel::policy::Policy;
 use outlast_session::Session;
 use outlast_session::{self as session, Setup, Subscription};
 use outlast_store::Journal;
-use outlast_store::journal::{NewSession, Page, Stored};
+use outlast_store::journal::{NewSession, Page, StoredEntry};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +50,7 @@ pub(crate) fn hangs(items: Vec<Item>) -> Call {
 
 /// What was asked, and when.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) after: Duration,
     pub(crate) messages: Vec<Message>,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Asked {
 /// Answers each call with the next script; the last one is repeated.
 pub(crate) struct Scripted {
     calls: Mutex<VecDeque<Call>>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<RecordedRequest>>,
     hang: AtomicBool,
     clock: Arc<dyn Clock>,
 }
@@ -73,7 +73,7 @@ impl Scripted {
         self.hang.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
         self.asked.lock().unwrap().clone()
     }
 
@@ -97,7 +97,7 @@ impl Provider for Scripted {
         if self.is_hanging() {
             return stream::pending().boxed();
         }
-        self.asked.lock().unwrap().push(Asked {
+        self.asked.lock().unwrap().push(RecordedRequest {
             after: self.clock.now().since(START),
             messages: request.messages.clone(),
         });
@@ -230,13 +230,13 @@ impl Toolbox for Tools {
 // --- The session ---
 
 /// What a session needs, and what can be asked of it afterwards.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) provider: Arc<Scripted>,
     pub(crate) tools: Arc<Tools>,
 }
 
-impl World {
+impl Fixture {
     pub(crate) fn new(calls: impl IntoIterator<Item = Call>) -> Self {
         Self::by(Arc::new(TimerClock::new(START)), calls)
     }
@@ -388,12 +388,12 @@ fn word(part: &Part) -> String {
 // --- The journal ---
 
 /// A journal in a folder of its own.
-pub(crate) struct Kept {
+pub(crate) struct TestJournal {
     folder: tempfile::TempDir,
     pub(crate) journal: Journal,
 }
 
-impl Kept {
+impl TestJournal {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(&folder.path().join("journal.db")).unwrap();
@@ -433,7 +433,7 @@ impl Kept {
     }
 
     /// A session of that name, as a process left it that wrote this down.
-    pub(crate) async fn write_down(&self, id: &str, stored: &[Stored]) {
+    pub(crate) async fn write_down(&self, id: &str, stored: &[StoredEntry]) {
         let new = NewSession {
             title: String::new(),
             id: id.to_owned(),

@@ -5,7 +5,8 @@ use outlast_engine::{BoxFuture, CancellationToken, Clock};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::ToolCall;
 use outlast_session::tools::{
-    Answer, Approve, Context, Effect, OUTSIDE_PERMISSION, Output, Question, Tool, Toolbox, Tools,
+    ApprovalDecision, ApprovalRequest, Approver, Context, Effect, OUTSIDE_PERMISSION, Output, Tool,
+    Toolbox, Tools,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -37,12 +38,12 @@ pub(crate) async fn run(tools: &Tools, name: &str, arguments: Value) -> Output {
 /// A person who gives the answers in their order and remembers the questions.
 #[derive(Default)]
 pub(crate) struct ScriptedApprover {
-    answers: Mutex<Vec<Answer>>,
-    asked: Mutex<Vec<Question>>,
+    answers: Mutex<Vec<ApprovalDecision>>,
+    asked: Mutex<Vec<ApprovalRequest>>,
 }
 
 impl ScriptedApprover {
-    pub(crate) fn saying(answers: &[Answer]) -> Arc<Self> {
+    pub(crate) fn saying(answers: &[ApprovalDecision]) -> Arc<Self> {
         let mut answers = answers.to_vec();
         answers.reverse();
         Arc::new(Self {
@@ -53,13 +54,14 @@ impl ScriptedApprover {
 
     pub(crate) fn asked(&self) -> Vec<(String, String)> {
         let asked = self.asked.lock().unwrap();
-        let shown = |question: &Question| (question.permission.clone(), question.summary.clone());
+        let shown =
+            |question: &ApprovalRequest| (question.permission.clone(), question.summary.clone());
         asked.iter().map(shown).collect()
     }
 }
 
-impl Approve for ScriptedApprover {
-    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
+impl Approver for ScriptedApprover {
+    fn ask<'a>(&'a self, question: &'a ApprovalRequest) -> BoxFuture<'a, ApprovalDecision> {
         Box::pin(async {
             self.asked.lock().unwrap().push(question.clone());
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -221,7 +223,11 @@ async fn a_call_that_makes_no_sense_is_told_what_is_wrong_with_it() {
 #[tokio::test]
 async fn a_person_is_asked_until_they_say_always() {
     let folder = TempDir::new().unwrap();
-    let person = ScriptedApprover::saying(&[Answer::No, Answer::Yes, Answer::Always]);
+    let person = ScriptedApprover::saying(&[
+        ApprovalDecision::No,
+        ApprovalDecision::Yes,
+        ApprovalDecision::Always,
+    ]);
     let tools = standard(folder.path()).asking(person.clone());
     let mut admitted = Vec::new();
     for _ in 0..5 {
@@ -241,7 +247,7 @@ async fn a_person_is_asked_until_they_say_always() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_for_the_session_settles_questions_that_were_waiting() {
     let folder = TempDir::new().unwrap();
-    let person = ScriptedApprover::saying(&[Answer::Always]);
+    let person = ScriptedApprover::saying(&[ApprovalDecision::Always]);
     let tools = standard(folder.path()).asking(person.clone());
     let bash = call("bash", json!({"command": "true"}));
     let (one, other) = tokio::join!(tools.admit(&bash), tools.admit(&bash));
@@ -254,7 +260,12 @@ async fn whoever_leaves_the_folder_is_asked_about_once_and_may_then_do_just_that
     let (folder, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let file = elsewhere.path().join("file");
     let write = json!({"path": file, "content": "new"});
-    let person = ScriptedApprover::saying(&[Answer::Yes, Answer::No, Answer::Always, Answer::Yes]);
+    let person = ScriptedApprover::saying(&[
+        ApprovalDecision::Yes,
+        ApprovalDecision::No,
+        ApprovalDecision::Always,
+        ApprovalDecision::Yes,
+    ]);
     let tools = standard(folder.path()).asking(person.clone());
     let done = run(&tools, "write", write.clone()).await;
     assert!(!done.is_error, "{}", done.text);

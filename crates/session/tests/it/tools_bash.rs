@@ -78,7 +78,7 @@ pub(crate) async fn all_gone(pids: &[String]) {
 
 /// Reaction of the command to the cancel.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum CancelReaction {
     /// It stays as long as it may.
     Stays,
     /// Its first process ends, as soon as the machine lets it.
@@ -86,7 +86,11 @@ enum Then {
 }
 
 /// Runs the command until it has written its process ids, and cancels it then, on a paused clock.
-async fn cancelled(command: &str, count: usize, then: Then) -> (Output, Duration, Vec<String>) {
+async fn cancelled(
+    command: &str,
+    count: usize,
+    then: CancelReaction,
+) -> (Output, Duration, Vec<String>) {
     let folder = TempDir::new().unwrap();
     let tools = with_bash(folder.path());
     let cancel = CancellationToken::new();
@@ -98,7 +102,8 @@ async fn cancelled(command: &str, count: usize, then: Then) -> (Output, Duration
         tokio::time::pause();
         let start = Instant::now();
         let first = pids[0].clone();
-        let ends = (then == Then::Ends).then(|| hold_time_until(move || !is_alive(&first)));
+        let ends =
+            (then == CancelReaction::Ends).then(|| hold_time_until(move || !is_alive(&first)));
         cancel.cancel();
         if let Some(ends) = ends {
             ends.await.unwrap();
@@ -234,7 +239,7 @@ async fn a_cancelled_command_is_gone_at_once_with_all_that_it_started() {
         ),
     ];
     for (command, count) in table {
-        let (output, took, pids) = cancelled(command, count, Then::Stays).await;
+        let (output, took, pids) = cancelled(command, count, CancelReaction::Stays).await;
         assert!(took < SOON, "{command} took {took:?}");
         all_gone(&pids).await;
         assert_eq!(
@@ -247,7 +252,7 @@ async fn a_cancelled_command_is_gone_at_once_with_all_that_it_started() {
 #[tokio::test]
 async fn a_cancelled_command_may_clean_up() {
     let cleaning = "trap 'echo cleaned; exit' TERM; echo $$ > pids; while :; do sleep 0.01; done";
-    let (output, took, _) = cancelled(cleaning, 1, Then::Ends).await;
+    let (output, took, _) = cancelled(cleaning, 1, CancelReaction::Ends).await;
     assert!(took < SOON, "{took:?}");
     assert!(output.text.contains("cleaned\n["), "{}", output.text);
 }
@@ -255,7 +260,7 @@ async fn a_cancelled_command_may_clean_up() {
 #[tokio::test]
 async fn a_process_that_left_does_not_keep_a_cancelled_command_waiting() {
     let leaving = "setsid bash -c 'echo $$ > pids; exec sleep 1000' & wait";
-    let (output, took, pids) = cancelled(leaving, 1, Then::Stays).await;
+    let (output, took, pids) = cancelled(leaving, 1, CancelReaction::Stays).await;
     assert!(took < SOON, "{took:?}");
     assert!(output.is_error && is_alive(&pids[0]));
     let folder = TempDir::new().unwrap();

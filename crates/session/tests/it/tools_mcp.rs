@@ -1,13 +1,13 @@
 //! Tools of MCP servers with a real server process.
 
-use crate::support::{Kept, World, answers, calls, words};
+use crate::support::{Fixture, TestJournal, answers, calls, words};
 use crate::tools::{ScriptedApprover, call, run, standard};
 use crate::tools_bash::{HANG_TIMEOUT, SOON, all_gone, hold_time_until, is_alive};
 use outlast_engine::CancellationToken;
-use outlast_kernel::event::Seal;
+use outlast_kernel::event::TurnStatus;
 use outlast_session::Setup;
-use outlast_session::tools::mcp::{Error, Server};
-use outlast_session::tools::{Answer, Effect, Output, Toolbox, Tools};
+use outlast_session::tools::mcp::{Error, ServerConfig};
+use outlast_session::tools::{ApprovalDecision, Effect, Output, Toolbox, Tools};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,9 +18,9 @@ use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
 /// A folder with a server that notes what is asked of it.
-struct Place(TempDir);
+struct TestServer(TempDir);
 
-impl Place {
+impl TestServer {
     fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
@@ -55,10 +55,10 @@ impl Place {
         pids.map(str::to_owned).collect()
     }
 
-    fn server(&self, mode: &str) -> Server {
+    fn server(&self, mode: &str) -> ServerConfig {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/mcp_server.sh");
         let log = self.log().to_str().unwrap().to_owned();
-        Server {
+        ServerConfig {
             name: "test".to_owned(),
             program: "sh".to_owned(),
             arguments: vec![script.to_owned(), mode.to_owned()],
@@ -99,7 +99,7 @@ fn mcp_names(tools: &Tools) -> Vec<String> {
 
 #[tokio::test]
 async fn tools_are_listed_under_names_that_providers_take_and_called() {
-    let place = Place::new();
+    let place = TestServer::new();
     let tools = place.tools().await;
     let expected = [
         "mcp__test__die",
@@ -136,7 +136,7 @@ async fn tools_are_listed_under_names_that_providers_take_and_called() {
 
 #[tokio::test]
 async fn an_error_is_an_error_and_a_long_output_is_cut() {
-    let tools = Place::new().tools().await;
+    let tools = TestServer::new().tools().await;
     let fail = run(&tools, "mcp__test__fail", json!({})).await;
     assert_eq!(fail, Output::error("it does not work"));
     let refused = run(&tools, "mcp__test__refuse", json!({})).await;
@@ -148,7 +148,7 @@ async fn an_error_is_an_error_and_a_long_output_is_cut() {
 
 #[tokio::test]
 async fn an_answer_without_end_fails_its_call_and_not_the_next() {
-    let place = Place::new();
+    let place = TestServer::new();
     let tools = place.tools().await;
     let endless = run(&tools, "mcp__test__endless", json!({})).await;
     assert!(endless.is_error);
@@ -166,7 +166,7 @@ async fn an_answer_without_end_fails_its_call_and_not_the_next() {
 
 #[tokio::test]
 async fn a_server_sees_no_hidden_variable_and_its_own_and_runs_in_the_folder() {
-    let place = Place::new();
+    let place = TestServer::new();
     // Cargo gives both of them to tests.
     let tools = standard(place.path())
         .allowing(["test"])
@@ -192,7 +192,7 @@ async fn a_tool_runs_when_all_its_server_or_itself_is_allowed() {
         ("mcp__other__echo", &[]),
     ];
     for (allowed, expected) in table {
-        let place = Place::new();
+        let place = TestServer::new();
         let tools = standard(place.path()).allowing([allowed]);
         let mut server = place.server("");
         // Not even what the user calls pure runs by itself.
@@ -217,7 +217,7 @@ async fn a_tool_runs_when_all_its_server_or_itself_is_allowed() {
 
 #[tokio::test]
 async fn a_refused_call_is_said_as_that_of_a_command_and_a_person_is_asked_about_it() {
-    let place = Place::new();
+    let place = TestServer::new();
     let tools = standard(place.path()).allowing(["mcp__test__fail"]);
     let (tools, _) = tools.with_servers(vec![place.server("")]).await;
     let refused = run(&tools, "mcp__test__echo", json!({"text": "a"})).await;
@@ -225,7 +225,7 @@ async fn a_refused_call_is_said_as_that_of_a_command_and_a_person_is_asked_about
         refused,
         Output::error("`mcp__test__echo` was not run: it is not allowed here")
     );
-    let person = ScriptedApprover::saying(&[Answer::No, Answer::Always]);
+    let person = ScriptedApprover::saying(&[ApprovalDecision::No, ApprovalDecision::Always]);
     let tools = standard(place.path()).asking(person.clone());
     let (tools, _) = tools.with_servers(vec![place.server("")]).await;
     let mut heard = Vec::new();
@@ -248,7 +248,7 @@ async fn a_refused_call_is_said_as_that_of_a_command_and_a_person_is_asked_about
 
 #[tokio::test]
 async fn what_running_twice_would_do_is_said_by_the_user_and_not_by_the_server() {
-    let place = Place::new();
+    let place = TestServer::new();
     let tools = standard(place.path()).allowing(["mcp"]);
     let mut server = place.server("");
     let set = [("fail", Effect::Idempotent), ("echos", Effect::Pure)];
@@ -266,7 +266,7 @@ async fn what_running_twice_would_do_is_said_by_the_user_and_not_by_the_server()
 
 #[tokio::test]
 async fn a_server_that_dies_fails_its_call_and_is_there_again_for_the_next() {
-    let place = Place::new();
+    let place = TestServer::new();
     let tools = place.tools().await;
     let died = run(&tools, "mcp__test__die", json!({})).await;
     let expected = "its server `test` ended before it answered; the call may have partly run. The server said: out of memory";
@@ -279,7 +279,7 @@ async fn a_server_that_dies_fails_its_call_and_is_there_again_for_the_next() {
 
 #[tokio::test]
 async fn a_server_that_dies_again_and_again_is_given_up() {
-    let place = Place::new();
+    let place = TestServer::new();
     let tools = place.tools().await;
     for _ in 0..3 {
         let died = run(&tools, "mcp__test__die", json!({})).await;
@@ -293,7 +293,7 @@ async fn a_server_that_dies_again_and_again_is_given_up() {
 
 #[tokio::test]
 async fn a_server_that_ended_between_two_calls_is_started_without_a_word() {
-    let place = Place::new();
+    let place = TestServer::new();
     let tools = place.tools().await;
     let pid = place.pids().remove(0).parse().unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
@@ -308,14 +308,14 @@ async fn a_server_that_ended_between_two_calls_is_started_without_a_word() {
 
 #[tokio::test]
 async fn servers_that_do_not_start_are_named_and_cost_only_their_own_tools() {
-    let place = Place::new();
+    let place = TestServer::new();
     let tools = standard(place.path()).allowing(["mcp"]);
-    let named = |name: &str, server: Server| {
+    let named = |name: &str, server: ServerConfig| {
         let name = name.to_owned();
-        Server { name, ..server }
+        ServerConfig { name, ..server }
     };
     let program = "/no/such/program".to_owned();
-    let missing = Server {
+    let missing = ServerConfig {
         program,
         ..place.server("")
     };
@@ -349,7 +349,7 @@ async fn servers_that_do_not_start_are_named_and_cost_only_their_own_tools() {
 // The clock jumps ahead while the server says nothing.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_is_not_waited_for_without_end() {
-    let place = Place::new();
+    let place = TestServer::new();
     let tools = standard(place.path()).allowing(["mcp"]);
     let (tools, problems) = tools.with_servers(vec![place.server("mute")]).await;
     let expected = "the MCP server `test` does not work: it has not introduced itself within 60s";
@@ -364,7 +364,7 @@ async fn a_server_that_says_nothing_is_not_waited_for_without_end() {
 #[tokio::test]
 async fn a_call_that_hangs_is_cancelled_within_a_moment_and_the_server_is_told() {
     for mode in ["", "stubborn"] {
-        let place = Place::new();
+        let place = TestServer::new();
         let tools = standard(place.path()).allowing(["mcp"]);
         let (tools, _) = tools.with_servers(vec![place.server(mode)]).await;
         let cancel = CancellationToken::new();
@@ -402,7 +402,7 @@ async fn a_call_that_hangs_is_cancelled_within_a_moment_and_the_server_is_told()
 
 #[tokio::test]
 async fn a_call_takes_as_long_as_its_server_may_and_no_longer() {
-    let place = Place::new();
+    let place = TestServer::new();
     let tools = standard(place.path()).allowing(["mcp"]);
     let mut server = place.server("");
     server.timeout = Duration::from_millis(300);
@@ -417,7 +417,7 @@ async fn a_call_takes_as_long_as_its_server_may_and_no_longer() {
 #[tokio::test]
 async fn servers_end_with_the_tools_whether_they_are_closed_or_forgotten() {
     for mode in ["", "stubborn"] {
-        let place = Place::new();
+        let place = TestServer::new();
         let tools = standard(place.path()).allowing(["mcp"]);
         let (tools, _) = tools.with_servers(vec![place.server(mode)]).await;
         assert!(is_alive(&place.pids()[0]));
@@ -436,10 +436,10 @@ async fn servers_end_with_the_tools_whether_they_are_closed_or_forgotten() {
 // --- Across a restart ---
 
 /// Prompts for a call that comes to no end, dies in its midst and carries on in another process.
-async fn after_a_restart(effect: Option<Effect>) -> (Place, Vec<String>) {
-    let (place, kept) = (Place::new(), Kept::new());
+async fn after_a_restart(effect: Option<Effect>) -> (TestServer, Vec<String>) {
+    let (place, kept) = (TestServer::new(), TestJournal::new());
     let scripts = [calls(&[("first", "mcp__test__once")]), answers("all done")];
-    let world = World::new(scripts);
+    let world = Fixture::new(scripts);
     let setup = async || {
         let mut server = place.server("");
         server.effects = effect
@@ -463,7 +463,7 @@ async fn after_a_restart(effect: Option<Effect>) -> (Place, Vec<String>) {
     all_gone(&place.pids()).await;
     let session = kept.open(&id, setup().await).await;
     let ended = session.resume().await.unwrap();
-    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(ended.seal, TurnStatus::Completed);
     let said = words(&session.messages());
     (place, said)
 }

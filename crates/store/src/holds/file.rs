@@ -1,16 +1,16 @@
 //! The file itself: who owns it, what is in it, and what becomes of it when it is damaged or gone.
 
 use super::Row;
-use super::desk::{Group, Written};
+use super::write_buffer::{Group, WriteOutcome};
 use crate::Error;
 use crate::database::{self, HOLDS};
-use crate::line::{millis, timestamp};
+use crate::queue::{millis, timestamp};
 use rusqlite::{Connection, params};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct HoldsFile {
     path: PathBuf,
     identity: Option<(u64, u64)>,
     pub(super) connection: Connection,
@@ -18,7 +18,7 @@ pub(super) struct File {
     _owned: fs::File,
 }
 
-impl File {
+impl HoldsFile {
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Row>, Option<PathBuf>), Error> {
         let owned = database::own(path)?;
         let (mut connection, mut replaced) = database::open(path, &HOLDS)?;
@@ -41,7 +41,7 @@ impl File {
     }
 
     /// Carries out a group of changes, as one transaction; in a new file, where this one is damaged or gone.
-    pub(super) fn write(&mut self, group: &Group) -> Result<Written, Error> {
+    pub(super) fn write(&mut self, group: &Group) -> Result<WriteOutcome, Error> {
         // What is written to a file that was taken away would never be found again.
         if database::identity(&self.path) != self.identity {
             let (connection, aside) = database::open(&self.path, &HOLDS)?;
@@ -52,7 +52,7 @@ impl File {
                 let (connection, aside) = database::replace(&self.path, &HOLDS)?;
                 self.write_to_new_file(group, connection, aside)
             }
-            written => written.map(|()| Written::ToTheSame),
+            written => written.map(|()| WriteOutcome::ToTheSame),
         }
     }
 
@@ -61,11 +61,11 @@ impl File {
         group: &Group,
         connection: Connection,
         aside: Option<PathBuf>,
-    ) -> Result<Written, Error> {
+    ) -> Result<WriteOutcome, Error> {
         self.connection = connection;
         self.identity = database::identity(&self.path);
         self.try_write(group)?;
-        Ok(Written::ToANew(aside))
+        Ok(WriteOutcome::ToANew(aside))
     }
 
     fn try_write(&mut self, group: &Group) -> Result<(), Error> {

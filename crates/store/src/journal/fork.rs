@@ -3,8 +3,8 @@
 //! Invariants: a copy is made as a whole or not at all, and the session that it is made of stays as it is, whoever owns
 //! it; no copy ends in the middle of a turn, as nobody could carry that on.
 
-use super::hold::{self, owner_of};
-use super::{Hold, Journal, NewSession, integer};
+use super::session_lock::{self, owner_of};
+use super::{Journal, NewSession, SessionLock, integer};
 use crate::Error;
 use rusqlite::{Connection, params};
 
@@ -16,13 +16,13 @@ impl Journal {
         from: &str,
         before: Option<u64>,
         session: NewSession,
-    ) -> Result<Hold, Error> {
+    ) -> Result<SessionLock, Error> {
         let (from, id) = (from.to_owned(), session.id.clone());
         let before = before.map_or(i64::MAX, integer);
         self.own(id, move |connection, owner| {
             owner_of(connection, &from)?;
             refuse_open_turn(connection, &from, before)?;
-            let owned = hold::insert(connection, &session, &owner.name()?)?;
+            let owned = session_lock::insert(connection, &session, &owner.name()?)?;
             copy(connection, &from, &session.id, before)?;
             Ok(owned)
         })

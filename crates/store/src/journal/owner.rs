@@ -20,7 +20,7 @@ const MAX_NAME_ATTEMPTS: usize = 10;
 
 /// Whether an owner's process is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum Liveness {
     Alive,
     Dead,
 }
@@ -106,22 +106,22 @@ impl Owner {
     }
 
     /// Whether an owner lives.
-    pub(super) fn life(&self, name: &str) -> Result<Life, Error> {
+    pub(super) fn life(&self, name: &str) -> Result<Liveness, Error> {
         Ok(match self.find(name)? {
-            Found::Locked => Life::Alive,
-            Found::Nothing | Found::Remains { .. } => Life::Dead,
+            OwnerFile::Locked => Liveness::Alive,
+            OwnerFile::Nothing | OwnerFile::Remains { .. } => Liveness::Dead,
         })
     }
 
     /// Whether an owner lives; the file of a dead one is removed.
-    pub(super) fn bury(&self, name: &str) -> Result<Life, Error> {
+    pub(super) fn bury(&self, name: &str) -> Result<Liveness, Error> {
         Ok(match self.find(name)? {
-            Found::Locked => Life::Alive,
-            Found::Nothing => Life::Dead,
-            Found::Remains { path, _lock } => {
+            OwnerFile::Locked => Liveness::Alive,
+            OwnerFile::Nothing => Liveness::Dead,
+            OwnerFile::Remains { path, _lock } => {
                 // One that stays is looked at again, and found dead again.
                 fs::remove_file(path).ok();
-                Life::Dead
+                Liveness::Dead
             }
         })
     }
@@ -136,27 +136,27 @@ impl Owner {
         Ok(())
     }
 
-    fn find(&self, name: &str) -> Result<Found, Error> {
+    fn find(&self, name: &str) -> Result<OwnerFile, Error> {
         // A name that we cannot have given is no path to follow.
         if Uuid::try_parse(name).is_err() {
-            return Ok(Found::Nothing);
+            return Ok(OwnerFile::Nothing);
         }
         let path = self.folder.join(name);
         let file = match File::open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(OwnerFile::Nothing),
             Err(source) => return Err(Error::file(&path, source)),
         };
         match file.try_lock_shared() {
-            Ok(()) => Ok(Found::Remains { path, _lock: file }),
-            Err(TryLockError::WouldBlock) => Ok(Found::Locked),
+            Ok(()) => Ok(OwnerFile::Remains { path, _lock: file }),
+            Err(TryLockError::WouldBlock) => Ok(OwnerFile::Locked),
             Err(TryLockError::Error(source)) => Err(Error::file(&path, source)),
         }
     }
 }
 
 /// What there is of an owner.
-enum Found {
+enum OwnerFile {
     /// Its file, which its process holds.
     Locked,
     /// Its file, which nobody holds; a shared lock keeps it from being taken for a living one's.

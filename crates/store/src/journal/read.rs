@@ -1,10 +1,10 @@
 //! Reading what was written: by anybody, whoever owns the session.
 
-use super::hold::{self, owner_of};
-use super::owner::{Life, Owner};
-use super::{Journal, Line, Stored, integer, natural};
+use super::owner::{Liveness, Owner};
+use super::session_lock::{self, owner_of};
+use super::{Journal, RawEntry, StoredEntry, integer, natural};
 use crate::Error;
-use crate::line::timestamp;
+use crate::queue::timestamp;
 use outlast_kernel::Timestamp;
 use rusqlite::{Connection, Params, Row, params};
 use std::sync::Arc;
@@ -60,12 +60,12 @@ pub struct Summary {
     /// The turn that is not settled, if there is one.
     pub open_turn: Option<u64>,
     /// Whether it can be claimed.
-    pub state: State,
+    pub state: Availability,
 }
 
 /// Whether a session can be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum Availability {
     /// Nobody owns it, or its owner died before it had begun anything.
     Free,
     /// A living process owns it.
@@ -76,7 +76,7 @@ pub enum State {
 
 impl Journal {
     /// Entries of a session, in order.
-    pub async fn read(&self, id: &str, page: Page) -> Result<Vec<Stored>, Error> {
+    pub async fn read(&self, id: &str, page: Page) -> Result<Vec<StoredEntry>, Error> {
         let session = id.to_owned();
         self.look(move |connection| {
             owner_of(connection, &session)?;
@@ -89,7 +89,7 @@ impl Journal {
     }
 
     /// The last entry of that kind, if there is one.
-    pub async fn last(&self, id: &str, kind: &'static str) -> Result<Option<Stored>, Error> {
+    pub async fn last(&self, id: &str, kind: &'static str) -> Result<Option<StoredEntry>, Error> {
         let session = id.to_owned();
         self.look(move |connection| {
             owner_of(connection, &session)?;
@@ -100,7 +100,12 @@ impl Journal {
 
     /// What is needed to go on with a session: what was said and done in it, and all of its last turn, in order. Of
     /// that, so many entries at most that come after the one of this number.
-    pub async fn context(&self, id: &str, after: u64, limit: u32) -> Result<Vec<Stored>, Error> {
+    pub async fn context(
+        &self,
+        id: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<StoredEntry>, Error> {
         let session = id.to_owned();
         self.look(move |connection| {
             owner_of(connection, &session)?;
@@ -165,21 +170,21 @@ fn entries(
     connection: &Connection,
     filter: &str,
     values: impl Params,
-) -> Result<Vec<Stored>, Error> {
+) -> Result<Vec<StoredEntry>, Error> {
     let mut statement = connection.prepare_cached(&format!("{ENTRIES} {filter}"))?;
     let rows = statement.query_map(values, stored)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
-    let line = Line {
+fn stored(row: &Row<'_>) -> rusqlite::Result<StoredEntry> {
+    let line = RawEntry {
         turn: natural(row.get(1)?),
         kind: row.get(2)?,
         time: timestamp(row.get(3)?),
         body: row.get(4)?,
     };
     let seq = natural(row.get(0)?);
-    Ok(Stored { seq, line })
+    Ok(StoredEntry { seq, line })
 }
 
 fn summaries(
@@ -204,11 +209,11 @@ fn summaries(
             entries: natural(row.get(6)?),
             open_turn: open_turn.map(natural),
             state: match &owned_by {
-                None => State::Free,
-                Some(by) => match owner.life(hold::name(by))? {
-                    Life::Alive => State::InUse,
-                    Life::Dead if hold::is_clean_owner(by) => State::Free,
-                    Life::Dead => State::Abandoned,
+                None => Availability::Free,
+                Some(by) => match owner.life(session_lock::name(by))? {
+                    Liveness::Alive => Availability::InUse,
+                    Liveness::Dead if session_lock::is_clean_owner(by) => Availability::Free,
+                    Liveness::Dead => Availability::Abandoned,
                 },
             },
         });

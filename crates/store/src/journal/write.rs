@@ -3,11 +3,11 @@
 //! Every call is one transaction that begins by asking whether the session is still ours. A call that was made is
 //! carried out, in its turn and once, whether or not its caller stays to hear of it.
 
-use super::hold::{self, Hold, Key};
-use super::owner::Life;
-use super::{Journal, Line, integer};
+use super::owner::Liveness;
+use super::session_lock::{self, FencingToken, SessionLock};
+use super::{Journal, RawEntry, integer};
 use crate::Error;
-use crate::line::millis;
+use crate::queue::millis;
 use rusqlite::{Connection, ErrorCode, params};
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ impl Journal {
     /// Writes lines at the end of a session: all of them, or none.
     pub fn append(
         &self,
-        hold: &Hold,
-        lines: Vec<Line>,
+        hold: &SessionLock,
+        lines: Vec<RawEntry>,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         let key = hold.key();
         self.change(move |connection| {
@@ -32,8 +32,8 @@ impl Journal {
     pub fn delete(&self, id: &str) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         let (session, owner) = (id.to_owned(), Arc::clone(&self.owner));
         self.change(move |connection| {
-            if let Some(by) = hold::owner_of(connection, &session)?
-                && owner.life(hold::name(&by))? == Life::Alive
+            if let Some(by) = session_lock::owner_of(connection, &session)?
+                && owner.life(session_lock::name(&by))? == Liveness::Alive
             {
                 return Err(Error::InUse { session });
             }
@@ -57,7 +57,7 @@ impl Journal {
 }
 
 /// Tells the session of a line that follows, and gives the line its number.
-fn count(connection: &Connection, key: &Key, line: &Line) -> Result<i64, Error> {
+fn count(connection: &Connection, key: &FencingToken, line: &RawEntry) -> Result<i64, Error> {
     let mut statement = connection.prepare_cached(
         "UPDATE sessions SET
              entries = entries + 1,
@@ -75,7 +75,12 @@ fn count(connection: &Connection, key: &Key, line: &Line) -> Result<i64, Error> 
     Ok(statement.query_row(values, |row| row.get(0))?)
 }
 
-fn insert(connection: &Connection, key: &Key, seq: i64, line: &Line) -> Result<(), Error> {
+fn insert(
+    connection: &Connection,
+    key: &FencingToken,
+    seq: i64,
+    line: &RawEntry,
+) -> Result<(), Error> {
     let inserted = connection
         .prepare_cached(
             "INSERT INTO entries (session, seq, turn, kind, time, body)

@@ -2,7 +2,7 @@
 
 use super::{HANG_TIMEOUT, at};
 use outlast_store::Error;
-use outlast_store::holds::{Holds, News, OpenedHolds, Row};
+use outlast_store::holds::{Holds, HoldsEvent, OpenedHolds, Row};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -143,7 +143,7 @@ async fn a_file_that_is_taken_away_or_spoilt_meanwhile_is_made_anew_and_said() {
     ] {
         let place = Place::new();
         let (tell, told) = mpsc::channel();
-        let listener = Box::new(move |news: News| tell.send(news).unwrap());
+        let listener = Box::new(move |news: HoldsEvent| tell.send(news).unwrap());
         let holds = Holds::open(&place.path(), listener).unwrap().holds;
         for number in 0..1000 {
             put(&holds, &row(&number.to_string(), "{}", 1));
@@ -155,7 +155,7 @@ async fn a_file_that_is_taken_away_or_spoilt_meanwhile_is_made_anew_and_said() {
         }
         assert!(holds.settle().await);
         let said = told.recv_timeout(HANG_TIMEOUT).unwrap();
-        assert!(matches!(said, News::Replaced(_)));
+        assert!(matches!(said, HoldsEvent::Replaced(_)));
         holds.close().await;
         assert_eq!(place.open().rows.len(), 1000);
     }

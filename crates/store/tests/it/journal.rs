@@ -7,7 +7,7 @@ mod ownership;
 mod processes;
 
 use super::at;
-use outlast_store::journal::{Hold, Journal, Line, NewSession, Page, Stored};
+use outlast_store::journal::{Journal, NewSession, Page, RawEntry, SessionLock, StoredEntry};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Waker};
@@ -58,8 +58,8 @@ impl Place {
     }
 }
 
-fn line(turn: u64, kind: &str) -> Line {
-    Line {
+fn line(turn: u64, kind: &str) -> RawEntry {
+    RawEntry {
         turn,
         kind: kind.to_owned(),
         time: at(100 + turn),
@@ -67,7 +67,7 @@ fn line(turn: u64, kind: &str) -> Line {
     }
 }
 
-async fn begin(journal: &Journal, id: &str) -> Hold {
+async fn begin(journal: &Journal, id: &str) -> SessionLock {
     let session = NewSession {
         title: String::new(),
         id: id.to_owned(),
@@ -77,14 +77,15 @@ async fn begin(journal: &Journal, id: &str) -> Hold {
     journal.begin(session).await.unwrap()
 }
 
-async fn append(journal: &Journal, hold: &Hold, lines: &[(u64, &str)]) {
+async fn append(journal: &Journal, hold: &SessionLock, lines: &[(u64, &str)]) {
     let lines = lines.iter().map(|(turn, kind)| line(*turn, kind));
     journal.append(hold, lines.collect()).await.unwrap();
 }
 
 /// The entries as `seq turn kind`.
-fn told(entries: &[Stored]) -> Vec<String> {
-    let tell = |entry: &Stored| format!("{} {} {}", entry.seq, entry.line.turn, entry.line.kind);
+fn told(entries: &[StoredEntry]) -> Vec<String> {
+    let tell =
+        |entry: &StoredEntry| format!("{} {} {}", entry.seq, entry.line.turn, entry.line.kind);
     entries.iter().map(tell).collect()
 }
 

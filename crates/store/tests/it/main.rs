@@ -7,9 +7,9 @@ mod journal;
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::Block;
-use outlast_kernel::gate::{Answer, Report, Waiter, WaiterId};
+use outlast_kernel::gate::{GateReply, Report, Waiter, WaiterId};
 use outlast_kernel::verdict::{Authority, Cause};
-use outlast_store::{Error, PermitRequest, Scene, Seat, Store};
+use outlast_store::{Error, GateSnapshot, PermitReply, PermitRequest, Store};
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -53,7 +53,7 @@ impl File {
 
 const KEY: &str = "p/a/m";
 
-async fn ask(store: &Store, name: &str, now: Timestamp) -> Answer {
+async fn ask(store: &Store, name: &str, now: Timestamp) -> GateReply {
     let asked = store.ask(KEY, waiter(name), now);
     asked.await.unwrap().0
 }
@@ -66,7 +66,7 @@ async fn report(store: &Store, report: Report, now: Timestamp) {
 /// Two callers fail and wait.
 async fn fail(store: &Store) {
     for name in ["a", "b"] {
-        if let Answer::Go(pass) = ask(store, name, at(1)).await {
+        if let GateReply::Go(pass) = ask(store, name, at(1)).await {
             let waiter = Some(waiter(name));
             let failed = Report::Failed {
                 pass,
@@ -103,7 +103,7 @@ async fn of_two_that_ask_at_once_one_probes() {
     let answers = tokio::join!(ask(&one, "a", at(20)), ask(&other, "b", at(20)));
     let probes = [answers.0, answers.1]
         .iter()
-        .filter(|answer| matches!(answer, Answer::Probe(_)))
+        .filter(|answer| matches!(answer, GateReply::Probe(_)))
         .count();
     assert_eq!(probes, 1, "{answers:?}");
 }
@@ -113,14 +113,14 @@ async fn an_old_fence_changes_nothing() {
     let file = File::new();
     let (one, other) = (file.open(), file.open());
     fail(&one).await;
-    let Answer::Probe(old) = ask(&one, "a", at(20)).await else {
+    let GateReply::Probe(old) = ask(&one, "a", at(20)).await else {
         panic!("it was to probe");
     };
     // The holder sleeps; its lease ends and another takes over.
-    let Answer::Probe(_) = ask(&other, "b", at(500)).await else {
+    let GateReply::Probe(_) = ask(&other, "b", at(500)).await else {
         panic!("the lease is over");
     };
-    let gate = |scenes: Vec<(String, Scene)>| scenes[0].1.gate.clone();
+    let gate = |scenes: Vec<(String, GateSnapshot)>| scenes[0].1.gate.clone();
     let before = gate(other.scenes(at(501)).await.unwrap());
     report(&one, Report::Succeeded(old), at(501)).await;
     assert_eq!(gate(other.scenes(at(501)).await.unwrap()), before);
@@ -131,14 +131,20 @@ async fn a_probe_that_is_given_up_makes_room_at_once() {
     let file = File::new();
     let store = file.open();
     fail(&store).await;
-    let Answer::Probe(pass) = ask(&store, "a", at(20)).await else {
+    let GateReply::Probe(pass) = ask(&store, "a", at(20)).await else {
         panic!("it was to probe");
     };
     for name in ["b", "c"] {
-        assert!(matches!(ask(&store, name, at(21)).await, Answer::Hold(_)));
+        assert!(matches!(
+            ask(&store, name, at(21)).await,
+            GateReply::Hold(_)
+        ));
     }
     report(&store, Report::Abandoned(pass), at(21)).await;
-    assert!(matches!(ask(&store, "b", at(21)).await, Answer::Probe(_)));
+    assert!(matches!(
+        ask(&store, "b", at(21)).await,
+        GateReply::Probe(_)
+    ));
 }
 
 #[tokio::test]
@@ -195,14 +201,17 @@ async fn seats_are_counted_over_all_and_lost_by_the_dead() {
         };
         async move { store.take_seat(claim, at(now), at(now + 60)).await.unwrap() }
     };
-    assert_eq!(taken(&one, "x", 0).await, Seat::Taken);
-    assert_eq!(taken(&other, "y", 5).await, Seat::Taken);
-    assert_eq!(taken(&other, "z", 6).await, Seat::Full { until: at(60) });
-    assert_eq!(taken(&one, "x", 30).await, Seat::Taken);
+    assert_eq!(taken(&one, "x", 0).await, PermitReply::Taken);
+    assert_eq!(taken(&other, "y", 5).await, PermitReply::Taken);
+    assert_eq!(
+        taken(&other, "z", 6).await,
+        PermitReply::Full { until: at(60) }
+    );
+    assert_eq!(taken(&one, "x", 30).await, PermitReply::Taken);
     // `y` has died: its seat is free when its time is up.
-    assert_eq!(taken(&other, "z", 65).await, Seat::Taken);
+    assert_eq!(taken(&other, "z", 65).await, PermitReply::Taken);
     one.leave_seat("x").await.unwrap();
-    assert_eq!(taken(&one, "w", 66).await, Seat::Taken);
+    assert_eq!(taken(&one, "w", 66).await, PermitReply::Taken);
 }
 
 #[tokio::test]

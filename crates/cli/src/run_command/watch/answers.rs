@@ -1,25 +1,25 @@
 //! The person at the terminal answers what a gate asks.
 
 use outlast_pipeline::entry::Entry;
-use outlast_pipeline::mailbox::Letter;
+use outlast_pipeline::mailbox::RunRequest;
 use std::io::BufRead;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// A gate that waits for an answer: its step, and what can be typed.
-type Open = (String, Vec<String>);
+type OpenGate = (String, Vec<String>);
 
 /// Hands lines from stdin to the gate that has waited longest.
-pub(super) struct Answers {
-    letters: UnboundedSender<Letter>,
-    open: Arc<Mutex<Vec<Open>>>,
+pub(super) struct GateInput {
+    letters: UnboundedSender<RunRequest>,
+    open: Arc<Mutex<Vec<OpenGate>>>,
     /// What is to be said to the person.
     said: Arc<Mutex<Vec<String>>>,
     is_reading: bool,
 }
 
-impl Answers {
-    pub(super) fn new(letters: UnboundedSender<Letter>) -> Self {
+impl GateInput {
+    pub(super) fn new(letters: UnboundedSender<RunRequest>) -> Self {
         Self {
             letters,
             open: Arc::default(),
@@ -70,12 +70,12 @@ fn wanted(step: &str, keys: &[String]) -> String {
 }
 
 /// Hands an answer in; what cannot be one is answered with what can.
-fn answer(typed: &str, open: &[Open], letters: &UnboundedSender<Letter>) -> Option<String> {
+fn answer(typed: &str, open: &[OpenGate], letters: &UnboundedSender<RunRequest>) -> Option<String> {
     let (step, keys) = open.first()?;
     if !keys.iter().any(|key| key == typed) {
         return Some(wanted(step, keys));
     }
-    let letter = Letter::Answer {
+    let letter = RunRequest::Answer {
         step: Some(step.clone()),
         choice: Some(typed.to_owned()),
     };

@@ -2,10 +2,10 @@
 
 use super::{Chat, Turn};
 use crate::progress::news;
-use crate::terminal::loader::{Doing, Retrying};
+use crate::terminal::loader::{Activity, Retrying};
 use crate::terminal::transcript::Tone;
 use outlast_kernel::Timestamp;
-use outlast_kernel::event::{Body, Seal};
+use outlast_kernel::event::{Body, TurnStatus};
 use outlast_kernel::verdict::Cause;
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ impl Chat {
                     ..Turn::default()
                 };
                 self.status.model.clone_from(model);
-                self.doing = Doing::Working { since: now };
+                self.doing = Activity::Working { since: now };
             }
             Body::Input { text } => match self.repeats.checked_sub(1) {
                 Some(left) => self.repeats = left,
@@ -31,7 +31,7 @@ impl Chat {
                 self.transcript.settle();
                 let begins = (*attempt, self.transcript.len());
                 self.turn.attempts.push(begins);
-                self.doing = Doing::Working { since: now };
+                self.doing = Activity::Working { since: now };
             }
             Body::TextDelta { text } => self.transcript.answer(text),
             Body::ReasoningDelta { text } => self.transcript.thought(text),
@@ -51,7 +51,7 @@ impl Chat {
             }
             Body::StepComplete { .. } => {
                 self.transcript.settle();
-                self.doing = Doing::Working { since: now };
+                self.doing = Activity::Working { since: now };
             }
             Body::Sealed { status } => self.sealed(*status),
             body => self.state_event(body, now),
@@ -82,7 +82,7 @@ impl Chat {
                 self.news(body, now);
             }
             Body::AutoCompactionStarted { .. } => {
-                self.doing = Doing::Compacting { since: now };
+                self.doing = Activity::Compacting { since: now };
                 self.news(body, now);
             }
             Body::AutoCompactionEnded { after, error, .. } => {
@@ -90,8 +90,8 @@ impl Chat {
                     self.status.context = *after;
                 }
                 self.doing = match self.turn.is_running {
-                    true => Doing::Working { since: now },
-                    false => Doing::Nothing,
+                    true => Activity::Working { since: now },
+                    false => Activity::Nothing,
                 };
                 self.news(body, now);
             }
@@ -125,7 +125,7 @@ impl Chat {
                     early: None,
                 };
                 self.turn.retry = Some(retrying.clone());
-                self.doing = Doing::Retrying(retrying);
+                self.doing = Activity::Retrying(retrying);
             }
             Body::RetryEnded { success: true, .. } => self.turn.retry = None,
             Body::RetryEnded {
@@ -158,8 +158,8 @@ impl Chat {
     /// The gate has the call wait. Within a chain of retries that moves the retry, also when one failed for which the gate
     /// had let it pass early.
     fn held(&mut self, until: Timestamp, cause: Option<Cause>, now: Timestamp) {
-        if let (Doing::Working { .. }, Some(retry)) = (&self.doing, &self.turn.retry) {
-            self.doing = Doing::Retrying(Retrying {
+        if let (Activity::Working { .. }, Some(retry)) = (&self.doing, &self.turn.retry) {
+            self.doing = Activity::Retrying(Retrying {
                 at: until,
                 early: None,
                 ..retry.clone()
@@ -167,20 +167,20 @@ impl Chat {
             return;
         }
         match &mut self.doing {
-            Doing::Retrying(retrying) if retrying.at <= now => {
+            Activity::Retrying(retrying) if retrying.at <= now => {
                 retrying.at = until;
                 retrying.early = None;
             }
-            Doing::Retrying(retrying) => retrying.early = Some(until),
-            doing => *doing = Doing::InLine { until, cause },
+            Activity::Retrying(retrying) => retrying.early = Some(until),
+            doing => *doing = Activity::InLine { until, cause },
         }
     }
 
-    fn sealed(&mut self, status: Seal) {
+    fn sealed(&mut self, status: TurnStatus) {
         self.transcript.seal();
-        self.doing = Doing::Nothing;
+        self.doing = Activity::Nothing;
         self.question = None;
-        if status == Seal::Aborted {
+        if status == TurnStatus::Aborted {
             self.transcript.notice(Tone::Faint, "Interrupted.");
         }
     }

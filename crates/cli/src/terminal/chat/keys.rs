@@ -1,9 +1,9 @@
 //! What a key means, and what a line means where there are no keys.
 
-use super::{Chat, Choices, Want};
-use crate::terminal::loader::Doing;
+use super::{Action, Chat, Choices};
+use crate::terminal::loader::Activity;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use outlast_session::tools::Answer;
+use outlast_session::tools::ApprovalDecision;
 
 /// What lists the sessions.
 const SESSIONS: &str = "/sessions ";
@@ -21,21 +21,21 @@ impl Chat {
         }
         match (key.code, key.modifiers) {
             (KeyCode::Char('c'), KeyModifiers::CONTROL) if hint == Some(LEAVE_HINT) => {
-                self.want(Want::Quit);
+                self.want(Action::Quit);
             }
             (KeyCode::Char('c'), KeyModifiers::CONTROL) => self.interrupt(),
             (KeyCode::Char('d'), KeyModifiers::CONTROL) if self.editor.is_empty() => {
-                self.want(Want::Quit);
+                self.want(Action::Quit);
             }
-            (KeyCode::Char('z'), KeyModifiers::CONTROL) => self.want(Want::Suspend),
-            (KeyCode::Char('l'), KeyModifiers::CONTROL) => self.want(Want::Redraw),
+            (KeyCode::Char('z'), KeyModifiers::CONTROL) => self.want(Action::Suspend),
+            (KeyCode::Char('l'), KeyModifiers::CONTROL) => self.want(Action::Redraw),
             (KeyCode::Char('o'), KeyModifiers::CONTROL) => self.transcript.expand_tools(),
             (KeyCode::Char('t'), KeyModifiers::CONTROL) => self.transcript.show_thoughts(),
             (KeyCode::Esc, _) => self.escape(),
             (KeyCode::Char('r'), KeyModifiers::NONE)
                 if self.editor.is_empty() && self.is_waiting() =>
             {
-                self.want(Want::RetryNow);
+                self.want(Action::RetryNow);
             }
             (KeyCode::Enter, KeyModifiers::NONE) => self.enter(),
             (KeyCode::Enter, _) | (KeyCode::Char('j'), KeyModifiers::CONTROL) => self.new_line(),
@@ -48,7 +48,7 @@ impl Chat {
                     false => Choices::of(&text, &self.known),
                 };
                 if text == SESSIONS {
-                    self.want(Want::ListSessions);
+                    self.want(Action::ListSessions);
                 }
             }
         }
@@ -62,15 +62,15 @@ impl Chat {
         }
         if self.question.is_some() {
             return match text.to_lowercase().as_str() {
-                "y" | "yes" => self.answer(Answer::Yes),
-                "a" | "always" => self.answer(Answer::Always),
-                "n" | "no" => self.answer(Answer::No),
+                "y" | "yes" => self.answer(ApprovalDecision::Yes),
+                "a" | "always" => self.answer(ApprovalDecision::Always),
+                "n" | "no" => self.answer(ApprovalDecision::No),
                 // It is asked again.
                 _ => {}
             };
         }
         if text == "r" && self.is_waiting() {
-            return self.want(Want::RetryNow);
+            return self.want(Action::RetryNow);
         }
         self.send(line);
     }
@@ -90,15 +90,15 @@ impl Chat {
     /// What Esc means: the retry that is waited for, and only if there is none, the turn.
     fn escape(&mut self) {
         match &self.doing {
-            _ if self.question.is_some() => self.answer(Answer::No),
-            Doing::Retrying(_) => self.want(Want::AbortRetry),
+            _ if self.question.is_some() => self.answer(ApprovalDecision::No),
+            Activity::Retrying(_) => self.want(Action::AbortRetry),
             _ if self.is_busy() => self.stop(),
             _ => self.transcript.go_to_end(),
         }
     }
 
     fn stop(&mut self) {
-        self.want(Want::Abort);
+        self.want(Action::Abort);
     }
 
     /// No command has two lines.
@@ -126,22 +126,24 @@ impl Chat {
         };
         let is_expected = asked.is_armed && self.editor.is_empty();
         let answer = match (letter, key.modifiers) {
-            ('y', KeyModifiers::ALT) => Answer::Yes,
-            ('n', KeyModifiers::ALT) => Answer::No,
-            ('a', KeyModifiers::ALT) => Answer::Always,
-            ('y', KeyModifiers::NONE) if is_expected => Answer::Yes,
-            ('n', KeyModifiers::NONE) if is_expected => Answer::No,
+            ('y', KeyModifiers::ALT) => ApprovalDecision::Yes,
+            ('n', KeyModifiers::ALT) => ApprovalDecision::No,
+            ('a', KeyModifiers::ALT) => ApprovalDecision::Always,
+            ('y', KeyModifiers::NONE) if is_expected => ApprovalDecision::Yes,
+            ('n', KeyModifiers::NONE) if is_expected => ApprovalDecision::No,
             // Many sentences begin with a small one.
-            ('A', KeyModifiers::NONE | KeyModifiers::SHIFT) if is_expected => Answer::Always,
+            ('A', KeyModifiers::NONE | KeyModifiers::SHIFT) if is_expected => {
+                ApprovalDecision::Always
+            }
             _ => return false,
         };
         self.answer(answer);
         true
     }
 
-    fn answer(&mut self, answer: Answer) {
+    fn answer(&mut self, answer: ApprovalDecision) {
         self.question = None;
-        self.want(Want::Answer(answer));
+        self.want(Action::Answer(answer));
     }
 
     /// Whether the key goes to the list that is open.
@@ -174,7 +176,7 @@ impl Chat {
         self.editor.set(text);
         self.choices = Choices::of(text, &self.known);
         if text == SESSIONS {
-            self.want(Want::ListSessions);
+            self.want(Action::ListSessions);
         }
     }
 

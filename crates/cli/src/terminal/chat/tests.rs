@@ -8,7 +8,7 @@ mod turns;
 use super::*;
 use crate::terminal::theme::Theme;
 use crossterm::event::{KeyCode, KeyModifiers};
-use outlast_kernel::event::{Body, CompactionReason, Seal};
+use outlast_kernel::event::{Body, CompactionReason, TurnStatus};
 use outlast_kernel::verdict::Cause;
 use outlast_session::tools::Effect;
 use std::time::Duration;
@@ -82,12 +82,12 @@ pub(in crate::terminal) fn compacting() -> Body {
     }
 }
 
-pub(in crate::terminal) fn sealed(status: Seal) -> Body {
+pub(in crate::terminal) fn sealed(status: TurnStatus) -> Body {
     Body::Sealed { status }
 }
 
 pub(in crate::terminal) fn question() -> Input {
-    Input::Asked(Question {
+    Input::Asked(ApprovalRequest {
         tool: "bash".to_owned(),
         permission: "bash".to_owned(),
         summary: "bash: cargo test".to_owned(),
@@ -122,7 +122,7 @@ impl Chat {
     pub(in crate::terminal) fn take_all(
         &mut self,
         inputs: impl IntoIterator<Item = Input>,
-    ) -> Vec<Want> {
+    ) -> Vec<Action> {
         let inputs = inputs.into_iter();
         inputs.flat_map(|input| self.take(input, NOW)).collect()
     }
@@ -130,7 +130,7 @@ impl Chat {
     pub(in crate::terminal) fn events(
         &mut self,
         bodies: impl IntoIterator<Item = Body>,
-    ) -> Vec<Want> {
+    ) -> Vec<Action> {
         self.take_all(bodies.into_iter().map(event))
     }
 
@@ -172,8 +172,8 @@ pub(in crate::terminal) fn asked() -> Chat {
     chat
 }
 
-fn session(id: &str, title: &str) -> Earlier {
-    Earlier {
+fn session(id: &str, title: &str) -> PastSession {
+    PastSession {
         id: id.to_owned(),
         title: title.to_owned(),
         about: String::new(),

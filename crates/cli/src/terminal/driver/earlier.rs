@@ -3,15 +3,15 @@
 use super::{Driver, Message, problem};
 use crate::sessions_command::{first_words, standing};
 use crate::terminal::chat::Input;
-use crate::terminal::choices::Earlier;
+use crate::terminal::choices::PastSession;
 use crate::terminal::transcript::Tone;
 use outlast_engine::journal::Entry;
 use outlast_kernel::time::Span;
 use outlast_kernel::{Timestamp, text};
-use outlast_session::host::Host;
+use outlast_session::factory::Host;
 use outlast_session::read;
 use outlast_store::Journal;
-use outlast_store::journal::{Page, State, Summary};
+use outlast_store::journal::{Availability, Page, Summary};
 use std::time::Duration;
 
 /// More sessions than these are found by `outlast sessions list`.
@@ -97,17 +97,22 @@ async fn earlier_prompts(
 /// What another process has left in the middle.
 async fn unfinished(journal: &Journal, current: &str) -> Option<String> {
     let unfinished = journal.unfinished().await.ok()?;
-    let is_left = |it: &&Summary| it.state != State::InUse && it.id != current;
+    let is_left = |it: &&Summary| it.state != Availability::InUse && it.id != current;
     let left = unfinished.iter().filter(is_left).count();
     let turns = if left == 1 { "turn is" } else { "turns are" };
     (left > 0).then(|| format!("{left} earlier {turns} not finished: /sessions carries one on."))
 }
 
 /// What can be gone on with, the newest first.
-async fn listed(journal: &Journal, current: &str, now: Timestamp) -> anyhow::Result<Vec<Earlier>> {
+async fn listed(
+    journal: &Journal,
+    current: &str,
+    now: Timestamp,
+) -> anyhow::Result<Vec<PastSession>> {
     let mut sessions = Vec::new();
     let all = journal.sessions().await?.into_iter();
-    let others = all.filter(|session| session.id != current && session.state != State::InUse);
+    let others =
+        all.filter(|session| session.id != current && session.state != Availability::InUse);
     for session in others.take(MAX_LISTED_SESSIONS) {
         let title = match session.title.is_empty() {
             true => first_words(journal, &session.id).await?,
@@ -115,7 +120,7 @@ async fn listed(journal: &Journal, current: &str, now: Timestamp) -> anyhow::Res
         };
         let (standing, ago) = (standing(&session, None), ago(session.changed, now));
         let about = format!("{standing}, {ago}, in {}", session.directory);
-        sessions.push(Earlier {
+        sessions.push(PastSession {
             title: text::plain(&title).into_owned(),
             about: text::plain(&about).into_owned(),
             id: session.id,

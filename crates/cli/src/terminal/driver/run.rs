@@ -1,6 +1,6 @@
 //! A run: a message and all that follows from it by itself.
 
-use super::{Driver, Message, Next, problem};
+use super::{Driver, Flow, Message, problem};
 use crate::screen;
 use crate::session_host::SessionHost;
 use crate::terminal::chat::{Chat, Input, Outcome};
@@ -8,17 +8,17 @@ use crate::terminal::transcript::Tone;
 use futures_util::FutureExt;
 use outlast_dialect::Message as Said;
 use outlast_engine::CancellationToken;
-use outlast_engine::turn::Ended;
-use outlast_kernel::event::Seal;
+use outlast_engine::turn::TurnOutcome;
+use outlast_kernel::event::TurnStatus;
 use outlast_kernel::policy::Policy;
 use outlast_session::Session;
-use outlast_session::host::Host;
-use outlast_session::{Ask, Error};
+use outlast_session::factory::Host;
+use outlast_session::{Error, PromptRequest};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 /// How a run begins.
-pub(super) enum First {
+pub(super) enum RunStart {
     Prompt(Said),
     /// With what waits to be said.
     Waiting,
@@ -29,7 +29,7 @@ pub(super) enum First {
 }
 
 impl Driver {
-    pub(super) fn begin(&mut self, first: First) {
+    pub(super) fn begin(&mut self, first: RunStart) {
         let (Some(joined), Some(host)) = (&self.session, &self.host) else {
             return;
         };
@@ -47,14 +47,14 @@ impl Driver {
         }));
     }
 
-    pub(super) fn run_ended(&mut self, outcome: Outcome, chat: &mut Chat) -> Next {
+    pub(super) fn run_ended(&mut self, outcome: Outcome, chat: &mut Chat) -> Flow {
         self.run = None;
         let waits = self.session.as_ref();
         let waits = waits.is_some_and(|joined| !joined.session.waiting().is_empty());
         // It came when the run was about to end. What was meant for one that was interrupted is handed back.
         if waits && outcome == Outcome::default() {
-            self.begin(First::Waiting);
-            return Next::GoOn;
+            self.begin(RunStart::Waiting);
+            return Flow::GoOn;
         }
         self.show(Input::Ended(outcome), chat)
     }
@@ -65,9 +65,9 @@ impl Driver {
         };
         match joined.session.last_seal() {
             _ if self.is_occupied() => {}
-            Some(Seal::Error | Seal::Aborted) => {
+            Some(TurnStatus::Error | TurnStatus::Aborted) => {
                 self.tell(Input::SaidAgain);
-                self.begin(First::TryAgain);
+                self.begin(RunStart::TryAgain);
             }
             _ => self.notice(Tone::Faint, "There is nothing to try again."),
         }
@@ -106,11 +106,11 @@ impl Driver {
 async fn run(
     session: &Session,
     host: &SessionHost,
-    first: First,
+    first: RunStart,
     is_chosen: bool,
     stop: CancellationToken,
 ) -> Outcome {
-    let ask = |message: Option<Said>| Ask {
+    let ask = |message: Option<Said>| PromptRequest {
         message,
         limits: host.limits(),
         options: host.options(),
@@ -118,7 +118,7 @@ async fn run(
         abort: stop.clone(),
     };
     let mut ended = match first {
-        First::Prompt(message) => {
+        RunStart::Prompt(message) => {
             let text = message.text();
             match session.prompt(ask(Some(message))).await {
                 Ok(ended) => Ok(Some(ended)),
@@ -126,9 +126,9 @@ async fn run(
                 Err(error) => return Outcome::unsaid(&error, text),
             }
         }
-        First::Waiting => session.prompt_queued(ask(None)).await,
-        First::Resume => session.resume_cancellable(stop.clone()).await.map(Some),
-        First::TryAgain => session.try_again(ask(None)).await.map(Some),
+        RunStart::Waiting => session.prompt_queued(ask(None)).await,
+        RunStart::Resume => session.resume_cancellable(stop.clone()).await.map(Some),
+        RunStart::TryAgain => session.try_again(ask(None)).await.map(Some),
     };
     loop {
         match ended {
@@ -150,8 +150,8 @@ impl Outcome {
     }
 }
 
-fn is_answered(turn: &Ended) -> bool {
-    turn.seal == Seal::Completed
+fn is_answered(turn: &TurnOutcome) -> bool {
+    turn.seal == TurnStatus::Completed
 }
 
 /// A remedy as it is typed here.
@@ -162,7 +162,7 @@ fn chat_hint(remedy: String) -> String {
     }
 }
 
-fn outcome(ended: Result<Option<Ended>, Error>, policy: Option<Policy>) -> Outcome {
+fn outcome(ended: Result<Option<TurnOutcome>, Error>, policy: Option<Policy>) -> Outcome {
     match ended {
         Ok(None) => Outcome::default(),
         Ok(Some(ended)) => {

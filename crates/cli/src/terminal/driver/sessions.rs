@@ -1,7 +1,7 @@
 //! Which session the chat is about: the first one, another one, a new one; and how it is left.
 
-use super::run::First;
-use super::{Driver, Joined, Message, Next};
+use super::run::RunStart;
+use super::{ActiveSession, Driver, Flow, Message};
 use crate::assemble::Attendance;
 use crate::interrupt::{self, Signal};
 use crate::journal;
@@ -9,18 +9,18 @@ use crate::session_host::SessionHost;
 use crate::terminal::chat::{self, Chat, Input};
 use crate::terminal::status::Status;
 use crate::terminal::transcript::Tone;
-use outlast_kernel::event::Seal;
+use outlast_kernel::event::TurnStatus;
 use outlast_session::Session;
-use outlast_session::host::{Host, Model, Opened};
+use outlast_session::factory::{Host, Model, OpenedSession};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A turn that is left has so long to let go of what it holds.
-const TIME_TO_LEAVE: Duration = Duration::from_millis(300);
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The session that is wanted.
-pub(super) enum Which {
+pub(super) enum SessionTarget {
     New,
     Named(String),
 }
@@ -42,7 +42,7 @@ impl Driver {
     }
 
     /// Leaves the session for another one. One in which something runs is not left.
-    pub(super) fn open(&mut self, which: Which) {
+    pub(super) fn open(&mut self, which: SessionTarget) {
         if self.is_occupied() {
             return;
         }
@@ -52,21 +52,21 @@ impl Driver {
         let asked = asked.map(|it| (it.model.provider.clone(), it.model.id.clone()));
         self.opening(async move |host| {
             // What it is left for is had first: a name that is wrong changes nothing.
-            if let (Which::Named(name), Some(current)) = (&which, &current)
+            if let (SessionTarget::Named(name), Some(current)) = (&which, &current)
                 && let Some(journal) = host.journal()
                 && journal::find(journal, name).await?.id == current.id()
             {
                 anyhow::bail!("that is this session");
             }
             let opened = match which {
-                Which::New => {
+                SessionTarget::New => {
                     // It asks whom the one before it asked.
                     if let Some((provider, model)) = &asked {
                         host.choose_model_for_next(provider, model);
                     }
                     host.begin().await
                 }
-                Which::Named(name) => host.open(&name).await,
+                SessionTarget::Named(name) => host.open(&name).await,
             };
             let opened = opened.map_err(anyhow::Error::msg)?;
             if let Some(current) = current {
@@ -79,7 +79,7 @@ impl Driver {
 
     fn opening<Work>(&mut self, work: impl FnOnce(Arc<SessionHost>) -> Work + Send + 'static)
     where
-        Work: Future<Output = anyhow::Result<Opened>> + Send,
+        Work: Future<Output = anyhow::Result<OpenedSession>> + Send,
     {
         let Some(host) = self.host.clone() else {
             return;
@@ -94,18 +94,18 @@ impl Driver {
 
     pub(super) fn opened(
         &mut self,
-        opened: anyhow::Result<Box<Opened>>,
+        opened: anyhow::Result<Box<OpenedSession>>,
         chat: &mut Chat,
-    ) -> anyhow::Result<Next> {
+    ) -> anyhow::Result<Flow> {
         self.is_opening = false;
-        let Opened { session, model } = match opened {
+        let OpenedSession { session, model } = match opened {
             Ok(opened) => *opened,
             // Without any session there is nothing to chat with.
             Err(error) if self.session.is_none() => return Err(error),
             Err(error) => {
                 self.notice(Tone::Error, &format!("{error:#}"));
                 self.send_early_messages();
-                return Ok(Next::GoOn);
+                return Ok(Flow::GoOn);
             }
         };
         let sender = self.sender.clone();
@@ -113,7 +113,7 @@ impl Driver {
             sender.send(Message::Event(event.clone())).ok();
         });
         let joined = self.introduction(&session, &model);
-        self.session = Some(Joined {
+        self.session = Some(ActiveSession {
             session: Arc::clone(&session),
             model,
             _listening: listening,
@@ -125,9 +125,9 @@ impl Driver {
             self.look_back();
         }
         if session.unfinished_turn().is_some() {
-            self.begin(First::Resume);
+            self.begin(RunStart::Resume);
         } else if !session.waiting().is_empty() {
-            self.begin(First::Waiting);
+            self.begin(RunStart::Waiting);
         }
         self.send_early_messages();
         Ok(next)
@@ -177,9 +177,9 @@ impl Driver {
     }
 
     /// Gives everything back, and says how to go on. A turn that runs is left to be carried on.
-    pub(in crate::terminal) async fn leave(&mut self, signal: Option<Signal>) -> Left {
+    pub(in crate::terminal) async fn leave(&mut self, signal: Option<Signal>) -> LeaveSummary {
         let Some(host) = self.host.take() else {
-            return Left::default();
+            return LeaveSummary::default();
         };
         if let Some(signal) = signal {
             host.signalled(signal);
@@ -192,11 +192,11 @@ impl Driver {
         }
         if let Some(run) = run {
             run.abort();
-            tokio::time::timeout(TIME_TO_LEAVE, run).await.ok();
+            tokio::time::timeout(LEAVE_TIMEOUT, run).await.ok();
         }
         let mut left = match &joined {
             Some(joined) => left(joined, is_running).await,
-            None => Left::default(),
+            None => LeaveSummary::default(),
         };
         // That it is not written down was asked for.
         left.is_lost &= !self.choice.no_session;
@@ -207,7 +207,7 @@ impl Driver {
 
 /// What is left of a session.
 #[derive(Default)]
-pub(in crate::terminal) struct Left {
+pub(in crate::terminal) struct LeaveSummary {
     /// How to go on with it.
     pub(in crate::terminal) says: Option<String>,
     /// What is wrong with it.
@@ -217,13 +217,13 @@ pub(in crate::terminal) struct Left {
 }
 
 /// Closes a session.
-async fn left(joined: &Joined, is_running: bool) -> Left {
+async fn left(joined: &ActiveSession, is_running: bool) -> LeaveSummary {
     let session = &joined.session;
     let (id, is_kept) = (session.id(), session.is_kept());
     let has_turns = session.turn_count() > 0;
-    let mut left = Left {
+    let mut left = LeaveSummary {
         is_lost: has_turns && !is_kept,
-        ..Left::default()
+        ..LeaveSummary::default()
     };
     if is_running && is_kept {
         let says = format!("Left in the middle: `outlast --session {id}` carries it on.");
@@ -262,9 +262,9 @@ fn greeting(session: &Session, model: &Model) -> Option<String> {
             .last_seal()
             .filter(|_| session.unfinished_turn().is_none())?
         {
-            Seal::Completed => return None,
-            Seal::Error => "failed",
-            Seal::Aborted => "was interrupted",
+            TurnStatus::Completed => return None,
+            TurnStatus::Error => "failed",
+            TurnStatus::Aborted => "was interrupted",
         };
         return Some(format!("The last turn {how}; /retry tries it again."));
     }

@@ -7,11 +7,11 @@ use ratatui::text::{Line, Span};
 
 use super::super::highlight::Highlighter;
 use super::super::wrap::{Indent, wrapped};
-use super::{Block, LastDrawn, Page};
+use super::{Block, LastDrawn, Renderer};
 
 const CODE_INDENT: &str = "  ";
 
-impl Page<'_> {
+impl Renderer<'_> {
     pub(super) fn end_block(&mut self) {
         match std::mem::replace(&mut self.block, Block::None) {
             Block::None => {}

@@ -3,7 +3,7 @@
 //! Invariant: whatever a block holds, it is laid out in a bounded number of lines.
 //! Not here: what it looks like (`transcript/look.rs`), where a long text is cut into several (`transcript/cut.rs`).
 
-use super::cut::{self, Cut, Scan};
+use super::cut::{self, Scan, SplitPoint};
 use super::look;
 use crate::terminal::theme::Theme;
 use outlast_kernel::event::ToolCall;
@@ -12,7 +12,7 @@ use ratatui::text::Line;
 use serde_json::Value;
 
 /// As much of a text is laid out at all.
-pub(super) const MOST_BYTES: usize = 512 << 10;
+pub(super) const MAX_LAYOUT_BYTES: usize = 512 << 10;
 
 /// Something that was said or done.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +63,7 @@ impl Kind {
         let known = ["command", "path", "pattern"].into_iter().find_map(text_of);
         let summary = known.unwrap_or(&call.arguments);
         let change = text_of("old_text").zip(text_of("new_text"));
-        let owned = |text: &str| text::bounded(text, MOST_BYTES).into_owned();
+        let owned = |text: &str| text::bounded(text, MAX_LAYOUT_BYTES).into_owned();
         Self::Tool(ToolUse {
             id: call.id.clone(),
             // A model may ask for a tool of any name.
@@ -85,7 +85,7 @@ impl ToolUse {
 
 /// How a block is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct Layout {
     pub(super) width: u16,
     pub(super) is_open: bool,
     pub(super) has_space: bool,
@@ -93,7 +93,7 @@ pub(super) struct Shown {
 
 /// How a block goes on with what the one before it says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct Continuation {
     /// Whether no blank line stands between the two.
     pub(super) is_joined: bool,
     /// The line that opened the block of code which it begins in.
@@ -110,11 +110,11 @@ pub(super) struct Block {
     is_growing: bool,
     /// Whether it is shown in another way than those of its kind.
     is_toggled: bool,
-    part: Part,
+    part: Continuation,
     scan: Scan,
     /// How many lines a thought has, with those of its later parts.
     lines: usize,
-    laid: Option<(Shown, Vec<Line<'static>>)>,
+    laid: Option<(Layout, Vec<Line<'static>>)>,
 }
 
 impl Block {
@@ -125,14 +125,14 @@ impl Block {
             says_retracted: false,
             is_growing: false,
             is_toggled: false,
-            part: Part::default(),
+            part: Continuation::default(),
             scan: Scan::default(),
             lines: 0,
             laid: None,
         }
     }
 
-    pub(super) fn open(kind: Kind, part: Part) -> Self {
+    pub(super) fn open(kind: Kind, part: Continuation) -> Self {
         Self {
             is_growing: true,
             scan: Scan::within(part.opening.as_deref()),
@@ -160,13 +160,13 @@ impl Block {
     }
 
     /// Settles as much of a long text as cannot change its look any more; what follows is handed back.
-    pub(super) fn split(&mut self) -> Option<(String, Part)> {
+    pub(super) fn split(&mut self) -> Option<(String, Continuation)> {
         let (text, kind) = match &mut self.kind {
             Kind::Answer(text) => (text, cut::Kind::Markdown),
             Kind::Thought(text) => (text, cut::Kind::Lines),
             _ => return None,
         };
-        let Cut {
+        let SplitPoint {
             at,
             opening,
             is_gap,
@@ -174,7 +174,7 @@ impl Block {
         let rest = text.split_off(at);
         (self.is_growing, self.laid) = (false, None);
         let is_joined = !is_gap;
-        Some((rest, Part { is_joined, opening }))
+        Some((rest, Continuation { is_joined, opening }))
     }
 
     /// The line that opened the block of code which has not ended here.
@@ -209,7 +209,7 @@ impl Block {
 
     pub(super) fn end_tool(&mut self, output: &str, is_error: bool) {
         if let Kind::Tool(tool) = &mut self.kind {
-            let output = text::bounded(output, MOST_BYTES).into_owned();
+            let output = text::bounded(output, MAX_LAYOUT_BYTES).into_owned();
             tool.state = ToolState::Ended { output, is_error };
             (self.is_growing, self.laid) = (false, None);
         }
@@ -283,7 +283,7 @@ impl Block {
             )
     }
 
-    pub(super) fn has_layout(&self, shown: Shown) -> bool {
+    pub(super) fn has_layout(&self, shown: Layout) -> bool {
         matches!(&self.laid, Some((known, _)) if *known == shown)
     }
 
@@ -309,7 +309,7 @@ impl Block {
         self.laid.as_ref().map_or(&[], |(_, lines)| lines)
     }
 
-    pub(super) fn lay(&mut self, shown: Shown, theme: &Theme) {
+    pub(super) fn lay(&mut self, shown: Layout, theme: &Theme) {
         let mut lines = Vec::new();
         lines.extend(shown.has_space.then(Line::default));
         let own = match &self.kind {

@@ -38,7 +38,7 @@ struct Fence {
 
 /// How a text is cut.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(super) struct SplitPoint {
     pub(super) at: usize,
     /// The line that opened the block of code which it is in.
     pub(super) opening: Option<String>,
@@ -63,13 +63,13 @@ impl Scan {
     }
 
     /// Looks at the lines of the part that are new, and says where it is to be cut, if it is.
-    pub(super) fn cut(&mut self, text: &str, kind: Kind) -> Option<Cut> {
+    pub(super) fn cut(&mut self, text: &str, kind: Kind) -> Option<SplitPoint> {
         self.look(text);
         if text.len() < SOFT_PART_LIMIT {
             return None;
         }
         let cut = match (kind, self.paragraph) {
-            (Kind::Markdown, Some(at)) => Cut {
+            (Kind::Markdown, Some(at)) => SplitPoint {
                 at,
                 opening: None,
                 is_gap: true,
@@ -82,9 +82,9 @@ impl Scan {
         Some(cut)
     }
 
-    fn cut_between_lines(&self, text: &str, kind: Kind) -> Option<Cut> {
+    fn cut_between_lines(&self, text: &str, kind: Kind) -> Option<SplitPoint> {
         let fence = self.fence.as_ref().filter(|_| kind == Kind::Markdown);
-        let cut = |at: usize| Cut {
+        let cut = |at: usize| SplitPoint {
             at,
             opening: fence.map(|fence| fence.opening.clone()),
             is_gap: fence.is_none() && kind == Kind::Markdown && text[..at].ends_with("\n\n"),

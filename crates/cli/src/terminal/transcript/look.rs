@@ -2,7 +2,7 @@
 //!
 //! Invariants: text from outside is cleaned; of what is long it is said how much is not shown.
 
-use super::block::{MOST_BYTES, Part, Shown, Tone, ToolState, ToolUse};
+use super::block::{Continuation, Layout, MAX_LAYOUT_BYTES, Tone, ToolState, ToolUse};
 use crate::terminal::markdown;
 use crate::terminal::theme::Theme;
 use crate::terminal::wrap::{Indent, truncated, wrapped};
@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 
 /// Of what is long, so many lines are shown at first, and at most.
 const PREVIEW_LINES: usize = 5;
-const MOST_LINES: usize = 2000;
+const MAX_LINES: usize = 2000;
 const PREVIEW_MESSAGE_LINES: usize = 20;
 
 impl Tone {
@@ -28,9 +28,11 @@ impl Tone {
 
 fn bounded(text: &str) -> &str {
     match text.len() {
-        ..=MOST_BYTES => text,
+        ..=MAX_LAYOUT_BYTES => text,
         _ => {
-            let end = (0..=MOST_BYTES).rev().find(|at| text.is_char_boundary(*at));
+            let end = (0..=MAX_LAYOUT_BYTES)
+                .rev()
+                .find(|at| text.is_char_boundary(*at));
             &text[..end.unwrap_or(0)]
         }
     }
@@ -52,7 +54,12 @@ pub(super) fn plain_lines(
 }
 
 /// An answer, or a part of one.
-pub(super) fn answer(text: &str, part: &Part, shown: Shown, theme: &Theme) -> Vec<Line<'static>> {
+pub(super) fn answer(
+    text: &str,
+    part: &Continuation,
+    shown: Layout,
+    theme: &Theme,
+) -> Vec<Line<'static>> {
     let Some(opening) = &part.opening else {
         return markdown::lines(text, shown.width, theme);
     };
@@ -64,10 +71,10 @@ pub(super) fn answer(text: &str, part: &Part, shown: Shown, theme: &Theme) -> Ve
     lines
 }
 
-pub(super) fn said(text: &str, shown: Shown, theme: &Theme) -> Vec<Line<'static>> {
+pub(super) fn said(text: &str, shown: Layout, theme: &Theme) -> Vec<Line<'static>> {
     let clean = text::plain(bounded(text));
     let most = match shown.is_open {
-        true => MOST_LINES,
+        true => MAX_LINES,
         false => PREVIEW_MESSAGE_LINES,
     };
     let (mut lines, mut whole) = (Vec::new(), 0);
@@ -92,7 +99,7 @@ pub(super) fn said(text: &str, shown: Shown, theme: &Theme) -> Vec<Line<'static>
     lines
 }
 
-pub(super) fn thought(lines: usize, shown: Shown, theme: &Theme) -> Line<'static> {
+pub(super) fn thought(lines: usize, shown: Layout, theme: &Theme) -> Line<'static> {
     let lines = match lines {
         1 => "1 line".to_owned(),
         lines => format!("{lines} lines"),
@@ -101,7 +108,7 @@ pub(super) fn thought(lines: usize, shown: Shown, theme: &Theme) -> Line<'static
     truncated(&Line::styled(line, theme.faint), shown.width)
 }
 
-pub(super) fn tool_lines(tool: &ToolUse, shown: Shown, theme: &Theme) -> Vec<Line<'static>> {
+pub(super) fn tool_lines(tool: &ToolUse, shown: Layout, theme: &Theme) -> Vec<Line<'static>> {
     let (mark, style) = match &tool.state {
         ToolState::Called => ("○", theme.faint),
         ToolState::Running => ("◐", theme.accent),
@@ -138,7 +145,7 @@ fn part_of(
     text: &str,
     prefix: &str,
     style: Style,
-    shown: Shown,
+    shown: Layout,
     theme: &Theme,
 ) -> Vec<Line<'static>> {
     let clean = text::plain(text);
@@ -147,7 +154,7 @@ fn part_of(
         return Vec::new();
     }
     let most = match shown.is_open {
-        true => MOST_LINES,
+        true => MAX_LINES,
         false => PREVIEW_LINES,
     };
     let all = clean.split('\n').count();
@@ -172,7 +179,7 @@ fn part_of(
     lines
 }
 
-fn more(left: usize, theme: &Theme, shown: Shown) -> Option<Line<'static>> {
+fn more(left: usize, theme: &Theme, shown: Layout) -> Option<Line<'static>> {
     let how = match shown.is_open {
         true => "",
         false => " (ctrl-o)",

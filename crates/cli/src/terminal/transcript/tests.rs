@@ -1,6 +1,6 @@
 //! A transcript of any length costs what is on the screen, and shows a window of the whole.
 
-use super::window::{Look, MAX_CACHED_BLOCKS};
+use super::window::{MAX_CACHED_BLOCKS, RenderContext};
 use super::*;
 use crate::terminal::theme::Theme;
 use outlast_dialect::ToolResult;
@@ -25,10 +25,10 @@ impl Transcript {
     }
 
     /// What drawing a frame cost.
-    fn cost(&mut self, size: (u16, u16)) -> LaidOut {
+    fn cost(&mut self, size: (u16, u16)) -> LayoutStats {
         let before = self.laid_out;
         self.frame(size);
-        LaidOut {
+        LayoutStats {
             blocks: self.laid_out.blocks - before.blocks,
             bytes: self.laid_out.bytes - before.bytes,
         }
@@ -37,7 +37,7 @@ impl Transcript {
     /// Every line there is.
     fn whole(&mut self, width: u16) -> Vec<String> {
         let theme = theme();
-        let look = Look {
+        let look = RenderContext {
             width,
             theme: &theme,
         };
@@ -100,7 +100,11 @@ fn the_first_frame_of_a_long_conversation_costs_one_screen() {
     let mut transcript = long();
     let cost = transcript.cost(SCREEN);
     assert!((1..=ROWS).contains(&cost.blocks), "{cost:?}");
-    assert_eq!(transcript.cost(SCREEN), LaidOut::default(), "a second one");
+    assert_eq!(
+        transcript.cost(SCREEN),
+        LayoutStats::default(),
+        "a second one"
+    );
 }
 
 /// Moving by `n` lines brings at most `n` blocks onto the screen that were not there: each has a line at least. And the
@@ -114,7 +118,7 @@ fn each_step_costs_at_most_the_lines_it_moves_by() {
         transcript.scroll(step);
         let cost = transcript.cost(SCREEN);
         assert!(cost.blocks <= step.unsigned_abs() + 1, "{step}: {cost:?}");
-        assert_eq!(transcript.cost(SCREEN), LaidOut::default(), "{step}");
+        assert_eq!(transcript.cost(SCREEN), LayoutStats::default(), "{step}");
     }
 }
 
@@ -127,7 +131,7 @@ fn jumping_to_the_beginning_and_to_the_end_costs_one_screen_each() {
     assert!((1..=ROWS).contains(&cost.blocks), "{cost:?}");
     assert!(transcript.frame(SCREEN)[0].starts_with("› question 0"));
     transcript.go_to_end();
-    assert_eq!(transcript.cost(SCREEN), LaidOut::default());
+    assert_eq!(transcript.cost(SCREEN), LayoutStats::default());
     assert!(transcript.follows_end());
 }
 
@@ -140,7 +144,7 @@ fn a_resize_costs_what_is_seen_and_what_is_at_the_end() {
     for size in [(79, 24), (40, 24), (120, 40)] {
         let cost = transcript.cost(size);
         assert!(cost.blocks <= 2 * usize::from(size.1) + 1, "{cost:?}");
-        assert_eq!(transcript.cost(size), LaidOut::default());
+        assert_eq!(transcript.cost(size), LayoutStats::default());
     }
 }
 
@@ -152,7 +156,7 @@ fn what_is_far_from_the_screen_is_not_kept() {
         transcript.frame(SCREEN);
         let kept = transcript.kept();
         assert!(kept <= MAX_CACHED_BLOCKS + ROWS + 200, "{kept}");
-        assert_eq!(transcript.cost(SCREEN), LaidOut::default());
+        assert_eq!(transcript.cost(SCREEN), LayoutStats::default());
     }
     transcript.go_to_end();
     let end = transcript.cost(SCREEN);

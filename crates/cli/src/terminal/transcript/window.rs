@@ -2,8 +2,8 @@
 //!
 //! Invariant: a frame lays out what is visible and what it moves past, and nothing else.
 
-use super::block::Shown;
-use super::{BEGINNING, Place, Transcript};
+use super::block::Layout;
+use super::{BEGINNING, LinePosition, Transcript};
 use crate::terminal::theme::Theme;
 use ratatui::text::Line;
 
@@ -57,7 +57,7 @@ impl Transcript {
     ) -> Vec<Line<'static>> {
         self.height = height;
         self.rows.clear();
-        let look = Look { width, theme };
+        let look = RenderContext { width, theme };
         let end = self.top_at_end(height.into(), &look);
         let top = self.top.map_or(end, |top| self.within(top, &look));
         let top = match std::mem::take(&mut self.pending) {
@@ -72,7 +72,7 @@ impl Transcript {
     }
 
     /// Lets go of lines that are far from those on the screen, and from the end.
-    fn evict_layouts(&mut self, top: Place, end: Place) {
+    fn evict_layouts(&mut self, top: LinePosition, end: LinePosition) {
         if self.laid.len() <= MAX_CACHED_BLOCKS {
             return;
         }
@@ -90,7 +90,12 @@ impl Transcript {
         });
     }
 
-    fn lines_from(&mut self, top: Place, height: usize, look: &Look<'_>) -> Vec<Line<'static>> {
+    fn lines_from(
+        &mut self,
+        top: LinePosition,
+        height: usize,
+        look: &RenderContext<'_>,
+    ) -> Vec<Line<'static>> {
         let mut lines = Vec::with_capacity(height);
         let mut skipped = top.line;
         for number in top.block..self.blocks.len() {
@@ -109,13 +114,13 @@ impl Transcript {
     }
 
     /// The first line when the last one is at the bottom.
-    fn top_at_end(&mut self, height: usize, look: &Look<'_>) -> Place {
+    fn top_at_end(&mut self, height: usize, look: &RenderContext<'_>) -> LinePosition {
         let mut left = height;
         for block in (0..self.blocks.len()).rev() {
             let lines = self.laid(block, look).len();
             if lines >= left {
                 let line = lines - left;
-                return Place { block, line };
+                return LinePosition { block, line };
             }
             left -= lines;
         }
@@ -123,43 +128,53 @@ impl Transcript {
     }
 
     /// The place, in a transcript whose blocks may have become shorter.
-    fn within(&mut self, place: Place, look: &Look<'_>) -> Place {
+    fn within(&mut self, place: LinePosition, look: &RenderContext<'_>) -> LinePosition {
         let Some(block) = self.blocks.len().checked_sub(1) else {
             return BEGINNING;
         };
         // What was cut goes on in the next block.
         if self.cut == Some(place.block) {
             let block = place.block;
-            return self.below(Place { block, line: 0 }, place.line, look);
+            return self.below(LinePosition { block, line: 0 }, place.line, look);
         }
         let block = place.block.min(block);
         let line = place
             .line
             .min(self.laid(block, look).len().saturating_sub(1));
-        Place { block, line }
+        LinePosition { block, line }
     }
 
-    fn above(&mut self, mut place: Place, mut lines: usize, look: &Look<'_>) -> Place {
+    fn above(
+        &mut self,
+        mut place: LinePosition,
+        mut lines: usize,
+        look: &RenderContext<'_>,
+    ) -> LinePosition {
         while lines > place.line {
             lines -= place.line;
             let Some(block) = place.block.checked_sub(1) else {
                 return BEGINNING;
             };
             let line = self.laid(block, look).len();
-            place = Place { block, line };
+            place = LinePosition { block, line };
         }
         place.line -= lines;
         place
     }
 
-    fn below(&mut self, mut place: Place, mut lines: usize, look: &Look<'_>) -> Place {
+    fn below(
+        &mut self,
+        mut place: LinePosition,
+        mut lines: usize,
+        look: &RenderContext<'_>,
+    ) -> LinePosition {
         while place.block + 1 < self.blocks.len() {
             let left = self.laid(place.block, look).len() - place.line;
             if lines < left {
                 break;
             }
             lines -= left;
-            place = Place {
+            place = LinePosition {
                 block: place.block + 1,
                 line: 0,
             };
@@ -169,9 +184,9 @@ impl Transcript {
     }
 
     /// The lines of a block, with the blank one before it.
-    pub(super) fn laid(&mut self, number: usize, look: &Look<'_>) -> &[Line<'static>] {
+    pub(super) fn laid(&mut self, number: usize, look: &RenderContext<'_>) -> &[Line<'static>] {
         let follows = number.checked_sub(1).map(|before| &self.blocks[before]);
-        let shown = Shown {
+        let shown = Layout {
             width: look.width,
             is_open: self.blocks[number].is_expanded(self.shows_tools, self.shows_thoughts),
             has_space: follows.is_some_and(|before| !self.blocks[number].joins(before)),
@@ -193,7 +208,7 @@ impl Transcript {
 }
 
 /// What lines look like.
-pub(super) struct Look<'a> {
+pub(super) struct RenderContext<'a> {
     pub(super) width: u16,
     pub(super) theme: &'a Theme,
 }

@@ -1,6 +1,8 @@
 //! Disks that are full, folders that cannot be written and files that run out: requests are answered all the same.
 
-use super::scene::{Answer, Asking, Gateway, ask, command, free_port, lossy, post, provider};
+use super::scene::{
+    Gateway, HttpResponse, PendingRequest, ask, command, free_port, lossy, post, provider,
+};
 use crate::support::{Outlast, after};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -62,7 +64,7 @@ fn serves(
     let command = command(&outlast, free_port(), &["--upstream", &upstream]);
     let mut gateway = Gateway::by(&mut limited(&command));
     let request = long(7);
-    let answer: Answer = ask(&gateway.address, &request);
+    let answer: HttpResponse = ask(&gateway.address, &request);
     assert_eq!(
         (answer.status, answer.text().as_str(), answer.is_whole),
         (200, ANSWER, true),
@@ -172,9 +174,9 @@ fn without_free_descriptors_it_lives_on_and_serves_when_there_are_some_again() {
     );
     assert_eq!(ask(&gateway.address, request.as_bytes()).status, 200);
     for _ in 0..3 {
-        let crowd: Vec<Asking> = (0..100)
+        let crowd: Vec<PendingRequest> = (0..100)
             .map(|_| {
-                Asking::send(
+                PendingRequest::send(
                     &gateway.address,
                     b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n",
                 )
@@ -186,15 +188,15 @@ fn without_free_descriptors_it_lives_on_and_serves_when_there_are_some_again() {
         assert_eq!(answer.status, 200, "{answer:?} {}", gateway.said());
     }
     // Those who ask while nothing is free are served when something is.
-    let crowd: Vec<Asking> = (0..60)
+    let crowd: Vec<PendingRequest> = (0..60)
         .map(|_| {
-            Asking::send(
+            PendingRequest::send(
                 &gateway.address,
                 b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n",
             )
         })
         .collect();
-    let waiting = Asking::send(&gateway.address, request.as_bytes());
+    let waiting = PendingRequest::send(&gateway.address, request.as_bytes());
     std::thread::sleep(Duration::from_millis(300));
     drop(crowd);
     assert_eq!(waiting.answer().status, 200);

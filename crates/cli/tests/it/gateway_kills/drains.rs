@@ -2,7 +2,8 @@
 //! in its client's own way.
 
 use super::scene::{
-    Answer, Asking, Gateway, LAST_WORDS, STREAMED, ask, command, free_port, post, provider, word,
+    Gateway, HttpResponse, LAST_WORDS, PendingRequest, STREAMED, ask, command, free_port, post,
+    provider, word,
 };
 use crate::mock_server::MockServer;
 use crate::support::Outlast;
@@ -40,7 +41,7 @@ fn halting() -> (String, mpsc::Sender<()>) {
     (format!("http://{address}"), sender)
 }
 
-fn first_bytes(asking: &mut Asking) {
+fn first_bytes(asking: &mut PendingRequest) {
     asking.socket.read_exact(&mut [0_u8; 1]).unwrap();
 }
 
@@ -49,7 +50,7 @@ fn an_answer_under_way_ends_whole_and_nobody_else_is_let_in() {
     let outlast = outlast("1");
     let (upstream, finish) = halting();
     let mut gateway = Gateway::start(&outlast, &upstream);
-    let mut asking = Asking::send(&gateway.address, post(CHAT, "", STREAM).as_bytes());
+    let mut asking = PendingRequest::send(&gateway.address, post(CHAT, "", STREAM).as_bytes());
     first_bytes(&mut asking);
     gateway.signal("-TERM");
     gateway.wait_for_stderr(r#""event":"drain","in_flight":1"#);
@@ -65,7 +66,7 @@ fn an_answer_under_way_ends_whole_and_nobody_else_is_let_in() {
 }
 
 /// What came after the first byte.
-fn rest(mut asking: Asking) -> String {
+fn rest(mut asking: PendingRequest) -> String {
     let mut rest = String::new();
     asking.socket.read_to_string(&mut rest).unwrap();
     rest
@@ -77,7 +78,7 @@ fn an_answer_that_does_not_end_is_cut_off_at_the_limit_and_not_as_if_it_were_who
     outlast.write("home/outlast.toml", "[gateway]\ndrain = \"1s\"\n");
     let (upstream, _never) = halting();
     let mut gateway = Gateway::start(&outlast, &upstream);
-    let asking = Asking::send(&gateway.address, post(CHAT, "", STREAM).as_bytes());
+    let asking = PendingRequest::send(&gateway.address, post(CHAT, "", STREAM).as_bytes());
     let mut peeked = [0_u8; 1];
     asking.socket.peek(&mut peeked).unwrap();
     let told = Instant::now();
@@ -102,10 +103,10 @@ struct Case {
     body: &'static str,
     /// Whether its headers are out when the gateway ends.
     is_late: bool,
-    is_sent_back: fn(&Answer) -> bool,
+    is_sent_back: fn(&HttpResponse) -> bool,
 }
 
-fn with_status(answer: &Answer, status: u16, longest: u64) -> bool {
+fn with_status(answer: &HttpResponse, status: u16, longest: u64) -> bool {
     let after: u64 = answer.header("retry-after").unwrap().parse().unwrap();
     let again = answer.header("x-should-retry") == Some("true");
     answer.status == status && answer.is_whole && (1..=longest).contains(&after) && again
@@ -161,7 +162,7 @@ fn what_waits_is_sent_back_in_its_clients_own_way_and_goes_on_afterwards() {
         let mut gateway = Gateway::on(outlast, port, &mock.url());
         let client = format!("x-outlast-client: {}\r\n", case.client);
         let request = post(case.path, &client, case.body);
-        let mut asking = Asking::send(&gateway.address, request.as_bytes());
+        let mut asking = PendingRequest::send(&gateway.address, request.as_bytes());
         gateway.wait_for_stderr(r#""event":"waiting""#);
         let mut before = String::new();
         if case.is_late {
@@ -181,7 +182,7 @@ fn what_waits_is_sent_back_in_its_clients_own_way_and_goes_on_afterwards() {
             ended.said
         );
         let gateway = Gateway::on(outlast, port, &mock.url());
-        let again = Asking::send(&gateway.address, request.as_bytes());
+        let again = PendingRequest::send(&gateway.address, request.as_bytes());
         gateway.wait_for_stderr(r#""event":"taken_up""#);
         drop(again);
         gateway.wait_for_stderr(r#""outcome":"left""#);

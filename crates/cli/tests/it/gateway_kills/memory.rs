@@ -1,7 +1,7 @@
 //! What clients and providers without measure cost in memory: next to nothing.
 
 use super::scene::{
-    Asking, Gateway, LAST_WORDS, STREAMED, ask, command, free_port, post, provider, word,
+    Gateway, LAST_WORDS, PendingRequest, STREAMED, ask, command, free_port, post, provider, word,
 };
 use crate::mock_server::wait_for;
 use crate::support::{HANG_TIMEOUT, Outlast};
@@ -18,7 +18,7 @@ const MAX_GROWTH: u64 = 20 << 10;
 /// More bytes than may be kept, several times over.
 const ENOUGH: usize = 80 << 20;
 /// Nothing moves when nothing has come, and nothing was taken, for so long.
-const GLANCE: Duration = Duration::from_millis(500);
+const QUIET_PERIOD: Duration = Duration::from_millis(500);
 
 /// A provider of an endless stream of those pieces, and how much of it was taken.
 fn endless(first: String, piece: String) -> (SocketAddr, Arc<AtomicUsize>) {
@@ -58,8 +58,8 @@ fn clients_that_read_slowly_or_never_cost_no_memory() {
     let gateway = gateway(&outlast, upstream);
     let before = gateway.resident().0;
     let request = post(CHAT, "", STREAM);
-    let mut asking: Vec<Asking> = (0..4)
-        .map(|_| Asking::send(&gateway.address, request.as_bytes()))
+    let mut asking: Vec<PendingRequest> = (0..4)
+        .map(|_| PendingRequest::send(&gateway.address, request.as_bytes()))
         .collect();
     let mut piece = [0_u8; 1024];
     let mut last = usize::MAX;
@@ -140,10 +140,10 @@ fn answers_without_measure_cost_no_memory() {
         let gateway = gateway(&outlast, upstream);
         let before = gateway.resident().0;
         let request = post(CHAT, "x-outlast-policy: none\r\n", body);
-        let mut asking = Asking::send(&gateway.address, request.as_bytes());
+        let mut asking = PendingRequest::send(&gateway.address, request.as_bytes());
         let mut piece = vec![0_u8; 64 << 10];
         let (mut came, mut last) = (0, usize::MAX);
-        asking.socket.set_read_timeout(Some(GLANCE)).unwrap();
+        asking.socket.set_read_timeout(Some(QUIET_PERIOD)).unwrap();
         // Whatever comes of it, until that is enough, it is over, or nothing moves any more.
         loop {
             let so_far = taken.load(Ordering::SeqCst);

@@ -1,8 +1,8 @@
 //! Gateways that are killed while requests wait, and started again: what their clients send again goes on where it was.
 
-use super::scene::{Answer, Asking, Gateway, ask, command, free_port, post};
+use super::scene::{Gateway, HttpResponse, PendingRequest, ask, command, free_port, post};
 use crate::mock_server::MockServer;
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use outlast_kernel::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn asked(mock: &MockServer) -> Vec<Timestamp> {
     requests.map(time).collect()
 }
 
-fn attempts(answer: &Answer) -> usize {
+fn attempts(answer: &HttpResponse) -> usize {
     answer
         .header("x-outlast-attempts")
         .unwrap()
@@ -58,12 +58,12 @@ fn lose_knowledge(outlast: &Outlast) {
 const SCRIPT: &str = "overloaded:2+rate-limited:retry-after=240+ok";
 
 /// Sends a request, kills the gateway while it waits as it was told to, starts another one and sends it again.
-fn killed_in_a_wait(path: &str, between: impl Fn(&Outlast)) -> (MockServer, Answer) {
+fn killed_in_a_wait(path: &str, between: impl Fn(&Outlast)) -> (MockServer, HttpResponse) {
     let mock = mock();
     let (outlast, port) = (&mock.outlast, free_port());
     let request = request(path, SCRIPT);
     let gateway = Gateway::on(outlast, port, &mock.url());
-    let first = Asking::send(&gateway.address, &request);
+    let first = PendingRequest::send(&gateway.address, &request);
     gateway.wait_for_stderr(r#""event":"waiting","cause":"rate_limited","attempt":3"#);
     gateway.wait_until_written(outlast, 3);
     gateway.kill();
@@ -114,7 +114,7 @@ fn however_often_it_is_killed_attempts_do_not_start_over() {
     script(&mock, "outage:864000");
     for kill in 0..KILLS {
         let gateway = Gateway::on(outlast, port, &mock.url());
-        let asking = Asking::send(&gateway.address, &request);
+        let asking = PendingRequest::send(&gateway.address, &request);
         gateway.wait_for_stderr(r#""event":"waiting""#);
         gateway.wait_until_written(outlast, 1);
         std::thread::sleep(Duration::from_millis(150 * kill as u64));
@@ -123,7 +123,7 @@ fn however_often_it_is_killed_attempts_do_not_start_over() {
         assert_eq!(asking.answer().status, 0);
     }
     let gateway = Gateway::on(outlast, port, &mock.url());
-    let asking = Asking::send(&gateway.address, &request);
+    let asking = PendingRequest::send(&gateway.address, &request);
     // The outage is over when there were more attempts than kills.
     mock.wait_for_requests(KILLS + 2);
     script(&mock, "ok");
@@ -148,7 +148,7 @@ fn two_gateways_of_one_home_do_not_get_in_each_others_way() {
     script(&mock, "outage:864000");
     let asking = gateways
         .each_ref()
-        .map(|gateway| Asking::send(&gateway.address, &request));
+        .map(|gateway| PendingRequest::send(&gateway.address, &request));
     for gateway in &gateways {
         gateway.wait_for_stderr(r#""event":"waiting""#);
         gateway.wait_until_written(outlast, 1);
@@ -174,7 +174,7 @@ fn a_second_gateway_on_the_same_port_says_so_and_leaves_the_first_alone() {
     let outlast = &mock.outlast;
     let first = Gateway::start(outlast, &mock.url());
     let mut second = command(outlast, first.port(), &["--upstream", &mock.url()]);
-    let ran = Ran::of(&mut second);
+    let ran = CommandResult::of(&mut second);
     assert_ne!(ran.code, 0);
     assert!(ran.stderr.contains(&first.address), "{}", ran.stderr);
     assert!(ran.stderr.contains("--listen"), "{}", ran.stderr);

@@ -195,11 +195,11 @@ pub(super) fn post(path: &str, headers: &str, body: &str) -> String {
 }
 
 /// A request on its way.
-pub(super) struct Asking {
+pub(super) struct PendingRequest {
     pub(super) socket: TcpStream,
 }
 
-impl Asking {
+impl PendingRequest {
     pub(super) fn send(address: &str, request: &[u8]) -> Self {
         let mut socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
@@ -209,22 +209,22 @@ impl Asking {
     }
 
     /// All of its answer.
-    pub(super) fn answer(self) -> Answer {
+    pub(super) fn answer(self) -> HttpResponse {
         self.answer_after(b"")
     }
 
     /// All of its answer, of which this has been read already.
-    pub(super) fn answer_after(mut self, read: &[u8]) -> Answer {
+    pub(super) fn answer_after(mut self, read: &[u8]) -> HttpResponse {
         let mut bytes = read.to_vec();
         let mut piece = [0_u8; 16 << 10];
         loop {
             match self.socket.read(&mut piece) {
-                Ok(0) => return Answer::read(&bytes),
+                Ok(0) => return HttpResponse::read(&bytes),
                 Ok(length) => bytes.extend_from_slice(&piece[..length]),
                 Err(error) => {
                     let late = std::io::ErrorKind::WouldBlock;
                     assert_ne!(error.kind(), late, "no answer: {}", lossy(&bytes));
-                    let mut answer = Answer::read(&bytes);
+                    let mut answer = HttpResponse::read(&bytes);
                     answer.is_whole = false;
                     return answer;
                 }
@@ -233,13 +233,13 @@ impl Asking {
     }
 }
 
-pub(super) fn ask(address: &str, request: &[u8]) -> Answer {
-    Asking::send(address, request).answer()
+pub(super) fn ask(address: &str, request: &[u8]) -> HttpResponse {
+    PendingRequest::send(address, request).answer()
 }
 
 /// What came back; interim responses are left out.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     /// 0 when there is none.
     pub(super) status: u16,
     pub(super) head: String,
@@ -248,7 +248,7 @@ pub(super) struct Answer {
     pub(super) is_whole: bool,
 }
 
-impl Answer {
+impl HttpResponse {
     fn read(mut bytes: &[u8]) -> Self {
         loop {
             let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");

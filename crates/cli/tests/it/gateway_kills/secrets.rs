@@ -123,8 +123,10 @@ fn keys_stay_where_they_belong(log: &str) {
         has_no_key(to, &format!("{}{}", answer.head, answer.text()));
     }
     // One that waits while everything is looked at.
-    let waiting =
-        super::scene::Asking::send(&gateway.address, &with_keys("/v1/messages", "outage:86400"));
+    let waiting = super::scene::PendingRequest::send(
+        &gateway.address,
+        &with_keys("/v1/messages", "outage:86400"),
+    );
     let token = std::fs::read_to_string(outlast.home().join("gateway.token")).unwrap();
     let status = || get(&gateway, "/_outlast/status", token.trim());
     crate::mock_server::wait_for("a wait", || status().contains("outage:86400"));
@@ -214,7 +216,8 @@ fn what_is_kept_is_for_the_user_alone() {
     let port = free_port();
     let inner = command(&outlast, port, &["--upstream", "mock:outage:86400"]);
     let gateway = Gateway::by(&mut after("umask 000", &inner));
-    let waiting = super::scene::Asking::send(&gateway.address, &with_keys("/v1/messages", "m"));
+    let waiting =
+        super::scene::PendingRequest::send(&gateway.address, &with_keys("/v1/messages", "m"));
     gateway.wait_for_stderr(r#""event":"waiting""#);
     gateway.wait_until_written(&outlast, 1);
     let all = files(&outlast.home());

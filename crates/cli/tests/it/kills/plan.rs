@@ -29,7 +29,7 @@ pub(crate) enum End {
 
 /// A tool that the agent is told to call.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum ToolAction {
     Read,
     Search,
     Write,
@@ -42,8 +42,8 @@ impl Plan {
         let mut plan = Self::empty("openai");
         // Long enough that whoever carries on finds it not over.
         plan.script = "overloaded:1+rate-limited:retry-after=20+ok:agent,times=always".to_owned();
-        for deed in [Deed::Read, Deed::Write, Deed::Command] {
-            plan.call(Word::Call, deed);
+        for deed in [ToolAction::Read, ToolAction::Write, ToolAction::Command] {
+            plan.call(ScriptKeyword::Call, deed);
         }
         plan
     }
@@ -65,9 +65,9 @@ impl Plan {
     pub(crate) fn random(random: &mut fastrand::Rng) -> Self {
         let mut plan = Self::empty(random.choice(DIALECTS).unwrap());
         for _ in 0..random.usize(1..=4) {
-            plan.call(Word::Call, deed(random));
+            plan.call(ScriptKeyword::Call, deed(random));
             if random.u8(0..4) == 0 {
-                plan.call(Word::And, deed(random));
+                plan.call(ScriptKeyword::And, deed(random));
             }
         }
         plan.end = match random.u8(0..6) {
@@ -91,23 +91,23 @@ impl Plan {
     }
 
     /// Adds a call: of a step of its own, or of the step before.
-    fn call(&mut self, word: Word, deed: Deed) {
+    fn call(&mut self, word: ScriptKeyword, deed: ToolAction) {
         let (word, step) = match word {
-            Word::Call => ("call", 1),
-            Word::And => ("and", 0),
+            ScriptKeyword::Call => ("call", 1),
+            ScriptKeyword::And => ("and", 0),
         };
         self.steps += step;
         let call = match deed {
-            Deed::Read => r#"read {"path":"note.txt"}"#.to_owned(),
-            Deed::Search => r#"grep {"pattern":"remember"}"#.to_owned(),
-            Deed::Write => {
+            ToolAction::Read => r#"read {"path":"note.txt"}"#.to_owned(),
+            ToolAction::Search => r#"grep {"pattern":"remember"}"#.to_owned(),
+            ToolAction::Write => {
                 let name = format!("written-{}.txt", self.files.len());
                 let content = format!("content of {name}");
                 let call = format!(r#"write {{"path":"{name}","content":"{content}"}}"#);
                 self.files.push((name, content));
                 call
             }
-            Deed::Command => {
+            ToolAction::Command => {
                 let line = format!("line-{}", self.lines.len());
                 let call = format!(r#"bash {{"command":"echo {line} >>lines.txt"}}"#);
                 self.lines.push(line);
@@ -119,18 +119,23 @@ impl Plan {
 }
 
 #[derive(Clone, Copy)]
-enum Word {
+enum ScriptKeyword {
     Call,
     And,
 }
 
-fn deed(random: &mut fastrand::Rng) -> Deed {
-    let deeds = [Deed::Read, Deed::Search, Deed::Write, Deed::Command];
+fn deed(random: &mut fastrand::Rng) -> ToolAction {
+    let deeds = [
+        ToolAction::Read,
+        ToolAction::Search,
+        ToolAction::Write,
+        ToolAction::Command,
+    ];
     // Commands are what must not happen twice.
     random
         .choice(deeds)
         .filter(|_| random.bool())
-        .unwrap_or(Deed::Command)
+        .unwrap_or(ToolAction::Command)
 }
 
 /// Up to three failures, at any step: the policy would bear no more.

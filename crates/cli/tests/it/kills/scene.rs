@@ -3,7 +3,7 @@
 use super::crew::server;
 use super::plan::Plan;
 use crate::mock_server::{MockServer, PLANTED};
-use crate::support::Ran;
+use crate::support::CommandResult;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,11 +11,11 @@ use tempfile::TempDir;
 
 /// How fast the clock goes: a wait of twenty seconds is longer than a process takes to start.
 pub(crate) const SCALE: &str = "100";
-/// What `Ran` has for a process that a signal ended.
+/// What `CommandResult` has for a process that a signal ended.
 pub(crate) const KILLED: i32 = -1;
 
 /// More resumes than this are a sign that nothing moves.
-const MOST_RESUMES: usize = 4;
+const MAX_RESUMES: usize = 4;
 
 pub(crate) struct Scene<'a> {
     pub(crate) mock: &'a MockServer,
@@ -96,8 +96,8 @@ impl<'a> Scene<'a> {
     }
 
     /// Runs a command to its end and keeps what it says.
-    pub(crate) fn run(&mut self, command: &mut Command) -> Ran {
-        let ran = Ran::of(command);
+    pub(crate) fn run(&mut self, command: &mut Command) -> CommandResult {
+        let ran = CommandResult::of(command);
         self.said += &ran.stdout;
         self.complained += &ran.stderr;
         self.kills += usize::from(ran.code == KILLED);
@@ -106,7 +106,7 @@ impl<'a> Scene<'a> {
 
     /// Resumes until nothing is left.
     pub(crate) fn resume_all(&mut self) {
-        for _ in 0..MOST_RESUMES {
+        for _ in 0..MAX_RESUMES {
             let ran = self.run(&mut self.resume());
             if ran.stderr.contains("Nothing to resume.") {
                 return;
@@ -126,7 +126,7 @@ impl<'a> Scene<'a> {
 
     /// The sessions, as they are listed.
     pub(crate) fn sessions(&self) -> Vec<Value> {
-        let ran = Ran::of(&mut self.command(&["sessions", "list", "--json"]));
+        let ran = CommandResult::of(&mut self.command(&["sessions", "list", "--json"]));
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         serde_json::from_str(&ran.stdout).unwrap()
     }
@@ -142,7 +142,7 @@ impl<'a> Scene<'a> {
         assert_eq!(begun.len(), 1, "{sessions:?}");
         let id = session["id"].as_str().unwrap();
         let export = ["sessions", "export", id, "--format", "jsonl"];
-        let ran = Ran::of(&mut self.command(&export));
+        let ran = CommandResult::of(&mut self.command(&export));
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         // The first line is about the session itself.
         let lines = ran.stdout.lines().skip(1);

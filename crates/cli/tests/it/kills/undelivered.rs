@@ -4,7 +4,7 @@ use super::SYNCS;
 use super::plan::{End, Plan};
 use super::scene::Scene;
 use crate::recorder::{Moment, Recorder};
-use crate::support::Ran;
+use crate::support::CommandResult;
 use serde_json::Value;
 
 /// Kills a prompt at the first boundary after which its session stands like this, and looks at what is left.
@@ -28,7 +28,7 @@ fn killed_when(state: &str, plan: &Plan, look: impl FnOnce(&mut Scene<'_>)) {
     panic!("no session is ever {state}");
 }
 
-fn events(ran: &Ran) -> Vec<Value> {
+fn events(ran: &CommandResult) -> Vec<Value> {
     let lines = ran.stdout.lines();
     lines
         .map(|line| serde_json::from_str(line).unwrap())

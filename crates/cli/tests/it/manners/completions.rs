@@ -1,7 +1,7 @@
 //! `outlast completions`: scripts that shells accept and that complete what there is.
 
 use super::all;
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use std::process::Command;
 
 fn script(shell: &str) -> String {
@@ -23,7 +23,7 @@ fn offered(outlast: &Outlast, words: &[&str]) -> Vec<String> {
     );
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-c", &asks]);
-    let ran = Ran::of(bash.current_dir(outlast.folder.path()));
+    let ran = CommandResult::of(bash.current_dir(outlast.folder.path()));
     assert_eq!(ran.code, 0, "{words:?}: {}", ran.stderr);
     assert!(ran.stderr.contains("_outlast"), "{}", ran.stderr);
     ran.stdout.lines().map(str::to_owned).collect()
@@ -34,7 +34,7 @@ fn bash_completes_commands_their_commands_and_options() {
     let outlast = Outlast::new();
     outlast.write("outlast.bash", script("bash"));
     let mut check = Command::new("bash");
-    let checked = Ran::of(
+    let checked = CommandResult::of(
         check
             .args(["-n", "outlast.bash"])
             .current_dir(outlast.folder.path()),

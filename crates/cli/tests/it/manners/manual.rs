@@ -1,7 +1,7 @@
 //! `outlast man`: a page for every command, which a formatter accepts, with every option and section.
 
 use super::all;
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use std::path::Path;
 use std::process::Command;
 
@@ -19,9 +19,9 @@ fn complaints(page: &Path) -> String {
     });
     let said = checks.iter_mut().filter_map(|check| {
         let output = check.output().ok()?;
-        Some(Ran::from(output))
+        Some(CommandResult::from(output))
     });
-    let said: Vec<Ran> = said.collect();
+    let said: Vec<CommandResult> = said.collect();
     assert!(
         !said.is_empty(),
         "neither groff nor mandoc is here; `scripts/test` installs groff"

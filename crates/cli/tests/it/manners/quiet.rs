@@ -1,7 +1,7 @@
 //! `--quiet`, and what is said while something takes long.
 
 use super::terminal::Terminal;
-use crate::support::{Outlast, Ran};
+use crate::support::{CommandResult, Outlast};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,7 +20,7 @@ steps:
   - {id: gate, gate: {type: approval, message: Publish it?, timeout: 1m}}
 ";
 
-fn code_and_both(ran: Ran) -> (i32, String, String) {
+fn code_and_both(ran: CommandResult) -> (i32, String, String) {
     (ran.code, ran.stdout, ran.stderr)
 }
 
@@ -128,7 +128,7 @@ fn stdout_and_the_exit_code_stay_as_they_are() {
             outlast.run(arguments),
             outlast.run(&[arguments, &["--quiet"]].concat()),
         );
-        let both = |ran: &Ran| (ran.code, ran.stdout.clone());
+        let both = |ran: &CommandResult| (ran.code, ran.stdout.clone());
         assert_eq!(both(&loud), both(&quiet), "{arguments:?}");
         let is_said = |line: &str| loud.stderr.lines().any(|other| other == line);
         assert!(quiet.stderr.lines().all(is_said), "{}", quiet.stderr);

@@ -170,7 +170,7 @@ fn nothing_is_said_twice() {
 // --- exit codes ---
 
 /// How a prompt comes to end with that code.
-enum Way {
+enum ExitScenario {
     Model(&'static str),
     Argument(&'static str),
     /// With a home that is not ours.
@@ -179,19 +179,19 @@ enum Way {
     Signal(&'static str),
 }
 
-const WAYS: [(i32, Way); 9] = [
-    (0, Way::Model("ok")),
-    (1, Way::Model("ok:refusal")),
-    (1, Way::Model("error:401,times=always")),
-    (2, Way::Argument("--nonsense")),
-    (3, Way::Model("overloaded:9")),
-    (4, Way::Unwritable),
-    (129, Way::Signal("-HUP")),
-    (130, Way::Signal("-INT")),
-    (143, Way::Signal("-TERM")),
+const WAYS: [(i32, ExitScenario); 9] = [
+    (0, ExitScenario::Model("ok")),
+    (1, ExitScenario::Model("ok:refusal")),
+    (1, ExitScenario::Model("error:401,times=always")),
+    (2, ExitScenario::Argument("--nonsense")),
+    (3, ExitScenario::Model("overloaded:9")),
+    (4, ExitScenario::Unwritable),
+    (129, ExitScenario::Signal("-HUP")),
+    (130, ExitScenario::Signal("-INT")),
+    (143, ExitScenario::Signal("-TERM")),
 ];
 
-impl Way {
+impl ExitScenario {
     fn code(&self) -> i32 {
         let outlast = Outlast::new();
         let ask = |model| outlast.command(&["-p", "hi", "--model", model]);

@@ -2,7 +2,7 @@
 
 use crate::gateway_cli::{Gateway, REQUEST_BODY};
 use crate::mock_server::{MockServer, wait_for};
-use crate::support::{HANG_TIMEOUT, NO_TIMEOUTS, Outlast, Ran};
+use crate::support::{CommandResult, HANG_TIMEOUT, NO_TIMEOUTS, Outlast};
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -153,8 +153,8 @@ impl Stage {
         command
     }
 
-    pub(super) fn run(&self, line: &str) -> Ran {
-        Ran::of(&mut self.shell(line))
+    pub(super) fn run(&self, line: &str) -> CommandResult {
+        CommandResult::of(&mut self.shell(line))
     }
 
     /// The id of the first in a list.

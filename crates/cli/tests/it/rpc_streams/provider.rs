@@ -15,12 +15,12 @@ pub(crate) struct Provider {
     pub(crate) url: String,
     pieces: usize,
     size: usize,
-    so_far: Arc<SoFar>,
+    so_far: Arc<AnswerProgress>,
 }
 
 /// How far an answer came.
 #[derive(Default)]
-struct SoFar {
+struct AnswerProgress {
     is_held_up: AtomicBool,
     is_done: AtomicBool,
     is_unwanted: AtomicBool,
@@ -100,7 +100,7 @@ fn answer(pieces: usize, size: usize) -> String {
     said.chain([end, "data: [DONE]\n\n".to_owned()]).collect()
 }
 
-fn serve(mut socket: TcpStream, answer: &str, so_far: &SoFar) {
+fn serve(mut socket: TcpStream, answer: &str, so_far: &AnswerProgress) {
     read_request(&mut socket);
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     socket.set_write_timeout(Some(HELD_UP)).unwrap();

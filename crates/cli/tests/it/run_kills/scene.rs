@@ -5,7 +5,7 @@ use crate::recorder::{Counted, Moment, Recorder};
 use crate::support::HANG_TIMEOUT;
 use assert_cmd::cargo::cargo_bin;
 use outlast_pipeline::entry::Entry;
-use outlast_pipeline::history::{self, Written};
+use outlast_pipeline::history::{self, RecordedEntry};
 use outlast_pipeline::state::Run;
 use outlast_store::Journal;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const MARK: &str = include_str!("mark.sh");
 /// Memory, where a kill is as good as anywhere and nothing waits for a disk.
 const FAST: &str = "/dev/shm";
 /// More processes than this are a sign that nothing moves.
-const MOST_RESUMES: usize = 3;
+const MAX_RESUMES: usize = 3;
 
 /// When a process is killed.
 #[derive(Clone, Copy, Debug)]
@@ -182,7 +182,7 @@ impl Scene {
 
     /// Carries it on until it has ended.
     pub(super) fn finish(&mut self) {
-        for _ in 0..MOST_RESUMES {
+        for _ in 0..MAX_RESUMES {
             if self.has_ended() {
                 return;
             }
@@ -232,7 +232,7 @@ impl Scene {
         self.written().0.ended.is_some()
     }
 
-    pub(super) fn written(&self) -> (Run, Vec<Written>) {
+    pub(super) fn written(&self) -> (Run, Vec<RecordedEntry>) {
         let (Some(run), Some(runs)) = (&self.run, self.journal("runs.db")) else {
             return (Run::default(), Vec::new());
         };

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 /// A request.
-pub(crate) struct Ask {
+pub(crate) struct RequestBuilder {
     address: String,
     method: &'static str,
     path: String,
@@ -15,7 +15,7 @@ pub(crate) struct Ask {
     says_length: bool,
 }
 
-impl Ask {
+impl RequestBuilder {
     pub(crate) fn new(address: &str, method: &'static str, path: &str) -> Self {
         Self {
             address: address.to_owned(),
@@ -67,24 +67,24 @@ impl Ask {
     }
 
     /// Sends it and reads the head of the answer.
-    pub(crate) fn send(self) -> Answer {
+    pub(crate) fn send(self) -> HttpResponse {
         let mut socket = TcpStream::connect(&self.address).unwrap();
         socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         socket.write_all(self.head().as_bytes()).unwrap();
         // Whoever refuses a long body does not read it.
         socket.write_all(&self.body).ok();
-        Answer::read(BufReader::new(socket))
+        HttpResponse::read(BufReader::new(socket))
     }
 }
 
 /// An answer of which the head was read.
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
     body: BufReader<Box<dyn Read>>,
 }
 
-impl Answer {
+impl HttpResponse {
     fn read(mut socket: BufReader<TcpStream>) -> Self {
         let mut lines = Vec::new();
         loop {

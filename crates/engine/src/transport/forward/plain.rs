@@ -29,7 +29,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 /// How long a connection is kept that nobody uses.
-const IDLE_TIME: Duration = Duration::from_secs(90);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How much is read at once.
 const READ_BYTES: usize = 16 << 10;
 /// Written by itself, a body that is smaller than this would cost more than its copy.
@@ -39,7 +39,7 @@ const INITIAL_HEAD_CAPACITY: usize = 2 << 10;
 
 /// A provider that is reached that way. Clones share its connections.
 #[derive(Clone, Debug)]
-pub(super) struct Plain(Arc<Inner>);
+pub(super) struct PlainClient(Arc<Inner>);
 
 struct Inner {
     base: Url,
@@ -48,7 +48,7 @@ struct Inner {
     /// Headers that every request carries which does not bring its own.
     headers: HeaderMap,
     connect_timeout: Duration,
-    idle: Mutex<VecDeque<Idle>>,
+    idle: Mutex<VecDeque<IdleConnection>>,
 }
 
 /// What its headers hold is never printed.
@@ -59,30 +59,30 @@ impl std::fmt::Debug for Inner {
 }
 
 /// A connection that nobody uses.
-struct Idle {
+struct IdleConnection {
     connection: Connection,
     since: Instant,
 }
 
 /// Why a request was not written to its end.
-enum Unwritten {
+enum WriteError {
     /// The connection broke.
     Theirs(io::Error),
     /// The request could not be read.
     Ours(io::Error),
 }
 
-impl From<io::Error> for Unwritten {
+impl From<io::Error> for WriteError {
     fn from(error: io::Error) -> Self {
         Self::Theirs(error)
     }
 }
 
-impl From<Unwritten> for Error {
-    fn from(unwritten: Unwritten) -> Self {
+impl From<WriteError> for Error {
+    fn from(unwritten: WriteError) -> Self {
         match unwritten {
-            Unwritten::Theirs(error) => broken(&error),
-            Unwritten::Ours(error) => Self {
+            WriteError::Theirs(error) => broken(&error),
+            WriteError::Ours(error) => Self {
                 io: IoKind::Misconfigured,
                 message: format!("the request cannot be read back: {error}"),
             },
@@ -97,7 +97,7 @@ struct Connection {
     input: BytesMut,
 }
 
-impl Plain {
+impl PlainClient {
     /// The way to the provider with that address, if this is one for it.
     pub(super) fn new(settings: &HttpSettings, base: &Url, headers: HeaderMap) -> Option<Self> {
         if base.scheme() != "http" || settings.proxies.http.is_some() {
@@ -132,7 +132,7 @@ impl Plain {
         let request = self.request(&method, path, headers, body.len());
         // A provider may refuse a request before it has read all of it, and then its answer says more than the error.
         let written = connection.write(request, body).await;
-        if let Err(error @ Unwritten::Ours(_)) = written {
+        if let Err(error @ WriteError::Ours(_)) = written {
             return Err(error.into());
         }
         let head = match (connection.head().await, written) {
@@ -181,7 +181,7 @@ impl Plain {
 
 // --- connections ---
 
-impl Plain {
+impl PlainClient {
     async fn connect(&self) -> Result<Connection, Error> {
         let connecting = async {
             let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -226,7 +226,7 @@ impl Plain {
     fn take_idle(&self) -> Option<Connection> {
         loop {
             let idle = self.idle().pop_back()?;
-            if idle.since.elapsed() < IDLE_TIME && idle.connection.is_quiet() {
+            if idle.since.elapsed() < IDLE_TIMEOUT && idle.connection.is_quiet() {
                 return Some(idle.connection);
             }
         }
@@ -237,14 +237,14 @@ impl Plain {
         let mut idle = self.idle();
         while idle
             .front()
-            .is_some_and(|oldest| since - oldest.since >= IDLE_TIME)
+            .is_some_and(|oldest| since - oldest.since >= IDLE_TIMEOUT)
         {
             idle.pop_front();
         }
-        idle.push_back(Idle { connection, since });
+        idle.push_back(IdleConnection { connection, since });
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, VecDeque<Idle>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, VecDeque<IdleConnection>> {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -256,7 +256,7 @@ impl Connection {
         nothing_yet.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    async fn write(&mut self, mut request: Vec<u8>, body: Payload) -> Result<(), Unwritten> {
+    async fn write(&mut self, mut request: Vec<u8>, body: Payload) -> Result<(), WriteError> {
         let mut pieces = match body {
             Payload::Whole(body) if body.len() < MAX_COPIED_BODY_BYTES => {
                 request.extend_from_slice(&body);
@@ -267,7 +267,7 @@ impl Connection {
         };
         self.stream.write_all(&request).await?;
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(Unwritten::Ours)?;
+            let piece = piece.map_err(WriteError::Ours)?;
             self.stream.write_all(&piece).await?;
         }
         Ok(())

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-const MOST: usize = 2 << 20;
+const MAX_BODY_BYTES: usize = 2 << 20;
 
 async fn small_bodies(provider: &Provider) -> TestGateway {
     let limits = Limits {
-        body: MOST,
+        body: MAX_BODY_BYTES,
         ..Limits::default()
     };
     TestGateway::with(provider.address, 1, |setup| setup.limits = limits).await

@@ -1,7 +1,7 @@
 //! Requests hidden within others: what the provider is asked is exactly what the gateway understood, and the rest of a
 //! connection on which two readings are possible is never read.
 
-use super::super::raw::{Got, Provider, Reader, TestGateway, responses, within};
+use super::super::raw::{Provider, RawResponse, Reader, TestGateway, responses, within};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
@@ -96,7 +96,7 @@ async fn a_request_in_a_body_is_a_body() {
         body.len()
     );
     let answers = responses(&bench.exchange(request.as_bytes()).await);
-    let bodies: Vec<String> = answers.iter().map(Got::text).collect();
+    let bodies: Vec<String> = answers.iter().map(RawResponse::text).collect();
     assert_eq!(bodies, [body.as_str(), "ok"]);
     assert_eq!(asked(&provider), ["POST /v1/echo HTTP/1.1"; 2]);
 }

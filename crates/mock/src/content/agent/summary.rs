@@ -3,7 +3,7 @@
 //! The conversation comes as text: each line begins with a bar, and what somebody says with who it is. The steps are told
 //! as lines of a prompt, so that whoever goes on from the summary takes those that are left, and none twice.
 
-use super::part::Call;
+use super::instructions::Call;
 use super::requested_instructions;
 use crate::conversation::is_cut_off_notice;
 
@@ -15,7 +15,7 @@ const QUOTED_PROMPT_PREFIX: &str = "[The user's last prompt";
 
 /// Something that was said, as far as it counts here.
 #[derive(Debug, PartialEq, Eq)]
-enum Said {
+enum TranscriptEntry {
     Prompt(String),
     /// That an answer was cut off.
     Remark,
@@ -31,16 +31,17 @@ pub(super) fn is_requested(system: &str) -> bool {
 /// The summary of a conversation that was written down.
 pub(super) fn of_transcript(transcript: &str) -> String {
     let said = read(transcript);
-    let count =
-        |said: &[Said], wanted: &[Said]| said.iter().filter(|one| wanted.contains(one)).count();
-    let is_prompt = |said: &Said| matches!(said, Said::Prompt(_));
-    let messages = said.len() - count(&said, &[Said::Output]);
+    let count = |said: &[TranscriptEntry], wanted: &[TranscriptEntry]| {
+        said.iter().filter(|one| wanted.contains(one)).count()
+    };
+    let is_prompt = |said: &TranscriptEntry| matches!(said, TranscriptEntry::Prompt(_));
+    let messages = said.len() - count(&said, &[TranscriptEntry::Output]);
     let mut lines = vec![format!("{SUMMARY_PREFIX}{messages}{SUMMARY_SUFFIX}")];
     let last = said.iter().rposition(is_prompt);
-    if let Some([Said::Prompt(prompt), since @ ..]) = last.map(|last| &said[last..]) {
+    if let Some([TranscriptEntry::Prompt(prompt), since @ ..]) = last.map(|last| &said[last..]) {
         // Each remark is between two parts of one answer.
-        let parts = count(since, &[Said::Answer]);
-        let answers = parts.saturating_sub(count(since, &[Said::Remark]));
+        let parts = count(since, &[TranscriptEntry::Answer]);
+        let answers = parts.saturating_sub(count(since, &[TranscriptEntry::Remark]));
         let left = requested_instructions(prompt)
             .steps
             .into_iter()
@@ -72,13 +73,13 @@ pub(super) fn find(prompt: &str) -> Option<Vec<&str>> {
 }
 
 /// Who said what. A line without a speaker goes on with what was said on the last one.
-fn read(transcript: &str) -> Vec<Said> {
-    let mut everything: Vec<Said> = Vec::new();
+fn read(transcript: &str) -> Vec<TranscriptEntry> {
+    let mut everything: Vec<TranscriptEntry> = Vec::new();
     let lines = transcript.lines().filter_map(|line| line.strip_prefix('|'));
     for line in lines.map(|line| line.strip_prefix(' ').unwrap_or(line)) {
         match (begun(line), everything.last_mut()) {
             (Some(said), _) => everything.push(said),
-            (None, Some(Said::Prompt(prompt))) => {
+            (None, Some(TranscriptEntry::Prompt(prompt))) => {
                 prompt.push('\n');
                 prompt.push_str(line);
             }
@@ -89,19 +90,19 @@ fn read(transcript: &str) -> Vec<Said> {
 }
 
 /// What begins on a line.
-fn begun(line: &str) -> Option<Said> {
+fn begun(line: &str) -> Option<TranscriptEntry> {
     if let Some(prompt) = line.strip_prefix("user:") {
         let prompt = prompt.trim_start();
         return match is_cut_off_notice(prompt) {
             _ if prompt.starts_with(QUOTED_PROMPT_PREFIX) => None,
-            true => Some(Said::Remark),
-            false => Some(Said::Prompt(prompt.to_owned())),
+            true => Some(TranscriptEntry::Remark),
+            false => Some(TranscriptEntry::Prompt(prompt.to_owned())),
         };
     }
     if line.starts_with("assistant:") {
-        return Some(Said::Answer);
+        return Some(TranscriptEntry::Answer);
     }
-    line.starts_with("tool").then_some(Said::Output)
+    line.starts_with("tool").then_some(TranscriptEntry::Output)
 }
 
 #[cfg(test)]

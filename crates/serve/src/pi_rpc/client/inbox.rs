@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 /// How many events may wait for one listener.
-const MOST_EVENTS: usize = 1024;
+const MAX_QUEUED_EVENTS: usize = 1024;
 /// Events that are pieces of something whose whole comes after them.
 const DELTA_KINDS: [&str; 2] = ["message_update", "tool_execution_update"];
 
 /// Everything that is said, pieces left out, in order.
-pub(super) type Following = mpsc::UnboundedReceiver<Arc<Value>>;
+pub(super) type RunEvents = mpsc::UnboundedReceiver<Arc<Value>>;
 
 /// Where everything that the server says arrives.
 pub(super) struct Inbox {
@@ -33,7 +33,7 @@ struct State {
 
 impl Inbox {
     pub(super) fn new() -> Self {
-        let (events, _) = broadcast::channel(MOST_EVENTS);
+        let (events, _) = broadcast::channel(MAX_QUEUED_EVENTS);
         Self {
             state: Mutex::new(State {
                 over: None,
@@ -45,7 +45,7 @@ impl Inbox {
     }
 
     /// Waits for the reply of that number.
-    pub(super) fn ask(&self, id: u64) -> Result<Asked<'_>, ClientError> {
+    pub(super) fn ask(&self, id: u64) -> Result<PendingReply<'_>, ClientError> {
         let mut state = self.state();
         if let Some(why) = &state.over {
             return Err(why.clone());
@@ -53,7 +53,7 @@ impl Inbox {
         let (sender, answer) = oneshot::channel();
         state.asking.insert(id, sender);
         let inbox = self;
-        Ok(Asked { inbox, id, answer })
+        Ok(PendingReply { inbox, id, answer })
     }
 
     /// Listens to events from here on.
@@ -67,7 +67,7 @@ impl Inbox {
     }
 
     /// Everything from here on, pieces left out.
-    pub(super) fn follow(&self) -> Following {
+    pub(super) fn follow(&self) -> RunEvents {
         let (sender, following) = mpsc::unbounded_channel();
         let mut state = self.state();
         if state.over.is_none() {
@@ -129,13 +129,13 @@ pub(super) fn number(frame: &Value) -> Option<u64> {
 }
 
 /// A request that is under way. Given up when it is dropped.
-pub(super) struct Asked<'a> {
+pub(super) struct PendingReply<'a> {
     inbox: &'a Inbox,
     id: u64,
     answer: oneshot::Receiver<Arc<Value>>,
 }
 
-impl Asked<'_> {
+impl PendingReply<'_> {
     /// The reply.
     pub(super) async fn answer(mut self) -> Result<Arc<Value>, ClientError> {
         let answer = (&mut self.answer).await;
@@ -143,7 +143,7 @@ impl Asked<'_> {
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingReply<'_> {
     fn drop(&mut self) {
         self.inbox.state().asking.remove(&self.id);
     }

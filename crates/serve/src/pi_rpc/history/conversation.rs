@@ -3,22 +3,22 @@
 //! What belongs to it is the session's own fold to say; here it is only told who said what when.
 
 use crate::pi_rpc::message::{
-    Assistant, Block, CompactionSummary, Message, Stop, ToolResult, Used,
+    Assistant, Block, CompactionSummary, Message, PricedUsage, Stop, ToolResult,
 };
 use outlast_dialect::{Part, Role};
 use outlast_engine::journal::Entry;
-use outlast_session::Standing;
+use outlast_session::State;
 use std::collections::HashMap;
 
 #[derive(Default)]
 pub(super) struct Conversation {
-    standing: Standing,
+    standing: State,
     /// What is known of each message.
-    known: Vec<Known>,
+    known: Vec<MessageOrigin>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct MessageOrigin {
     /// The entry that it came with.
     id: String,
     time: u64,
@@ -35,10 +35,10 @@ impl Conversation {
     /// One more entry; `answer` is what is known of the message in it.
     pub(super) fn take_in(&mut self, origin: Origin, entry: Entry, answer: Option<Assistant>) {
         self.standing.take_in(entry);
-        let known = Known::of(origin);
+        let known = MessageOrigin::of(origin);
         for message in self.standing.messages.iter().skip(self.known.len()) {
             let answer = answer.clone().filter(|_| message.role == Role::Assistant);
-            self.known.push(Known {
+            self.known.push(MessageOrigin {
                 answer,
                 ..known.clone()
             });
@@ -60,16 +60,16 @@ impl Conversation {
         let from = self.known.len().saturating_sub(kept);
         let mut known = Vec::with_capacity(new);
         if is_summarised {
-            known.push(Known {
+            known.push(MessageOrigin {
                 summary_of: Some(tokens),
-                ..Known::of(origin.clone())
+                ..MessageOrigin::of(origin.clone())
             });
         }
         known.extend(self.known.drain(..).skip(from));
         let first = known.get(usize::from(is_summarised));
         let first = first.map(|known| known.id.clone());
         // Should more be there than was known of, it came with this entry.
-        known.resize(new, Known::of(origin));
+        known.resize(new, MessageOrigin::of(origin));
         self.known = known;
         first
     }
@@ -91,7 +91,7 @@ impl Conversation {
     }
 }
 
-impl Known {
+impl MessageOrigin {
     fn of((id, time): Origin) -> Self {
         Self {
             id,
@@ -107,7 +107,7 @@ impl Known {
             api: String::new(),
             provider: String::new(),
             model: String::new(),
-            usage: Used::default(),
+            usage: PricedUsage::default(),
             stop_reason: Stop::Stop,
             timestamp: self.time,
             error_message: None,

@@ -1,7 +1,7 @@
 //! The entries of a history as the pi protocol has them, and the tree that they make.
 
-use crate::pi_rpc::asked::Asked;
-use crate::pi_rpc::message::{Block, Message, Used};
+use crate::pi_rpc::message::{Block, Message, PricedUsage};
+use crate::pi_rpc::models::ModelRef;
 use outlast_kernel::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -18,7 +18,7 @@ pub struct Entry {
     pub timestamp: Timestamp,
     /// What.
     #[serde(flatten)]
-    pub what: What,
+    pub what: EntryBody,
     #[serde(skip)]
     pub(super) seq: u64,
     /// Whether somebody said it to begin a turn.
@@ -33,7 +33,7 @@ pub struct Entry {
     rename_all = "snake_case",
     rename_all_fields = "camelCase"
 )]
-pub enum What {
+pub enum EntryBody {
     /// Something was said.
     Message {
         /// It.
@@ -48,7 +48,7 @@ pub enum What {
         /// How many tokens it had, about.
         tokens_before: u64,
         /// What the summary used.
-        usage: Used,
+        usage: PricedUsage,
     },
     /// Another model is asked.
     ModelChange {
@@ -59,8 +59,8 @@ pub enum What {
     },
 }
 
-impl What {
-    pub(super) fn model_change(asked: &Asked) -> Self {
+impl EntryBody {
+    pub(super) fn model_change(asked: &ModelRef) -> Self {
         Self::ModelChange {
             provider: asked.provider.clone(),
             model_id: asked.model.clone(),
@@ -72,7 +72,7 @@ impl Entry {
     /// What was said, if it is something that somebody said.
     pub(super) fn text(&self) -> String {
         match &self.what {
-            What::Message {
+            EntryBody::Message {
                 message: Message::User(user),
             } => Block::text_of(&user.content),
             _ => String::new(),
@@ -86,7 +86,7 @@ pub(super) struct Entries(Vec<Entry>);
 
 impl Entries {
     /// One more; the answer is its id.
-    pub(super) fn push(&mut self, (seq, timestamp): (u64, Timestamp), what: What) -> String {
+    pub(super) fn push(&mut self, (seq, timestamp): (u64, Timestamp), what: EntryBody) -> String {
         let twins = self.0.iter().rev().take_while(|entry| entry.seq == seq);
         let id = match twins.count() {
             0 => format!("{seq:08x}"),
@@ -113,7 +113,7 @@ impl Entries {
     pub(super) fn set_first_kept(&mut self, id: String) {
         if let Some(Entry {
             what:
-                What::Compaction {
+                EntryBody::Compaction {
                     first_kept_entry_id,
                     ..
                 },

@@ -1,36 +1,36 @@
 //! Reads a journal, entry by entry: what each of them adds to a history.
 
 use super::conversation::Conversation;
-use super::entry::{Entries, What};
-use super::stats::Counted;
-use super::{History, LEFT_OUT};
-use crate::pi_rpc::asked::{Asked, Models};
+use super::entry::{Entries, EntryBody};
+use super::stats::StatsCounter;
+use super::{History, NO_SUMMARY_TEXT};
 use crate::pi_rpc::message::{
     ABORTED_MESSAGE, Assistant, Block, ErrorDetails, Message, Stop, ToolResult,
 };
+use crate::pi_rpc::models::{ModelRef, Models};
 use outlast_dialect::{Part, Role};
 use outlast_engine::journal;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{StopReason, Usage};
-use outlast_kernel::failure::Judged;
+use outlast_kernel::failure::ClassifiedFailure;
 use std::collections::HashMap;
 
 /// What is known of a history while it is read.
 pub(super) struct Reader<'a> {
     models: &'a Models,
     /// Who is asked, as far as that was written down.
-    asked: Asked,
+    asked: ModelRef,
     /// The tools of the calls so far.
     tools: HashMap<String, String>,
     entries: Entries,
     conversation: Conversation,
-    counted: Counted,
+    counted: StatsCounter,
     /// Whether a turn has begun that said nothing itself.
     begins_without: bool,
 }
 
 /// The number of an entry in the journal, and when it was written.
-type At = (u64, Timestamp);
+type EntryStamp = (u64, Timestamp);
 
 impl<'a> Reader<'a> {
     pub(super) fn new(models: &'a Models) -> Self {
@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
             tools: HashMap::new(),
             entries: Entries::default(),
             conversation: Conversation::default(),
-            counted: Counted::new(models.window()),
+            counted: StatsCounter::new(models.window()),
             begins_without: false,
         }
     }
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One more entry of the journal.
-    pub(super) fn take_in(&mut self, at: At, entry: journal::Entry) {
+    pub(super) fn take_in(&mut self, at: EntryStamp, entry: journal::Entry) {
         let mut answer = None;
         if !matches!(
             entry,
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
                 ..
             } => {
                 self.asked = self.models.keyed(&switch.to);
-                self.entries.push(at, What::model_change(&self.asked));
+                self.entries.push(at, EntryBody::model_change(&self.asked));
             }
             journal::Entry::Message {
                 message,
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
             .take_in((id, at.1.as_millis()), entry, answer);
     }
 
-    fn say(&mut self, at: At, messages: &[outlast_dialect::Message], is_prompt: bool) {
+    fn say(&mut self, at: EntryStamp, messages: &[outlast_dialect::Message], is_prompt: bool) {
         for message in messages {
             let content = Block::all(&message.parts);
             let timestamp = at.1.as_millis();
@@ -124,7 +124,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn fail(&mut self, at: At, judged: Option<&Judged>, parts: &[Part], usage: Usage) {
+    fn fail(
+        &mut self,
+        at: EntryStamp,
+        judged: Option<&ClassifiedFailure>,
+        parts: &[Part],
+        usage: Usage,
+    ) {
         if let Some(judged) = judged.filter(|judged| judged.failure.provider != self.asked.provider)
         {
             self.asked = self
@@ -146,7 +152,7 @@ impl<'a> Reader<'a> {
     /// The answer is the same without its content.
     fn answer(
         &mut self,
-        at: At,
+        at: EntryStamp,
         parts: &[Part],
         model: &str,
         stop_reason: StopReason,
@@ -177,7 +183,7 @@ impl<'a> Reader<'a> {
         answer
     }
 
-    fn result(&mut self, at: At, id: &str, output: &str, is_error: bool) {
+    fn result(&mut self, at: EntryStamp, id: &str, output: &str, is_error: bool) {
         let name = self.tools.get(id).cloned().unwrap_or_default();
         let result = outlast_dialect::ToolResult {
             id: id.to_owned(),
@@ -188,7 +194,7 @@ impl<'a> Reader<'a> {
         self.push(at, Message::ToolResult(result));
     }
 
-    fn compact(&mut self, at: At, entry: journal::Entry) {
+    fn compact(&mut self, at: EntryStamp, entry: journal::Entry) {
         let journal::Entry::Compacted {
             messages,
             before,
@@ -201,8 +207,11 @@ impl<'a> Reader<'a> {
         };
         let summary = messages.first().filter(|_| model.is_some());
         let used = self.asked.used(*usage);
-        let what = What::Compaction {
-            summary: summary.map_or_else(|| LEFT_OUT.to_owned(), outlast_dialect::Message::text),
+        let what = EntryBody::Compaction {
+            summary: summary.map_or_else(
+                || NO_SUMMARY_TEXT.to_owned(),
+                outlast_dialect::Message::text,
+            ),
             first_kept_entry_id: String::new(),
             tokens_before: *before,
             usage: used,
@@ -217,8 +226,8 @@ impl<'a> Reader<'a> {
         self.entries.set_first_kept(first.unwrap_or(own));
     }
 
-    fn push(&mut self, at: At, message: Message) {
+    fn push(&mut self, at: EntryStamp, message: Message) {
         self.counted.message(&message);
-        self.entries.push(at, What::Message { message });
+        self.entries.push(at, EntryBody::Message { message });
     }
 }

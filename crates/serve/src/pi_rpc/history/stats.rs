@@ -1,6 +1,6 @@
 //! A session in numbers. What failed or was summarised away has been paid for, and is counted.
 
-use crate::pi_rpc::message::{Block, Message, Used};
+use crate::pi_rpc::message::{Block, Message, PricedUsage};
 use outlast_kernel::event::Usage;
 use serde::Serialize;
 
@@ -61,7 +61,7 @@ pub struct ContextUsage {
 
 /// What was counted so far.
 #[derive(Default)]
-pub(super) struct Counted {
+pub(super) struct StatsCounter {
     user: u64,
     assistant: u64,
     calls: u64,
@@ -73,7 +73,7 @@ pub(super) struct Counted {
     window: u64,
 }
 
-impl Counted {
+impl StatsCounter {
     pub(super) fn new(window: u64) -> Self {
         Self {
             window,
@@ -103,12 +103,12 @@ impl Counted {
     }
 
     /// The conversation is a smaller one: how large nobody knows until the model has read it.
-    pub(super) fn compacted(&mut self, used: Used) {
+    pub(super) fn compacted(&mut self, used: PricedUsage) {
         self.spend(used);
         self.context = None;
     }
 
-    fn spend(&mut self, used: Used) {
+    fn spend(&mut self, used: PricedUsage) {
         let tokens = &mut self.tokens;
         tokens.input = tokens.input.saturating_add(used.input);
         tokens.output = tokens.output.saturating_add(used.output);

@@ -1,10 +1,10 @@
 //! What is said of a conversation that is made smaller.
 
 use super::PiEncoder;
-use super::frame::{Compacted, Files, Frame, Retry, Wait, reason};
-use crate::pi_rpc::history::LEFT_OUT;
+use super::frame::{Compacted, Files, Frame, Retry, RetryDetails, reason};
+use crate::event_encoder::JsonLines;
+use crate::pi_rpc::history::NO_SUMMARY_TEXT;
 use crate::pi_rpc::message::ErrorDetails;
-use crate::voice::Lines;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
 use outlast_kernel::time::millis;
@@ -13,7 +13,12 @@ use outlast_kernel::time::millis;
 const CANCELLED: &str = "cancelled";
 
 impl PiEncoder {
-    pub(super) fn translate_compaction(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
+    pub(super) fn translate_compaction(
+        &mut self,
+        time: Timestamp,
+        body: Body,
+        out: &mut JsonLines,
+    ) {
         match body {
             Body::AutoCompactionStarted { reason: why, .. } => {
                 self.run.finish_step(out);
@@ -34,7 +39,7 @@ impl PiEncoder {
                     max_attempts: attempt,
                     delay_ms: millis(delay),
                     error_message: &message,
-                    outlast: Wait {
+                    outlast: RetryDetails {
                         retry_at,
                         details: ErrorDetails::of(cause, None),
                     },
@@ -45,7 +50,7 @@ impl PiEncoder {
         }
     }
 
-    fn end_compaction(&mut self, ended: Body, out: &mut Lines) {
+    fn end_compaction(&mut self, ended: Body, out: &mut JsonLines) {
         let Body::AutoCompactionEnded {
             reason: why,
             before,
@@ -61,7 +66,7 @@ impl PiEncoder {
             out.push(&Frame::SummarizationRetryFinished);
         }
         let result = error.is_none().then(|| Compacted {
-            summary: summary.as_deref().unwrap_or(LEFT_OUT),
+            summary: summary.as_deref().unwrap_or(NO_SUMMARY_TEXT),
             // The smaller conversation is written down whole, so no earlier entry is kept.
             first_kept_entry_id: "",
             tokens_before: before,

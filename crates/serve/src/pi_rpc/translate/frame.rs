@@ -2,7 +2,7 @@
 //! updates twice, and is copied for none.
 
 use crate::pi_rpc::message::{
-    Assistant, Block, ErrorDetails, Message, Nothing, ToolResult, Used, User,
+    Assistant, Block, EmptyObject, ErrorDetails, Message, PricedUsage, ToolResult, User,
 };
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::CompactionReason;
@@ -30,15 +30,15 @@ pub(super) enum Frame<'a> {
         tool_results: &'a [ToolResult],
     },
     MessageStart {
-        message: Said<'a>,
+        message: MessageRef<'a>,
     },
     MessageUpdate {
-        usage: &'a Used,
+        usage: &'a PricedUsage,
         assistant_message_event: Update<'a>,
         message: &'a Assistant,
     },
     MessageEnd {
-        message: Said<'a>,
+        message: MessageRef<'a>,
     },
     ToolExecutionStart {
         tool_call_id: &'a str,
@@ -85,7 +85,7 @@ pub(super) enum Frame<'a> {
 /// A message of any kind.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum Said<'a> {
+pub(super) enum MessageRef<'a> {
     User(&'a User),
     Assistant(&'a Assistant),
     ToolResult(&'a ToolResult),
@@ -149,7 +149,7 @@ pub(super) enum Update<'a> {
 #[derive(Serialize)]
 pub(super) struct Output<'a> {
     pub(super) content: &'a [Block],
-    pub(super) details: Nothing,
+    pub(super) details: EmptyObject,
 }
 
 /// A wait before something is tried again.
@@ -160,13 +160,13 @@ pub(super) struct Retry<'a> {
     pub(super) max_attempts: u32,
     pub(super) delay_ms: u64,
     pub(super) error_message: &'a str,
-    pub(super) outlast: Wait,
+    pub(super) outlast: RetryDetails,
 }
 
 /// What a wait is for, and until when.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Wait {
+pub(super) struct RetryDetails {
     pub(super) retry_at: Timestamp,
     #[serde(flatten)]
     pub(super) details: ErrorDetails,

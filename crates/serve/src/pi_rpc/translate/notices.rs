@@ -1,7 +1,7 @@
 //! What a person is shown beside the conversation: why nothing happens just now, and what was done about trouble.
 
 use super::frame::{Frame, Request};
-use crate::voice::Lines;
+use crate::event_encoder::JsonLines;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Usage};
 use outlast_kernel::verdict::Cause;
@@ -17,7 +17,7 @@ pub(super) struct Notices {
 
 impl Notices {
     /// Shows what the event is about, if a person should know of it.
-    pub(super) fn tell(&mut self, body: &Body, out: &mut Lines) {
+    pub(super) fn tell(&mut self, body: &Body, out: &mut JsonLines) {
         if let Some((message, notify_type)) = words(body) {
             let request = Request::Notify {
                 id: self.id(),
@@ -29,20 +29,20 @@ impl Notices {
     }
 
     /// Shows until when it is waited.
-    pub(super) fn wait(&mut self, until: Timestamp, cause: Option<Cause>, out: &mut Lines) {
+    pub(super) fn wait(&mut self, until: Timestamp, cause: Option<Cause>, out: &mut JsonLines) {
         self.has_status = true;
         let cause = cause.map_or(String::new(), |cause| format!(": {}", cause.phrase()));
         self.set_status(Some(&format!("waiting until {until}{cause}")), out);
     }
 
     /// Nothing is waited for any more.
-    pub(super) fn end_wait(&mut self, out: &mut Lines) {
+    pub(super) fn end_wait(&mut self, out: &mut JsonLines) {
         if std::mem::take(&mut self.has_status) {
             self.set_status(None, out);
         }
     }
 
-    fn set_status(&mut self, status_text: Option<&str>, out: &mut Lines) {
+    fn set_status(&mut self, status_text: Option<&str>, out: &mut JsonLines) {
         let request = Request::SetStatus {
             id: self.id(),
             status_key: STATUS_KEY,

@@ -4,19 +4,19 @@
 //! once; a turn ends with an answer, if need be an empty one; what failed is no part of what the run has added, but for
 //! the failure that ended it.
 
-use super::answer::{Answer, Ending};
-use super::frame::{Frame, Said};
-use crate::pi_rpc::asked::Asked;
+use super::frame::{Frame, MessageRef};
+use super::partial_completion::{CompletionEnd, PartialCompletion};
+use crate::event_encoder::JsonLines;
 use crate::pi_rpc::message::{
     ABORTED_MESSAGE, Assistant, Block, ErrorDetails, Message, Stop, ToolResult, User,
 };
-use crate::voice::Lines;
+use crate::pi_rpc::models::ModelRef;
 use serde_json::value::RawValue;
 
 #[derive(Default)]
 pub(super) struct Run {
     /// Who is asked from here on.
-    pub(super) asked: Asked,
+    pub(super) asked: ModelRef,
     /// The time of what is being told.
     pub(super) now: u64,
     is_open: bool,
@@ -32,7 +32,7 @@ pub(super) struct Run {
 #[derive(Default)]
 pub(super) struct Turn {
     /// The answer that is under way.
-    answer: Option<Answer>,
+    answer: Option<PartialCompletion>,
     /// The answer that came.
     pub(super) answered: Option<Assistant>,
     pub(super) results: Vec<ToolResult>,
@@ -67,7 +67,7 @@ pub(super) struct Problem {
     pub(super) details: Option<ErrorDetails>,
 }
 
-impl From<Problem> for Ending {
+impl From<Problem> for CompletionEnd {
     fn from(problem: Problem) -> Self {
         Self {
             stop: Stop::Error,
@@ -78,7 +78,7 @@ impl From<Problem> for Ending {
 }
 
 impl Run {
-    pub(super) fn new(asked: Asked) -> Self {
+    pub(super) fn new(asked: ModelRef) -> Self {
         Self {
             asked,
             ..Self::default()
@@ -86,21 +86,21 @@ impl Run {
     }
 
     /// Somebody says something.
-    pub(super) fn input(&mut self, user: User, out: &mut Lines) {
+    pub(super) fn input(&mut self, user: User, out: &mut JsonLines) {
         self.finish_step(out);
         self.open_turn(out);
-        let message = Said::User(&user);
+        let message = MessageRef::User(&user);
         out.push(&Frame::MessageStart { message });
-        let message = Said::User(&user);
+        let message = MessageRef::User(&user);
         out.push(&Frame::MessageEnd { message });
         self.messages.push(Message::User(user));
     }
 
     /// A model is asked.
-    pub(super) fn begin_attempt(&mut self, out: &mut Lines) {
+    pub(super) fn begin_attempt(&mut self, out: &mut JsonLines) {
         self.finish_step(out);
         self.failed = None;
-        let answer = Answer::new(self.asked.blank(self.now));
+        let answer = PartialCompletion::new(self.asked.blank(self.now));
         self.open_turn(out).answer = Some(answer);
     }
 
@@ -111,20 +111,21 @@ impl Run {
     }
 
     /// The answer that is under way, if one is.
-    pub(super) fn answering(&mut self) -> Option<&mut Answer> {
+    pub(super) fn answering(&mut self) -> Option<&mut PartialCompletion> {
         self.turn.as_mut().and_then(|turn| turn.answer.as_mut())
     }
 
     /// The answer that is under way, whether or not somebody said that it began.
-    pub(super) fn answer(&mut self, out: &mut Lines) -> &mut Answer {
+    pub(super) fn answer(&mut self, out: &mut JsonLines) -> &mut PartialCompletion {
         self.finish_step(out);
         let blank = self.asked.blank(self.now);
         let turn = self.open_turn(out);
-        turn.answer.get_or_insert_with(|| Answer::new(blank))
+        turn.answer
+            .get_or_insert_with(|| PartialCompletion::new(blank))
     }
 
     /// The answer is whole.
-    pub(super) fn complete(&mut self, ending: Ending, out: &mut Lines) {
+    pub(super) fn complete(&mut self, ending: CompletionEnd, out: &mut JsonLines) {
         self.broken_off.clear();
         self.answer(out);
         let asked = &self.asked;
@@ -139,9 +140,9 @@ impl Run {
     }
 
     /// The turn that tools belong to: they run when the answer that wants them is whole.
-    pub(super) fn tools(&mut self, out: &mut Lines) -> &mut Turn {
+    pub(super) fn tools(&mut self, out: &mut JsonLines) -> &mut Turn {
         if self.has_partial() {
-            self.complete(Ending::well(Stop::ToolUse), out);
+            self.complete(CompletionEnd::well(Stop::ToolUse), out);
         }
         self.open_turn(out)
     }
@@ -155,7 +156,7 @@ impl Run {
     }
 
     /// Begins the answer with what the one before had said.
-    pub(super) fn go_on(&mut self, out: &mut Lines) {
+    pub(super) fn go_on(&mut self, out: &mut JsonLines) {
         let blocks = std::mem::take(&mut self.broken_off);
         if !blocks.is_empty() {
             self.answer(out).continue_from(blocks, out);
@@ -165,7 +166,7 @@ impl Run {
     // --- Ends ---
 
     /// Ends a turn whose answer came.
-    pub(super) fn finish_step(&mut self, out: &mut Lines) {
+    pub(super) fn finish_step(&mut self, out: &mut JsonLines) {
         let is_over = |turn: &mut Turn| turn.answered.is_some();
         if let Some(turn) = self.turn.take_if(is_over) {
             self.end_turn(turn, out);
@@ -173,12 +174,12 @@ impl Run {
     }
 
     /// Ends the open turn with what went wrong, unless its answer came.
-    pub(super) fn fail(&mut self, problem: Problem, out: &mut Lines) {
+    pub(super) fn fail(&mut self, problem: Problem, out: &mut JsonLines) {
         self.finish_step(out);
         let Some(mut turn) = self.turn.take() else {
             return;
         };
-        let blank = || Answer::new(self.asked.blank(self.now));
+        let blank = || PartialCompletion::new(self.asked.blank(self.now));
         let answer = turn.answer.take().unwrap_or_else(blank);
         let beginning = answer.beginning();
         if !answer.is_retracted && !beginning.is_empty() {
@@ -192,7 +193,7 @@ impl Run {
     }
 
     /// Says what ends everything, unless it was said already; then it is only told what more is known of it.
-    pub(super) fn end_with_error(&mut self, problem: Problem, out: &mut Lines) {
+    pub(super) fn end_with_error(&mut self, problem: Problem, out: &mut JsonLines) {
         self.finish_step(out);
         let cause = |details: &Option<ErrorDetails>| details.as_ref().map(|details| details.cause);
         let is_same = |failed: &&mut Assistant| cause(&failed.outlast) == cause(&problem.details);
@@ -207,14 +208,14 @@ impl Run {
     }
 
     /// Ends what is open, well or because somebody wants it.
-    pub(super) fn stop(&mut self, stop: Stop, out: &mut Lines) {
+    pub(super) fn stop(&mut self, stop: Stop, out: &mut JsonLines) {
         self.broken_off.clear();
         self.finish_step(out);
         if self.turn.is_some() {
             let problem = (stop == Stop::Aborted).then(|| ABORTED_MESSAGE.to_owned());
-            let ending = Ending {
+            let ending = CompletionEnd {
                 problem,
-                ..Ending::well(stop)
+                ..CompletionEnd::well(stop)
             };
             self.complete(ending, out);
             self.finish_step(out);
@@ -222,7 +223,7 @@ impl Run {
     }
 
     /// Ends the run; what nobody heard the beginning of begins first.
-    pub(super) fn end(&mut self, aborted: bool, out: &mut Lines) {
+    pub(super) fn end(&mut self, aborted: bool, out: &mut JsonLines) {
         let stop = if aborted { Stop::Aborted } else { Stop::Stop };
         self.stop(stop, out);
         self.open(out);
@@ -240,13 +241,13 @@ impl Run {
 
     // --- Beginnings ---
 
-    fn open(&mut self, out: &mut Lines) {
+    fn open(&mut self, out: &mut JsonLines) {
         if !std::mem::replace(&mut self.is_open, true) {
             out.push(&Frame::AgentStart);
         }
     }
 
-    fn open_turn(&mut self, out: &mut Lines) -> &mut Turn {
+    fn open_turn(&mut self, out: &mut JsonLines) -> &mut Turn {
         self.open(out);
         self.turn.get_or_insert_with(|| {
             out.push(&Frame::TurnStart);
@@ -254,7 +255,7 @@ impl Run {
         })
     }
 
-    fn end_turn(&mut self, turn: Turn, out: &mut Lines) {
+    fn end_turn(&mut self, turn: Turn, out: &mut JsonLines) {
         let Some(message) = turn.answered else {
             return;
         };
@@ -265,7 +266,7 @@ impl Run {
     }
 }
 
-fn emit_turn_end(message: &Assistant, tool_results: &[ToolResult], out: &mut Lines) {
+fn emit_turn_end(message: &Assistant, tool_results: &[ToolResult], out: &mut JsonLines) {
     out.push(&Frame::TurnEnd {
         message,
         tool_results,

@@ -1,19 +1,19 @@
 //! What is said of tools: that they run, and what came of it.
 
 use super::PiEncoder;
-use super::frame::{Frame, Output, Said};
+use super::frame::{Frame, MessageRef, Output};
 use super::run::Turn;
+use crate::event_encoder::JsonLines;
 use crate::pi_rpc::message::{ToolResult, no_arguments};
-use crate::voice::Lines;
 
 impl PiEncoder {
-    pub(super) fn start_tool(&mut self, id: String, name: String, out: &mut Lines) {
+    pub(super) fn start_tool(&mut self, id: String, name: String, out: &mut JsonLines) {
         let turn = self.run.tools(out);
         emit_tool_start(turn, &id, &name, out);
         turn.running.push((id, name));
     }
 
-    pub(super) fn end_tool(&mut self, result: outlast_dialect::ToolResult, out: &mut Lines) {
+    pub(super) fn end_tool(&mut self, result: outlast_dialect::ToolResult, out: &mut JsonLines) {
         let now = self.run.now;
         let turn = self.run.tools(out);
         let name = turn.end_tool(&result.id).unwrap_or_else(|| {
@@ -33,15 +33,15 @@ impl PiEncoder {
             },
             is_error: result.is_error,
         });
-        let message = Said::ToolResult(&result);
+        let message = MessageRef::ToolResult(&result);
         out.push(&Frame::MessageStart { message });
-        let message = Said::ToolResult(&result);
+        let message = MessageRef::ToolResult(&result);
         out.push(&Frame::MessageEnd { message });
         turn.results.push(result);
     }
 }
 
-fn emit_tool_start(turn: &Turn, id: &str, name: &str, out: &mut Lines) {
+fn emit_tool_start(turn: &Turn, id: &str, name: &str, out: &mut JsonLines) {
     let none = no_arguments();
     out.push(&Frame::ToolExecutionStart {
         tool_call_id: id,

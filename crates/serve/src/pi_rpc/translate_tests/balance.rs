@@ -2,8 +2,10 @@
 
 use super::script::{Step, frames_of};
 use outlast_kernel::Timestamp;
-use outlast_kernel::event::{Body, CompactionReason, Reasoning, Seal, StopReason, ToolCall, Usage};
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::event::{
+    Body, CompactionReason, Reasoning, StopReason, ToolCall, TurnStatus, Usage,
+};
+use outlast_kernel::model_info::ContinueBy;
 use outlast_kernel::verdict::{Cause, Class};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -114,9 +116,9 @@ fn course() -> impl Strategy<Value = Body> {
         Just(StopReason::Refusal)
     ];
     let status = prop_oneof![
-        Just(Seal::Completed),
-        Just(Seal::Error),
-        Just(Seal::Aborted)
+        Just(TurnStatus::Completed),
+        Just(TurnStatus::Error),
+        Just(TurnStatus::Aborted)
     ];
     prop_oneof![
         Just(Body::Start {

@@ -1,14 +1,15 @@
 //! Events in the order in which turns emit them, and frames in a few words.
 
+use crate::event_encoder::{EventEncoder, JsonLines};
 use crate::pi_rpc::translate::PiEncoder;
-use crate::voice::{EventEncoder, Lines};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{
-    Body, CompactionReason, Event, Proof, Reasoning, Seal, StopReason, ToolCall, Usage, VERSION,
+    Body, CompactionReason, Event, Proof, Reasoning, StopReason, ToolCall, TurnStatus, Usage,
+    VERSION,
 };
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::model_info::ContinueBy;
 use outlast_kernel::verdict::{Cause, Class};
-use outlast_session::host::{Model, ModelCost};
+use outlast_session::factory::{Model, ModelCost};
 use serde_json::Value;
 
 const START: u64 = 1_800_000_000_000;
@@ -42,7 +43,7 @@ pub(super) struct Script {
 
 pub(super) fn frames_of(steps: Vec<Step>) -> Vec<Value> {
     let mut voice = PiEncoder::new(vec![model("m1"), model("m2")]);
-    let mut lines = Lines::default();
+    let mut lines = JsonLines::default();
     for (step, seq) in steps.into_iter().zip(1..) {
         match step {
             Step::RunEnded(aborted) => voice.end_run(aborted, &mut lines),
@@ -163,7 +164,7 @@ impl Script {
     }
 
     pub(super) fn sealed(self) -> Self {
-        let (stop_reason, status) = (StopReason::EndTurn, Seal::Completed);
+        let (stop_reason, status) = (StopReason::EndTurn, TurnStatus::Completed);
         self.then(Body::Done { stop_reason })
             .then(Body::Sealed { status })
     }
@@ -173,12 +174,12 @@ impl Script {
     }
 
     pub(super) fn aborted(self) -> Self {
-        let status = Seal::Aborted;
+        let status = TurnStatus::Aborted;
         self.then(Body::Sealed { status })
     }
 
     pub(super) fn failed(self) -> Self {
-        let status = Seal::Error;
+        let status = TurnStatus::Error;
         self.then(Body::Sealed { status })
     }
 

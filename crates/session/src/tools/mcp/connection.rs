@@ -3,9 +3,9 @@
 //! Invariant: the process belongs to a task of its own. It is killed when that task is gone, however the connection ends
 //! and whoever forgets it.
 
-use super::host::Place;
-use super::process::{Process, Said};
-use super::{Error, Server};
+use super::process::{Process, StderrTail};
+use super::server_handle::LaunchContext;
+use super::{Error, ServerConfig};
 use outlast_engine::CancellationToken;
 use outlast_kernel::text;
 use rmcp::model::{
@@ -30,13 +30,13 @@ const MAX_PAGES: usize = 64;
 /// A server that runs.
 pub(super) struct Connection {
     service: RunningService<RoleClient, ClientConfig>,
-    said: Said,
+    said: StderrTail,
     stop: CancellationToken,
     keeper: AbortOnDropHandle<()>,
 }
 
 /// What became of a call.
-pub(super) enum Called {
+pub(super) enum CallOutcome {
     /// The server has answered.
     Answered(Box<Result<ServerResult, String>>),
     /// It was cancelled, and the server was told.
@@ -47,7 +47,7 @@ pub(super) enum Called {
 
 impl Connection {
     /// Starts the server and has it introduce itself.
-    pub(super) async fn open(server: &Server, place: &Place) -> Result<Self, Error> {
+    pub(super) async fn open(server: &ServerConfig, place: &LaunchContext) -> Result<Self, Error> {
         let started = Process::start(server, place);
         let (process, (output, input)) = started.map_err(|error| Error::NotStarted {
             server: server.name.clone(),
@@ -76,7 +76,7 @@ impl Connection {
     }
 
     /// Its tools.
-    pub(super) async fn tools(&self, server: &Server) -> Result<Vec<Tool>, Error> {
+    pub(super) async fn tools(&self, server: &ServerConfig) -> Result<Vec<Tool>, Error> {
         let why = match timeout(START_TIMEOUT, self.all_pages()).await {
             Ok(Ok(tools)) => return Ok(tools),
             Ok(Err(why)) => why,
@@ -110,7 +110,7 @@ impl Connection {
         &self,
         call: CallToolRequestParams,
         cancel: &CancellationToken,
-    ) -> Called {
+    ) -> CallOutcome {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(call));
         let options = PeerRequestOptions::no_options();
         let sent = self
@@ -118,18 +118,18 @@ impl Connection {
             .send_cancellable_request(request, options)
             .await;
         let Ok(mut sent) = sent else {
-            return Called::Lost;
+            return CallOutcome::Lost;
         };
         tokio::select! {
             answer = &mut sent.rx => match answer {
-                Ok(Ok(result)) => Called::Answered(Box::new(Ok(result))),
-                Ok(Err(ServiceError::McpError(error))) => Called::Answered(Box::new(Err(error.message.into_owned()))),
-                Ok(Err(_)) | Err(_) => Called::Lost,
+                Ok(Ok(result)) => CallOutcome::Answered(Box::new(Ok(result))),
+                Ok(Err(ServiceError::McpError(error))) => CallOutcome::Answered(Box::new(Err(error.message.into_owned()))),
+                Ok(Err(_)) | Err(_) => CallOutcome::Lost,
             },
             () = cancel.cancelled() => {
                 // Whether it heard that does not matter: it is stopped next.
                 timeout(CANCEL_NOTICE_TIMEOUT, sent.cancel(None)).await.ok();
-                Called::Cancelled
+                CallOutcome::Cancelled
             }
         }
     }
@@ -167,7 +167,7 @@ fn unheard(error: &ClientInitializeError) -> String {
     }
 }
 
-fn broken(server: &Server, why: &str, said: &Said) -> Error {
+fn broken(server: &ServerConfig, why: &str, said: &StderrTail) -> Error {
     let said = said.text();
     let why = match said.as_str() {
         "" => why.to_owned(),

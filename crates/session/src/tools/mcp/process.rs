@@ -3,9 +3,9 @@
 //! It leads a session of its own, as commands do. Invariants: when this is dropped, its processes are killed; of what it
 //! prints beside its answers only the end is kept; a single answer is bounded.
 
-use super::Server;
-use super::host::Place;
-use crate::process::running::signal_session;
+use super::ServerConfig;
+use super::server_handle::LaunchContext;
+use crate::process::command::signal_session;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession};
@@ -21,30 +21,30 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// The longest answer that is read, in bytes.
-const LONGEST_ANSWER: usize = 16 << 20;
+const MAX_RESPONSE_BYTES: usize = 16 << 20;
 /// The most that is kept of what a server prints, in bytes.
 const MAX_STDERR_BYTES: usize = 1024;
 /// What a server gets to end by itself when nothing more is said to it.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(50);
 /// What its processes get to clean up when they are asked to end.
-const LAST_MOMENT: Duration = Duration::from_millis(70);
+const TERMINATE_TIMEOUT: Duration = Duration::from_millis(70);
 /// What the machine gets to take a killed process away.
-const REMOVAL: Duration = Duration::from_millis(30);
+const REAP_TIMEOUT: Duration = Duration::from_millis(30);
 
 /// The process.
 pub(super) struct Process {
     child: Box<dyn ChildWrapper>,
     session: Option<Pid>,
     errors: ChildStderr,
-    said: Said,
+    said: StderrTail,
 }
 
 /// Its two ends that carry messages.
-pub(super) type Ends = (Bounded<ChildStdout>, ChildStdin);
+pub(super) type Pipes = (BoundedReader<ChildStdout>, ChildStdin);
 
 impl Process {
     /// Starts the server's program.
-    pub(super) fn start(server: &Server, place: &Place) -> io::Result<(Self, Ends)> {
+    pub(super) fn start(server: &ServerConfig, place: &LaunchContext) -> io::Result<(Self, Pipes)> {
         let mut command = CommandWrap::with_new(&server.program, |command| {
             command
                 .args(&server.arguments)
@@ -63,7 +63,7 @@ impl Process {
         let missing = || io::Error::other("it has no pipes");
         let output = child.stdout().take().ok_or_else(missing)?;
         let input = child.stdin().take().ok_or_else(missing)?;
-        let said = Said::default();
+        let said = StderrTail::default();
         let process = Self {
             errors: child.stderr().take().ok_or_else(missing)?,
             session: id.map(Pid::from_raw),
@@ -71,12 +71,12 @@ impl Process {
             said: said.clone(),
         };
         let line = 0;
-        let output = Bounded { output, line, said };
+        let output = BoundedReader { output, line, said };
         Ok((process, (output, input)))
     }
 
     /// What it says beside its answers.
-    pub(super) fn said(&self) -> Said {
+    pub(super) fn said(&self) -> StderrTail {
         self.said.clone()
     }
 
@@ -88,7 +88,7 @@ impl Process {
         }
         self.stop().await;
         // What it said last, when nothing else keeps the other end open.
-        timeout(REMOVAL, self.listen()).await.ok();
+        timeout(REAP_TIMEOUT, self.listen()).await.ok();
     }
 
     /// Waits for its end, asks for it and makes it, each a moment after the other.
@@ -98,12 +98,14 @@ impl Process {
             .is_err()
         {
             self.signal(Signal::SIGTERM);
-            timeout(LAST_MOMENT, self.child.inner_mut().wait())
+            timeout(TERMINATE_TIMEOUT, self.child.inner_mut().wait())
                 .await
                 .ok();
         }
         self.signal(Signal::SIGKILL);
-        timeout(REMOVAL, self.child.inner_mut().wait()).await.ok();
+        timeout(REAP_TIMEOUT, self.child.inner_mut().wait())
+            .await
+            .ok();
         self.session = None;
     }
 
@@ -129,9 +131,9 @@ impl Drop for Process {
 
 /// The end of what a server printed.
 #[derive(Clone, Default)]
-pub(super) struct Said(Arc<Mutex<Vec<u8>>>);
+pub(super) struct StderrTail(Arc<Mutex<Vec<u8>>>);
 
-impl Said {
+impl StderrTail {
     /// What there is, as text.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.kept()).trim().to_owned()
@@ -150,14 +152,14 @@ impl Said {
 }
 
 /// What a server answers, line by line. One that is too long ends it: left out, the call would wait for it in vain.
-pub(super) struct Bounded<R> {
+pub(super) struct BoundedReader<R> {
     output: R,
     /// The length of the line so far.
     line: usize,
-    said: Said,
+    said: StderrTail,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for BoundedReader<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -170,10 +172,10 @@ impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
             Some(end) => read.len() - end - 1,
             None => self.line + read.len(),
         };
-        if self.line <= LONGEST_ANSWER {
+        if self.line <= MAX_RESPONSE_BYTES {
             return Poll::Ready(Ok(()));
         }
-        let problem = format!("its answer is longer than {LONGEST_ANSWER} bytes");
+        let problem = format!("its answer is longer than {MAX_RESPONSE_BYTES} bytes");
         self.said.push(problem.as_bytes());
         Poll::Ready(Err(io::Error::other(problem)))
     }

@@ -1,7 +1,7 @@
 //! One tool of a server, as the model sees it.
 
-use super::host::Host;
-use super::{Error, MCP, names};
+use super::server_handle::ServerHandle;
+use super::{Error, MCP_PERMISSION, names};
 use crate::tools::{Context, Effect, Output, Tool, input};
 use outlast_engine::BoxFuture;
 use outlast_kernel::text;
@@ -17,7 +17,7 @@ const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
 /// The tool.
 pub(super) struct ServerTool {
-    host: Arc<Host>,
+    host: Arc<ServerHandle>,
     /// What the server calls it.
     own_name: String,
     described: outlast_dialect::Tool,
@@ -26,7 +26,7 @@ pub(super) struct ServerTool {
 
 impl ServerTool {
     /// The tool of that server.
-    pub(super) fn new(host: &Arc<Host>, tool: rmcp::model::Tool) -> Result<Self, Error> {
+    pub(super) fn new(host: &Arc<ServerHandle>, tool: rmcp::model::Tool) -> Result<Self, Error> {
         let server = &host.server;
         let own_name = tool.name.into_owned();
         let parameters = Arc::unwrap_or_clone(tool.input_schema);
@@ -73,7 +73,11 @@ impl Tool for ServerTool {
     /// It is somebody else's program: also what changes nothing has to be allowed.
     fn permissions(&self) -> Vec<String> {
         let server = self.host.server.name.clone();
-        vec![self.described.name.clone(), server, MCP.to_owned()]
+        vec![
+            self.described.name.clone(),
+            server,
+            MCP_PERMISSION.to_owned(),
+        ]
     }
 
     fn summary(&self, arguments: &Value) -> String {
@@ -106,7 +110,7 @@ fn object_schema(mut schema: JsonObject) -> Value {
 
 /// A tool's own name, short and in one line.
 fn shown(name: &str) -> String {
-    const LONGEST: usize = 80;
+    const MAX_NAME_BYTES: usize = 80;
     let name = text::plain(name);
-    text::bounded(&name, LONGEST).replace('\n', " ")
+    text::bounded(&name, MAX_NAME_BYTES).replace('\n', " ")
 }

@@ -2,7 +2,7 @@
 
 use super::{ALL, Place, append, begin, line, told};
 use outlast_store::Error;
-use outlast_store::journal::{Journal, State};
+use outlast_store::journal::{Availability, Journal};
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
@@ -47,7 +47,10 @@ async fn who_only_looks_sees_what_is_there() {
     append(&journal, &hold, &[(1, "prompt")]).await;
     let looking = Journal::open_existing(&place.path()).unwrap().unwrap();
     assert_eq!(looking.read("s", ALL).await.unwrap().len(), 1);
-    assert_eq!(looking.summary("s").await.unwrap().state, State::InUse);
+    assert_eq!(
+        looking.summary("s").await.unwrap().state,
+        Availability::InUse
+    );
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::{ALL, Place, append, begin, line, told};
 use crate::at;
 use outlast_store::Error;
-use outlast_store::journal::{Hold, Journal, NewSession, State};
+use outlast_store::journal::{Availability, Journal, NewSession, SessionLock};
 
 fn new(id: &str) -> NewSession {
     NewSession {
@@ -15,7 +15,7 @@ fn new(id: &str) -> NewSession {
 }
 
 /// A session of two turns that are over and one that is not.
-async fn three_turns(journal: &Journal) -> Hold {
+async fn three_turns(journal: &Journal) -> SessionLock {
     let hold = begin(journal, "s").await;
     append(
         journal,
@@ -44,7 +44,7 @@ async fn a_copy_has_the_entries_before_a_prompt_and_goes_on_after_them() {
         (2, 7, None)
     );
     assert_eq!((summary.created, summary.title.as_str()), (at(9), "A copy"));
-    assert_eq!(summary.state, State::InUse);
+    assert_eq!(summary.state, Availability::InUse);
     append(&journal, &copy, &[(3, "prompt"), (3, "settled")]).await;
     let last = journal.read("t", ALL).await.unwrap();
     assert_eq!(told(&last[7..]), ["8 3 prompt", "9 3 settled"]);
@@ -130,7 +130,10 @@ async fn a_session_is_removed_by_its_owner_when_nothing_has_happened_in_it() {
     journal.release_or_remove(used).await.unwrap();
     let nothing = journal.summary("s").await;
     assert!(matches!(nothing, Err(Error::NoSuchSession { .. })));
-    assert_eq!(journal.summary("t").await.unwrap().state, State::Free);
+    assert_eq!(
+        journal.summary("t").await.unwrap().state,
+        Availability::Free
+    );
     place.kill();
     let _taken = place.open().claim("u").await.unwrap();
     let refused = journal.release_or_remove(lost).await;

@@ -3,7 +3,7 @@
 use super::{ALL, Place, append, begin, is_pending, line};
 use crate::at;
 use outlast_store::Error;
-use outlast_store::journal::{NewSession, State};
+use outlast_store::journal::{Availability, NewSession};
 use std::pin::pin;
 
 #[tokio::test]
@@ -34,10 +34,13 @@ async fn a_session_has_one_owner_until_it_is_released() {
         assert!(matches!(&refused, Error::InUse { session } if session == "s"));
         let refused = journal.delete("s").await.unwrap_err();
         assert!(matches!(refused, Error::InUse { .. }), "{refused}");
-        assert_eq!(journal.summary("s").await.unwrap().state, State::InUse);
+        assert_eq!(
+            journal.summary("s").await.unwrap().state,
+            Availability::InUse
+        );
     }
     one.release(hold).await.unwrap();
-    assert_eq!(one.summary("s").await.unwrap().state, State::Free);
+    assert_eq!(one.summary("s").await.unwrap().state, Availability::Free);
     let hold = other.claim("s").await.unwrap();
     append(&other, &hold, &[(1, "prompt")]).await;
     assert!(matches!(one.claim("s").await, Err(Error::InUse { .. })));
@@ -67,9 +70,9 @@ async fn who_leaves_while_its_claim_is_under_way_owns_nothing() {
         let mut claim = pin!(journal.claim("s"));
         assert!(is_pending(claim.as_mut()));
         // The claim comes first in line, so it is done when this is answered.
-        assert_eq!(state().await, State::InUse);
+        assert_eq!(state().await, Availability::InUse);
     }
-    assert_eq!(state().await, State::Free);
+    assert_eq!(state().await, Availability::Free);
 }
 
 #[tokio::test]
@@ -80,7 +83,10 @@ async fn who_lost_its_session_writes_nothing_more() {
     append(&one, &stale, &[(1, "prompt")]).await;
     // As if its process had died: nobody holds its lock any more.
     std::fs::remove_file(&place.owners()[0]).unwrap();
-    assert_eq!(other.summary("s").await.unwrap().state, State::Abandoned);
+    assert_eq!(
+        other.summary("s").await.unwrap().state,
+        Availability::Abandoned
+    );
     let hold = other.claim("s").await.unwrap();
     let refusals = [
         one.append(&stale, vec![line(1, "settled")]).await,
@@ -94,7 +100,7 @@ async fn who_lost_its_session_writes_nothing_more() {
     append(&other, &hold, &[(1, "settled")]).await;
     let summary = other.summary("s").await.unwrap();
     assert_eq!((summary.entries, summary.title.as_str()), (2, ""));
-    assert_eq!(summary.state, State::InUse);
+    assert_eq!(summary.state, Availability::InUse);
 }
 
 #[tokio::test]
@@ -140,19 +146,19 @@ async fn who_dies_before_it_has_begun_a_turn_leaves_nothing_to_be_said() {
         assert!(matches!(journal.claim("s").await, Err(Error::InUse { .. })));
         append(&dying, &hold, &[(1, "compacted")]).await;
         place.kill();
-        assert_eq!(state().await, State::Free);
+        assert_eq!(state().await, Availability::Free);
         std::mem::forget(hold);
     }
     let dying = place.open();
     let hold = dying.claim("s").await.unwrap();
     append(&dying, &hold, &[(2, "prompt"), (2, "settled")]).await;
     place.kill();
-    assert_eq!(state().await, State::Abandoned);
+    assert_eq!(state().await, Availability::Abandoned);
     std::mem::forget(hold);
     // What was not said before is not said by a claim.
     let dying = place.open();
     let hold = dying.claim("s").await.unwrap();
     place.kill();
-    assert_eq!(state().await, State::Abandoned);
+    assert_eq!(state().await, Availability::Abandoned);
     std::mem::forget(hold);
 }

@@ -6,7 +6,7 @@
 use super::{ALL, Place, append, begin, line, told};
 use crate::HANG_TIMEOUT;
 use outlast_store::Error;
-use outlast_store::journal::{Hold, Journal, Line, State};
+use outlast_store::journal::{Availability, Journal, RawEntry, SessionLock};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
@@ -36,7 +36,11 @@ async fn a_process_of_its_own() {
     }
 }
 
-async fn obey(journal: &Journal, hold: &mut Option<Hold>, command: &str) -> Result<(), Error> {
+async fn obey(
+    journal: &Journal,
+    hold: &mut Option<SessionLock>,
+    command: &str,
+) -> Result<(), Error> {
     match *command.split(' ').collect::<Vec<_>>() {
         ["begin", id] => *hold = Some(begin(journal, id).await),
         ["claim", id] => *hold = Some(journal.claim(id).await?),
@@ -57,7 +61,7 @@ async fn obey(journal: &Journal, hold: &mut Option<Hold>, command: &str) -> Resu
 }
 
 /// Writes turn after turn without end, and tells of each that was acknowledged.
-async fn write_on(journal: &Journal, hold: &Hold) -> Result<(), Error> {
+async fn write_on(journal: &Journal, hold: &SessionLock) -> Result<(), Error> {
     for turn in 1.. {
         let lines = ["prompt", "message", "settled"].map(|kind| line(turn, kind));
         journal.append(hold, lines.to_vec()).await?;
@@ -78,7 +82,7 @@ async fn take_part(journal: &Journal, id: &str, name: &str) -> Result<(), Error>
     };
     let hold = tokio::time::timeout(HANG_TIMEOUT, claim).await.unwrap()?;
     for kind in ["came", "went"] {
-        let line = Line {
+        let line = RawEntry {
             body: name.to_owned(),
             ..line(1, kind)
         };
@@ -195,14 +199,17 @@ async fn a_killed_process_frees_its_sessions_at_once() {
     assert_eq!(other.ask("begin s"), "done");
     assert_eq!(other.ask("append prompt"), "done");
     assert!(matches!(journal.claim("s").await, Err(Error::InUse { .. })));
-    assert_eq!(journal.summary("s").await.unwrap().state, State::InUse);
+    assert_eq!(
+        journal.summary("s").await.unwrap().state,
+        Availability::InUse
+    );
     let left_behind = place.owners();
     other.kill();
     // Somebody who looks whether the owner lives is not taken for the owner.
     let looking = std::fs::File::open(&left_behind[0]).unwrap();
     looking.try_lock_shared().unwrap();
     let left = journal.unfinished().await.unwrap();
-    assert_eq!(left[0].state, State::Abandoned);
+    assert_eq!(left[0].state, Availability::Abandoned);
     assert_eq!((left[0].id.as_str(), left[0].open_turn), ("s", Some(1)));
     assert_eq!(place.owners(), left_behind);
     let hold = journal.claim("s").await.unwrap();
@@ -318,7 +325,7 @@ async fn of_many_processes_that_want_a_session_one_has_it_at_a_time() {
         }
     }
     for name in names {
-        let went = |entry: &&outlast_store::journal::Stored| {
+        let went = |entry: &&outlast_store::journal::StoredEntry| {
             (entry.line.kind.as_str(), entry.line.body.as_str()) == ("went", name)
         };
         assert_eq!(all.iter().filter(went).count(), ROUNDS);

@@ -122,13 +122,13 @@ fn every_key_means_one_thing_in_every_state() {
 #[test]
 fn escape_cancels_the_retry_and_only_then_the_turn() {
     let mut chat = retrying();
-    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Want::AbortRetry]);
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::AbortRetry]);
     // A retry that the gate holds is one as well.
     chat.take(event(held(60)), later(3));
-    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Want::AbortRetry]);
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::AbortRetry]);
     chat.events([Body::AttemptStarted { attempt: 2 }]);
-    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Want::Abort]);
-    chat.events([sealed(Seal::Aborted)]);
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::Abort]);
+    chat.events([sealed(TurnStatus::Aborted)]);
     chat.take(Input::Ended(Outcome::default()), NOW);
     assert_eq!(chat.take_all([key(KeyCode::Esc)]), []);
 }
@@ -139,10 +139,10 @@ fn what_was_just_said_can_be_interrupted_before_the_session_has_taken_it() {
     chat.write("hello");
     assert_eq!(
         chat.take_all([key(KeyCode::Enter)]),
-        [Want::Say("hello".to_owned())]
+        [Action::Say("hello".to_owned())]
     );
-    assert!(matches!(chat.doing, Doing::Working { .. }));
-    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Want::Abort]);
+    assert!(matches!(chat.doing, Activity::Working { .. }));
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::Abort]);
 }
 
 #[test]
@@ -151,11 +151,11 @@ fn what_was_said_while_a_session_is_opened_is_awaited_when_it_is_there() {
         chat.write("hello");
         chat.take_all([key(KeyCode::Enter)]);
         chat.take(Input::Joined(Box::new(joined())), NOW);
-        assert!(chat.is_busy() && matches!(chat.doing, Doing::Working { .. }));
-        chat.events([start(), input("hello"), sealed(Seal::Completed)]);
+        assert!(chat.is_busy() && matches!(chat.doing, Activity::Working { .. }));
+        chat.events([start(), input("hello"), sealed(TurnStatus::Completed)]);
         chat.take(Input::Ended(Outcome::default()), NOW);
         chat.take(Input::Joined(Box::new(joined())), NOW);
-        assert!(!chat.is_busy() && chat.doing == Doing::Nothing);
+        assert!(!chat.is_busy() && chat.doing == Activity::Nothing);
     }
 }
 
@@ -163,7 +163,7 @@ fn what_was_said_while_a_session_is_opened_is_awaited_when_it_is_there() {
 fn a_second_interruption_leaves_and_any_other_key_forgets_the_first() {
     let interrupt = || with(KeyModifiers::CONTROL, KeyCode::Char('c'));
     let mut chat = idle();
-    assert_eq!(chat.take_all([interrupt(), interrupt()]), [Want::Quit]);
+    assert_eq!(chat.take_all([interrupt(), interrupt()]), [Action::Quit]);
     let mut chat = idle();
     assert_eq!(
         chat.take_all([interrupt(), key(KeyCode::Left), interrupt()]),
@@ -172,35 +172,38 @@ fn a_second_interruption_leaves_and_any_other_key_forgets_the_first() {
     let mut chat = working();
     assert_eq!(
         chat.take_all([interrupt(), interrupt()]),
-        [Want::Abort, Want::Abort]
+        [Action::Abort, Action::Abort]
     );
 }
 
 #[test]
 fn what_is_typed_when_a_question_comes_does_not_answer_it() {
     let mut chat = working();
-    assert_eq!(chat.take_all([question()]), [Want::ArmSoon(1)]);
+    assert_eq!(chat.take_all([question()]), [Action::ArmSoon(1)]);
     assert_eq!(chat.take_all([key(KeyCode::Char('y'))]), []);
     chat.take(Input::Armed(1), NOW);
     // It is a draft by now.
     assert_eq!(chat.take_all([key(KeyCode::Char('y'))]), []);
     assert_eq!(chat.editor.text(), "yy");
     let yes = with(KeyModifiers::ALT, KeyCode::Char('y'));
-    assert_eq!(chat.take_all([yes]), [Want::Answer(Answer::Yes)]);
+    assert_eq!(
+        chat.take_all([yes]),
+        [Action::Answer(ApprovalDecision::Yes)]
+    );
 }
 
 #[test]
 fn a_question_is_not_armed_by_the_one_before_it() {
     let mut chat = asked();
     chat.take(Input::Unasked, NOW);
-    assert_eq!(chat.take_all([question()]), [Want::ArmSoon(2)]);
+    assert_eq!(chat.take_all([question()]), [Action::ArmSoon(2)]);
     assert_eq!(
         chat.take_all([Input::Armed(1), key(KeyCode::Char('y'))]),
         []
     );
     chat.editor.clear();
     let answer = chat.take_all([Input::Armed(2), key(KeyCode::Char('n'))]);
-    assert_eq!(answer, [Want::Answer(Answer::No)]);
+    assert_eq!(answer, [Action::Answer(ApprovalDecision::No)]);
 }
 
 #[test]
@@ -213,13 +216,13 @@ fn lists_are_gone_through_and_chosen_from() {
         ("/model ", 12)
     );
     let wants = chat.take_all([key(KeyCode::Up), key(KeyCode::Enter)]);
-    assert_eq!(wants, [Want::Model("mock:model-12".to_owned())]);
+    assert_eq!(wants, [Action::Model("mock:model-12".to_owned())]);
     assert!(chat.editor.is_empty() && chat.choices.items.is_empty());
     chat.write("/sess");
-    assert_eq!(chat.take_all([key(KeyCode::Tab)]), [Want::ListSessions]);
+    assert_eq!(chat.take_all([key(KeyCode::Tab)]), [Action::ListSessions]);
     chat.take(Input::Sessions(vec![session("0123", "A talk")]), NOW);
     let wants = chat.take_all([key(KeyCode::Enter)]);
-    assert_eq!(wants, [Want::Session("0123".to_owned())]);
+    assert_eq!(wants, [Action::Session("0123".to_owned())]);
 }
 
 #[test]
@@ -233,23 +236,23 @@ fn a_backslash_or_alt_before_enter_begins_a_line_also_while_a_list_is_open() {
     chat.write("one\\");
     chat.take_all([key(KeyCode::Enter)]);
     chat.write("two");
-    let said = Want::Say("one\ntwo".to_owned());
+    let said = Action::Say("one\ntwo".to_owned());
     assert_eq!(chat.take_all([key(KeyCode::Enter)]), [said]);
 }
 
 #[test]
 fn a_line_means_what_its_keys_would() {
     let line = |text: &str| Input::Line(text.to_owned());
-    let table: [(State, &str, Option<Want>); 9] = [
-        (idle, "hello", Some(Want::Say("hello".to_owned()))),
-        (idle, "r", Some(Want::Say("r".to_owned()))),
+    let table: [(State, &str, Option<Action>); 9] = [
+        (idle, "hello", Some(Action::Say("hello".to_owned()))),
+        (idle, "r", Some(Action::Say("r".to_owned()))),
         (idle, "  ", None),
-        (retrying, "r", Some(Want::RetryNow)),
-        (retrying, "\u{1b}", Some(Want::AbortRetry)),
-        (working, "\u{1b}\u{1b}", Some(Want::Abort)),
-        (asked, "Yes", Some(Want::Answer(Answer::Yes))),
+        (retrying, "r", Some(Action::RetryNow)),
+        (retrying, "\u{1b}", Some(Action::AbortRetry)),
+        (working, "\u{1b}\u{1b}", Some(Action::Abort)),
+        (asked, "Yes", Some(Action::Answer(ApprovalDecision::Yes))),
         (asked, "maybe", None),
-        (idle, "/retry off", Some(Want::SwitchRetry(false))),
+        (idle, "/retry off", Some(Action::SwitchRetry(false))),
     ];
     for (state, typed, expected) in table {
         let wants = state().take(line(typed), NOW);
@@ -268,9 +271,9 @@ fn a_model_is_the_one_that_was_typed_unless_somebody_went_through_the_list() {
         chat
     };
     let enter = || key(KeyCode::Enter);
-    assert_eq!(chat().take_all([enter()]), [Want::Model("ok".to_owned())]);
+    assert_eq!(chat().take_all([enter()]), [Action::Model("ok".to_owned())]);
     let chosen = chat().take_all([key(KeyCode::Down), enter()]);
-    assert_eq!(chosen, [Want::Model("mock:ok-mini".to_owned())]);
+    assert_eq!(chosen, [Action::Model("mock:ok-mini".to_owned())]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::terminal::view;
 use outlast_kernel::event::{ToolCall, Usage};
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::model_info::ContinueBy;
 use proptest::prelude::{BoxedStrategy, Just, ProptestConfig, Strategy, any};
 use proptest::{collection, option, prop_oneof, proptest, sample};
 use ratatui::Terminal;
@@ -171,8 +171,8 @@ fn bodies() -> BoxedStrategy<Body> {
             input,
             ..Usage::default()
         })),
-        Just(sealed(Seal::Aborted)),
-        Just(sealed(Seal::Completed)),
+        Just(sealed(TurnStatus::Aborted)),
+        Just(sealed(TurnStatus::Completed)),
     ];
     prop_oneof![2 => texts, 1 => tools, 2 => turns].boxed()
 }

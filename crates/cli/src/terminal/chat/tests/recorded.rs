@@ -56,7 +56,7 @@ fn played(lines: &str) -> String {
     }
     assert!(chat.is_busy(), "it is over when the driver says so");
     chat.take(Input::Ended(Outcome::default()), NOW);
-    assert!(!chat.is_busy() && chat.doing == Doing::Nothing);
+    assert!(!chat.is_busy() && chat.doing == Activity::Nothing);
     assert_eq!(
         chat.transcript.settled_from(0).count(),
         chat.transcript.len()

@@ -3,7 +3,7 @@
 use super::*;
 use outlast_dialect::{Part, Role};
 use outlast_kernel::event::{StopReason, ToolCall};
-use outlast_kernel::models::ContinueBy;
+use outlast_kernel::model_info::ContinueBy;
 
 fn call(id: &str) -> Body {
     Body::ToolCall(ToolCall {
@@ -39,7 +39,7 @@ fn failures_that_repeat_are_one_notice_with_a_count() {
         attempt: 3,
         error: Some("Overloaded".to_owned()),
     };
-    chat.events([failed, sealed(Seal::Error)]);
+    chat.events([failed, sealed(TurnStatus::Error)]);
     assert!(
         chat.shown()
             .ends_with("\nRetry failed after 3 attempts: Overloaded")
@@ -67,7 +67,7 @@ fn an_answer_that_was_gone_on_with_and_then_given_up_is_retracted_from_its_begin
         scheduled(2, 2),
         attempt(3),
         text("all of it"),
-        sealed(Seal::Completed),
+        sealed(TurnStatus::Completed),
     ]);
     let worth: Vec<bool> = chat
         .transcript
@@ -82,7 +82,7 @@ fn an_answer_that_was_gone_on_with_and_then_given_up_is_retracted_from_its_begin
 #[test]
 fn what_an_earlier_process_kept_of_an_answer_is_all_that_its_retraction_takes() {
     let mut chat = working();
-    chat.events([text("before"), sealed(Seal::Completed)]);
+    chat.events([text("before"), sealed(TurnStatus::Completed)]);
     chat.events([start(), input("more"), text("kept")]);
     chat.events([Body::Retracted { attempt: 7 }, attempt(8), text("anew")]);
     let expected =
@@ -134,15 +134,15 @@ fn a_turn_that_is_tried_again_says_nothing_twice_and_what_follows_is_said() {
     let mut chat = idle();
     // Nothing was there to be tried again.
     chat.write("/retry");
-    assert_eq!(chat.take_all([key(KeyCode::Enter)]), [Want::TryAgain]);
-    chat.events([start(), input("one"), sealed(Seal::Error)]);
+    assert_eq!(chat.take_all([key(KeyCode::Enter)]), [Action::TryAgain]);
+    chat.events([start(), input("one"), sealed(TurnStatus::Error)]);
     chat.take_all([ended(), Input::SaidAgain]);
     chat.events([
         start(),
         input("one"),
         attempt(1),
         text("yes"),
-        sealed(Seal::Completed),
+        sealed(TurnStatus::Completed),
     ]);
     chat.take(ended(), NOW);
     chat.events([start(), input("two")]);
@@ -154,7 +154,7 @@ fn a_tool_that_an_end_has_cut_off_does_not_run_for_ever() {
     let mut chat = working();
     chat.events([call("1"), call("2")]);
     let (id, name) = ("1".to_owned(), "bash".to_owned());
-    chat.events([Body::ToolStarted { id, name }, sealed(Seal::Aborted)]);
+    chat.events([Body::ToolStarted { id, name }, sealed(TurnStatus::Aborted)]);
     assert!(
         chat.shown()
             .ends_with("○ bash make\n○ bash make\n\nInterrupted."),
@@ -218,7 +218,7 @@ fn a_retry_that_was_hurried_and_is_held_waits_for_the_gate() {
     chat.events([scheduled(1, 600)]);
     assert_eq!(
         chat.take(key(KeyCode::Char('r')), later(1)),
-        [Want::RetryNow]
+        [Action::RetryNow]
     );
     chat.take(event(held(900)), later(1));
     assert_eq!(
@@ -240,9 +240,9 @@ fn before_the_first_failure_a_gate_means_waiting_in_line() {
         words(&chat, NOW),
         "Rate limited, waiting in line, 10s… (esc to interrupt)"
     );
-    assert_eq!(chat.take_all([key(KeyCode::Char('r'))]), [Want::RetryNow]);
+    assert_eq!(chat.take_all([key(KeyCode::Char('r'))]), [Action::RetryNow]);
     chat.events([attempt(1)]);
-    assert!(matches!(chat.doing, Doing::Working { .. }));
+    assert!(matches!(chat.doing, Activity::Working { .. }));
 }
 
 #[test]
@@ -257,13 +257,13 @@ fn after_a_compaction_it_goes_on_as_before() {
     };
     let mut chat = working();
     chat.events([compacting()]);
-    assert!(matches!(chat.doing, Doing::Compacting { .. }) && chat.is_busy());
+    assert!(matches!(chat.doing, Activity::Compacting { .. }) && chat.is_busy());
     chat.events([ended()]);
-    assert!(matches!(chat.doing, Doing::Working { .. }));
+    assert!(matches!(chat.doing, Activity::Working { .. }));
     assert_eq!(chat.status.context, 20_000);
     let mut chat = idle();
     chat.events([compacting(), ended()]);
-    assert_eq!(chat.doing, Doing::Nothing);
+    assert_eq!(chat.doing, Activity::Nothing);
     assert!(!chat.is_busy());
 }
 
@@ -278,8 +278,8 @@ fn what_waits_to_be_said_is_handed_back_when_the_turn_is_over() {
     };
     chat.events([queue(&["first", "second"])]);
     chat.write("draft");
-    chat.events([sealed(Seal::Aborted)]);
-    assert_eq!(chat.take_all([ended()]), [Want::TakeBack]);
+    chat.events([sealed(TurnStatus::Aborted)]);
+    assert_eq!(chat.take_all([ended()]), [Action::TakeBack]);
     let back = vec!["first".to_owned(), "second".to_owned()];
     chat.take(Input::TakenBack(back), NOW);
     assert_eq!(chat.editor.text(), "first\nsecond\ndraft");
@@ -303,7 +303,7 @@ fn what_is_handed_back_may_be_of_any_size() {
         "[pasted text 1: 684 KiB, 100000 lines]\nshort"
     );
     let wants = chat.take_all([key(KeyCode::Enter)]);
-    assert!(wants == [Want::Say(format!("{long}\nshort"))]);
+    assert!(wants == [Action::Say(format!("{long}\nshort"))]);
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn a_problem_and_its_remedy_are_told_at_the_end() {
     let done = Body::Done {
         stop_reason: StopReason::EndTurn,
     };
-    chat.events([done, sealed(Seal::Completed)]);
+    chat.events([done, sealed(TurnStatus::Completed)]);
     chat.take(
         Input::Ended(Outcome {
             problem: Some("the answer is empty".to_owned()),

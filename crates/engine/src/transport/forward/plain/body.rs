@@ -5,7 +5,7 @@
 
 use super::super::super::Error;
 use super::head::Framing;
-use super::{Connection, Plain, broken, unreadable};
+use super::{Connection, PlainClient, broken, unreadable};
 use bytes::{Buf, Bytes, BytesMut};
 use outlast_kernel::failure::IoKind;
 
@@ -18,22 +18,22 @@ const MAX_TRAILER_BYTES: usize = 64 << 10;
 pub(crate) struct Body {
     /// Gone when the body has ended.
     connection: Option<Connection>,
-    rest: Rest,
+    rest: Remaining,
     /// Who takes the connection back.
-    keeper: Option<Plain>,
+    keeper: Option<PlainClient>,
 }
 
 /// What is still to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
+enum Remaining {
     Length(u64),
-    Chunks(Place),
+    Chunks(ChunkState),
     UntilClosed,
 }
 
 /// Where among its chunks a body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ChunkState {
     /// Before the length of a chunk.
     Size,
     /// So much of a chunk is missing.
@@ -46,13 +46,17 @@ enum Place {
 }
 
 impl Body {
-    pub(super) fn new(connection: Connection, framing: Framing, keeper: Option<Plain>) -> Self {
+    pub(super) fn new(
+        connection: Connection,
+        framing: Framing,
+        keeper: Option<PlainClient>,
+    ) -> Self {
         Self {
             connection: Some(connection),
             rest: match framing {
-                Framing::Length(length) => Rest::Length(length),
-                Framing::Chunked => Rest::Chunks(Place::Size),
-                Framing::UntilClosed => Rest::UntilClosed,
+                Framing::Length(length) => Remaining::Length(length),
+                Framing::Chunked => Remaining::Chunks(ChunkState::Size),
+                Framing::UntilClosed => Remaining::UntilClosed,
             },
             keeper,
         }
@@ -80,8 +84,8 @@ impl Body {
             }
             self.connection = None;
             return match self.rest {
-                Rest::UntilClosed => Ok(None),
-                Rest::Length(_) | Rest::Chunks(_) => Err(Error {
+                Remaining::UntilClosed => Ok(None),
+                Remaining::Length(_) | Remaining::Chunks(_) => Err(Error {
                     io: IoKind::Truncated,
                     message: "the connection was closed within the response".to_owned(),
                 }),
@@ -99,9 +103,9 @@ impl Body {
     }
 }
 
-impl Rest {
+impl Remaining {
     fn is_over(self) -> bool {
-        matches!(self, Self::Length(0) | Self::Chunks(Place::End))
+        matches!(self, Self::Length(0) | Self::Chunks(ChunkState::End))
     }
 
     /// Takes what belongs to the body off the input; nothing means that there must be more.
@@ -119,7 +123,7 @@ impl Rest {
     }
 }
 
-impl Place {
+impl ChunkState {
     /// Takes the data of all chunks that are there, moved together within the buffer in which they came.
     fn take(&mut self, input: &mut BytesMut) -> Result<Bytes, Error> {
         let (mut read, mut written) = (0, 0);

@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 /// Answers each request of each connection with the next of these, in pieces of that length, and closes after the last.
-async fn server(answers: &[&str], piece: usize) -> (Plain, JoinHandle<Vec<String>>) {
+async fn server(answers: &[&str], piece: usize) -> (PlainClient, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base: Url = format!("http://{}/v1", listener.local_addr().unwrap())
         .parse()
@@ -31,7 +31,7 @@ async fn server(answers: &[&str], piece: usize) -> (Plain, JoinHandle<Vec<String
         }
         asked
     });
-    let plain = Plain::new(&HttpSettings::default(), &base, HeaderMap::new()).unwrap();
+    let plain = PlainClient::new(&HttpSettings::default(), &base, HeaderMap::new()).unwrap();
     (plain, serving)
 }
 
@@ -54,7 +54,7 @@ async fn request(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-async fn ask(plain: &Plain, method: Method) -> Result<(StatusCode, String), Error> {
+async fn ask(plain: &PlainClient, method: Method) -> Result<(StatusCode, String), Error> {
     let body = match method {
         Method::POST => Bytes::from_static(b"{}"),
         _ => Bytes::new(),
@@ -242,7 +242,7 @@ async fn a_refusal_that_comes_before_the_whole_request_is_heard() {
     let base = format!("http://{}", listener.local_addr().unwrap())
         .parse()
         .unwrap();
-    let plain = Plain::new(&HttpSettings::default(), &base, HeaderMap::new()).unwrap();
+    let plain = PlainClient::new(&HttpSettings::default(), &base, HeaderMap::new()).unwrap();
     let refusing = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.read_buf(&mut Vec::with_capacity(1)).await.unwrap();
@@ -269,7 +269,7 @@ async fn a_request_that_cannot_be_read_is_our_own_fault() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let base = base.parse().unwrap();
-    let plain = Plain::new(&HttpSettings::default(), &base, HeaderMap::new()).unwrap();
+    let plain = PlainClient::new(&HttpSettings::default(), &base, HeaderMap::new()).unwrap();
     let pieces = [
         Ok(Bytes::from_static(b"begin")),
         Err(io::Error::other("gone")),
@@ -286,7 +286,7 @@ async fn a_request_that_cannot_be_read_is_our_own_fault() {
 async fn with_a_proxy_or_a_secure_channel_this_is_not_the_way() {
     let settings = HttpSettings::default();
     let none = |settings: &HttpSettings, url: &str| {
-        Plain::new(settings, &url.parse().unwrap(), HeaderMap::new()).is_none()
+        PlainClient::new(settings, &url.parse().unwrap(), HeaderMap::new()).is_none()
     };
     assert!(none(&settings, "https://host"));
     let mut proxied = settings.clone();

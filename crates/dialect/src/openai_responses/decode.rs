@@ -1,0 +1,264 @@
+//! From the wire: events and whole responses to deltas.
+//!
+//! Text comes in pieces and again at the end of its item; what was said in pieces is not said again, and what a server
+//! sends only at the end is not lost. A call is handed on with its item, or at the end if its item's end was not told.
+
+use super::cursor::CursorTracker;
+use super::item::FinishedItem;
+use super::items::Items;
+use crate::lenient_json::LenientParser;
+use crate::tool_arguments::{EmittedCalls, RunawayOutput};
+use crate::usage::{UsagePointers, UsageTracker};
+use crate::{Delta, StreamActivity, StreamCursor, sse, stream_error};
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::StopReason;
+use outlast_kernel::failure::Failure;
+use serde_json::Value;
+
+const USAGE: UsagePointers = UsagePointers {
+    input: "/input_tokens",
+    output: "/output_tokens",
+    cache_read: &["/input_tokens_details/cached_tokens"],
+    cache_write: None,
+    cache_is_in_input: true,
+};
+/// The events that announce an answer.
+const OPENING_EVENTS: [&str; 3] = [
+    "response.created",
+    "response.queued",
+    "response.in_progress",
+];
+
+/// The state of one streamed answer.
+#[derive(Debug)]
+pub struct Decoder {
+    provider: String,
+    json: LenientParser,
+    used: UsageTracker,
+    items: Items,
+    handed: EmittedCalls,
+    has_calls: bool,
+    refused: bool,
+    /// Which of the openings came. All, as soon as there is more than that.
+    opened: [bool; OPENING_EVENTS.len()],
+    heard: CursorTracker,
+}
+
+impl Decoder {
+    /// The beginning of an answer by that provider.
+    pub fn new(provider: &str) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            json: LenientParser::default(),
+            used: UsageTracker::default(),
+            items: Items::default(),
+            handed: EmittedCalls::default(),
+            has_calls: false,
+            refused: false,
+            opened: [false; OPENING_EVENTS.len()],
+            heard: CursorTracker::default(),
+        }
+    }
+
+    /// The rest of an answer by that provider, after that place.
+    pub fn after(provider: &str, place: &StreamCursor) -> Self {
+        Self {
+            items: Items::of_rest(),
+            heard: CursorTracker::resumed_at(place),
+            ..Self::new(provider)
+        }
+    }
+
+    /// Adds what one event says to `deltas`.
+    pub fn read(
+        &mut self,
+        event: &sse::Event,
+        now: Timestamp,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<StreamActivity, Box<Failure>> {
+        // Some servers end this dialect's streams, too, like those of the older one.
+        if event.data.trim() == crate::openai_chat::DONE {
+            return Ok(StreamActivity::Alive);
+        }
+        let Some(frame) = self.json.parse(&event.data) else {
+            return Err(stream_error::unreadable(&self.provider, event, now));
+        };
+        let kind = frame["type"].as_str().unwrap_or(&event.name);
+        match kind {
+            "response.failed" | "response.cancelled" => return Err(self.error(&frame, now)),
+            _ if is_end(kind) && has_failed(&frame["response"]) => {
+                return Err(self.error(&frame, now));
+            }
+            _ if is_known(kind) || OPENING_EVENTS.contains(&kind) => {}
+            _ if stream_error::is_error(&frame, &event.name) => return Err(self.error(&frame, now)),
+            _ => {}
+        }
+        if self.heard.has(&frame) {
+            return Ok(StreamActivity::Alive);
+        }
+        let before = deltas.len();
+        self.event(kind, &frame, deltas)
+            .map_err(|endless| endless.failure(&self.provider, now))?;
+        deltas.extend(self.heard.move_on(&frame, &deltas[before..]));
+        Ok(self.sign(kind))
+    }
+
+    fn sign(&mut self, kind: &str) -> StreamActivity {
+        if let Some(place) = OPENING_EVENTS.iter().position(|opening| *opening == kind) {
+            return match std::mem::replace(&mut self.opened[place], true) {
+                true => StreamActivity::Alive,
+                false => StreamActivity::Opening,
+            };
+        }
+        if !is_known(kind) {
+            return StreamActivity::Alive;
+        }
+        self.opened = [true; OPENING_EVENTS.len()];
+        StreamActivity::Progress
+    }
+
+    fn event(
+        &mut self,
+        kind: &str,
+        frame: &Value,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), RunawayOutput> {
+        let index = frame["output_index"].as_u64();
+        match kind {
+            "response.output_text.delta" | "response.output_text.done" => {
+                deltas.extend(self.say(frame, "message")?.map(Delta::Text));
+            }
+            "response.refusal.delta" | "response.refusal.done" => {
+                self.refused = true;
+                deltas.extend(self.say(frame, "message")?.map(Delta::Text));
+            }
+            "response.reasoning_summary_text.delta"
+            | "response.reasoning_summary_text.done"
+            | "response.reasoning_text.delta"
+            | "response.reasoning_text.done" => {
+                deltas.extend(self.say(frame, "reasoning")?.map(Delta::Reasoning));
+            }
+            "response.reasoning_summary_part.added" => {
+                let item = self.items.for_event(frame, "reasoning")?;
+                deltas.extend(item.next_paragraph(frame).map(Delta::Reasoning));
+            }
+            "response.function_call_arguments.delta" | "response.function_call_arguments.done" => {
+                let item = self.items.for_event(frame, "function_call")?;
+                item.add_arguments(frame)?;
+            }
+            "response.output_item.added" => self.items.begun(&frame["item"], index)?,
+            "response.output_item.done" => {
+                let item = self.items.done(&frame["item"], index)?;
+                let end = item.end(&frame["item"]);
+                self.ended(end, deltas);
+            }
+            _ if is_end(kind) => self.close(&frame["response"], deltas)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A failed response repeats the whole request; only its error is about the failure.
+    fn error(&self, frame: &Value, now: Timestamp) -> Box<Failure> {
+        let response = &frame["response"];
+        let cause = match (&response["error"], &response["incomplete_details"]) {
+            (Value::Null, Value::Null) if response.is_null() => frame,
+            (Value::Null, details) => details,
+            (error, _) => error,
+        };
+        stream_error::error(&self.provider, &cause.to_string(), now)
+    }
+
+    fn say(&mut self, frame: &Value, kind: &str) -> Result<Option<String>, RunawayOutput> {
+        Ok(self.items.for_event(frame, kind)?.say(frame))
+    }
+
+    fn ended(&mut self, end: FinishedItem, deltas: &mut Vec<Delta>) {
+        self.refused |= end.is_refusal;
+        // A call that was told of before the rest began is not told of again.
+        self.has_calls |= end.is_call && end.deltas.is_empty();
+        for delta in end.deltas {
+            match delta {
+                Delta::ToolCall(call) => self.has_calls |= self.handed.call(call, deltas),
+                delta => deltas.push(delta),
+            }
+        }
+    }
+
+    /// The last event: what it holds and no other event has told, its usage, and why it ended.
+    fn close(&mut self, response: &Value, deltas: &mut Vec<Delta>) -> Result<(), RunawayOutput> {
+        let output = response["output"].as_array().map(Vec::as_slice);
+        for (place, item) in (0..).zip(output.unwrap_or_default()) {
+            let end = self.items.finish_listed(item, place)?;
+            self.ended(end, deltas);
+        }
+        let end = self.items.finish_open_calls();
+        self.ended(end, deltas);
+        let cut = self.items.cut_calls();
+        cut.for_each(|name| self.handed.cut(name.to_owned()));
+        deltas.extend(self.used.report(&response["usage"], &USAGE));
+        self.handed.report_incomplete(deltas);
+        deltas.push(Delta::Stopped(self.stop_reason(response)));
+        Ok(())
+    }
+
+    fn stop_reason(&self, response: &Value) -> StopReason {
+        match response["incomplete_details"]["reason"].as_str() {
+            Some("max_output_tokens") => StopReason::Length,
+            Some("content_filter") => StopReason::Refusal,
+            Some(_) => StopReason::Other,
+            None if response["status"] == "incomplete" => StopReason::Length,
+            None if self.refused => StopReason::Refusal,
+            None if self.has_calls => StopReason::ToolUse,
+            None => StopReason::EndTurn,
+        }
+    }
+}
+
+fn is_end(kind: &str) -> bool {
+    matches!(
+        kind,
+        "response.completed" | "response.incomplete" | "response.done"
+    )
+}
+
+/// Whether an event is one of those that an answer is made of. The tools that the provider itself runs report, too.
+fn is_known(kind: &str) -> bool {
+    let ends = [".added", ".delta", ".done"];
+    let is_part = || kind.contains("_call.") || ends.iter().any(|end| kind.ends_with(end));
+    is_end(kind) || (kind.starts_with("response.") && is_part())
+}
+
+fn has_failed(response: &Value) -> bool {
+    let status = response["status"].as_str();
+    matches!(status, Some("failed" | "cancelled")) || stream_error::says(&response["error"])
+}
+
+/// What a response that came as a whole says.
+pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delta>, Box<Failure>> {
+    let response = stream_error::json(provider, body, now)?;
+    let mut stream = Decoder::new(provider);
+    let is_response = response["output"].is_array() || response["object"] == "response";
+    if is_response && has_failed(&response) {
+        let frame = serde_json::json!({ "response": response });
+        return Err(stream.error(&frame, now));
+    }
+    if matches!(response["status"].as_str(), Some("queued" | "in_progress")) {
+        return Err(stream_error::cut_off(provider, now));
+    }
+    if !response["output"].is_array() {
+        return Err(stream_error::error(provider, body, now));
+    }
+    let mut deltas = Vec::new();
+    stream
+        .close(&response, &mut deltas)
+        .map_err(|endless| endless.failure(provider, now))?;
+    Ok(deltas)
+}
+
+#[cfg(test)]
+#[path = "items_tests.rs"]
+mod items_tests;
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

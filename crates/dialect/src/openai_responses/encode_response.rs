@@ -1,0 +1,350 @@
+//! To the wire: the frames and bodies that a provider would send.
+
+use crate::completion::{
+    ApiError, CREATED_AT, Completion, ErrorForm, Interruption, ReasoningSegment, Segment, frame,
+    interleaved_arguments,
+};
+use crate::openai_chat::encode_response::error_object;
+use crate::tool_arguments::are_whole;
+use outlast_kernel::event::{Proof, StopReason, ToolCall, Usage};
+use serde_json::{Value, json};
+
+const DEFAULT_RESPONSE_ID: &str = "resp_scripted";
+
+/// The frames of an answer, in pieces.
+pub(crate) fn frames(answer: &Completion<'_>) -> Vec<String> {
+    let begun = response(answer, "in_progress");
+    let mut writer = Writer {
+        shape: SegmentOutcome::default(),
+        pieces: vec![String::new()],
+        items: Vec::new(),
+        sequence: 0,
+    };
+    writer.event(json!({ "type": "response.created", "response": begun }));
+    writer.event(json!({ "type": "response.in_progress", "response": begun }));
+    for (place, part) in answer.parts.iter().enumerate() {
+        writer.shape = SegmentOutcome::of(answer, place);
+        match part {
+            Segment::Text(pieces) => writer.message(pieces),
+            Segment::Thought(thought) => writer.thought(thought),
+            Segment::Calls(calls) => writer.calls(calls),
+        }
+    }
+    if let Some(stop) = answer.stop {
+        let response = ended(answer, &writer.items);
+        let name = match status(answer, stop) {
+            ("completed", _) => "response.completed",
+            _ => "response.incomplete",
+        };
+        writer.next_piece();
+        writer.event(json!({ "type": name, "response": response }));
+    }
+    writer.pieces
+}
+
+/// What the end of an answer means for one of its parts.
+#[derive(Clone, Copy, Default)]
+struct SegmentOutcome {
+    refused: bool,
+    cut_short: bool,
+}
+
+impl SegmentOutcome {
+    /// Only what was written last can have been cut short.
+    fn of(answer: &Completion<'_>, place: usize) -> Self {
+        let is_last = place + 1 == answer.parts.len();
+        Self {
+            refused: answer.is_refused(),
+            cut_short: is_last && answer.stop == Some(StopReason::Length),
+        }
+    }
+
+    fn status(self) -> &'static str {
+        match self.cut_short {
+            true => "incomplete",
+            false => "completed",
+        }
+    }
+}
+
+struct Writer {
+    shape: SegmentOutcome,
+    pieces: Vec<String>,
+    /// The items that are complete, and those that have begun, as they will be.
+    items: Vec<Value>,
+    sequence: usize,
+}
+
+impl Writer {
+    /// Adds an event to the piece that is being written.
+    fn event(&mut self, mut event: Value) {
+        event["sequence_number"] = json!(self.sequence);
+        self.sequence += 1;
+        if let Some(last) = self.pieces.last_mut() {
+            last.push_str(&frame(&event));
+        }
+    }
+
+    fn next_piece(&mut self) {
+        self.pieces.push(String::new());
+    }
+
+    /// Begins an item that will be `done`, and tells its place.
+    fn begin(&mut self, begun: &Value, done: Value) -> usize {
+        let place = self.items.len();
+        self.items.push(done);
+        self.event(json!({
+            "type": "response.output_item.added", "output_index": place, "item": begun,
+        }));
+        place
+    }
+
+    fn done(&mut self, place: usize) {
+        let item = self.items[place].clone();
+        self.event(json!({
+            "type": "response.output_item.done", "output_index": place, "item": item,
+        }));
+    }
+
+    fn message(&mut self, pieces: &[&str]) {
+        let kind = match self.shape.refused {
+            true => "refusal",
+            false => "output_text",
+        };
+        let item = message(self.items.len(), &pieces.concat(), self.shape);
+        let mut begun = item.clone();
+        begun["content"] = json!([]);
+        begun["status"] = json!("in_progress");
+        let (id, part) = (item["id"].clone(), item["content"][0].clone());
+        self.next_piece();
+        let place = self.begin(&begun, item);
+        let event = |writer: &mut Self, name: String, field: &str, value: Value| {
+            let mut event = json!({
+                "type": format!("response.{name}"), "item_id": id, "output_index": place,
+                "content_index": 0, field: value,
+            });
+            if name.starts_with("output_text") {
+                event["logprobs"] = json!([]);
+            }
+            writer.event(event);
+        };
+        let empty = content("", self.shape.refused);
+        event(self, "content_part.added".to_owned(), "part", empty);
+        for (number, piece) in pieces.iter().enumerate() {
+            if number > 0 {
+                self.next_piece();
+            }
+            event(self, format!("{kind}.delta"), "delta", json!(piece));
+        }
+        let field = if self.shape.refused {
+            "refusal"
+        } else {
+            "text"
+        };
+        event(self, format!("{kind}.done"), field, part[field].clone());
+        event(self, "content_part.done".to_owned(), "part", part);
+        self.done(place);
+    }
+
+    fn thought(&mut self, thought: &ReasoningSegment<'_>) {
+        let item = reasoning(self.items.len(), thought);
+        let mut begun = item.clone();
+        begun["summary"] = json!([]);
+        let (id, text) = (item["id"].clone(), thought.pieces.concat());
+        self.next_piece();
+        let place = self.begin(&begun, item);
+        let event = |name: &str, field: &str, value: Value| {
+            json!({
+                "type": format!("response.reasoning_summary_{name}"), "item_id": id,
+                "output_index": place, "summary_index": 0, field: value,
+            })
+        };
+        let part = |text: &str| json!({ "type": "summary_text", "text": text });
+        for (number, piece) in thought.pieces.iter().enumerate() {
+            match number {
+                0 => self.event(event("part.added", "part", part(""))),
+                _ => self.next_piece(),
+            }
+            self.event(event("text.delta", "delta", json!(piece)));
+        }
+        if thought.done.is_none() {
+            return;
+        }
+        self.next_piece();
+        if !text.is_empty() {
+            self.event(event("text.done", "text", json!(text)));
+            self.event(event("part.done", "part", part(&text)));
+        }
+        self.done(place);
+    }
+
+    fn calls(&mut self, calls: &[&ToolCall]) {
+        let first = self.items.len();
+        for call in calls {
+            let item = function_call(self.items.len(), call, self.shape);
+            let mut begun = item.clone();
+            begun["arguments"] = json!("");
+            begun["status"] = json!("in_progress");
+            self.next_piece();
+            self.begin(&begun, item);
+        }
+        let event = |writer: &mut Self, name: &str, place: usize, value: Value| {
+            let (kind, field) = match name {
+                "delta" => ("response.function_call_arguments.delta", "delta"),
+                _ => ("response.function_call_arguments.done", "arguments"),
+            };
+            let id = writer.items[place]["id"].clone();
+            writer
+                .event(json!({ "type": kind, "item_id": id, "output_index": place, field: value }));
+        };
+        for (call, piece) in interleaved_arguments(calls) {
+            self.next_piece();
+            event(self, "delta", first + call, json!(piece));
+        }
+        for (place, call) in (first..).zip(calls) {
+            self.next_piece();
+            event(self, "done", place, json!(call.arguments));
+            self.done(place);
+        }
+    }
+}
+
+/// The answer as one body.
+pub(crate) fn whole(answer: &Completion<'_>) -> Value {
+    let mut items = Vec::new();
+    for (place, part) in answer.parts.iter().enumerate() {
+        let shape = SegmentOutcome::of(answer, place);
+        match part {
+            Segment::Text(pieces) => items.push(message(items.len(), &pieces.concat(), shape)),
+            Segment::Thought(thought) => items.push(reasoning(items.len(), thought)),
+            Segment::Calls(calls) => {
+                for call in calls {
+                    items.push(function_call(items.len(), call, shape));
+                }
+            }
+        }
+    }
+    ended(answer, &items)
+}
+
+fn message(place: usize, text: &str, shape: SegmentOutcome) -> Value {
+    json!({
+        "id": format!("msg_scripted_{place}"), "type": "message", "role": "assistant",
+        "status": shape.status(), "content": [content(text, shape.refused)],
+    })
+}
+
+fn content(text: &str, refused: bool) -> Value {
+    match refused {
+        true => json!({ "type": "refusal", "refusal": text }),
+        false => json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] }),
+    }
+}
+
+fn reasoning(place: usize, thought: &ReasoningSegment<'_>) -> Value {
+    let (id, encrypted) = match thought.done.and_then(|done| done.proof.as_ref()) {
+        Some(Proof::Encrypted { id, content }) => (id.clone(), content.clone()),
+        _ => (format!("rs_scripted_{place}"), None),
+    };
+    let text = thought.pieces.concat();
+    let summary = match text.is_empty() {
+        true => json!([]),
+        false => json!([{ "type": "summary_text", "text": text }]),
+    };
+    let mut item = json!({ "id": id, "type": "reasoning", "summary": summary });
+    if let Some(encrypted) = encrypted {
+        item["encrypted_content"] = json!(encrypted);
+    }
+    item
+}
+
+/// A call whose arguments are whole was complete, even if nothing else came after it.
+fn function_call(place: usize, call: &ToolCall, shape: SegmentOutcome) -> Value {
+    let status = match are_whole(&call.arguments) {
+        true => "completed",
+        false => shape.status(),
+    };
+    json!({
+        "id": format!("fc_scripted_{place}"), "type": "function_call", "status": status,
+        "call_id": call.id, "name": call.name, "arguments": call.arguments,
+    })
+}
+
+fn response(answer: &Completion<'_>, status: &str) -> Value {
+    let mut response = unkept(answer.model, status);
+    if let Some(id) = answer.kept_as {
+        response["id"] = json!(id);
+        response["background"] = json!(true);
+        response["store"] = json!(true);
+    }
+    response
+}
+
+fn unkept(model: &str, status: &str) -> Value {
+    json!({
+        "id": DEFAULT_RESPONSE_ID, "object": "response", "created_at": CREATED_AT, "status": status,
+        "background": false, "error": null, "incomplete_details": null, "instructions": null,
+        "max_output_tokens": null, "metadata": {}, "model": model, "output": [],
+        "parallel_tool_calls": true, "previous_response_id": null,
+        "reasoning": { "effort": null, "summary": null }, "service_tier": "default",
+        "store": false, "temperature": 1.0, "text": { "format": { "type": "text" } },
+        "tool_choice": "auto", "tools": [], "top_p": 1.0, "truncation": "disabled",
+        "usage": null, "user": null,
+    })
+}
+
+fn ended(answer: &Completion<'_>, items: &[Value]) -> Value {
+    let (status, reason) = match answer.stop {
+        Some(stop) => status(answer, stop),
+        None => ("in_progress", None),
+    };
+    let mut response = response(answer, status);
+    if let Some(reason) = reason {
+        response["incomplete_details"] = json!({ "reason": reason });
+    }
+    response["output"] = json!(items);
+    response["usage"] = answer.usage.map(usage).unwrap_or_default();
+    response
+}
+
+/// A refusal in words ends like any answer; one without words was the filter's.
+fn status(answer: &Completion<'_>, stop: StopReason) -> (&'static str, Option<&'static str>) {
+    match stop {
+        StopReason::EndTurn | StopReason::ToolUse => ("completed", None),
+        StopReason::Refusal if answer.has_text() => ("completed", None),
+        StopReason::Refusal => ("incomplete", Some("content_filter")),
+        StopReason::Length => ("incomplete", Some("max_output_tokens")),
+        _ => ("incomplete", Some("max_messages")),
+    }
+}
+
+/// Here the tokens read from the cache are counted among those read.
+fn usage(usage: Usage) -> Value {
+    let input = usage.input + usage.cache_read + usage.cache_write;
+    json!({
+        "input_tokens": input,
+        "input_tokens_details": {
+            "cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write,
+        },
+        "output_tokens": usage.output,
+        "output_tokens_details": { "reasoning_tokens": 0 },
+        "total_tokens": input + usage.output,
+    })
+}
+
+pub(crate) fn error_frame(problem: &ApiError, interruption: &Interruption<'_>) -> String {
+    let error = error_object(problem);
+    let mut event = match interruption.form {
+        ErrorForm::Event => json!({ "type": "error", "error": error }),
+        ErrorForm::Usual | ErrorForm::End => {
+            let mut response = unkept(interruption.model, "failed");
+            // A failed response names a code; a type alone stands in for it.
+            let code = problem.code.as_ref().unwrap_or(&problem.kind);
+            response["error"] = error;
+            response["error"]["code"] = json!(code);
+            json!({ "type": "response.failed", "response": response })
+        }
+    };
+    event["sequence_number"] = json!(interruption.frames_before);
+    frame(&event)
+}

@@ -1,0 +1,109 @@
+//! Most frames at a glance: the pieces of an answer, each known by its first bytes or by a few words.
+//!
+//! A word in quotes that is looked for cannot be the model's: inside a string its quotes are escaped. Where that leaves
+//! a doubt there is no answer here, and the frame is parsed.
+
+use super::frame_scanner::FrameFields;
+use crate::{Dialect, StreamActivity};
+use memchr::memchr;
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
+
+static DELTA_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\""));
+static ERROR_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
+static FINISH_REASON_KEY: LazyLock<Finder<'static>> =
+    LazyLock::new(|| Finder::new(b"\"finish_reason\""));
+/// No delta has more fields.
+const MAX_DELTA_FIELDS: usize = 8;
+
+/// What a frame is good for that neither ends the answer nor is an error; `None` when a glance does not tell.
+pub(super) fn sign(dialect: Dialect, said: &FrameFields<'_>) -> Option<StreamActivity> {
+    let Some(data) = said.data else {
+        return Some(StreamActivity::Alive);
+    };
+    match dialect {
+        _ if said.has_more => None,
+        Dialect::Anthropic => match kind(said)? {
+            b"content_block_delta"
+            | b"content_block_start"
+            | b"content_block_stop"
+            | b"message_delta" => Some(StreamActivity::Progress),
+            b"ping" => Some(StreamActivity::Alive),
+            _ => None,
+        },
+        Dialect::OpenaiChat => chunk(data).then_some(StreamActivity::Progress),
+        Dialect::OpenaiResponses => {
+            let name = kind(said)?.strip_prefix(b"response.")?;
+            let is_part = |end: &&[u8]| name.ends_with(end);
+            let ends: [&[u8]; 3] = [b".delta", b".added", b".done"];
+            ends.iter().any(is_part).then_some(StreamActivity::Progress)
+        }
+    }
+}
+
+/// The type of an event: its name, and what its data begins with.
+pub(super) fn kind<'a>(said: &FrameFields<'a>) -> Option<&'a [u8]> {
+    match (said.name, leading_type(said.data?)) {
+        (b"", kind) => kind,
+        (name, None) => Some(name),
+        (name, Some(kind)) => (name == kind).then_some(kind),
+    }
+}
+
+fn leading_type(data: &[u8]) -> Option<&[u8]> {
+    let value = after(after(after(data, b"{")?, b"\"type\"")?, b":")?;
+    string(value).map(|(kind, _)| kind)
+}
+
+/// Whether this is a chunk that says something and ends nothing.
+fn chunk(data: &[u8]) -> bool {
+    let says = || speaks(behind(&DELTA_KEY, data)?);
+    says().is_some() && is_null(&ERROR_KEY, data) && is_null(&FINISH_REASON_KEY, data)
+}
+
+/// What is behind the first place of a word.
+fn behind<'a>(word: &Finder<'_>, data: &'a [u8]) -> Option<&'a [u8]> {
+    let at = word.find(data)?;
+    data.get(at + word.needle().len()..)
+}
+
+/// Whether nothing has that name but what is null.
+fn is_null(name: &Finder<'_>, mut data: &[u8]) -> bool {
+    while let Some(rest) = behind(name, data) {
+        let Some(value) = after(rest, b":").and_then(|value| after(value, b"null")) else {
+            return false;
+        };
+        data = value;
+    }
+    true
+}
+
+/// Whether a delta has anything but whose it is; `rest` begins behind its name.
+fn speaks(rest: &[u8]) -> Option<()> {
+    let mut rest = after(after(rest, b":")?, b"{")?;
+    for _ in 0..MAX_DELTA_FIELDS {
+        let (name, value) = string(rest)?;
+        let value = after(value, b":")?.trim_ascii_start();
+        let behind = match value {
+            [b'[', inside @ ..] => return after(inside, b"]").is_none().then_some(()),
+            [b'{', inside @ ..] => return after(inside, b"}").is_none().then_some(()),
+            [b'"', b'"', behind @ ..] => behind,
+            [b'"', ..] if name != b"role" => return Some(()),
+            [b'"', ..] => string(value)?.1,
+            _ => after(value, b"null")?,
+        };
+        rest = after(behind, b",")?;
+    }
+    None
+}
+
+/// The string that comes next, up to its first quote, and what is behind that.
+fn string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inside = after(bytes, b"\"")?;
+    let end = memchr(b'"', inside)?;
+    Some((&inside[..end], &inside[end + 1..]))
+}
+
+fn after<'a>(bytes: &'a [u8], token: &[u8]) -> Option<&'a [u8]> {
+    bytes.trim_ascii_start().strip_prefix(token)
+}

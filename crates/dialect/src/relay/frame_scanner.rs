@@ -1,0 +1,94 @@
+//! Frames in bytes that come in pieces: where they end, and what their lines say. Nothing is copied.
+
+use crate::sse;
+use memchr::memchr2;
+
+/// Finds the ends of frames, as `sse::Decoder` has them: the line after a blank one begins the next.
+#[derive(Debug, Default)]
+pub(super) struct FrameScanner {
+    in_line: bool,
+    in_frame: bool,
+    /// The last line ended in a CR, and what follows was not there yet.
+    after_cr: bool,
+}
+
+impl FrameScanner {
+    /// Whether a frame has begun and not ended.
+    pub(super) fn is_within_frame(&self) -> bool {
+        self.in_frame
+    }
+
+    /// How many of the bytes belong to the frame that is being read, if it ends among them. They are then to be taken
+    /// off; without an end, all of them are taken in. What their lines say is added to `said`.
+    pub(super) fn next<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        said: &mut FrameFields<'a>,
+    ) -> Option<usize> {
+        let mut at = 0;
+        if !bytes.is_empty() {
+            // An LF that belongs to the CR of a line before. Behind a frame it is a blank line: the frame was given out
+            // with its CR, as nobody waits for what may follow.
+            let is_late = std::mem::take(&mut self.after_cr) && self.in_frame;
+            at = usize::from(is_late && bytes[0] == b'\n');
+        }
+        while let Some(length) = line_length(&bytes[at..]) {
+            let (line, is_cr) = (&bytes[at..at + length], bytes[at + length] == b'\r');
+            let is_blank = length == 0 && !self.in_line;
+            at += length + 1;
+            let follower = bytes.get(at);
+            self.after_cr = is_cr && follower.is_none();
+            at += usize::from(is_cr && follower == Some(&b'\n'));
+            self.in_line = false;
+            self.in_frame = !is_blank;
+            if is_blank {
+                return Some(at);
+            }
+            said.line(line);
+        }
+        let has_begun = at < bytes.len();
+        self.in_line |= has_begun;
+        self.in_frame |= has_begun;
+        None
+    }
+}
+
+fn line_length(bytes: &[u8]) -> Option<usize> {
+    match bytes.first()? {
+        b'\n' | b'\r' => Some(0),
+        _ => memchr2(b'\n', b'\r', bytes),
+    }
+}
+
+/// What the lines of a frame say.
+#[derive(Debug, Default)]
+pub(super) struct FrameFields<'a> {
+    pub(super) name: &'a [u8],
+    /// The first line of its data.
+    pub(super) data: Option<&'a [u8]>,
+    /// There is more data than that.
+    pub(super) has_more: bool,
+}
+
+impl<'a> FrameFields<'a> {
+    pub(super) fn of(frame: &'a [u8]) -> Self {
+        let mut said = Self::default();
+        let mut rest = frame;
+        while let Some(length) = line_length(rest) {
+            said.line(&rest[..length]);
+            rest = &rest[length + 1..];
+        }
+        // A frame that was not kept whole ends within a line.
+        said.line(rest);
+        said
+    }
+
+    fn line(&mut self, line: &'a [u8]) {
+        match sse::split(line) {
+            (b"event", name) => self.name = name,
+            (b"data", _) if self.data.is_some() => self.has_more = true,
+            (b"data", data) => self.data = Some(data),
+            _ => {}
+        }
+    }
+}

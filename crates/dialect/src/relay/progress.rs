@@ -1,0 +1,141 @@
+//! How far an answer has come, by its frames.
+//!
+//! Most frames after content are explained by their first bytes (see `quick`). The others are read as any answer is: by
+//! a reader of their own, which says whether they end it, well or with an error.
+
+use super::frame_scanner::FrameFields;
+use super::{content, fast_path};
+use crate::lenient_json::LenientParser;
+use crate::openai_chat::{DONE, finishes};
+use crate::{Delta, Dialect, StreamActivity, sse};
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::{Failure, Phase};
+use serde_json::Value;
+
+#[derive(Debug)]
+pub(super) struct StreamProgress {
+    pub(super) dialect: Dialect,
+    pub(super) provider: String,
+    pub(super) is_complete: bool,
+    pub(super) ended_with: Option<Box<Failure>>,
+    /// A chat's choice has ended, and nothing has come after it.
+    has_finished: bool,
+    /// Something has come after such an end: those of this server do not mean that it is done.
+    is_contradicted: bool,
+}
+
+impl StreamProgress {
+    pub(super) fn new(dialect: Dialect, provider: &str) -> Self {
+        Self {
+            dialect,
+            provider: provider.to_owned(),
+            is_complete: false,
+            ended_with: None,
+            has_finished: false,
+            is_contradicted: false,
+        }
+    }
+
+    /// Whether a stream that falls silent may be ended.
+    pub(super) fn is_answered(&self) -> bool {
+        self.is_complete || (self.has_finished && !self.is_contradicted)
+    }
+
+    /// Whether a stream that ends here has said all.
+    pub(super) fn is_complete_at_end(&self) -> bool {
+        self.is_complete || self.has_finished
+    }
+
+    /// Takes note of a chat's chunk, which may end a choice.
+    pub(super) fn observe_finish(&mut self, frame: &Value, has_content: bool) {
+        if self.dialect == Dialect::OpenaiChat {
+            let was_finished = self.has_finished;
+            self.is_contradicted |= was_finished && has_content;
+            self.has_finished = finishes(frame) || (was_finished && !has_content);
+        }
+    }
+
+    /// Takes note of a frame after content, and says what it was good for.
+    pub(super) fn frame(
+        &mut self,
+        frame: &[u8],
+        said: &FrameFields<'_>,
+        now: Timestamp,
+    ) -> StreamActivity {
+        if self.is_complete {
+            return StreamActivity::Alive;
+        }
+        // Behind an end, content is looked for.
+        let quick = (!self.has_finished).then(|| fast_path::sign(self.dialect, said));
+        quick.flatten().unwrap_or_else(|| {
+            let mut decoder = sse::Decoder::new(usize::MAX);
+            decoder.push(frame);
+            match decoder.next_event() {
+                Ok(Some(event)) => self.event(&event, now),
+                _ => StreamActivity::Alive,
+            }
+        })
+    }
+
+    /// Takes note of a frame that was too long to be kept whole: its name must do. In a chat, which names none, it is
+    /// content.
+    pub(super) fn observe_long_frame(&mut self, head: &[u8]) -> StreamActivity {
+        let kind = fast_path::kind(&FrameFields::of(head)).unwrap_or_default();
+        let is_last = is_last(&String::from_utf8_lossy(kind));
+        self.is_complete |= is_last && self.dialect == Dialect::OpenaiResponses;
+        self.is_contradicted |= std::mem::take(&mut self.has_finished);
+        StreamActivity::Progress
+    }
+
+    fn event(&mut self, event: &sse::Event, now: Timestamp) -> StreamActivity {
+        if self.dialect == Dialect::OpenaiChat && event.data.trim() == DONE {
+            self.is_complete = true;
+            return StreamActivity::Progress;
+        }
+        let mut deltas = Vec::new();
+        let mut reader = self.dialect.reader(&self.provider);
+        let read = reader.read(event, now, &mut deltas);
+        let is_end = |delta: &Delta| matches!(delta, Delta::Stopped(_));
+        self.is_complete |= deltas.iter().any(is_end);
+        match read {
+            // Nothing is announced behind content.
+            Ok(StreamActivity::Opening) => StreamActivity::Alive,
+            Ok(sign) => {
+                if self.dialect == Dialect::OpenaiChat {
+                    let chunk = json(event);
+                    let has_content = content::is_content(self.dialect, &event.name, &chunk);
+                    self.observe_finish(&chunk, has_content);
+                }
+                sign
+            }
+            Err(failure) => {
+                self.record_error(failure);
+                let is_last = is_last(json(event)["type"].as_str().unwrap_or(&event.name));
+                self.is_complete |= is_last && self.dialect == Dialect::OpenaiResponses;
+                StreamActivity::Alive
+            }
+        }
+    }
+
+    fn record_error(&mut self, mut failure: Box<Failure>) {
+        // A frame that cannot be read, or an answer that somebody else would not read on, is no error of the provider's;
+        // and nothing undoes an answer that is complete.
+        let is_error = failure.io.is_none() && failure.verdict.is_none();
+        if is_error && !self.is_answered() {
+            failure.phase = Phase::AfterContent;
+            self.ended_with.get_or_insert(failure);
+        }
+    }
+}
+
+fn json(event: &sse::Event) -> Value {
+    LenientParser::default()
+        .parse(&event.data)
+        .unwrap_or_default()
+}
+
+/// Whether nothing follows such an event.
+fn is_last(kind: &str) -> bool {
+    let name = kind.strip_prefix("response.").unwrap_or_default();
+    ["completed", "incomplete", "done", "failed", "cancelled"].contains(&name)
+}

@@ -1,0 +1,89 @@
+//! What a proxy says itself, and how it looks at what is no stream.
+
+use super::response_check;
+use crate::completion::frame;
+use crate::{ApiError, Dialect, Interruption};
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::Failure;
+use serde_json::{Value, json};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What a body is, whatever its headers call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyKind {
+    /// Server-sent events.
+    Events,
+    /// A whole answer, or an error in place of one.
+    Json,
+    /// A page, of somebody on the way who could not help.
+    Page,
+}
+
+/// What a body is that begins with these bytes; `None` as long as they are only blanks.
+pub fn sniff_body(head: &[u8]) -> Option<BodyKind> {
+    let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    let first = head.iter().find(|byte| !byte.is_ascii_whitespace())?;
+    Some(match first {
+        b'{' | b'[' => BodyKind::Json,
+        b'<' => BodyKind::Page,
+        _ => BodyKind::Events,
+    })
+}
+
+impl Dialect {
+    /// What an answer that came as a whole is: fine, or the failure that came in its place.
+    ///
+    /// A response that its server works on in the background is fine: somebody asked for no more than that.
+    pub fn check_response(
+        self,
+        provider: &str,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Result<(), Box<Failure>> {
+        if response_check::is_fine(self, body) {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(body);
+        match self.read_whole(provider, &text, now) {
+            Err(_) if self == Self::OpenaiResponses && is_under_way(&text) => Ok(()),
+            read => read.map(drop),
+        }
+    }
+
+    /// What ends a stream with an error, so that no client takes it for a clean end. `kind` is the provider's word for
+    /// it, `status` what it would have been out of band (0 if nothing).
+    ///
+    /// Responses need two frames: some clients know only the one, some only the other.
+    pub fn final_error_frame(self, kind: &str, status: u16, message: &str) -> String {
+        let problem = ApiError::new(kind, message);
+        let here = Interruption::default();
+        match self {
+            Self::Anthropic => self.error_frame(&problem, &here),
+            Self::OpenaiChat if status == 0 => self.error_frame(&problem, &here),
+            Self::OpenaiChat => self.error_frame(&problem.with_code(&status.to_string()), &here),
+            Self::OpenaiResponses => {
+                let error = json!({
+                    "type": kind, "code": kind, "message": message, "param": null,
+                });
+                let event = json!({
+                    "type": "error", "sequence_number": 0, "code": kind, "message": message,
+                    "param": null, "error": error,
+                });
+                frame(&event) + &self.error_frame(&problem, &here)
+            }
+        }
+    }
+
+    /// The body of an error response of our own making.
+    pub fn error_body(self, kind: &str, message: &str) -> String {
+        self.error(&ApiError::new(kind, message))
+    }
+}
+
+fn is_under_way(body: &str) -> bool {
+    let response: Value = serde_json::from_str(body).unwrap_or_default();
+    response["object"] == "response"
+        && response["background"] == true
+        && matches!(response["status"].as_str(), Some("queued" | "in_progress"))
+}

@@ -1,0 +1,64 @@
+//! What a request asks for, at a glance: nothing of it is copied, and whatever it is, nothing fails.
+
+use crate::Dialect;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+
+/// What of a request decides how it is treated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeekedRequest<'a> {
+    /// The model that is asked.
+    pub model: Option<Cow<'a, str>>,
+    /// Whether the answer is to be streamed.
+    pub stream: bool,
+}
+
+impl Dialect {
+    /// What is asked for by a request with that body; of one that is no JSON object, nothing is known.
+    pub fn asked(body: &[u8]) -> PeekedRequest<'_> {
+        let mut json = serde_json::Deserializer::from_slice(body);
+        json.deserialize_map(Fields).unwrap_or_default()
+    }
+}
+
+struct Fields;
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "lowercase")]
+enum Field {
+    Model,
+    Stream,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = PeekedRequest<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a request")
+    }
+
+    /// The last field of a name counts, as it does for providers.
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
+        let mut asked = PeekedRequest::default();
+        while let Some(field) = fields.next_key()? {
+            match field {
+                Field::Model => asked.model = text(fields.next_value::<&RawValue>()?.get()),
+                Field::Stream => asked.stream = fields.next_value::<&RawValue>()?.get() == "true",
+                Field::Other => drop(fields.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+fn text(json: &str) -> Option<Cow<'_, str>> {
+    match serde_json::from_str::<&str>(json) {
+        Ok(text) => Some(Cow::Borrowed(text)),
+        Err(_) => serde_json::from_str::<String>(json).ok().map(Cow::Owned),
+    }
+}

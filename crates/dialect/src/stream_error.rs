@@ -1,0 +1,121 @@
+//! Errors that come where an answer was expected: in a frame, or as the body of a response that went well.
+
+use crate::error_body::{self, RawError};
+use crate::lenient_json::LenientParser;
+use crate::sse;
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::{Failure, IoKind, Transport};
+use outlast_kernel::verdict::{Cause, Scope, Verdict};
+use serde_json::Value;
+
+/// The error that a provider sent in place of an answer, read like one that comes with an error status.
+pub(crate) fn error(provider: &str, body: &str, at: Timestamp) -> Box<Failure> {
+    Box::new(error_body::read(RawError {
+        provider,
+        transport: Transport::Stream,
+        status: None,
+        headers: &[],
+        body,
+        at,
+    }))
+}
+
+/// Whether something that is no known part of an answer reports an error; `name` is that of its event.
+///
+/// A code or a status below 400, or one that says that all is well, is none.
+pub(crate) fn is_error(frame: &Value, name: &str) -> bool {
+    let word = |field: &str| frame[field].as_str().unwrap_or_default();
+    let is_named =
+        |name: &str| name == "error" || name.ends_with("_error") || name.ends_with(".error");
+    if is_named(name) || is_named(word("type")) || is_named(word("object")) {
+        return true;
+    }
+    let (code, status) = (&frame["code"], &frame["status"]);
+    let (message, is_typed) = (says(&frame["message"]), !word("type").is_empty());
+    says(&frame["error"])
+        || says(&frame["errors"])
+        || [code, status]
+            .into_iter()
+            .any(|code| number(code) >= Some(400))
+        || message && is_bad_word(code)
+        || message && !is_typed && (is_bad_word(status) || (code.is_null() && status.is_null()))
+        || !is_typed && says(&frame["detail"])
+}
+
+/// Whether a field for errors has one.
+pub(crate) fn says(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(value) => *value,
+        Value::Number(number) => number.as_u64() != Some(0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(values) => !values.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+    }
+}
+
+fn number(code: &Value) -> Option<u64> {
+    code.as_u64().or_else(|| code.as_str()?.trim().parse().ok())
+}
+
+fn is_bad_word(code: &Value) -> bool {
+    let is_good = |word: &str| ["", "ok", "success", "succeeded"].contains(&word);
+    let word = code.as_str().map(str::to_ascii_lowercase);
+    number(code).is_none() && word.is_some_and(|word| !is_good(&word))
+}
+
+/// Text that was to be JSON.
+pub(crate) fn json(provider: &str, text: &str, at: Timestamp) -> Result<Value, Box<Failure>> {
+    let value = LenientParser::default().parse(text);
+    value.ok_or_else(|| garbled(provider, text, at))
+}
+
+/// What came in place of a stream of events.
+pub fn no_stream(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
+    match serde_json::from_str::<Value>(text) {
+        Ok(_) => error(provider, text, at),
+        Err(_) => garbled(provider, text, at),
+    }
+}
+
+/// An event whose data cannot be read. One that is named an error is one, whatever its data is.
+pub(crate) fn unreadable(provider: &str, event: &sse::Event, at: Timestamp) -> Box<Failure> {
+    match event.name.as_str() {
+        "error" => error(provider, &event.data, at),
+        _ => garbled(provider, &event.data, at),
+    }
+}
+
+/// Something that is no answer: a page that says why, or what is left of a frame.
+fn garbled(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
+    let failure = if text.trim_start().starts_with(['{', '[']) {
+        // A broken frame is part of an answer: what the model wrote says nothing about the failure.
+        Failure::emitted(provider, "what came is not whole", at)
+    } else {
+        *error(provider, text, at)
+    };
+    Box::new(failure.with_io(IoKind::Protocol))
+}
+
+/// An answer that begins more things than anybody could mean.
+pub(crate) fn too_many(provider: &str, what: &str, at: Timestamp) -> Box<Failure> {
+    let message = format!("the answer has too many {what}");
+    Box::new(Failure::emitted(provider, &message, at).with_io(IoKind::Protocol))
+}
+
+/// A call whose arguments are blanks without end.
+pub(crate) fn blank_arguments(provider: &str, tool: &str, at: Timestamp) -> Box<Failure> {
+    let message = match tool {
+        "" => "the arguments of a tool call are only blanks".to_owned(),
+        tool => format!("the arguments of a call of {tool} are only blanks"),
+    };
+    let verdict = Verdict::of(Cause::MalformedOutput, Scope::Request);
+    let failure = Failure::emitted(provider, &message, at).with_code("blank_arguments");
+    Box::new(failure.with_verdict(verdict))
+}
+
+/// A stream that ended before its answer did.
+pub fn cut_off(provider: &str, at: Timestamp) -> Box<Failure> {
+    let message = "the stream ended before its last event";
+    Box::new(Failure::emitted(provider, message, at).with_io(IoKind::Truncated))
+}

@@ -1,0 +1,93 @@
+//! The ids of tool calls as they are sent: each one once, in letters that the dialect takes.
+//!
+//! Some servers number the calls of each answer anew, ids that are made up do so, too, and what another provider's model
+//! said has that provider's ids. Invariants: a conversation whose ids are good is sent as it is; a result has the id of its
+//! call; an id depends on nothing that comes after it, or the provider's cache would not know the conversation again.
+
+use crate::{Part, Request};
+use outlast_kernel::event::ToolCall;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// The request, with other ids in place of those that came before or are not good.
+pub(crate) fn with_valid_ids(request: &Request, is_good: fn(&str) -> bool) -> Cow<'_, Request> {
+    let mut seen = HashSet::new();
+    let messages = request.messages.iter();
+    let mut calls = messages.flat_map(|message| message.tool_calls());
+    if calls.all(|call: &ToolCall| is_good(&call.id) && seen.insert(call.id.as_str())) {
+        return Cow::Borrowed(request);
+    }
+    let mut request = request.clone();
+    let mut names = IdAssigner {
+        is_good,
+        given: HashSet::new(),
+        open: HashMap::new(),
+    };
+    for message in &mut request.messages {
+        if message.tool_calls().next().is_some() {
+            names.open.clear();
+        }
+        message.parts.iter_mut().for_each(|part| names.name(part));
+    }
+    Cow::Owned(request)
+}
+
+struct IdAssigner {
+    is_good: fn(&str) -> bool,
+    given: HashSet<String>,
+    /// The new ids of the calls that wait for their results, by their old ones.
+    open: HashMap<String, VecDeque<String>>,
+}
+
+impl IdAssigner {
+    fn name(&mut self, part: &mut Part) {
+        match part {
+            Part::ToolCall(call) => {
+                let new = self.free(&call.id);
+                self.given.insert(new.clone());
+                let old = std::mem::replace(&mut call.id, new.clone());
+                self.open.entry(old).or_default().push_back(new);
+            }
+            Part::ToolResult(result) => {
+                let open = self.open.get_mut(&result.id);
+                if let Some(new) = open.and_then(VecDeque::pop_front) {
+                    result.id = new;
+                }
+            }
+            Part::Text { .. } | Part::Image(_) | Part::Reasoning(_) => {}
+        }
+    }
+
+    /// The id itself, or one like it that nobody has.
+    fn free(&self, id: &str) -> String {
+        let is_free = |id: &str| !self.given.contains(id);
+        if (self.is_good)(id) && is_free(id) {
+            return id.to_owned();
+        }
+        let plain: String = id.chars().map(plain).collect();
+        let likes = (2_u64..).map(|number| format!("{plain}_{number}"));
+        let mut likes = likes.filter(|like| is_free(like));
+        likes.next().unwrap_or(plain)
+    }
+}
+
+fn plain(letter: char) -> char {
+    match is_portable_char(letter) {
+        true => letter,
+        false => '_',
+    }
+}
+
+fn is_portable_char(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_' || letter == '-'
+}
+
+/// Whether an id has only letters that every provider takes.
+pub(crate) fn is_plain(id: &str) -> bool {
+    !id.is_empty() && id.chars().all(is_portable_char)
+}
+
+/// Whether it is an id at all.
+pub(crate) const fn is_any(id: &str) -> bool {
+    !id.is_empty()
+}

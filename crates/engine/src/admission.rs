@@ -1,0 +1,423 @@
+//! The desk: many calls of one process before the gates that they share with other processes.
+//!
+//! However many wait, one of them speaks for all at the gate, so that a held call costs neither a timer nor an access to
+//! the store. First come, first served, by when their trouble began.
+//!
+//! Invariants: a call is made with an admission, and what came of it is reported once: said, or given up when it is
+//! dropped. Whoever drops its place has left the line.
+//! Not here: the rules (see the kernel's `gate`) and what other processes know (see `knowledge`).
+
+use crate::Clock;
+use crate::shared_state::{Report, SharedState, is_shared};
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::ClassifiedFailure;
+use outlast_kernel::gate::{GateReply, Pass, Waiter, WaiterId};
+use outlast_kernel::verdict::{Authority, Class};
+use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+
+/// How often the holder of a probe shows that it lives: well within its lease.
+const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(20);
+/// One that takes longer than this shows nothing: the next may try.
+const MAX_RENEWALS: u32 = 2;
+
+/// The desk of a process. Clones share it.
+#[derive(Clone)]
+pub struct Admission(Arc<Inner>);
+
+struct Inner {
+    knowledge: SharedState,
+    clock: Arc<dyn Clock>,
+    /// What tells our speakers from those of other processes.
+    name: String,
+    lines: Mutex<HashMap<Arc<str>, Queue>>,
+    /// How many places were given so far, over all lines: no two are the same.
+    places: AtomicU64,
+    /// Before an account's seats, those of this process stand in line among themselves.
+    seats: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+/// Who waits before one gate, in order of when their trouble began.
+#[derive(Default)]
+struct Queue {
+    waiting: BTreeMap<QueueKey, oneshot::Sender<Ticket>>,
+    /// Wakes the speaker, while there is one.
+    speaker: Option<Arc<Notify>>,
+    /// When the gate will be asked next.
+    next_ask: Option<Timestamp>,
+}
+
+type QueueKey = (Timestamp, u64);
+
+/// The right to make one call.
+pub struct Ticket {
+    desk: Admission,
+    gate: Arc<str>,
+    pass: Option<Pass>,
+    /// Shows that the holder of a probe lives.
+    renewing: Option<tokio::task::AbortHandle>,
+}
+
+/// A place in line; a future that is ready when the call may be made.
+pub struct QueuePosition {
+    desk: Admission,
+    gate: Arc<str>,
+    key: QueueKey,
+    admission: oneshot::Receiver<Ticket>,
+}
+
+impl Admission {
+    /// A desk that asks the gates of that knowledge.
+    pub fn new(knowledge: SharedState, clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(Inner {
+            knowledge,
+            clock,
+            name: uuid::Uuid::now_v7().to_string(),
+            lines: Mutex::default(),
+            places: AtomicU64::new(0),
+            seats: Mutex::default(),
+        }))
+    }
+
+    /// What this desk knows.
+    pub fn knowledge(&self) -> &SharedState {
+        &self.0.knowledge
+    }
+
+    /// The right to make a call now, where nobody waits; else the place to wait at.
+    pub fn ask(&self, gate: &Arc<str>, since: Timestamp) -> Result<Ticket, QueuePosition> {
+        if self.0.lines().contains_key(gate) {
+            return Err(self.stand_in_line(gate, since));
+        }
+        match self.0.knowledge.pass_if_closed(gate) {
+            Some(pass) => Ok(self.admission(gate, pass)),
+            None => Err(self.stand_in_line(gate, since)),
+        }
+    }
+
+    /// A place in line for a call whose trouble began then.
+    pub fn stand_in_line(&self, gate: &Arc<str>, since: Timestamp) -> QueuePosition {
+        let (sender, admission) = oneshot::channel();
+        let mut lines = self.0.lines();
+        let line = lines.entry(Arc::clone(gate)).or_default();
+        let number = self.0.places.fetch_add(1, Ordering::Relaxed);
+        let key = (since, number);
+        line.waiting.insert(key, sender);
+        if line.speaker.is_none() {
+            let notify = Arc::new(Notify::new());
+            line.speaker = Some(Arc::clone(&notify));
+            let speaker = QueueWorker {
+                desk: self.clone(),
+                gate: Arc::clone(gate),
+                since,
+                notify,
+                name: format!("{}/{number}", self.0.name),
+            };
+            tokio::spawn(speaker.speak());
+        }
+        drop(lines);
+        QueuePosition {
+            desk: self.clone(),
+            gate: Arc::clone(gate),
+            key,
+            admission,
+        }
+    }
+
+    /// The provider answered a call that had not asked.
+    pub async fn proved(&self, gate: &str) {
+        self.0.knowledge.report(gate, Report::Proved).await;
+    }
+
+    /// When the first in line will be let through or try, as far as that is known.
+    pub fn next_ask(&self, gate: &str) -> Option<Timestamp> {
+        self.0.lines().get(gate)?.next_ask
+    }
+
+    fn admission(&self, gate: &Arc<str>, pass: Pass) -> Ticket {
+        Ticket {
+            desk: self.clone(),
+            gate: Arc::clone(gate),
+            pass: Some(pass),
+            renewing: None,
+        }
+    }
+
+    fn probe(&self, gate: &Arc<str>, pass: Pass) -> Ticket {
+        let (inner, name) = (Arc::clone(&self.0), Arc::clone(gate));
+        let renewing = tokio::spawn(async move {
+            for _ in 0..MAX_RENEWALS {
+                inner.sleep(LEASE_RENEW_INTERVAL).await;
+                inner.knowledge.report(&name, Report::Alive(pass)).await;
+            }
+        });
+        let mut admission = self.admission(gate, pass);
+        admission.renewing = Some(renewing.abort_handle());
+        admission
+    }
+}
+
+impl Inner {
+    async fn sleep(&self, time: Duration) {
+        self.clock.sleep_until(self.clock.now() + time).await;
+    }
+
+    fn lines(&self) -> MutexGuard<'_, HashMap<Arc<str>, Queue>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// --- seats ---
+
+/// How often a seat is asked for while all are taken.
+const PERMIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// One of the calls that an account may have under way; given back when it is dropped.
+pub struct Permit {
+    desk: Admission,
+    account: String,
+    holder: String,
+    renewing: tokio::task::AbortHandle,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Admission {
+    /// Takes one of an account's seats, as soon as one is free. Those of this process come in order.
+    pub async fn take_seat(&self, account: &str, most: u32) -> Permit {
+        let line = {
+            let mut seats = self.0.seats.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS);
+            let new = || Arc::new(Semaphore::new(all.min(Semaphore::MAX_PERMITS)));
+            Arc::clone(seats.entry(account.to_owned()).or_insert_with(new))
+        };
+        // It is never closed.
+        let place = line.acquire_owned().await.ok();
+        let holder = uuid::Uuid::now_v7().to_string();
+        while !self.0.knowledge.take_seat(account, &holder, most).await {
+            self.0.sleep(PERMIT_POLL_INTERVAL).await;
+        }
+        let (inner, name) = (Arc::clone(&self.0), holder.clone());
+        let of = account.to_owned();
+        let renewing = tokio::spawn(async move {
+            loop {
+                inner.sleep(LEASE_RENEW_INTERVAL).await;
+                inner.knowledge.take_seat(&of, &name, most).await;
+            }
+        });
+        Permit {
+            desk: self.clone(),
+            account: account.to_owned(),
+            holder,
+            renewing: renewing.abort_handle(),
+            _place: place,
+        }
+    }
+}
+
+impl Permit {
+    /// Whether it is one of that account's.
+    pub fn is_of(&self, account: &str) -> bool {
+        self.account == account
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.renewing.abort();
+        let (inner, holder) = (Arc::clone(&self.desk.0), std::mem::take(&mut self.holder));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { inner.knowledge.leave_seat(&holder).await });
+        }
+    }
+}
+
+// --- the one who speaks for all ---
+
+struct QueueWorker {
+    desk: Admission,
+    gate: Arc<str>,
+    since: Timestamp,
+    notify: Arc<Notify>,
+    /// No two speakers have the same: one may end while the next begins.
+    name: String,
+}
+
+impl QueueWorker {
+    /// Asks the gate for those in line, one after the other, until nobody is left.
+    async fn speak(self) {
+        let mut changes = self.desk.0.knowledge.changes();
+        let mut asked: Option<Waiter> = None;
+        loop {
+            changes.mark_unchanged();
+            let Some(waiter) = self.waiter() else {
+                // Nobody may stand behind those who have left.
+                if let Some(last) = asked {
+                    self.desk.0.knowledge.leave(&self.gate, &last).await;
+                }
+                return;
+            };
+            asked = Some(waiter.clone());
+            match self.desk.0.knowledge.ask(&self.gate, &waiter).await {
+                GateReply::Go(pass) => self.admit_first(self.desk.admission(&self.gate, pass)),
+                GateReply::Probe(pass) => self.admit_first(self.desk.probe(&self.gate, pass)),
+                GateReply::Hold(until) => {
+                    self.note(until);
+                    tokio::select! {
+                        () = self.desk.0.clock.sleep_until(until) => {}
+                        _ = changes.changed() => {}
+                        () = self.notify.notified() => self.leave_gate_if_empty(&waiter).await,
+                    }
+                }
+                // A speaker has no deadline.
+                GateReply::TooLate => return,
+            }
+        }
+    }
+
+    /// Who stands before the gate for all; `None` when nobody waits, and then there is no speaker any more.
+    fn waiter(&self) -> Option<Waiter> {
+        let mut lines = self.desk.0.lines();
+        let line = lines.get_mut(&self.gate)?;
+        let Ok(crowd) = u32::try_from(line.waiting.len()) else {
+            return None;
+        };
+        if crowd == 0 {
+            lines.remove(&self.gate);
+            return None;
+        }
+        Some(Waiter {
+            id: WaiterId(self.name.clone()),
+            since: self.since,
+            own_wake: self.desk.0.clock.now(),
+            deadline: None,
+            crowd: Some(crowd),
+        })
+    }
+
+    /// The first in line may call; when all have left, nobody does.
+    fn admit_first(&self, admission: Ticket) {
+        let mut admission = admission;
+        loop {
+            let first = {
+                let mut lines = self.desk.0.lines();
+                lines
+                    .get_mut(&self.gate)
+                    .and_then(|line| line.waiting.pop_first())
+            };
+            let Some((_, first)) = first else { return };
+            match first.send(admission) {
+                Ok(()) => return,
+                Err(returned) => admission = returned,
+            }
+        }
+    }
+
+    fn note(&self, until: Timestamp) {
+        if let Some(line) = self.desk.0.lines().get_mut(&self.gate) {
+            line.next_ask = Some(until);
+        }
+    }
+
+    async fn leave_gate_if_empty(&self, waiter: &Waiter) {
+        let is_empty = {
+            let lines = self.desk.0.lines();
+            lines
+                .get(&self.gate)
+                .is_none_or(|line| line.waiting.is_empty())
+        };
+        if is_empty {
+            self.desk.0.knowledge.leave(&self.gate, waiter).await;
+        }
+    }
+}
+
+// --- a place in line ---
+
+impl Future for QueuePosition {
+    type Output = Ticket;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Ticket> {
+        match Pin::new(&mut self.admission).poll(context) {
+            Poll::Ready(Ok(admission)) => Poll::Ready(admission),
+            // The speaker is gone only when the runtime is: nobody is let through any more.
+            Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl QueuePosition {
+    /// When the gate will be asked next for those in line.
+    pub fn next_ask(&self) -> Option<Timestamp> {
+        self.desk.next_ask(&self.gate)
+    }
+}
+
+impl Drop for QueuePosition {
+    fn drop(&mut self) {
+        let mut lines = self.desk.0.lines();
+        let Some(line) = lines.get_mut(&self.gate) else {
+            return;
+        };
+        line.waiting.remove(&self.key);
+        if let (true, Some(speaker)) = (line.waiting.is_empty(), &line.speaker) {
+            speaker.notify_one();
+        }
+    }
+}
+
+// --- what came of a call ---
+
+impl Ticket {
+    /// The provider took the call; everyone may know.
+    pub async fn accepted(mut self) {
+        if let Some(pass) = self.pass.take() {
+            let succeeded = Report::Succeeded(pass);
+            self.desk.0.knowledge.report(&self.gate, succeeded).await;
+        }
+    }
+
+    /// The call failed.
+    pub async fn failed(mut self, judged: &ClassifiedFailure) {
+        let Some(pass) = self.pass.take() else { return };
+        let class = judged.verdict.class();
+        let is_probe = self.renewing.is_some();
+        let is_transient = class == Class::Transient;
+        let report = if is_shared(judged.verdict.cause) || (is_probe && is_transient) {
+            let hint = judged.verdict.hint.as_ref();
+            let stated = hint.filter(|hint| hint.authority == Authority::Stated);
+            Report::Failed {
+                pass,
+                cause: judged.verdict.cause,
+                stated: stated.map(|hint| hint.not_before),
+                waiter: None,
+            }
+        } else if matches!(class, Class::Transient | Class::Canceled) {
+            Report::Abandoned(pass)
+        } else {
+            // Whatever was wrong with it, the provider was there.
+            Report::Succeeded(pass)
+        };
+        self.desk.0.knowledge.report(&self.gate, report).await;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(renewing) = self.renewing.take() {
+            renewing.abort();
+        }
+        if let Some(pass) = self.pass.take() {
+            let (inner, gate) = (Arc::clone(&self.desk.0), Arc::clone(&self.gate));
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move {
+                    inner.knowledge.report(&gate, Report::Abandoned(pass)).await;
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What happened to a connection, from the errors of the client.
+
+use crate::transport::Error;
+use outlast_kernel::failure::IoKind;
+use std::error::Error as StdError;
+use std::io::ErrorKind;
+
+const MAX_CAUSES: usize = 8;
+
+/// What was to be sent could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the request cannot be read back: {0}")]
+pub(in crate::transport) struct RequestBodyError(pub(in crate::transport) std::io::Error);
+
+/// The client's error as facts. Its address is left out: it may hold what nobody should read.
+pub(in crate::transport) fn error(error: &reqwest::Error) -> Error {
+    Error {
+        io: kind(error),
+        message: chain_without_url(error),
+    }
+}
+
+/// An error and its causes, in words.
+pub(in crate::transport) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for cause in causes(error) {
+        let words = cause.to_string();
+        if !said.iter().any(|known| known.contains(&words)) {
+            said.push(words);
+        }
+    }
+    said.join(": ")
+}
+
+/// The client puts the address into its first words; its causes say what happened.
+fn chain_without_url(error: &reqwest::Error) -> String {
+    // So does the layer below it, with a word for its own use.
+    let said = |cause: &&(dyn StdError + 'static)| !cause.to_string().starts_with("client error");
+    match causes(error).skip(1).find(said) {
+        Some(cause) => chain(cause),
+        None if error.is_timeout() => "the connection took too long".to_owned(),
+        None => "the request could not be sent".to_owned(),
+    }
+}
+
+fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error| (*error).source()).take(MAX_CAUSES)
+}
+
+fn kind(error: &reqwest::Error) -> IoKind {
+    if causes(error).any(is_misconfiguration) {
+        IoKind::Misconfigured
+    } else if error.is_timeout() {
+        IoKind::Timeout
+    } else if error.is_dns() {
+        IoKind::Dns
+    } else if causes(error).any(|cause| tls(cause).is_some()) {
+        IoKind::Tls
+    } else if error.is_connect() {
+        IoKind::Connect
+    } else if error.is_decode() && !causes(error).any(|cause| cause.is::<hyper::Error>()) {
+        IoKind::Protocol
+    } else {
+        causes(error)
+            .find_map(io_kind_of_cause)
+            .unwrap_or(IoKind::Other)
+    }
+}
+
+/// What no repetition mends: a certificate that is not trusted, a proxy that wants to know who we are.
+fn is_misconfiguration(cause: &(dyn StdError + 'static)) -> bool {
+    let certificate = matches!(
+        tls(cause),
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
+    );
+    certificate
+        || cause.is::<RequestBodyError>()
+        || cause.to_string().contains("proxy authorization required")
+}
+
+/// The secure channel's error, which the layers above hide in I/O errors.
+fn tls<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
+    let mut cause = cause;
+    for _ in 0..MAX_CAUSES {
+        if let Some(error) = cause.downcast_ref() {
+            return Some(error);
+        }
+        cause = cause.downcast_ref::<std::io::Error>()?.get_ref()?;
+    }
+    None
+}
+
+fn io_kind_of_cause(cause: &(dyn StdError + 'static)) -> Option<IoKind> {
+    if let Some(error) = cause.downcast_ref::<std::io::Error>() {
+        return match error.kind() {
+            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
+                Some(IoKind::Reset)
+            }
+            ErrorKind::UnexpectedEof => Some(IoKind::Truncated),
+            ErrorKind::TimedOut => Some(IoKind::Timeout),
+            _ => None,
+        };
+    }
+    let error = cause.downcast_ref::<hyper::Error>()?;
+    if error.is_parse() {
+        Some(IoKind::Protocol)
+    } else if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
+        Some(IoKind::Reset)
+    } else {
+        None
+    }
+}

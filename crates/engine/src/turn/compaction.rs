@@ -1,0 +1,207 @@
+//! A turn whose conversation is made smaller: before a call that would not fit, or after one that did not.
+//!
+//! Invariants: a smaller conversation counts once it is written down; one that could not be made smaller is as it was.
+//! An overflow is compacted once, and not again before a call has succeeded.
+
+use super::Runner;
+use crate::compaction::{CompactedConversation, Compactor, Job, Outcome};
+use crate::journal::Entry;
+use crate::token_estimate;
+use outlast_dialect::Message;
+use outlast_kernel::attempt::{Effects, Event, step};
+use outlast_kernel::decision::Remedies;
+use outlast_kernel::event::{Body, CompactionReason};
+use outlast_kernel::failure::ClassifiedFailure;
+use outlast_kernel::fallback::Exclusions;
+use outlast_kernel::overflow::stated_window;
+use outlast_kernel::verdict::{Cause, Class};
+use std::sync::Arc;
+
+impl Runner<'_> {
+    /// Whether a smaller conversation may help against that failure.
+    pub(super) fn consider_compaction(
+        &mut self,
+        judged: &ClassifiedFailure,
+        remedies: &mut Remedies,
+    ) {
+        // What the provider says about its model counts before what is known of it.
+        if judged.verdict.cause == Cause::ContextOverflow {
+            let stated = stated_window(&judged.failure);
+            self.turn.traits.window = stated.or(self.turn.traits.window);
+        }
+        let size = self.size();
+        let helps = |compactor: &dyn Compactor| compactor.helps(judged, &self.turn.request, size);
+        let reason = self.turn.compaction.and_then(helps);
+        let is_new = self.made_smaller.is_none() && self.kept.is_none();
+        self.compaction_reason = reason.filter(|_| is_new);
+        remedies.compact = self.compaction_reason.is_some();
+        if let Some((before, after)) = self.made_smaller.filter(|_| reason.is_some()) {
+            self.remark = Some(still_too_large(before, after));
+        }
+        if reason.is_none() && judged.verdict.cause == Cause::PayloadTooLarge {
+            self.remark = Some(self.payload_size_note());
+        }
+    }
+
+    /// What took too long to send although it was made smaller would take too long again, however long it is waited.
+    pub(super) fn final_if_compacted(
+        &self,
+        judged: Arc<ClassifiedFailure>,
+    ) -> Arc<ClassifiedFailure> {
+        let compactor = self.turn.compaction.filter(|_| self.made_smaller.is_some());
+        let reason = compactor.and_then(|it| it.helps(&judged, &self.turn.request, self.size()));
+        if reason != Some(CompactionReason::SlowUpload) {
+            return judged;
+        }
+        let ClassifiedFailure { failure, verdict } = (*judged).clone();
+        let failure = failure.with_retryable(false);
+        Arc::new(ClassifiedFailure { failure, verdict })
+    }
+
+    fn payload_size_note(&self) -> String {
+        let (all, images) = (
+            token_estimate::bytes(&self.turn.request),
+            token_estimate::image_bytes(&self.turn.request),
+        );
+        format!(
+            "the provider takes fewer bytes, whatever the tokens: the request has about {} KiB, {} KiB of them pictures; \
+             take out pictures or long outputs, or begin a new session",
+            all.div_ceil(1024),
+            images.div_ceil(1024)
+        )
+    }
+
+    /// Makes a conversation smaller that comes close to what the model can read. Should that fail, it is sent as it is.
+    pub(super) async fn compact_in_time(&mut self) -> Result<(), Effects> {
+        let size = self.size();
+        let is_due = |compactor: &dyn Compactor| compactor.is_due(size);
+        if self.kept.is_none() && self.turn.compaction.is_some_and(is_due) {
+            self.compact(CompactionReason::Threshold).await;
+            if self.turn.control.is_aborted() {
+                return Err(self.abort());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a conversation smaller that did not fit. What may pass by itself is waited for when that cannot be done.
+    pub(super) async fn compact_after_failure(
+        &mut self,
+        failed: Option<Arc<ClassifiedFailure>>,
+    ) -> Effects {
+        let reason = self.compaction_reason.take();
+        let before = self.size().tokens;
+        let is_smaller = match reason {
+            Some(reason) => self.compact(reason).await,
+            None => false,
+        };
+        self.made_smaller = is_smaller.then(|| (before, self.size().tokens));
+        if self.turn.control.is_aborted() {
+            return self.abort();
+        }
+        let may_pass = |judged: &Arc<ClassifiedFailure>| judged.verdict.class() == Class::Transient;
+        match failed.filter(may_pass) {
+            _ if is_smaller => step(&mut self.state, Event::RemedyDone),
+            None => step(&mut self.state, Event::RemedyFailed),
+            Some(failed) => {
+                let now = self.turn.clock.now();
+                let seen = Arc::clone(&failed);
+                let (effects, _) = self.follow(failed, &seen, Remedies::NONE, now).await;
+                effects
+            }
+        }
+    }
+
+    async fn compact(&mut self, reason: CompactionReason) -> bool {
+        let Some(compactor) = self.turn.compaction else {
+            return false;
+        };
+        let size = self.size();
+        let before = size.tokens;
+        let started = Body::AutoCompactionStarted {
+            reason,
+            tokens: before,
+        };
+        self.emitter.emit(started);
+        let (budget, cancel) = (self.state.prompt().clone(), self.turn.control.token());
+        let nothing = Exclusions::default();
+        let models = self.turn.models.as_ref();
+        let left = models.map_or(&nothing, |models| &models.standing);
+        let emitter = &mut self.emitter;
+        let mut say = |body: Body| emitter.emit(body);
+        let job = Job {
+            request: &self.turn.request,
+            size,
+            reason,
+            focus: None,
+            budget,
+            left,
+            cancel,
+            say: &mut say,
+        };
+        let outcome = compactor.compact(job).await;
+        let made_smaller = self.take_over(outcome, reason, before).await;
+        let (summary, error) = match made_smaller {
+            Ok(summary) => (summary, None),
+            Err(why) => (None, Some(why)),
+        };
+        let is_smaller = error.is_none();
+        if !is_smaller {
+            self.remark.clone_from(&error);
+        }
+        self.emitter.emit(Body::AutoCompactionEnded {
+            reason,
+            before,
+            after: self.size().tokens,
+            will_retry: is_smaller && reason != CompactionReason::Threshold,
+            summary,
+            error,
+        });
+        is_smaller
+    }
+
+    /// Goes on with a conversation that was made smaller. The answer is what stands for what was left out.
+    async fn take_over(
+        &mut self,
+        outcome: Outcome,
+        reason: CompactionReason,
+        before: u64,
+    ) -> Result<Option<String>, String> {
+        let Outcome {
+            result,
+            usage,
+            budget,
+        } = outcome;
+        self.answer.use_more(usage);
+        step(&mut self.state, Event::PromptSpent(budget));
+        self.price_from_here();
+        let CompactedConversation {
+            messages,
+            size: after,
+            model,
+        } = result?;
+        let first = messages.first().filter(|_| model.is_some());
+        let summary = first.map(Message::text);
+        self.turn.request.messages.clone_from(&messages);
+        self.seen = None;
+        let spent = Some(self.spent());
+        self.scribe.note(Entry::Compacted {
+            reason,
+            messages,
+            before,
+            after,
+            model,
+            usage,
+            spent,
+        });
+        self.commit().await;
+        Ok(summary)
+    }
+}
+
+fn still_too_large(before: u64, after: u64) -> String {
+    format!(
+        "it is too large although it was made smaller, from about {before} to about {after} tokens; begin a new \
+         session, or choose a model that can read more"
+    )
+}

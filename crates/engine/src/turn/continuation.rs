@@ -1,0 +1,337 @@
+//! What becomes of an answer that broke off when part of it was handed on.
+//!
+//! Invariants: nothing that was handed on is handed on again, unless its attempt was retracted before; where an answer
+//! goes on, a seam is said before its next byte; half a call and half a thought are never kept.
+
+use super::{CompletionPrefix, Runner};
+use crate::token_estimate;
+use outlast_dialect::{Message, Part, Request, Role, StreamCursor};
+use outlast_kernel::attempt::{Effect, Effects, Event, step};
+use outlast_kernel::decision::AfterContent;
+use outlast_kernel::event::{Body, StopReason, Usage};
+use outlast_kernel::failure::ClassifiedFailure;
+use outlast_kernel::model_info::ContinueBy;
+use outlast_kernel::verdict::{Cause, Class};
+use std::borrow::Cow;
+
+/// As much of the end of an answer as the model is shown.
+const MAX_TAIL_CHARACTERS: usize = 200;
+
+/// The beginning of an answer, which the next call goes on with.
+pub(super) struct Continuation {
+    parts: Vec<Part>,
+    by: ContinueBy,
+    place: Option<StreamCursor>,
+    /// What the end of the beginning was shortened by: the model says it again.
+    echo: String,
+    is_said: bool,
+    /// The attempts that it came from, as far as they were heard here.
+    since: Option<u32>,
+}
+
+impl Continuation {
+    /// What an earlier process kept. Nobody here has heard of it.
+    pub(super) fn of(beginning: CompletionPrefix, by: ContinueBy) -> Self {
+        let CompletionPrefix { message, place } = beginning;
+        let by = match (&place, by) {
+            (Some(_), _) => ContinueBy::Resume,
+            (None, ContinueBy::Resume) => ContinueBy::Prompt,
+            (None, by) => by,
+        };
+        let mut kept = Self {
+            parts: message.parts,
+            by,
+            place,
+            echo: String::new(),
+            is_said: false,
+            since: None,
+        };
+        kept.set_trimmed_suffix();
+        kept
+    }
+
+    /// A message that ends in a space cannot be gone on with everywhere.
+    fn set_trimmed_suffix(&mut self) {
+        self.echo.clear();
+        if let (ContinueBy::Prefill, Some(Part::Text { text })) = (self.by, self.parts.last()) {
+            text[text.trim_end().len()..].clone_into(&mut self.echo);
+        }
+    }
+
+    /// Where the provider has the rest.
+    pub(super) fn place(&self) -> Option<&StreamCursor> {
+        self.place.as_ref()
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// What follows, less what was said before.
+    pub(super) fn without_echo(&mut self, text: String) -> String {
+        let pairs = self.echo.char_indices().zip(text.chars());
+        let same = pairs.take_while(|((_, a), b)| a == b);
+        let length = same.map(|(_, b)| b.len_utf8()).sum::<usize>();
+        match length == text.len() {
+            true => drop(self.echo.drain(..length)),
+            false => self.echo.clear(),
+        }
+        text[length..].to_owned()
+    }
+}
+
+/// What was paid for more than once.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RetryBilling {
+    pub(super) usage: Usage,
+    /// What will have been, once it is asked for again.
+    pending: Usage,
+    pub(super) estimated: bool,
+}
+
+impl Runner<'_> {
+    /// What may become of what this attempt has handed on. An answer that is none is not gone on with.
+    pub(super) fn after_content(&self, judged: &ClassifiedFailure) -> AfterContent {
+        let is_odd = self.odd.what.is_some() || judged.verdict.cause == Cause::MalformedOutput;
+        let may_go_on = self.turn.traits.continues_by != ContinueBy::Restart && !is_odd;
+        let has_text = !self.answer.text().trim().is_empty();
+        match self.turn.after_content {
+            AfterContent::Continue if may_go_on && self.place.is_some() => AfterContent::Continue,
+            AfterContent::Continue if may_go_on && has_text && !self.answer.has_calls() => {
+                AfterContent::Continue
+            }
+            AfterContent::Continue => AfterContent::Retract,
+            other => other,
+        }
+    }
+
+    /// Takes back what the failed attempt has handed on. What an earlier one handed on and is kept goes with it.
+    pub(super) fn retract(&mut self) {
+        let since = self.kept.take().and_then(|kept| kept.since);
+        let last = self.emitter.attempt;
+        let usage = self.usage_or_estimate();
+        self.add_retry_billing(usage);
+        for attempt in since.unwrap_or(last)..=last {
+            self.emitter.emit(Body::Retracted { attempt });
+        }
+    }
+
+    /// Keeps what the failed attempt has handed on: the next one goes on from there.
+    pub(super) fn keep(&mut self) {
+        let earlier = self.kept.as_ref();
+        let by = earlier.map_or(self.turn.traits.continues_by, |kept| kept.by);
+        let since = earlier.and_then(|kept| kept.since);
+        let (message, place) = (self.answer.message(), self.place.take());
+        let mut kept = Continuation::of(CompletionPrefix { message, place }, by);
+        let by = kept.by;
+        let usage = self.usage_or_estimate();
+        if by != ContinueBy::Resume {
+            // The question is read once more, the answer is not written again.
+            let output = 0;
+            self.add_retry_billing(Usage { output, ..usage });
+        }
+        kept.is_said = true;
+        kept.since = since.or(Some(self.emitter.attempt));
+        self.kept = Some(kept);
+    }
+
+    /// Whether the next call goes on with something: with what the failed one has handed on, or, when that was nothing,
+    /// with what was kept before.
+    pub(super) fn keeps_partial(&mut self, effects: &Effects) -> bool {
+        if effects.contains(&Effect::KeepPartial) {
+            return true;
+        }
+        let kept = self.kept.as_ref().filter(|_| !self.answer.was_heard);
+        if let Some(kept) = kept {
+            self.answer.parts = kept.parts.clone();
+        }
+        kept.is_some()
+    }
+
+    /// What the last attempt used, or about that where its provider never came to say it.
+    fn usage_or_estimate(&mut self) -> Usage {
+        let usage = self.answer.usage;
+        if usage != Usage::default() {
+            return usage;
+        }
+        self.twice.estimated = true;
+        Usage {
+            input: token_estimate::known(&self.turn.request, self.seen),
+            output: token_estimate::message_tokens(&self.answer.message()),
+            ..Usage::default()
+        }
+    }
+
+    fn add_retry_billing(&mut self, usage: Usage) {
+        self.twice.pending = self.twice.pending.plus(usage);
+    }
+
+    /// It is asked for again.
+    pub(super) fn commit_retry_billing(&mut self) {
+        let pending = std::mem::take(&mut self.twice.pending);
+        self.twice.usage = self.twice.usage.plus(pending);
+    }
+
+    /// The request of the next call: as it is, or with what is to be gone on with.
+    pub(super) fn request(&self) -> Cow<'_, Request> {
+        let Some(kept) = &self.kept else {
+            return Cow::Borrowed(&self.turn.request);
+        };
+        let mut request = self.turn.request.clone();
+        let mut begun = Message {
+            role: Role::Assistant,
+            parts: kept.parts.clone(),
+        };
+        if let (ContinueBy::Prefill, Some(Part::Text { text })) = (kept.by, begun.parts.last_mut())
+        {
+            text.truncate(text.trim_end().len());
+            if text.is_empty() {
+                begun.parts.pop();
+            }
+        }
+        let end = last_characters(&begun.text(), MAX_TAIL_CHARACTERS).to_owned();
+        request.messages.push(begun);
+        if kept.by != ContinueBy::Prefill {
+            request.messages.push(Message::user(go_on(&end)));
+        }
+        Cow::Owned(request)
+    }
+
+    /// Whoever listens now has not heard what an earlier process kept.
+    pub(super) fn emit_continuation_text(&mut self) {
+        if let Some(kept) = self.kept.as_mut().filter(|kept| !kept.is_said) {
+            kept.is_said = true;
+            // It is said as the last attempt's, and can be taken back as such.
+            kept.since = Some(self.emitter.attempt);
+            let role = Role::Assistant;
+            let parts = kept.parts.clone();
+            let text = Message { role, parts }.text();
+            self.emitter.emit(Body::TextDelta { text });
+        }
+    }
+
+    /// Where the provider has the rest of what the next call goes on with.
+    pub(super) fn continuation_resume_token(&self) -> Option<StreamCursor> {
+        let earlier = self.kept.as_ref().filter(|_| !self.answer.was_heard);
+        let earlier = earlier.and_then(|kept| kept.place.clone());
+        self.place.clone().or(earlier)
+    }
+
+    /// Says where the answer goes on, before its first byte.
+    pub(super) fn emit_seam(&mut self) {
+        if let Some(kept) = self.kept.as_ref().filter(|_| !self.answer.was_heard) {
+            let by = kept.by;
+            self.emitter.emit(Body::Seam { by });
+        }
+    }
+
+    /// Whether what is gone on with was refused as such; then the model is told where it broke off instead.
+    pub(super) fn can_continue_by_prompt(&self, judged: &ClassifiedFailure) -> bool {
+        let is_final = judged.failure.retryable == Some(false);
+        let refused = is_final
+            || matches!(
+                judged.verdict.cause,
+                Cause::InvalidRequest | Cause::ModelNotFound | Cause::Unknown
+            );
+        let refused = refused && !self.answer.was_heard;
+        let kept = self.kept.as_ref();
+        refused && kept.is_some_and(|kept| kept.by != ContinueBy::Prompt)
+    }
+
+    /// Has the model told where it broke off. What cannot be gone on with like that is taken back.
+    pub(super) fn go_on_otherwise(&mut self) {
+        let Some(kept) = &mut self.kept else {
+            return;
+        };
+        let is_text = |part: &Part| matches!(part, Part::Text { text } if !text.trim().is_empty());
+        let is_call = |part: &Part| matches!(part, Part::ToolCall(_));
+        if !kept.parts.iter().any(is_text) || kept.parts.iter().any(is_call) {
+            return self.retract();
+        }
+        (kept.by, kept.place) = (ContinueBy::Prompt, None);
+        kept.echo.clear();
+    }
+
+    /// An answer that broke off after calls that are whole is as good as one that ended with them.
+    pub(super) async fn salvage(&mut self, judged: &ClassifiedFailure) -> Option<Effects> {
+        let may_pass = judged.failure.retryable != Some(false);
+        let wanted = self.turn.after_content == AfterContent::Continue && may_pass;
+        let broke_off = judged.verdict.class() == Class::Transient && self.answer.is_under_way;
+        if !wanted
+            || !broke_off
+            || self.place.is_some()
+            || !self.answer.has_calls()
+            || self.turn.tools.is_none()
+        {
+            return None;
+        }
+        let message = "the answer broke off; the calls that were complete are run".to_owned();
+        self.emitter.emit(Body::Warning { message });
+        self.answer.stop_reason = Some(StopReason::ToolUse);
+        self.answer.is_under_way = false;
+        self.complete_step(StopReason::ToolUse, Vec::new()).await;
+        Some(step(&mut self.state, Event::Succeeded))
+    }
+
+    /// Says once what was paid for more than once.
+    pub(super) fn emit_retry_billing(&mut self) {
+        let RetryBilling {
+            usage, estimated, ..
+        } = self.twice;
+        if usage != Usage::default() {
+            self.emitter.emit(Body::BilledTwice { usage, estimated });
+        }
+    }
+}
+
+fn go_on(end: &str) -> String {
+    format!(
+        "Your last answer was cut off by a failed connection. Go on exactly where it ended, without repeating any of it \
+         and without a remark about it. It ended with:\n{end}"
+    )
+}
+
+fn last_characters(text: &str, count: usize) -> &str {
+    let start = text.char_indices().rev().nth(count.saturating_sub(1));
+    start.map_or(text, |(start, _)| &text[start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(text: &str) -> Continuation {
+        let text = text.to_owned();
+        let parts = vec![Part::Text { text }];
+        let role = Role::Assistant;
+        let message = Message { role, parts };
+        let place = None;
+        Continuation::of(CompletionPrefix { message, place }, ContinueBy::Prefill)
+    }
+
+    #[test]
+    fn a_space_at_the_end_is_not_said_again_however_it_comes() {
+        let table: [(&str, &[&str], &str); 6] = [
+            ("One \n ", &[" \n two"], "two"),
+            ("One \n ", &[" ", "\n", " ", "two"], "two"),
+            ("One \n ", &["two"], "two"),
+            ("One \n ", &[" ", "two", " three"], "two three"),
+            ("One ", &["  two"], " two"),
+            ("One", &[" two"], " two"),
+        ];
+        for (begun, pieces, expected) in table {
+            let mut kept = kept(begun);
+            let rest = pieces
+                .iter()
+                .map(|piece| kept.without_echo((*piece).to_owned()));
+            assert_eq!(rest.collect::<String>(), expected, "{begun:?} {pieces:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_text_is_cut_between_characters() {
+        assert_eq!(last_characters("aéîö", 2), "îö");
+        assert_eq!(last_characters("aé", 9), "aé");
+        assert_eq!(last_characters("", 2), "");
+    }
+}

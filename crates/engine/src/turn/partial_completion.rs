@@ -1,0 +1,107 @@
+//! What the attempts of a step have produced so far.
+
+use outlast_dialect::{Message, Part, Role};
+use outlast_kernel::event::{Reasoning, StopReason, Usage};
+
+/// What the attempts have produced.
+#[derive(Default)]
+pub(super) struct PartialCompletion {
+    pub(super) parts: Vec<Part>,
+    pub(super) stop_reason: Option<StopReason>,
+    /// Whether a call is made that has not ended.
+    pub(super) is_under_way: bool,
+    /// Whether something of this attempt was handed on.
+    pub(super) was_heard: bool,
+    /// Whether the model has shown its reasoning.
+    pub(super) was_reasoned: bool,
+    /// The thought that is under way.
+    thought: String,
+    /// The calls that began and were not finished, by their names.
+    pub(super) cut_calls: Vec<String>,
+    earlier_usage: Usage,
+    pub(super) usage: Usage,
+}
+
+impl PartialCompletion {
+    /// Nothing yet, after attempts that used that much.
+    pub(super) fn after(earlier_usage: Usage) -> Self {
+        Self {
+            earlier_usage,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn say(&mut self, piece: &str) {
+        if let Some(Part::Text { text }) = self.parts.last_mut() {
+            text.push_str(piece);
+        } else {
+            let text = piece.to_owned();
+            self.parts.push(Part::Text { text });
+        }
+    }
+
+    /// Adds to the thought that is under way.
+    pub(super) fn think(&mut self, piece: &str) {
+        self.was_reasoned = true;
+        self.thought.push_str(piece);
+    }
+
+    /// The thought is whole.
+    pub(super) fn finish_reasoning(&mut self, reasoning: Reasoning) {
+        self.was_reasoned = true;
+        self.thought.clear();
+        self.parts.push(Part::Reasoning(reasoning));
+    }
+
+    /// A new attempt starts from what is kept, mostly nothing; what earlier ones used was used.
+    pub(super) fn begin_attempt(&mut self, kept: Vec<Part>) {
+        *self = Self::after(self.total_usage());
+        self.parts = kept;
+        self.is_under_way = true;
+    }
+
+    /// What was used on the way by other calls than those of the step.
+    pub(super) fn use_more(&mut self, usage: Usage) {
+        self.earlier_usage = self.earlier_usage.plus(usage);
+    }
+
+    pub(super) fn total_usage(&self) -> Usage {
+        self.earlier_usage.plus(self.usage)
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.message().text()
+    }
+
+    pub(super) fn has_calls(&self) -> bool {
+        let is_call = |part: &Part| matches!(part, Part::ToolCall(_));
+        self.parts.iter().any(is_call)
+    }
+
+    pub(super) fn message(&self) -> Message {
+        Message {
+            role: Role::Assistant,
+            parts: self.parts.clone(),
+        }
+    }
+
+    /// What was heard, also of a thought that broke off: whoever asks later is told what was said then.
+    pub(super) fn heard(&self) -> Message {
+        let mut message = self.message();
+        if !self.thought.is_empty() {
+            message.parts.push(Part::Reasoning(Reasoning {
+                text: self.thought.clone(),
+                proof: None,
+                model: None,
+            }));
+        }
+        message
+    }
+
+    pub(super) fn into_message(self) -> Message {
+        Message {
+            role: Role::Assistant,
+            parts: self.parts,
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Many calls of one process before one gate.
+
+use outlast_engine::Clock;
+use outlast_engine::admission::{Admission, QueuePosition, Ticket};
+use outlast_engine::clock::TimerClock;
+use outlast_engine::shared_state::SharedState;
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+struct Fixture {
+    clock: Arc<dyn Clock>,
+    desk: Admission,
+    gate: Arc<str>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::from_millis(1_000_000)));
+        let knowledge = SharedState::alone(Arc::clone(&clock));
+        Self {
+            desk: Admission::new(knowledge, Arc::clone(&clock)),
+            clock,
+            gate: "p@/a/m".into(),
+        }
+    }
+
+    fn ask(&self) -> Result<Ticket, QueuePosition> {
+        self.desk.ask(&self.gate, self.clock.now())
+    }
+
+    fn line_up(&self) -> QueuePosition {
+        self.desk.stand_in_line(&self.gate, self.clock.now())
+    }
+
+    async fn fail(&self, admission: Ticket) {
+        admission.failed(&overloaded(&*self.clock)).await;
+    }
+
+    /// The provider fails for the first time.
+    async fn fail_first_call(&self) {
+        let Ok(first) = self.ask() else {
+            panic!("nothing is wrong yet")
+        };
+        self.fail(first).await;
+    }
+}
+
+fn overloaded(clock: &dyn Clock) -> Arc<ClassifiedFailure> {
+    ClassifiedFailure::new(Failure::http("p", 529, "Overloaded", clock.now()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_wrong_everyone_passes_at_once() {
+    let rig = Fixture::new();
+    for _ in 0..100 {
+        let Ok(admission) = rig.ask() else {
+            panic!("held for no reason")
+        };
+        admission.accepted().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_thousand_that_wait_one_probes_and_all_follow_in_order_along_a_ramp() {
+    let rig = Fixture::new();
+    rig.fail_first_call().await;
+    let (probes, is_up) = (
+        Arc::new(AtomicUsize::new(0)),
+        rig.clock.now() + Duration::from_secs(600),
+    );
+    let served: Arc<Mutex<Vec<(usize, Timestamp)>>> = Arc::default();
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..1000 {
+        let mut place = rig.line_up();
+        let (desk, gate, clock) = (
+            rig.desk.clone(),
+            Arc::clone(&rig.gate),
+            Arc::clone(&rig.clock),
+        );
+        let (probes, served) = (Arc::clone(&probes), Arc::clone(&served));
+        let since = clock.now();
+        calls.spawn(async move {
+            loop {
+                let admission = place.await;
+                if clock.now() >= is_up {
+                    served.lock().unwrap().push((number, clock.now()));
+                    return admission.accepted().await;
+                }
+                probes.fetch_add(1, Ordering::Relaxed);
+                admission.failed(&overloaded(&*clock)).await;
+                place = desk.stand_in_line(&gate, since);
+            }
+        });
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+    calls.join_all().await;
+    let served = served.lock().unwrap();
+    // One every fifteen seconds at most, whatever their number.
+    let probes = probes.load(Ordering::Relaxed);
+    assert!((30..60).contains(&probes), "{probes} probes");
+    let first = served[0].1;
+    assert!(first.since(is_up) < Duration::from_secs(20));
+    let in_first_second = served
+        .iter()
+        .filter(|(_, at)| at.since(first) < Duration::from_secs(1));
+    assert!(in_first_second.count() < 10, "a stampede");
+    let numbers: Vec<usize> = served.iter().skip(1).map(|(number, _)| *number).collect();
+    assert!(numbers.is_sorted(), "not in order");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stated_time_is_waited_for() {
+    let rig = Fixture::new();
+    let Ok(first) = rig.ask() else { panic!() };
+    let stated = Failure::http("p", 429, "Slow down", rig.clock.now());
+    let stated = stated.with_headers([("retry-after", "90")]);
+    let begun = rig.clock.now();
+    first.failed(&ClassifiedFailure::new(stated)).await;
+    let admission = rig.line_up().await;
+    let waited = rig.clock.now().since(begun);
+    assert!(
+        waited >= Duration::from_secs(90) && waited < Duration::from_secs(95),
+        "{waited:?}"
+    );
+    admission.accepted().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_leaves_the_line_is_passed_over_and_a_probe_that_is_dropped_is_given_back() {
+    let rig = Fixture::new();
+    rig.fail_first_call().await;
+    let gone = rig.line_up();
+    tokio::time::advance(Duration::from_millis(5)).await;
+    let (second, third) = (rig.line_up(), rig.line_up());
+    drop(gone);
+    let begun = rig.clock.now();
+    drop(second.await);
+    third.await.accepted().await;
+    assert!(rig.clock.now().since(begun) < Duration::from_secs(6));
+    let Ok(after) = rig.ask() else {
+        panic!("nobody is left, and nothing is wrong any more")
+    };
+    after.accepted().await;
+}

@@ -1,0 +1,214 @@
+//! Knowledge that is shared through a real file, by a clock that runs fast.
+
+use crate::support::HANG_TIMEOUT;
+use outlast_engine::Clock;
+use outlast_engine::clock::WallClock;
+use outlast_engine::shared_state::{Report, SharedState, StoreEvent};
+use outlast_kernel::gate::{GateReply, Waiter, WaiterId};
+use outlast_kernel::verdict::Cause;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const GATE: &str = "p/a/m";
+
+struct Process {
+    knowledge: SharedState,
+    clock: Arc<dyn Clock>,
+    notices: Arc<Mutex<Vec<StoreEvent>>>,
+}
+
+impl Process {
+    async fn start(file: &Path) -> Self {
+        let clock: Arc<dyn Clock> =
+            Arc::new(WallClock::scaled(NonZeroU32::new(50).unwrap()).unwrap());
+        let notices: Arc<Mutex<Vec<StoreEvent>>> = Arc::default();
+        let told = Arc::clone(&notices);
+        let listener = Arc::new(move |notice| told.lock().unwrap().push(notice));
+        let knowledge = SharedState::shared(file.to_owned(), clock.clone(), listener).await;
+        Self {
+            knowledge,
+            clock,
+            notices,
+        }
+    }
+
+    fn waiter(&self, name: &str) -> Waiter {
+        let now = self.clock.now();
+        Waiter {
+            id: WaiterId(name.to_owned()),
+            since: now,
+            own_wake: now + Duration::from_secs(3600),
+            deadline: None,
+            crowd: None,
+        }
+    }
+
+    /// Fails a call and waits.
+    async fn fail(&self, name: &str) -> Waiter {
+        let waiter = self.waiter(name);
+        if let GateReply::Go(pass) = self.knowledge.ask(GATE, &waiter).await {
+            let failed = Report::Failed {
+                pass,
+                cause: Cause::Overloaded,
+                stated: None,
+                waiter: Some(waiter.clone()),
+            };
+            self.knowledge.report(GATE, failed).await;
+        }
+        waiter
+    }
+
+    /// Waits until something is known here.
+    async fn learns(&self, is_so: impl Fn(&SharedState) -> bool) {
+        let mut changes = self.knowledge.changes();
+        let learning = async {
+            while !is_so(&self.knowledge) {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(HANG_TIMEOUT, learning).await.unwrap();
+    }
+
+    async fn is_told(&self, count: usize) -> Vec<StoreEvent> {
+        let telling = async {
+            while self.notices.lock().unwrap().len() < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(HANG_TIMEOUT, telling).await.unwrap();
+        self.notices.lock().unwrap().clone()
+    }
+}
+
+/// Whether something is wrong at the gate. A slow machine may come when the next probe is due.
+fn is_not_free(answer: &GateReply) -> bool {
+    matches!(answer, GateReply::Hold(_) | GateReply::Probe(_))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_process_meets_the_others_learn() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("outlast.db");
+    let (one, other) = (Process::start(&file).await, Process::start(&file).await);
+    one.fail("a").await;
+    other
+        .learns(|knowledge| knowledge.cause(GATE) == Some(Cause::Overloaded))
+        .await;
+    let answer = other.knowledge.ask(GATE, &other.waiter("b")).await;
+    assert!(is_not_free(&answer), "{answer:?}");
+    assert_eq!(*one.notices.lock().unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_file_is_done_without_and_joined_again() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("outlast.db");
+    let (one, other) = (Process::start(&file).await, Process::start(&file).await);
+    let holder = rusqlite::Connection::open(&file).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    one.fail("a").await;
+    // In memory, the same rules hold: it is time to probe by now, but not to go.
+    let answer = one.knowledge.ask(GATE, &one.waiter("b")).await;
+    assert!(is_not_free(&answer), "{answer:?}");
+    let told = one.is_told(1).await;
+    assert!(matches!(&told[..], [StoreEvent::Alone { .. }]), "{told:?}");
+    holder.execute_batch("COMMIT").unwrap();
+    assert_eq!(one.is_told(2).await[1], StoreEvent::Joined);
+    // What was learnt alone is now known to all.
+    other
+        .learns(|knowledge| knowledge.wake_time(GATE, &other.waiter("c")).is_none())
+        .await;
+    let answer = other.knowledge.ask(GATE, &other.waiter("c")).await;
+    assert!(!matches!(answer, GateReply::TooLate), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_is_missing_is_joined_when_it_comes() {
+    let folder = TempDir::new().unwrap();
+    let home = folder.path().join("later");
+    let one = Process::start(&home.join("outlast.db")).await;
+    let told = one.is_told(1).await;
+    assert!(matches!(&told[..], [StoreEvent::Alone { .. }]), "{told:?}");
+    one.fail("a").await;
+    std::fs::create_dir(&home).unwrap();
+    assert_eq!(one.is_told(2).await[1], StoreEvent::Joined);
+    let other = Process::start(&home.join("outlast.db")).await;
+    // What was learnt alone is brought along after the file is joined.
+    other
+        .learns(|knowledge| knowledge.stated_end(GATE).is_some())
+        .await;
+    let answer = other.knowledge.ask(GATE, &other.waiter("b")).await;
+    assert!(is_not_free(&answer), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_failure_on_record_nothing_is_asked_of_the_store() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("outlast.db");
+    let one = Process::start(&file).await;
+    let holder = rusqlite::Connection::open(&file).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // The store would be busy for seconds: nobody notices.
+    for _ in 0..100 {
+        let waiter = one.waiter("a");
+        let GateReply::Go(pass) = one.knowledge.ask(GATE, &waiter).await else {
+            panic!("nothing is wrong");
+        };
+        one.knowledge.report(GATE, Report::Succeeded(pass)).await;
+    }
+    assert_eq!(*one.notices.lock().unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_taken_away_or_damaged_is_left_by_all_for_the_same_new_one() {
+    for damage in [false, true] {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("outlast.db");
+        let mut processes = Vec::new();
+        for _ in 0..4 {
+            processes.push(Process::start(&file).await);
+        }
+        for suffix in ["", "-wal", "-shm"] {
+            let part = folder.path().join(format!("outlast.db{suffix}"));
+            match damage {
+                true => std::fs::write(part, vec![0x5a; 100_000]).unwrap(),
+                false => std::fs::remove_file(part).unwrap(),
+            }
+        }
+        for process in &processes {
+            process.fail("a").await;
+            let joined = async {
+                while process.notices.lock().unwrap().last() != Some(&StoreEvent::Joined) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(HANG_TIMEOUT, joined).await.unwrap();
+        }
+        // All are on the new one: what one meets now the others learn.
+        let again = |knowledge: &SharedState| knowledge.cause("q/b/n") == Some(Cause::RateLimited);
+        let waiter = processes[0].waiter("z");
+        let GateReply::Go(pass) = processes[0].knowledge.ask("q/b/n", &waiter).await else {
+            panic!("nothing is wrong there");
+        };
+        let failed = Report::Failed {
+            pass,
+            cause: Cause::RateLimited,
+            stated: None,
+            waiter: None,
+        };
+        processes[0].knowledge.report("q/b/n", failed).await;
+        for process in &processes[1..] {
+            process.learns(again).await;
+        }
+        let aside = std::fs::read_dir(folder.path()).unwrap();
+        let damaged = aside.filter(|entry| {
+            let name = entry.as_ref().unwrap().file_name();
+            let name = name.to_string_lossy().into_owned();
+            name.contains("damaged") && !name.ends_with("-wal") && !name.ends_with("-shm")
+        });
+        assert_eq!(damaged.count(), usize::from(damage));
+    }
+}

@@ -1,0 +1,277 @@
+//! Who may ask at all: the names by which we are reached, the pages that may ask, and the secrets that open more.
+//!
+//! A browser is the danger of a server on loopback: a page from anywhere can have it send requests. It cannot choose
+//! what stands in `Host`, `Origin` and `Sec-Fetch-Site`, so these are checked on every request, whatever it asks for.
+//! Invariant: a name that was not configured is refused, so a page that lets its own name resolve to us gets nowhere.
+//! Not here: what is behind the token, and which requests of a gateway use stored accounts.
+
+mod secret;
+
+pub use secret::{ClientKeys, Token, TokenError};
+
+use crate::problem::Problem;
+use http::header::{HOST, HeaderName, ORIGIN};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use outlast_kernel::text;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Set by browsers alone: how the page that asks is related to us.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// The most of a stranger's text that a refusal repeats, in bytes.
+const MAX_QUOTED_BYTES: usize = 100;
+
+/// How far a listener can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exposure {
+    /// From this machine only.
+    Loopback,
+    /// From others, too.
+    Beyond,
+}
+
+impl Exposure {
+    /// How far a listener at that address can be reached. The peer's address says nothing: what comes from elsewhere
+    /// through a proxy on this machine comes from loopback.
+    pub fn of(address: IpAddr) -> Self {
+        if address.to_canonical().is_loopback() {
+            Self::Loopback
+        } else {
+            Self::Beyond
+        }
+    }
+}
+
+/// By which names we may be reached, and which pages may ask, beside those that are always right: addresses, `localhost`
+/// and pages of our own.
+#[derive(Clone, Debug)]
+pub struct AllowedNames {
+    section: &'static str,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl AllowedNames {
+    /// Host names without a port, and origins as browsers write them (`https://example.com`); and the section of the
+    /// settings in which they are set, for whoever is refused.
+    pub fn new(
+        section: &'static str,
+        hosts: impl IntoIterator<Item = String>,
+        origins: impl IntoIterator<Item = String>,
+    ) -> Self {
+        Self {
+            section,
+            hosts: hosts.into_iter().collect(),
+            origins: origins.into_iter().collect(),
+        }
+    }
+
+    fn allows_host(&self, host: &str) -> bool {
+        let is_address = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+            Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
+            None => host.parse::<Ipv4Addr>().is_ok(),
+        };
+        let is = |name: &str| host.eq_ignore_ascii_case(name);
+        is_address || is("localhost") || self.hosts.iter().any(|name| is(name))
+    }
+
+    /// Whether that is the origin of pages elsewhere that may ask.
+    pub fn allows_origin_header(&self, header: &HeaderValue) -> bool {
+        header
+            .to_str()
+            .is_ok_and(|origin| self.allows_origin(origin))
+    }
+
+    fn allows_origin(&self, origin: &str) -> bool {
+        let is = |known: &String| origin.eq_ignore_ascii_case(known);
+        self.origins.iter().any(is)
+    }
+}
+
+/// Why a request is not answered. Its text is for whoever sent it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessDenied {
+    /// It does not say whom it wants to reach, says it twice, or in a way that cannot be read.
+    #[error("the request needs exactly one Host header that names a host")]
+    NoHost,
+    /// It is for a name that is not ours.
+    #[error(
+        "`{host}` is not a name of this server; reach it by its address or as localhost, or add the name to {section}.names"
+    )]
+    Host {
+        /// Where names are set.
+        section: &'static str,
+        /// The name.
+        host: String,
+    },
+    /// It comes from a page that is not ours.
+    #[error("pages of `{origin}` may not use this server; add it to {section}.origins to let them")]
+    Origin {
+        /// Where origins are set.
+        section: &'static str,
+        /// Where the page is from.
+        origin: String,
+    },
+    /// A browser says that it comes from a page of another site.
+    #[error("pages of other sites may not use this server")]
+    CrossSite,
+    /// It lacks the token.
+    #[error("this needs the token, as `Authorization: Bearer …` or `x-outlast-token`")]
+    Token,
+    /// It lacks a key of a client.
+    #[error(
+        "this gateway is reachable from other machines and uses stored accounts, so it needs a client key of its own, as `x-api-key` or `Authorization: Bearer …`"
+    )]
+    ClientKey,
+}
+
+impl AccessDenied {
+    /// The status that says so.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::NoHost => StatusCode::BAD_REQUEST,
+            Self::Host { .. } | Self::Origin { .. } | Self::CrossSite => StatusCode::FORBIDDEN,
+            Self::Token | Self::ClientKey => StatusCode::UNAUTHORIZED,
+        }
+    }
+
+    /// One word for programs, logs and metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NoHost => "no_host",
+            Self::Host { .. } => "unknown_host",
+            Self::Origin { .. } => "unknown_origin",
+            Self::CrossSite => "cross_site",
+            Self::Token => "token_required",
+            Self::ClientKey => "client_key_required",
+        }
+    }
+}
+
+impl From<AccessDenied> for Problem {
+    fn from(refused: AccessDenied) -> Self {
+        Self::from(&refused)
+    }
+}
+
+impl From<&AccessDenied> for Problem {
+    fn from(refused: &AccessDenied) -> Self {
+        Self::new(refused.status(), refused.kind(), refused.to_string())
+    }
+}
+
+/// An error of our own making, as JSON that clients of all dialects read as an error.
+pub fn problem(kind: &str, message: &str) -> String {
+    let error = serde_json::json!({ "type": kind, "code": kind, "message": message });
+    serde_json::json!({ "type": "error", "error": error }).to_string()
+}
+
+/// Whether a person goes to a page, by a link or by typing its address: what comes is shown by itself, and no page of
+/// somebody else's can read it, put it into a frame or reach into its window.
+pub fn is_navigation(headers: &HeaderMap) -> bool {
+    let is = |name: &str, expected: &str| headers.get(name).is_some_and(|said| said == expected);
+    is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document")
+}
+
+/// Checks that a request is meant for us, and that no page of somebody else's has sent it.
+pub fn check(headers: &HeaderMap, uri: &Uri, names: &AllowedNames) -> Result<(), AccessDenied> {
+    let target = uri.authority().map(http::uri::Authority::as_str);
+    let host = known(only_host(headers)?, names)?;
+    let target = target.map(|target| known(target, names)).transpose()?;
+    // With both, the target is the one that counts; whoever sends two names is up to something.
+    if target.is_some_and(|target| !target.is(&host)) {
+        return Err(AccessDenied::NoHost);
+    }
+    check_origin(headers, &host, names)
+}
+
+/// The value of the one `Host`.
+fn only_host(headers: &HeaderMap) -> Result<&str, AccessDenied> {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().map_err(|_| AccessDenied::NoHost),
+        _ => Err(AccessDenied::NoHost),
+    }
+}
+
+fn known<'a>(authority: &'a str, names: &AllowedNames) -> Result<Authority<'a>, AccessDenied> {
+    let place = Authority::read(authority).ok_or(AccessDenied::NoHost)?;
+    if names.allows_host(place.host) {
+        return Ok(place);
+    }
+    Err(AccessDenied::Host {
+        section: names.section,
+        host: repeated(place.host),
+    })
+}
+
+fn check_origin(
+    headers: &HeaderMap,
+    host: &Authority<'_>,
+    names: &AllowedNames,
+) -> Result<(), AccessDenied> {
+    let mut is_configured = false;
+    for origin in headers.get_all(ORIGIN) {
+        let origin = String::from_utf8_lossy(origin.as_bytes());
+        is_configured = names.allows_origin(&origin);
+        if !is_configured && !is_same_origin(&origin, host) {
+            return Err(AccessDenied::Origin {
+                section: names.section,
+                origin: repeated(&origin),
+            });
+        }
+    }
+    let is_foreign = |site: &HeaderValue| site == "cross-site" || site == "same-site";
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+    if !is_configured && sites.any(is_foreign) {
+        return Err(AccessDenied::CrossSite);
+    }
+    Ok(())
+}
+
+/// Whether that is the origin of pages at this host, which has been found to be ours.
+fn is_same_origin(origin: &str, host: &Authority<'_>) -> bool {
+    let (default_port, place) = if let Some(place) = origin.strip_prefix("http://") {
+        (80, place)
+    } else if let Some(place) = origin.strip_prefix("https://") {
+        (443, place)
+    } else {
+        return false;
+    };
+    let port = |place: &Authority<'_>| place.port.unwrap_or(default_port);
+    Authority::read(place)
+        .is_some_and(|page| page.host.eq_ignore_ascii_case(host.host) && port(&page) == port(host))
+}
+
+fn repeated(text: &str) -> String {
+    text::bounded(&text::plain(text), MAX_QUOTED_BYTES).into_owned()
+}
+
+/// A host and perhaps a port.
+#[derive(Clone, Copy, Debug)]
+struct Authority<'a> {
+    host: &'a str,
+    port: Option<u16>,
+}
+
+impl<'a> Authority<'a> {
+    fn read(authority: &'a str) -> Option<Self> {
+        let end_of_address = authority.rfind(']').map_or(0, |at| at + 1);
+        let (host, port) = match authority[end_of_address..].find(':') {
+            Some(colon) => {
+                let (host, port) = authority.split_at(end_of_address + colon);
+                (host, Some(port[1..].parse().ok()?))
+            }
+            None => (authority, None),
+        };
+        (!host.is_empty()).then_some(Self { host, port })
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.host.eq_ignore_ascii_case(other.host) && self.port == other.port
+    }
+}
+
+#[cfg(test)]
+#[path = "guard_tests.rs"]
+mod tests;

@@ -1,0 +1,237 @@
+//! Bodies of requests: in memory while they are small or young, else in files that nobody else can open.
+//!
+//! Invariants: many bodies share a file, because each file takes a descriptor, and connections need those. Where no file
+//! can be had the body stays in memory: a full disk stops no request. A long body is never in memory as a whole while it
+//! is sent.
+
+mod body_writer;
+mod volume;
+
+pub(super) use body_writer::BodyWriter;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use outlast_engine::transport::Payload;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Semaphore;
+use volume::Volume;
+
+/// Smaller ones are not worth a file.
+const MIN_FILE_BYTES: usize = 4 << 10;
+/// More than this of a body goes to a file while it comes, and is sent from there piece by piece.
+const MAX_MEMORY_BYTES: usize = 1 << 20;
+/// How much of a long body is in memory while it is sent.
+const PIECE: usize = 256 << 10;
+/// A file that has so much takes no more: its room is free again only when all its bodies are gone.
+const MAX_VOLUME_BYTES: u64 = 8 << 20;
+/// Writing is the disk's work: more at once would only cost threads.
+const MAX_CONCURRENT_WRITES: usize = 4;
+
+/// Where bodies are put. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct BodyStore {
+    folder: Option<PathBuf>,
+    places: Arc<Semaphore>,
+    open: Arc<Mutex<Option<OpenVolume>>>,
+}
+
+/// The file that takes the next body.
+#[derive(Debug)]
+struct OpenVolume {
+    volume: Arc<Volume>,
+    end: u64,
+}
+
+/// The body of a request.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// In memory.
+    Memory(Bytes),
+    /// In a file without a name.
+    File(FileRange),
+}
+
+/// Where in a file a body is.
+#[derive(Clone, Debug)]
+pub(super) struct FileRange {
+    volume: Arc<Volume>,
+    begin: u64,
+    length: usize,
+}
+
+impl BodyStore {
+    /// A spool in that folder, which is made private to the user; without one bodies stay in memory.
+    pub(super) fn new(folder: Option<PathBuf>) -> Self {
+        Self {
+            folder: folder.filter(|folder| make(folder).is_ok()),
+            places: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
+            open: Arc::default(),
+        }
+    }
+
+    /// The same body, in a file if it is large enough and one can be had.
+    pub(super) async fn put(&self, body: Body) -> Body {
+        let (Body::Memory(bytes), Some(folder)) = (&body, &self.folder) else {
+            return body;
+        };
+        if bytes.len() < MIN_FILE_BYTES {
+            // It may be a piece of something larger.
+            return Body::Memory(Bytes::copy_from_slice(bytes));
+        }
+        let (bytes, folder, open) = (bytes.clone(), folder.clone(), Arc::clone(&self.open));
+        let Ok(_place) = self.places.acquire().await else {
+            return body;
+        };
+        let written = tokio::task::spawn_blocking(move || write(&folder, &open, &bytes)).await;
+        match written {
+            Ok(Ok(place)) => Body::File(place),
+            Ok(Err(_)) | Err(_) => body,
+        }
+    }
+}
+
+/// Writes a body behind the others.
+fn write(folder: &Path, open: &Mutex<Option<OpenVolume>>, bytes: &[u8]) -> io::Result<FileRange> {
+    let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_alone = |open: &OpenVolume| Arc::strong_count(&open.volume) == 1;
+    let (volume, begin) = match open.take() {
+        Some(open) if is_alone(&open) => {
+            open.volume.clear()?;
+            (open.volume, 0)
+        }
+        Some(OpenVolume { volume, end }) if end < MAX_VOLUME_BYTES => (volume, end),
+        Some(_) | None => (Arc::new(Volume::new(folder)?), 0),
+    };
+    volume.write(begin, bytes)?;
+    let end = begin + bytes.len() as u64;
+    let place = FileRange {
+        volume: Arc::clone(&volume),
+        begin,
+        length: bytes.len(),
+    };
+    *open = Some(OpenVolume { volume, end });
+    Ok(place)
+}
+
+impl Body {
+    /// How long it is.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Memory(bytes) => bytes.len(),
+            Self::File(place) => place.length,
+        }
+    }
+
+    /// All of it.
+    pub(super) async fn bytes(&self) -> io::Result<Bytes> {
+        match self {
+            Self::Memory(bytes) => Ok(bytes.clone()),
+            Self::File(place) => place.read(0, place.length).await,
+        }
+    }
+
+    /// The same, to be sent.
+    pub(super) async fn payload(&self) -> io::Result<Payload> {
+        match self {
+            Self::File(place) if place.length > MAX_MEMORY_BYTES => Ok(Payload::Pieces {
+                length: place.length as u64,
+                pieces: place.clone().pieces().boxed(),
+            }),
+            _ => self.bytes().await.map(Payload::Whole),
+        }
+    }
+}
+
+impl FileRange {
+    async fn read(&self, from: usize, length: usize) -> io::Result<Bytes> {
+        let (volume, at) = (Arc::clone(&self.volume), self.begin + from as u64);
+        let read = tokio::task::spawn_blocking(move || volume.read(at, length)).await;
+        read.map_err(io::Error::other)?
+    }
+
+    fn pieces(self) -> impl Stream<Item = io::Result<Bytes>> {
+        stream::try_unfold((self, 0), |(place, sent)| async move {
+            let length = PIECE.min(place.length - sent);
+            if length == 0 {
+                return Ok(None);
+            }
+            let piece = place.read(sent, length).await?;
+            Ok(Some((piece, (place, sent + length))))
+        })
+    }
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(number: u8) -> Bytes {
+        Bytes::from(vec![number; 64 << 10])
+    }
+
+    #[tokio::test]
+    async fn bodies_share_a_file_and_come_back_as_they_were() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let spool = BodyStore::new(Some(folder.path().to_owned()));
+        let mut kept = Vec::new();
+        for number in 0..200 {
+            kept.push(spool.put(Body::Memory(body(number))).await);
+        }
+        for (number, kept) in (0..200).zip(&kept) {
+            assert_eq!(kept.bytes().await.unwrap(), body(number));
+        }
+        let volumes = kept.iter().map(|kept| match kept {
+            Body::File(place) => Arc::as_ptr(&place.volume),
+            Body::Memory(_) => panic!("it is in memory"),
+        });
+        let volumes: std::collections::HashSet<_> = volumes.collect();
+        assert_eq!(volumes.len(), 2);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_room_of_a_file_is_used_again_when_its_bodies_are_gone() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let spool = BodyStore::new(Some(folder.path().to_owned()));
+        for number in 0..=255 {
+            let Body::File(place) = spool.put(Body::Memory(body(number))).await else {
+                panic!("it is in memory");
+            };
+            assert_eq!(place.begin, 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_body_is_sent_piece_by_piece() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let spool = BodyStore::new(Some(folder.path().to_owned()));
+        let bytes: Bytes = (0..=250).cycle().take(MAX_MEMORY_BYTES + 5).collect();
+        let body = spool.put(Body::Memory(bytes.clone())).await;
+        let Payload::Pieces { length, pieces } = body.payload().await.unwrap() else {
+            panic!("it comes as a whole");
+        };
+        let pieces: Vec<_> = pieces.map(Result::unwrap).collect().await;
+        assert!(pieces.iter().all(|piece| piece.len() <= PIECE));
+        assert_eq!(length, bytes.len() as u64);
+        assert!(pieces.concat() == bytes);
+    }
+
+    #[tokio::test]
+    async fn where_no_file_can_be_had_the_body_stays_in_memory() {
+        let gone = BodyStore::new(Some(PathBuf::from("/dev/null/spool")));
+        for spool in [gone, BodyStore::new(None)] {
+            let kept = spool.put(Body::Memory(body(7))).await;
+            assert_eq!(kept.bytes().await.unwrap(), body(7));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A body that is still coming: in memory while it is young, then in a file as long as one takes it.
+
+use super::volume::Volume;
+use super::{Body, BodyStore, FileRange, MAX_MEMORY_BYTES};
+use bytes::{Bytes, BytesMut};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What has come of a body.
+pub(in super::super) struct BodyWriter<'a> {
+    spool: &'a BodyStore,
+    kept: BytesMut,
+    file: Option<Volume>,
+    /// How much of it is in the file.
+    written: usize,
+    /// No file takes it.
+    stays: bool,
+}
+
+impl<'a> BodyWriter<'a> {
+    /// Nothing has come yet.
+    pub(in super::super) fn new(spool: &'a BodyStore) -> Self {
+        Self {
+            spool,
+            kept: BytesMut::new(),
+            file: None,
+            written: 0,
+            stays: spool.folder.is_none(),
+        }
+    }
+
+    /// How much has come.
+    pub(in super::super) fn len(&self) -> usize {
+        self.written + self.kept.len()
+    }
+
+    /// Another piece; an error when what is in the file cannot be had back.
+    pub(in super::super) async fn add(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.kept.extend_from_slice(piece);
+        if self.kept.len() > MAX_MEMORY_BYTES && !self.stays {
+            self.flush_to_file().await?;
+        }
+        Ok(())
+    }
+
+    /// All of it has come.
+    pub(in super::super) async fn end(mut self) -> io::Result<Body> {
+        if self.file.is_some() && !self.kept.is_empty() {
+            self.flush_to_file().await?;
+        }
+        Ok(match self.file {
+            Some(file) => Body::File(FileRange {
+                volume: Arc::new(file),
+                begin: 0,
+                length: self.written,
+            }),
+            None => Body::Memory(self.kept.freeze()),
+        })
+    }
+
+    /// Moves to the file what has come since; what the disk does not take stays in memory, with all that came before.
+    async fn flush_to_file(&mut self) -> io::Result<()> {
+        let (Some(folder), Ok(_place)) = (&self.spool.folder, self.spool.places.acquire().await)
+        else {
+            return Ok(());
+        };
+        let (folder, file, written) = (folder.clone(), self.file.take(), self.written);
+        let piece = self.kept.split().freeze();
+        let length = piece.len();
+        let work = move || append(&folder, file, written, &piece);
+        match tokio::task::spawn_blocking(work).await? {
+            AppendResult::Yes(file) => {
+                self.file = Some(file);
+                self.written += length;
+            }
+            AppendResult::No(all) => {
+                self.kept = BytesMut::from(Bytes::from(all?));
+                (self.written, self.stays) = (0, true);
+            }
+        }
+        Ok(())
+    }
+}
+
+enum AppendResult {
+    Yes(Volume),
+    /// It takes no more; all that is not in a file any more, as far as it could be had back.
+    No(io::Result<Vec<u8>>),
+}
+
+fn append(folder: &Path, file: Option<Volume>, written: usize, piece: &[u8]) -> AppendResult {
+    let Ok(file) = file.map_or_else(|| Volume::new(folder), Ok) else {
+        return AppendResult::No(Ok(piece.to_vec()));
+    };
+    if file.write(written as u64, piece).is_ok() {
+        return AppendResult::Yes(file);
+    }
+    let before = file.read(0, written);
+    AppendResult::No(before.map(|before| [&before, piece].concat()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    async fn come(spool: &BodyStore, pieces: &[&[u8]]) -> Body {
+        let mut coming = BodyWriter::new(spool);
+        for piece in pieces {
+            coming.add(piece).await.unwrap();
+        }
+        coming.end().await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_body_that_comes_in_pieces_is_whole_wherever_it_is_kept() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (one, other) = (
+            vec![1_u8; MAX_MEMORY_BYTES - 1],
+            vec![2_u8; MAX_MEMORY_BYTES / 2],
+        );
+        let pieces = [&one[..], &other, &one, &other, b"end"];
+        let spool = BodyStore::new(Some(folder.path().to_owned()));
+        let body = come(&spool, &pieces).await;
+        assert!(matches!(body, Body::File(_)));
+        assert!(body.bytes().await.unwrap() == pieces.concat());
+        // The folder goes away after the spool was made.
+        drop(folder);
+        for spool in [spool, BodyStore::new(None)] {
+            let body = come(&spool, &pieces).await;
+            assert!(matches!(body, Body::Memory(_)));
+            assert!(body.bytes().await.unwrap() == pieces.concat());
+        }
+    }
+
+    #[test]
+    fn what_a_full_disk_does_not_take_comes_back_with_all_before_it() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("body");
+        // The last letter is what it took of a piece before it said that it is full.
+        std::fs::write(&path, b"beforex").unwrap();
+        let full = Volume::of(File::open(&path).unwrap());
+        let AppendResult::No(all) = append(folder.path(), Some(full), 6, b" and after") else {
+            panic!("it was written");
+        };
+        assert_eq!(all.unwrap(), b"before and after");
+    }
+}

@@ -1,0 +1,393 @@
+//! A client as its timers show it, in virtual time, so that hours of waiting take no time to test.
+//!
+//! The numbers are those of the clients themselves and are written down a second time on purpose: nothing here reads
+//! the table that is tested with it.
+
+mod rows;
+
+use super::{HoldEnding, KeepAliveAction, KeepAliveSchedule, Profile, ResponseFormat};
+use outlast_kernel::Timestamp;
+use std::time::Duration;
+
+pub(super) use rows::{ALL, CLAUDE_CODE, named};
+
+/// What a client bears, and what it does when it does not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientModel {
+    pub(super) name: &'static str,
+    /// The row that is meant for it.
+    pub(super) profile: &'static str,
+    pub(super) form: ResponseFormat,
+    /// How long it waits for headers.
+    pub(super) before_headers: Option<u64>,
+    /// Whether an interim response begins that time anew; `Err` when it takes one for the answer.
+    pub(super) interim: Result<bool, ()>,
+    /// How long it waits for headers whatever comes.
+    pub(super) until_headers: Option<u64>,
+    /// How long a silence it bears after the headers.
+    pub(super) idle: Option<u64>,
+    /// What ends a silence.
+    pub(super) counts: ActivityUnit,
+    /// How many signs of life in a row count.
+    pub(super) budget: Option<u32>,
+    /// How long one request may take.
+    pub(super) total: Option<u64>,
+    /// How often it sends the request again.
+    pub(super) resends: u32,
+    /// How long it waits before the n-th of these, in milliseconds.
+    pub(super) backoff: fn(u32) -> u64,
+    /// The longest `Retry-After` that it obeys, and what it does with a longer one.
+    pub(super) obeys: u64,
+    pub(super) longer: ExcessRetryAfter,
+    /// What it does when an answer breaks off after its headers.
+    pub(super) broken: DisconnectReaction,
+    /// Whether these bytes break it.
+    pub(super) chokes: fn(&[u8]) -> bool,
+    /// The longest outage that it can be kept through at all; `None`: any.
+    pub(super) bears: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ActivityUnit {
+    Bytes,
+    Events,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExcessRetryAfter {
+    Ignored,
+    Fatal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DisconnectReaction {
+    Resends,
+    Fails,
+    /// Claude Code: a dropped connection is asked for again, but after two silences it stops to stream, and bears 300 s.
+    StopsStreaming,
+}
+
+/// What stands between the client and its provider.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum GatewayMode {
+    /// What is tested; whether it is told of failures.
+    Kept(&'static Profile, FailureVisibility),
+    /// Nothing at all.
+    Held,
+    /// Headers, and then nothing.
+    Silent,
+    /// Headers, and then this frame, every so many seconds.
+    Frames(&'static [u8], u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FailureVisibility {
+    Trouble,
+    Nothing,
+}
+
+/// When the provider answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ProviderResponse {
+    /// From that second on.
+    From(u64),
+    /// Every request so many seconds after it came.
+    After(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    /// When it was answered, in seconds; `None`: it gave up.
+    pub(super) served: Option<f64>,
+    pub(super) gave_up: Option<f64>,
+    pub(super) sends: u32,
+    /// How often something was written only to keep it.
+    pub(super) acts: u32,
+    /// The shortest time between two of these.
+    pub(super) pace: f64,
+}
+
+/// How one request ended.
+enum RequestEnd {
+    Served,
+    /// Its own timers ended it, before or after the headers.
+    Left {
+        had_headers: bool,
+    },
+    Refused {
+        retry_after: Duration,
+        status: u16,
+    },
+    Dropped,
+    Framed(String),
+    Choked,
+}
+
+/// A gateway with much to do is that late with everything.
+const LATE: Duration = Duration::from_secs(5);
+
+impl ClientModel {
+    /// Asks, and asks again, until it is answered or gives up.
+    pub(super) fn run(mut self, way: GatewayMode, answer: ProviderResponse) -> Outcome {
+        let mut now = Timestamp::default();
+        let mut outcome = Outcome {
+            served: None,
+            gave_up: None,
+            sends: 0,
+            acts: 0,
+            pace: f64::INFINITY,
+        };
+        let mut silences = 0;
+        loop {
+            outcome.sends += 1;
+            let request = Request {
+                answered: answer.to(now),
+                gateway: Gateway::new(way, self.form, now),
+                watch: ClientTimers::new(now),
+            };
+            let (end, at) = self.send(request, &mut outcome);
+            let seconds = at.since(Timestamp::default()).as_secs_f64();
+            if matches!(end, RequestEnd::Served) {
+                outcome.served = Some(seconds);
+                return outcome;
+            }
+            if matches!(end, RequestEnd::Left { had_headers: true }) {
+                silences += 1;
+            }
+            let pause = self.pause(&end, outcome.sends);
+            let (Some(pause), true) = (pause, outcome.sends <= self.resends) else {
+                outcome.gave_up = Some(seconds);
+                return outcome;
+            };
+            if self.broken == DisconnectReaction::StopsStreaming && silences == 2 {
+                self.form = ResponseFormat::Whole;
+                self.total = Some(300);
+            }
+            now = at + pause;
+        }
+    }
+
+    /// How long it waits after that end; `None`: it does not ask again.
+    fn pause(&self, end: &RequestEnd, sends: u32) -> Option<Duration> {
+        let own = Duration::from_millis((self.backoff)(sends));
+        match end {
+            RequestEnd::Served | RequestEnd::Choked => None,
+            RequestEnd::Left { had_headers: false } => Some(own),
+            RequestEnd::Left { had_headers: true } | RequestEnd::Dropped => {
+                (self.broken != DisconnectReaction::Fails).then_some(own)
+            }
+            RequestEnd::Refused { status: 529, .. } => None,
+            RequestEnd::Refused { retry_after, .. } => {
+                match (retry_after.as_secs() <= self.obeys, self.longer) {
+                    (true, _) => Some(own.max(*retry_after)),
+                    (false, ExcessRetryAfter::Ignored) => Some(own),
+                    (false, ExcessRetryAfter::Fatal) => None,
+                }
+            }
+            RequestEnd::Framed(frame) => frame.contains("Please try again in ").then_some(own),
+        }
+    }
+
+    fn send(&self, request: Request, outcome: &mut Outcome) -> (RequestEnd, Timestamp) {
+        let Request {
+            answered,
+            mut gateway,
+            mut watch,
+        } = request;
+        let mut acted = None;
+        loop {
+            let next = gateway.next();
+            let deadline = watch.deadline(self);
+            let act_at = next.as_ref().map(|(at, _)| *at);
+            let first = [Some(answered), deadline, act_at]
+                .into_iter()
+                .flatten()
+                .min();
+            if first == deadline {
+                let had_headers = watch.headers;
+                return (RequestEnd::Left { had_headers }, first.unwrap_or(answered));
+            }
+            let Some((at, act)) = next.filter(|(at, _)| *at < answered) else {
+                return (RequestEnd::Served, answered);
+            };
+            let is_beat = matches!(act, KeepAliveAction::Interim | KeepAliveAction::Beat(_));
+            if let (Some(last), true) = (acted.replace(at), is_beat) {
+                outcome.pace = outcome.pace.min(at.since(last).as_secs_f64());
+            }
+            gateway.done(at);
+            outcome.acts += 1;
+            if let Some(end) = watch.take(self, act, at) {
+                return (end, at);
+            }
+        }
+    }
+}
+
+impl ProviderResponse {
+    fn to(self, asked: Timestamp) -> Timestamp {
+        match self {
+            Self::From(second) => asked.max(Timestamp::default() + Duration::from_secs(second)),
+            Self::After(seconds) => asked + Duration::from_secs(seconds),
+        }
+    }
+}
+
+/// One request on its way.
+struct Request {
+    /// When the provider answers it.
+    answered: Timestamp,
+    gateway: Gateway,
+    watch: ClientTimers,
+}
+
+/// The timers of a client for one request.
+struct ClientTimers {
+    start: Timestamp,
+    last: Timestamp,
+    headers: bool,
+    signs: u32,
+}
+
+impl ClientTimers {
+    fn new(start: Timestamp) -> Self {
+        Self {
+            start,
+            last: start,
+            headers: false,
+            signs: 0,
+        }
+    }
+
+    fn deadline(&self, model: &ClientModel) -> Option<Timestamp> {
+        let after = |from: Timestamp, limit: Option<u64>| Some(from + Duration::from_secs(limit?));
+        let timers = if self.headers {
+            [after(self.last, model.idle), None]
+        } else {
+            [
+                after(self.last, model.before_headers),
+                after(self.start, model.until_headers),
+            ]
+        };
+        timers
+            .into_iter()
+            .chain([after(self.start, model.total)])
+            .flatten()
+            .min()
+    }
+
+    /// Takes what the gateway sends; the end, when it is one.
+    fn take(
+        &mut self,
+        model: &ClientModel,
+        act: KeepAliveAction,
+        now: Timestamp,
+    ) -> Option<RequestEnd> {
+        match act {
+            KeepAliveAction::Interim => match model.interim {
+                Ok(counts) if counts => self.last = now,
+                Ok(_) => {}
+                Err(()) => return Some(RequestEnd::Choked),
+            },
+            KeepAliveAction::Commit => {
+                assert!(!self.headers, "{}: headers twice", model.name);
+                self.headers = true;
+                self.last = now;
+            }
+            KeepAliveAction::Beat(bytes) => return self.beat(model, bytes, now),
+            KeepAliveAction::End(ending) => return Some(self.end(model, ending)),
+        }
+        None
+    }
+
+    fn beat(&mut self, model: &ClientModel, bytes: &[u8], now: Timestamp) -> Option<RequestEnd> {
+        assert!(self.headers, "{}: a beat before headers", model.name);
+        if (model.chokes)(bytes) {
+            return Some(RequestEnd::Choked);
+        }
+        let is_event = bytes.starts_with(b"data:") || bytes.windows(6).any(|w| w == b"\ndata:");
+        self.signs += 1;
+        let counts = model.counts == ActivityUnit::Bytes || is_event;
+        if counts && model.budget.is_none_or(|budget| self.signs <= budget) {
+            self.last = now;
+        }
+        None
+    }
+
+    fn end(&self, model: &ClientModel, ending: HoldEnding) -> RequestEnd {
+        match ending {
+            HoldEnding::Drop => RequestEnd::Dropped,
+            HoldEnding::Frame(frame) => RequestEnd::Framed(frame),
+            HoldEnding::Status {
+                status,
+                retry_after,
+            } => {
+                assert!(!self.headers, "{}: a second status", model.name);
+                RequestEnd::Refused {
+                    retry_after,
+                    status,
+                }
+            }
+        }
+    }
+}
+
+/// What acts for the client.
+enum Gateway {
+    Kept(Box<KeepAliveSchedule>),
+    Other {
+        way: GatewayMode,
+        last: Timestamp,
+        headers: bool,
+    },
+}
+
+impl Gateway {
+    fn new(way: GatewayMode, form: ResponseFormat, start: Timestamp) -> Self {
+        let GatewayMode::Kept(profile, told) = way else {
+            return Self::Other {
+                way,
+                last: start,
+                headers: false,
+            };
+        };
+        let mut keeping = KeepAliveSchedule::new(profile, form, start);
+        if told == FailureVisibility::Trouble {
+            keeping.expects(Some(start + Duration::from_secs(1800)));
+        }
+        Self::Kept(Box::new(keeping))
+    }
+
+    fn next(&self) -> Option<(Timestamp, KeepAliveAction)> {
+        match self {
+            Self::Kept(keeping) => keeping.next().map(|(at, act)| (at + LATE, act)),
+            Self::Other {
+                way: GatewayMode::Held,
+                ..
+            } => None,
+            Self::Other {
+                headers: false,
+                last,
+                ..
+            } => Some((*last, KeepAliveAction::Commit)),
+            Self::Other {
+                way: GatewayMode::Frames(frame, pace),
+                last,
+                ..
+            } => Some((
+                *last + Duration::from_secs(*pace),
+                KeepAliveAction::Beat(frame),
+            )),
+            Self::Other { .. } => None,
+        }
+    }
+
+    fn done(&mut self, now: Timestamp) {
+        match self {
+            Self::Kept(keeping) => keeping.done(now),
+            Self::Other { last, headers, .. } => {
+                *last = now;
+                *headers = true;
+            }
+        }
+    }
+}

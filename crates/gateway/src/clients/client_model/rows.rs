@@ -1,0 +1,281 @@
+//! The clients, by their own numbers.
+
+use super::{ActivityUnit, ClientModel, DisconnectReaction, ExcessRetryAfter};
+use crate::clients::ResponseFormat;
+use outlast_dialect::Dialect::{Anthropic, OpenaiChat, OpenaiResponses};
+
+const MESSAGES: ResponseFormat = ResponseFormat::Streamed(Anthropic);
+const CHAT: ResponseFormat = ResponseFormat::Streamed(OpenaiChat);
+const RESPONSES: ResponseFormat = ResponseFormat::Streamed(OpenaiResponses);
+
+pub(in super::super) const CLAUDE_CODE: ClientModel = ClientModel {
+    name: "Claude Code",
+    profile: "claude-code",
+    form: MESSAGES,
+    before_headers: Some(361),
+    interim: Ok(false),
+    until_headers: None,
+    idle: Some(300),
+    counts: ActivityUnit::Bytes,
+    budget: Some(30),
+    total: None,
+    resends: 10,
+    // 0.5 s doubling up to 32 s, and a quarter more.
+    backoff: |n| (500 << n.min(7)).min(32_000) * 5 / 4,
+    obeys: 60,
+    longer: ExcessRetryAfter::Fatal,
+    broken: DisconnectReaction::StopsStreaming,
+    chokes: |_| false,
+    bears: None,
+};
+
+/// httpx, and the retries of a generated SDK.
+const PYTHON: ClientModel = ClientModel {
+    name: "anthropic SDK, Python",
+    profile: "anthropic-sdk-python",
+    form: MESSAGES,
+    before_headers: Some(600),
+    interim: Ok(true),
+    idle: Some(600),
+    budget: None,
+    resends: 2,
+    backoff: |n| (500 << n).min(8_000),
+    longer: ExcessRetryAfter::Ignored,
+    broken: DisconnectReaction::Fails,
+    ..CLAUDE_CODE
+};
+
+/// undici, and the timer of a generated SDK.
+const NODE: ClientModel = ClientModel {
+    name: "anthropic SDK, TypeScript",
+    profile: "anthropic-sdk-ts",
+    before_headers: Some(300),
+    until_headers: Some(600),
+    idle: Some(300),
+    obeys: u64::MAX,
+    ..PYTHON
+};
+
+const AI_SDK: ClientModel = ClientModel {
+    name: "AI SDK",
+    profile: "ai-sdk",
+    before_headers: Some(300),
+    idle: Some(300),
+    backoff: |n| 1000 << n,
+    obeys: 59,
+    broken: DisconnectReaction::Resends,
+    chokes: is_unknown_event,
+    ..PYTHON
+};
+
+const OPENCODE: ClientModel = ClientModel {
+    name: "opencode",
+    profile: "opencode",
+    interim: Ok(false),
+    resends: 5,
+    backoff: |n| (1000 << n).min(30_000) * 5 / 4,
+    obeys: 24 * 86_400,
+    ..AI_SDK
+};
+
+const PI: ClientModel = ClientModel {
+    name: "pi",
+    profile: "pi",
+    before_headers: None,
+    idle: None,
+    ..NODE
+};
+
+const CODEX: ClientModel = ClientModel {
+    name: "Codex",
+    profile: "codex",
+    form: RESPONSES,
+    before_headers: None,
+    idle: Some(300),
+    counts: ActivityUnit::Events,
+    resends: 5,
+    obeys: 120,
+    longer: ExcessRetryAfter::Fatal,
+    broken: DisconnectReaction::Resends,
+    ..PYTHON
+};
+
+const GEMINI: ClientModel = ClientModel {
+    name: "Gemini CLI",
+    profile: "gemini-cli",
+    form: ResponseFormat::Gemini,
+    before_headers: Some(60),
+    idle: Some(300),
+    resends: 10,
+    backoff: |n| (2_500 << n.min(4)).min(30_000),
+    broken: DisconnectReaction::Resends,
+    chokes: |bytes| bytes.iter().any(|byte| !b"\r\n".contains(byte)),
+    ..PYTHON
+};
+
+const GOOSE: ClientModel = ClientModel {
+    name: "goose",
+    profile: "goose",
+    form: CHAT,
+    before_headers: None,
+    interim: Ok(false),
+    idle: None,
+    total: Some(600),
+    resends: 3,
+    backoff: |n| (500 << n).min(30_000),
+    obeys: 0,
+    bears: Some(38 * 60),
+    ..PYTHON
+};
+
+/// A program on `requests`, which sets no limit and takes an interim response for the answer.
+const REQUESTS: ClientModel = ClientModel {
+    name: "requests",
+    profile: "unknown",
+    form: CHAT,
+    before_headers: None,
+    interim: Err(()),
+    idle: None,
+    resends: 0,
+    chokes: is_event,
+    ..PYTHON
+};
+
+/// Something else, which bears a minute and breaks at all that can be avoided.
+const IMPATIENT: ClientModel = ClientModel {
+    name: "something with a minute of patience",
+    before_headers: Some(60),
+    idle: Some(60),
+    ..REQUESTS
+};
+
+/// All of them, in each form that they ask in.
+pub(in super::super) const ALL: &[ClientModel] = &[
+    CLAUDE_CODE,
+    ClientModel {
+        name: "Claude Code, whole",
+        form: ResponseFormat::Whole,
+        total: Some(300),
+        bears: Some(3_600),
+        ..CLAUDE_CODE
+    },
+    PYTHON,
+    whole("anthropic SDK, Python, whole", PYTHON),
+    NODE,
+    whole("anthropic SDK, TypeScript, whole", NODE),
+    ClientModel {
+        name: "openai SDK, Python (Chat)",
+        form: CHAT,
+        chokes: is_event,
+        ..OPENAI_PYTHON
+    },
+    OPENAI_PYTHON,
+    whole("openai SDK, Python, whole", OPENAI_PYTHON),
+    ClientModel {
+        name: "openai SDK, Node",
+        profile: "openai-sdk-node",
+        form: CHAT,
+        obeys: 60,
+        chokes: is_event,
+        ..NODE
+    },
+    ClientModel {
+        name: "openai SDK, Node, whole",
+        profile: "openai-sdk-node",
+        form: ResponseFormat::Whole,
+        total: Some(600),
+        obeys: 60,
+        bears: Some(1_800),
+        ..NODE
+    },
+    ClientModel {
+        name: "openai SDK, Bun, whole",
+        profile: "openai-sdk-bun",
+        form: ResponseFormat::Whole,
+        interim: Ok(false),
+        total: Some(600),
+        obeys: 60,
+        bears: Some(900),
+        ..NODE
+    },
+    CODEX,
+    whole("Codex, whole", CODEX),
+    OPENCODE,
+    ClientModel {
+        name: "opencode (Chat)",
+        form: CHAT,
+        chokes: is_event,
+        ..OPENCODE
+    },
+    whole("opencode, whole", OPENCODE),
+    AI_SDK,
+    ClientModel {
+        name: "AI SDK (Chat)",
+        form: CHAT,
+        chokes: is_event,
+        ..AI_SDK
+    },
+    ClientModel {
+        name: "AI SDK (Responses)",
+        form: RESPONSES,
+        chokes: |_| false,
+        ..AI_SDK
+    },
+    whole("AI SDK, whole", AI_SDK),
+    ClientModel {
+        name: "AI SDK on Bun",
+        profile: "ai-sdk-bun",
+        interim: Ok(false),
+        ..AI_SDK
+    },
+    PI,
+    whole("pi, whole", PI),
+    ClientModel {
+        name: "aider",
+        profile: "aider",
+        form: CHAT,
+        interim: Ok(false),
+        chokes: is_event,
+        ..PYTHON
+    },
+    GEMINI,
+    whole("Gemini CLI, whole", GEMINI),
+    GOOSE,
+    whole("goose, whole", GOOSE),
+    REQUESTS,
+    whole("requests, whole", REQUESTS),
+    IMPATIENT,
+];
+
+const OPENAI_PYTHON: ClientModel = ClientModel {
+    name: "openai SDK, Python (Responses)",
+    profile: "openai-sdk-python",
+    form: RESPONSES,
+    obeys: 120,
+    longer: ExcessRetryAfter::Fatal,
+    ..PYTHON
+};
+
+pub(in super::super) fn named(name: &str) -> ClientModel {
+    let found = ALL.iter().find(|model| model.name == name);
+    *found.expect("a client of that name")
+}
+
+const fn whole(name: &'static str, model: ClientModel) -> ClientModel {
+    ClientModel {
+        name,
+        form: ResponseFormat::Whole,
+        // Before a JSON document there may be white space and nothing else.
+        chokes: |bytes| bytes.iter().any(|byte| !byte.is_ascii_whitespace()),
+        ..model
+    }
+}
+
+/// A chat client takes comments, and fails at an event that it does not know or that is empty.
+fn is_event(bytes: &[u8]) -> bool {
+    !(bytes.starts_with(b":") && bytes.ends_with(b"\n") && !bytes.ends_with(b"\n\n"))
+}
+
+fn is_unknown_event(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"event: ") && !bytes.starts_with(b"event: ping\n")
+}

@@ -1,0 +1,267 @@
+//! Every client that is known, against everything that is done to keep it.
+
+use super::client_model::{
+    ALL, CLAUDE_CODE, FailureVisibility, GatewayMode, Outcome, ProviderResponse, named,
+};
+use super::{ResponseFormat, named as profile};
+use outlast_dialect::Dialect;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const OUTAGES: [u64; 4] = [7 * MINUTE, 15 * MINUTE, HOUR, 8 * HOUR];
+
+const PING: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\n";
+const COMMENT: &[u8] = b": hb\n";
+const KEEPALIVE: &[u8] = b"event: keepalive\ndata: {\"type\":\"keepalive\"}\n\n";
+const UNKNOWN: &[u8] = b"event: news\ndata: {}\n\n";
+
+fn kept(name: &str, told: FailureVisibility) -> GatewayMode {
+    GatewayMode::Kept(profile(name).expect("a row of that name"), told)
+}
+
+// --- the model shows what was measured ---
+
+/// Whether a request that the provider answers after that many seconds is answered when it is first sent.
+fn lives(name: &str, way: GatewayMode, seconds: u64) -> bool {
+    let outcome = named(name).run(way, ProviderResponse::After(seconds));
+    outcome.served.is_some() && outcome.sends == 1
+}
+
+#[test]
+fn the_model_lives_and_dies_as_the_clients_did() {
+    use GatewayMode::{Frames, Held, Silent};
+    // Held for 120 s and 400 s, silent for 400 s, comments for 400 s, and the frame of the dialect.
+    let measured = [
+        ("Claude Code", [true, false, false, true], PING),
+        ("anthropic SDK, Python", [true, true, true, true], PING),
+        ("opencode", [true, false, false, true], PING),
+        ("AI SDK", [true, false, false, true], PING),
+        ("pi", [true, true, true, true], PING),
+        ("Codex", [true, true, false, false], KEEPALIVE),
+        (
+            "openai SDK, Python (Responses)",
+            [true, true, true, true],
+            KEEPALIVE,
+        ),
+        (
+            "openai SDK, Python (Chat)",
+            [true, true, true, true],
+            COMMENT,
+        ),
+        ("opencode (Chat)", [true, false, false, true], COMMENT),
+        ("AI SDK (Chat)", [true, false, false, true], COMMENT),
+        ("AI SDK (Responses)", [true, false, false, true], KEEPALIVE),
+        ("Gemini CLI", [false, false, false, false], b"\n"),
+    ];
+    for (name, expected, frame) in measured {
+        let found = [
+            lives(name, Held, 120),
+            lives(name, Held, 400),
+            lives(name, Silent, 400),
+            lives(name, Frames(COMMENT, 15), 400),
+        ];
+        assert_eq!(found, expected, "{name}");
+        assert!(lives(name, Silent, 120), "{name}: silent for 120 s");
+        assert!(lives(name, Frames(frame, 15), 400), "{name}: its own frame");
+    }
+    for name in ["openai SDK, Python (Chat)", "opencode (Chat)", "AI SDK"] {
+        assert!(!lives(name, Frames(UNKNOWN, 15), 120), "{name}");
+    }
+}
+
+#[test]
+fn the_model_counts_the_signs_of_life_that_claude_code_counts() {
+    for (pace, measured) in [(15, 761.0), (60, 2_111.0)] {
+        for frame in [PING, COMMENT] {
+            let mut client = CLAUDE_CODE;
+            client.resends = 0;
+            let outcome = client.run(
+                GatewayMode::Frames(frame, pace),
+                ProviderResponse::After(9_999),
+            );
+            let gave_up = outcome.gave_up.expect("its watchdog ends it");
+            assert!((measured - gave_up).abs() < 15.0, "{pace} s: {gave_up}");
+        }
+    }
+    assert!(lives("Claude Code", GatewayMode::Frames(PING, 150), 4_200));
+}
+
+#[test]
+fn the_model_outlasts_the_hour_as_the_clients_did() {
+    assert!(lives("Codex", GatewayMode::Held, 3_700));
+    assert!(lives("Codex", GatewayMode::Frames(KEEPALIVE, 15), 3_700));
+    for name in [
+        "openai SDK, Python (Chat)",
+        "anthropic SDK, Python",
+        "opencode",
+        "pi",
+        "aider",
+        "AI SDK",
+    ] {
+        assert!(
+            lives(name, GatewayMode::Frames(COMMENT, 15), 3_700),
+            "{name}"
+        );
+    }
+    assert!(!lives("Claude Code", GatewayMode::Frames(PING, 5), 3_700));
+    for name in [
+        "anthropic SDK, Python",
+        "openai SDK, Python (Chat)",
+        "pi",
+        "aider",
+    ] {
+        let outcome = named(name).run(GatewayMode::Held, ProviderResponse::After(1_000));
+        assert_eq!((outcome.served, outcome.sends), (None, 3), "{name}");
+    }
+}
+
+// --- who is kept, and who is not ---
+
+#[test]
+fn no_client_is_lost_in_an_outage_that_it_can_be_kept_through() {
+    for client in ALL {
+        for outage in OUTAGES {
+            let outcome = client.run(
+                kept(client.profile, FailureVisibility::Trouble),
+                ProviderResponse::From(outage),
+            );
+            let can_be_kept = client.bears.is_none_or(|longest| outage <= longest);
+            assert_eq!(
+                outcome.served.is_some(),
+                can_be_kept,
+                "{}, {outage} s: {outcome:?}",
+                client.name
+            );
+            if can_be_kept {
+                assert_served_soon(client.name, outage, &outcome);
+            }
+        }
+    }
+}
+
+fn assert_served_soon(name: &str, outage: u64, outcome: &Outcome) {
+    let late = outcome.served.unwrap_or(f64::MAX) - f64::from(u32::try_from(outage).unwrap());
+    assert!(late <= 120.0, "{name}, {outage} s: {late} s late");
+    let resends = outcome.sends - 1;
+    let most = if name == "Claude Code, whole" { 10 } else { 5 };
+    assert!(resends <= most, "{name}, {outage} s: {resends} re-sends");
+}
+
+#[test]
+fn most_clients_never_notice_an_outage_of_eight_hours() {
+    for client in ALL.iter().filter(|client| client.bears.is_none()) {
+        let outcome = client.run(
+            kept(client.profile, FailureVisibility::Trouble),
+            ProviderResponse::From(8 * HOUR),
+        );
+        let expected = if client.name == "Claude Code" { 6 } else { 1 };
+        assert_eq!(outcome.sends, expected, "{}", client.name);
+    }
+}
+
+#[test]
+fn a_slow_answer_loses_nobody_either() {
+    for client in ALL {
+        let outcome = client.run(
+            kept(client.profile, FailureVisibility::Nothing),
+            ProviderResponse::After(280),
+        );
+        let found = (outcome.served, outcome.sends);
+        assert_eq!(found, (Some(280.0), 1), "{}", client.name);
+    }
+}
+
+#[test]
+fn without_being_kept_clients_are_lost() {
+    let lost = |way, outage| -> Vec<&str> {
+        let is_lost = |client: &&super::client_model::ClientModel| {
+            client
+                .run(way, ProviderResponse::From(outage))
+                .served
+                .is_none()
+        };
+        ALL.iter()
+            .filter(is_lost)
+            .map(|client| client.name)
+            .collect()
+    };
+    let waits_for_headers = ["Codex", "Codex, whole", "requests", "requests, whole"];
+    let all_but = |spared: &[&str]| -> Vec<&str> {
+        let is_lost = |name: &&str| !spared.contains(name);
+        ALL.iter()
+            .map(|client| client.name)
+            .filter(is_lost)
+            .collect()
+    };
+    assert_eq!(
+        lost(GatewayMode::Held, 8 * HOUR),
+        all_but(&waits_for_headers)
+    );
+    // Claude Code has eleven requests of six minutes each to spend on an hour.
+    let an_hour = [&waits_for_headers[..], &["Claude Code"]].concat();
+    assert_eq!(lost(GatewayMode::Held, HOUR), all_but(&an_hour));
+    assert_eq!(
+        lost(GatewayMode::Held, 7 * MINUTE),
+        ["something with a minute of patience"]
+    );
+    assert!(lost(GatewayMode::Silent, HOUR).contains(&"Codex"));
+    assert!(lost(GatewayMode::Frames(COMMENT, 15), HOUR).contains(&"Codex"));
+    assert!(lost(GatewayMode::Frames(PING, 15), 7 * MINUTE).contains(&"Gemini CLI"));
+}
+
+#[test]
+fn every_client_would_be_lost_as_another() {
+    // The rows differ for a reason: a client that is taken for a certain other one does not last.
+    let taken_for = |name: &str, row: &str, outage: u64| {
+        named(name).run(
+            kept(row, FailureVisibility::Trouble),
+            ProviderResponse::From(outage),
+        )
+    };
+    for (name, row) in [
+        ("opencode", "anthropic-sdk-python"),
+        ("Gemini CLI", "codex"),
+        ("requests", "openai-sdk-python"),
+        ("pi", "ai-sdk"),
+        ("openai SDK, Node", "openai-sdk-python"),
+        ("goose", "aider"),
+    ] {
+        let outcome = taken_for(name, row, 8 * HOUR);
+        assert!(outcome.served.is_none(), "{name} as {row}: {outcome:?}");
+    }
+    let outcome = taken_for("Claude Code", "codex", 8 * HOUR);
+    assert!(outcome.served.is_none(), "{outcome:?}");
+}
+
+#[test]
+fn beats_are_rare() {
+    for client in ALL {
+        let outcome = client.run(
+            kept(client.profile, FailureVisibility::Trouble),
+            ProviderResponse::From(8 * HOUR),
+        );
+        let least = if client.profile == "gemini-cli" {
+            20.0
+        } else {
+            30.0
+        };
+        assert!(outcome.pace >= least, "{}: {} s", client.name, outcome.pace);
+    }
+    let codex = named("Codex").run(
+        kept("codex", FailureVisibility::Trouble),
+        ProviderResponse::From(8 * HOUR),
+    );
+    assert_eq!(codex.acts, 0);
+}
+
+#[test]
+fn the_endless_row_keeps_claude_code_in_one_piece() {
+    // The event counts as a real one, so nothing is used up.
+    let mut client = CLAUDE_CODE;
+    client.budget = None;
+    let way = kept("claude-code-endless", FailureVisibility::Trouble);
+    assert_eq!(client.run(way, ProviderResponse::From(8 * HOUR)).sends, 1);
+    let frame = profile("claude-code-endless")
+        .and_then(|row| row.frames.of(ResponseFormat::Streamed(Dialect::Anthropic)));
+    assert!(frame.is_some_and(|frame| frame.starts_with(b"event: session.status_running\n")));
+}

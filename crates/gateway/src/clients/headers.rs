@@ -1,0 +1,206 @@
+//! The headers by which a client is told whether and when to come back, and those by which it tells how long it waits.
+//!
+//! Invariant: a provider's `Retry-After` is never passed on as it is: the same number makes one client wait and another
+//! give up.
+
+use super::profile::{Profile, RetryAfterSupport, StatedLimit};
+use http::header::{HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, HeaderName};
+use std::time::Duration;
+
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+/// A limit beyond this is none.
+const MAX_STATED_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// Rewrites the headers of a failure that is passed on to what this client can use.
+///
+/// `wait` is how long it should stay away, when that is known. A client that `comes_back` is told so, and when; one that
+/// is not to come back, because all that could be waited was waited, is told that, and no time.
+pub fn rewrite_retry_headers(
+    profile: &Profile,
+    headers: &mut HeaderMap,
+    wait: Option<Duration>,
+    comes_back: bool,
+) {
+    let stated = wait.or_else(|| stated_wait(headers));
+    let should_retry = if comes_back { "true" } else { "false" };
+    headers.insert(SHOULD_RETRY, HeaderValue::from_static(should_retry));
+    if profile.obeys == RetryAfterSupport::Ignores {
+        return;
+    }
+    headers.remove(RETRY_AFTER_MS);
+    if !comes_back {
+        headers.remove(RETRY_AFTER);
+        return;
+    }
+    // A date or a word that cannot be read is worth nothing to a client that we know to need a number.
+    if stated.is_some() || matches!(profile.obeys, RetryAfterSupport::Needs(_)) {
+        let seconds = profile.retry_after_for(stated).as_secs();
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    } else {
+        headers.remove(RETRY_AFTER);
+    }
+}
+
+/// The time limit that a client states in its request; `None` when it states none that means something for it.
+pub fn stated_timeout(profile: &Profile, headers: &HeaderMap) -> Option<Duration> {
+    let name = match profile.limit {
+        StatedLimit::Unstated => return None,
+        StatedLimit::Silence => "x-stainless-read-timeout",
+        StatedLimit::Headers => "x-stainless-timeout",
+    };
+    let stated = seconds(headers.get(name)?).filter(|limit| *limit >= Duration::from_secs(1));
+    stated.map(|limit| limit.min(MAX_STATED_TIMEOUT))
+}
+
+/// How long the provider wants to be left alone, when it says so in a number.
+fn stated_wait(headers: &HeaderMap) -> Option<Duration> {
+    let millis = headers.get(RETRY_AFTER_MS).and_then(seconds);
+    millis
+        .map(|millis| millis / 1000)
+        .or_else(|| headers.get(RETRY_AFTER).and_then(seconds))
+}
+
+fn seconds(value: &HeaderValue) -> Option<Duration> {
+    let seconds: f64 = value.to_str().ok()?.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::named;
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect()
+    }
+
+    /// What a client of that name sees of `Retry-After` when it is to come back.
+    fn rewritten(name: &str, given: &[(&'static str, &'static str)], wait: Option<u64>) -> String {
+        let mut headers = headers(given);
+        let wait = wait.map(Duration::from_secs);
+        rewrite_retry_headers(named(name).unwrap(), &mut headers, wait, true);
+        assert_eq!(headers["x-should-retry"], "true", "{name}");
+        let value = headers.get(RETRY_AFTER);
+        value.map_or("-".into(), |value| value.to_str().unwrap().into())
+    }
+
+    #[test]
+    fn each_client_is_told_a_time_that_it_obeys() {
+        for (name, short, long, longest) in [
+            ("claude-code", "12", "60", "60"),
+            ("anthropic-sdk-python", "12", "60", "60"),
+            ("anthropic-sdk-ts", "12", "90", "18000"),
+            ("openai-sdk-python", "12", "90", "120"),
+            ("openai-sdk-node", "12", "60", "60"),
+            ("codex", "12", "90", "120"),
+            ("opencode", "12", "90", "18000"),
+            ("ai-sdk", "12", "59", "59"),
+            ("pi", "12", "60", "60"),
+            ("aider", "12", "60", "60"),
+            ("unknown", "12", "60", "60"),
+        ] {
+            let provider = [("retry-after", "90")];
+            assert_eq!(rewritten(name, &provider, Some(12)), short, "{name}");
+            assert_eq!(rewritten(name, &provider, None), long, "{name}");
+            assert_eq!(rewritten(name, &provider, Some(18_000)), longest, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_no_timer_can_hold_is_cut() {
+        let month = Some(30 * 86_400);
+        assert_eq!(rewritten("opencode", &[], month), "2073600");
+        assert_eq!(rewritten("anthropic-sdk-ts", &[], month), "2073600");
+    }
+
+    #[test]
+    fn codex_is_told_a_time_even_when_none_is_known() {
+        assert_eq!(rewritten("codex", &[], None), "15");
+        assert_eq!(rewritten("claude-code", &[], None), "-");
+    }
+
+    #[test]
+    fn whole_seconds_are_stated_and_never_none() {
+        let mut headers = HeaderMap::new();
+        let codex = named("codex").unwrap();
+        for (millis, stated) in [(0, "1"), (400, "1"), (1_000, "1"), (1_001, "2")] {
+            let wait = Some(Duration::from_millis(millis));
+            rewrite_retry_headers(codex, &mut headers, wait, true);
+            assert_eq!(headers[RETRY_AFTER], stated, "{millis} ms");
+        }
+    }
+
+    #[test]
+    fn what_the_provider_says_is_read_and_not_left_beside_it() {
+        let millis = [("retry-after-ms", "250000"), ("retry-after", "1")];
+        assert_eq!(rewritten("codex", &millis, None), "120");
+        let mut rest = headers(&millis);
+        rewrite_retry_headers(named("claude-code").unwrap(), &mut rest, None, true);
+        assert!(!rest.contains_key(RETRY_AFTER_MS));
+        let date = [("retry-after", "Sun, 15 Nov 2026 22:00:00 GMT")];
+        assert_eq!(rewritten("claude-code", &date, None), "-");
+        for strange in ["-5", "NaN", "inf", "1e300", "soon", ""] {
+            assert_eq!(
+                rewritten("claude-code", &[("retry-after", strange)], None),
+                "-"
+            );
+        }
+    }
+
+    #[test]
+    fn a_client_that_reads_the_body_keeps_its_headers() {
+        let given = [("retry-after", "300"), ("retry-after-ms", "300000")];
+        assert_eq!(rewritten("gemini-cli", &given, Some(5)), "300");
+    }
+
+    #[test]
+    fn a_client_that_is_not_to_come_back_is_told_so_and_no_time() {
+        for name in ["claude-code", "codex", "opencode", "openai-sdk-python"] {
+            let mut headers = headers(&[
+                ("retry-after", "30"),
+                ("retry-after-ms", "30000"),
+                ("x-should-retry", "true"),
+            ]);
+            let wait = Some(Duration::from_secs(30));
+            rewrite_retry_headers(named(name).unwrap(), &mut headers, wait, false);
+            assert_eq!(headers["x-should-retry"], "false", "{name}");
+            assert_eq!(headers.len(), 1, "{name}: {headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_limit_is_read_where_the_client_states_one() {
+        let stated = |name: &str, header: &'static str, value: &'static str| {
+            stated_timeout(named(name).unwrap(), &headers(&[(header, value)]))
+        };
+        let read = "x-stainless-read-timeout";
+        let until_headers = "x-stainless-timeout";
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(stated("openai-sdk-python", read, "45"), seconds(45));
+        assert_eq!(stated("openai-sdk-python", read, "600.0"), seconds(600));
+        assert_eq!(
+            stated("anthropic-sdk-ts", until_headers, "600"),
+            seconds(600)
+        );
+        for (name, header, value) in [
+            ("anthropic-sdk-python", until_headers, "600"),
+            ("anthropic-sdk-python", read, "NOT_GIVEN"),
+            ("anthropic-sdk-python", read, "0"),
+            ("anthropic-sdk-python", read, "-1"),
+            ("claude-code", until_headers, "600"),
+        ] {
+            assert_eq!(stated(name, header, value), None, "{name} {header} {value}");
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! What is known of each client: one row for each, and one for all others.
+//!
+//! Three kinds of knowledge stand behind the numbers, and each row's note says which. *Measured*: the released client
+//! was run against a provider that lets it wait. *Read*: it stands in the client's source. *Inferred*: it follows from
+//! what the HTTP library is known to do. In words:
+//!
+//! - httpx (the Python SDKs) allows 600 s between any two reads, and a `102` is a read: measured.
+//! - undici (Node) allows 300 s before the headers, which each `102` begins anew, and 300 s between pieces of the body:
+//!   measured. `100 Continue` makes it close the connection. The Node SDKs add a timer of 600 s until the headers that
+//!   no `102` stops: measured, with a shorter one. So their headers go out at nine minutes.
+//! - Bun (Claude Code, opencode) takes no notice of a `102`: measured. Its headers have to go out early.
+//! - Python's `http.client` (requests, urllib) takes a `102` for the answer, and Go gives up after five of them: reported, and read.
+//!   So nobody gets one who is not known to understand it.
+//! - Claude Code lets 30 heartbeats in a row begin its watchdog of 300 s anew, whatever they are, and gives up at
+//!   30 × T + 300 s: measured for T = 15 s (761 s) and 60 s (2,111 s), served after 4,200 s with T = 150 s.
+//! - Codex waits for headers without a limit, and after them 300 s for an event; comments are none: measured.
+//! - A chat client fails at an event of a type that it does not know: measured; at an empty line after a comment:
+//!   reported for openai-go. Gemini's parser fails at a comment, and takes an empty line: measured.
+//!
+//! Invariant: no beat comes more often than every 30 s, unless a timer of the client forces it: with thousands of
+//! requests held, the beats are the work there is.
+
+use super::hold_plans::{
+    ANTHROPIC_VERSION_HEADER, BUN, BUN_WHOLE, DEFAULT_FRAMES, EARLY_HEADERS, GEMINI, GOOSE,
+    INTERIM_RESPONSES, MAX_JS_TIMER, NO_HEADER_LIMIT, NODE_SDK, seconds,
+};
+use super::profile::HeaderSign::{AgentBegins, AgentHas, Says, Sends};
+use super::profile::{
+    HeaderTiming, HeartbeatPlan, HoldPlan, KeepAliveFrames, Profile, RetryAfterSupport, StatedLimit,
+};
+
+/// The headers by which rows are told apart, beside the user agent.
+pub(super) const SIGNATURE_HEADERS: [&str; 5] = [
+    "anthropic-version",
+    "goose-session-id",
+    "originator",
+    "x-stainless-lang",
+    "x-stainless-runtime",
+];
+
+/// All rows but the one for clients that nothing is known of; what is more special comes first.
+pub static ALL: &[Profile] = &[
+    Profile {
+        name: "claude-code",
+        note: "2.1.325, measured. 361 s until the headers; then 30 heartbeats in a row count (28 are used, in case two \
+               come from elsewhere). A dropped connection is asked for again, streamed, up to 10 times: at 81 min a \
+               hold that is 14 h. Without streaming 300 s for each of 11 requests: an hour in all. \
+               `Retry-After` above 60 s ends the turn at once, three 529 do as well. It says that it waits after 45 s \
+               without a byte. Before 2.1.196 there is no watchdog; from there to 2.1.221 no heartbeat counts for it, \
+               and it asks again after each 300 s.",
+        marks: &[&[AgentBegins("claude-cli/")]],
+        streamed: HoldPlan {
+            headers: EARLY_HEADERS,
+            interim: None,
+            beat: HeartbeatPlan {
+                quick: 10,
+                quickly: seconds(30),
+                slowly: seconds(240),
+                budget: Some(28),
+            },
+            at_most: None,
+        },
+        whole: HoldPlan {
+            at_most: Some(seconds(285)),
+            ..NO_HEADER_LIMIT
+        },
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Unstated,
+        status: 503,
+        obeys: RetryAfterSupport::AtMost(seconds(60)),
+    },
+    Profile {
+        name: "claude-code-endless",
+        note: "2.1.325, measured for 25 min: an undocumented event that counts as a real one, so that no budget is \
+               used up. Only by name, for those who know their version.",
+        marks: &[],
+        streamed: HoldPlan {
+            headers: EARLY_HEADERS,
+            interim: None,
+            beat: HeartbeatPlan::every(seconds(120)),
+            at_most: None,
+        },
+        whole: HoldPlan {
+            at_most: Some(seconds(270)),
+            ..NO_HEADER_LIMIT
+        },
+        frames: &KeepAliveFrames {
+            messages:
+                b"event: session.status_running\ndata: {\"type\":\"session.status_running\"}\n\n",
+            ..DEFAULT_FRAMES
+        },
+        limit: StatedLimit::Unstated,
+        status: 503,
+        obeys: RetryAfterSupport::AtMost(seconds(60)),
+    },
+    Profile {
+        name: "claude-code-patient",
+        note: "2.1.325 with CLAUDE_STREAM_IDLE_TIMEOUT_MS=43200000, measured: its watchdog is 12 h then, so that it does \
+               not matter how many heartbeats it counts (served after 800 s with 80 of them; without, it gave up at \
+               610 s). Bytes must come within 360 s all the same. Only by name: nothing else tells how it was started.",
+        marks: &[],
+        streamed: HoldPlan {
+            headers: EARLY_HEADERS,
+            interim: None,
+            beat: HeartbeatPlan::every(seconds(120)),
+            at_most: None,
+        },
+        whole: HoldPlan {
+            at_most: Some(seconds(285)),
+            ..NO_HEADER_LIMIT
+        },
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Unstated,
+        status: 503,
+        obeys: RetryAfterSupport::AtMost(seconds(60)),
+    },
+    Profile {
+        name: "codex",
+        note: "0.166.0, measured for an hour without headers. A 429 without `Retry-After` is final; one of 120 s was \
+               obeyed, up to 5 times.",
+        marks: &[
+            &[AgentBegins("codex_")],
+            &[AgentBegins("codex-")],
+            &[AgentBegins("Codex ")],
+        ],
+        streamed: NO_HEADER_LIMIT,
+        whole: NO_HEADER_LIMIT,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Unstated,
+        status: 429,
+        obeys: RetryAfterSupport::Needs(seconds(120)),
+    },
+    Profile {
+        name: "opencode",
+        note: "1.18.33, measured. 300 s until the headers and 300 s between bytes; a comment, `ping` or `keepalive` \
+               each will do. Any `Retry-After` is obeyed and shown, up to what a JavaScript timer can hold.",
+        marks: &[&[AgentBegins("opencode/")]],
+        streamed: BUN,
+        whole: BUN_WHOLE,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Unstated,
+        status: 429,
+        obeys: RetryAfterSupport::AtMost(MAX_JS_TIMER),
+    },
+    Profile {
+        name: "gemini-cli",
+        note: "0.61.0, measured. 60 s until the headers, begun anew by each `102`; 300 s between pieces. When to come \
+               back it reads in the body (RetryInfo).",
+        marks: &[&[AgentHas("GeminiCLI")]],
+        streamed: GEMINI,
+        whole: GEMINI,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Unstated,
+        status: 429,
+        obeys: RetryAfterSupport::Ignores,
+    },
+    Profile {
+        name: "google-genai-js",
+        note: "1.30, measured: undici.",
+        marks: &[&[AgentHas("google-genai-sdk/"), AgentHas("gl-node/")]],
+        streamed: INTERIM_RESPONSES,
+        whole: INTERIM_RESPONSES,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Unstated,
+        status: 429,
+        obeys: RetryAfterSupport::Ignores,
+    },
+    Profile {
+        name: "goose",
+        note: "April 2026, read: 600 s for the whole of each of 4 requests, whatever comes, so 38 min in all; more only \
+               with a longer OPENAI_TIMEOUT. It has no user agent of its own.",
+        marks: &[&[Sends("goose-session-id")], &[AgentBegins("goose/")]],
+        streamed: GOOSE,
+        whole: GOOSE,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Unstated,
+        status: 503,
+        obeys: RetryAfterSupport::Ignores,
+    },
+    Profile {
+        name: "aider",
+        note: "0.86, read: 600 s until the headers and between bytes (litellm); measured for an hour with comments. \
+               With OpenAI's models it is seen as openai-sdk-python, which does for it.",
+        marks: &[&[AgentHas("aider")], &[AgentBegins("litellm/")]],
+        streamed: HoldPlan {
+            beat: HeartbeatPlan::every(seconds(60)),
+            ..BUN
+        },
+        whole: BUN_WHOLE,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Unstated,
+        status: 429,
+        obeys: RetryAfterSupport::AtMost(seconds(60)),
+    },
+    Profile {
+        name: "pi",
+        note: "0.73.1, measured: no limit but the 600 s until the headers of the Node SDKs that it uses, and as one of \
+               these it is mostly seen.",
+        marks: &[
+            &[AgentBegins("pi/")],
+            &[AgentBegins("pi (")],
+            &[Says("originator", "pi")],
+        ],
+        streamed: NODE_SDK,
+        whole: NODE_SDK,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Headers,
+        status: 503,
+        obeys: RetryAfterSupport::AtMost(seconds(60)),
+    },
+    Profile {
+        name: "ai-sdk-bun",
+        note: "As ai-sdk, on Bun: inferred from opencode, which is built on it.",
+        marks: &[
+            &[AgentBegins("ai-sdk"), AgentHas("runtime/bun")],
+            &[AgentBegins("ai-sdk"), AgentHas("runtime-bun")],
+            &[AgentHas(" ai-sdk"), AgentHas("runtime/bun")],
+            &[AgentHas(" ai-sdk"), AgentHas("runtime-bun")],
+        ],
+        streamed: BUN,
+        whole: BUN_WHOLE,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Unstated,
+        status: 429,
+        obeys: RetryAfterSupport::AtMost(seconds(59)),
+    },
+    Profile {
+        name: "ai-sdk",
+        note: "Measured: undici, and no timer of its own unless its user sets one. `Retry-After` below 60 s.",
+        marks: &[&[AgentBegins("ai-sdk")], &[AgentHas(" ai-sdk")]],
+        streamed: INTERIM_RESPONSES,
+        whole: INTERIM_RESPONSES,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Unstated,
+        status: 429,
+        obeys: RetryAfterSupport::AtMost(seconds(59)),
+    },
+    Profile {
+        name: "anthropic-sdk-bun",
+        note: "As anthropic-sdk-ts, on Bun: inferred.",
+        marks: &[
+            &[AgentHas("Anthropic/JS"), Says("x-stainless-runtime", "bun")],
+            &[
+                ANTHROPIC_VERSION_HEADER,
+                Says("x-stainless-lang", "js"),
+                Says("x-stainless-runtime", "bun"),
+            ],
+        ],
+        streamed: BUN,
+        whole: BUN_WHOLE,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Unstated,
+        status: 503,
+        obeys: RetryAfterSupport::AtMost(MAX_JS_TIMER),
+    },
+    Profile {
+        name: "anthropic-sdk-ts",
+        note: "Measured and read: undici, and 600 s until the headers. `Retry-After` is obeyed whatever it says.",
+        marks: &[
+            &[AgentHas("Anthropic/JS")],
+            &[ANTHROPIC_VERSION_HEADER, Says("x-stainless-lang", "js")],
+        ],
+        streamed: NODE_SDK,
+        whole: NODE_SDK,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Headers,
+        status: 503,
+        obeys: RetryAfterSupport::AtMost(MAX_JS_TIMER),
+    },
+    Profile {
+        name: "anthropic-sdk-python",
+        note: "2.8, measured: httpx. `Retry-After` up to 60 s, above it waits in its own way.",
+        marks: &[
+            &[AgentHas("Anthropic/Python")],
+            &[ANTHROPIC_VERSION_HEADER, Says("x-stainless-lang", "python")],
+        ],
+        streamed: INTERIM_RESPONSES,
+        whole: INTERIM_RESPONSES,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Silence,
+        status: 503,
+        obeys: RetryAfterSupport::AtMost(seconds(60)),
+    },
+    Profile {
+        name: "openai-sdk-bun",
+        note: "As openai-sdk-node, on Bun: inferred.",
+        marks: &[&[
+            Says("x-stainless-lang", "js"),
+            Says("x-stainless-runtime", "bun"),
+        ]],
+        streamed: BUN,
+        whole: HoldPlan {
+            at_most: Some(seconds(270)),
+            ..NO_HEADER_LIMIT
+        },
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Unstated,
+        status: 429,
+        obeys: RetryAfterSupport::AtMost(seconds(60)),
+    },
+    Profile {
+        name: "openai-sdk-node",
+        note: "Measured and read: undici, and 600 s until the headers. A JSON answer has to be complete 600 s after it \
+               was asked for, so 3 requests without streaming last half an hour. `Retry-After` up to 60 s.",
+        marks: &[&[AgentHas("OpenAI/JS")], &[Says("x-stainless-lang", "js")]],
+        streamed: NODE_SDK,
+        whole: HoldPlan {
+            at_most: Some(seconds(570)),
+            ..INTERIM_RESPONSES
+        },
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Headers,
+        status: 429,
+        obeys: RetryAfterSupport::AtMost(seconds(60)),
+    },
+    Profile {
+        name: "openai-sdk-python",
+        note: "3.49, measured: httpx. `Retry-After` up to 120 s; after a longer one it does not come back.",
+        marks: &[
+            &[AgentHas("OpenAI/Python")],
+            &[Says("x-stainless-lang", "python")],
+        ],
+        streamed: INTERIM_RESPONSES,
+        whole: INTERIM_RESPONSES,
+        frames: &DEFAULT_FRAMES,
+        limit: StatedLimit::Silence,
+        status: 429,
+        obeys: RetryAfterSupport::AtMost(seconds(120)),
+    },
+];
+
+/// Any other client: nothing is risked that some client is known to break at, and a minute of silence is borne by most.
+pub(super) static UNKNOWN: Profile = Profile {
+    name: "unknown",
+    note: "Inferred. The frames are those that every client measured takes in that dialect; a JSON answer is begun only \
+           when an attempt has failed, or when most clients would leave.",
+    marks: &[],
+    streamed: HoldPlan {
+        headers: HeaderTiming::By {
+            troubled: seconds(20),
+            latest: seconds(45),
+        },
+        interim: None,
+        beat: HeartbeatPlan::every(seconds(30)),
+        at_most: None,
+    },
+    whole: HoldPlan {
+        headers: HeaderTiming::By {
+            troubled: seconds(45),
+            latest: seconds(240),
+        },
+        interim: None,
+        beat: HeartbeatPlan::every(seconds(30)),
+        at_most: None,
+    },
+    frames: &DEFAULT_FRAMES,
+    limit: StatedLimit::Silence,
+    status: 503,
+    obeys: RetryAfterSupport::AtMost(seconds(60)),
+};

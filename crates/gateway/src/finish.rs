@@ -1,0 +1,298 @@
+//! How a request ends without an answer: with the provider's own refusal, with an error of ours, or so that the client
+//! comes back.
+
+use super::attempt::ErrorResponse;
+use super::call::{Call, EndReason};
+use super::clients::{HoldEnding, rewrite_retry_headers};
+use super::log::{EventKind, Outcome, Record};
+use super::socket::Socket;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use outlast_kernel::decision::GiveUp;
+use outlast_kernel::failure::{ClassifiedFailure, Failure, IoKind};
+use outlast_kernel::verdict::Cause;
+use std::io;
+use std::time::Duration;
+
+/// When too many wait already.
+const CAPACITY_RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// Whether the client may send a request again that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ClientRetry {
+    /// All that could help was tried here.
+    InVain,
+    /// Nothing was tried here: it is the client's own business.
+    TheirOwn,
+}
+
+impl Call {
+    /// Ends the request that way; what is left is the connection, if another request may come over it.
+    pub(super) async fn end(mut self: Box<Self>, end: EndReason) -> Option<Socket> {
+        match end {
+            EndReason::Gone => {
+                self.leave();
+                self.finished(Outcome::Left, None);
+                None
+            }
+            EndReason::Back(ending) => {
+                self.leave();
+                self.send_back(ending).await.ok()?
+            }
+            EndReason::Full => {
+                self.settle();
+                let message =
+                    "too many requests wait already; raise gateway.max_waiting or come back later";
+                let ending = HoldEnding::Status {
+                    status: 503,
+                    retry_after: CAPACITY_RETRY_AFTER,
+                };
+                self.respond_retryable(ending, message).await.ok()?
+            }
+            EndReason::Cancelled => {
+                self.settle();
+                let message = "the request was cancelled at the gateway";
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                self.refuse(Outcome::Cancelled, ClientRetry::InVain, status, message)
+                    .await
+                    .ok()?
+            }
+            EndReason::Final(why) if why.is_budget_exhausted() => {
+                // Whoever sends it again all the same has nothing left to spend.
+                self.leave();
+                self.fail(why).await.ok()?
+            }
+            EndReason::Final(why) => {
+                self.settle();
+                self.fail(why).await.ok()?
+            }
+        }
+    }
+
+    /// Ends a hold so that its client comes back by itself.
+    async fn send_back(mut self: Box<Self>, ending: HoldEnding) -> io::Result<Option<Socket>> {
+        match ending {
+            HoldEnding::Drop => {
+                self.finished(Outcome::SentBack, None);
+                self.reply.reset();
+                Ok(None)
+            }
+            HoldEnding::Frame(frame) => {
+                self.finished(Outcome::SentBack, Some(200));
+                self.reply.data(&[Bytes::from(frame)]).await?;
+                self.reply.end().await
+            }
+            status @ HoldEnding::Status { .. } => {
+                let cause = self.trouble.cause.unwrap_or(Cause::Overloaded);
+                let message = format!("{}; please try again", cause.phrase());
+                self.respond_retryable(status, &message).await
+            }
+        }
+    }
+
+    /// An error response that makes the client come back.
+    async fn respond_retryable(
+        self: Box<Self>,
+        ending: HoldEnding,
+        message: &str,
+    ) -> io::Result<Option<Socket>> {
+        let HoldEnding::Status {
+            status,
+            retry_after,
+        } = ending
+        else {
+            self.reply.reset();
+            return Ok(None);
+        };
+        if self.reply.has_begun() {
+            self.finished(Outcome::SentBack, Some(200));
+            self.reply.reset();
+            return Ok(None);
+        }
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        let mut headers = self.error_headers();
+        rewrite_retry_headers(self.asked.profile, &mut headers, Some(retry_after), true);
+        self.finished(Outcome::SentBack, Some(status.as_u16()));
+        let kind = kind_of(status);
+        let body = self.asked.dialect().error_body(kind, message);
+        self.reply.whole(status, &headers, Bytes::from(body)).await
+    }
+
+    /// An error of ours that nothing can be done about.
+    async fn refuse(
+        self: Box<Self>,
+        outcome: Outcome,
+        resend: ClientRetry,
+        status: StatusCode,
+        message: &str,
+    ) -> io::Result<Option<Socket>> {
+        let kind = kind_of(status);
+        if self.reply.has_begun() {
+            self.finished(outcome, Some(200));
+            return self
+                .finish_started_response(kind, status, message, None)
+                .await;
+        }
+        let mut headers = self.error_headers();
+        if resend == ClientRetry::InVain {
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        }
+        self.finished(outcome, Some(status.as_u16()));
+        let body = self.asked.dialect().error_body(kind, message);
+        self.reply.whole(status, &headers, Bytes::from(body)).await
+    }
+
+    /// The failure is final: the provider's own words, where there are some.
+    async fn fail(mut self: Box<Self>, why: GiveUp) -> io::Result<Option<Socket>> {
+        let Some(failed) = self.trouble.last.take() else {
+            // It waited for others and never failed itself.
+            let message = format!("the provider did not recover: {why}");
+            let (ended, status) = (Outcome::Failed, StatusCode::SERVICE_UNAVAILABLE);
+            return self
+                .refuse(ended, ClientRetry::InVain, status, &message)
+                .await;
+        };
+        let failure = failed.failure;
+        let Some(refusal) = failed.refusal else {
+            let message = self.explained(&failure, why);
+            let resend = match why {
+                GiveUp::RetriesSpent { retries: 0 } => ClientRetry::TheirOwn,
+                _ => ClientRetry::InVain,
+            };
+            return self
+                .refuse(Outcome::Failed, resend, status_for(&failure), &message)
+                .await;
+        };
+        if self.reply.has_begun() {
+            self.finished(Outcome::Failed, Some(200));
+            let message = self.explained(&failure, why);
+            let (kind, status) = (kind_of(refusal.status), refusal.status);
+            return self
+                .finish_started_response(kind, status, &message, Some(refusal.body))
+                .await;
+        }
+        self.relay_error_response(refusal, &failure, why).await
+    }
+
+    /// The provider's own status and body; when to come back is put as this client can use it.
+    async fn relay_error_response(
+        mut self: Box<Self>,
+        refusal: ErrorResponse,
+        failure: &Failure,
+        why: GiveUp,
+    ) -> io::Result<Option<Socket>> {
+        let mut headers = refusal.headers;
+        if why.is_budget_exhausted() {
+            let now = self.shared.now();
+            let hint = ClassifiedFailure::new(failure.clone()).verdict.hint.clone();
+            let wait = hint.map(|hint| hint.wait(now));
+            rewrite_retry_headers(self.asked.profile, &mut headers, wait, false);
+        }
+        self.happened().add_to(&mut headers);
+        if let (true, Ok(why)) = (
+            why.is_budget_exhausted(),
+            HeaderValue::from_str(&why.to_string()),
+        ) {
+            headers.insert("x-outlast-gave-up", why);
+        }
+        self.finished(Outcome::Failed, Some(refusal.status.as_u16()));
+        let length = refusal.body.len() as u64;
+        let length = refusal.rest.is_none().then_some(length);
+        self.reply.head(refusal.status, &headers, length);
+        let passed = match refusal.rest {
+            Some(rest) => {
+                self.relay_opaque(vec![refusal.body], Box::new(rest))
+                    .await?
+            }
+            None => Ok(self.reply.data(&[refusal.body]).await?),
+        };
+        if passed.is_err() {
+            self.reply.reset();
+            return Ok(None);
+        }
+        self.reply.end().await
+    }
+
+    /// The status is told already: the error comes in the body.
+    async fn finish_started_response(
+        mut self: Box<Self>,
+        kind: &str,
+        status: StatusCode,
+        message: &str,
+        body: Option<Bytes>,
+    ) -> io::Result<Option<Socket>> {
+        let dialect = self.asked.dialect();
+        let body = match (self.asked.is_streamed, body) {
+            (true, _) => Bytes::from(dialect.final_error_frame(kind, status.as_u16(), message)),
+            (false, Some(body)) => body,
+            (false, None) => Bytes::from(dialect.error_body(kind, message)),
+        };
+        self.reply.data(&[body]).await?;
+        self.reply.end().await
+    }
+
+    fn explained(&self, failure: &Failure, why: GiveUp) -> String {
+        match why {
+            GiveUp::NotRetryable | GiveUp::ContentSent => failure.message.clone(),
+            why => format!("{} ({why})", failure.message),
+        }
+    }
+
+    fn error_headers(&self) -> HeaderMap {
+        let mut headers = self.happened().headers();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+        headers
+    }
+
+    /// Takes note of the request's end, for the log and the metrics.
+    pub(super) fn finished(&self, outcome: Outcome, status: Option<u16>) {
+        let now = self.shared.now();
+        let record = Record {
+            id: &self.asked.id,
+            begun: self.asked.begun,
+            client: self.asked.profile.name,
+            dialect: self.asked.is_model_request().then(|| self.asked.dialect()),
+            model: Some(&*self.asked.model).filter(|model| !model.is_empty()),
+            account: self.account.as_ref().map(|account| account.name.as_str()),
+            method: self.asked.method.as_str(),
+            path: self.asked.path(),
+            status,
+            attempts: self.trouble.attempts,
+            waited: self.trouble.waited,
+            duration: now.since(self.asked.begun),
+            first_byte: self.first_byte,
+            bytes_in: self.asked.body.len() as u64,
+            bytes_out: self.reply.sent(),
+            outcome,
+            cause: self.trouble.cause.filter(|_| outcome != Outcome::Answered),
+        };
+        self.shared.metrics.received_upstream(record.bytes_out);
+        self.shared.metrics.finished(&record);
+        self.say(EventKind::Finished(&record));
+    }
+}
+
+/// The status that says what happened to a connection.
+fn status_for(failure: &Failure) -> StatusCode {
+    match failure.io {
+        Some(IoKind::Timeout | IoKind::Idle) => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::BAD_GATEWAY,
+    }
+}
+
+/// The word for a status that clients know.
+fn kind_of(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        429 => "rate_limit_error",
+        529 | 503 => "overloaded_error",
+        504 => "timeout_error",
+        400 => "invalid_request_error",
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        _ => "api_error",
+    }
+}

@@ -1,0 +1,420 @@
+//! What a client asks: its request, and what it says about itself.
+
+use super::body_store::Body;
+use super::clients::{self, Profile, ResponseFormat};
+use super::holds::{self, Identity, IdentityBuilder};
+use super::route::{Kind, Route};
+use super::upstreams::Upstreams;
+use crate::auth::ClientKeys;
+use bytes::Bytes;
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Method};
+use outlast_dialect::Dialect;
+use outlast_engine::credential::Credential;
+use outlast_kernel::Timestamp;
+use outlast_kernel::policy::Policy;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// Reading more than this takes its time.
+const BLOCKING_PARSE_BYTES: usize = 1 << 20;
+/// Names the policy of a request.
+const POLICY_HEADER: &str = "x-outlast-policy";
+/// Names the client, where it is not recognised.
+const CLIENT_HEADER: &str = "x-outlast-client";
+/// Headers of ours are not passed on.
+const OWN_HEADER_PREFIX: &str = "x-outlast-";
+
+/// Where clients put their keys.
+const CREDENTIAL_HEADERS: [&str; 4] = ["x-api-key", "authorization", "api-key", "x-goog-api-key"];
+
+/// Headers that are between us and the client only.
+const HOP_BY_HOP: [HeaderName; 10] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::CONTENT_LENGTH,
+];
+
+/// A request that is to be answered.
+pub(super) struct InboundRequest {
+    pub(super) id: String,
+    pub(super) begun: Timestamp,
+    pub(super) method: Method,
+    /// The path with its query.
+    pub(super) target: String,
+    head: HeaderStorage,
+    pub(super) body: Body,
+    pub(super) route: Route,
+    pub(super) profile: &'static Profile,
+    pub(super) is_streamed: bool,
+    pub(super) model: Box<str>,
+    /// By which the client's credential is told from others; not the credential.
+    pub(super) mark: Box<str>,
+    pub(super) policy: Arc<Policy>,
+}
+
+/// The headers, as they are passed on.
+enum HeaderStorage {
+    Open(HeaderMap),
+    /// Without the buffers from which they were read, for a long wait.
+    Packed(Box<[u8]>),
+}
+
+/// A policy that does not exist was asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("the header x-outlast-policy: {0}")]
+pub(super) struct UnknownPolicy(String);
+
+impl InboundRequest {
+    /// What that request asks.
+    pub(super) async fn new(
+        parts: http::request::Parts,
+        body: Body,
+        upstreams: &Upstreams,
+        begun: Timestamp,
+    ) -> Result<Self, UnknownPolicy> {
+        let path = parts.uri.path();
+        let route = Route::of(&parts.method, path, &parts.headers);
+        let target = parts.uri.path_and_query();
+        let target = target.map_or(path, |target| target.as_str()).to_owned();
+        let text = |name: &str| parts.headers.get(name)?.to_str().ok();
+        let forced = text(CLIENT_HEADER).or(upstreams.client.as_deref());
+        let profile = clients::recognise(&parts.headers, forced);
+        let policy = match text(POLICY_HEADER) {
+            Some(name) => Policy::named(name)
+                .map_err(|error| UnknownPolicy(error.to_string()))?
+                .into(),
+            None => Arc::clone(upstreams.policy(path)),
+        };
+        let (model, is_streamed) = match route.kind {
+            // What cannot be read back is found out when it is sent.
+            Kind::Inference | Kind::Lookup => said(body.bytes().await.unwrap_or_default()).await,
+            Kind::Other => ("".into(), false),
+        };
+        Ok(Self {
+            id: new_id(begun),
+            begun,
+            target,
+            body,
+            route,
+            profile,
+            is_streamed,
+            model,
+            mark: mark(&parts.headers),
+            policy,
+            method: parts.method,
+            head: HeaderStorage::Open(passed_on(parts.headers, route.kind)),
+        })
+    }
+
+    /// The same request without those of its keys that are ours.
+    pub(super) fn without_gateway_keys(mut self, keys: &ClientKeys) -> Self {
+        let mut headers = self.headers().into_owned();
+        for name in CREDENTIAL_HEADERS.map(HeaderName::from_static) {
+            let alone = headers
+                .get(&name)
+                .map(|value| (name.clone(), value.clone()));
+            let alone = HeaderMap::from_iter(alone);
+            if keys.check(&alone).is_ok() {
+                headers.remove(name);
+            }
+        }
+        self.head = HeaderStorage::Open(headers);
+        self
+    }
+
+    /// What the client expects to be answered with.
+    pub(super) fn form(&self) -> ResponseFormat {
+        match (self.route.kind, self.is_streamed) {
+            (Kind::Other, _) => ResponseFormat::Opaque,
+            (_, true) => ResponseFormat::Streamed(self.route.dialect),
+            (_, false) => ResponseFormat::Whole,
+        }
+    }
+
+    /// The headers for the provider.
+    pub(super) fn headers(&self) -> Cow<'_, HeaderMap> {
+        match &self.head {
+            HeaderStorage::Open(headers) => Cow::Borrowed(headers),
+            HeaderStorage::Packed(packed) => Cow::Owned(unpacked(packed)),
+        }
+    }
+
+    /// By what the request is known when its client sends it again.
+    pub(super) fn identity(&self, body: &[u8]) -> Identity {
+        let mut identity = Identity::of(&holds::Parts {
+            credential: self.mark.as_bytes(),
+            client: self.profile.name,
+            method: self.method.as_str(),
+            path: &self.target,
+            headers: &self.headers(),
+        });
+        match self.route.dialect {
+            Dialect::OpenaiResponses => hash_stable_members(body, &mut identity),
+            Dialect::Anthropic | Dialect::OpenaiChat => identity.body(body),
+        }
+        identity.finish()
+    }
+
+    /// Lets go of the buffers from which it was read.
+    pub(super) fn pack(&mut self) {
+        if let HeaderStorage::Open(headers) = &self.head {
+            self.head = HeaderStorage::Packed(packed(headers));
+        }
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        self.route.dialect
+    }
+
+    /// What the client brings to be known by, or could: keys stand in cookies and in queries, too.
+    pub(super) fn credentials(&self) -> Vec<Credential> {
+        let headers = self.headers();
+        let names = CREDENTIAL_HEADERS.iter().copied().chain(["cookie"]);
+        let values = names.filter_map(|name| headers.get(name));
+        let texts = values.filter_map(|value| value.to_str().ok());
+        let (_, query) = self.target.split_once('?').unwrap_or_default();
+        let queried = query.split('&').filter_map(|one| one.split_once('='));
+        texts
+            .map(|text| text.strip_prefix("Bearer ").unwrap_or(text))
+            .chain(queried.map(|(_, value)| value))
+            .map(|text| Credential::new(text.to_owned()))
+            .collect()
+    }
+
+    /// Whether a model is asked, in one way or another.
+    pub(super) fn is_model_request(&self) -> bool {
+        self.route.kind != Kind::Other
+    }
+
+    /// The path without its query.
+    pub(super) fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+}
+
+/// A member that Codex writes in another order each time.
+const VOLATILE_MEMBER: &str = "client_metadata";
+
+/// The members of a body, but for the one that is not the same when it is sent again.
+fn hash_stable_members(body: &[u8], identity: &mut IdentityBuilder) {
+    let mut body_of = serde_json::Deserializer::from_slice(body);
+    if body_of.deserialize_map(MemberHasher(identity)).is_err() {
+        identity.body(body);
+    }
+}
+
+/// Hashes members one by one: there may be millions.
+struct MemberHasher<'a>(&'a mut IdentityBuilder);
+
+impl<'de> Visitor<'de> for MemberHasher<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<Map: MapAccess<'de>>(self, mut members: Map) -> Result<(), Map::Error> {
+        while let Some((name, value)) = members.next_entry::<Cow<'_, str>, &RawValue>()? {
+            if name != VOLATILE_MEMBER {
+                self.0.body(name.as_bytes());
+                self.0.body(&[0]);
+                self.0.body(value.get().as_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An id that begins with the time, so that ids sort. It is no secret: the system is not asked for chance each time.
+fn new_id(now: Timestamp) -> String {
+    let (head, tail) = (
+        fastrand::u64(..).to_ne_bytes(),
+        fastrand::u16(..).to_ne_bytes(),
+    );
+    let mut chance = [0; 10];
+    chance[..8].copy_from_slice(&head);
+    chance[8..].copy_from_slice(&tail);
+    let id = uuid::Builder::from_unix_timestamp_millis(now.as_millis(), &chance);
+    id.into_uuid().to_string()
+}
+
+/// The model, and whether a stream is asked for. A long body keeps no thread from others that serves requests.
+async fn said(body: Bytes) -> (Box<str>, bool) {
+    if body.len() < BLOCKING_PARSE_BYTES {
+        return parse_model_and_stream(&body);
+    }
+    let read = tokio::task::spawn_blocking(move || parse_model_and_stream(&body)).await;
+    read.unwrap_or_default()
+}
+
+fn parse_model_and_stream(body: &[u8]) -> (Box<str>, bool) {
+    let asked = Dialect::asked(body);
+    let model = asked.model.unwrap_or_default();
+    let model = outlast_kernel::text::bounded(&model, 200);
+    (model.into_owned().into(), asked.stream)
+}
+
+/// A few characters by which credentials are told apart, and from which none can be guessed.
+fn mark(headers: &HeaderMap) -> Box<str> {
+    let mut hash = Sha256::new();
+    let mut any = false;
+    for name in CREDENTIAL_HEADERS {
+        if let Some(value) = headers.get(name) {
+            any = true;
+            hash.update(value.as_bytes());
+            hash.update([0]);
+        }
+    }
+    if !any {
+        return "no-key".into();
+    }
+    let hash = hash.finalize();
+    let halves = hash.iter().take(5).flat_map(|byte| [byte >> 4, byte & 15]);
+    let digits = halves.filter_map(|half| char::from_digit(half.into(), 16));
+    "key-".chars().chain(digits).collect::<String>().into()
+}
+
+/// The headers that go on to the provider. Where the answer is looked at, it may not be compressed.
+fn passed_on(mut headers: HeaderMap, kind: Kind) -> HeaderMap {
+    remove_hop_by_hop(&mut headers);
+    let ours = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with(OWN_HEADER_PREFIX));
+    let ours: Vec<HeaderName> = ours.cloned().collect();
+    for name in &ours {
+        headers.remove(name);
+    }
+    headers.remove(header::HOST);
+    headers.remove(header::EXPECT);
+    if kind != Kind::Other {
+        headers.insert(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_static("identity"),
+        );
+    }
+    headers
+}
+
+/// The headers of a response that go on to the client.
+pub(super) fn forwarded_response_headers(mut headers: HeaderMap) -> HeaderMap {
+    remove_hop_by_hop(&mut headers);
+    headers
+}
+
+/// Takes out what is between two neighbours only, by its nature or because the sender says so.
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// The same headers without the buffer from which they were read.
+pub(super) fn detached(headers: &HeaderMap) -> HeaderMap {
+    unpacked(&packed(headers))
+}
+
+/// Names and values, each behind its length.
+fn packed(headers: &HeaderMap) -> Box<[u8]> {
+    let mut packed = Vec::with_capacity(headers.len() * 48);
+    for (name, value) in headers {
+        for piece in [name.as_str().as_bytes(), value.as_bytes()] {
+            packed.extend_from_slice(&u32::try_from(piece.len()).unwrap_or(0).to_le_bytes());
+            packed.extend_from_slice(piece);
+        }
+    }
+    packed.into_boxed_slice()
+}
+
+fn unpacked(packed: &[u8]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut rest = packed;
+    while let (Some(name), Some(value)) = (piece(&mut rest), piece(&mut rest)) {
+        let name = HeaderName::from_bytes(name);
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
+fn piece<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, after) = rest.split_first_chunk::<4>()?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+    let (piece, after) = after.split_at_checked(length)?;
+    *rest = after;
+    Some(piece)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(list: &[(&str, &str)]) -> HeaderMap {
+        let parse = |(name, value): &(&str, &str)| {
+            let name: HeaderName = name.parse().unwrap();
+            (name, value.parse().unwrap())
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in list.iter().map(parse) {
+            headers.append(name, value);
+        }
+        headers
+    }
+
+    #[test]
+    fn what_is_between_us_and_the_client_is_not_passed_on() {
+        let sent = headers(&[
+            ("host", "localhost"),
+            ("connection", "keep-alive, x-private"),
+            ("x-private", "1"),
+            ("x-outlast-policy", "none"),
+            ("expect", "100-continue"),
+            ("accept-encoding", "gzip, br"),
+            ("x-unknown", "a"),
+            ("x-unknown", "b"),
+        ]);
+        let passed = passed_on(sent.clone(), Kind::Inference);
+        let expected = headers(&[
+            ("accept-encoding", "identity"),
+            ("x-unknown", "a"),
+            ("x-unknown", "b"),
+        ]);
+        assert_eq!(passed, expected);
+        assert_eq!(passed_on(sent, Kind::Other)["accept-encoding"], "gzip, br");
+    }
+
+    #[test]
+    fn packed_headers_come_back_as_they_were() {
+        let mut all = headers(&[("x-a", "1"), ("x-a", "2"), ("x-empty", "")]);
+        all.append("x-odd", HeaderValue::from_bytes(b"caf\xe9").unwrap());
+        assert_eq!(unpacked(&packed(&all)), all);
+    }
+
+    #[test]
+    fn credentials_are_told_apart_without_being_shown() {
+        let one = mark(&headers(&[("x-api-key", "planted-one")]));
+        let other = mark(&headers(&[("authorization", "Bearer planted-one")]));
+        assert_ne!(one, other);
+        assert!(!one.contains("planted") && one.len() == 14);
+        assert_eq!(&*mark(&HeaderMap::new()), "no-key");
+    }
+}

@@ -1,0 +1,180 @@
+//! Alarms: any number of waits, one timer.
+//!
+//! Ten thousand held requests each wait for their next sign of life. One task sleeps for all of them, by the clock of
+//! the process, so that a wait costs a place in a map and nothing while it lasts.
+//! Invariant: an alarm goes off once its time has come, and one that is dropped is forgotten.
+
+use outlast_engine::Clock;
+use outlast_kernel::Timestamp;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+type Key = (Timestamp, u64);
+
+/// How long the timer sleeps at most.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
+
+/// All alarms of a gateway. Clones share the one timer.
+#[derive(Clone)]
+pub(super) struct Timers(Arc<Inner>);
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    set: Mutex<TimerSet>,
+    /// An alarm was set that goes off before all others.
+    earlier: Notify,
+}
+
+#[derive(Default)]
+struct TimerSet {
+    wakers: BTreeMap<Key, Waker>,
+    count: u64,
+    /// Until when the timer sleeps: only for an earlier alarm is it woken. Most are dropped long before their time.
+    sleeps_until: Timestamp,
+}
+
+/// Ready once its time has come.
+pub(super) struct Timer {
+    alarms: Timers,
+    at: Option<Timestamp>,
+    key: Option<Key>,
+}
+
+impl Timers {
+    /// Starts the timer; it ends with the last clone. Must be called within a runtime.
+    pub(super) fn start(clock: Arc<dyn Clock>) -> Self {
+        let inner = Arc::new(Inner {
+            clock,
+            set: Mutex::default(),
+            earlier: Notify::new(),
+        });
+        tokio::spawn(run(Arc::downgrade(&inner)));
+        Self(inner)
+    }
+
+    /// An alarm for that time; without one it never goes off.
+    pub(super) fn at(&self, at: Option<Timestamp>) -> Timer {
+        Timer {
+            alarms: self.clone(),
+            at,
+            key: None,
+        }
+    }
+}
+
+impl Inner {
+    fn set(&self) -> MutexGuard<'_, TimerSet> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes whoever is due; the answer is until when the timer may sleep.
+    fn ring(&self) -> Timestamp {
+        let now = self.clock.now();
+        let due: Vec<Waker> = {
+            let mut set = self.set();
+            let later = set.wakers.split_off(&(now, u64::MAX));
+            std::mem::replace(&mut set.wakers, later)
+                .into_values()
+                .collect()
+        };
+        due.into_iter().for_each(Waker::wake);
+        // Once in a while it is looked whether anybody is left.
+        let look = now + MAX_SLEEP;
+        let mut set = self.set();
+        let next = set.wakers.keys().next().map(|(at, _)| *at);
+        set.sleeps_until = next.map_or(look, |next| next.min(look));
+        set.sleeps_until
+    }
+}
+
+async fn run(inner: Weak<Inner>) {
+    loop {
+        let Some(alarms) = inner.upgrade() else {
+            return;
+        };
+        let until = alarms.ring();
+        tokio::select! {
+            () = alarms.clock.sleep_until(until) => {}
+            () = alarms.earlier.notified() => {}
+        }
+    }
+}
+
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(at) = self.at else {
+            return Poll::Pending;
+        };
+        let inner = Arc::clone(&self.alarms.0);
+        if inner.clock.now() >= at {
+            return Poll::Ready(());
+        }
+        let mut set = inner.set();
+        let key = match self.key {
+            Some(key) => key,
+            None => {
+                set.count += 1;
+                (at, set.count)
+            }
+        };
+        self.key = Some(key);
+        let is_earlier = at < set.sleeps_until;
+        set.sleeps_until = set.sleeps_until.min(at);
+        set.wakers.insert(key, context.waker().clone());
+        drop(set);
+        if is_earlier {
+            inner.earlier.notify_one();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.alarms.0.set().wakers.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_engine::clock::TimerClock;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_alarm_goes_off_at_its_time_whatever_the_order_in_which_they_were_set() {
+        let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::from_millis(1_000_000)));
+        let alarms = Timers::start(clock.clone());
+        let start = clock.now();
+        let waits = [900_u64, 5, 60, 5, 3600].map(|seconds| {
+            let (alarms, clock) = (alarms.clone(), clock.clone());
+            tokio::spawn(async move {
+                let at = start + Duration::from_secs(seconds);
+                alarms.at(Some(at)).await;
+                (clock.now().since(start).as_secs(), seconds)
+            })
+        });
+        for wait in waits {
+            let (took, wanted) = wait.await.unwrap();
+            assert_eq!(took, wanted);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alarm_that_is_dropped_is_forgotten() {
+        let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::from_millis(0)));
+        let alarms = Timers::start(clock.clone());
+        let far = alarms.at(Some(clock.now() + Duration::from_secs(600)));
+        tokio::time::timeout(Duration::from_secs(1), far)
+            .await
+            .unwrap_err();
+        assert!(alarms.0.set().wakers.is_empty());
+    }
+}

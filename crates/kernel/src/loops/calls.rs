@@ -1,0 +1,49 @@
+//! The same calls with the same results, again and again.
+
+use super::json;
+use crate::event::ToolCall;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Counts how often in a row the same calls came with the same results. What a call was is kept as a number only.
+///
+/// ```
+/// use outlast_kernel::event::ToolCall;
+/// use outlast_kernel::repetition::Calls;
+///
+/// let call = |arguments: &str| ToolCall {
+///     id: "any".to_owned(),
+///     name: "read".to_owned(),
+///     arguments: arguments.to_owned(),
+/// };
+/// let mut calls = Calls::default();
+/// assert_eq!(calls.after(&[(&call(r#"{"a":1,"b":2}"#), "done")]), 1);
+/// assert_eq!(calls.after(&[(&call(r#"{"b": 2, "a": 1}"#), "done")]), 2);
+/// assert_eq!(calls.after(&[(&call(r#"{"a":1,"b":2}"#), "other")]), 1);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepeatedCallCounter {
+    last: Option<u64>,
+    times: u32,
+}
+
+impl RepeatedCallCounter {
+    /// Takes in the calls of one answer, each with its result; how often in a row they have now come. No calls end the row.
+    pub fn after(&mut self, calls: &[(&ToolCall, &str)]) -> u32 {
+        let batch = (!calls.is_empty()).then(|| batch(calls));
+        self.times = match batch {
+            None => 0,
+            Some(_) if batch == self.last => self.times.saturating_add(1),
+            Some(_) => 1,
+        };
+        self.last = batch;
+        self.times
+    }
+}
+
+fn batch(calls: &[(&ToolCall, &str)]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (call, output) in calls {
+        (&call.name, json::hash(&call.arguments), output).hash(&mut hasher);
+    }
+    hasher.finish()
+}

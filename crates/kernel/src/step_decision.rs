@@ -1,0 +1,189 @@
+//! What a pipeline's step does about an attempt that failed.
+//!
+//! A pure function of its policy, the verdict and where the step stands. Invariants: what a turn has waited for is not
+//! waited for again; what cannot succeed is not tried again; nothing is tried more often than the policy allows,
+//! whatever it is tried for.
+//! Not here: the breaker, which ends a step that fails the same way again and again (see `breaker`).
+
+use crate::Timestamp;
+use crate::policy::Policy;
+use crate::time::Span;
+use crate::verdict::{Cause, Class};
+use std::fmt;
+use std::time::Duration;
+
+/// Where a step stands when an attempt has failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepStatus {
+    /// The attempts of this visit so far, this one included.
+    pub attempts: u32,
+    /// How many of them were passing failures in a row, this one included if it is one.
+    pub transient_in_a_row: u32,
+    /// Whether a turn has spent its retries on it already.
+    pub retries_spent: bool,
+    /// Whether somebody else could do it.
+    pub has_fallback: bool,
+    /// Whether it may never be begun a second time.
+    pub once: bool,
+}
+
+/// An attempt that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttemptFailure {
+    /// What went wrong.
+    pub cause: Cause,
+    /// When trying again makes sense, if anyone said so.
+    pub not_before: Option<Timestamp>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepDecision {
+    /// It is tried again at that time.
+    Wait(Timestamp),
+    /// It is tried again at once, and told what was wrong.
+    Again,
+    /// Somebody else takes its place.
+    FallBack,
+    /// Nothing more is tried.
+    Stop(StopCause),
+}
+
+/// Why nothing more is tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopCause {
+    /// It would fail the same way.
+    CannotSucceed,
+    /// A budget is spent, and there is nobody to fall back to.
+    NothingToFallBackTo,
+    /// All attempts are made.
+    AttemptsSpent(u32),
+    /// The turn has waited as long as its policy allows.
+    RetriesSpent,
+    /// The server wants a longer wait than the policy allows.
+    StatedWaitTooLong {
+        /// What it wants.
+        stated: Duration,
+        /// What is allowed.
+        longest: Duration,
+    },
+    /// The run is over before that.
+    PastDeadline,
+    /// It may be begun once only.
+    Once,
+    /// Somebody wants it so.
+    Canceled,
+}
+
+impl fmt::Display for StopCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CannotSucceed => f.write_str("trying again cannot help"),
+            Self::NothingToFallBackTo => {
+                f.write_str("trying again cannot help, and there is no fallback")
+            }
+            Self::AttemptsSpent(1) => f.write_str("the one attempt that it has is made"),
+            Self::AttemptsSpent(attempts) => write!(f, "all {attempts} attempts are made"),
+            Self::RetriesSpent => f.write_str("its turn could not outlast it"),
+            Self::StatedWaitTooLong { stated, longest } => write!(
+                f,
+                "the stated wait of {} is longer than the policy's {}",
+                Span(*stated),
+                Span(*longest)
+            ),
+            Self::PastDeadline => {
+                f.write_str("the run is over before the next attempt could begin")
+            }
+            Self::Once => f.write_str("it may be begun once only"),
+            Self::Canceled => f.write_str("it was cancelled"),
+        }
+    }
+}
+
+/// Decides about a failed attempt; `entropy` is any number, for policies that spread their delays.
+///
+/// ```
+/// use outlast_kernel::step::{Failed, Next, Standing, decide};
+/// use outlast_kernel::{Timestamp, policy::Policy, verdict::Cause};
+/// use std::time::Duration;
+///
+/// let policy = Policy::named("patient")?;
+/// let at = Timestamp::from_millis(0);
+/// let failed = Failed { cause: Cause::RateLimited, not_before: None, at };
+/// let standing = Standing { attempts: 1, transient_in_a_row: 1, ..Standing::default() };
+/// assert_eq!(decide(&policy, None, failed, standing, 0), Next::Wait(at + Duration::from_secs(5)));
+/// # Ok::<(), outlast_kernel::policy::Error>(())
+/// ```
+pub fn decide(
+    policy: &Policy,
+    deadline: Option<Timestamp>,
+    failed: AttemptFailure,
+    standing: StepStatus,
+    entropy: u64,
+) -> StepDecision {
+    let fall_back_or = |why| match standing.has_fallback {
+        true => StepDecision::FallBack,
+        false => StepDecision::Stop(why),
+    };
+    match failed.cause.class() {
+        Class::Canceled => StepDecision::Stop(StopCause::Canceled),
+        _ if standing.once => StepDecision::Stop(StopCause::Once),
+        Class::Deterministic => StepDecision::Stop(StopCause::CannotSucceed),
+        // A ceiling is the run's own: nobody else may pass it either.
+        Class::BudgetExhausted if failed.cause == Cause::CeilingReached => {
+            StepDecision::Stop(StopCause::CannotSucceed)
+        }
+        Class::BudgetExhausted => fall_back_or(StopCause::NothingToFallBackTo),
+        Class::ContractFailure | Class::TestFailure => match attempts_exhausted(policy, standing) {
+            Some(why) => StepDecision::Stop(why),
+            None => StepDecision::Again,
+        },
+        Class::Transient if standing.retries_spent => fall_back_or(StopCause::RetriesSpent),
+        Class::Transient => match wait(policy, failed, standing, entropy) {
+            Ok(until) if deadline.is_some_and(|deadline| until > deadline) => {
+                StepDecision::Stop(StopCause::PastDeadline)
+            }
+            Ok(until) => StepDecision::Wait(until),
+            Err(why) => fall_back_or(why),
+        },
+    }
+}
+
+fn attempts_exhausted(policy: &Policy, standing: StepStatus) -> Option<StopCause> {
+    let most = policy
+        .retries()
+        .map_or(u32::MAX, |retries| retries.saturating_add(1));
+    (standing.attempts >= most).then_some(StopCause::AttemptsSpent(standing.attempts))
+}
+
+/// Until when is waited for a failure that can pass.
+fn wait(
+    policy: &Policy,
+    failed: AttemptFailure,
+    standing: StepStatus,
+    entropy: u64,
+) -> Result<Timestamp, StopCause> {
+    if let Some(why) = attempts_exhausted(policy, standing) {
+        return Err(why);
+    }
+    let index = standing.transient_in_a_row.saturating_sub(1);
+    let delay = policy.jittered_delay(index, entropy);
+    let delay = delay.ok_or(StopCause::AttemptsSpent(standing.attempts))?;
+    let Some(not_before) = failed.not_before else {
+        return Ok(failed.at + delay);
+    };
+    let stated = not_before.since(failed.at);
+    let longest = policy.longest_stated_wait.or(policy.sleep_budget);
+    match longest {
+        Some(longest) if stated > longest && !policy.wait_for_reset => {
+            Err(StopCause::StatedWaitTooLong { stated, longest })
+        }
+        _ => Ok(failed.at + delay.max(stated)),
+    }
+}
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;

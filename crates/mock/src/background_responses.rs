@@ -1,0 +1,236 @@
+//! Answers that go on without their connection: those that were asked for in background mode.
+//!
+//! What happens to a connection does not happen to the answer: it is kept undamaged, and its rest can be fetched. An answer
+//! that ends with an error of the provider's own has ended. A fetch is a call like any other: the script's next fault
+//! strikes it, so that a rest can be damaged in turn, and `error:404` loses the answer.
+//! Invariant: what is kept is bounded; the oldest goes.
+
+use crate::error_response::ErrorResponse;
+use crate::plan::{Plan, RequestContext, plan};
+use crate::reply::{Action, Reply};
+use crate::request_facts::RequestFacts;
+use outlast_dialect::ApiError;
+use outlast_kernel::text;
+use serde_json::Value;
+use std::collections::VecDeque;
+
+const MAX_STORED_BYTES: usize = 32 << 20;
+const MAX_ID_BYTES: usize = 100;
+
+#[derive(Debug, Default)]
+pub(crate) struct BackgroundResponses {
+    answers: VecDeque<StoredResponse>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct StoredResponse {
+    id: String,
+    model: String,
+    pieces: Vec<String>,
+}
+
+/// What is left of an answer.
+pub(crate) struct RemainingResponse {
+    id: String,
+    /// The model that was asked.
+    pub(crate) model: String,
+    pieces: Vec<String>,
+}
+
+/// What there is not.
+pub(crate) enum FetchError {
+    Answer { id: String },
+    Number,
+    Whole,
+}
+
+impl BackgroundResponses {
+    /// What a request for an answer gets. Whatever becomes of that, the answer is kept if it was to be.
+    pub(crate) fn plan(&mut self, reply: &Reply, ask: RequestContext<'_>) -> Plan {
+        if ask.facts.in_background
+            && let Some(whole) = whole(reply, ask)
+        {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            self.keep(StoredResponse {
+                id: ask.kept_as(),
+                model: ask.facts.model.clone(),
+                pieces: whole
+                    .pieces
+                    .iter()
+                    .map(|piece| text(&piece.bytes))
+                    .collect(),
+            });
+        }
+        plan(reply, ask)
+    }
+
+    fn keep(&mut self, answer: StoredResponse) {
+        self.bytes += answer.weight();
+        self.answers.push_back(answer);
+        while self.bytes > MAX_STORED_BYTES {
+            let Some(oldest) = self.answers.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.weight();
+        }
+    }
+
+    /// The rest that a path asks for.
+    pub(crate) fn rest(&self, path: &str) -> Result<RemainingResponse, FetchError> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let id = path.rsplit('/').next().unwrap_or_default();
+        let field = |name: &str| {
+            let fields = query.split('&').filter_map(|field| field.split_once('='));
+            fields
+                .into_iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value)
+        };
+        let Some(answer) = self.answers.iter().find(|answer| answer.id == id) else {
+            let id = text::bounded(id, MAX_ID_BYTES).into_owned();
+            return Err(FetchError::Answer { id });
+        };
+        if field("stream") != Some("true") {
+            return Err(FetchError::Whole);
+        }
+        let after = field("starting_after").map(str::parse::<u64>);
+        let after = after.transpose().map_err(|_| FetchError::Number)?;
+        Ok(RemainingResponse {
+            id: answer.id.clone(),
+            model: answer.model.clone(),
+            pieces: answer.after(after),
+        })
+    }
+}
+
+/// The answer as it would come without what happens to its connection, if there is one at all.
+fn whole(reply: &Reply, ask: RequestContext<'_>) -> Option<Plan> {
+    match reply.act {
+        Action::Answer
+        | Action::Hold { .. }
+        | Action::Drip { .. }
+        | Action::Cut { .. }
+        | Action::DropAfter { .. }
+        | Action::Stall { .. }
+        | Action::Pings { .. }
+        | Action::Malformed { .. }
+        | Action::Linger
+        | Action::Gzip { .. }
+        | Action::NoFinish => {
+            let act = Action::Answer;
+            let reply = reply.clone();
+            Some(plan(&Reply { act, ..reply }, ask))
+        }
+        Action::InBand { .. } => Some(plan(reply, ask)),
+        _ => None,
+    }
+}
+
+impl StoredResponse {
+    fn weight(&self) -> usize {
+        let pieces: usize = self.pieces.iter().map(String::len).sum();
+        pieces + self.model.len()
+    }
+
+    /// The pieces without the frames up to that number. A frame without one comes with the frame before it.
+    fn after(&self, after: Option<u64>) -> Vec<String> {
+        let mut number = None;
+        let mut is_after = |frame: &&str| {
+            number = sequence_number(frame).or(number);
+            number > after
+        };
+        let rest = self.pieces.iter().map(|piece| {
+            let frames = piece.split_inclusive("\n\n");
+            frames.filter(|frame| is_after(frame)).collect::<String>()
+        });
+        rest.filter(|piece| !piece.is_empty()).collect()
+    }
+}
+
+fn sequence_number(frame: &str) -> Option<u64> {
+    let (_, data) = frame.split_once("data: ")?;
+    let data: Value = serde_json::from_str(data).ok()?;
+    data["sequence_number"].as_u64()
+}
+
+impl RemainingResponse {
+    /// What a request for it gets.
+    pub(crate) fn plan(self, reply: &Reply, ask: RequestContext<'_>) -> Plan {
+        if matches!(&reply.act, Action::Error { status, code } if *status == 404 && code.is_none())
+        {
+            return FetchError::Answer { id: self.id }.plan(ask);
+        }
+        let facts = RequestFacts {
+            model: self.model,
+            streamed: true,
+            ..ask.facts.clone()
+        };
+        let ask = RequestContext {
+            facts: &facts,
+            rest: Some(&self.pieces),
+            ..ask
+        };
+        plan(reply, ask)
+    }
+}
+
+impl FetchError {
+    pub(crate) fn plan(self, ask: RequestContext<'_>) -> Plan {
+        match self {
+            Self::Answer { id } => {
+                let message = format!("Response with id '{id}' not found.");
+                let problem = ApiError::new("invalid_request_error", &message);
+                ask.refused(&ErrorResponse::new(404, problem))
+            }
+            Self::Number => ask.invalid_request(400, "`starting_after` is not a number."),
+            Self::Whole => {
+                ask.invalid_request(400, "An answer is fetched with `stream=true` only.")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(id: usize, size: usize) -> StoredResponse {
+        StoredResponse {
+            id: format!("resp_{id}"),
+            model: String::new(),
+            pieces: vec!["x".repeat(size)],
+        }
+    }
+
+    #[test]
+    fn only_so_much_is_kept() {
+        let mut kept = BackgroundResponses::default();
+        for id in 0..100 {
+            kept.keep(answer(id, 1 << 20));
+        }
+        assert_eq!((kept.answers.len(), kept.bytes), (32, MAX_STORED_BYTES));
+        let fetch = |kept: &BackgroundResponses, id: usize| {
+            kept.rest(&format!("/responses/resp_{id}?stream=true"))
+                .is_ok()
+        };
+        assert!(!fetch(&kept, 67) && fetch(&kept, 68) && fetch(&kept, 99));
+        kept.keep(answer(100, MAX_STORED_BYTES + 1));
+        assert_eq!((kept.answers.len(), kept.bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_rest_begins_after_its_number_and_keeps_what_has_none() {
+        let frame = |number: u64| format!("data: {{\"sequence_number\":{number}}}\n\n");
+        let ping = "data: {}\n\n".to_owned();
+        let answer = StoredResponse {
+            pieces: vec![frame(0) + &frame(1), ping.clone(), frame(2) + &ping],
+            ..answer(0, 0)
+        };
+        assert_eq!(answer.after(None), answer.pieces);
+        let after_first = vec![frame(1), ping.clone(), frame(2) + &ping];
+        assert_eq!(answer.after(Some(0)), after_first);
+        assert_eq!(answer.after(Some(1)), [frame(2) + &ping]);
+        assert!(answer.after(Some(2)).is_empty());
+    }
+}

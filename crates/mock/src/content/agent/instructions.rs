@@ -1,0 +1,134 @@
+//! What an agent is to do before its next answer is over: the steps and the words that lines of text ask for.
+
+use serde_json::{Map, Value};
+
+/// After this line the system text is a script.
+const SCRIPT_MARKER: &str = "script:";
+/// A line of a script between what is done on one prompt and on the next.
+const PROMPT_SEPARATOR: &str = "then";
+
+/// A tool's name and its arguments, as the lines have them.
+pub(super) type Call<'a> = (&'a str, &'a str);
+
+/// What is done on one prompt.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Instructions<'a> {
+    /// The steps, each with its calls.
+    pub(super) steps: Vec<Vec<Call<'a>>>,
+    /// What is said after them.
+    pub(super) said: Option<String>,
+}
+
+impl<'a> Instructions<'a> {
+    pub(super) fn read(lines: impl Iterator<Item = &'a str>) -> Self {
+        let mut part = Self::default();
+        let mut in_step = false;
+        for line in lines.map(str::trim) {
+            let first = call(line, "call ");
+            let further = call(line, "and ").filter(|_| in_step);
+            in_step = first.is_some() || further.is_some();
+            match (first, further, part.steps.last_mut()) {
+                (Some(call), ..) => part.steps.push(vec![call]),
+                (None, Some(call), Some(step)) => step.push(call),
+                _ => part.say(line),
+            }
+        }
+        part
+    }
+
+    fn say(&mut self, line: &str) {
+        let Some(text) = line.strip_prefix("say ") else {
+            return;
+        };
+        match &mut self.said {
+            Some(said) => {
+                said.push('\n');
+                said.push_str(text);
+            }
+            None => self.said = Some(text.to_owned()),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The part of a system text's script that is for the prompt of that number; the last one is for all further prompts.
+pub(super) fn scripted(system: &str, prompt: usize) -> Option<Instructions<'_>> {
+    let mut lines = system.lines().map(str::trim);
+    lines.find(|line| *line == SCRIPT_MARKER)?;
+    let lines: Vec<&str> = lines.collect();
+    let mut parts = lines.split(|line| *line == PROMPT_SEPARATOR);
+    let last = parts.clone().next_back();
+    let part = parts.nth(prompt.saturating_sub(1)).or(last)?;
+    Some(Instructions::read(part.iter().copied()))
+}
+
+/// The call on a line that begins with that word; arguments that are no object make it a line like any other.
+fn call<'a>(line: &'a str, word: &str) -> Option<Call<'a>> {
+    let call = line.strip_prefix(word)?.trim_start();
+    let (name, arguments) = match call.split_once(char::is_whitespace) {
+        Some((name, arguments)) => (name, arguments.trim_start()),
+        None => (call, "{}"),
+    };
+    let is_object = serde_json::from_str::<Map<String, Value>>(arguments).is_ok();
+    (!name.is_empty() && is_object).then_some((name, arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_steps() {
+        let look = ("look", "{}");
+        let table: [(&str, Vec<Vec<Call<'_>>>); 9] = [
+            ("Please call me back", vec![]),
+            ("call look {}", vec![vec![look]]),
+            ("  call look", vec![vec![look]]),
+            ("call look {}\ncall look {}", vec![vec![look], vec![look]]),
+            ("call look {}\nand look {}", vec![vec![look, look]]),
+            ("and look {}\ncall look {}", vec![vec![look]]),
+            ("call look {}\nthen\nand look {}", vec![vec![look]]),
+            ("call look {\"broken\":", vec![]),
+            (
+                "Do this:\r\ncall run {\"command\": \"echo a b\"}\r\n",
+                vec![vec![("run", "{\"command\": \"echo a b\"}")]],
+            ),
+        ];
+        for (prompt, expected) in table {
+            assert_eq!(
+                Instructions::read(prompt.lines()).steps,
+                expected,
+                "{prompt}"
+            );
+        }
+    }
+
+    #[test]
+    fn lines_are_words() {
+        let table = [
+            ("They say so", None),
+            ("say", None),
+            ("say so", Some("so")),
+            ("call look\n  say one\nand\nsay two", Some("one\ntwo")),
+        ];
+        for (prompt, expected) in table {
+            let part = Instructions::read(prompt.lines());
+            assert_eq!(part.said.as_deref(), expected, "{prompt}");
+        }
+    }
+
+    #[test]
+    fn a_script_has_a_part_for_each_prompt() {
+        let system = "Be brief.\nsay nothing\nscript:\ncall look\nsay one\nthen\nsay two\n";
+        let said = |prompt| scripted(system, prompt).unwrap().said;
+        let looks = |prompt| scripted(system, prompt).unwrap().steps.len();
+        for (prompt, expected) in [(0, "one"), (1, "one"), (2, "two"), (3, "two")] {
+            assert_eq!(said(prompt).as_deref(), Some(expected), "{prompt}");
+        }
+        assert_eq!([looks(1), looks(2)], [1, 0]);
+        assert_eq!(scripted("say one\nthen\nsay two", 1), None);
+    }
+}

@@ -1,0 +1,48 @@
+//! A plan, carried out: each piece of the body at its time.
+
+use crate::plan::{BodyEnd, Piece, Plan};
+use crate::reply::Disconnect;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use outlast_engine::{BoxStream, Clock};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A part of a body, or how its connection ends. A body that falls silent never ends.
+pub(crate) type Body = BoxStream<'static, Result<Bytes, Disconnect>>;
+
+pub(crate) async fn wait(clock: &dyn Clock, wait: Duration) {
+    if !wait.is_zero() {
+        clock.sleep_until(clock.now() + wait).await;
+    }
+}
+
+/// The body of that plan.
+pub(crate) fn body(plan: Plan, clock: Arc<dyn Clock>) -> Body {
+    let pieces = stream::iter(plan.pieces);
+    let rest = match plan.end {
+        BodyEnd::Finish => stream::empty().boxed(),
+        BodyEnd::Broken(how) => stream::iter([Err(how)]).boxed(),
+        BodyEnd::Silence => stream::pending().boxed(),
+        BodyEnd::Repeat { bytes, every } => {
+            let piece = move || Piece {
+                wait: every,
+                bytes: bytes.clone(),
+            };
+            let endless = stream::repeat_with(piece);
+            endless.then(timed(Arc::clone(&clock))).map(Ok).boxed()
+        }
+    };
+    pieces.then(timed(clock)).map(Ok).chain(rest).boxed()
+}
+
+/// Waits for a piece's time.
+fn timed(clock: Arc<dyn Clock>) -> impl FnMut(Piece) -> outlast_engine::BoxFuture<'static, Bytes> {
+    move |piece| {
+        let clock = Arc::clone(&clock);
+        Box::pin(async move {
+            wait(&*clock, piece.wait).await;
+            piece.bytes
+        })
+    }
+}

@@ -1,0 +1,370 @@
+//! Every fault: its name, its arguments, what it does, and how it is read. The parser and the help are made of this.
+
+use super::arguments::Arguments;
+use super::capacity::Capacity;
+use super::{Fault, FaultSchedule};
+use crate::error_response::{DEFAULT_RATE_LIMIT_WAIT, USAGE_WINDOW};
+use crate::reply::{
+    Action, AnswerKind, Disconnect, ERROR_FORM_KEYWORDS, HintForm, PageForm, ProviderError,
+};
+use std::time::Duration;
+
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const DEFAULT_REDIRECT_URL: &str = "https://elsewhere.invalid/";
+
+/// One row of the table.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) arguments: &'static str,
+    pub(crate) help: &'static str,
+    pub(super) read: fn(&mut Arguments<'_>) -> Result<Fault, String>,
+}
+
+impl Row {
+    /// How it is written.
+    pub(crate) fn usage(&self) -> String {
+        format!("{}{}", self.name, self.arguments)
+    }
+}
+
+macro_rules! row {
+    ($name:literal, $arguments:literal, $help:literal, $read:expr) => {
+        Row {
+            name: $name,
+            arguments: $arguments,
+            help: $help,
+            read: $read,
+        }
+    };
+}
+
+pub(crate) const FAULTS: [Row; 34] = [
+    row!("ok", "[:KIND][,times=N]", "answers", |a| {
+        let of = a.word(&AnswerKind::KEYWORDS)?.unwrap_or_default();
+        struck(a, Action::Answer, of)
+    }),
+    row!(
+        "overloaded",
+        "[:TIMES]",
+        "529 or 503: too much to do",
+        |a| {
+            let times = a.positional("TIMES")?.unwrap_or(1);
+            let act = Action::Refuse(ProviderError::Overloaded);
+            Ok(FaultSchedule::Strike { act, times }.into())
+        }
+    ),
+    row!(
+        "rate-limited",
+        "[:retry-after=SECONDS][,as=HINT]",
+        "429 until then",
+        |a| {
+            let wait = a.seconds("retry-after")?.unwrap_or(DEFAULT_RATE_LIMIT_WAIT);
+            let form = a
+                .named_keyword("as", &HintForm::KEYWORDS)?
+                .unwrap_or_default();
+            Ok(FaultSchedule::RateLimit { wait, form }.into())
+        }
+    ),
+    row!(
+        "usage-limit",
+        "[:reset=SECONDS]",
+        "429 until the plan's window ends",
+        |a| {
+            let wait = a.seconds("reset")?.unwrap_or(USAGE_WINDOW);
+            Ok(FaultSchedule::UsageLimit { wait }.into())
+        }
+    ),
+    row!("overflow", "", "400 until the request is smaller", |_| Ok(
+        FaultSchedule::Overflow.into()
+    )),
+    row!(
+        "window",
+        ":TOKENS[,of=KIND]",
+        "400 for every request of more tokens",
+        |a| {
+            let limit = a.positional("TOKENS")?.ok_or("it needs TOKENS")?;
+            always(a, Action::Window { limit })
+        }
+    ),
+    row!(
+        "too-large",
+        ":BYTES[,of=KIND]",
+        "413 for every request of more bytes",
+        |a| {
+            let limit = a.positional("BYTES")?.ok_or("it needs BYTES")?;
+            always(a, Action::TooLarge { limit })
+        }
+    ),
+    row!(
+        "body-timeout",
+        "[:times=N]",
+        "408: the request took too long to come",
+        |a| { strikes(a, Action::BodyTimeout) }
+    ),
+    row!(
+        "no-prefill",
+        "[:of=KIND]",
+        "400 when the last words are the assistant's",
+        |a| { always(a, Action::NoPrefill) }
+    ),
+    row!(
+        "error",
+        ":STATUS[,code=CODE][,times=N]",
+        "any error status",
+        |a| {
+            let status = a.status()?.ok_or("it needs a STATUS")?;
+            let code = a.value("code").map(str::to_owned);
+            strikes(a, Action::Error { status, code })
+        }
+    ),
+    row!(
+        "slow-error",
+        "[:STATUS][,times=N]",
+        "an error whose body never ends",
+        |a| {
+            let status = a.status()?.unwrap_or(503);
+            strikes(a, Action::SlowError { status })
+        }
+    ),
+    row!(
+        "endless-error",
+        "[:STATUS][,times=N]",
+        "an error with an endless body",
+        |a| {
+            let status = a.status()?.unwrap_or(503);
+            strikes(a, Action::EndlessError { status })
+        }
+    ),
+    row!("echo-key", "[:times=N]", "401 that repeats the key", |a| {
+        strikes(a, Action::EchoKey)
+    }),
+    row!(
+        "redirect",
+        "[:to=URL][,times=N]",
+        "307 to another address",
+        |a| {
+            let to = a.value("to").unwrap_or(DEFAULT_REDIRECT_URL).to_owned();
+            strikes(a, Action::Redirect { to })
+        }
+    ),
+    row!(
+        "reset",
+        "[:times=N]",
+        "the connection is reset before any response",
+        |a| { strikes(a, Action::HangUp(Disconnect::Reset)) }
+    ),
+    row!(
+        "close",
+        "[:times=N]",
+        "the connection is closed before any response",
+        |a| { strikes(a, Action::HangUp(Disconnect::Closed)) }
+    ),
+    row!(
+        "cut",
+        ":BYTES[,clean][,of=KIND][,times=N]",
+        "the body ends after that many bytes",
+        |a| {
+            let clean = a.flag("clean");
+            let bytes = a.positional("BYTES")?.ok_or("it needs BYTES")?;
+            damages(a, Action::Cut { bytes, clean })
+        }
+    ),
+    row!(
+        "drop-after",
+        ":PIECES[,of=KIND][,times=N]",
+        "the connection is reset after those",
+        |a| {
+            let pieces = a.positional("PIECES")?.ok_or("it needs PIECES")?;
+            damages(a, Action::DropAfter { pieces })
+        }
+    ),
+    row!(
+        "stall",
+        "[:PIECES][,of=KIND][,times=N]",
+        "silence after those",
+        |a| {
+            let pieces = a.positional("PIECES")?.unwrap_or(0);
+            damages(a, Action::Stall { pieces })
+        }
+    ),
+    row!(
+        "pings",
+        "[:PIECES][,every=SECONDS][,of=KIND][,times=N]",
+        "only pings after those",
+        |a| {
+            let pieces = a.positional("PIECES")?.unwrap_or(0);
+            let every = a.seconds("every")?.unwrap_or(PING_INTERVAL);
+            damages(a, Action::Pings { pieces, every })
+        }
+    ),
+    row!(
+        "drip",
+        ":MILLISECONDS[,of=KIND][,times=N]",
+        "a wait before each piece",
+        |a| {
+            let millis: u32 = a
+                .positional("MILLISECONDS")?
+                .ok_or("it needs MILLISECONDS")?;
+            let delay = Duration::from_millis(millis.into());
+            damages(a, Action::Drip { delay })
+        }
+    ),
+    row!(
+        "hold",
+        ":SECONDS[,of=KIND][,times=N]",
+        "a wait before the headers",
+        |a| {
+            let delay = a.positional_seconds("SECONDS")?.ok_or("it needs SECONDS")?;
+            damages(a, Action::Hold { delay })
+        }
+    ),
+    row!(
+        "malformed",
+        "[:PIECES][,of=KIND][,times=N]",
+        "a broken frame after those",
+        |a| {
+            let pieces = a.positional("PIECES")?.unwrap_or(0);
+            damages(a, Action::Malformed { pieces })
+        }
+    ),
+    row!("garbage", "[:times=N]", "bytes that mean nothing", |a| {
+        strikes(a, Action::Garbage)
+    }),
+    row!(
+        "page",
+        ":STATUS[,as=stream|html|status][,times=N]",
+        "a web page that names it",
+        |a| {
+            let status = a.status()?.ok_or("it needs a STATUS")?;
+            let form = a
+                .named_keyword("as", &PageForm::KEYWORDS)?
+                .unwrap_or_default();
+            strikes(a, Action::Page { status, form })
+        }
+    ),
+    row!(
+        "in-band",
+        ":TROUBLE[,after=PIECES][,as=usual|event|end][,of=KIND][,times=N]",
+        "an error inside a 200",
+        |a| {
+            let trouble = a
+                .word(&ProviderError::KEYWORDS)?
+                .ok_or("it needs a TROUBLE")?;
+            let after = a.named("after")?;
+            let form = a
+                .named_keyword("as", &ERROR_FORM_KEYWORDS)?
+                .unwrap_or_default();
+            let act = Action::InBand {
+                trouble,
+                after,
+                form,
+            };
+            damages(a, act)
+        }
+    ),
+    row!(
+        "json-error",
+        "[:TROUBLE][,times=N]",
+        "an error as the body of a 200",
+        |a| {
+            let trouble = a
+                .word(&ProviderError::KEYWORDS)?
+                .unwrap_or(ProviderError::Overloaded);
+            strikes(a, Action::JsonError(trouble))
+        }
+    ),
+    row!(
+        "no-finish",
+        "[:of=KIND][,times=N]",
+        "the end of the answer is missing",
+        |a| { damages(a, Action::NoFinish) }
+    ),
+    row!(
+        "linger",
+        "[:of=KIND][,times=N]",
+        "answers, and the connection stays open",
+        |a| { damages(a, Action::Linger) }
+    ),
+    row!(
+        "gzip",
+        "[:always][,of=KIND][,times=N]",
+        "answers compressed",
+        |a| {
+            let always = a.flag("always");
+            damages(a, Action::Gzip { always })
+        }
+    ),
+    row!(
+        "bomb",
+        "[:times=N]",
+        "4 MiB that become one frame of 4 GiB",
+        |a| strikes(a, Action::Bomb)
+    ),
+    row!(
+        "flaky",
+        ":SHARE[,seed=NUMBER][,of=KIND]",
+        "that share of all calls fails",
+        |a| {
+            let share: f64 = a.positional("SHARE")?.ok_or("it needs a SHARE")?;
+            if !(0.0..=1.0).contains(&share) {
+                return Err("SHARE lies between 0 and 1".to_owned());
+            }
+            let rng = fastrand::Rng::with_seed(a.named("seed")?.unwrap_or(0));
+            answering(a, FaultSchedule::Flaky { share, rng })
+        }
+    ),
+    row!(
+        "capacity",
+        ":requests=N[,tokens=N][,of=KIND]",
+        "429 beyond that much a second",
+        |a| {
+            let requests = a.named("requests")?.ok_or("it needs requests=N")?;
+            let capacity = Capacity::new(requests, a.named("tokens")?);
+            answering(a, FaultSchedule::Capacity(capacity))
+        }
+    ),
+    row!(
+        "outage",
+        ":SECONDS",
+        "529 or 503 for that long, from the first call on",
+        |a| {
+            let wait = a.positional_seconds("SECONDS")?.ok_or("it needs SECONDS")?;
+            Ok(FaultSchedule::Outage { wait }.into())
+        }
+    ),
+];
+
+/// So many calls get this.
+fn strikes(arguments: &mut Arguments<'_>, act: Action) -> Result<Fault, String> {
+    struck(arguments, act, AnswerKind::default())
+}
+
+/// So many calls get such an answer, damaged.
+fn damages(arguments: &mut Arguments<'_>, act: Action) -> Result<Fault, String> {
+    let of = kind(arguments)?;
+    struck(arguments, act, of)
+}
+
+/// Every call gets this.
+fn always(arguments: &mut Arguments<'_>, act: Action) -> Result<Fault, String> {
+    let times = u32::MAX;
+    answering(arguments, FaultSchedule::Strike { act, times })
+}
+
+/// A course without end has to say itself what its answers are like: nothing comes after it.
+fn answering(arguments: &mut Arguments<'_>, course: FaultSchedule) -> Result<Fault, String> {
+    let of = kind(arguments)?;
+    Ok(Fault { course, of })
+}
+
+fn kind(arguments: &mut Arguments<'_>) -> Result<AnswerKind, String> {
+    Ok(arguments
+        .named_keyword("of", &AnswerKind::KEYWORDS)?
+        .unwrap_or_default())
+}
+
+fn struck(arguments: &mut Arguments<'_>, act: Action, of: AnswerKind) -> Result<Fault, String> {
+    let times = arguments.times()?;
+    let course = FaultSchedule::Strike { act, times };
+    Ok(Fault { course, of })
+}

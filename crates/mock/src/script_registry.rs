@@ -1,0 +1,189 @@
+//! Which script plays for a request, and how far each has come.
+//!
+//! A script that was set by hand comes before the one that a request names in a header, that before the one that its model
+//! was given at the start, that before the model's name, and that before the one that plays otherwise. Each model that was
+//! given a script plays its own; other scripts with the same text are one, so that the retries of a run walk through it.
+//! Invariant: the number of scripts that are remembered is bounded; the one that rested longest goes.
+
+use crate::script;
+use crate::script::{Error, Script};
+
+const MAX_SCRIPTS: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct ScriptRegistry {
+    default: Script,
+    /// Given to models at the start: as they were written, and as far as they have come.
+    given: Vec<(String, Script, Script)>,
+    /// Set by hand: for one model, or for all.
+    set: Vec<(Option<String>, Script)>,
+    /// The newest last.
+    remembered: Vec<Script>,
+}
+
+impl ScriptRegistry {
+    pub(crate) fn new(default: Script) -> Self {
+        Self {
+            default,
+            given: Vec::new(),
+            set: Vec::new(),
+            remembered: Vec::new(),
+        }
+    }
+
+    /// Gives a model a script of its own.
+    pub(crate) fn give(&mut self, model: String, script: Script) {
+        self.given.retain(|(known, ..)| *known != model);
+        self.given.push((model, script.clone(), script));
+    }
+
+    /// Sets the script for one model or for all, from its beginning.
+    pub(crate) fn set(&mut self, model: Option<String>, script: Script) {
+        self.set.retain(|(known, _)| *known != model);
+        self.set.push((model, script));
+        if self.set.len() > MAX_SCRIPTS {
+            self.set.remove(0);
+        }
+    }
+
+    /// Forgets what was set, and how far every script has come.
+    pub(crate) fn clear(&mut self) {
+        self.set.clear();
+        self.remembered.clear();
+        for (_, written, playing) in &mut self.given {
+            playing.clone_from(written);
+        }
+    }
+
+    /// The script that plays. A name in a header must be a script; a model may just be a model.
+    pub(crate) fn choose(
+        &mut self,
+        named: Option<&str>,
+        model: &str,
+    ) -> Result<&mut Script, Error> {
+        let for_model = self
+            .set
+            .iter()
+            .position(|(known, _)| known.as_deref() == Some(model));
+        let for_all = || self.set.iter().position(|(known, _)| known.is_none());
+        if let Some(place) = for_model.or_else(for_all) {
+            return Ok(&mut self.set[place].1);
+        }
+        let given = self.given.iter().position(|(known, ..)| known == model);
+        if let (None, Some(place)) = (named, given) {
+            return Ok(&mut self.given[place].2);
+        }
+        let script = match named {
+            Some(named) => named.parse()?,
+            None => match model.parse() {
+                Ok(script) => script,
+                // A misspelt fault must not pass for a model that works.
+                Err(error) if script::starts_with_fault_name(model) => return Err(error),
+                Err(_) => self.default.clone(),
+            },
+        };
+        Ok(self.remembered(script))
+    }
+
+    fn remembered(&mut self, script: Script) -> &mut Script {
+        let known = self
+            .remembered
+            .iter()
+            .position(|known| known.text() == script.text());
+        let script = match known {
+            Some(place) => self.remembered.remove(place),
+            None if self.remembered.len() >= MAX_SCRIPTS => {
+                self.remembered.remove(0);
+                script
+            }
+            None => script,
+        };
+        self.remembered.push(script);
+        let last = self.remembered.len() - 1;
+        &mut self.remembered[last]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_kernel::Timestamp;
+
+    fn book() -> ScriptRegistry {
+        ScriptRegistry::new("ok:empty".parse().unwrap())
+    }
+
+    fn play(book: &mut ScriptRegistry, named: Option<&str>, model: &str) -> String {
+        let script = book.choose(named, model).unwrap();
+        script.reply(Timestamp::default(), 0).fault
+    }
+
+    #[test]
+    fn a_script_is_chosen_by_hand_by_header_by_model_or_by_default() {
+        let mut book = book();
+        assert_eq!(play(&mut book, None, "gpt-4o"), "ok:empty");
+        assert_eq!(play(&mut book, None, "llama3:8b"), "ok");
+        assert_eq!(play(&mut book, None, "overloaded:2"), "overloaded:2");
+        assert_eq!(play(&mut book, Some("stall"), "overloaded:2"), "stall");
+        book.set(None, "close".parse().unwrap());
+        book.set(Some("gpt-4o".to_owned()), "reset".parse().unwrap());
+        assert_eq!(play(&mut book, Some("stall"), "gpt-4o"), "reset");
+        assert_eq!(play(&mut book, Some("stall"), "overloaded:2"), "close");
+        assert_eq!(play(&mut book, None, "overloaded:2"), "ok");
+        book.clear();
+        assert_eq!(play(&mut book, None, "overloaded:2"), "overloaded:2");
+    }
+
+    #[test]
+    fn each_model_plays_the_script_that_it_was_given() {
+        let mut book = book();
+        for model in ["big", "small", "ok"] {
+            book.give(model.to_owned(), "overloaded".parse().unwrap());
+        }
+        for model in ["big", "small", "ok"] {
+            assert_eq!(play(&mut book, None, model), "overloaded", "{model}");
+            assert_eq!(play(&mut book, None, model), "ok", "{model}");
+        }
+        assert_eq!(play(&mut book, None, "other"), "ok:empty");
+        assert_eq!(play(&mut book, Some("stall"), "big"), "stall");
+        book.set(None, "close".parse().unwrap());
+        assert_eq!(play(&mut book, None, "big"), "close");
+        book.clear();
+        assert_eq!(play(&mut book, None, "big"), "overloaded");
+    }
+
+    #[test]
+    fn a_model_that_was_to_be_a_script_is_an_error() {
+        for model in ["error:999", "overloaded:many", "ok+overlaoded"] {
+            assert!(book().choose(None, model).is_err(), "{model}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_is_no_script_is_an_error() {
+        let error = book().choose(Some("overlaoded"), "m").unwrap_err();
+        assert!(error.to_string().contains("no such fault"), "{error}");
+    }
+
+    #[test]
+    fn setting_a_script_begins_it_anew() {
+        let mut book = book();
+        for _ in 0..2 {
+            book.set(None, "overloaded".parse().unwrap());
+            assert_eq!(play(&mut book, None, "m"), "overloaded");
+            assert_eq!(play(&mut book, None, "m"), "ok");
+        }
+    }
+
+    #[test]
+    fn only_so_many_scripts_are_remembered() {
+        let mut book = book();
+        for number in 0..3 * MAX_SCRIPTS {
+            play(&mut book, None, "overloaded");
+            play(&mut book, None, &format!("overloaded:{number}"));
+        }
+        assert_eq!(book.remembered.len(), MAX_SCRIPTS);
+        assert_eq!(play(&mut book, None, "overloaded"), "ok");
+        assert_eq!(play(&mut book, None, "overloaded:1"), "overloaded:1");
+    }
+}

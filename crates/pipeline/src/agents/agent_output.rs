@@ -1,0 +1,171 @@
+//! What is known of an agent's run, as its lines are read.
+//!
+//! Invariant: an agent waits from the line that says so up to the next line that does not.
+
+use super::tool_use::{self, ToolEffect};
+use super::{AgentResult, Format, NO_RESULT, claude, codex, opencode, pi};
+use crate::process::clean;
+use crate::watchdog::WatchEvent;
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::Cost;
+use outlast_kernel::event::Usage;
+use outlast_kernel::text;
+use serde_json::Value;
+
+/// The most that is said of one thing that was seen, in bytes.
+const MAX_EVENT_BYTES: usize = 160;
+
+/// What was read so far.
+pub(super) struct AgentOutput {
+    pub(super) text: String,
+    pub(super) usage: Usage,
+    pub(super) cost: Cost,
+    pub(super) error: Option<String>,
+    /// When a limit that it ran into ends.
+    pub(super) not_before: Option<Timestamp>,
+    /// Whether the answer has come to its end.
+    pub(super) is_over: bool,
+    /// What it was that used something last, where the same is said several times.
+    pub(super) counted: Option<String>,
+    /// What was seen and not yet told.
+    pub(super) signs: Vec<WatchEvent>,
+    is_waiting: bool,
+}
+
+impl AgentOutput {
+    pub(super) const fn new() -> Self {
+        Self {
+            text: String::new(),
+            usage: Usage {
+                input: 0,
+                output: 0,
+                cache_read: 0,
+                cache_write: 0,
+            },
+            cost: Cost(0),
+            error: None,
+            not_before: None,
+            is_over: false,
+            counted: None,
+            signs: Vec::new(),
+            is_waiting: false,
+        }
+    }
+
+    /// Takes in a line.
+    pub(super) fn line(&mut self, line: &str, format: Format) {
+        // The whole message with each piece of it: too much to read for what it says.
+        if line.starts_with(r#"{"type":"message_update""#) {
+            return self.event(|story| story.activity("writing"));
+        }
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            return self.event(|story| story.activity(line));
+        };
+        self.event(|story| match format {
+            Format::Claude => claude::take(story, &event),
+            Format::Codex => codex::take(story, &event),
+            Format::Opencode => opencode::take(story, &event),
+            Format::Pi => pi::take(story, &event),
+            Format::Plain => {}
+        });
+    }
+
+    fn event(&mut self, take: impl FnOnce(&mut Self)) {
+        let (waited, before) = (std::mem::take(&mut self.is_waiting), self.signs.len());
+        take(self);
+        match (waited, self.is_waiting) {
+            (true, false) => self.signs.insert(before, WatchEvent::Resumed),
+            (false, true) => self.signs.push(WatchEvent::Paused),
+            _ => {}
+        }
+    }
+
+    /// It lives.
+    pub(super) fn activity(&mut self, what: &str) {
+        self.signs.push(WatchEvent::Activity(short(what)));
+    }
+
+    /// It has done something.
+    pub(super) fn progress(&mut self, what: &str) {
+        self.signs.push(WatchEvent::Progress(short(what)));
+    }
+
+    /// It waits for its provider.
+    pub(super) fn waits(&mut self) {
+        self.is_waiting = true;
+    }
+
+    /// It uses a tool.
+    pub(super) fn uses(&mut self, tool: &str, input: &Value) {
+        let what = tool_use::summary(tool, input);
+        match tool_use::doing(tool, input) {
+            ToolEffect::Reading => self.activity(&what),
+            ToolEffect::Working => self.progress(&what),
+        }
+    }
+
+    /// It says that something went wrong.
+    pub(super) fn fails(&mut self, error: &str) {
+        self.error = Some(unwrapped(error));
+    }
+
+    /// It has used more.
+    pub(super) fn used(&mut self, usage: Usage, dollars: &Value) {
+        self.usage = self.usage.plus(usage);
+        self.cost = Cost(self.cost.0.saturating_add(cost(dollars).0));
+    }
+
+    /// What came of it.
+    pub(super) fn answer(self) -> AgentResult {
+        let lost = (!self.is_over).then(|| NO_RESULT.to_owned());
+        AgentResult {
+            text: self.text,
+            usage: self.usage,
+            cost: self.cost,
+            error: self.error.or(lost),
+            not_before: self.not_before,
+        }
+    }
+}
+
+fn short(what: &str) -> String {
+    let line = clean(text::bounded(what, 4 * MAX_EVENT_BYTES).as_ref()).replace(['\n', '\t'], " ");
+    text::bounded(line.trim(), MAX_EVENT_BYTES).into_owned()
+}
+
+/// Dollars as an amount; a part of a millionth counts as one.
+pub(super) fn cost(dollars: &Value) -> Cost {
+    let millionths = dollars.as_f64().unwrap_or_default() * 1e6;
+    // By way of text, which keeps what is too large or less than nothing out. Sums of parts are never exact.
+    let millionths = format!("{:.0}", (millionths - 0.01).ceil());
+    Cost(millionths.parse().unwrap_or_default())
+}
+
+/// A number of tokens.
+pub(super) fn count(number: &Value) -> u64 {
+    number.as_u64().unwrap_or_default()
+}
+
+/// An error that a provider's answer is part of, in its words: `401 authentication_error: …`.
+fn unwrapped(error: &str) -> String {
+    let Some(start) = error.find('{') else {
+        return error.trim().to_owned();
+    };
+    let body: Option<Value> = serde_json::from_str(error[start..].trim()).ok();
+    let inner = body.as_ref().map(|body| match &body["error"] {
+        Value::Object(_) => &body["error"],
+        _ => body,
+    });
+    let Some(message) = inner.and_then(|inner| inner["message"].as_str()) else {
+        return error.trim().to_owned();
+    };
+    let word = inner.and_then(|inner| inner["code"].as_str().or(inner["type"].as_str()));
+    let before = error[..start].trim();
+    let parts = [
+        before,
+        &word.map(|word| format!("{word}:")).unwrap_or_default(),
+        message,
+    ];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join(" ")
+}

@@ -1,0 +1,88 @@
+//! The lines of `claude -p --output-format stream-json`: messages as they come, and one `result` at the end.
+
+use super::agent_output::{AgentOutput, cost, count};
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::Usage;
+use serde_json::Value;
+
+pub(super) fn take(story: &mut AgentOutput, event: &Value) {
+    match (event["type"].as_str(), event["subtype"].as_str()) {
+        (Some("assistant"), _) => message(story, event),
+        (Some("result"), subtype) => result(story, event, subtype.unwrap_or_default()),
+        (Some("system"), Some("api_retry")) => story.waits(),
+        (Some("rate_limit_event"), _) => limit(story, &event["rate_limit_info"]),
+        (Some("user"), _) => story.activity("a tool has ended"),
+        (kind, subtype) => story.activity(subtype.or(kind).unwrap_or("something")),
+    }
+}
+
+/// A plan's limit. Only here is its end said to the second; in words it is a time of day.
+fn limit(story: &mut AgentOutput, limit: &Value) {
+    let is_reached = limit["status"] == "rejected";
+    let end = limit["resetsAt"].as_u64().filter(|_| is_reached);
+    let end = end.map(|seconds| Timestamp::from_millis(seconds.saturating_mul(1000)));
+    story.not_before = story.not_before.max(end);
+    story.activity("a limit of the plan");
+}
+
+fn message(story: &mut AgentOutput, event: &Value) {
+    let message = &event["message"];
+    for part in message["content"].as_array().into_iter().flatten() {
+        match part["type"].as_str() {
+            Some("tool_use") => story.uses(part["name"].as_str().unwrap_or("tool"), &part["input"]),
+            Some("text") => story.activity(part["text"].as_str().unwrap_or_default()),
+            kind => story.activity(kind.unwrap_or("something")),
+        }
+    }
+    // What counts if nothing more comes; each part of a message says it again.
+    let id = event["request_id"].as_str().or(message["id"].as_str());
+    if id.is_some() && story.counted.as_deref() != id {
+        story.counted = id.map(str::to_owned);
+        story.used(usage(&message["usage"]), &Value::Null);
+    }
+}
+
+fn result(story: &mut AgentOutput, event: &Value, subtype: &str) {
+    story.is_over = true;
+    story.usage = total(event);
+    story.cost = cost(&event["total_cost_usd"]);
+    let said = event["result"].as_str().unwrap_or_default();
+    let is_error = event["is_error"].as_bool().unwrap_or_default();
+    if !is_error && !subtype.starts_with("error") {
+        said.clone_into(&mut story.text);
+        return story.activity("done");
+    }
+    let errors = event["errors"].as_array().into_iter().flatten();
+    let errors: Vec<&str> = errors.filter_map(Value::as_str).collect();
+    let why = match errors.is_empty() {
+        true => said.to_owned(),
+        false => errors.join("; "),
+    };
+    match (subtype, why.is_empty()) {
+        ("success" | "", _) => story.fails(&why),
+        (subtype, true) => story.fails(subtype),
+        (subtype, false) => story.fails(&format!("{subtype}: {why}")),
+    }
+}
+
+/// Of all models; where they are not listed, of the main one.
+fn total(event: &Value) -> Usage {
+    let models = event["modelUsage"].as_object().into_iter().flatten();
+    let all = models.map(|(_, model)| Usage {
+        input: count(&model["inputTokens"]),
+        output: count(&model["outputTokens"]),
+        cache_read: count(&model["cacheReadInputTokens"]),
+        cache_write: count(&model["cacheCreationInputTokens"]),
+    });
+    all.reduce(Usage::plus)
+        .unwrap_or_else(|| usage(&event["usage"]))
+}
+
+fn usage(usage: &Value) -> Usage {
+    Usage {
+        input: count(&usage["input_tokens"]),
+        output: count(&usage["output_tokens"]),
+        cache_read: count(&usage["cache_read_input_tokens"]),
+        cache_write: count(&usage["cache_creation_input_tokens"]),
+    }
+}

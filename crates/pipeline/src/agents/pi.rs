@@ -1,0 +1,47 @@
+//! The lines of `pi -p --mode json`: messages, tools and retries as they begin and end.
+//!
+//! It ends well whatever became of its last message, so only that message says how it went.
+
+use super::agent_output::{AgentOutput, count};
+use outlast_kernel::event::Usage;
+use serde_json::Value;
+
+pub(super) fn take(story: &mut AgentOutput, event: &Value) {
+    match event["type"].as_str() {
+        Some("message_end") if event["message"]["role"] == "assistant" => {
+            message(story, &event["message"]);
+        }
+        Some("tool_execution_start") => {
+            let tool = event["toolName"].as_str().unwrap_or("tool");
+            story.uses(tool, &event["args"]);
+        }
+        Some("auto_retry_start") => story.waits(),
+        Some("auto_retry_end") => {
+            if let Some(error) = event["finalError"].as_str() {
+                story.fails(error);
+            }
+            story.activity("auto_retry_end");
+        }
+        kind => story.activity(kind.unwrap_or("something")),
+    }
+}
+
+fn message(story: &mut AgentOutput, message: &Value) {
+    let used = &message["usage"];
+    let usage = Usage {
+        input: count(&used["input"]),
+        output: count(&used["output"]),
+        cache_read: count(&used["cacheRead"]),
+        cache_write: count(&used["cacheWrite"]),
+    };
+    story.used(usage, &used["cost"]["total"]);
+    let parts = message["content"].as_array().into_iter().flatten();
+    let texts: Vec<&str> = parts.filter_map(|part| part["text"].as_str()).collect();
+    story.text = texts.concat();
+    story.error = None;
+    story.is_over = matches!(message["stopReason"].as_str(), Some("stop" | "length"));
+    if let Some("error" | "aborted") = message["stopReason"].as_str() {
+        story.fails(message["errorMessage"].as_str().unwrap_or("aborted"));
+    }
+    story.activity("a message has ended");
+}

@@ -1,0 +1,220 @@
+//! Test runners: by which command lines they are known, and by which codes they say that tests failed.
+//!
+//! Data: a new runner is a row. What does not build counts as failing tests: it is repaired in the same way.
+
+use super::command_line::SimpleCommand;
+
+/// The codes that mean that tests failed.
+#[derive(Clone, Copy, Debug)]
+enum FailureCodes {
+    /// These.
+    These(&'static [i32]),
+    /// Any by which a program ends of itself: it passes on what it started.
+    Any,
+}
+
+struct Runner {
+    programs: &'static [&'static str],
+    /// One of these must be among the first arguments that are no options; none needs to when it is empty.
+    words: &'static [&'static str],
+    codes: FailureCodes,
+}
+
+const fn runner(
+    programs: &'static [&'static str],
+    words: &'static [&'static str],
+    codes: FailureCodes,
+) -> Runner {
+    Runner {
+        programs,
+        words,
+        codes,
+    }
+}
+
+const EXIT_ONE: FailureCodes = FailureCodes::These(&[1]);
+
+const RUNNERS: &[Runner] = &[
+    runner(&["go"], &["test"], EXIT_ONE),
+    runner(&["gotestsum", "ginkgo"], &[], EXIT_ONE),
+    runner(&["cargo"], &["test", "t"], FailureCodes::These(&[101])),
+    runner(&["cargo"], &["nextest"], FailureCodes::These(&[100, 101])),
+    runner(&["cargo-nextest"], &[], FailureCodes::These(&[100, 101])),
+    runner(
+        &["npm", "pnpm", "yarn", "bun"],
+        &["test", "t", "tst"],
+        FailureCodes::Any,
+    ),
+    runner(
+        &["npm", "pnpm", "yarn", "bun"],
+        &["test:"],
+        FailureCodes::Any,
+    ),
+    runner(&["node"], &["--test"], EXIT_ONE),
+    runner(
+        &["deno", "swift", "dart", "flutter", "dotnet"],
+        &["test"],
+        EXIT_ONE,
+    ),
+    runner(&["jest", "vitest", "ava", "karma"], &[], EXIT_ONE),
+    runner(&["mocha"], &[], FailureCodes::Any),
+    runner(&["playwright"], &["test"], EXIT_ONE),
+    runner(&["cypress"], &["run"], FailureCodes::Any),
+    runner(
+        &["pytest", "py.test", "nose2", "behave", "trial"],
+        &[],
+        EXIT_ONE,
+    ),
+    runner(
+        &["python", "python3"],
+        &["pytest", "unittest", "nose2"],
+        EXIT_ONE,
+    ),
+    runner(&["tox", "nox"], &[], FailureCodes::Any),
+    runner(
+        &["make", "gmake"],
+        &["test", "tests", "check", "test-"],
+        FailureCodes::These(&[2]),
+    ),
+    runner(
+        &["just", "task", "invoke", "composer"],
+        &["test", "tests"],
+        FailureCodes::Any,
+    ),
+    runner(
+        &["mvn", "mvnw"],
+        &["test", "verify", "install", "package"],
+        EXIT_ONE,
+    ),
+    runner(
+        &["gradle", "gradlew"],
+        &["test", "check", "build"],
+        EXIT_ONE,
+    ),
+    runner(
+        &["sbt", "lein", "stack", "cabal", "rails", "rake"],
+        &["test", "spec"],
+        EXIT_ONE,
+    ),
+    runner(&["ctest"], &[], FailureCodes::These(&[8])),
+    runner(&["meson", "ninja"], &["test"], FailureCodes::Any),
+    runner(
+        &["bazel", "bazelisk"],
+        &["test"],
+        FailureCodes::These(&[1, 3]),
+    ),
+    runner(&["rspec", "bats", "busted"], &[], EXIT_ONE),
+    runner(&["mix"], &["test"], FailureCodes::These(&[1, 2])),
+    runner(&["phpunit", "pest"], &[], FailureCodes::These(&[1, 2])),
+    runner(&["prove"], &[], FailureCodes::Any),
+    runner(&["xcodebuild"], &["test"], FailureCodes::These(&[65])),
+    runner(&["zig"], &["test"], EXIT_ONE),
+];
+
+/// What runners print when the fault is not that of the tests: what is to be tested is not there, or they were called
+/// in a wrong way.
+const NOT_TEST_FAILURES: &[&str] = &[
+    "missing script",
+    "no test specified",
+    "no rule to make target",
+    "no makefile found",
+    "no targets specified",
+    "could not find `cargo.toml`",
+    "could not find cargo.toml",
+    "go.mod file not found",
+    "there is no pom in this directory",
+    "does not contain a gradle build",
+    "command not found",
+    ": not found",
+    "no tests found",
+    "no tests ran",
+];
+
+/// How the lines begin in which runners speak of what they fetch, before any test.
+const DOWNLOAD_PREFIXES: &[&str] = &[
+    "go: ",
+    "error: failed to download",
+    "error: failed to get",
+    "error: failed to fetch",
+    "warning: spurious network error",
+    "npm err! network",
+    "npm error network",
+    "npm err! code e",
+    "npm error code e",
+    "[error] failed to execute goal on project",
+    "> could not resolve",
+    "could not resolve all",
+];
+
+/// What says that tests ran and failed, whatever else was run.
+const FAILURE_MARKERS: &[&str] = &[
+    "--- fail",
+    "fail\t",
+    "test result: failed",
+    "failures:",
+    "=== failures",
+    "failed (",
+    " failing",
+    " failed, ",
+    "tests failed",
+    "test failed",
+    "not ok ",
+    "assertionerror",
+    "short test summary",
+    "during collection",
+    "[build failed]",
+    "[setup failed]",
+];
+
+/// Whether one of the programs is a test runner, and that is the code by which it says that tests failed.
+pub(super) fn is_test_failure(code: i32, programs: &[SimpleCommand], printed: &str) -> bool {
+    let runner = |simple: &SimpleCommand| RUNNERS.iter().find(|runner| runner.is(simple));
+    let Some((simple, runner)) = programs
+        .iter()
+        .find_map(|simple| Some((simple, runner(simple)?)))
+    else {
+        return false;
+    };
+    let printed = printed.to_lowercase();
+    let fits = match runner.codes {
+        FailureCodes::These(codes) => codes.contains(&code),
+        FailureCodes::Any => (1..126).contains(&code),
+    };
+    // Two runners end in another way when what they are to test cannot be read.
+    let unreadable = code == 2 && contains_any(&printed, &["during collection", "[build failed]"]);
+    let python = ["pytest", "py.test", "python", "python3", "go"].contains(&simple.program());
+    (fits || (python && unreadable)) && !contains_any(&printed, NOT_TEST_FAILURES)
+}
+
+/// Whether it is printed that tests ran and failed.
+pub(super) fn has_marks(printed: &str) -> bool {
+    contains_any(&printed.to_lowercase(), FAILURE_MARKERS)
+}
+
+/// Whether a runner speaks of what it fetches in that line.
+pub(super) fn is_download_line(line: &str) -> bool {
+    let line = line.trim().to_lowercase();
+    DOWNLOAD_PREFIXES
+        .iter()
+        .any(|start| line.starts_with(start))
+}
+
+fn contains_any(text: &str, phrases: &[&str]) -> bool {
+    phrases.iter().any(|phrase| text.contains(phrase))
+}
+
+impl Runner {
+    fn is(&self, simple: &SimpleCommand) -> bool {
+        let fits = |argument: &&String| {
+            let argument = argument.as_str();
+            self.words
+                .iter()
+                .any(|word| match word.strip_suffix([':', '-']) {
+                    Some(_) => argument.starts_with(word),
+                    None => argument == *word,
+                })
+        };
+        self.programs.contains(&simple.program())
+            && (self.words.is_empty() || simple.arguments().iter().take(6).any(|word| fits(&word)))
+    }
+}

@@ -1,0 +1,106 @@
+//! Circles: steps that need each other, or make good for each other.
+
+use super::fault_log::FaultLog;
+use super::resolve::Needs;
+use super::step::{Draft, ReferenceKind};
+use super::{SourceSpan, shown};
+use crate::definition::OnFailure;
+use std::collections::HashMap;
+
+/// How many steps of a circle are named.
+const MAX_NAMED_STEPS: usize = 12;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum VisitState {
+    New,
+    /// On the way that is being walked.
+    Open,
+    Done,
+}
+
+/// Notes every circle in the needs, at the need that closes it.
+pub(super) fn reject_need_cycles(drafts: &[Draft], needs: &Needs, log: &FaultLog<'_>) {
+    let mut marks = vec![VisitState::New; needs.len()];
+    for start in 0..needs.len() {
+        if marks[start] != VisitState::New {
+            continue;
+        }
+        // A walk with its own stack: a thousand steps in a row are no deeper than one.
+        let mut way = vec![(start, 0)];
+        marks[start] = VisitState::Open;
+        while let Some((step, next)) = way.last_mut() {
+            let Some(need) = needs[*step].get(*next) else {
+                marks[*step] = VisitState::Done;
+                way.pop();
+                continue;
+            };
+            *next += 1;
+            match marks[need.value] {
+                VisitState::New => {
+                    marks[need.value] = VisitState::Open;
+                    way.push((need.value, 0));
+                }
+                VisitState::Open => {
+                    let from = way.iter().position(|(step, _)| *step == need.value);
+                    let circle = way[from.unwrap_or(0)..].iter().map(|(step, _)| *step);
+                    note("need", circle, drafts, need.place, log);
+                }
+                VisitState::Done => {}
+            }
+        }
+    }
+}
+
+/// Notes every circle of steps that make good for each other; that one does so for itself is noted elsewhere.
+pub(super) fn reject_rework_cycles(drafts: &[Draft], log: &FaultLog<'_>) {
+    let steps = drafts.iter().enumerate();
+    let by_name: HashMap<&str, usize> = steps.map(|(at, it)| (it.step.id.as_str(), at)).collect();
+    let by = |at: usize| match &drafts[at].step.on_failure {
+        OnFailure::Rework { step } => by_name.get(step.as_str()).copied(),
+        OnFailure::Fail | OnFailure::Skip | OnFailure::Continue => None,
+    };
+    let mut marks = vec![VisitState::New; drafts.len()];
+    for start in 0..drafts.len() {
+        let mut way = Vec::new();
+        let mut at = Some(start);
+        while let Some(step) = at.filter(|step| marks[*step] == VisitState::New) {
+            marks[step] = VisitState::Open;
+            way.push(step);
+            at = by(step);
+        }
+        if let Some(first) = at.filter(|step| marks[*step] == VisitState::Open) {
+            let circle = way.iter().copied().skip_while(|step| *step != first);
+            if circle.clone().count() > 1 {
+                let mentions = &drafts[first].mentions;
+                let place = mentions
+                    .iter()
+                    .find(|mention| mention.how == ReferenceKind::Rework);
+                let place = place.map_or(drafts[first].place, |mention| mention.place);
+                note("make good for", circle, drafts, place, log);
+            }
+        }
+        for step in way {
+            marks[step] = VisitState::Done;
+        }
+    }
+}
+
+fn note(
+    what: &str,
+    circle: impl Iterator<Item = usize>,
+    drafts: &[Draft],
+    place: SourceSpan,
+    log: &FaultLog<'_>,
+) {
+    let circle: Vec<usize> = circle.collect();
+    let name = |step: &usize| shown(&drafts[*step].step.id);
+    let mut names: Vec<String> = circle.iter().take(MAX_NAMED_STEPS).map(name).collect();
+    if circle.len() > MAX_NAMED_STEPS {
+        names.push("…".to_owned());
+    }
+    names.extend(circle.first().map(name));
+    log.fault(
+        place,
+        format!("steps {what} each other in a circle: {}", names.join(" → ")),
+    );
+}

@@ -1,0 +1,300 @@
+//! What follows when a step has ended: what is made of it, where it leads, and whether the run goes on.
+
+use super::Graph;
+use crate::definition::{Condition, OnFailure, Step, Target, Work};
+use crate::entry::{Artifact, Entry, Outcome};
+use crate::state::{Phase, Run};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How a step ended, before anybody has asked what that means for the run.
+pub(crate) struct StepResult {
+    pub(crate) is_success: bool,
+    pub(crate) artifacts: BTreeMap<String, Artifact>,
+    pub(crate) context: BTreeMap<String, String>,
+    pub(crate) reason: Option<String>,
+    /// Where a person's answer leads.
+    pub(crate) target: Option<Target>,
+}
+
+impl StepResult {
+    pub(crate) fn failed(reason: impl Into<String>) -> Self {
+        Self {
+            is_success: false,
+            artifacts: BTreeMap::new(),
+            context: BTreeMap::new(),
+            reason: Some(reason.into()),
+            target: None,
+        }
+    }
+}
+
+impl Graph {
+    /// What is written down when a step has ended: how, and what that leads to. The visit is the last one, or the one
+    /// that begins with the same entries.
+    pub(crate) fn ended(&self, step: &Step, run: &Run, result: StepResult) -> Vec<Entry> {
+        let target = result.target.clone().or_else(|| {
+            let edge = |condition: &Condition| edge_condition_holds(condition, &result);
+            let taken = step.edges.iter().find(|edge_to| edge(&edge_to.condition));
+            taken.map(|edge| edge.target.clone())
+        });
+        let reworks = run
+            .steps
+            .get(&step.id)
+            .and_then(|state| state.reworks.clone());
+        if result.is_success {
+            return self.succeeded(step, run, result, target, reworks);
+        }
+        let reason = result.reason.unwrap_or_default();
+        if target.is_some() {
+            let mut entries = vec![over(step, run, Outcome::Failed, &reason)];
+            entries.extend(match reworks {
+                None => self.next_to_rework(step, run, None).into_iter().collect(),
+                reworks => self.not_made_good(step, run, &reason, reworks),
+            });
+            entries.extend(self.taken(step, run, target));
+            return entries;
+        }
+        self.failed(step, run, &reason, reworks)
+    }
+
+    fn succeeded(
+        &self,
+        step: &Step,
+        run: &Run,
+        result: StepResult,
+        target: Option<Target>,
+        reworks: Option<String>,
+    ) -> Vec<Entry> {
+        let end = |step: &Step, reason| Entry::StepEnded {
+            step: step.id.clone(),
+            visit: visit(step, run),
+            outcome: Outcome::Completed,
+            artifacts: result.artifacts.clone(),
+            context: result.context.clone(),
+            fails_run: false,
+            reason,
+        };
+        let mut entries = vec![end(step, result.reason.clone())];
+        let reworked = reworks.and_then(|other| self.step(&other));
+        let made_good = || Some(format!("`{}` has made good for it", step.id));
+        entries.extend(reworked.map(|other| end(other, made_good())));
+        entries.extend(self.next_to_rework(step, run, reworked));
+        // Last, so that it can lead back to the step that was made good for.
+        entries.extend(self.taken(step, run, target));
+        entries
+    }
+
+    fn failed(&self, step: &Step, run: &Run, reason: &str, reworks: Option<String>) -> Vec<Entry> {
+        let is_in_loop = step.part_of.as_deref().and_then(|id| self.step(id));
+        let is_looked_at = is_in_loop
+            .is_some_and(|step| matches!(&step.work, Work::Loop(inner) if inner.until.is_some()));
+        if reworks.is_some() {
+            let mut entries = vec![over(step, run, Outcome::Failed, reason)];
+            entries.extend(self.not_made_good(step, run, reason, reworks));
+            return entries;
+        }
+        match &step.on_failure {
+            _ if is_looked_at => vec![over(step, run, Outcome::Failed, reason)],
+            OnFailure::Fail => vec![over(step, run, Outcome::Failed, reason).failing()],
+            OnFailure::Skip => vec![over(step, run, Outcome::Skipped, reason)],
+            OnFailure::Continue => vec![over(step, run, Outcome::Continued, reason)],
+            OnFailure::Rework { step: by } => vec![Entry::ReworkStarted {
+                step: step.id.clone(),
+                by: by.clone(),
+            }],
+        }
+    }
+
+    /// The end of a step that another one was to make good for, and could not.
+    pub(super) fn not_made_good(
+        &self,
+        step: &Step,
+        run: &Run,
+        reason: &str,
+        reworks: Option<String>,
+    ) -> Vec<Entry> {
+        let Some(other) = reworks.and_then(|other| self.step(&other)) else {
+            return Vec::new();
+        };
+        let reason = format!("`{}`, which was to make good for it: {reason}", step.id);
+        vec![over(other, run, Outcome::Failed, &reason).failing()]
+    }
+
+    /// Another step that waits for the same one to make good for it.
+    fn next_to_rework(&self, by: &Step, run: &Run, done: Option<&Step>) -> Option<Entry> {
+        // Nearly always, and then nobody has to be asked.
+        if self.reworking == 0 {
+            return None;
+        }
+        let waits = |step: &&Step| {
+            done.is_none_or(|done| step.id != done.id)
+                && run.phase(&step.id) == Phase::Reworking
+                && matches!(&step.on_failure, OnFailure::Rework { step } if *step == by.id)
+        };
+        let next = self.pipeline.steps.iter().find(waits)?;
+        Some(Entry::ReworkStarted {
+            step: next.id.clone(),
+            by: by.id.clone(),
+        })
+    }
+
+    /// The end of what waits in vain: for anything when the run ends anyway, and for another step to make good for it when
+    /// nothing goes on any more.
+    pub(super) fn end_stranded_steps(&self, run: &Run, is_stopping: bool) -> Vec<Entry> {
+        let steps = || self.pipeline.steps.iter();
+        let phase = |step: &&Step| run.phase(&step.id);
+        if is_stopping {
+            let waits = |step: &&Step| {
+                matches!(
+                    phase(step),
+                    Phase::Ready | Phase::Waiting { .. } | Phase::AtGate { .. }
+                )
+            };
+            let why = "the run was over before it went on";
+            let waiting = steps().filter(waits);
+            let ended: Vec<Entry> = waiting
+                .map(|step| over(step, run, Outcome::Canceled, why))
+                .collect();
+            if !ended.is_empty() {
+                return ended;
+            }
+        }
+        if self.active > self.reworking || self.reworking == 0 {
+            return Vec::new();
+        }
+        let why = "it failed, and nothing could make good for it any more";
+        let left = steps().filter(|step| phase(step) == Phase::Reworking);
+        left.map(|step| over(step, run, Outcome::Failed, why).failing())
+            .collect()
+    }
+
+    /// A step that may not even begin.
+    pub(crate) fn give_up(&self, step: &Step, run: &Run, why: &str) -> Vec<Entry> {
+        let reworks = run.steps.get(&step.id).and_then(|it| it.reworks.clone());
+        let mut entries = self.failed(step, run, why, reworks);
+        for entry in &mut entries {
+            if let Entry::StepEnded {
+                step: of, visit, ..
+            } = entry
+                && *of == step.id
+            {
+                // Its last visit has ended as it has.
+                *visit = 0;
+            }
+        }
+        entries
+    }
+
+    /// A step that somebody ended.
+    pub(crate) fn canceled(step: &Step, run: &Run) -> Entry {
+        over(step, run, Outcome::Canceled, "it was cancelled")
+    }
+
+    /// Where a step leads. What is at work on what will change is ended: it is made anew.
+    fn taken(&self, from: &Step, run: &Run, target: Option<Target>) -> Vec<Entry> {
+        let (to, resets) = match target {
+            None => return Vec::new(),
+            Some(Target::Complete) => (None, Vec::new()),
+            Some(Target::Step(to)) => {
+                let mut resets = self.inside(&to);
+                resets.extend(self.dependent_steps(&to));
+                (Some(to), resets)
+            }
+        };
+        let is_at_work = |step: &&Step| step.id != from.id && run.phase(&step.id).is_active();
+        let affected = resets.iter().chain(&to).filter_map(|step| self.step(step));
+        let why = "what it was made of is made anew";
+        let mut entries: Vec<Entry> = affected
+            .filter(is_at_work)
+            .map(|step| over(step, run, Outcome::Canceled, why))
+            .collect();
+        entries.push(Entry::EdgeTaken {
+            from: from.id.clone(),
+            to,
+            resets,
+        });
+        entries
+    }
+
+    /// The steps of a loop, and of loops in it.
+    pub(super) fn inside(&self, id: &str) -> Vec<String> {
+        let Some(Work::Loop(inner)) = self.step(id).map(|step| &step.work) else {
+            return Vec::new();
+        };
+        let all = inner.steps.iter();
+        all.flat_map(|id| std::iter::once(id.clone()).chain(self.inside(id)))
+            .collect()
+    }
+
+    /// All steps that need a step, or need one that does.
+    fn dependent_steps(&self, step: &str) -> Vec<String> {
+        let Some(first) = self.places.get(step) else {
+            return Vec::new();
+        };
+        let (mut found, mut open) = (BTreeSet::new(), vec![*first]);
+        while let Some(place) = open.pop() {
+            for dependent in &self.dependents[place] {
+                if dependent != first && found.insert(*dependent) {
+                    open.push(*dependent);
+                }
+            }
+        }
+        found
+            .into_iter()
+            .map(|place| self.id(place).to_owned())
+            .collect()
+    }
+}
+
+impl Entry {
+    fn failing(mut self) -> Self {
+        if let Self::StepEnded { fails_run, .. } = &mut self {
+            *fails_run = true;
+        }
+        self
+    }
+}
+
+fn visit(step: &Step, run: &Run) -> u32 {
+    // A loop's visit begins in the same breath.
+    let begins = u32::from(matches!(step.work, Work::Loop(_)));
+    run.visits(&step.id) + begins
+}
+
+fn over(step: &Step, run: &Run, outcome: Outcome, reason: &str) -> Entry {
+    Entry::StepEnded {
+        step: step.id.clone(),
+        visit: visit(step, run),
+        outcome,
+        artifacts: BTreeMap::new(),
+        context: BTreeMap::new(),
+        fails_run: false,
+        reason: Some(reason.to_owned()),
+    }
+}
+
+/// Whether something holds of a step that has ended.
+pub(super) fn holds(
+    condition: &Condition,
+    is_success: bool,
+    context: &BTreeMap<String, String>,
+) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::Success => is_success,
+        Condition::Failure => !is_success,
+        Condition::Context {
+            key,
+            value,
+            negated,
+        } => (context.get(key) == Some(value)) != *negated,
+    }
+}
+
+/// Only an edge that asks for a failure leads on from one.
+fn edge_condition_holds(condition: &Condition, result: &StepResult) -> bool {
+    match condition {
+        Condition::Failure => !result.is_success,
+        condition => result.is_success && holds(condition, true, &result.context),
+    }
+}

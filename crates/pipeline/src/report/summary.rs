@@ -1,0 +1,304 @@
+//! What a report says of a run, whatever it looks like then.
+//!
+//! Texts are cleaned and bounded here: whoever shows them only has to see to the marks of its own format.
+
+use super::super::entry::Outcome;
+use super::super::state::{Phase, Run, StepState};
+use super::FullRun;
+use super::failures::{FailedAttempt, trouble, waits};
+use super::measure::{self, TimeRange};
+use outlast_kernel::budget::Cost;
+use outlast_kernel::event::Usage;
+use outlast_kernel::time::Span;
+use outlast_kernel::{Timestamp, text};
+use std::time::Duration;
+
+/// The most steps that are told of.
+const MAX_STEPS: usize = 500;
+/// The most attempts that failed that are told of.
+const MAX_FAILURES: usize = 200;
+/// The most artifacts that are told of.
+const MAX_ARTIFACTS: usize = 1000;
+/// The most lines of one list: inputs, resumes, what a result breaks.
+const MAX_LIST_LINES: usize = 30;
+/// The most of a text that stands in a line, in bytes.
+const MAX_LINE_BYTES: usize = 300;
+
+/// What is said of a run.
+pub(super) struct Summary {
+    pub(super) title: String,
+    /// How it ended, in a sentence.
+    pub(super) verdict: String,
+    pub(super) facts: Vec<(&'static str, String)>,
+    pub(super) rows: Vec<StepRow>,
+    pub(super) troubles: Vec<FailedAttempt>,
+    /// What else is worth saying.
+    pub(super) notes: Vec<String>,
+    pub(super) artifacts: Vec<ArtifactRow>,
+    /// What did not fit.
+    pub(super) left_out: Vec<String>,
+}
+
+/// A step in the table of steps.
+pub(super) struct StepRow {
+    pub(super) step: String,
+    pub(super) outcome: String,
+    pub(super) visits: usize,
+    pub(super) attempts: usize,
+    pub(super) worked: String,
+    pub(super) waited: String,
+    pub(super) tokens: u64,
+    pub(super) cost: String,
+}
+
+/// Something that a step has made.
+pub(super) struct ArtifactRow {
+    pub(super) step: String,
+    pub(super) name: String,
+    pub(super) size: u64,
+    pub(super) hash: String,
+}
+
+impl Summary {
+    pub(super) fn of(whole: &FullRun, id: &str, now: Timestamp) -> Self {
+        let run = &whole.run;
+        let (end, gaps) = (measure::end(run, now), measure::gaps(run));
+        let steps = measure::in_order(whole);
+        let mut account = Self {
+            title: title(run),
+            verdict: verdict(run, &steps, end),
+            facts: facts(run, id),
+            rows: Vec::new(),
+            troubles: Vec::new(),
+            notes: Vec::new(),
+            artifacts: Vec::new(),
+            left_out: Vec::new(),
+        };
+        for (id, step) in &steps {
+            account.rows.push(row(id, step, &gaps, end));
+            account.add_visits(id, step, &gaps);
+            account.notes.extend(waits(id, step, end));
+            account.artifacts.extend(made(id, step));
+        }
+        account.bound();
+        account
+    }
+
+    fn add_visits(&mut self, id: &str, step: &StepState, gaps: &[TimeRange]) {
+        for visit in &step.visits {
+            for attempt in &visit.attempts {
+                self.troubles.extend(trouble(id, visit, attempt, gaps));
+                let warning = |warning: &String| format!("{}: {}", line(id), line(warning));
+                self.notes.extend(attempt.warnings.iter().map(warning));
+            }
+            if let Some(ended) = &visit.ended
+                && ended.outcome == Outcome::Completed
+                && let Some(reason) = &ended.reason
+            {
+                self.notes.push(format!("{}: {}.", line(id), line(reason)));
+            }
+            if let Some(choice) = &visit.choice {
+                let waited = visit
+                    .gate
+                    .and_then(|gate| Some(gate.ended?.since(gate.since)));
+                let waited = Span(waited.unwrap_or_default());
+                let (id, choice) = (line(id), line(choice));
+                self.notes.push(match visit.is_by_default {
+                    true => format!("{id}: nobody answered within {waited}, so “{choice}” counts."),
+                    false => format!("{id} was answered “{choice}” after {waited}."),
+                });
+            }
+        }
+    }
+
+    fn bound(&mut self) {
+        let cuts = [
+            (cut(&mut self.rows, MAX_STEPS), "steps"),
+            (
+                cut(&mut self.troubles, MAX_FAILURES),
+                "attempts that failed",
+            ),
+            (cut(&mut self.notes, MAX_FAILURES), "notes"),
+            (cut(&mut self.artifacts, MAX_ARTIFACTS), "artifacts"),
+        ];
+        let said = cuts.into_iter().filter(|(count, _)| *count > 0);
+        let said =
+            said.map(|(count, what)| format!("Left out to keep this short: {count} {what}."));
+        self.left_out = said.collect();
+    }
+}
+
+/// Keeps the first so many, and tells how many were not kept.
+fn cut<T>(list: &mut Vec<T>, most: usize) -> usize {
+    let more = list.len().saturating_sub(most);
+    list.truncate(most);
+    more
+}
+
+/// The first lines of a list, each cleaned and bounded, and how many were left out.
+pub(super) fn lines(list: &[String]) -> Vec<String> {
+    let mut lines: Vec<String> = list
+        .iter()
+        .take(MAX_LIST_LINES)
+        .map(|text| line(text))
+        .collect();
+    match list.len().saturating_sub(MAX_LIST_LINES) {
+        0 => {}
+        more => lines.push(format!("… {more} more")),
+    }
+    lines
+}
+
+/// A text from outside on one line.
+pub(super) fn line(text: &str) -> String {
+    let text = text::message(&text::bounded(text, 4 * MAX_LINE_BYTES));
+    let words: Vec<&str> = text.split_whitespace().collect();
+    text::bounded(&words.join(" "), MAX_LINE_BYTES).into_owned()
+}
+
+/// What the run is called.
+pub(super) fn title(run: &Run) -> String {
+    match line(&run.begun.name) {
+        name if name.is_empty() => "Run of a pipeline".to_owned(),
+        name => name,
+    }
+}
+
+fn facts(run: &Run, id: &str) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        ("Run", line(id)),
+        ("Pipeline", line(&run.begun.file)),
+        ("Folder", line(&run.begun.folder)),
+        ("Begun", run.started.to_string()),
+    ];
+    if let Some(ended) = &run.ended {
+        facts.push(("Ended", ended.at.to_string()));
+    }
+    for (name, value) in run.begun.inputs.iter().take(MAX_LIST_LINES) {
+        facts.push(("Input", format!("{}: {}", line(name), line(value))));
+    }
+    let resumed = run.resumed.iter().rev().take(MAX_LIST_LINES).rev();
+    facts.extend(resumed.map(|time| ("Taken up again", time.to_string())));
+    facts
+}
+
+/// How it ended, and what it took.
+/// What failed in a run that completed all the same.
+fn although(steps: &[(&String, &StepState)]) -> String {
+    let failed = |step: &StepState| step.phase == Phase::Ended(Outcome::Continued);
+    let failed = steps.iter().filter(|(_, step)| failed(step));
+    let names: Vec<String> = failed.map(|(id, _)| line(id)).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(", although these failed: {}", names.join(", ")),
+    }
+}
+
+fn verdict(run: &Run, steps: &[(&String, &StepState)], end: Timestamp) -> String {
+    let took = Span(end.since(run.started));
+    let mut said = match &run.ended {
+        None => format!("Not finished; under way for {took}."),
+        Some(ended) => {
+            let reason = ended.reason.as_deref().map(line);
+            let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
+            match ended.outcome {
+                Outcome::Completed | Outcome::Continued => {
+                    format!("Completed in {took}{}.", although(steps))
+                }
+                Outcome::Canceled => format!("Cancelled after {took}{reason}."),
+                Outcome::Failed | Outcome::Skipped => format!("Failed after {took}{reason}."),
+            }
+        }
+    };
+    let attempts = || {
+        let visits = steps.iter().flat_map(|(_, step)| &step.visits);
+        visits.flat_map(|visit| &visit.attempts)
+    };
+    let failed = attempts().filter(|attempt| attempt.problem.is_some());
+    let (steps, all, failed) = (steps.len(), attempts().count(), failed.count());
+    said += &format!(" Steps: {steps}. Attempts: {all}, of which failed: {failed}.");
+    let tokens = tokens(run.usage);
+    if tokens > 0 {
+        said += &format!(" Tokens: {tokens}.");
+    }
+    if run.cost.0 > 0 {
+        said += &format!(" Cost: {}.", money(run.cost));
+    }
+    said
+}
+
+fn row(id: &str, step: &StepState, gaps: &[TimeRange], end: Timestamp) -> StepRow {
+    let took = measure::step(step, gaps, end);
+    let attempts = || step.visits.iter().flat_map(|visit| &visit.attempts);
+    let usage = attempts().fold(Usage::default(), |usage, one| usage.plus(one.usage));
+    let cost = attempts().fold(0_u64, |cost, one| cost.saturating_add(one.cost.0));
+    StepRow {
+        step: line(id),
+        outcome: outcome(step),
+        visits: step.visits.len(),
+        attempts: attempts().count(),
+        worked: time(took.worked),
+        waited: time(took.waited),
+        tokens: tokens(usage),
+        cost: money(Cost(cost)),
+    }
+}
+
+/// How a step ended, or what it is doing.
+pub(super) fn outcome(step: &StepState) -> String {
+    let word = match step.phase {
+        Phase::Idle | Phase::Called => "not begun",
+        Phase::Ready | Phase::Working => "working",
+        Phase::Waiting { cause, .. } => return format!("waiting: {}", cause.phrase()),
+        Phase::AtGate { .. } => "at its gate",
+        Phase::Reworking => "failed, being made good for",
+        Phase::Ended(outcome) => match outcome {
+            Outcome::Completed => "completed",
+            Outcome::Continued => "failed, the run went on",
+            Outcome::Skipped => "left out",
+            Outcome::Failed => "failed",
+            Outcome::Canceled => "cancelled",
+        },
+    };
+    let ended = step.visit().and_then(|visit| visit.ended.as_ref());
+    let reason = ended.and_then(|ended| ended.reason.as_deref());
+    match reason.filter(|_| step.phase.is_over()) {
+        Some(reason) => format!("{word}: {}", line(reason)),
+        None => word.to_owned(),
+    }
+}
+
+fn made(id: &str, step: &StepState) -> Vec<ArtifactRow> {
+    let made = step.artifacts.iter().map(|(name, artifact)| ArtifactRow {
+        step: line(id),
+        name: line(name),
+        size: artifact.size,
+        hash: line(&artifact.hash),
+    });
+    made.collect()
+}
+
+// --- Words ---
+
+fn tokens(usage: Usage) -> u64 {
+    usage.read().saturating_add(usage.output)
+}
+
+fn money(cost: Cost) -> String {
+    match cost.0 {
+        0 => "–".to_owned(),
+        millionths @ 1..10_000 => format!("${:.4}", millionths as f64 / 1e6),
+        millionths => format!(
+            "${}.{:02}",
+            millionths / 1_000_000,
+            millionths / 10_000 % 100
+        ),
+    }
+}
+
+fn time(time: Duration) -> String {
+    match time {
+        Duration::ZERO => "–".to_owned(),
+        time => Span(time).to_string(),
+    }
+}

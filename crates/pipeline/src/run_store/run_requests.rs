@@ -1,0 +1,106 @@
+//! Telling whoever is at work on a run what a person wants.
+
+use super::super::history::RecordedEntry;
+use super::super::mailbox::{self, Mailbox, RunRequest};
+use super::super::state::{Phase, Run};
+use super::super::status::{self, Question};
+use super::{Error, MAIL, MAX_NAME_BYTES, RunStore, shown};
+use outlast_store::journal::{Availability, Summary};
+
+/// A run that was told something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestReceipt {
+    /// The run.
+    pub run: String,
+    /// Whether a process is at work on it; else whoever takes it up is told.
+    pub is_at_work: bool,
+}
+
+impl RunStore {
+    /// Answers what a run asks: at that step, or at the only one that asks; with that choice, or the first one.
+    pub async fn answer(
+        &self,
+        name: &str,
+        step: Option<&str>,
+        choice: Option<&str>,
+    ) -> Result<RequestReceipt, Error> {
+        let (summary, run, entries) = self.open(name).await?;
+        let (step, question) = gate(&run, &entries, step)?;
+        if let Some(choice) = choice.filter(|choice| !question.has(choice)) {
+            return Err(Error::UnknownChoice {
+                step,
+                choice: shown(choice, MAX_NAME_BYTES),
+                choices: question.choices,
+            });
+        }
+        let (step, choice) = (Some(step), choice.map(str::to_owned));
+        self.post(&summary, RunRequest::Answer { step, choice })
+            .await
+    }
+
+    /// Has a run try again at once what it waits to try again: that step, or all that wait.
+    pub async fn retry_now(&self, name: &str, step: Option<&str>) -> Result<RequestReceipt, Error> {
+        let (summary, run, _) = self.open(name).await?;
+        if let Some(step) = step.filter(|step| !run.phase(step).is_active()) {
+            let (run, step) = (summary.id, shown(step, MAX_NAME_BYTES));
+            return Err(Error::NotUnderWay { run, step });
+        }
+        let step = step.map(str::to_owned);
+        self.post(&summary, RunRequest::RetryNow { step }).await
+    }
+
+    /// Ends a run.
+    pub async fn cancel(&self, name: &str) -> Result<RequestReceipt, Error> {
+        let (summary, _, _) = self.open(name).await?;
+        self.post(&summary, RunRequest::Cancel {}).await
+    }
+
+    /// A run that is not over.
+    async fn open(&self, name: &str) -> Result<(Summary, Run, Vec<RecordedEntry>), Error> {
+        let summary = self.find(name).await?;
+        let (run, entries) = self.read_without_waits(&summary.id).await?;
+        match run.ended {
+            Some(_) => Err(Error::Over { run: summary.id }),
+            None => Ok((summary, run, entries)),
+        }
+    }
+
+    async fn post(&self, summary: &Summary, letter: RunRequest) -> Result<RequestReceipt, Error> {
+        let (folder, run) = (self.folder().join(MAIL), summary.id.clone());
+        let mailbox = Mailbox::new(&folder);
+        let posted = tokio::task::spawn_blocking(move || mailbox.post(&run, &letter)).await;
+        posted.unwrap_or_else(|error| {
+            let (path, error) = (folder, error.into());
+            Err(mailbox::Error::File { path, error })
+        })?;
+        Ok(RequestReceipt {
+            run: summary.id.clone(),
+            is_at_work: summary.state == Availability::InUse,
+        })
+    }
+}
+
+/// The gate that is meant, and what is asked there.
+fn gate(
+    run: &Run,
+    entries: &[RecordedEntry],
+    step: Option<&str>,
+) -> Result<(String, Question), Error> {
+    let at_gate = run
+        .steps
+        .iter()
+        .filter(|(_, step)| matches!(step.phase, Phase::AtGate { .. }));
+    let mut asking: Vec<(String, Question)> = at_gate
+        .filter(|(id, _)| step.is_none_or(|step| step == *id))
+        .filter_map(|(id, _)| Some((id.clone(), status::asked(id, entries)?)))
+        .collect();
+    match asking.len() {
+        1 => Ok(asking.swap_remove(0)),
+        0 => Err(Error::NothingAsked {
+            step: step.map(|step| shown(step, MAX_NAME_BYTES)),
+        }),
+        _ => Err(Error::SeveralAsk {
+            steps: asking.into_iter().map(|(id, _)| id).collect(),
+        }),
+    }
+}

@@ -1,0 +1,338 @@
+//! One attempt of a step: its work, what it leaves behind, and whether that keeps its contracts.
+//!
+//! Invariants: it ends soon when it is stopped, and leaves no process behind; what it made is kept before it counts.
+//! Who ended it is told apart: a person, the watchdog, a time-out, a ceiling.
+//! Not here: whether it is made again (see `react`).
+
+mod agent;
+mod command;
+mod inputs;
+mod outputs;
+mod prompt;
+
+use super::budget::BudgetTracker;
+use super::contract::{self, CheckContext};
+use super::definition::{Contract, OUTPUT, Pipeline, Rule, Step, Work};
+use super::entry::{Artifact, Problem};
+use super::host::RunResources;
+use super::orphans;
+use super::react::{AttemptResult, StepOutput};
+use super::state::{Attempt, Run};
+use super::watchdog::{WatchEvent, Watchdog};
+use inputs::InputValue;
+use outlast_engine::CancellationToken;
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::Cost;
+use outlast_kernel::event::{Body, Usage};
+use outlast_kernel::verdict::{Cause, Class};
+pub(super) use outputs::remove_scratch;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::{Notify, mpsc};
+
+/// An attempt that is to be made.
+pub(super) struct Job {
+    run: String,
+    pipeline: Arc<Pipeline>,
+    step: Step,
+    attempt: Attempt,
+    visit: u32,
+    /// How many attempts were made in its session, this one included.
+    turns: u64,
+    /// What it is told: what was wrong with the last attempt's result, or with the step that this one makes good for.
+    earlier: Option<Problem>,
+    inputs: BTreeMap<String, InputValue>,
+    folder: PathBuf,
+    deadline: Option<Timestamp>,
+    /// Whether another process was at it when it died.
+    is_resumed: bool,
+    means: RunResources,
+    spent: Arc<BudgetTracker>,
+}
+
+/// The run that an attempt belongs to, and what the run works with.
+pub(super) struct RunContext<'a> {
+    pub(super) id: &'a str,
+    pub(super) run: &'a Run,
+    pub(super) pipeline: &'a Arc<Pipeline>,
+    pub(super) means: RunResources,
+    pub(super) spent: Arc<BudgetTracker>,
+}
+
+/// What is shared with whoever waits for an attempt.
+pub(super) struct AttemptControl {
+    pub(super) stop: CancellationToken,
+    /// Ends the wait of its turn.
+    pub(super) retry_now: Arc<Notify>,
+    pub(super) tell: Arc<dyn Fn(AttemptEvent) + Send + Sync>,
+    /// Where it is said that something of ours cannot be written down.
+    pub(super) halt: mpsc::UnboundedSender<String>,
+}
+
+impl AttemptControl {
+    /// What we cannot keep is no failure of the step: the run stops as it is, and can be resumed.
+    async fn halt<T>(&self, why: impl ToString) -> T {
+        // When nobody listens any more, the run has stopped already.
+        self.halt.send(why.to_string()).ok();
+        std::future::pending().await
+    }
+
+    /// The same for files of ours; what a step asks for and cannot have is its own problem.
+    async fn written<T>(&self, written: io::Result<T>) -> Result<T, Problem> {
+        match written {
+            Ok(written) => Ok(written),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                Err(Problem::new(Cause::InvalidRequest, error.to_string()))
+            }
+            Err(error) => self.halt(format!("files for a step: {error}")).await,
+        }
+    }
+}
+
+/// What is told of an attempt while it is made.
+pub(super) enum AttemptEvent {
+    Process(u32, u64),
+    Session(Timestamp, Body),
+}
+
+/// What came of the work, before anybody looked at it.
+struct WorkResult {
+    output: Result<Vec<u8>, Problem>,
+    usage: Usage,
+    cost: Cost,
+}
+
+impl From<Problem> for WorkResult {
+    fn from(problem: Problem) -> Self {
+        Self {
+            output: Err(problem),
+            usage: Usage::default(),
+            cost: Cost::default(),
+        }
+    }
+}
+
+/// What an attempt is watched by, and told to end by.
+struct AttemptContext {
+    guard: Arc<Watchdog>,
+    /// Cancelled by whoever ends it.
+    stop: CancellationToken,
+    live: AttemptControl,
+}
+
+impl Job {
+    pub(super) fn new(context: RunContext<'_>, step: &Step, is_resumed: bool) -> Option<Self> {
+        let RunContext {
+            id,
+            run,
+            pipeline,
+            means,
+            spent,
+        } = context;
+        let state = run.steps.get(&step.id)?;
+        let visit = state.visit()?;
+        let attempt = visit.attempts.last()?.clone();
+        let same = |other: &&Attempt| other.session == attempt.session;
+        let turns = visit.attempts.iter().filter(same).count();
+        let before = visit.attempts.iter().rev().nth(1);
+        let before = before.and_then(|attempt| attempt.problem.as_ref());
+        let before = before.filter(|problem| is_result_failure(problem));
+        let reworked = state
+            .reworks
+            .as_ref()
+            .and_then(|other| run.steps.get(other));
+        let reworked = reworked.and_then(|other| other.attempt()?.problem.as_ref());
+        let time = pipeline.runtime.budget.time;
+        Some(Self {
+            run: id.to_owned(),
+            visit: visit.number,
+            turns: u64::try_from(turns).unwrap_or(u64::MAX),
+            earlier: before.or(reworked).cloned(),
+            inputs: inputs::of(step, run),
+            folder: PathBuf::from(&run.begun.folder),
+            deadline: time.map(|time| run.begun_last + time),
+            pipeline: Arc::clone(pipeline),
+            step: step.clone(),
+            attempt,
+            is_resumed,
+            means,
+            spent,
+        })
+    }
+
+    /// Where the step works.
+    fn directory(&self) -> PathBuf {
+        self.folder.join(&self.step.directory)
+    }
+
+    /// How often it may be tried.
+    fn most_attempts(&self) -> u32 {
+        let retries = self.step.retry.policy.retries();
+        retries.map_or(u32::MAX, |retries| retries.saturating_add(1))
+    }
+
+    /// Where its files are, as long as it takes.
+    fn scratch(&self) -> PathBuf {
+        let name = format!("{}-{}-{}", self.step.id, self.visit, self.attempt.number);
+        self.means.scratch.join(&self.run).join(name)
+    }
+}
+
+/// Whether whoever tries again must do it in another way.
+const fn is_result_failure(problem: &Problem) -> bool {
+    matches!(problem.class, Class::ContractFailure | Class::TestFailure)
+}
+
+/// Makes the attempt.
+pub(super) async fn run(job: Job, live: AttemptControl) -> AttemptResult {
+    let runtime = &job.pipeline.runtime;
+    let guard = Watchdog::new(
+        Arc::clone(&job.means.clock),
+        runtime.stall_timeout,
+        job.step.timeout,
+    );
+    let watched = AttemptContext {
+        guard: Arc::new(guard),
+        stop: live.stop.child_token(),
+        live,
+    };
+    let mut cut: Option<Problem> = None;
+    let mut done = {
+        let mut work = Box::pin(perform_and_check(&job, &watched));
+        loop {
+            tokio::select! {
+                done = &mut work => break done,
+                problem = watched.guard.expired(), if cut.is_none() => cut = Some(problem),
+                problem = job.spent.over(), if cut.is_none() => cut = Some(problem),
+            }
+            watched.stop.cancel();
+        }
+    };
+    if done.made.is_err() {
+        let by_person = || Problem::new(Cause::Interrupted, "it was cancelled");
+        let was_stopped = watched.live.stop.is_cancelled();
+        match cut {
+            _ if was_stopped => done.made = Err(by_person()),
+            Some(problem) => done.made = Err(problem),
+            None => {}
+        }
+    }
+    // Tokens are counted while they are used.
+    job.spent.add(Usage::default(), done.cost);
+    remove_scratch(job.scratch()).await;
+    done
+}
+
+async fn perform_and_check(job: &Job, watched: &AttemptContext) -> AttemptResult {
+    let mut inputs = BTreeMap::new();
+    let worked = match begin(job).await {
+        Err(problem) => problem.into(),
+        Ok(given) => {
+            inputs = given;
+            work(job, &inputs, watched).await
+        }
+    };
+    let mut done = AttemptResult {
+        made: Ok(StepOutput::default()),
+        usage: worked.usage,
+        cost: worked.cost,
+        warnings: Vec::new(),
+    };
+    done.made = match worked.output {
+        Ok(output) => finish(job, output, &inputs, watched, &mut done).await,
+        Err(problem) => Err(problem),
+    };
+    done
+}
+
+async fn work(
+    job: &Job,
+    inputs: &BTreeMap<String, Vec<u8>>,
+    watched: &AttemptContext,
+) -> WorkResult {
+    match &job.step.work {
+        Work::Prompt(prompt) => prompt::run(job, prompt, inputs, watched).await,
+        Work::Command(line) => command::run(job, line, inputs, watched).await,
+        Work::Agent(agent) => agent::run(job, agent, inputs, watched).await,
+        Work::Gate(_) | Work::Loop(_) => {
+            Problem::new(Cause::Internal, "it has nothing to do").into()
+        }
+    }
+}
+
+/// Sees to what an earlier process left, and reads what the step is given.
+async fn begin(job: &Job) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
+    if let Some(problem) = job.spent.problem() {
+        return Err(problem);
+    }
+    if job.is_resumed {
+        orphans::end(job.attempt.process, &command::marks(job)).await;
+    }
+    let is_ours = matches!(job.step.work, Work::Prompt(_));
+    if job.is_resumed && job.step.once && !is_ours {
+        let why = "it was interrupted, and may be begun once only";
+        return Err(Problem::new(Cause::Unknown, why));
+    }
+    let directory = job.directory();
+    if !directory.is_dir() {
+        let why = format!("there is no folder {}", directory.display());
+        return Err(Problem::new(Cause::Misconfigured, why));
+    }
+    inputs::read(&job.inputs, &job.means.artifacts).await
+}
+
+/// Looks at what the work has left behind, and keeps it.
+async fn finish(
+    job: &Job,
+    output: Vec<u8>,
+    inputs: &BTreeMap<String, Vec<u8>>,
+    watched: &AttemptContext,
+    done: &mut AttemptResult,
+) -> Result<StepOutput, Problem> {
+    let is_suite = |contract: &Contract| matches!(contract.rule, Rule::TestSuite { .. });
+    let env = match job.step.contracts.iter().any(is_suite) {
+        true => {
+            watched
+                .live
+                .written(command::variables(job, inputs))
+                .await?
+        }
+        false => Vec::new(),
+    };
+    let mut found = outputs::collect(&job.step, &job.directory(), &job.folder).await?;
+    let context = outputs::context(&output);
+    found.insert(OUTPUT.to_owned(), output);
+    watched
+        .guard
+        .sign(WatchEvent::Progress("its work is done".to_owned()));
+    let judging = prompt::ModelJudge::new(job, watched);
+    let scene = CheckContext {
+        step: &job.step,
+        artifacts: &found,
+        directory: &job.directory(),
+        env: &env,
+        hidden_variables: job.means.host.hidden_variables(),
+        ask: &judging,
+        stop: &watched.stop,
+        on_output: &|bytes| {
+            let sign = command::sign(bytes);
+            watched.guard.sign(WatchEvent::Progress(sign));
+        },
+        clock: &*job.means.clock,
+    };
+    let checked = contract::check(&scene).await;
+    let (usage, cost) = judging.spent();
+    (done.usage, done.cost) = (
+        done.usage.plus(usage),
+        Cost(done.cost.0.saturating_add(cost.0)),
+    );
+    done.warnings = checked?.warnings;
+    let artifacts: BTreeMap<String, Artifact> =
+        match outputs::keep(found, &job.means.artifacts).await {
+            Ok(artifacts) => artifacts,
+            Err(why) => watched.live.halt(why).await,
+        };
+    Ok(StepOutput { artifacts, context })
+}

@@ -1,0 +1,119 @@
+//! An attempt of a step that runs a command.
+
+use super::super::definition::CommandLine;
+use super::super::entry::Problem;
+use super::super::process::{self, ProcessObserver, ProcessResult, Spec, Stream};
+use super::super::watchdog::WatchEvent;
+use super::super::{failure, feedback, input_files};
+use super::{AttemptContext, AttemptEvent, Job, WorkResult};
+use outlast_kernel::budget::Cost;
+use outlast_kernel::event::Usage;
+use outlast_kernel::text;
+use outlast_kernel::verdict::Cause;
+use std::collections::BTreeMap;
+use std::io;
+
+/// The longest line of what was printed that is remembered for a report.
+const MAX_REPORTED_LINE_BYTES: usize = 200;
+
+pub(super) async fn run(
+    job: &Job,
+    line: &CommandLine,
+    inputs: &BTreeMap<String, Vec<u8>>,
+    watched: &AttemptContext,
+) -> WorkResult {
+    let env = match watched.live.written(variables(job, inputs)).await {
+        Ok(env) => env,
+        Err(problem) => return problem.into(),
+    };
+    let hidden = job.means.host.hidden_variables();
+    let spec = Spec {
+        line,
+        directory: &job.directory(),
+        env: &env,
+        hidden_variables: hidden,
+        input: None,
+    };
+    let mut on_output = |_, bytes: &[u8]| watched.guard.sign(WatchEvent::Progress(sign(bytes)));
+    let output = match watch(spec, watched, &mut on_output).await {
+        Err(problem) => Err(problem),
+        Ok(ran) if ran.is_success() => Ok(ran.stdout),
+        Ok(ran) => {
+            let now = job.means.clock.now();
+            Err(failure::problem(
+                line,
+                &ran,
+                job.step.retry.is_explicit,
+                now,
+            ))
+        }
+    };
+    WorkResult {
+        output,
+        usage: Usage::default(),
+        cost: Cost::default(),
+    }
+}
+
+/// Runs a process to its end, which may be that it is stopped.
+pub(super) async fn watch(
+    spec: Spec<'_>,
+    watched: &AttemptContext,
+    on_output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+) -> Result<ProcessResult, Problem> {
+    let tell = &watched.live.tell;
+    let mut on_start = |pid, born| tell(AttemptEvent::Process(pid, born));
+    let watching = ProcessObserver {
+        on_start: &mut on_start,
+        on_output,
+    };
+    let ran = process::run(spec, watching, &watched.stop).await?;
+    match ran.stopped {
+        true => Err(Problem::new(Cause::Interrupted, "it was stopped")),
+        false => Ok(ran),
+    }
+}
+
+/// The last line of what was printed, for a report.
+pub(super) fn sign(bytes: &[u8]) -> String {
+    let end = bytes.len().saturating_sub(MAX_REPORTED_LINE_BYTES);
+    let printed = String::from_utf8_lossy(&bytes[end..]);
+    let last = printed.lines().rev().find(|line| !line.trim().is_empty());
+    text::plain(last.unwrap_or_default().trim()).into_owned()
+}
+
+/// What a command of the step finds in its environment, beside ours.
+pub(super) fn variables(
+    job: &Job,
+    inputs: &BTreeMap<String, Vec<u8>>,
+) -> io::Result<Vec<(String, String)>> {
+    let scratch = job.scratch();
+    let mut variables = step_variables(job);
+    variables.extend(input_files::variables(inputs, &scratch, &[])?);
+    if let Some(problem) = &job.earlier {
+        let path = scratch.join("feedback");
+        input_files::write(&path, feedback::told(problem).as_bytes())?;
+        variables.push((
+            "OUTLAST_FEEDBACK_FILE".to_owned(),
+            path.to_string_lossy().into_owned(),
+        ));
+    }
+    Ok(variables)
+}
+
+/// What every command of the step finds in its environment.
+pub(super) fn step_variables(job: &Job) -> Vec<(String, String)> {
+    let given = job.step.env.clone();
+    given.into_iter().chain(marks(job)).collect()
+}
+
+/// The variables by which the processes of an attempt are told from all others.
+pub(super) fn marks(job: &Job) -> Vec<(String, String)> {
+    let own = [
+        ("OUTLAST_RUN", job.run.clone()),
+        ("OUTLAST_STEP", job.step.id.clone()),
+        ("OUTLAST_VISIT", job.visit.to_string()),
+        ("OUTLAST_ATTEMPT", job.attempt.number.to_string()),
+    ];
+    own.map(|(name, value)| (name.to_owned(), value)).to_vec()
+}

@@ -1,0 +1,71 @@
+//! What a step is given: texts of the run, and what other steps have made.
+
+use super::super::definition::{Source, Step};
+use super::super::entry::{Artifact, Problem};
+use super::super::state::Run;
+use outlast_kernel::verdict::Cause;
+use outlast_store::artifacts::Artifacts;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Something that a step is given.
+#[derive(Clone, Debug)]
+pub(super) enum InputValue {
+    Text(String),
+    Kept(Artifact),
+    Nothing,
+}
+
+/// What that step is given, as the run stands: everything that the run was given, and what the step asks for.
+pub(super) fn of(step: &Step, run: &Run) -> BTreeMap<String, InputValue> {
+    let of_run = run.begun.inputs.iter();
+    let of_run = of_run.map(|(name, text)| (name.clone(), InputValue::Text(text.clone())));
+    let own = step
+        .inputs
+        .iter()
+        .map(|(name, source)| (name.clone(), given(source, run)));
+    of_run.chain(own).collect()
+}
+
+fn given(source: &Source, run: &Run) -> InputValue {
+    match source {
+        Source::Run { name } => {
+            let text = run.begun.inputs.get(name).cloned();
+            InputValue::Text(text.unwrap_or_default())
+        }
+        Source::Step { step, artifact, .. } => {
+            let made = run
+                .steps
+                .get(step)
+                .and_then(|state| state.artifacts.get(artifact));
+            made.map_or(InputValue::Nothing, |made| InputValue::Kept(made.clone()))
+        }
+    }
+}
+
+/// Reads all of it.
+pub(super) async fn read(
+    inputs: &BTreeMap<String, InputValue>,
+    artifacts: &Arc<Artifacts>,
+) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
+    let (inputs, artifacts) = (inputs.clone(), Arc::clone(artifacts));
+    let has_files = inputs
+        .values()
+        .any(|given| matches!(given, InputValue::Kept(_)));
+    let read = move || {
+        let read = |given: InputValue| match given {
+            InputValue::Text(text) => Ok(text.into_bytes()),
+            InputValue::Nothing => Ok(Vec::new()),
+            InputValue::Kept(artifact) => artifacts.get(&artifact.hash),
+        };
+        let all = inputs.into_iter();
+        all.map(|(name, given)| Ok((name, read(given)?))).collect()
+    };
+    let read: Result<_, outlast_store::Error> = match has_files {
+        false => read(),
+        true => tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|error| Problem::new(Cause::Internal, error.to_string()))?,
+    };
+    read.map_err(|error| Problem::new(Cause::Misconfigured, error.to_string()))
+}

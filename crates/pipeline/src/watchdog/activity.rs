@@ -1,0 +1,244 @@
+//! What the events of a turn say about the work: does it live, and does something come of it?
+//!
+//! Invariant: every wait that pauses ends with something that resumes: the next call, or the end of what waited.
+//! What is written and what tools have changed is progress; reading and thinking are activity.
+
+use super::WatchEvent;
+use outlast_kernel::event::Body;
+use std::collections::HashMap;
+
+/// Tools that change nothing.
+const READ_ONLY_TOOLS: [&str; 2] = ["grep", "read"];
+/// More tools than this do not run at a time; should their ends get lost, their names are.
+const MAX_RUNNING_TOOLS: usize = 256;
+
+/// Reads the events of one attempt, in order.
+#[derive(Debug, Default)]
+pub(crate) struct ActivityTracker {
+    /// The names of the tools that run, by the ids of their calls.
+    running: HashMap<String, String>,
+}
+
+impl ActivityTracker {
+    /// What that event is a sign of, if of anything.
+    pub(crate) fn event_for(&mut self, body: &Body) -> Option<WatchEvent> {
+        let activity = |name: &str| Some(WatchEvent::Activity(name.to_owned()));
+        match body {
+            // A provider can send empty pieces for ever.
+            Body::TextDelta { text } if text.trim().is_empty() => activity("empty text"),
+            Body::TextDelta { .. } => Some(WatchEvent::Progress("text".to_owned())),
+            Body::ReasoningDelta { .. } | Body::ReasoningDone(_) => activity("reasoning"),
+            Body::ToolCall(call) => activity(&format!("wants `{}`", call.name)),
+            Body::ToolStarted { id, name } => {
+                self.start(id, name);
+                activity(&format!("`{name}` runs"))
+            }
+            Body::ToolResult { id, .. } => Some(self.finish(id)),
+            Body::Usage(_) => activity("usage"),
+            Body::StepComplete { .. } => activity("answer complete"),
+            Body::AutoCompactionStarted { .. } => activity("compaction"),
+            Body::RetryScheduled { .. } | Body::Held { .. } | Body::AutoCompactionRetry { .. } => {
+                Some(WatchEvent::Paused)
+            }
+            Body::AttemptStarted { .. }
+            | Body::AutoCompactionEnded { .. }
+            | Body::RetryEnded { .. }
+            | Body::Sealed { .. } => Some(WatchEvent::Resumed),
+            _ => None,
+        }
+    }
+
+    fn start(&mut self, id: &str, name: &str) {
+        if self.running.len() >= MAX_RUNNING_TOOLS {
+            self.running.clear();
+        }
+        self.running.insert(id.to_owned(), name.to_owned());
+    }
+
+    /// A tool that was not run has changed nothing.
+    fn finish(&mut self, id: &str) -> WatchEvent {
+        match self.running.remove(id) {
+            None => WatchEvent::Activity("a tool was not run".to_owned()),
+            Some(name) => {
+                let ended = format!("`{name}` has ended");
+                if READ_ONLY_TOOLS.contains(&name.as_str()) {
+                    WatchEvent::Activity(ended)
+                } else {
+                    WatchEvent::Progress(ended)
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_kernel::Timestamp;
+    use outlast_kernel::event::{
+        CompactionReason, Reasoning, StopReason, ToolCall, TurnStatus, Usage,
+    };
+    use outlast_kernel::verdict::Cause;
+
+    const AT: Timestamp = Timestamp::from_millis(1_794_780_000_000);
+
+    /// The signs of these events, each by its first letters.
+    fn signs(events: impl IntoIterator<Item = Body>) -> Vec<String> {
+        let mut reader = ActivityTracker::default();
+        let word = |sign| match sign {
+            Some(WatchEvent::Activity(name)) => format!("activity: {name}"),
+            Some(WatchEvent::Progress(name)) => format!("progress: {name}"),
+            Some(WatchEvent::Paused) => "paused".to_owned(),
+            Some(WatchEvent::Resumed) => "resumed".to_owned(),
+            None => "-".to_owned(),
+        };
+        let events = events.into_iter();
+        events.map(|body| word(reader.event_for(&body))).collect()
+    }
+
+    fn tool(id: &str, name: &str) -> [Body; 2] {
+        let started = Body::ToolStarted {
+            id: id.to_owned(),
+            name: name.to_owned(),
+        };
+        let ended = Body::ToolResult {
+            id: id.to_owned(),
+            output: "done".to_owned(),
+            is_error: false,
+        };
+        [started, ended]
+    }
+
+    #[test]
+    fn reading_is_activity_and_changing_is_progress() {
+        let table = [
+            ("read", "activity"),
+            ("grep", "activity"),
+            ("write", "progress"),
+            ("edit", "progress"),
+            ("bash", "progress"),
+            ("mcp__tickets__open", "progress"),
+        ];
+        for (name, kind) in table {
+            let expected = [
+                format!("activity: `{name}` runs"),
+                format!("{kind}: `{name}` has ended"),
+            ];
+            assert_eq!(signs(tool("1", name)), expected);
+        }
+    }
+
+    #[test]
+    fn of_two_tools_at_once_each_counts_as_what_it_is() {
+        let ([reads, has_read], [writes, has_written]) = (tool("1", "read"), tool("2", "write"));
+        let said = signs([reads, writes, has_written.clone(), has_read, has_written]);
+        let ends = [
+            "progress: `write` has ended",
+            "activity: `read` has ended",
+            "activity: a tool was not run",
+        ];
+        assert_eq!(said[2..], ends);
+    }
+
+    #[test]
+    fn text_is_progress_and_thinking_is_not() {
+        let text = |text: &str| Body::TextDelta {
+            text: text.to_owned(),
+        };
+        let thought = Body::ReasoningDelta {
+            text: "hm".to_owned(),
+        };
+        let said = signs([
+            text("Once"),
+            text(" \n"),
+            text(""),
+            thought,
+            Body::ReasoningDone(Reasoning::default()),
+            Body::ToolCall(ToolCall {
+                name: "write".to_owned(),
+                ..ToolCall::default()
+            }),
+            Body::Usage(Usage::default()),
+        ]);
+        let expected = [
+            "progress: text",
+            "activity: empty text",
+            "activity: empty text",
+            "activity: reasoning",
+            "activity: reasoning",
+            "activity: wants `write`",
+            "activity: usage",
+        ];
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn waits_pause_and_whatever_ends_them_resumes() {
+        let said = signs([
+            Body::RetryScheduled {
+                attempt: 1,
+                max_attempts: None,
+                delay_ms: 5,
+                retry_at: AT,
+                cause: Cause::Overloaded,
+                message: String::new(),
+                code: None,
+            },
+            Body::Held {
+                until: AT,
+                cause: None,
+            },
+            Body::AttemptStarted { attempt: 2 },
+            Body::AutoCompactionStarted {
+                reason: CompactionReason::Overflow,
+                tokens: 1,
+            },
+            Body::AutoCompactionRetry {
+                attempt: 1,
+                retry_at: AT,
+                cause: Cause::Overloaded,
+                message: String::new(),
+            },
+            Body::AutoCompactionEnded {
+                reason: CompactionReason::Overflow,
+                before: 2,
+                after: 1,
+                will_retry: true,
+                summary: None,
+                error: None,
+            },
+            Body::RetryEnded {
+                success: true,
+                attempt: 1,
+                error: None,
+            },
+            Body::Done {
+                stop_reason: StopReason::EndTurn,
+            },
+            Body::Sealed {
+                status: TurnStatus::Completed,
+            },
+        ]);
+        let expected = [
+            "paused",
+            "paused",
+            "resumed",
+            "activity: compaction",
+            "paused",
+            "resumed",
+            "resumed",
+            "-",
+            "resumed",
+        ];
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn tools_that_never_end_do_not_fill_the_memory() {
+        let mut reader = ActivityTracker::default();
+        for number in 0..10_000 {
+            reader.event_for(&tool(&number.to_string(), "bash")[0]);
+        }
+        assert!(reader.running.len() <= MAX_RUNNING_TOOLS);
+    }
+}

@@ -1,0 +1,158 @@
+//! Who is let in: checked before anything else is looked at, for every request.
+//!
+//! Invariant: nothing under `/api` is answered to a page of another site, to a name that is not ours, or, where a token
+//! is needed, without it. The page's own files hold no data.
+
+use super::app_state::AppState;
+use super::problems::HttpError;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use outlast_gateway::assets;
+use outlast_gateway::auth::{self, AccessDenied, Token};
+use outlast_gateway::problem::Problem;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// A browser cannot set a header for a WebSocket; it can name a protocol.
+const TOKEN_PROTOCOL: &str = "outlast.token.";
+/// What proxies add. Whoever comes through one is not on this machine, whatever its address says.
+const PROXY_HEADERS: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
+const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PATCH");
+const ALLOWED_HEADERS: HeaderValue =
+    HeaderValue::from_static("authorization, content-type, last-event-id, x-outlast-token");
+
+/// Where a request comes from, and the place that its connection takes, also as a WebSocket.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) address: IpAddr,
+    _place: Arc<OwnedSemaphorePermit>,
+}
+
+impl Peer {
+    pub(super) fn new(address: SocketAddr, place: OwnedSemaphorePermit) -> Self {
+        Self {
+            address: address.ip().to_canonical(),
+            _place: Arc::new(place),
+        }
+    }
+}
+
+pub(super) async fn check(
+    State(shared): State<Arc<AppState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // The page of another site that may ask, if it comes from one.
+    let origin = request.headers().get(header::ORIGIN);
+    let origin = origin.filter(|origin| shared.names.allows_origin_header(origin));
+    let origin = origin.cloned();
+    let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
+    let answer = match shared.authorize(&request, is_preflight) {
+        Err(problem) => HttpError(problem).into_response(),
+        Ok(()) if is_preflight => preflight(),
+        Ok(()) => next.run(request).await,
+    };
+    guarded(answer, origin)
+}
+
+impl AppState {
+    /// Checks a request.
+    fn authorize(&self, request: &Request, is_preflight: bool) -> Result<(), Problem> {
+        let (headers, path) = (request.headers(), request.uri().path());
+        match auth::check(headers, request.uri(), &self.names) {
+            // A link to the page is followed; it holds nothing of anybody.
+            Err(AccessDenied::CrossSite) if is_page(path) && auth::is_navigation(headers) => {}
+            checked => checked?,
+        }
+        if let Some(peer) = request.extensions().get::<Peer>() {
+            self.check_rate(peer.address)?;
+        }
+        let is_data = path == "/api" || path.starts_with("/api/");
+        if !is_data || is_preflight {
+            return Ok(());
+        }
+        match &self.token {
+            Some(token) if brings(headers, token) => Ok(()),
+            Some(_) => Err(AccessDenied::Token.into()),
+            None if PROXY_HEADERS.iter().any(|name| headers.contains_key(*name)) => {
+                let detail = "this came through a proxy, and anybody could have sent it; set serve.require_token";
+                Err(Problem::new(StatusCode::FORBIDDEN, "proxied", detail))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Takes note that an address asks for something.
+    pub(super) fn check_rate(&self, address: IpAddr) -> Result<(), Problem> {
+        self.rates.take(address).map_err(|wait| {
+            let seconds = wait.as_secs() + 1;
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            let detail = format!("too many requests from {address}; come back in {seconds} s");
+            Problem::new(status, "too_many_requests", detail).after(seconds)
+        })
+    }
+}
+
+fn is_page(path: &str) -> bool {
+    path.strip_prefix('/')
+        .is_some_and(|path| assets::file(path).is_some())
+}
+
+/// Whether a request brings the token: in a header, or as the name of a protocol.
+fn brings(headers: &HeaderMap, token: &Token) -> bool {
+    let mut named = protocols(headers).filter_map(|name| name.strip_prefix(TOKEN_PROTOCOL));
+    token.is_in(headers) || named.any(|brought| token.is(brought))
+}
+
+/// The protocols that a WebSocket offers to speak.
+fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let names = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    let names = names.filter_map(|names| names.to_str().ok());
+    names.flat_map(|names| names.split(',').map(str::trim))
+}
+
+/// The protocol of a WebSocket that was chosen to bring the token, which must be confirmed.
+pub(super) fn token_protocol(headers: &HeaderMap) -> Option<String> {
+    let mut names = protocols(headers);
+    let named = names.find(|name| name.starts_with(TOKEN_PROTOCOL))?;
+    Some(named.to_owned())
+}
+
+fn preflight() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS);
+    response
+}
+
+/// What keeps an answer from being used by others than those who asked.
+fn guarded(mut response: Response, origin: Option<HeaderValue>) -> Response {
+    let headers = response.headers_mut();
+    let fixed: [(HeaderName, &str); 2] = [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let policy = HeaderName::from_static("cross-origin-resource-policy");
+    let no_store = HeaderValue::from_static("no-store");
+    headers.entry(header::CACHE_CONTROL).or_insert(no_store);
+    match origin {
+        Some(origin) => {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(header::VARY, HeaderValue::from_static("origin"));
+            let exposed = HeaderValue::from_static("location, retry-after");
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        }
+        None => {
+            headers.insert(policy, HeaderValue::from_static("same-origin"));
+        }
+    }
+    response
+}

@@ -1,0 +1,249 @@
+//! What is around the sessions: what is known of providers, the policies, the gateways of this machine, the page.
+
+use super::api::{Api, Operation};
+use super::app_state::ExtractState;
+use super::extract::{Body, PathId, QueryParams};
+use super::problems::HttpError;
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::{Method, StatusCode};
+use outlast_engine::BoxFuture;
+use outlast_gateway::assets;
+use outlast_gateway::control::api::{Policies, SharedState};
+use outlast_gateway::control::{Account, Gate, Status};
+use outlast_gateway::policies;
+use outlast_gateway::problem::Problem;
+use outlast_gateway::request_log::Changes;
+use outlast_kernel::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What the page shows of a server.
+const VIEWS: [&str; 5] = ["sessions", "gateway", "runs", "providers", "policies"];
+
+/// What a server needs of the program beside sessions and runs.
+pub trait HostServices: Send + Sync {
+    /// The accounts that are configured, and the gates that are not closed.
+    fn known(&self) -> Result<(Vec<Account>, Vec<Gate>), String>;
+
+    /// The gateways that run on this machine: `{port, address, status}` each, or a `problem` in place of the status.
+    fn gateways(&self) -> BoxFuture<'_, Vec<Value>>;
+
+    /// Asks one of them something.
+    fn ask_gateway(
+        &self,
+        port: u16,
+        question: GatewayRequest,
+    ) -> BoxFuture<'_, Result<Value, Problem>>;
+}
+
+/// What a gateway is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GatewayRequest {
+    /// Its last requests that changed after that number.
+    Traffic(u64),
+    /// To try one that waits again at once, or all.
+    RetryNow(Option<String>),
+    /// To end one that waits.
+    Cancel(String),
+}
+
+pub(super) fn add_to(api: &mut Api) {
+    let about = Operation::get("/api/about", "about", "What this server is");
+    api.add(about.answers::<AboutView>(), get(show_about));
+    let about = "Accounts and gates: what is known of providers";
+    let known = Operation::get("/api/knowledge", "show_knowledge", about);
+    api.add(known.answers::<SharedState>(), get(show_knowledge));
+    let about = "The retry policies with their delays";
+    let policies = Operation::get("/api/policies", "list_policies", about);
+    api.add(policies.answers::<Policies>(), get(list_policies));
+    let about = "The gateways that run on this machine, and what waits there";
+    let gateways = Operation::get("/api/gateways", "list_gateways", about);
+    api.add(gateways.answers::<GatewayList>(), get(list_gateways));
+    let about = "The last requests of a gateway, with their attempts";
+    let traffic = Operation::get("/api/gateways/{port}/traffic", "show_traffic", about);
+    let traffic = traffic.query::<AfterQuery>();
+    api.add(traffic.answers::<Changes>(), get(show_traffic));
+    let about = "Has requests that wait at a gateway try again at once";
+    let retry = Operation::post("/api/gateways/{port}/retry_now", "gateway_retry_now", about);
+    let retry = retry.body::<RetryTarget>();
+    api.add(retry.answers::<Retried>(), post(gateway_retry_now));
+    let about = "Ends a request that waits at a gateway";
+    let cancel = Operation::post("/api/gateways/{port}/cancel", "gateway_cancel", about);
+    let cancel = cancel.body::<CancelTarget>();
+    api.add(cancel.answers::<Cancelled>(), post(gateway_cancel));
+}
+
+/// This server.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "About")]
+struct AboutView {
+    /// Which program.
+    version: &'static str,
+    /// The server's clock.
+    now: Timestamp,
+    /// What the page can show.
+    views: Vec<&'static str>,
+    /// Where sessions work that are not told where.
+    directory: String,
+}
+
+async fn show_about(State(shared): ExtractState) -> Json<AboutView> {
+    let house = shared.sessions.house();
+    Json(AboutView {
+        version: env!("CARGO_PKG_VERSION"),
+        now: house.clock().now(),
+        views: VIEWS.into(),
+        directory: house.folder().to_string_lossy().into_owned(),
+    })
+}
+
+async fn show_knowledge(State(shared): ExtractState) -> Result<Json<SharedState>, HttpError> {
+    let known = shared.around.known();
+    let (accounts, gates) = known.map_err(Problem::wrong)?;
+    Ok(Json(SharedState {
+        now: shared.sessions.house().clock().now(),
+        accounts,
+        gates,
+    }))
+}
+
+async fn list_policies() -> Json<Policies> {
+    Json(Policies {
+        policies: policies::all(),
+    })
+}
+
+/// The gateways of this machine.
+#[derive(Debug, Serialize, JsonSchema)]
+struct GatewayList {
+    /// The server's clock.
+    now: Timestamp,
+    /// They.
+    #[schemars(with = "Vec<GatewayRow>")]
+    gateways: Vec<Value>,
+}
+
+/// A gateway.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Gateway")]
+struct GatewayRow {
+    /// The port that it listens on, by which it is named.
+    port: u16,
+    /// Where it listens.
+    address: String,
+    /// Everything that it shows of itself.
+    status: Option<Status>,
+    /// Why it shows nothing.
+    problem: Option<String>,
+}
+
+async fn list_gateways(State(shared): ExtractState) -> Json<GatewayList> {
+    Json(GatewayList {
+        now: shared.sessions.house().clock().now(),
+        gateways: shared.around.gateways().await,
+    })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AfterQuery {
+    /// The number that an earlier answer has as `seq`.
+    #[serde(default)]
+    after: u64,
+}
+
+fn port(name: &str) -> Result<u16, Problem> {
+    let port = name.parse();
+    port.map_err(|_| Problem::unknown(format!("no gateway runs on port {name}")))
+}
+
+async fn show_traffic(
+    State(shared): ExtractState,
+    PathId(name): PathId,
+    QueryParams(asked): QueryParams<AfterQuery>,
+) -> Result<Json<Value>, HttpError> {
+    let question = GatewayRequest::Traffic(asked.after);
+    Ok(Json(
+        shared.around.ask_gateway(port(&name)?, question).await?,
+    ))
+}
+
+/// Which request is meant.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Meant")]
+struct RetryTarget {
+    /// Its id; without it all that wait.
+    id: Option<String>,
+}
+
+/// Which request is meant.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "OneMeant")]
+struct CancelTarget {
+    /// Its id.
+    id: String,
+}
+
+/// How many tried again.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Retried {
+    /// How many.
+    retried: u64,
+}
+
+/// What was ended.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Cancelled {
+    /// Its id.
+    cancelled: String,
+}
+
+async fn gateway_retry_now(
+    State(shared): ExtractState,
+    PathId(name): PathId,
+    Body(meant): Body<RetryTarget>,
+) -> Result<Json<Value>, HttpError> {
+    let question = GatewayRequest::RetryNow(meant.id);
+    Ok(Json(
+        shared.around.ask_gateway(port(&name)?, question).await?,
+    ))
+}
+
+async fn gateway_cancel(
+    State(shared): ExtractState,
+    PathId(name): PathId,
+    Body(meant): Body<CancelTarget>,
+) -> Result<Json<Value>, HttpError> {
+    let question = GatewayRequest::Cancel(meant.id);
+    Ok(Json(
+        shared.around.ask_gateway(port(&name)?, question).await?,
+    ))
+}
+
+// --- What is no endpoint ---
+
+/// A file of the page, or nothing.
+pub(super) async fn other(request: Request) -> Response {
+    let path = request.uri().path().strip_prefix('/').unwrap_or_default();
+    let Some(file) = assets::file(path) else {
+        let detail = "there is nothing here; /api/openapi.json says what there is";
+        return HttpError(Problem::unknown(detail)).into_response();
+    };
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        let detail = "a file of the page is asked for by GET";
+        let problem = Problem::new(status, "method_not_allowed", detail);
+        return HttpError(problem.allowing("GET, HEAD")).into_response();
+    }
+    file.response(request.headers()).map(Into::into)
+}
+
+pub(super) async fn health() -> Json<Value> {
+    Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") }))
+}

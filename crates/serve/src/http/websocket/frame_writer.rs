@@ -1,0 +1,133 @@
+//! What goes out over a WebSocket: frames in a line of bounded length, answers before them.
+
+use super::MAX_SILENCE;
+use crate::live_sessions::SnapshotView;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
+use futures_util::SinkExt;
+use futures_util::stream::SplitSink;
+use outlast_gateway::problem;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+/// How many frames wait to be written.
+const MAX_QUEUED_FRAMES: usize = 64;
+/// How many bytes of them.
+const MAX_QUEUED_BYTES: usize = 32 << 20;
+/// Whoever reads fewer bytes in a second does not read.
+const MIN_BYTES_PER_SECOND: u64 = 8 << 10;
+/// So many bytes are written before it is looked whether an answer waits.
+const BATCH_BYTES: usize = 256 << 10;
+
+#[derive(Serialize)]
+#[serde(tag = "type")]
+pub(super) enum Frame<'a> {
+    #[serde(rename = "chat.delta", rename_all = "camelCase")]
+    Delta {
+        conversation_id: &'a str,
+        place: String,
+        seq: u64,
+        event: Box<RawValue>,
+    },
+    #[serde(rename = "chat.snapshot", rename_all = "camelCase")]
+    Snapshot {
+        conversation_id: &'a str,
+        place: String,
+        seq: u64,
+        snapshot: Box<SnapshotView>,
+    },
+    /// Nothing more comes of a subscription.
+    #[serde(rename = "chat.ended", rename_all = "camelCase")]
+    Ended {
+        conversation_id: &'a str,
+        problem: problem::ProblemBody<'a>,
+    },
+}
+
+/// Writes what is to be said until nothing more is.
+pub(super) async fn write(
+    mut sink: SplitSink<WebSocket, Message>,
+    mut waiting: mpsc::Receiver<QueuedFrame>,
+    mut answers: mpsc::Receiver<Message>,
+) {
+    loop {
+        let QueuedFrame(first, room) = tokio::select! {
+            biased;
+            Some(answer) = answers.recv() => QueuedFrame(answer, None),
+            Some(next) = waiting.recv() => next,
+            else => break,
+        };
+        let mut bytes = length(&first);
+        let (mut messages, mut _rooms) = (vec![first], vec![room]);
+        // What waits already goes along.
+        while bytes < BATCH_BYTES
+            && let Ok(QueuedFrame(message, room)) = waiting.try_recv()
+        {
+            bytes += length(&message);
+            messages.push(message);
+            _rooms.push(room);
+        }
+        let written = async {
+            for message in messages {
+                sink.feed(message).await?;
+            }
+            sink.flush().await
+        };
+        let slowest = u64::try_from(bytes).unwrap_or(u64::MAX) / MIN_BYTES_PER_SECOND;
+        let longest = MAX_SILENCE + Duration::from_secs(slowest);
+        let written = tokio::time::timeout(longest, written).await;
+        if !matches!(written, Ok(Ok(()))) {
+            return;
+        }
+    }
+    let close = CloseFrame {
+        code: close_code::AWAY,
+        reason: "".into(),
+    };
+    sink.send(Message::Close(Some(close))).await.ok();
+}
+
+/// A frame that waits to be written, and the room that it takes.
+pub(super) struct QueuedFrame(Message, Option<OwnedSemaphorePermit>);
+
+fn length(message: &Message) -> usize {
+    match message {
+        Message::Text(text) => text.len(),
+        _ => 0,
+    }
+}
+
+/// Where frames go.
+#[derive(Clone)]
+pub(super) struct FrameSender {
+    line: mpsc::Sender<QueuedFrame>,
+    /// How many bytes may wait to be written.
+    room: Arc<Semaphore>,
+    /// One at a time makes a snapshot, and has it until there is room for it.
+    pub(super) snapshots: Arc<Semaphore>,
+}
+
+impl FrameSender {
+    /// A line, and its end.
+    pub(super) fn line() -> (Self, mpsc::Receiver<QueuedFrame>) {
+        let (line, waiting) = mpsc::channel(MAX_QUEUED_FRAMES);
+        let out = Self {
+            line,
+            room: Arc::new(Semaphore::new(MAX_QUEUED_BYTES)),
+            snapshots: Arc::new(Semaphore::new(1)),
+        };
+        (out, waiting)
+    }
+
+    /// Puts a frame into line, once there is room for it. Says whether there is still a line.
+    pub(super) async fn say(&self, frame: &Frame<'_>) -> bool {
+        let text = serde_json::to_string(frame).unwrap_or_default();
+        let bytes = text.len().clamp(1, MAX_QUEUED_BYTES);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&self.room).acquire_many_owned(bytes).await;
+        let waiting = QueuedFrame(Message::text(text), permit.ok());
+        self.line.send(waiting).await.is_ok()
+    }
+}

@@ -1,0 +1,265 @@
+//! What a room remembers of what happened in it: the last events, and the turn that is under way.
+//!
+//! Invariants: events are numbered without gaps as long as the room is there, however often its session is opened; the
+//! turn under way and what was written down before it say everything that the events up to the last number said.
+
+use crate::native::StaleCursor;
+use crate::native::event_buffer::EventBuffer;
+use outlast_kernel::event::{Body, Event};
+
+/// How many events are handed out at once: whoever is slow holds no more than these.
+const MAX_BATCH_EVENTS: usize = 128;
+
+/// What happened.
+#[derive(Debug, Default)]
+pub(super) struct EventLog {
+    kept: EventBuffer,
+    live: Option<LiveTurn>,
+    /// The wait that is under way.
+    wait: Option<Event>,
+    /// The turns that are written down as a whole, up to where the session was opened.
+    written: PersistedRange,
+    /// Whether a turn begins that is written down in part, and what of it is told already.
+    resuming: bool,
+    /// Changes whenever something else is written down as a whole.
+    generation: u64,
+    /// What those know of who watch a session that is not open.
+    known: Option<JournalStatus>,
+}
+
+/// What can be seen of a session that is not open here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct JournalStatus {
+    /// How many entries it has.
+    pub(super) entries: u64,
+    /// Whether another process leads it.
+    pub(super) is_led: bool,
+}
+
+/// The turn under way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LiveTurn {
+    turn_id: String,
+    /// Whether an earlier process began it: then its beginning is written down.
+    pub(super) is_resumed: bool,
+    /// What it has said, pieces of one text put together.
+    pub(super) events: Vec<Event>,
+}
+
+/// How far what is written down is told from there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PersistedRange {
+    /// Turns up to this one, when it is known.
+    pub(super) turns: Option<u64>,
+    /// Of the turn under way, entries up to this one.
+    pub(super) entries: u64,
+}
+
+/// What a snapshot is made of, beside what is written down.
+#[derive(Clone, Debug)]
+pub(super) struct LogSnapshot {
+    pub(super) seq: u64,
+    pub(super) generation: u64,
+    pub(super) written: PersistedRange,
+    pub(super) live: Option<LiveTurn>,
+    pub(super) wait: Option<Event>,
+}
+
+impl EventLog {
+    /// The session is open: it has so many turns and entries, and perhaps one that is to be carried on.
+    pub(super) fn open(&mut self, turns: u64, entries: u64, is_unfinished: bool) {
+        self.known = None;
+        self.written = PersistedRange {
+            turns: Some(turns),
+            entries,
+        };
+        (self.live, self.wait) = (None, None);
+        self.resuming = is_unfinished;
+        self.generation += 1;
+    }
+
+    /// The session is left. Whoever has heard everything goes on hearing; others take a snapshot.
+    pub(super) fn close(&mut self, session_id: &str, seen: Option<JournalStatus>) {
+        let newest = self.kept.newest();
+        self.kept.forget(session_id, newest);
+        self.known = seen;
+        (self.live, self.wait, self.written) = (None, None, PersistedRange::default());
+        self.generation += 1;
+    }
+
+    /// How a session stands that is not open. What another process has added, or that it has come or gone, nobody here was
+    /// told of: every place is behind it. Says whether that is so.
+    pub(super) fn has(&mut self, session_id: &str, seen: JournalStatus) -> bool {
+        let is_new =
+            |known: JournalStatus| seen.entries > known.entries || seen.is_led != known.is_led;
+        let is_behind = self.known.is_some_and(is_new);
+        self.known = Some(seen);
+        if is_behind {
+            let newest = self.kept.newest() + 1;
+            self.kept.forget(session_id, newest);
+            self.generation += 1;
+        }
+        is_behind
+    }
+
+    /// What changes whenever a snapshot would be another one.
+    pub(super) fn stamp(&self) -> (u64, u64) {
+        (self.newest(), self.generation)
+    }
+
+    pub(super) fn newest(&self) -> u64 {
+        self.kept.newest()
+    }
+
+    /// The next events after that number; there may be more.
+    pub(super) fn since(&self, after: u64) -> Result<Vec<Event>, StaleCursor> {
+        Ok(self
+            .kept
+            .since(after)?
+            .take(MAX_BATCH_EVENTS)
+            .cloned()
+            .collect())
+    }
+
+    pub(super) fn view(&self) -> LogSnapshot {
+        LogSnapshot {
+            seq: self.newest(),
+            generation: self.generation,
+            written: self.written,
+            live: self.live.clone(),
+            wait: self.wait.clone(),
+        }
+    }
+
+    /// Takes note of an event; the session has so many turns by now.
+    pub(super) fn hear(&mut self, event: &Event, turns: u64) {
+        if self.is_told(event) {
+            return;
+        }
+        let event = Event {
+            seq: self.newest() + 1,
+            ..event.clone()
+        };
+        self.kept.push(&event);
+        self.note_wait(&event);
+        match &event.body {
+            Body::Start { .. } => self.begin(LiveTurn {
+                turn_id: event.turn_id.clone(),
+                is_resumed: false,
+                events: vec![event],
+            }),
+            Body::Sealed { .. } => {
+                (self.live, self.wait) = (None, None);
+                self.written.turns = Some(turns);
+                self.generation += 1;
+            }
+            _ => self.note(event),
+        }
+    }
+
+    /// Whether that was told before: a turn that is carried on says again what it is about.
+    fn is_told(&mut self, event: &Event) -> bool {
+        if !self.resuming {
+            return false;
+        }
+        match &event.body {
+            Body::Start { .. } => self.begin(LiveTurn {
+                turn_id: event.turn_id.clone(),
+                is_resumed: true,
+                events: Vec::new(),
+            }),
+            Body::Input { .. } | Body::ToolCall(_) => {}
+            // The beginning of an answer that is gone on with was never told as one that stands.
+            Body::TextDelta { .. } | Body::ReasoningDelta { .. } | Body::QueueChanged { .. } => {
+                return false;
+            }
+            _ => {
+                self.resuming = false;
+                return false;
+            }
+        }
+        true
+    }
+
+    fn begin(&mut self, live: LiveTurn) {
+        self.live = Some(live);
+        self.generation += 1;
+    }
+
+    /// What passes is no part of what a turn has said.
+    fn note(&mut self, event: Event) {
+        let Some(LiveTurn {
+            turn_id, events, ..
+        }) = &mut self.live
+        else {
+            return;
+        };
+        if event.turn_id != *turn_id {
+            return;
+        }
+        match &event.body {
+            Body::QueueChanged { .. }
+            | Body::Renamed { .. }
+            | Body::AttemptStarted { .. }
+            | Body::ReasoningDone(_)
+            | Body::RetryScheduled { .. }
+            | Body::RetryEnded { .. }
+            | Body::Held { .. }
+            | Body::AutoCompactionStarted { .. }
+            | Body::AutoCompactionRetry { .. } => {}
+            Body::Retracted { attempt } => {
+                let retracted = Some(format!("{turn_id}.{attempt}"));
+                events.retain(|said| said.attempt_id != retracted || is_user_event(&said.body));
+            }
+            _ => {
+                let last = events.last_mut();
+                if !last.is_some_and(|last| goes_on(last, &event)) {
+                    events.push(event);
+                }
+            }
+        }
+    }
+
+    fn note_wait(&mut self, event: &Event) {
+        match &event.body {
+            Body::RetryScheduled { .. } | Body::Held { .. } => self.wait = Some(event.clone()),
+            Body::AttemptStarted { .. } => {
+                // A retry is shown until it has come to something; a gate that let the call through is passed.
+                let is_held = |wait: &mut Event| matches!(wait.body, Body::Held { .. });
+                drop(self.wait.take_if(is_held));
+            }
+            Body::RetryEnded { .. }
+            | Body::TextDelta { .. }
+            | Body::ReasoningDelta { .. }
+            | Body::ToolCall(_)
+            | Body::StepComplete { .. }
+            | Body::Sealed { .. } => self.wait = None,
+            _ => {}
+        }
+    }
+}
+
+const fn is_user_event(body: &Body) -> bool {
+    matches!(body, Body::Input { .. } | Body::Start { .. })
+}
+
+/// Puts an event to the one before it, if it goes on with that or says it anew.
+fn goes_on(last: &mut Event, event: &Event) -> bool {
+    if last.attempt_id != event.attempt_id {
+        return false;
+    }
+    match (&mut last.body, &event.body) {
+        (Body::TextDelta { text: said }, Body::TextDelta { text })
+        | (Body::ReasoningDelta { text: said }, Body::ReasoningDelta { text }) => {
+            said.push_str(text);
+        }
+        (Body::Usage(said), Body::Usage(usage)) => *said = *usage,
+        _ => return false,
+    }
+    last.seq = event.seq;
+    true
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -1,0 +1,194 @@
+//! Leading a session: opening it when something is to be done, serving it the commands of `rpc`, giving it back.
+
+use super::Error;
+use super::event_log::JournalStatus;
+use super::live_session::{LiveSession, RuntimeSettings, lock};
+use super::session_commands::said;
+use super::view::State;
+use crate::pi_rpc::client::RpcClient;
+use crate::rpc::{Dialect, Server};
+use outlast_engine::CancellationToken;
+use outlast_session::Session;
+use outlast_session::Subscription;
+use outlast_session::factory::{Host, HostedSession, OpenedSession};
+use outlast_store::journal::Availability as Owned;
+use serde_json::json;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// A session in which nothing happens for so long is given back.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How much of what is said to a session, and what it answers, may be on its way.
+const PIPE_BYTES: usize = 64 << 10;
+/// A room that nobody has looked at for so long is forgotten; one in which nothing was said, after a day.
+const UNWATCHED_TIMEOUT: Duration = Duration::from_secs(300);
+const NEW_SESSION_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// A session that is open.
+#[derive(Clone)]
+pub(super) struct OpenSession {
+    pub(super) session: Arc<Session>,
+    pub(super) host: Arc<dyn Host>,
+    pub(super) client: RpcClient,
+    /// Cancelled when it is not served any more.
+    over: CancellationToken,
+    _listening: Arc<Subscription>,
+}
+
+impl OpenSession {
+    /// What it does, as those who watch are told.
+    pub(super) fn state(&self) -> State {
+        let snapshot = self.session.snapshot();
+        let is_held = snapshot.held.is_some();
+        let waits = is_held || snapshot.retry.is_some_and(|retry| retry.wake_at.is_some());
+        match (self.session.is_running(), waits) {
+            (true, true) => State::Waiting,
+            (true, false) => State::Running,
+            (false, _) if self.session.unfinished_turn().is_some() => State::Unfinished,
+            (false, _) => State::Idle,
+        }
+    }
+}
+
+impl LiveSession {
+    /// The session, if it is open.
+    pub(super) fn led(&self) -> Option<OpenSession> {
+        let lead = lock(&self.lead).clone();
+        lead.filter(|lead| !lead.over.is_cancelled())
+    }
+
+    pub(super) fn open_session_state(&self) -> Option<State> {
+        self.led().map(|lead| lead.state())
+    }
+
+    /// The session, open.
+    pub(super) async fn enter(self: &Arc<Self>) -> Result<OpenSession, Error> {
+        self.touch();
+        let _door = self.door.lock().await;
+        if let Some(lead) = self.led() {
+            return Ok(lead);
+        }
+        let wanted = lock(&self.wanted).clone();
+        let HostedSession { opened, host } = self.house.open(self.id(), &wanted.wishes).await?;
+        let session = Arc::clone(&opened.session);
+        let entries = match self.house.journal().filter(|_| session.is_kept()) {
+            Some(journal) => journal.summary(self.id()).await.map_or(0, |it| it.entries),
+            None => 0,
+        };
+        let is_unfinished = session.unfinished_turn().is_some();
+        let turns = session.turn_count();
+        {
+            let mut record = self.record();
+            let is_led = false;
+            record.has(self.id(), JournalStatus { entries, is_led });
+            record.open(turns, entries, is_unfinished);
+        }
+        lock(&self.wanted).card = None;
+        wanted.switches.apply(&session);
+        let lead = self.serve(opened, host);
+        // Its events are heard here; of what is asked for only the answers are of interest there.
+        let quietly = json!({ "type": "follow", "only": [] });
+        lead.client.request(quietly).await.map_err(said)?;
+        *lock(&self.lead) = Some(lead.clone());
+        self.stir();
+        Ok(lead)
+    }
+
+    fn serve(self: &Arc<Self>, opened: OpenedSession, host: Arc<dyn Host>) -> OpenSession {
+        let session = Arc::clone(&opened.session);
+        let (room, heard): (Weak<Self>, _) = (Arc::downgrade(self), Arc::downgrade(&session));
+        let listening = session.subscribe(move |event| {
+            if let (Some(room), Some(session)) = (room.upgrade(), heard.upgrade()) {
+                room.hear(event, &session);
+            }
+        });
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        let server = Server {
+            host: Arc::clone(&host),
+            dialect: Dialect::Native,
+            stop: self.stop.clone(),
+        };
+        let over = CancellationToken::new();
+        let ended = over.clone().drop_guard();
+        self.tasks.spawn(async move {
+            let _ended = ended;
+            let (input, output) = tokio::io::split(theirs);
+            Box::pin(server.serve(opened, input, output)).await;
+        });
+        let (reader, writer) = tokio::io::split(ours);
+        OpenSession {
+            client: RpcClient::over(reader, writer),
+            _listening: Arc::new(listening),
+            session,
+            host,
+            over,
+        }
+    }
+
+    /// Gives the session back when nothing has happened in it for a while.
+    pub(super) async fn close_if_idle(&self) {
+        let Some(lead) = self.led() else {
+            return;
+        };
+        let session = &lead.session;
+        let is_needed = || {
+            let is_asked = session.is_running() || !session.waiting().is_empty();
+            is_asked || !session.is_kept() || self.idle_since().elapsed() < IDLE_TIMEOUT
+        };
+        // Whoever comes through the door meanwhile needs it.
+        let door = self.door.try_lock();
+        if is_needed() || door.is_err() {
+            return;
+        }
+        lead.client.close().await;
+        lead.over.cancelled().await;
+        // It was led here until now, and by nobody else.
+        let is_led = false;
+        let seen = self
+            .seen()
+            .await
+            .map(|seen| JournalStatus { is_led, ..seen });
+        *lock(&self.lead) = None;
+        lock(&self.wanted).card = None;
+        self.record().close(self.id(), seen);
+        self.stir();
+    }
+
+    /// Looks whether another process has gone on with a session that somebody watches here.
+    pub(super) async fn check_other_processes(&self) {
+        if self.is_new() || self.led().is_some() {
+            return;
+        }
+        let Some(seen) = self.seen().await else {
+            return;
+        };
+        // It may have been opened meanwhile.
+        let Ok(_door) = self.door.try_lock() else {
+            return;
+        };
+        if self.led().is_none() && self.record().has(self.id(), seen) {
+            lock(&self.wanted).card = None;
+            self.stir();
+        }
+    }
+
+    async fn seen(&self) -> Option<JournalStatus> {
+        let summary = self.house.journal()?.summary(self.id()).await.ok()?;
+        Some(JournalStatus {
+            entries: summary.entries,
+            is_led: summary.state == Owned::InUse,
+        })
+    }
+
+    /// Whether it can be made again from what is written down.
+    pub(super) fn can_be_evicted(&self) -> bool {
+        let has_wishes = {
+            let wanted = lock(&self.wanted);
+            wanted.wishes.has_settings() || wanted.switches != RuntimeSettings::default()
+        };
+        let unwatched = self.last_watched_at().elapsed();
+        let is_old =
+            unwatched > NEW_SESSION_TIMEOUT || unwatched > UNWATCHED_TIMEOUT && !self.is_new();
+        self.led().is_none() && is_old && (self.is_new() || !has_wishes)
+    }
+}

@@ -1,0 +1,206 @@
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
+
+use super::*;
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::{ToolCall, TurnStatus, VERSION};
+use outlast_kernel::verdict::Cause;
+
+fn event(turn: &str, attempt: u32, body: Body) -> Event {
+    Event {
+        v: VERSION,
+        // The session's own number, which starts anew whenever it is opened.
+        seq: 1,
+        time: Timestamp::from_millis(1_800_000_000_000),
+        session_id: "s".to_owned(),
+        turn_id: turn.to_owned(),
+        attempt_id: (attempt > 0).then(|| format!("{turn}.{attempt}")),
+        body,
+    }
+}
+
+fn seen(entries: u64) -> JournalStatus {
+    let is_led = false;
+    JournalStatus { entries, is_led }
+}
+
+fn start() -> Body {
+    Body::Start {
+        provider: "p".to_owned(),
+        model: "m".to_owned(),
+    }
+}
+
+fn input(text: &str) -> Body {
+    let text = text.to_owned();
+    Body::Input { text }
+}
+
+fn text(text: &str) -> Body {
+    let text = text.to_owned();
+    Body::TextDelta { text }
+}
+
+fn retry() -> Body {
+    Body::RetryScheduled {
+        attempt: 1,
+        max_attempts: None,
+        delay_ms: 5000,
+        retry_at: Timestamp::from_millis(1_800_000_005_000),
+        cause: Cause::Overloaded,
+        message: "Overloaded".to_owned(),
+        code: None,
+    }
+}
+
+const SEALED: Body = Body::Sealed {
+    status: TurnStatus::Completed,
+};
+
+fn hear(record: &mut EventLog, bodies: impl IntoIterator<Item = (u32, Body)>) {
+    for (attempt, body) in bodies {
+        record.hear(&event("t", attempt, body), 1);
+    }
+}
+
+/// What is under way, in words.
+fn live(record: &EventLog) -> Vec<String> {
+    let live = record.view().live;
+    let said = |event: Event| match event.body {
+        Body::TextDelta { text } => format!("text {text}"),
+        Body::Input { text } => format!("input {text}"),
+        body => body.kind().to_owned(),
+    };
+    let events = live.map(|live| live.events).unwrap_or_default();
+    events.into_iter().map(said).collect()
+}
+
+#[test]
+fn numbers_go_on_however_often_the_session_is_opened() {
+    let mut record = EventLog::default();
+    record.open(0, 0, false);
+    hear(&mut record, [(0, start()), (0, input("a")), (0, SEALED)]);
+    assert_eq!(record.newest(), 3);
+    record.close("s", Some(seen(5)));
+    assert_eq!(record.since(3).unwrap(), []);
+    assert!(record.since(2).is_err());
+    record.open(1, 5, false);
+    hear(&mut record, [(0, start())]);
+    let next: Vec<u64> = record
+        .since(3)
+        .unwrap()
+        .iter()
+        .map(|event| event.seq)
+        .collect();
+    assert_eq!(next, [4]);
+}
+
+#[test]
+fn pieces_are_put_together_and_what_passes_is_left_out() {
+    let mut record = EventLog::default();
+    record.open(0, 0, false);
+    let attempt = Body::AttemptStarted { attempt: 1 };
+    hear(
+        &mut record,
+        [
+            (0, start()),
+            (0, input("hi")),
+            (1, attempt),
+            (1, text("a")),
+            (1, text("b")),
+            (
+                1,
+                Body::Warning {
+                    message: "w".to_owned(),
+                },
+            ),
+            (1, text("c")),
+        ],
+    );
+    let expected = ["start", "input hi", "text ab", "warning", "text c"];
+    assert_eq!(live(&record), expected);
+    hear(&mut record, [(1, SEALED)]);
+    assert!(record.view().live.is_none());
+    assert_eq!(record.view().written.turns, Some(1));
+}
+
+#[test]
+fn what_was_taken_back_is_not_told_to_those_who_come_late() {
+    let mut record = EventLog::default();
+    record.open(0, 0, false);
+    hear(
+        &mut record,
+        [
+            (0, start()),
+            (0, input("hi")),
+            (1, text("half")),
+            (1, Body::Retracted { attempt: 1 }),
+            (2, text("whole")),
+        ],
+    );
+    assert_eq!(live(&record), ["start", "input hi", "text whole"]);
+}
+
+#[test]
+fn a_wait_is_told_until_it_has_come_to_something() {
+    let mut record = EventLog::default();
+    record.open(0, 0, false);
+    hear(&mut record, [(0, start()), (1, retry())]);
+    assert_eq!(record.view().wait.unwrap().body, retry());
+    hear(&mut record, [(2, Body::AttemptStarted { attempt: 2 })]);
+    assert!(record.view().wait.is_some(), "the retry is under way");
+    hear(&mut record, [(2, text("a"))]);
+    assert!(record.view().wait.is_none());
+    let held = Body::Held {
+        until: Timestamp::from_millis(1_800_000_005_000),
+        cause: None,
+    };
+    hear(&mut record, [(2, held)]);
+    assert!(record.view().wait.is_some());
+    hear(&mut record, [(3, Body::AttemptStarted { attempt: 3 })]);
+    assert!(record.view().wait.is_none(), "it was let through");
+}
+
+/// A turn that is carried on says again what it is about, which is told from what is written down.
+#[test]
+fn what_a_turn_says_again_when_it_is_carried_on_is_left_out() {
+    let mut record = EventLog::default();
+    record.open(1, 9, true);
+    let call = Body::ToolCall(ToolCall::default());
+    hear(
+        &mut record,
+        [(0, start()), (0, input("hi")), (0, call.clone())],
+    );
+    assert_eq!(record.newest(), 0);
+    assert!(record.view().live.unwrap().is_resumed);
+    let result = Body::ToolResult {
+        id: String::new(),
+        output: String::new(),
+        is_error: false,
+    };
+    hear(&mut record, [(0, result), (1, call)]);
+    assert_eq!(live(&record), ["tool_result", "tool_call"]);
+    hear(&mut record, [(1, SEALED), (0, start()), (0, input("next"))]);
+    assert_eq!(live(&record), ["start", "input next"]);
+    assert!(!record.view().live.unwrap().is_resumed);
+}
+
+#[test]
+fn what_another_process_has_added_leads_to_a_snapshot() {
+    let mut record = EventLog::default();
+    record.open(0, 0, false);
+    hear(&mut record, [(0, start()), (0, SEALED)]);
+    record.close("s", Some(seen(5)));
+    assert!(!record.has("s", seen(5)));
+    assert_eq!(record.since(2).unwrap(), []);
+    assert!(record.has("s", seen(6)));
+    assert!(record.since(2).is_err());
+    assert_eq!(record.since(record.newest()).unwrap(), []);
+    assert!(!record.has("s", seen(6)));
+    // So does one that comes, and one that leaves.
+    for is_led in [true, false] {
+        let newest = record.newest();
+        assert!(record.has("s", JournalStatus { is_led, ..seen(6) }));
+        assert!(record.since(newest).is_err());
+        assert!(!record.has("s", JournalStatus { is_led, ..seen(6) }));
+    }
+}

@@ -1,0 +1,241 @@
+//! Where everything comes together: the session in use, what runs in it, and who waits for an answer.
+
+use super::command::Caller;
+use super::command_queue::CommandResult;
+use super::run::Run;
+use super::{Dialect, MAX_QUEUED_KILOBYTES};
+use crate::native::NativeLog;
+use crate::outbox::{Item, Outbox};
+use outlast_engine::CancellationToken;
+use outlast_kernel::event::{Body, Event};
+use outlast_session::Session;
+use outlast_session::Subscription;
+use outlast_session::factory::{Host, Model, OpenedSession};
+use serde_json::json;
+use serde_json::value::RawValue;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+/// How many answers are made at the same time that need the whole history of a session.
+const MAX_CONCURRENT_READS: usize = 2;
+
+/// Commands that are told to end are gone by then.
+const TASKS_TIMEOUT: Duration = Duration::from_millis(300);
+
+pub(super) struct SessionState {
+    pub(super) host: Arc<dyn Host>,
+    pub(super) outbox: Outbox,
+    /// The last events, in the native dialect.
+    pub(super) log: Option<NativeLog>,
+    current: Mutex<Option<CurrentSession>>,
+    pub(super) run: Mutex<Option<Run>>,
+    /// Cancelled by the next abort: whatever was asked before it.
+    epoch: Mutex<CancellationToken>,
+    /// Cancelled by the next abort of commands.
+    shells: Mutex<CancellationToken>,
+    /// Who waits for a prompt to be accepted.
+    accepting: Arc<Mutex<Option<Caller>>>,
+    /// How many prompts came during a wait and are to be said when the run is over.
+    pub(super) prompts_waiting: AtomicU32,
+    /// How many commands were begun.
+    pub(super) begun: AtomicU64,
+    /// Whether the last run ended with an answer.
+    pub(super) ended_well: AtomicBool,
+    /// Whether somebody has chosen the model that is asked next.
+    pub(super) is_chosen: Arc<AtomicBool>,
+    /// How many compactions are under way or wait for their turn.
+    pub(super) compactions: AtomicU32,
+    pub(super) readers: Arc<Semaphore>,
+    /// What commands that wait for their turn take, in kilobytes.
+    pub(super) places: Arc<Semaphore>,
+    pub(super) tasks: TaskTracker,
+}
+
+/// The session in use.
+struct CurrentSession {
+    session: Arc<Session>,
+    model: Model,
+    _subscription: Subscription,
+}
+
+impl SessionState {
+    pub(super) fn new(host: Arc<dyn Host>, outbox: Outbox, dialect: Dialect) -> Self {
+        Self {
+            host,
+            outbox,
+            log: (dialect == Dialect::Native).then(NativeLog::default),
+            current: Mutex::default(),
+            run: Mutex::default(),
+            epoch: Mutex::default(),
+            shells: Mutex::default(),
+            accepting: Arc::default(),
+            prompts_waiting: AtomicU32::new(0),
+            begun: AtomicU64::new(0),
+            ended_well: AtomicBool::new(false),
+            is_chosen: Arc::default(),
+            compactions: AtomicU32::new(0),
+            readers: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
+            places: Arc::new(Semaphore::new(MAX_QUEUED_KILOBYTES)),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    // --- The session in use ---
+
+    /// Goes on with another session. What was switched stays as it was switched.
+    pub(super) fn take_over(&self, opened: OpenedSession) -> Option<Arc<Session>> {
+        let OpenedSession { session, model } = opened;
+        if let Some(log) = &self.log {
+            log.begin(session.id(), session.snapshot().events);
+        }
+        let listener = self.listener();
+        let current = CurrentSession {
+            _subscription: session.subscribe(listener),
+            session: Arc::clone(&session),
+            model,
+        };
+        let mut place = lock(&self.current);
+        if let Some(before) = &*place {
+            let before = &before.session;
+            session.set_auto_retry_enabled(before.auto_retry_enabled());
+            session.set_auto_compaction_enabled(before.auto_compaction_enabled());
+            session.set_steering_mode(before.steering_mode());
+            session.set_follow_up_mode(before.follow_up_mode());
+        }
+        place.replace(current).map(|before| before.session)
+    }
+
+    /// Hands events on; a prompt is accepted when it is written down, and that is said first.
+    fn listener(&self) -> impl FnMut(&Event) + Send + 'static {
+        let (outbox, log) = (self.outbox.clone(), self.log.clone());
+        let (accepting, is_chosen) = (Arc::clone(&self.accepting), Arc::clone(&self.is_chosen));
+        move |event| {
+            if matches!(event.body, Body::Start { .. }) {
+                is_chosen.store(false, Ordering::Relaxed);
+            }
+            if matches!(event.body, Body::Input { .. })
+                && let Some(caller) = lock(&accepting).take()
+            {
+                let started = json!({ "disposition": "started" });
+                outbox.send(Item::Reply(caller.data(started)));
+            }
+            let say = |event: &Event| outbox.send(Item::Event(event.clone()));
+            match &log {
+                Some(log) => log.push(event, say),
+                None => say(event),
+            }
+        }
+    }
+
+    /// The session in use. There is one from the first moment on.
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
+        let current = lock(&self.current);
+        current.as_ref().map(|current| Arc::clone(&current.session))
+    }
+
+    pub(super) fn model(&self) -> Option<Model> {
+        let current = lock(&self.current);
+        current.as_ref().map(|current| current.model.clone())
+    }
+
+    pub(super) fn set_model(&self, model: Model) {
+        if let Some(current) = &mut *lock(&self.current) {
+            current.model = model;
+        }
+        self.is_chosen.store(true, Ordering::Relaxed);
+    }
+
+    // --- Answers ---
+
+    pub(super) fn answer(&self, caller: &Caller, result: CommandResult) {
+        self.reply(match result {
+            Ok(Some(data)) => caller.data(data),
+            Ok(None) => caller.done(),
+            Err(error) => caller.refuse(&error),
+        });
+    }
+
+    pub(super) fn reply(&self, frame: Box<RawValue>) {
+        self.outbox.send(Item::Reply(frame));
+    }
+
+    pub(super) fn expect_acceptance(&self, caller: Caller) {
+        *lock(&self.accepting) = Some(caller);
+    }
+
+    /// Comes when nobody waits for a prompt to be accepted.
+    pub(super) async fn accepted(&self) {
+        while lock(&self.accepting).is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Who still waits for a prompt to be accepted.
+    pub(super) fn take_pending_acceptance(&self) -> Option<Caller> {
+        lock(&self.accepting).take()
+    }
+
+    // --- What stops things ---
+
+    /// What is cancelled when somebody wants everything to end that was asked up to now.
+    pub(super) fn epoch(&self) -> CancellationToken {
+        lock(&self.epoch).clone()
+    }
+
+    /// Ends it, and begins the next; the answer is the one that is over.
+    pub(super) fn end_epoch(&self) -> CancellationToken {
+        let epoch = std::mem::take(&mut *lock(&self.epoch));
+        epoch.cancel();
+        epoch
+    }
+
+    /// What is cancelled when the commands of the client are to end.
+    pub(super) fn shells(&self) -> CancellationToken {
+        lock(&self.shells).clone()
+    }
+
+    pub(super) fn end_shells(&self) {
+        std::mem::take(&mut *lock(&self.shells)).cancel();
+    }
+
+    /// Stops serving. A turn that runs is left as it is; all else is ended.
+    pub(super) async fn leave(&self, goodbye: Duration) {
+        self.end_shells();
+        let Some(session) = self.session() else {
+            return;
+        };
+        let run = lock(&self.run).take();
+        match run {
+            // To be resumed by another process.
+            Some(run) => {
+                self.host.leave(&session);
+                run.leave().await;
+            }
+            None => {
+                // A compaction, which has changed nothing yet.
+                session.abort();
+                let close = self.close(&session);
+                tokio::time::timeout(goodbye, close).await.ok();
+            }
+        }
+        self.tasks.close();
+        let tasks = self.tasks.wait();
+        tokio::time::timeout(TASKS_TIMEOUT, tasks).await.ok();
+    }
+
+    /// Lets go of a session in which nothing runs.
+    pub(super) async fn close(&self, session: &Session) {
+        self.host.leave(session);
+        if let Err(error) = session.close().await {
+            let what = format!("session {} is not written down to its end", session.id());
+            self.host.warn(&format!("{what}: {error}"));
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

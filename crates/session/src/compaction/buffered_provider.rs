@@ -1,0 +1,68 @@
+//! A provider whose answers are used whole or not at all.
+//!
+//! Nobody has seen the pieces of a summary that was cut off, so it may be asked for again; and one that took too long is
+//! not: whoever waits for a summary waits for an answer. Invariant: what was used is told as soon as it is known.
+
+use futures_util::{StreamExt, future, stream};
+use outlast_dialect::{Delta, Request};
+use outlast_engine::credential::Credential;
+use outlast_engine::{BoxStream, Provider};
+use outlast_kernel::classify::classify;
+use outlast_kernel::failure::{Failure, Phase};
+use outlast_kernel::verdict::Cause;
+
+type Item = Result<Delta, Box<Failure>>;
+
+/// That provider, as above.
+pub(super) struct BufferedProvider<'a>(pub(super) &'a dyn Provider);
+
+impl Provider for BufferedProvider<'_> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn place(&self) -> &str {
+        self.0.place()
+    }
+
+    fn stream(
+        &self,
+        request: &Request,
+        credential: Option<&Credential>,
+    ) -> BoxStream<'static, Item> {
+        let pieces = self.0.stream(request, credential);
+        let whole = pieces.scan(Vec::new(), |held, item| {
+            future::ready(Some(next(held, item)))
+        });
+        whole.flat_map(stream::iter).boxed()
+    }
+}
+
+/// What may be handed on now.
+fn next(held: &mut Vec<Item>, item: Item) -> Vec<Item> {
+    match item {
+        Ok(delta @ Delta::Usage(_)) => vec![Ok(delta)],
+        Ok(delta) => {
+            let is_last = matches!(delta, Delta::Stopped(_));
+            held.push(Ok(delta));
+            if is_last {
+                std::mem::take(held)
+            } else {
+                Vec::new()
+            }
+        }
+        Err(failure) => vec![Err(Box::new(unseen(*failure)))],
+    }
+}
+
+fn unseen(failure: Failure) -> Failure {
+    let cause = classify(&failure).cause;
+    let failure = Failure {
+        phase: failure.phase.min(Phase::BeforeContent),
+        ..failure
+    };
+    match cause {
+        Cause::Timeout | Cause::Stalled => failure.with_retryable(false),
+        _ => failure,
+    }
+}

@@ -1,0 +1,153 @@
+//! What a command printed, as text that is safe to show.
+//!
+//! Invariant: however the output was cut into reads, its pieces make up the text that the whole of it would have made. A
+//! character, a line end or a terminal's escape that is not complete is held back until it is; an escape that is longer
+//! than any real one is not.
+
+use super::output::{printed, trim_partial_end};
+use outlast_kernel::text;
+
+/// The longest escape that is waited for, in bytes.
+const MAX_ESCAPE_BYTES: usize = 4096;
+/// How many beginnings of escapes are looked at: a string's end is one as well, more are rubbish.
+const MAX_ESCAPE_STARTS: usize = 3;
+
+/// Makes pieces of text of what is read.
+#[derive(Default)]
+pub(crate) struct TextDecoder {
+    held: Vec<u8>,
+}
+
+impl TextDecoder {
+    /// What can be said when that much more was read; perhaps nothing.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
+        self.held.extend_from_slice(bytes);
+        let whole = trim_partial_end(&self.held).len();
+        // What is no text stays as long as it is: its length says where to cut.
+        let piece = match std::str::from_utf8(&self.held[..whole]) {
+            Ok(text) => text[..sayable(text)].to_owned(),
+            Err(_) => return self.push_invalid(whole),
+        };
+        self.held.drain(..piece.len());
+        printed(&piece)
+    }
+
+    /// What was held back, when nothing more comes.
+    pub(crate) fn finish(self) -> String {
+        printed(&String::from_utf8_lossy(&self.held))
+    }
+
+    /// What cannot be read as text becomes text that can.
+    fn push_invalid(&mut self, whole: usize) -> String {
+        let rest = self.held.split_off(whole);
+        let text = String::from_utf8_lossy(&self.held);
+        let (piece, held) = text.split_at(sayable(&text));
+        let piece = printed(piece);
+        self.held = [held.as_bytes(), &rest].concat();
+        piece
+    }
+}
+
+/// How much of the beginning means the same whatever follows it.
+fn sayable(text: &str) -> usize {
+    let whole = text.strip_suffix('\r').unwrap_or(text);
+    let line = whole.rfind(['\n', '\r']).map_or(0, |end| end + 1);
+    // No escape goes beyond its line.
+    let unfinished = &whole[line..];
+    if !is_open(unfinished) {
+        return whole.len();
+    }
+    let beginnings = unfinished.rmatch_indices(['\u{1b}', '\u{9b}']);
+    let closed = beginnings
+        .map(|(at, _)| at)
+        .take(MAX_ESCAPE_STARTS)
+        .find(|at| !is_open(&unfinished[..*at]));
+    let end = closed.unwrap_or(0);
+    match unfinished.len() - end > MAX_ESCAPE_BYTES {
+        true => whole.len(),
+        false => line + end,
+    }
+}
+
+/// Whether an escape is not over at the end of that line: the next character would belong to it.
+fn is_open(line: &str) -> bool {
+    let longer = format!("{line}x");
+    line.ends_with('\u{1b}') || text::plain(&longer).len() == text::plain(line).len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn in_pieces(output: &[u8], sizes: &[usize]) -> Vec<String> {
+        let mut pieces = TextDecoder::default();
+        let mut said = Vec::new();
+        let mut rest = output;
+        let mut sizes = sizes.iter().cycle();
+        while !rest.is_empty() {
+            let size = sizes.next().map_or(1, |size| (*size).clamp(1, rest.len()));
+            said.push(pieces.push(&rest[..size]));
+            rest = &rest[size..];
+        }
+        said.push(pieces.finish());
+        said
+    }
+
+    proptest! {
+        #[test]
+        fn the_pieces_make_up_the_whole_however_it_is_cut(
+            parts in prop::collection::vec(
+                prop::sample::select(vec![
+                    "word", " ", "é", "𝄞", "\n", "\r\n", "\r", "\u{1b}", "\u{1b}[31m", "\u{1b}[", "\u{1b}]0;title",
+                    "\u{7}", "\u{1b}\\", "\u{9b}2J", "\u{9b}", "\u{1b}P", "3;4", "m", "\u{202e}",
+                ]),
+                0..30,
+            ),
+            sizes in prop::collection::vec(1_usize..9, 1..5),
+        ) {
+            let output = parts.concat();
+            let said = in_pieces(output.as_bytes(), &sizes).concat();
+            prop_assert_eq!(said, printed(&output));
+        }
+
+        #[test]
+        fn what_is_no_text_is_marked_however_it_is_cut(
+            output in prop::collection::vec(prop_oneof![Just(0xff), Just(0xc3), Just(0xa9), Just(b'a'), any::<u8>()], 0..40),
+            sizes in prop::collection::vec(1_usize..9, 1..5),
+        ) {
+            let said = in_pieces(&output, &sizes).concat();
+            prop_assert_eq!(said, printed(&String::from_utf8_lossy(&output)));
+        }
+    }
+
+    #[test]
+    fn a_line_is_said_before_it_is_finished_and_an_escape_in_it_is_not() {
+        let table: [(&str, &str); 6] = [
+            ("Password: ", "Password: "),
+            ("\u{1b}[32mbuilding\u{1b}[0m a", "building a"),
+            ("a \u{1b}[3", "a "),
+            ("a \u{1b}]0;title", "a "),
+            ("a \u{1b}]0;title\u{1b}", "a "),
+            ("50%\r", "50%"),
+        ];
+        for (output, expected) in table {
+            let mut pieces = TextDecoder::default();
+            assert_eq!(pieces.push(output.as_bytes()), expected, "{output:?}");
+        }
+    }
+
+    #[test]
+    fn an_escape_without_end_is_not_waited_for() {
+        let mut pieces = TextDecoder::default();
+        for _ in 0..100 {
+            pieces.push("\u{1b}]0;".as_bytes());
+            pieces.push(&[b'x'; 1000]);
+            assert!(
+                pieces.held.len() <= MAX_ESCAPE_BYTES,
+                "{}",
+                pieces.held.len()
+            );
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Where a session's entries go: into the store's journal, if it has one, and into where the session stands.
+//!
+//! Invariants: every entry is folded once, in order, whether it could be written down at once or not; what a turn could
+//! not write down until its end is written before what the next one writes; what happens beside a turn is written in
+//! its own way, and leaves alone what the turn still has to write.
+
+use super::Error;
+use super::state::State;
+use outlast_engine::inbox::QueuedMessage;
+use outlast_engine::journal::{AppendError, Entry, Journal};
+use outlast_engine::{BoxFuture, Clock};
+use outlast_store::journal::{Page, RawEntry, SessionLock, StoredEntry};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How many entries are read at a time: of a long session, what was folded is not needed any more.
+const PAGE: u32 = 1000;
+
+pub(super) struct SessionJournal {
+    home: Mutex<Storage>,
+    is_kept: bool,
+    clock: Arc<dyn Clock>,
+    state: Mutex<Inner>,
+}
+
+/// Where entries are kept.
+pub(super) enum Storage {
+    /// Here, as long as the session lives.
+    Memory(Vec<StoredEntry>),
+    /// In the store's journal.
+    Journal(outlast_store::Journal, SessionLock),
+    /// Nowhere: the session was given back.
+    Closed,
+}
+
+struct Inner {
+    standing: State,
+    /// The turn that entries belong to.
+    turn: u64,
+    /// How many of the entries that come next were folded already, when they could not be written down.
+    ahead: usize,
+    /// What the turn could not write down when it last tried, and what earlier ones never could.
+    unwritten: Vec<RawEntry>,
+    owed: Vec<RawEntry>,
+}
+
+impl SessionJournal {
+    pub(super) fn new(home: Storage, standing: State, clock: Arc<dyn Clock>) -> Self {
+        let is_kept = matches!(home, Storage::Journal(..));
+        let state = Mutex::new(Inner {
+            standing,
+            turn: 0,
+            ahead: 0,
+            unwritten: Vec::new(),
+            owed: Vec::new(),
+        });
+        let home = Mutex::new(home);
+        Self {
+            home,
+            is_kept,
+            clock,
+            state,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn home(&self) -> MutexGuard<'_, Storage> {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is true of where the session stands.
+    pub(super) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+        look(&self.lock().standing)
+    }
+
+    /// Changes what waits. Whoever takes something out has it written down as said, or puts it back.
+    pub(super) fn update_queue<R>(&self, change: impl FnOnce(&mut Vec<QueuedMessage>) -> R) -> R {
+        change(&mut self.lock().standing.waiting)
+    }
+
+    /// From here on entries belong to that turn. What the one before has not written down it will not try again.
+    pub(super) fn begin_turn(&self, number: u64) {
+        let mut state = self.lock();
+        let unwritten = std::mem::take(&mut state.unwritten);
+        state.owed.extend(unwritten);
+        (state.turn, state.ahead) = (number, 0);
+    }
+
+    pub(super) const fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(*self.home(), Storage::Closed)
+    }
+
+    /// Writes down what could not be written before. Should that fail, it is as it was. No turn may be running.
+    pub(super) async fn flush_backlog(&self) -> Result<(), Error> {
+        // The next turn would do the same.
+        let turn = self.lock().turn;
+        self.begin_turn(turn);
+        let owed = std::mem::take(&mut self.lock().owed);
+        if !owed.is_empty()
+            && let Err(error) = self.hand_in(owed.clone()).await
+        {
+            self.lock().owed = owed;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Writes down what could not be written before, and lets go of the session. Should the first fail, it is as it was.
+    pub(super) async fn release(&self) -> Result<(), Error> {
+        self.flush_backlog().await?;
+        let home = std::mem::replace(&mut *self.home(), Storage::Closed);
+        if let Storage::Journal(journal, hold) = home {
+            journal.release_or_remove(hold).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn rename(&self, title: &str) -> Result<(), Error> {
+        let renamed = match &*self.home() {
+            Storage::Memory(_) => return Ok(()),
+            Storage::Closed => return Err(Error::Closed),
+            Storage::Journal(journal, hold) => journal.rename(hold, title),
+        };
+        Ok(renamed.await?)
+    }
+
+    /// Everything that was written down, and after it what is still to be.
+    pub(super) async fn entries(&self, session: &str) -> Result<Vec<StoredEntry>, Error> {
+        let journal = match &*self.home() {
+            Storage::Memory(lines) => return Ok(lines.clone()),
+            Storage::Closed => return Err(Error::Closed),
+            Storage::Journal(journal, _) => journal.clone(),
+        };
+        let mut entries: Vec<StoredEntry> = Vec::new();
+        loop {
+            let page = Page {
+                after: entries.last().map_or(0, |last| last.seq),
+                limit: PAGE,
+                kinds: None,
+            };
+            let more = journal.read(session, page).await?;
+            if more.is_empty() {
+                break;
+            }
+            entries.extend(more);
+        }
+        let state = self.lock();
+        for line in state.owed.iter().chain(&state.unwritten) {
+            let seq = entries.last().map_or(0, |last| last.seq) + 1;
+            let line = line.clone();
+            entries.push(StoredEntry { seq, line });
+        }
+        Ok(entries)
+    }
+
+    /// Writes down something that happens beside a turn. It counts at once: whatever follows from it is written after it.
+    pub(super) async fn jot(&self, entry: Entry) -> Result<(), Error> {
+        let written = {
+            let mut state = self.lock();
+            let line = self.line(state.standing.turns, &entry);
+            let what = "message";
+            let line = line.map_err(|_| outlast_store::Error::Unwritable { what })?;
+            state.standing.take_in(entry);
+            self.hand_in(vec![line])
+        };
+        written.await
+    }
+
+    fn fold(&self, entries: &[Entry]) {
+        let mut state = self.lock();
+        let new = entries.iter().skip(state.ahead).cloned();
+        new.for_each(|entry| state.standing.take_in(entry));
+        state.ahead = entries.len();
+    }
+
+    async fn write(&self, entries: &[Entry]) -> Result<(), AppendError> {
+        let failed = |why: String| AppendError::Failed { why };
+        let turn = self.lock().turn;
+        let lines: Result<Vec<RawEntry>, _> =
+            entries.iter().map(|entry| self.line(turn, entry)).collect();
+        let lines = lines.map_err(|error| failed(error.to_string()))?;
+        // Should nobody stay to hear what came of it, it is written all the same, and owed no more.
+        let owed = std::mem::take(&mut self.lock().owed);
+        let all = owed.iter().chain(&lines).cloned().collect();
+        let Err(error) = self.hand_in(all).await else {
+            return Ok(());
+        };
+        let mut state = self.lock();
+        (state.owed, state.unwritten) = (owed, lines);
+        let why = error.to_string();
+        Err(match error {
+            Error::Store(outlast_store::Error::Fenced { .. }) | Error::Closed => {
+                AppendError::Lost { why }
+            }
+            _ => failed(why),
+        })
+    }
+
+    /// Has lines written, in the order in which this is called, even if nobody waits for it.
+    fn hand_in(&self, lines: Vec<RawEntry>) -> BoxFuture<'static, Result<(), Error>> {
+        match &mut *self.home() {
+            Storage::Memory(stored) => {
+                for (line, seq) in lines.into_iter().zip(stored.len() as u64 + 1..) {
+                    stored.push(StoredEntry { seq, line });
+                }
+                Box::pin(async { Ok(()) })
+            }
+            Storage::Journal(journal, hold) => {
+                let written = journal.append(hold, lines);
+                Box::pin(async { Ok(written.await?) })
+            }
+            Storage::Closed => Box::pin(async { Err(Error::Closed) }),
+        }
+    }
+
+    fn line(&self, turn: u64, entry: &Entry) -> Result<RawEntry, serde_json::Error> {
+        Ok(RawEntry {
+            turn,
+            kind: entry.kind().to_owned(),
+            time: self.clock.now(),
+            body: serde_json::to_string(entry)?,
+        })
+    }
+}
+
+impl Journal for SessionJournal {
+    fn append<'a>(&'a self, entries: &'a [Entry]) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            self.fold(entries);
+            self.write(entries).await?;
+            let mut state = self.lock();
+            (state.ahead, state.unwritten) = (0, Vec::new());
+            Ok(())
+        })
+    }
+}
+
+/// Where a session stands that the journal keeps.
+pub(super) async fn standing(
+    journal: &outlast_store::Journal,
+    session: &str,
+) -> Result<State, Error> {
+    let (mut standing, mut after) = (State::default(), 0);
+    loop {
+        let entries = journal.context(session, after, PAGE).await?;
+        let Some(last) = entries.last() else {
+            return Ok(standing);
+        };
+        after = last.seq;
+        for stored in &entries {
+            standing.take_in(read(session, stored)?);
+        }
+    }
+}
+
+/// The entry that a line holds.
+pub fn read(session: &str, stored: &StoredEntry) -> Result<Entry, Error> {
+    serde_json::from_str(&stored.line.body).map_err(|error| Error::Unreadable {
+        session: session.to_owned(),
+        seq: stored.seq,
+        error,
+    })
+}

@@ -1,0 +1,337 @@
+//! From the entries of a journal to where a session stands.
+//!
+//! Invariants: what failed is not part of the conversation; every tool call of the conversation is followed by its
+//! result, whatever was lost; the same entries always make the same state.
+
+use outlast_dialect::{Message, Part, Role, ToolResult};
+use outlast_engine::inbox::QueuedMessage;
+use outlast_engine::journal::{Entry, ModelSwitch, Spent};
+use outlast_engine::tools::Output;
+use outlast_engine::turn::{CallProgress, CompletionPrefix, OutstandingCall, ResumeState};
+use outlast_kernel::attempt::Wait;
+use outlast_kernel::budget::{Chain, Prompt};
+use outlast_kernel::event::{ToolCall, TurnStatus, Usage};
+use outlast_kernel::failure::ClassifiedFailure;
+use outlast_kernel::fallback;
+use outlast_kernel::verdict::Class;
+use serde_json::Value;
+use std::sync::Arc;
+
+const NOT_RUN: &str = "it was not run: the turn ended before it began";
+const INTERRUPTED: &str = "it was interrupted and may have partly run";
+
+/// Where a session stands.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// The conversation, as it is sent.
+    pub messages: Vec<Message>,
+    /// How many turns there were.
+    pub turns: u64,
+    /// What all turns used.
+    pub usage: Usage,
+    /// The turn that is not settled.
+    pub unfinished: Option<UnfinishedTurn>,
+    /// How the last turn was settled.
+    pub last_seal: Option<TurnStatus>,
+    /// The models that were left, and for how long.
+    pub models: fallback::Exclusions,
+    /// What waits to be said to the model, in the order in which it came.
+    pub waiting: Vec<QueuedMessage>,
+}
+
+/// A turn that an earlier process left.
+#[derive(Clone, Debug)]
+pub struct UnfinishedTurn {
+    /// Its id.
+    pub turn_id: String,
+    /// What it may spend.
+    pub budget: Prompt,
+    /// What the door gave it along.
+    pub options: Value,
+    /// How far it came.
+    pub taken_up: ResumeState,
+}
+
+impl State {
+    /// Where the entries lead.
+    pub fn after(entries: impl IntoIterator<Item = Entry>) -> Self {
+        let mut standing = Self::default();
+        for entry in entries {
+            standing.take_in(entry);
+        }
+        standing
+    }
+
+    /// One more entry.
+    pub fn take_in(&mut self, entry: Entry) {
+        match entry {
+            prompt @ Entry::Prompt { .. } => self.begin_turn(prompt),
+            Entry::Settled { seal, usage, .. } => {
+                self.complete_tool_calls();
+                self.models.end_turn();
+                self.usage = self.usage.plus(usage);
+                self.last_seal = Some(seal);
+                self.unfinished = None;
+            }
+            Entry::Message { message, usage, .. } => {
+                self.answered(&message, usage);
+                if !message.parts.is_empty() {
+                    self.messages.push(message);
+                }
+            }
+            Entry::Noticed { message, .. } => self.messages.push(message),
+            Entry::Queued { id, place, message } => {
+                let letter = QueuedMessage { id, place, message };
+                self.waiting.push(letter);
+            }
+            Entry::Unqueued { ids } => self.forget(&ids),
+            Entry::Said {
+                ids,
+                messages,
+                note,
+            } => {
+                self.forget(&ids);
+                self.say(messages, note);
+            }
+            Entry::Compacted {
+                messages,
+                usage,
+                spent,
+                ..
+            } => self.become_smaller(messages, usage, spent),
+            Entry::ToolStarted { index, effect, .. } => {
+                self.set_call_progress(index, CallProgress::Started(effect));
+            }
+            Entry::ToolFinished {
+                index,
+                output,
+                is_error,
+                ..
+            } => {
+                let text = output;
+                self.set_call_progress(index, CallProgress::Finished(Output { text, is_error }));
+                if self.calls().iter().all(is_finished) {
+                    self.complete_tool_calls();
+                }
+            }
+            entry => {
+                self.apply_switch(&entry);
+                if let Some(turn) = &mut self.unfinished {
+                    turn.take_in(entry);
+                }
+            }
+        }
+    }
+
+    fn begin_turn(&mut self, prompt: Entry) {
+        let Entry::Prompt {
+            turn_id,
+            message,
+            budget,
+            options,
+            chosen,
+        } = prompt
+        else {
+            return;
+        };
+        self.complete_tool_calls();
+        self.turns += 1;
+        if chosen {
+            self.models.clear();
+        }
+        let inputs = message.iter().map(Message::text).collect();
+        self.messages.extend(message);
+        self.last_seal = None;
+        self.unfinished = Some(UnfinishedTurn {
+            turn_id,
+            budget,
+            options,
+            taken_up: ResumeState {
+                inputs,
+                ..ResumeState::default()
+            },
+        });
+    }
+
+    /// What does not wait any more.
+    fn forget(&mut self, ids: &[String]) {
+        self.waiting.retain(|letter| !ids.contains(&letter.id));
+    }
+
+    fn say(&mut self, messages: Vec<Message>, note: bool) {
+        self.complete_tool_calls();
+        if let Some(turn) = &mut self.unfinished {
+            // Nothing is said into the middle of an answer: what was kept of one was given up before.
+            turn.taken_up.kept = None;
+            if !note {
+                let texts = messages.iter().map(Message::text);
+                turn.taken_up.inputs.extend(texts);
+            }
+        }
+        self.messages.extend(messages);
+    }
+
+    fn apply_switch(&mut self, entry: &Entry) {
+        if let Entry::Switched {
+            model: Some(switch),
+            ..
+        } = entry
+        {
+            if let Some(left) = switch.left {
+                self.models.leave(&switch.from, left);
+            }
+            // Whatever was held against a model that is asked is over.
+            self.models.take_back(&switch.to);
+        }
+    }
+
+    fn become_smaller(&mut self, messages: Vec<Message>, usage: Usage, spent: Option<Spent>) {
+        self.complete_tool_calls();
+        self.messages = messages;
+        let Some(turn) = &mut self.unfinished else {
+            self.usage = self.usage.plus(usage);
+            return;
+        };
+        turn.taken_up.usage = turn.taken_up.usage.plus(usage);
+        if let Some(spent) = spent {
+            turn.apply_spending(spent);
+        }
+    }
+
+    fn answered(&mut self, message: &Message, usage: Usage) {
+        self.complete_tool_calls();
+        let Some(turn) = &mut self.unfinished else {
+            return;
+        };
+        let taken_up = &mut turn.taken_up;
+        taken_up.usage = taken_up.usage.plus(usage);
+        taken_up.chain = Chain::default();
+        (taken_up.wait, taken_up.failure, taken_up.kept) = (None, None, None);
+        taken_up.asked.clear();
+        taken_up.may_come_back = None;
+        taken_up.calls = message.tool_calls().map(not_started).collect();
+    }
+
+    fn calls(&self) -> &[OutstandingCall] {
+        let turn = self.unfinished.as_ref();
+        turn.map_or(&[], |turn| &turn.taken_up.calls)
+    }
+
+    fn set_call_progress(&mut self, index: usize, so_far: CallProgress) {
+        let turn = self.unfinished.as_mut();
+        if let Some(call) = turn.and_then(|turn| turn.taken_up.calls.get_mut(index)) {
+            call.so_far = so_far;
+        }
+    }
+
+    /// Gives every call of the last answer a result, and ends its step.
+    fn complete_tool_calls(&mut self) {
+        let Some(turn) = &mut self.unfinished else {
+            return;
+        };
+        let calls = std::mem::take(&mut turn.taken_up.calls);
+        if !calls.is_empty() {
+            let parts = calls.into_iter().map(result).collect();
+            let role = Role::User;
+            self.messages.push(Message { role, parts });
+        }
+    }
+}
+
+impl UnfinishedTurn {
+    fn take_in(&mut self, entry: Entry) {
+        let taken_up = &mut self.taken_up;
+        match entry {
+            Entry::AttemptStarted { attempt } => {
+                taken_up.attempts = attempt;
+                taken_up.wait = None;
+                taken_up.asked.extend(taken_up.model.clone());
+            }
+            Entry::AttemptFailed {
+                judged,
+                message,
+                usage,
+                kept,
+                place,
+                ..
+            } => {
+                taken_up.usage = taken_up.usage.plus(usage);
+                taken_up.failure = judged.map(Arc::new);
+                taken_up.kept = kept.then_some(CompletionPrefix { message, place });
+            }
+            Entry::WaitScheduled {
+                since,
+                until,
+                spent,
+                ..
+            } => {
+                self.apply_spending(spent);
+                self.taken_up.wait = self.taken_up.failure.clone().map(|failure| Wait {
+                    since,
+                    until,
+                    failure,
+                });
+            }
+            Entry::WaitEnded { spent } => {
+                taken_up.wait = None;
+                self.apply_spending(spent);
+            }
+            Entry::Switched { left, model, spent } => {
+                taken_up.left.extend(left);
+                if let Some(switch) = model {
+                    apply_model_switch(taken_up, switch);
+                }
+                self.apply_spending(spent);
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_spending(&mut self, spent: Spent) {
+        self.taken_up.chain = spent.chain;
+        self.taken_up.paid = self.taken_up.usage;
+        self.budget = spent.prompt;
+    }
+}
+
+fn apply_model_switch(taken_up: &mut ResumeState, switch: ModelSwitch) {
+    let is_back = |(key, _): &mut (String, _)| *key == switch.to;
+    let came_back = taken_up.may_come_back.take_if(is_back);
+    // What is held against a model is what came of asking it.
+    if switch.left.is_some() {
+        taken_up.asked.push(switch.from.clone());
+        let may_pass = |judged: &Arc<ClassifiedFailure>| judged.verdict.class() == Class::Transient;
+        let failure = taken_up.failure.clone();
+        match (came_back, failure.filter(may_pass)) {
+            // It is waited for what the model was left for.
+            (Some((_, earlier)), _) => taken_up.failure = Some(earlier),
+            (None, Some(failure)) => taken_up.may_come_back = Some((switch.from, failure)),
+            (None, None) => {}
+        }
+    }
+    taken_up.model = Some(switch.to);
+}
+
+fn not_started(call: &ToolCall) -> OutstandingCall {
+    OutstandingCall {
+        call: call.clone(),
+        so_far: CallProgress::NotStarted,
+    }
+}
+
+fn is_finished(call: &OutstandingCall) -> bool {
+    matches!(call.so_far, CallProgress::Finished(_))
+}
+
+fn result(outstanding: OutstandingCall) -> Part {
+    let output = match outstanding.so_far {
+        CallProgress::Finished(output) => output,
+        CallProgress::Started(_) => Output::error(INTERRUPTED),
+        CallProgress::NotStarted => Output::error(NOT_RUN),
+    };
+    Part::ToolResult(ToolResult {
+        id: outstanding.call.id,
+        output: output.text,
+        is_error: output.is_error,
+    })
+}

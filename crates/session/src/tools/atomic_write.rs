@@ -1,0 +1,122 @@
+//! Putting a file in its place, whole or not at all.
+//!
+//! Invariant: whoever reads the file sees what was there before or all of what is there now. What was begun and not
+//! finished leaves nothing behind.
+
+use outlast_engine::CancellationToken;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The longest file that is written.
+pub(super) const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Held by whoever changes a file: of two changes made at once, the second must see the first.
+static WRITE_LOCK: Mutex<()> = Mutex::new(());
+
+/// Waits until nobody else in this process changes a file.
+pub(super) fn one_at_a_time() -> MutexGuard<'static, ()> {
+    WRITE_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes the file at its real place: links have been followed.
+pub(super) fn replace(place: &Path, content: &[u8], cancel: &CancellationToken) -> io::Result<()> {
+    if content.len() > MAX_FILE_BYTES {
+        return Err(io::Error::other(format!(
+            "longer than {MAX_FILE_BYTES} bytes"
+        )));
+    }
+    let before = existing(place)?;
+    let (Some(folder), Some(name)) = (place.parent(), place.file_name()) else {
+        return Err(io::Error::other("is a folder, not a file"));
+    };
+    fs::create_dir_all(folder)?;
+    let id = uuid::Uuid::now_v7().simple();
+    // Shortened: a long name would be too long for the file system with the id in it.
+    let mut beside: String = name.to_string_lossy().chars().take(40).collect();
+    beside = format!(".{beside}.{id}.tmp");
+    let unfinished = TempFile(folder.join(beside));
+    let mut file = create(&unfinished.0, before.as_ref())?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    if cancel.is_cancelled() {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
+    fs::rename(&unfinished.0, place)?;
+    // What is said to be written must be there after a loss of power; not every system can sync a folder.
+    File::open(folder).and_then(|folder| folder.sync_all()).ok();
+    Ok(())
+}
+
+/// What is there, if it can be replaced.
+fn existing(place: &Path) -> io::Result<Option<Metadata>> {
+    let found = match fs::metadata(place) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if found.is_dir() {
+        return Err(io::Error::other("is a folder, not a file"));
+    }
+    if !found.is_file() {
+        return Err(io::Error::other("is not a regular file"));
+    }
+    if found.permissions().readonly() {
+        return Err(io::Error::other("is read-only"));
+    }
+    Ok(Some(found))
+}
+
+/// A file that nobody may read who could not read the one before it.
+fn create(path: &Path, before: Option<&Metadata>) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if before.is_some() {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    let file = options.open(path)?;
+    if let Some(before) = before {
+        keep_owner(&file, before);
+        file.set_permissions(before.permissions())?;
+    }
+    Ok(file)
+}
+
+#[cfg(unix)]
+fn keep_owner(file: &File, before: &Metadata) {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    // Only the superuser can give files away; for everybody else the new file is their own.
+    fchown(file, Some(before.uid()), Some(before.gid())).ok();
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_file: &File, _before: &Metadata) {}
+
+/// Removed unless it was renamed.
+struct TempFile(PathBuf);
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        fs::remove_file(&self.0).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_interrupted_leaves_everything_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "old").unwrap();
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        let error = replace(&file, b"new", &cancel).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,136 @@
+//! A server over the whole session: called, and started again when it has ended.
+//!
+//! Invariants: a call is made once, whatever comes of it. While it is under way the connection is the call's own: whoever
+//! stops waiting for it stops the server, which may have something left running.
+
+use super::call_result::output;
+use super::connection::{CallOutcome, Connection};
+use super::{Error, ServerConfig};
+use outlast_engine::CancellationToken;
+use outlast_engine::tools::Output;
+use rmcp::model::{CallToolRequestParams, ServerResult, Tool};
+use std::path::PathBuf;
+use tokio::sync::Mutex;
+
+/// How often a server is started before it has answered a call.
+const MAX_STARTS: u32 = 3;
+
+/// Where a server runs, and what it does not see.
+#[derive(Clone)]
+pub(super) struct LaunchContext {
+    pub(super) directory: PathBuf,
+    pub(super) hidden_variables: Vec<String>,
+}
+
+/// A server.
+pub(super) struct ServerHandle {
+    pub(super) server: ServerConfig,
+    place: LaunchContext,
+    state: Mutex<State>,
+}
+
+struct State {
+    connection: Option<Connection>,
+    /// How often it was started since it answered last.
+    starts: u32,
+}
+
+impl ServerHandle {
+    /// Starts the server; what it has comes with it.
+    pub(super) async fn start(
+        server: ServerConfig,
+        place: LaunchContext,
+    ) -> Result<(Self, Vec<Tool>), Error> {
+        let connection = Connection::open(&server, &place).await?;
+        let tools = connection.tools(&server).await?;
+        let state = State {
+            connection: Some(connection),
+            starts: 1,
+        };
+        let state = Mutex::new(state);
+        let host = Self {
+            server,
+            place,
+            state,
+        };
+        Ok((host, tools))
+    }
+
+    /// Makes a call.
+    pub(super) async fn call(
+        &self,
+        call: CallToolRequestParams,
+        cancel: &CancellationToken,
+    ) -> Output {
+        let mut state = self.state.lock().await;
+        let ready = tokio::select! {
+            ready = self.ready(&mut state) => ready,
+            () = cancel.cancelled() => return Output::error(""),
+        };
+        let connection = match ready {
+            Ok(connection) => connection,
+            Err(why) => return Output::error(format!("it was not run: {why}")),
+        };
+        match connection.call(call, cancel).await {
+            CallOutcome::Answered(answer) => {
+                *state = State {
+                    connection: Some(connection),
+                    starts: 0,
+                };
+                answered(*answer)
+            }
+            CallOutcome::Cancelled => {
+                state.starts = 0;
+                connection.stop().await;
+                Output::error("")
+            }
+            CallOutcome::Lost => self.lost(&connection.stop().await),
+        }
+    }
+
+    /// Ends the server.
+    pub(super) async fn close(&self) {
+        let connection = self.state.lock().await.connection.take();
+        if let Some(connection) = connection {
+            connection.stop().await;
+        }
+    }
+
+    /// The connection, or a new one where that has ended. It is the caller's to give back.
+    async fn ready(&self, state: &mut State) -> Result<Connection, String> {
+        let open = state.connection.take();
+        if let Some(connection) = open.filter(|connection| !connection.is_closed()) {
+            return Ok(connection);
+        }
+        if state.starts >= MAX_STARTS {
+            return Err(format!(
+                "its server `{}` was started {MAX_STARTS} times and has answered nothing; it is not started again",
+                self.server.name
+            ));
+        }
+        state.starts += 1;
+        let opened = Connection::open(&self.server, &self.place).await;
+        opened.map_err(|error| error.to_string())
+    }
+
+    fn lost(&self, said: &str) -> Output {
+        let server = &self.server.name;
+        let end =
+            format!("its server `{server}` ended before it answered; the call may have partly run");
+        Output::error(match said {
+            "" => end,
+            said => format!("{end}. The server said: {said}"),
+        })
+    }
+}
+
+fn answered(answer: Result<ServerResult, String>) -> Output {
+    match answer {
+        Ok(ServerResult::CallToolResult(result)) => output(&result),
+        Ok(ServerResult::InputRequiredResult(_)) => {
+            Output::error("it wants to ask something, and nobody can be asked here")
+        }
+        Ok(_) => Output::error("its server answered with something else than a result"),
+        Err(why) => Output::error(outlast_kernel::text::plain(&why).into_owned()),
+    }
+}

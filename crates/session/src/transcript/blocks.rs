@@ -1,0 +1,327 @@
+//! From entries to what a reader sees of them, whatever it looks like then.
+//!
+//! Invariants: every entry that tells something is told once, in order; a wait is told when its end is known; what
+//! failed is told apart from the conversation. Texts are as they came: whoever shows them makes them safe.
+
+use super::phrases::{answer, ended, failed, unreadable};
+use crate::read;
+use outlast_dialect::{Message, Part};
+use outlast_engine::journal::{Entry, ModelSwitch};
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::ToolCall;
+use outlast_kernel::fallback::Exclusion;
+use outlast_kernel::verdict::Cause;
+use outlast_store::journal::StoredEntry;
+use std::time::Duration;
+
+const CONTINUED_TURN: &str = "The turn goes on from the one before; nothing new was said.";
+const NOTICE_TITLE: &str = "Notice to the model";
+const PROMPT: &str = "Prompt";
+const NOTE: &str = "Note";
+/// The kind of the entry that ends a turn.
+const SETTLED: &str = "settled";
+
+/// Something that a reader sees.
+#[derive(Debug)]
+pub(super) enum Block {
+    /// A turn begins.
+    Turn(u64),
+    /// Somebody says something.
+    Said {
+        title: String,
+        time: Timestamp,
+        parts: Vec<Part>,
+    },
+    /// An attempt failed, with as much of its answer as came.
+    Failed {
+        title: String,
+        time: Timestamp,
+        message: String,
+        parts: Vec<Part>,
+    },
+    /// What a tool said.
+    Output { title: String, output: String },
+    /// Something happened that a sentence tells.
+    Note(String),
+    /// The turn is over.
+    Ended {
+        title: String,
+        time: Timestamp,
+        message: String,
+        tokens: String,
+    },
+    /// An entry that cannot be read.
+    Unreadable { title: String, body: String },
+}
+
+/// What must be remembered of the entries so far.
+#[derive(Debug, Default)]
+pub(super) struct BlockBuilder {
+    turn: Option<u64>,
+    is_open: bool,
+    /// Whether the turn has begun without a prompt, and what it begins with may follow.
+    begins_without: bool,
+    wait: Option<Wait>,
+    /// The calls of the last answer.
+    calls: Vec<Call>,
+}
+
+#[derive(Debug)]
+struct Wait {
+    since: Timestamp,
+    until: Timestamp,
+    cause: Cause,
+}
+
+#[derive(Debug)]
+struct Call {
+    name: String,
+    is_running: bool,
+}
+
+impl BlockBuilder {
+    /// What the next entry tells.
+    pub(super) fn entry(&mut self, stored: &StoredEntry) -> Vec<Block> {
+        let mut pieces = Vec::new();
+        let (turn, time) = (stored.line.turn, stored.line.time);
+        // Whose entry it is only matters to the error, and that is told in our own words.
+        let entry = read("", stored);
+        // What waits is told when it is said, and comes in the middle of anything.
+        if matches!(entry, Ok(Entry::Queued { .. } | Entry::Unqueued { .. })) {
+            return pieces;
+        }
+        if self.turn != Some(turn) {
+            pieces.extend(self.end());
+            self.turn = Some(turn);
+            // What was noted before the first turn belongs to none.
+            self.is_open = turn > 0 || !matches!(entry, Ok(Entry::Said { .. }));
+            pieces.extend(self.is_open.then_some(Block::Turn(turn)));
+        }
+        match entry {
+            Ok(Entry::WaitEnded { .. }) => {
+                pieces.extend(self.wait.take().map(|wait| wait.ended(time)));
+            }
+            Ok(entry) => {
+                pieces.extend(self.wait.take().map(Wait::left));
+                self.tell(entry, time, &mut pieces);
+            }
+            Err(_) => {
+                pieces.extend(self.goes_on());
+                pieces.extend(self.wait.take().map(Wait::left));
+                self.is_open &= stored.line.kind != SETTLED;
+                pieces.push(unreadable(stored));
+            }
+        }
+        pieces
+    }
+
+    /// What is left to tell when nothing follows.
+    pub(super) fn end(&mut self) -> Vec<Block> {
+        let mut pieces: Vec<Block> = self.goes_on().into_iter().collect();
+        pieces.extend(self.wait.take().map(Wait::left));
+        pieces.extend(self.take_unfinished_calls());
+        if std::mem::take(&mut self.is_open) {
+            let note = "The end of this turn is not written down.";
+            pieces.push(Block::Note(note.to_owned()));
+        }
+        pieces
+    }
+
+    /// What is told of a turn that has begun without a prompt, and with nothing in its place.
+    fn goes_on(&mut self) -> Option<Block> {
+        let goes_on = std::mem::take(&mut self.begins_without);
+        goes_on.then(|| Block::Note(CONTINUED_TURN.to_owned()))
+    }
+
+    fn tell(&mut self, entry: Entry, time: Timestamp, pieces: &mut Vec<Block>) {
+        if let Entry::Said { messages, note, .. } = entry {
+            return self.push_messages(messages, note, time, pieces);
+        }
+        pieces.extend(self.goes_on());
+        match entry {
+            Entry::Prompt { message, .. } => match message {
+                Some(message) => pieces.push(said(PROMPT.to_owned(), time, message.parts)),
+                None => self.begins_without = true,
+            },
+            Entry::AttemptFailed {
+                attempt,
+                judged,
+                message,
+                ..
+            } => pieces.push(failed(attempt, time, judged, message.parts)),
+            Entry::WaitScheduled {
+                since,
+                until,
+                cause,
+                ..
+            } => {
+                self.wait = Some(Wait {
+                    since,
+                    until,
+                    cause,
+                });
+            }
+            Entry::Switched { left, model, .. } => pieces.push(Block::Note(switched(left, model))),
+            Entry::Noticed { message, .. } => {
+                pieces.push(said(NOTICE_TITLE.to_owned(), time, message.parts));
+            }
+            compacted @ Entry::Compacted { .. } => pieces.extend(smaller(compacted, time)),
+            Entry::Message {
+                message,
+                stop_reason,
+                model,
+                ..
+            } => {
+                pieces.extend(self.take_unfinished_calls());
+                self.calls = message.tool_calls().map(Call::new).collect();
+                pieces.push(said(answer(&model, stop_reason), time, message.parts));
+            }
+            Entry::ToolStarted { index, .. } => self.tool_runs(index, true),
+            Entry::ToolFinished {
+                index,
+                id,
+                output,
+                is_error,
+            } => {
+                let title = self.tool_ended(index, &id, is_error);
+                pieces.push(Block::Output { title, output });
+            }
+            Entry::Settled { seal, usage, error } => {
+                pieces.extend(self.end_turn());
+                pieces.push(ended(seal, time, usage, error));
+            }
+            // That a call was made is told by what came of it.
+            Entry::AttemptStarted { .. } => {}
+            entry => pieces.push(Block::Note(format!("Also written down: {}.", entry.kind()))),
+        }
+    }
+
+    fn push_messages(
+        &mut self,
+        messages: Vec<Message>,
+        note: bool,
+        time: Timestamp,
+        pieces: &mut Vec<Block>,
+    ) {
+        self.begins_without &= note;
+        let title = if note { NOTE } else { PROMPT };
+        let tell = |message: Message| said(title.to_owned(), time, message.parts);
+        pieces.extend(messages.into_iter().map(tell));
+    }
+
+    fn tool_runs(&mut self, index: usize, is_running: bool) {
+        if let Some(call) = self.calls.get_mut(index) {
+            call.is_running = is_running;
+        }
+    }
+
+    /// A tool has ended; the answer is the title of its output.
+    fn tool_ended(&mut self, index: usize, id: &str, is_error: bool) -> String {
+        self.tool_runs(index, false);
+        let name = self.calls.get(index).map_or(id, |call| &call.name);
+        match is_error {
+            true => format!("Error of {name}"),
+            false => format!("Output of {name}"),
+        }
+    }
+
+    /// The calls of the last answer that began and of which no end is known.
+    fn end_turn(&mut self) -> Vec<Block> {
+        self.is_open = false;
+        self.take_unfinished_calls()
+    }
+
+    fn take_unfinished_calls(&mut self) -> Vec<Block> {
+        let left = |call: Call| {
+            let note = format!(
+                "Tool {} began to run; its end is not written down.",
+                call.name
+            );
+            call.is_running.then_some(Block::Note(note))
+        };
+        self.calls.drain(..).filter_map(left).collect()
+    }
+}
+
+impl Wait {
+    /// An end is written down no earlier than it comes, but perhaps a good deal later.
+    fn ended(self, written: Timestamp) -> Block {
+        const MIN_REPORTED_CUT: Duration = Duration::from_secs(1);
+        let Self {
+            since,
+            until,
+            cause,
+        } = self;
+        let cause = cause.phrase();
+        Block::Note(match until.since(written) >= MIN_REPORTED_CUT {
+            true => format!(
+                "Waited from {since} until {written}, cut short (it was to last until {until}): {cause}."
+            ),
+            false => format!("Waited from {since} until {until}: {cause}."),
+        })
+    }
+
+    fn left(self) -> Block {
+        let (since, until, cause) = (self.since, self.until, self.cause.phrase());
+        Block::Note(format!(
+            "A wait from {since} until {until} began, and its end is not written down: {cause}."
+        ))
+    }
+}
+
+impl Call {
+    fn new(call: &ToolCall) -> Self {
+        Self {
+            name: call.name.clone(),
+            is_running: false,
+        }
+    }
+}
+
+fn said(title: String, time: Timestamp, parts: Vec<Part>) -> Block {
+    Block::Said { title, time, parts }
+}
+
+fn switched(left: Option<String>, model: Option<ModelSwitch>) -> String {
+    match (left, model) {
+        (_, Some(ModelSwitch { from, to, left })) => {
+            let until = match left {
+                Some(Exclusion::Until { until }) => format!(" until {until}"),
+                _ => String::new(),
+            };
+            format!("Model {from} is left{until}; {to} is asked from here on.")
+        }
+        (Some(left), None) => {
+            format!("Account {left} is left; another one is asked from here on.")
+        }
+        (None, None) => "The key was fetched anew.".to_owned(),
+    }
+}
+
+fn smaller(entry: Entry, time: Timestamp) -> Vec<Block> {
+    let Entry::Compacted {
+        before,
+        after,
+        model,
+        messages,
+        ..
+    } = entry
+    else {
+        return Vec::new();
+    };
+    let note = Block::Note(compacted(before, after, model.as_deref()));
+    // A summary is the first of what is left.
+    let summary = messages.into_iter().next().filter(|_| model.is_some());
+    let summary = summary.map(|message| said("Summary".to_owned(), time, message.parts));
+    std::iter::once(note).chain(summary).collect()
+}
+
+fn compacted(before: u64, after: u64, model: Option<&str>) -> String {
+    let how = match model {
+        Some(model) => format!("summarised by {model}"),
+        None => "parts of it were left out".to_owned(),
+    };
+    format!(
+        "The conversation was made smaller, from about {before} to about {after} tokens: {how}."
+    )
+}

@@ -1,0 +1,298 @@
+//! Running turns: one at a time, each with what the session was made of when it began.
+//!
+//! Invariants: a prompt returns when its last retry is over, not before; what is said and that it waited no more are
+//! written down together. Not here: what a turn does (see the engine's `turn`).
+
+use super::queue::{SessionInbox, notes};
+use super::setup::{PromptRequest, Setup, SwitchableCompaction, SwitchableRetry};
+use super::{Error, Session};
+use outlast_dialect::Message;
+use outlast_engine::compaction::Compactor;
+use outlast_engine::inbox::QueuedMessage;
+use outlast_engine::journal::Entry;
+use outlast_engine::turn::{Control, Handle, Ids, Models, ResumeState, Turn, TurnOutcome};
+use outlast_engine::{CancellationToken, run_turn};
+use outlast_kernel::budget::Prompt;
+use outlast_kernel::event::{Body, Event, TurnStatus};
+use outlast_kernel::fallback;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+impl Session {
+    /// Says something to the model, and returns when all that follows from it is over: steps, retries, waits.
+    pub async fn prompt(&self, ask: PromptRequest) -> Result<TurnOutcome, Error> {
+        drop(self.compacting.lock().await);
+        let running = self.acquire_run_cancellable(ask.abort.clone())?;
+        self.ensure_no_unfinished_turn()?;
+        let notes = self.record.update_queue(notes);
+        let begun = self.begin_turn(ask, notes);
+        Ok(self.run(running, begun).await)
+    }
+
+    /// Says what waits to the model, as a turn of its own; `None` when nothing waits. What else is to be said is left out.
+    pub async fn prompt_queued(&self, ask: PromptRequest) -> Result<Option<TurnOutcome>, Error> {
+        drop(self.compacting.lock().await);
+        let running = self.acquire_run_cancellable(ask.abort.clone())?;
+        self.ensure_no_unfinished_turn()?;
+        let letters = self.take_for_turn();
+        if letters.is_empty() {
+            return Ok(None);
+        }
+        let message = None;
+        let begun = self.begin_turn(PromptRequest { message, ..ask }, letters);
+        Ok(Some(self.run(running, begun).await))
+    }
+
+    /// Carries the unfinished turn on, from where an earlier process left it.
+    pub async fn resume(&self) -> Result<TurnOutcome, Error> {
+        self.resume_cancellable(CancellationToken::new()).await
+    }
+
+    /// The same, until that is cancelled.
+    pub async fn resume_cancellable(&self, abort: CancellationToken) -> Result<TurnOutcome, Error> {
+        let running = self.acquire_run_cancellable(abort)?;
+        let found = self.record.look(|standing| {
+            let unfinished = standing.unfinished.clone()?;
+            let turn = (standing.turns, unfinished);
+            Some((standing.messages.clone(), standing.models.clone(), turn))
+        });
+        let (messages, models, (turn, unfinished)) =
+            found.ok_or_else(|| self.nothing_to_resume_error())?;
+        self.record.begin_turn(turn);
+        let begun = TurnStart {
+            messages,
+            models,
+            turn_id: unfinished.turn_id,
+            budget: unfinished.budget,
+            taken_up: unfinished.taken_up,
+            opening: Vec::new(),
+            has_said_waiting: false,
+        };
+        Ok(self.run(running, begun).await)
+    }
+
+    /// Tries the last turn again that failed or was cancelled. Nothing is said anew, and no tool runs again.
+    pub async fn try_again(&self, ask: PromptRequest) -> Result<TurnOutcome, Error> {
+        let last_seal = self.record.look(|standing| standing.last_seal);
+        if matches!(last_seal, None | Some(TurnStatus::Completed)) {
+            return Err(self.nothing_to_resume_error());
+        }
+        let message = None;
+        self.prompt(PromptRequest { message, ..ask }).await
+    }
+
+    fn ensure_no_unfinished_turn(&self) -> Result<(), Error> {
+        match self.unfinished_turn() {
+            Some(_) => Err(self.unfinished()),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn unfinished(&self) -> Error {
+        let session = self.id.clone();
+        Error::Unfinished { session }
+    }
+
+    fn nothing_to_resume_error(&self) -> Error {
+        let session = self.id.clone();
+        Error::NothingToDo { session }
+    }
+
+    pub(super) fn running(&self) -> MutexGuard<'_, Option<Handle>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes sure that one turn runs at a time.
+    pub(super) fn enter(&self) -> Result<RunGuard<'_>, Error> {
+        self.acquire_run_cancellable(CancellationToken::new())
+    }
+
+    /// The same, for what ends when that is cancelled.
+    pub(super) fn acquire_run_cancellable(
+        &self,
+        abort: CancellationToken,
+    ) -> Result<RunGuard<'_>, Error> {
+        let mut running = self.running();
+        if running.is_some() {
+            return Err(Error::Busy);
+        }
+        if self.record.is_closed() {
+            return Err(Error::Closed);
+        }
+        let (control, handle) = Control::new(abort.clone());
+        *running = Some(handle);
+        Ok(RunGuard {
+            session: self,
+            setup: self.setup(),
+            control: Some(control),
+            abort,
+        })
+    }
+
+    /// A turn that begins with these letters: notes before what is asked, all else after it.
+    fn begin_turn(&self, ask: PromptRequest, letters: Vec<QueuedMessage>) -> TurnStart {
+        let (mut messages, turns, mut models) = self.record.look(|standing| {
+            (
+                standing.messages.clone(),
+                standing.turns,
+                standing.models.clone(),
+            )
+        });
+        if ask.chosen {
+            models.clear();
+        }
+        self.record.begin_turn(turns + 1);
+        let (turn_id, budget) = (uuid::Uuid::now_v7().to_string(), Prompt::new(ask.limits));
+        let is_note = |entry: &Entry| matches!(entry, Entry::Said { note: true, .. });
+        let (mut opening, said): (Vec<Entry>, Vec<Entry>) =
+            Entry::said(letters).into_iter().partition(is_note);
+        opening.push(Entry::Prompt {
+            turn_id: turn_id.clone(),
+            message: ask.message,
+            budget: budget.clone(),
+            chosen: ask.chosen,
+            options: ask.options,
+        });
+        let has_said_waiting = !said.is_empty();
+        opening.extend(said);
+        let inputs = say(&opening, &mut messages);
+        let taken_up = ResumeState {
+            inputs,
+            ..ResumeState::default()
+        };
+        TurnStart {
+            messages,
+            models,
+            turn_id,
+            budget,
+            taken_up,
+            opening,
+            has_said_waiting,
+        }
+    }
+
+    async fn run(&self, mut running: RunGuard<'_>, begun: TurnStart) -> TurnOutcome {
+        let setup = Arc::clone(&running.setup);
+        let request = setup.request(begun.messages);
+        let attempts = begun.taken_up.attempts;
+        self.board.change(|snapshot| snapshot.attempt = attempts);
+        let retry = setup.retry.as_deref().map(|strategy| SwitchableRetry {
+            strategy,
+            on: &self.retries,
+        });
+        let compaction = setup.compaction.as_deref();
+        let compaction = compaction.map(|compactor| SwitchableCompaction {
+            compactor,
+            on: &self.compactions,
+        });
+        let (routes, inbox) = (
+            setup.routes(),
+            SessionInbox::new(self, begun.has_said_waiting),
+        );
+        let turn = Turn {
+            retry: retry.as_ref().map(|retry| retry as _),
+            budget: begun.budget,
+            price: setup.price,
+            ids: Ids {
+                session: self.id.clone(),
+                turn: begun.turn_id,
+            },
+            accounts: setup.accounts.as_deref(),
+            knowledge: setup.knowledge.as_ref(),
+            tools: setup.tools.as_deref(),
+            traits: setup.traits,
+            models: Some(Models {
+                routes: &routes,
+                rules: setup.fallback_rules.clone(),
+                standing: begun.models,
+            }),
+            compaction: compaction.as_ref().map(|it| it as &dyn Compactor),
+            after_content: setup.after_content,
+            corrections: setup.corrections,
+            inbox: Some(&inbox),
+            journal: Some(&self.record),
+            opening: begun.opening,
+            taken_up: begun.taken_up,
+            control: running.take_control(),
+            ..Turn::new(&*setup.provider, request, &*setup.clock)
+        };
+        let mut sink = |event: Event| self.post(event);
+        let ended = Box::pin(run_turn(turn, &mut sink)).await;
+        self.write_late_notes().await;
+        ended
+    }
+
+    /// What is said waits no more when that is heard. The last event of a turn comes when all of it is folded.
+    fn post(&self, event: Event) {
+        match event.body {
+            Body::Input { .. } => self.publish_queue(),
+            Body::Sealed { .. } => {
+                let usage = self.record.look(|standing| standing.usage);
+                self.board.change(|snapshot| snapshot.usage = usage);
+            }
+            _ => {}
+        }
+        self.board.post(event);
+    }
+}
+
+/// Adds what entries say to a conversation; the answer is what the user said of it.
+fn say(entries: &[Entry], messages: &mut Vec<Message>) -> Vec<String> {
+    let mut inputs = Vec::new();
+    for entry in entries {
+        let (said, note): (&[Message], bool) = match entry {
+            Entry::Prompt { message, .. } => (message.as_slice(), false),
+            Entry::Said { messages, note, .. } => (messages, *note),
+            _ => continue,
+        };
+        messages.extend_from_slice(said);
+        if !note {
+            inputs.extend(said.iter().map(Message::text));
+        }
+    }
+    inputs
+}
+
+/// What a turn begins with.
+struct TurnStart {
+    messages: Vec<Message>,
+    models: fallback::Exclusions,
+    turn_id: String,
+    budget: Prompt,
+    taken_up: ResumeState,
+    opening: Vec<Entry>,
+    /// Whether its opening says what waited.
+    has_said_waiting: bool,
+}
+
+/// A turn that is running; the session is free again when this is gone.
+pub(super) struct RunGuard<'a> {
+    session: &'a Session,
+    /// What the session was made of when it began.
+    pub(super) setup: Arc<Setup>,
+    control: Option<Control>,
+    /// Cancelled when it is to end.
+    pub(super) abort: CancellationToken,
+}
+
+impl RunGuard<'_> {
+    fn take_control(&mut self) -> Control {
+        let fresh = || Control::new(CancellationToken::new()).0;
+        self.control.take().unwrap_or_else(fresh)
+    }
+}
+
+impl Drop for RunGuard<'_> {
+    fn drop(&mut self) {
+        let mut running = self.session.running();
+        let setup = self.session.setup();
+        // A turn that was dropped in the middle has said no end of its retry.
+        self.session.board.change(|snapshot| {
+            (snapshot.turn_id, snapshot.retry, snapshot.held) = (None, None, None);
+            snapshot.is_compacting = false;
+            if !Arc::ptr_eq(&setup, &self.setup) {
+                snapshot.model.clone_from(&setup.model);
+            }
+        });
+        *running = None;
+    }
+}

@@ -1,0 +1,429 @@
+//! Answers that ended and are none: the model is told, so many times, and nothing of them comes back.
+
+use crate::pieces::{
+    after_content, assert_well_formed, carried_on, corrected, error, numbers, prompt, shown,
+    thinks, thought, with_tools,
+};
+use crate::support::{
+    Call, Fate, Fixture, Item, Listener, START, TestJournal, answers, calls, fails, hanging,
+    overloaded, run_until, stop, text, used, words,
+};
+use outlast_dialect::Delta;
+use outlast_kernel::completion::InvalidCompletion;
+use outlast_kernel::decision::{AfterContent, GiveUp};
+use outlast_kernel::event::{Body, StopReason, TurnStatus};
+use outlast_kernel::failure::Failure;
+use outlast_kernel::policy::Policy;
+use outlast_kernel::verdict::{Cause, Scope, Verdict};
+use outlast_session::Session;
+use outlast_session::Setup;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An answer that is none, and what of it stays in the conversation.
+struct InvalidCase {
+    oddity: InvalidCompletion,
+    call: Call,
+    stays: &'static [&'static str],
+}
+
+fn odd(
+    oddity: InvalidCompletion,
+    call: impl Into<Call>,
+    stays: &'static [&'static str],
+) -> InvalidCase {
+    let call = call.into();
+    InvalidCase {
+        oddity,
+        call,
+        stays,
+    }
+}
+
+/// A call that is not whole.
+fn cut_call(name: &str) -> Item {
+    let name = name.to_owned();
+    Ok(Delta::CallCut { name })
+}
+
+const CALL_AS_TEXT: &str = "<tool_call>{\"name\": \"read\", \"arguments\": {}}</tool_call>";
+const ANNOUNCED: &str = "Now I'll run the tests:";
+
+/// Answers that are dropped.
+fn dropped() -> Vec<InvalidCase> {
+    let end = || stop(StopReason::EndTurn);
+    let billed = InvalidCompletion::Empty { billed: true };
+    let empty = InvalidCompletion::Empty { billed: false };
+    vec![
+        odd(empty, vec![end()], &[]),
+        odd(empty, vec![text(" \n"), end()], &[]),
+        odd(empty, vec![thinks("Hm."), used(10, 5), end()], &[]),
+        odd(billed, vec![used(10, 5), end()], &[]),
+        odd(
+            InvalidCompletion::NoCall,
+            vec![text("I look."), stop(StopReason::ToolUse)],
+            &[],
+        ),
+        odd(
+            InvalidCompletion::LengthEmpty,
+            vec![stop(StopReason::Length)],
+            &[],
+        ),
+        odd(
+            InvalidCompletion::OnlyReasoned,
+            vec![thinks("Hm."), thought("Hm."), stop(StopReason::Length)],
+            &[],
+        ),
+        odd(
+            InvalidCompletion::NamelessCall,
+            vec![cut_call(""), stop(StopReason::ToolUse)],
+            &[],
+        ),
+        odd(
+            InvalidCompletion::NamelessCall,
+            vec![text("I look."), cut_call(""), stop(StopReason::ToolUse)],
+            &[],
+        ),
+        odd(
+            InvalidCompletion::CutCall,
+            vec![cut_call("send"), stop(StopReason::Length)],
+            &[],
+        ),
+    ]
+}
+
+/// Answers that stay, and are followed by what is missing.
+fn kept() -> Vec<InvalidCase> {
+    vec![
+        odd(
+            InvalidCompletion::ReasoningOnly,
+            vec![thinks("Hm."), thought("Hm."), stop(StopReason::EndTurn)],
+            &["(Hm.)"],
+        ),
+        odd(
+            InvalidCompletion::CutCall,
+            vec![text("I write."), cut_call("send"), stop(StopReason::Length)],
+            &["I write."],
+        ),
+        odd(
+            InvalidCompletion::CallAsText,
+            answers(CALL_AS_TEXT),
+            &[CALL_AS_TEXT],
+        ),
+        odd(
+            InvalidCompletion::Announced,
+            answers(ANNOUNCED),
+            &[ANNOUNCED],
+        ),
+    ]
+}
+
+// --- The model is told ---
+
+#[tokio::test(start_paused = true)]
+async fn the_model_is_told_what_was_wrong_and_asked_again_at_once() {
+    for InvalidCase {
+        oddity,
+        call,
+        stays,
+    } in dropped().into_iter().chain(kept())
+    {
+        let world = Fixture::new([call, answers("Hello")]);
+        let (session, heard, ended) = prompt(with_tools(&world)).await;
+        assert_eq!(ended.seal, TurnStatus::Completed, "{oddity:?}");
+        let asked = world.provider.asked();
+        let notice = oddity.notice().unwrap();
+        let expected = [&["hi"][..], stays, &[notice]].concat();
+        assert_eq!(
+            (asked.len(), words(&asked[1].messages)),
+            (2, expected.iter().map(|word| (*word).to_owned()).collect()),
+            "{oddity:?}"
+        );
+        let expected = [&expected[..], &["Hello"]].concat();
+        assert_eq!(words(&session.messages()), expected, "{oddity:?}");
+        let problem = oddity.problem().to_owned();
+        assert_eq!(corrected(&heard), [(oddity.cause(), problem, 1, 3)]);
+        assert_eq!((world.elapsed(), heard.retries()), (Duration::ZERO, vec![]));
+        assert_eq!(world.tools.ran(), Vec::<String>::new());
+        // Whoever shows the answer shows what counts.
+        let text = [stays.concat().replace("(Hm.)", ""), "Hello".to_owned()].concat();
+        assert_eq!(shown(&heard), text, "{oddity:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_answer_is_dropped_also_where_broken_answers_are_gone_on_with() {
+    for InvalidCase { oddity, call, .. } in dropped() {
+        let world = Fixture::new([call, answers("Hello")]);
+        let setup = Setup {
+            after_content: AfterContent::Continue,
+            ..with_tools(&world)
+        };
+        let (session, heard, _) = prompt(setup).await;
+        let notice = oddity.notice().unwrap();
+        assert_eq!(words(&session.messages()), ["hi", notice, "Hello"]);
+        let asked = world.provider.asked();
+        assert_eq!(words(&asked[1].messages), ["hi", notice], "{oddity:?}");
+        assert_eq!((shown(&heard).as_str(), heard.count("seam")), ("Hello", 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_could_not_be_read_is_asked_for_again_with_what_was_wrong() {
+    let message = "the arguments of a call are blanks without end";
+    let failure = Failure::emitted("scripted", message, START)
+        .with_verdict(Verdict::of(Cause::MalformedOutput, Scope::Request));
+    let broken = vec![text("I look."), Err(Box::new(failure))];
+    let notice = format!("Your last answer could not be used ({message}). Answer again.");
+    for after_content in [AfterContent::Retract, AfterContent::Continue] {
+        let world = Fixture::new([broken.clone().into(), answers("Hello")]);
+        let setup = Setup {
+            after_content,
+            ..with_tools(&world)
+        };
+        let (session, heard, ended) = prompt(setup).await;
+        assert_eq!(
+            (ended.seal, numbers(&heard)),
+            (TurnStatus::Completed, vec![1])
+        );
+        assert_eq!(words(&session.messages()), ["hi", &notice, "Hello"]);
+        assert_eq!(shown(&heard), "Hello");
+    }
+}
+
+// --- Three times, and no more ---
+
+#[tokio::test(start_paused = true)]
+async fn after_three_in_a_row_a_clear_error_ends_the_turn_for_good() {
+    let all = dropped().into_iter().chain(kept());
+    for InvalidCase { oddity, call, .. } in
+        all.filter(|odd| odd.oddity != InvalidCompletion::Announced)
+    {
+        let world = Fixture::new([call]);
+        let (session, heard, ended) = prompt(with_tools(&world)).await;
+        assert_eq!(ended.seal, TurnStatus::Error, "{oddity:?}");
+        let expected = (oddity.cause(), oddity.problem(), GiveUp::NotRetryable);
+        assert_eq!(error(&ended), expected);
+        assert_eq!((numbers(&heard), heard.count("error")), (vec![1, 2, 3], 1));
+        tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
+        assert_eq!(world.provider.calls_made(), 4, "{oddity:?}");
+        assert!(session.unfinished_turn().is_none());
+        assert_well_formed(&session.messages());
+        // The last one was not answered by anybody, and is not sent again.
+        let notices = session
+            .messages()
+            .iter()
+            .filter(|message| message.text() == oddity.notice().unwrap())
+            .count();
+        assert_eq!(notices, 3);
+        assert_eq!(
+            session.messages().last().unwrap().text(),
+            oddity.notice().unwrap()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_billed_and_never_came_names_a_filter_or_a_proxy() {
+    let world = Fixture::new([vec![used(10, 5), stop(StopReason::EndTurn)].into()]);
+    let (_, heard, ended) = prompt(with_tools(&world)).await;
+    let (cause, message, _) = error(&ended);
+    assert_eq!(cause, Cause::EmptyOutput);
+    assert!(message.contains("content filter or a proxy"), "{message}");
+    let said = heard.bodies().into_iter().find_map(|body| match body {
+        Body::Error { message, .. } => Some(message),
+        _ => None,
+    });
+    assert_eq!(said.as_deref(), Some(message));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_announcement_that_is_made_again_and_again_is_an_answer() {
+    let world = Fixture::new([answers(ANNOUNCED)]);
+    let (session, heard, ended) = prompt(with_tools(&world)).await;
+    assert_eq!(
+        (ended.seal, world.provider.calls_made()),
+        (TurnStatus::Completed, 4)
+    );
+    assert_eq!((numbers(&heard), heard.count("done")), (vec![1, 2, 3], 1));
+    let notice = InvalidCompletion::Announced.notice().unwrap();
+    let expected = [
+        "hi", ANNOUNCED, notice, ANNOUNCED, notice, ANNOUNCED, notice, ANNOUNCED,
+    ];
+    assert_eq!(words(&session.messages()), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_good_step_in_between_starts_the_count_anew() {
+    let empty = || Call::from(vec![stop(StopReason::EndTurn)]);
+    let world = Fixture::new([
+        empty(),
+        empty(),
+        calls(&[("c1", "read")]),
+        empty(),
+        empty(),
+        empty(),
+        answers("Hello"),
+    ]);
+    let (_, heard, ended) = prompt(with_tools(&world)).await;
+    assert_eq!(ended.seal, TurnStatus::Completed);
+    assert_eq!(numbers(&heard), [1, 2, 1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_in_between_does_not() {
+    let empty = || Call::from(vec![stop(StopReason::EndTurn)]);
+    let world = Fixture::new([
+        empty(),
+        empty(),
+        fails(overloaded()),
+        empty(),
+        fails(overloaded()),
+        empty(),
+    ]);
+    let (_, heard, ended) = prompt(with_tools(&world)).await;
+    assert_eq!(
+        (ended.seal, world.provider.calls_made()),
+        (TurnStatus::Error, 6)
+    );
+    assert_eq!(
+        (numbers(&heard), heard.retries()),
+        (vec![1, 2, 3], vec![(1, 2_000), (2, 4_000)])
+    );
+    let problem = InvalidCompletion::Empty { billed: false }
+        .problem()
+        .to_owned();
+    assert_eq!(heard.ends(), [(false, 2, Some(problem))]);
+}
+
+// --- Without retries ---
+
+/// The ways to have no retries.
+fn without_retries(world: &Fixture) -> [Setup; 3] {
+    let none = world.setup_by(Policy::named("none").unwrap()).retry;
+    [
+        Setup {
+            retry: none,
+            ..with_tools(world)
+        },
+        Setup {
+            retry: None,
+            ..with_tools(world)
+        },
+        Setup {
+            retry_enabled: false,
+            ..with_tools(world)
+        },
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_retries_nothing_is_corrected() {
+    for InvalidCase { oddity, call, .. } in dropped().into_iter().chain(kept()) {
+        let world = Fixture::new([call]);
+        let (seal, end) = match oddity {
+            InvalidCompletion::Announced => (TurnStatus::Completed, "done"),
+            _ => (TurnStatus::Error, "error"),
+        };
+        for setup in without_retries(&world) {
+            let (_, heard, ended) = prompt(setup).await;
+            assert_eq!((ended.seal, heard.count(end)), (seal, 1), "{oddity:?}");
+            assert_eq!(heard.count("corrected"), 0, "{oddity:?}");
+        }
+        assert_eq!(world.provider.calls_made(), 3, "{oddity:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_that_are_switched_off_meanwhile_correct_nothing_more() {
+    for InvalidCase { oddity, call, .. } in dropped().into_iter().chain(kept()) {
+        let world = Fixture::new([calls(&[("c1", "read")]), call]);
+        let session = Arc::new(Session::in_memory(with_tools(&world)));
+        let heard = Listener::with(&session, |session, body| {
+            if matches!(body, Body::ToolStarted { .. }) {
+                session.set_auto_retry_enabled(false);
+            }
+        });
+        session.prompt("hi".into()).await.unwrap();
+        assert_eq!(heard.count("corrected"), 0, "{oddity:?}");
+        assert_eq!(world.provider.calls_made(), 2, "{oddity:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_answer_is_one_where_no_corrections_are_wanted() {
+    for InvalidCase { oddity, call, .. } in dropped().into_iter().chain(kept()) {
+        let world = Fixture::new([call, answers("Hello")]);
+        let setup = Setup {
+            corrections: 0,
+            ..with_tools(&world)
+        };
+        let (session, heard, ended) = prompt(setup).await;
+        assert_eq!(
+            (ended.seal, heard.count("corrected")),
+            (TurnStatus::Completed, 0),
+            "{oddity:?}"
+        );
+        assert_well_formed(&session.messages());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reasoning_that_was_heard_cannot_be_asked_for_again_where_nothing_is_taken_back() {
+    for stop_reason in [StopReason::EndTurn, StopReason::Length] {
+        let world = Fixture::new([vec![thinks("Hm."), stop(stop_reason)].into()]);
+        let (session, heard, ended) = prompt(after_content(&world, AfterContent::Fail)).await;
+        assert_eq!(error(&ended).2, GiveUp::ContentSent);
+        assert_eq!(
+            (world.provider.calls_made(), heard.count("corrected")),
+            (1, 0)
+        );
+        assert_eq!(words(&session.messages()), ["hi"]);
+    }
+}
+
+// --- After a restart ---
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_dropped_does_not_come_back_with_the_next_process() {
+    for InvalidCase {
+        oddity,
+        call,
+        stays,
+    } in dropped().into_iter().chain(kept())
+    {
+        let (kept, world) = (TestJournal::new(), Fixture::new([call, answers("Hello")]));
+        let session = kept.begin(with_tools(&world)).await;
+        let is_told = hanging(&world.provider, |body| {
+            matches!(body, Body::Corrected { .. })
+        });
+        let fate = run_until(&session, session.prompt("hi".into()), is_told).await;
+        assert_eq!(fate, Fate::Died, "{oddity:?}");
+        let id = session.id().to_owned();
+        drop(session);
+        world.provider.hang(false);
+        let session = kept.open(&id, with_tools(&world)).await;
+        let ended = session.resume().await.unwrap();
+        assert_eq!(ended.seal, TurnStatus::Completed, "{oddity:?}");
+        let notice = oddity.notice().unwrap();
+        let expected = [&["hi"][..], stays, &[notice, "Hello"]].concat();
+        assert_eq!(words(&session.messages()), expected, "{oddity:?}");
+        let last = world.provider.asked().pop().unwrap();
+        assert_eq!(words(&last.messages), expected[..expected.len() - 1]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_stays_is_never_left_without_what_the_model_is_told() {
+    for InvalidCase {
+        oddity,
+        call,
+        stays,
+    } in kept()
+    {
+        let session = carried_on(&Fixture::new([call, answers("Hello")])).await;
+        let notice = oddity.notice().unwrap();
+        let expected = [&["hi"][..], stays, &[notice, "Hello"]].concat();
+        assert_eq!(words(&session.messages()), expected, "{oddity:?}");
+    }
+}

@@ -1,0 +1,232 @@
+//! Models that go in circles: in their reasoning, which is cut off, and in their calls, which they are told of.
+
+use crate::pieces::{assert_well_formed, corrected, numbers, prompt, shown, thinks, with_tools};
+use crate::support::{Call, Fixture, Item, answers, calls, hangs, stop, text, wants, words};
+use outlast_engine::target::ModelTarget;
+use outlast_kernel::completion::InvalidCompletion;
+use outlast_kernel::decision::{AfterContent, GiveUp};
+use outlast_kernel::event::{StopReason, TurnStatus};
+use outlast_kernel::verdict::Cause;
+use outlast_session::Setup;
+use std::sync::Arc;
+use std::time::Duration;
+
+const REPEATS: &str = "You have made the same tool calls with the same results several times in a row. They will not \
+                       change. Do something else, or say what keeps you from going on.";
+
+// --- Reasoning ---
+
+/// Says these things, then thinks the same thing over and over and comes to no end.
+fn circles(before: Vec<Item>) -> Call {
+    let again = (0..40).map(|_| thinks("Wait, let me check that once more. "));
+    hangs(before.into_iter().chain(again).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn reasoning_in_circles_is_cut_off_taken_back_and_asked_for_again() {
+    for after_content in [AfterContent::Retract, AfterContent::Continue] {
+        let world = Fixture::new([circles(vec![]), answers("Hello")]);
+        let setup = Setup {
+            after_content,
+            ..with_tools(&world)
+        };
+        let (session, heard, ended) = prompt(setup).await;
+        assert_eq!(ended.seal, TurnStatus::Completed);
+        let notice = InvalidCompletion::RepeatedReasoning.notice().unwrap();
+        assert_eq!(words(&world.provider.asked()[1].messages), ["hi", notice]);
+        assert_eq!(words(&session.messages()), ["hi", notice, "Hello"]);
+        let problem = InvalidCompletion::RepeatedReasoning.problem().to_owned();
+        assert_eq!(corrected(&heard), [(Cause::MalformedOutput, problem, 1, 3)]);
+        let kinds = heard.kinds();
+        let place = |kind: &str| kinds.iter().position(|other| other == kind).unwrap();
+        assert!(place("retracted") < place("corrected"), "{kinds:?}");
+        assert!(
+            heard.count("reasoning_delta") < 20,
+            "it is cut when it is seen"
+        );
+        assert_eq!((world.elapsed(), heard.retries()), (Duration::ZERO, vec![]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_circle_that_follows_text_or_a_call_is_cut_off_with_them() {
+    for after_content in [AfterContent::Retract, AfterContent::Continue] {
+        for before in [text("I look."), wants("c1", "send")] {
+            let world = Fixture::new([circles(vec![before]), answers("Hello")]);
+            let setup = Setup {
+                after_content,
+                ..with_tools(&world)
+            };
+            let (session, heard, _) = prompt(setup).await;
+            let notice = InvalidCompletion::RepeatedReasoning.notice().unwrap();
+            assert_eq!(words(&session.messages()), ["hi", notice, "Hello"]);
+            assert_eq!(
+                (shown(&heard).as_str(), world.tools.ran()),
+                ("Hello", vec![])
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_never_leaves_its_circle_is_given_up_and_no_other_is_asked() {
+    let world = Fixture::new([circles(vec![])]);
+    let other = Fixture::by(Arc::clone(&world.clock), [answers("Hello")]);
+    let setup = Setup {
+        fallbacks: vec![ModelTarget::new(other.setup().provider, "other")],
+        ..with_tools(&world)
+    };
+    let (session, heard, ended) = prompt(setup).await;
+    let (judged, why) = ended.error.unwrap();
+    let problem = InvalidCompletion::RepeatedReasoning.problem();
+    assert_eq!(
+        (judged.verdict.cause, judged.failure.message.as_str()),
+        (Cause::MalformedOutput, problem)
+    );
+    assert_eq!((ended.seal, why), (TurnStatus::Error, GiveUp::NotRetryable));
+    assert_eq!(
+        (numbers(&heard), world.provider.calls_made()),
+        (vec![1, 2, 3], 4)
+    );
+    assert_eq!(
+        (other.provider.calls_made(), heard.count("model_switched")),
+        (0, 0)
+    );
+    assert_eq!(
+        session.messages().len(),
+        4,
+        "what was said, and three times what was wrong"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_circle_ends_the_turn_where_nothing_is_taken_back() {
+    let world = Fixture::new([circles(vec![]), answers("Hello")]);
+    let setup = Setup {
+        after_content: AfterContent::Fail,
+        ..with_tools(&world)
+    };
+    let (session, heard, ended) = prompt(setup).await;
+    assert_eq!(ended.error.unwrap().1, GiveUp::ContentSent);
+    assert_eq!(
+        (world.provider.calls_made(), heard.count("corrected")),
+        (1, 0)
+    );
+    assert_eq!(words(&session.messages()), ["hi"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reasoning_is_left_alone_where_no_corrections_are_wanted() {
+    let again = (0..40).map(|_| thinks("Wait, let me check that once more. "));
+    let end = [text("Hello"), stop(StopReason::EndTurn)];
+    let world = Fixture::new([again.chain(end).collect::<Vec<_>>().into()]);
+    let setup = Setup {
+        corrections: 0,
+        ..with_tools(&world)
+    };
+    let (_, heard, ended) = prompt(setup).await;
+    assert_eq!(
+        (ended.seal, heard.count("reasoning_delta")),
+        (TurnStatus::Completed, 40)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thought_after_a_circle_is_a_new_one() {
+    let good = vec![thinks("I see."), text("Hello"), stop(StopReason::EndTurn)];
+    let world = Fixture::new([circles(vec![]), good.into()]);
+    let (_, heard, ended) = prompt(with_tools(&world)).await;
+    assert_eq!(
+        (ended.seal, numbers(&heard)),
+        (TurnStatus::Completed, vec![1])
+    );
+}
+
+// --- Calls ---
+
+fn same_calls() -> Call {
+    calls(&[("c1", "read"), ("c2", "write")])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_makes_the_same_calls_five_times_is_told() {
+    let same = (0..5).map(|_| same_calls());
+    let world = Fixture::new(same.chain([answers("Hello")]));
+    let (session, heard, ended) = prompt(with_tools(&world)).await;
+    assert_eq!(ended.seal, TurnStatus::Completed);
+    let problem = "the model made the same tool calls with the same results 5 times in a row";
+    assert_eq!(
+        corrected(&heard),
+        [(Cause::MalformedOutput, problem.to_owned(), 1, 3)]
+    );
+    let asked = world.provider.asked();
+    let told = |messages| words(messages).contains(&REPEATS.to_owned());
+    assert!(!told(&asked[4].messages));
+    assert_eq!(words(&asked[5].messages).last().unwrap(), REPEATS);
+    assert_eq!(world.tools.ran().len(), 10);
+    assert_well_formed(&session.messages());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_makes_the_same_calls_twenty_times_is_stopped() {
+    let world = Fixture::new([same_calls()]);
+    let (session, heard, ended) = prompt(with_tools(&world)).await;
+    assert_eq!(
+        (ended.seal, world.provider.calls_made()),
+        (TurnStatus::Error, 20)
+    );
+    let (judged, why) = ended.error.unwrap();
+    let problem = "the model made the same tool calls with the same results 20 times in a row";
+    assert_eq!(
+        (judged.failure.message.as_str(), why),
+        (problem, GiveUp::NotRetryable)
+    );
+    assert_eq!(judged.verdict.cause, Cause::MalformedOutput);
+    let told: Vec<u32> = corrected(&heard).iter().map(|told| told.2).collect();
+    assert_eq!((told, heard.count("error")), (vec![1, 2, 3], 1));
+    assert_well_formed(&session.messages());
+    // Another prompt begins to count anew.
+    session.prompt("again".into()).await.unwrap();
+    assert_eq!(world.provider.calls_made(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_with_other_results_are_not_the_same() {
+    // The result of a tool names its call.
+    let ids: Vec<String> = (0..30).map(|number| format!("c{number}")).collect();
+    let different = ids.iter().map(|id| calls(&[(id, "read")]));
+    let world = Fixture::new(different.chain([answers("Hello")]));
+    let (_, heard, ended) = prompt(with_tools(&world)).await;
+    assert_eq!(
+        (ended.seal, heard.count("corrected")),
+        (TurnStatus::Completed, 0)
+    );
+    assert_eq!(world.tools.ran().len(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_call_in_between_breaks_the_row() {
+    let four = || (0..4).map(|_| same_calls());
+    let other = [calls(&[("c3", "read")])];
+    let world = Fixture::new(four().chain(other).chain(four()).chain([answers("Hello")]));
+    let (_, heard, ended) = prompt(with_tools(&world)).await;
+    assert_eq!(
+        (ended.seal, heard.count("corrected")),
+        (TurnStatus::Completed, 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_not_counted_where_no_corrections_are_wanted() {
+    let same = (0..25).map(|_| same_calls());
+    let world = Fixture::new(same.chain([answers("Hello")]));
+    let setup = Setup {
+        corrections: 0,
+        ..with_tools(&world)
+    };
+    let (_, heard, ended) = prompt(setup).await;
+    assert_eq!(
+        (ended.seal, heard.count("corrected")),
+        (TurnStatus::Completed, 0)
+    );
+}

@@ -1,0 +1,101 @@
+//! Changes that are carried out together: those that wait behind one another are one transaction, so that all of them wait
+//! for the disk once.
+//!
+//! Invariants: each is made as a whole or not at all; one that is refused keeps none of the others from being made, unless
+//! the file as a whole is refused, as on a full disk, which is told to all. Nobody hears that a change was made before it is
+//! on the disk. They are made in the order in which they were handed in.
+
+use crate::Error;
+use rusqlite::{Connection, Transaction, TransactionBehavior, ffi};
+
+/// The most that are carried out together: others want the file too.
+const MAX_GROUP: usize = 64;
+
+/// A change whose caller waits.
+pub(crate) trait Change: Send {
+    /// Makes it.
+    fn make(&mut self, connection: &Connection) -> Result<(), DatabaseFailure>;
+
+    /// Says what came of it, when it is known whether what was made is on the disk.
+    fn tell(self: Box<Self>, kept: Result<(), DatabaseFailure>);
+}
+
+/// What the database refused, for as many as it concerns.
+#[derive(Clone, Debug)]
+pub(crate) struct DatabaseFailure(ffi::Error, Option<String>);
+
+impl DatabaseFailure {
+    pub(crate) fn of(error: &Error) -> Self {
+        match error {
+            Error::Database(rusqlite::Error::SqliteFailure(code, message)) => {
+                Self(*code, message.clone())
+            }
+            other => Self(ffi::Error::new(ffi::SQLITE_ERROR), Some(other.to_string())),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for DatabaseFailure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::of(&error.into())
+    }
+}
+
+impl From<DatabaseFailure> for Error {
+    fn from(DatabaseFailure(code, message): DatabaseFailure) -> Self {
+        rusqlite::Error::SqliteFailure(code, message).into()
+    }
+}
+
+/// Carries out a change, and with it those that come next, as long as there are any.
+pub(crate) fn carry_out(
+    connection: &mut Connection,
+    first: Box<dyn Change>,
+    mut next: impl FnMut() -> Option<Box<dyn Change>>,
+) {
+    let mut changes = vec![first];
+    let kept = make(connection, &mut changes, &mut next);
+    for change in changes {
+        change.tell(kept.clone());
+    }
+}
+
+fn make(
+    connection: &mut Connection,
+    changes: &mut Vec<Box<dyn Change>>,
+    next: &mut dyn FnMut() -> Option<Box<dyn Change>>,
+) -> Result<(), DatabaseFailure> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for first in changes.iter_mut() {
+        if first.make(&transaction).is_err() {
+            // Its own error is told, and nothing is to be kept.
+            return Ok(());
+        }
+    }
+    while changes.len() < MAX_GROUP
+        && let Some(mut change) = next()
+    {
+        let made = apply_in_savepoint(&transaction, &mut *change);
+        changes.push(change);
+        made?;
+    }
+    Ok(transaction.commit()?)
+}
+
+/// Makes a change so that it can be taken back alone. An error is one of all changes so far.
+fn apply_in_savepoint(
+    transaction: &Transaction<'_>,
+    change: &mut dyn Change,
+) -> Result<(), DatabaseFailure> {
+    let say = |statement| transaction.prepare_cached(statement)?.execute([]);
+    say("SAVEPOINT change")?;
+    if let Err(failure) = change.make(transaction) {
+        // What is wrong with the file as a whole takes everything back.
+        if transaction.is_autocommit() {
+            return Err(failure);
+        }
+        say("ROLLBACK TO change")?;
+    }
+    say("RELEASE change")?;
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! What was handed in and is not written yet, and when it is to be.
+//!
+//! Invariant: no lock is held while the disk works, so that handing in never waits for it.
+
+use super::HoldsEvent;
+use crate::Error;
+use outlast_kernel::Timestamp;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::path::PathBuf;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long the first of a group waits for others. It is real time, as the disk's is.
+pub(super) const GROUP_DELAY: Duration = Duration::from_millis(20);
+/// How long it takes until a file is tried again that could not be written.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The most changes that wait; a disk that takes nothing must not cost the memory, too.
+pub(super) const MAX_PENDING_CHANGES: usize = 50_000;
+
+#[derive(Debug, Default)]
+pub(super) struct WriteBuffer {
+    waiting: Mutex<PendingChanges>,
+    /// The thread has something to look at.
+    bell: Condvar,
+}
+
+/// What a row is to be.
+#[derive(Debug)]
+pub(super) struct RowContent {
+    pub(super) value: String,
+    pub(super) until: Timestamp,
+}
+
+/// What is carried out together.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// By key; a row without a content is removed.
+    pub(super) changes: HashMap<Box<str>, Option<RowContent>>,
+    pub(super) prune: Option<Timestamp>,
+    /// Who wants to know that it is on the disk.
+    settling: Vec<oneshot::Sender<()>>,
+}
+
+#[derive(Debug, Default)]
+struct PendingChanges {
+    group: Group,
+    is_closed: bool,
+    is_failing: bool,
+}
+
+/// What came of a group that was written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum WriteOutcome {
+    ToTheSame,
+    /// To a new file; what could not be read is kept there.
+    ToANew(Option<PathBuf>),
+}
+
+impl WriteBuffer {
+    pub(super) fn hand_in(&self, key: &str, change: Option<RowContent>) {
+        let mut waiting = self.lock();
+        let is_first = waiting.group.is_empty();
+        // After the end nobody would write it.
+        let has_room = waiting.group.changes.len() < MAX_PENDING_CHANGES && !waiting.is_closed;
+        match waiting.group.changes.get_mut(key) {
+            Some(before) => *before = change,
+            None if has_room => {
+                waiting.group.changes.insert(key.into(), change);
+            }
+            None => {}
+        }
+        if is_first {
+            self.bell.notify_one();
+        }
+    }
+
+    pub(super) fn prune(&self, before: Timestamp) {
+        let mut waiting = self.lock();
+        waiting.group.prune = waiting.group.prune.max(Some(before));
+        self.bell.notify_one();
+    }
+
+    /// Hurries what was handed in. It is answered when that is on the disk, and given up when it could not be written.
+    pub(super) fn settle(&self) -> oneshot::Receiver<()> {
+        let (written, settled) = oneshot::channel();
+        let mut waiting = self.lock();
+        // After the end nobody would answer.
+        if !waiting.is_closed {
+            waiting.group.settling.push(written);
+            self.bell.notify_one();
+        }
+        settled
+    }
+
+    /// Hurries what was handed in, and lets the thread end after it.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.bell.notify_one();
+    }
+
+    /// Has group after group written, until the end.
+    pub(super) fn serve(
+        &self,
+        mut write: impl FnMut(&Group) -> Result<WriteOutcome, Error>,
+        tell: &dyn Fn(HoldsEvent),
+    ) {
+        while let Some(group) = self.next() {
+            match write(&group) {
+                Ok(written) => self.done(group, written, tell),
+                Err(error) => self.failed(group, error, tell),
+            }
+        }
+    }
+
+    /// Waits until something is handed in, and a little for more.
+    fn next(&self) -> Option<Group> {
+        let idle = |waiting: &mut PendingChanges| waiting.group.is_empty() && !waiting.is_closed;
+        let waiting = self.bell.wait_while(self.lock(), idle);
+        let waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        let pause = if waiting.is_failing {
+            RETRY_DELAY
+        } else {
+            GROUP_DELAY
+        };
+        let calm = |waiting: &mut PendingChanges| !waiting.is_hurried();
+        let waited = self.bell.wait_timeout_while(waiting, pause, calm);
+        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let group = std::mem::take(&mut waiting.group);
+        (!group.is_empty()).then_some(group)
+    }
+
+    fn done(&self, group: Group, written: WriteOutcome, tell: &dyn Fn(HoldsEvent)) {
+        let was_failing = std::mem::take(&mut self.lock().is_failing);
+        if was_failing {
+            tell(HoldsEvent::Again);
+        }
+        if let WriteOutcome::ToANew(aside) = written {
+            tell(HoldsEvent::Replaced(aside));
+        }
+        for settling in group.settling {
+            // Who has stopped asking need not be told.
+            settling.send(()).ok();
+        }
+    }
+
+    fn failed(&self, group: Group, error: Error, tell: &dyn Fn(HoldsEvent)) {
+        let mut waiting = self.lock();
+        // At the end there is nobody left to try it again for.
+        if !waiting.is_closed {
+            waiting.group.take_back(group);
+        }
+        if !std::mem::replace(&mut waiting.is_failing, true) {
+            drop(waiting);
+            tell(HoldsEvent::Failing(error));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PendingChanges> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PendingChanges {
+    fn is_hurried(&self) -> bool {
+        self.is_closed || !self.group.settling.is_empty()
+    }
+}
+
+impl Group {
+    fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.prune.is_none() && self.settling.is_empty()
+    }
+
+    /// Takes back what could not be written, where nothing newer was handed in.
+    fn take_back(&mut self, older: Self) {
+        self.prune = self.prune.max(older.prune);
+        for (key, change) in older.changes {
+            if self.changes.len() >= MAX_PENDING_CHANGES {
+                return;
+            }
+            if let Entry::Vacant(free) = self.changes.entry(key) {
+                free.insert(change);
+            }
+        }
+    }
+}

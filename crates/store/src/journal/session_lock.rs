@@ -1,0 +1,263 @@
+//! Owning a session: beginning, claiming and letting go of it.
+//!
+//! Invariant: every change of owner raises the fence, in the transaction in which the owner before is found dead. Who
+//! writes shows fence and owner (`Key`), so one who was believed dead and wakes up writes nothing more.
+
+use super::Journal;
+use super::owner::{Liveness, Owner};
+use crate::Error;
+use crate::queue::millis;
+use crate::worker::OnCallerGone;
+use outlast_kernel::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::sync::Arc;
+
+/// Stands behind the name of an owner that found everything settled and said, and has begun no turn since: should it die,
+/// nothing is left for anybody to say.
+const CLEAN_OWNER_MARK: char = '~';
+
+/// A session that is to be begun.
+#[derive(Clone, Debug)]
+pub struct NewSession {
+    /// Its name, which no other has.
+    pub id: String,
+    /// Where it works.
+    pub directory: String,
+    /// What it is about.
+    pub title: String,
+    /// When it begins.
+    pub now: Timestamp,
+}
+
+/// A session that this process owns. When this is dropped the session is let go of, unless the process ends first.
+#[derive(Debug)]
+#[must_use = "a session is let go of when its hold is dropped"]
+pub struct SessionLock {
+    key: FencingToken,
+    /// Where it is to be let go of; `None` once that is under way.
+    journal: Option<Journal>,
+}
+
+impl SessionLock {
+    /// The name of the session.
+    pub fn session(&self) -> &str {
+        &self.key.session
+    }
+
+    pub(super) fn key(&self) -> FencingToken {
+        self.key.clone()
+    }
+}
+
+impl Drop for SessionLock {
+    fn drop(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            // It is under way when this returns; nobody is left to be told what came of it.
+            drop(journal.release_token(self.key()));
+        }
+    }
+}
+
+/// What an owner shows when it writes.
+#[derive(Clone, Debug)]
+pub(super) struct FencingToken {
+    pub(super) session: String,
+    fence: i64,
+    owner: String,
+}
+
+impl FencingToken {
+    /// Whether it still opens; asked in the transaction that writes.
+    pub(super) fn check(&self, connection: &Connection) -> Result<(), Error> {
+        let is_ours = connection
+            .prepare_cached(
+                "SELECT 1 FROM sessions WHERE id = ?1 AND fence = ?2 AND rtrim(owner, '~') = ?3",
+            )?
+            .exists(params![self.session, self.fence, self.owner])?;
+        if is_ours {
+            return Ok(());
+        }
+        let session = self.session.clone();
+        Err(Error::Fenced { session })
+    }
+}
+
+impl Journal {
+    /// Begins a session, which this process then owns.
+    pub async fn begin(&self, session: NewSession) -> Result<SessionLock, Error> {
+        let id = session.id.clone();
+        self.own(id, move |connection, owner| {
+            insert(connection, &session, &owner.name()?)
+        })
+        .await
+    }
+
+    /// Takes over a session that nobody owns, or whose owner has died.
+    pub async fn claim(&self, id: &str) -> Result<SessionLock, Error> {
+        let session = id.to_owned();
+        self.own(id.to_owned(), move |connection, owner| {
+            take_over(connection, &session, owner)
+        })
+        .await
+    }
+
+    /// Lets go of a session, so that it can be claimed. It is done even if nobody waits for it.
+    pub fn release(
+        &self,
+        mut hold: SessionLock,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        hold.journal = None;
+        self.release_token(hold.key())
+    }
+
+    /// Lets go of a session; one in which nothing has happened is removed. It is done even if nobody waits for it.
+    pub fn release_or_remove(
+        &self,
+        mut hold: SessionLock,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        hold.journal = None;
+        let key = hold.key();
+        self.change(move |connection| {
+            key.check(connection)?;
+            let removed = connection
+                .prepare_cached("DELETE FROM sessions WHERE id = ?1 AND entries = 0")?
+                .execute([&key.session])?;
+            match removed {
+                0 => free(connection, &key),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// Gives a session another title.
+    pub fn rename(
+        &self,
+        hold: &SessionLock,
+        title: &str,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let (key, title) = (hold.key(), title.to_owned());
+        self.change(move |connection| {
+            key.check(connection)?;
+            connection
+                .prepare_cached("UPDATE sessions SET title = ?2 WHERE id = ?1")?
+                .execute([&key.session, &title])?;
+            Ok(())
+        })
+    }
+
+    fn release_token(
+        &self,
+        key: FencingToken,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        self.change(move |connection| {
+            key.check(connection)?;
+            free(connection, &key)
+        })
+    }
+
+    /// Makes this process the owner of a session; `own` tells fence and owner as they then are.
+    pub(super) async fn own(
+        &self,
+        session: String,
+        own: impl FnOnce(&Connection, &Owner) -> Result<(i64, String), Error> + Send + 'static,
+    ) -> Result<SessionLock, Error> {
+        let (journal, place) = (self.clone(), Arc::clone(&self.place));
+        let owner = Arc::clone(&self.owner);
+        let change = move |connection: &Connection| {
+            place.check()?;
+            own(connection, &owner)
+        };
+        // Made when it is on the disk: should the caller have left, it is dropped, and the session let go of.
+        let hold = move |(fence, owner)| SessionLock {
+            key: FencingToken {
+                session,
+                fence,
+                owner,
+            },
+            journal: Some(journal),
+        };
+        self.worker.change(OnCallerGone::Drop, change, hold).await
+    }
+}
+
+fn free(connection: &Connection, key: &FencingToken) -> Result<(), Error> {
+    connection
+        .prepare_cached("UPDATE sessions SET owner = NULL WHERE id = ?1")?
+        .execute([&key.session])?;
+    Ok(())
+}
+
+pub(super) fn insert(
+    connection: &Connection,
+    session: &NewSession,
+    owner: &str,
+) -> Result<(i64, String), Error> {
+    const FIRST_FENCE: i64 = 1;
+    let now = millis(session.now);
+    let inserted = connection
+        .prepare_cached(
+            "INSERT INTO sessions (id, created, changed, directory, title, fence, owner, last_turn, entries)
+             VALUES (?1, ?2, ?2, ?3, ?6, ?4, ?5, 0, 0) ON CONFLICT (id) DO NOTHING",
+        )?
+        .execute(params![
+            session.id,
+            now,
+            session.directory,
+            FIRST_FENCE,
+            owner,
+            session.title
+        ])?;
+    if inserted == 0 {
+        let session = session.id.clone();
+        return Err(Error::SessionExists { session });
+    }
+    Ok((FIRST_FENCE, owner.to_owned()))
+}
+
+fn take_over(
+    connection: &Connection,
+    session: &str,
+    owner: &Owner,
+) -> Result<(i64, String), Error> {
+    let before = owner_of(connection, session)?;
+    if let Some(before) = &before
+        && owner.bury(name(before))? == Liveness::Alive
+    {
+        let session = session.to_owned();
+        return Err(Error::InUse { session });
+    }
+    let own = owner.name()?;
+    let mark = match before.as_deref().is_none_or(is_clean_owner) {
+        true => CLEAN_OWNER_MARK.to_string(),
+        false => String::new(),
+    };
+    let fence = connection
+        .prepare_cached(
+            "UPDATE sessions SET fence = fence + 1,
+             owner = CASE WHEN open_turn IS NULL THEN ?2 || ?3 ELSE ?2 END
+             WHERE id = ?1 RETURNING fence",
+        )?
+        .query_row(params![session, own, mark], |row| row.get(0))?;
+    Ok((fence, own))
+}
+
+/// The name of an owner, whatever it owes.
+pub(super) fn name(owner: &str) -> &str {
+    owner.trim_end_matches(CLEAN_OWNER_MARK)
+}
+
+/// Whether everything was settled and said when that owner came, and it has begun nothing since.
+pub(super) fn is_clean_owner(owner: &str) -> bool {
+    owner.ends_with(CLEAN_OWNER_MARK)
+}
+
+/// Who owns a session, alive or dead.
+pub(super) fn owner_of(connection: &Connection, session: &str) -> Result<Option<String>, Error> {
+    let owner = connection
+        .prepare_cached("SELECT owner FROM sessions WHERE id = ?1")?
+        .query_row([session], |row| row.get(0))
+        .optional()?;
+    owner.ok_or_else(|| Error::NoSuchSession {
+        session: session.to_owned(),
+    })
+}
