@@ -5,7 +5,7 @@ use outlast_kernel::completion::{FinishedCompletion, ReasoningKind, judge};
 use outlast_kernel::event::{StopReason, ToolCall, Usage};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::loops::{LoopDetector, RepeatedCallCounter};
-use outlast_kernel::overflow::stated_window;
+use outlast_kernel::model_info::overflow::stated_window;
 
 const REASONS: [StopReason; 5] = [
     StopReason::EndTurn,

@@ -4,27 +4,19 @@
 //! set stands in `table`, once.
 //! Invariant: no secret is in an error, in what is shown, or in the `Debug` of anything here.
 
-mod accounts;
-mod chain;
 pub(crate) mod duration;
 mod file;
-mod free;
-mod gateway;
-mod gateway_table;
+pub(crate) mod file_locations;
 #[cfg(test)]
 mod gateway_tests;
-mod hooks;
 mod key;
 mod kind;
 mod layers;
 pub(crate) mod list;
-mod places;
+pub(crate) mod placeholder;
 mod problem;
-mod recovery;
 pub(crate) mod schema;
-mod serve;
-mod serve_table;
-mod servers;
+mod sections;
 pub(crate) mod settings;
 #[cfg(test)]
 mod settings_tests;
@@ -33,17 +25,18 @@ mod table;
 pub(crate) mod url;
 pub(crate) mod value;
 
-use crate::exit::UsageError;
-use crate::{complain, trust};
-pub(crate) use accounts::{AccountSettings, KeyLocation};
-pub(crate) use chain::ModelEntry as ModelName;
-pub(crate) use gateway::{BodyStore, GatewaySettings, Upstream};
+use crate::commands::trust;
+use crate::complain;
+use crate::platform::exit::UsageError;
 pub(crate) use key::{Key, nearest};
 pub(crate) use layers::{Layers, Origin, SourcedValue, Trust};
 pub(crate) use problem::Problems;
-pub(crate) use serve::ServeSettings;
+pub(crate) use sections::accounts::{AccountSettings, KeyLocation};
+pub(crate) use sections::fallback_chain::ModelEntry as ModelName;
+pub(crate) use sections::gateway::{BodyStore, GatewaySettings, Upstream};
 #[cfg(all(unix, feature = "mcp"))]
-pub(crate) use servers::McpServerSettings;
+pub(crate) use sections::mcp_servers::McpServerSettings;
+pub(crate) use sections::serve::ServeSettings;
 pub(crate) use settings::{LimitSettings, Provider, Settings};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -125,7 +118,10 @@ pub(crate) fn load_for_gateway(
         complain(&format!("warning: {warning}"));
     }
     let project = gathered.project.as_ref().map(|source| source.file.clone());
-    let files = places::user_file().into_iter().chain(project).collect();
+    let files = file_locations::user_file()
+        .into_iter()
+        .chain(project)
+        .collect();
     let layers = gathered.without_problems()?;
     let both = [Provider::Anthropic, Provider::OpenAi].map(|one| Settings::with(&layers, one));
     let [anthropic, openai] = both;
@@ -143,14 +139,14 @@ fn load_layers_in(
 ) -> anyhow::Result<LoadedLayers> {
     let mut layers = Layers::defaults();
     let mut user = None;
-    if let Some(path) = places::user_file().filter(|file| places::is_there(file)) {
+    if let Some(path) = file_locations::user_file().filter(|file| file_locations::is_there(file)) {
         let (entries, source) = read(path);
         layers.user(&source.file, entries);
         user = Some(source);
     }
     let mut project = None;
     let mut trust = Trust::Trusted;
-    if let Some(path) = folder.and_then(places::project_file) {
+    if let Some(path) = folder.and_then(file_locations::project_file) {
         let (entries, source) = read(path);
         if entries
             .keys()
@@ -174,7 +170,7 @@ fn load_layers_in(
 
 /// The file of this project, if it has one. In a folder that was removed there is none.
 pub(crate) fn project_file() -> Option<PathBuf> {
-    places::project_file(&std::env::current_dir().ok()?)
+    file_locations::project_file(&std::env::current_dir().ok()?)
 }
 
 /// What is wrong with one file.

@@ -1,7 +1,15 @@
 //! Writing to stdout, for commands that print and leave.
 
-use crate::exit::Exit;
-use crate::notice;
+pub(crate) mod approval;
+pub(crate) mod deliver;
+pub(crate) mod diagnostics;
+pub(crate) mod progress;
+pub(crate) mod run_view;
+pub(crate) mod screen;
+pub(crate) mod spinner;
+pub(crate) mod watcher;
+
+use crate::platform::exit::Exit;
 use anyhow::Context;
 use outlast_kernel::text;
 use std::borrow::Cow;
@@ -9,7 +17,7 @@ use std::io::Write;
 
 /// Prints the text. A reader that has left is not an error.
 pub(crate) fn print(text: &str) -> anyhow::Result<Exit> {
-    notice::clear_line();
+    diagnostics::clear_line();
     let mut stdout = std::io::stdout().lock();
     match stdout
         .write_all(text.as_bytes())

@@ -6,19 +6,24 @@
 //! Not here: one attempt (see `attempt`), the answer from its first content on (see `passing`), what comes before and after an
 //! attempt (see `waiting` and `failing`), what ends it (see `ends`).
 
-use super::attempt::{Attempt, FailedAttempt, UpstreamResponse};
+pub(crate) mod attempt;
+pub(crate) mod keepalive;
+pub(crate) mod on_failure;
+pub(crate) mod waiting;
+
 use super::clients::{HoldEnding, KeepAliveSchedule, stated_timeout};
 use super::holds::{Command, Hold};
 use super::inbound_request::InboundRequest;
-use super::keepalive::{KeepAlive, KeepAliveResult, ResponseMetadata};
-use super::log::{Event as Said, EventKind};
-use super::metrics::GaugeGuard;
-use super::request_log::{NewRequest, RequestKey};
-use super::response_writer::ResponseWriter;
 use super::shared::Shared;
-use super::socket::Socket;
 use super::upstreams::Upstreams;
-use super::waiting::GateReply;
+use crate::call::attempt::{Attempt, FailedAttempt, UpstreamResponse};
+use crate::call::keepalive::{KeepAlive, KeepAliveResult, ResponseMetadata};
+use crate::call::waiting::GateReply;
+use crate::observe::log::{Event as Said, EventKind};
+use crate::observe::metrics::GaugeGuard;
+use crate::observe::request_log::{NewRequest, RequestKey};
+use crate::server::response_writer::ResponseWriter;
+use crate::server::socket::Socket;
 use outlast_engine::accounts::SelectedAccount;
 use outlast_engine::admission::Permit;
 use outlast_engine::{RetryStrategy, strategy::PolicyRetry};

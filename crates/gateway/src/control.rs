@@ -7,14 +7,16 @@
 
 pub mod api;
 mod commands;
+pub(crate) mod inspect;
+pub mod policies;
 mod status;
 
 pub use status::{Account, AccountState, Gate, GatewaySummary, Status, Upstream, WaitingRequest};
 
-use super::metrics::{self, Metrics};
-use super::request_log::RequestLog;
 use crate::assets;
 use crate::auth::{self, AccessDenied, Exposure, Token};
+use crate::observe::metrics::{self, Metrics};
+use crate::observe::request_log::RequestLog;
 use crate::problem::Problem;
 use bytes::Bytes;
 use http::request::Parts;

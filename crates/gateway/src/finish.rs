@@ -1,11 +1,11 @@
 //! How a request ends without an answer: with the provider's own refusal, with an error of ours, or so that the client
 //! comes back.
 
-use super::attempt::ErrorResponse;
 use super::call::{Call, EndReason};
 use super::clients::{HoldEnding, rewrite_retry_headers};
-use super::log::{EventKind, Outcome, Record};
-use super::socket::Socket;
+use crate::call::attempt::ErrorResponse;
+use crate::observe::log::{EventKind, Outcome, Record};
+use crate::server::socket::Socket;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use outlast_kernel::decision::GiveUp;

@@ -11,7 +11,6 @@
 #![warn(missing_docs)]
 
 pub mod assets;
-mod attempt;
 pub mod auth;
 mod body_store;
 mod call;
@@ -20,26 +19,14 @@ pub mod control;
 mod finish;
 pub mod holds;
 mod inbound_request;
-mod inspect;
-mod keepalive;
-mod listener;
-pub mod log;
-pub mod metrics;
-mod on_failure;
-#[cfg(feature = "otel")]
-pub mod otel;
-pub mod policies;
+pub mod observe;
 pub mod problem;
 mod relay;
-pub mod request_log;
-mod request_reader;
-mod response_writer;
 mod route;
+mod server;
 mod shared;
-mod socket;
 mod timers;
 mod upstreams;
-mod waiting;
 
 pub use shared::Limits;
 pub use upstreams::{Upstream, Upstreams};
@@ -47,12 +34,12 @@ pub use upstreams::{Upstream, Upstreams};
 use crate::auth::{AllowedNames, ClientKeys, Exposure, Token};
 use body_store::BodyStore;
 use holds::Holds;
-use log::{Event, EventKind, Sink};
-use metrics::Metrics;
+use observe::log::{Event, EventKind, Sink};
+use observe::metrics::Metrics;
+use observe::request_log::RequestLog;
 use outlast_engine::admission::Admission;
 use outlast_engine::shared_state::{Listener, SharedState};
 use outlast_engine::{CancellationToken, Clock};
-use request_log::RequestLog;
 use shared::{AccessControl, Shared};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -171,7 +158,7 @@ impl Gateway {
             what: EventKind::Listening { address, version },
         });
         let stopping = self.shared.stopping.clone();
-        let serving = listener::serve(self.listener, Arc::clone(&self.shared));
+        let serving = server::listener::serve(self.listener, Arc::clone(&self.shared));
         tokio::join!(serving, async {
             stop.cancelled().await;
             stopping.cancel();

@@ -4,11 +4,11 @@
 //! error that the client can see, never as if it were whole. What is not taken by the client is not read from the
 //! provider: a slow client costs time, not memory.
 
-use super::attempt::{EventStream, UpstreamBody, UpstreamResponse};
 use super::call::Call;
 use super::clients::KeepAliveAction;
-use super::log::Outcome;
-use super::socket::Socket;
+use crate::call::attempt::{EventStream, UpstreamBody, UpstreamResponse};
+use crate::observe::log::Outcome;
+use crate::server::socket::Socket;
 use bytes::Bytes;
 use outlast_dialect::stream_error;
 use outlast_engine::transport::Forwarded;

@@ -2,12 +2,12 @@
 
 use super::body_store::BodyStore;
 use super::holds::Holds;
-use super::log::Sink;
-use super::metrics::Metrics;
-use super::request_log::RequestLog;
 use super::timers::Timers;
 use super::upstreams::Upstreams;
 use crate::auth::{AllowedNames, ClientKeys, Exposure, Token};
+use crate::observe::log::Sink;
+use crate::observe::metrics::Metrics;
+use crate::observe::request_log::RequestLog;
 use outlast_engine::admission::Admission;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::Timestamp;

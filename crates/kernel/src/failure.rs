@@ -3,8 +3,9 @@
 //! Invariant: a `Failure` holds no credential. Headers are kept only when their name is on the allow-list, and
 //! messages pass [`crate::text::message`].
 
+use crate::Timestamp;
+use crate::text;
 use crate::verdict::Verdict;
-use crate::{Timestamp, text};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -33,7 +33,6 @@ pub mod gate;
 mod hint;
 pub mod loops;
 pub mod model_info;
-pub mod overflow;
 pub mod policy;
 pub mod step_decision;
 pub mod text;

@@ -4,6 +4,8 @@
 //! in the table: an unknown model has no window, and what it said is quoted to it.
 //! Not here: what a server itself states about its window (see `overflow`), which counts before this.
 
+pub mod overflow;
+
 use serde::{Deserialize, Serialize};
 
 /// What a model can do.

@@ -15,7 +15,7 @@ mod pi;
 mod tool_use;
 
 use super::definition::Agent;
-use super::watchdog::WatchEvent;
+use crate::step::watchdog::WatchEvent;
 use agent_output::AgentOutput;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;

@@ -6,6 +6,7 @@
 
 mod circuit_breaker;
 mod finish;
+pub(crate) mod react;
 
 pub(super) use finish::StepResult;
 

@@ -8,7 +8,7 @@ mod ways;
 use super::*;
 use crate::entry::Problem;
 use crate::file;
-use crate::react::{self, AttemptResult, DecisionContext, StepOutput};
+use crate::graph::react::{self, AttemptResult, DecisionContext, StepOutput};
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
 use outlast_kernel::verdict::Cause;

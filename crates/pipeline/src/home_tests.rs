@@ -1,6 +1,6 @@
 use super::super::entry::{Entry, Outcome, RunParameters};
-use super::super::mailbox::{Mailbox, RunRequest};
 use super::*;
+use crate::run_store::mailbox::{Mailbox, RunRequest};
 use outlast_kernel::Timestamp;
 use outlast_store::journal::{NewSession, RawEntry, SessionLock};
 use std::fs;

@@ -1,6 +1,6 @@
 //! What a run needs of the program that it is part of, and where it keeps things.
 
-use super::mailbox::Mailbox;
+use crate::run_store::mailbox::Mailbox;
 use outlast_engine::{BoxFuture, Clock};
 use outlast_session::Setup;
 use outlast_store::Journal;

@@ -6,23 +6,17 @@
 //! one layer: what a turn has waited for, its step does not wait for again.
 
 mod agents;
-mod budget;
 mod contract;
 pub mod definition;
 pub mod entry;
 mod failure;
-mod feedback;
 pub mod file;
 mod graph;
 pub mod history;
 pub mod host;
-mod input_files;
 pub mod inputs;
-pub mod mailbox;
-mod orphans;
 pub mod plan;
 mod process;
-mod react;
 pub mod report;
 pub mod run_store;
 pub mod runner;
@@ -30,4 +24,3 @@ pub mod state;
 pub mod status;
 mod step;
 mod template;
-mod watchdog;

@@ -288,6 +288,7 @@ pub(super) fn clean(said: &str) -> String {
     text::without_secrets(&printed(said)).into_owned()
 }
 
+pub(crate) mod orphans;
 #[cfg(test)]
 #[cfg(unix)]
 #[path = "process_tests.rs"]

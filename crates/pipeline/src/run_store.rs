@@ -4,12 +4,12 @@
 //! A damaged file is an error that names it, and is left as it is. What cannot mean anything to a run is refused before
 //! a letter is posted. Not here: carrying runs out (see `runner`).
 
+pub mod mailbox;
 mod run_requests;
 
 pub use run_requests::RequestReceipt;
 
 use super::history::{self, CurrentWait, RecordedEntry};
-use super::mailbox;
 use super::state::{Phase, Run, StepState};
 use super::status::{self, RunStatus};
 use outlast_kernel::text;

@@ -4,18 +4,19 @@
 //! nothing is begun before the entry that says so is on the disk. When it cannot be written down, everything stops, and
 //! the run can be resumed.
 
+pub(crate) mod budget;
 mod events;
 mod tasks;
 
-use super::budget::BudgetTracker;
 use super::definition::{Pipeline, Work};
 use super::entry::{Entry, RunParameters};
 use super::graph::Graph;
 use super::host::RunResources;
-use super::mailbox::RunRequest;
-use super::react::AttemptResult;
 use super::state::{EndStatus, Phase, Run};
 use super::step::{self, Job, RunContext};
+use crate::graph::react::AttemptResult;
+use crate::run_store::mailbox::RunRequest;
+use crate::runner::budget::BudgetTracker;
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;

@@ -6,19 +6,22 @@
 
 mod agent;
 mod command;
+pub(crate) mod feedback;
+pub(crate) mod input_files;
 mod inputs;
 mod outputs;
 mod prompt;
+pub(crate) mod watchdog;
 
-use super::budget::BudgetTracker;
 use super::contract::{self, CheckContext};
 use super::definition::{Contract, OUTPUT, Pipeline, Rule, Step, Work};
 use super::entry::{Artifact, Problem};
 use super::host::RunResources;
-use super::orphans;
-use super::react::{AttemptResult, StepOutput};
 use super::state::{Attempt, Run};
-use super::watchdog::{WatchEvent, Watchdog};
+use crate::graph::react::{AttemptResult, StepOutput};
+use crate::process::orphans;
+use crate::runner::budget::BudgetTracker;
+use crate::step::watchdog::{WatchEvent, Watchdog};
 use inputs::InputValue;
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;

@@ -1,7 +1,7 @@
 //! What the layers amount to for a gateway.
 
-use super::gateway::{BodyStore, Upstream};
 use super::layers::Trust;
+use super::sections::gateway::{BodyStore, Upstream};
 use super::settings_tests::{Inputs, settings};
 use outlast_kernel::policy::Policy;
 use secrecy::ExposeSecret;

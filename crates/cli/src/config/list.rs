@@ -2,8 +2,8 @@
 //!
 //! A name of a model may hold commas; all else may be separated by them as well.
 
-use super::chain::ModelEntry;
 use super::key::{nearest, shown};
+use super::sections::fallback_chain::ModelEntry;
 use super::table::Kind;
 use super::value::RawValue;
 use outlast_kernel::policy::Policy;

@@ -1,6 +1,6 @@
 //! The JSON Schema of `outlast.toml`, made from the table.
 
-use super::free::{MAX_SERVER_NAME_LENGTH, RESERVED_SERVER_NAMES};
+use super::placeholder::{MAX_SERVER_NAME_LENGTH, RESERVED_SERVER_NAMES};
 use super::table::{Kind, Placeholder, SETTINGS, Setting};
 use super::value::{RawValue, Value};
 use serde_json::{Map, Value as Json, json};

@@ -1,17 +1,17 @@
 //! What the settings amount to, in plain types.
 
-use super::accounts::{self, AccountSettings};
-use super::chain::{self, ModelEntry, ProviderModel};
-use super::gateway::GatewaySettings;
-use super::hooks;
 use super::key::Key;
 use super::layers::{Layers, SourcedValue, key_variable};
-use super::recovery::{self, Recovery};
-use super::serve::ServeSettings;
-use super::servers::{self, McpServerSettings};
+use super::sections::accounts::{self, AccountSettings};
+use super::sections::fallback_chain::{self, ModelEntry, ProviderModel};
+use super::sections::gateway::GatewaySettings;
+use super::sections::hooks;
+use super::sections::mcp_servers::{self, McpServerSettings};
+use super::sections::recovery::{self, Recovery};
+use super::sections::serve::ServeSettings;
 use super::table::SETTINGS;
 use super::value::{ProxyUrl, Value};
-use crate::exit::UsageError;
+use crate::platform::exit::UsageError;
 use outlast_engine::provider::Timeouts;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Cost, Limits, Price};
@@ -151,7 +151,7 @@ impl Settings {
         };
         let other =
             |place: ProviderModel| Self::at(layers, Some(place.provider), Some(place.model));
-        let fallbacks = chain::of(layers, &first).into_iter().map(other);
+        let fallbacks = fallback_chain::of(layers, &first).into_iter().map(other);
         let summariser = text("compaction.model").and_then(|text| ModelEntry::read(text).ok());
         let summariser = summariser.map(|entry| other(entry.at(first.provider)));
         Ok(Self {
@@ -175,7 +175,7 @@ impl Settings {
         let text = |path: &str| layers.text(&Key::of(path)).map(str::to_owned);
         let name = provider.map_or("", Provider::name);
         let own = |field: &str| Key::named(&format!("providers.<provider>.{field}"), name);
-        let servers = servers::all(layers)?;
+        let servers = mcp_servers::all(layers)?;
         let place = ProviderModel {
             provider: provider.unwrap_or(Provider::Mock),
             model: model.clone().unwrap_or_default(),

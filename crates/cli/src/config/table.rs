@@ -4,10 +4,10 @@
 //! Invariant: a setting that can send a request or a key elsewhere is `restricted`; one that holds a key is `secret`.
 //! Not here: the rows of the servers (see `gateway_table`, `serve_table`), what a value must look like (see `value`) and what the settings amount to (see `settings`).
 
-pub(crate) use super::free::Placeholder;
-use super::gateway_table::GATEWAY;
 pub(crate) use super::kind::Kind;
-use super::serve_table::SERVE;
+pub(crate) use super::placeholder::Placeholder;
+use super::sections::gateway_table::GATEWAY;
+use super::sections::serve_table::SERVE;
 use outlast_kernel::fallback::Condition;
 use outlast_kernel::model_info::ContinueBy;
 use outlast_kernel::policy::Policy;

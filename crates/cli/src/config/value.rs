@@ -3,8 +3,9 @@
 //! Invariant: the text of a problem repeats a value only when nothing of its kind can be a secret.
 
 use super::key::{nearest, shown};
+use super::sections::fallback_chain;
 use super::table::{Kind, Setting};
-use super::{chain, duration, list, size, url};
+use super::{duration, list, size, url};
 use secrecy::{ExposeSecret, SecretString};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -187,7 +188,7 @@ impl Value {
                 Self::Count(given.between(least, most).ok_or_else(wrong)?)
             }
             Kind::Model => {
-                chain::ModelEntry::read(text()?).map_err(|why| because(&why))?;
+                fallback_chain::ModelEntry::read(text()?).map_err(|why| because(&why))?;
                 Self::Text(text()?.trim().to_owned())
             }
             Kind::Models | Kind::Choices(_) | Kind::SomeOf(_) | Kind::Names | Kind::Routes => {

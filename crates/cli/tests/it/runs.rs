@@ -4,7 +4,7 @@ use crate::support::{CommandResult, Outlast};
 use crate::written::{answer, completed, prompt, typed};
 use outlast_kernel::Timestamp;
 use outlast_pipeline::entry::Entry;
-use outlast_pipeline::mailbox::{Mailbox, RunRequest};
+use outlast_pipeline::run_store::mailbox::{Mailbox, RunRequest};
 use outlast_store::journal::{NewSession, RawEntry, SessionLock};
 use outlast_store::{Artifacts, Journal};
 use serde_json::{Value, json};

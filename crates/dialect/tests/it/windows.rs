@@ -4,7 +4,7 @@ use outlast_dialect::error_body::{RawError, read};
 use outlast_kernel::Timestamp;
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::{Failure, Transport};
-use outlast_kernel::overflow::stated_window;
+use outlast_kernel::model_info::overflow::stated_window;
 use outlast_kernel::verdict::Cause;
 use serde_json::Value;
 

@@ -13,7 +13,7 @@ use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::{Body, CompactionReason};
 use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::fallback::Exclusions;
-use outlast_kernel::overflow::stated_window;
+use outlast_kernel::model_info::overflow::stated_window;
 use outlast_kernel::verdict::{Cause, Class};
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use super::{
     Account, ControlResult, Gate, GatewayControl, READ_METHODS, Status, WRITE_METHODS, check_body,
     check_method, check_token, commands, json, status, version,
 };
-use crate::policies::{self, PolicyView};
+use crate::control::policies::{self, PolicyView};
 use crate::problem::Problem;
 use http::StatusCode;
 use http::request::Parts;

@@ -3,9 +3,9 @@
 use super::super::tests::{FakeGateway, TestResponse, at};
 use super::super::{BODY_LIMIT, GatewayControl};
 use super::{AboutView, Gateways, Policies, SharedState};
-use crate::log::EventKind;
-use crate::log::sample::record;
-use crate::request_log::{Changes, NewRequest};
+use crate::observe::log::EventKind;
+use crate::observe::log::sample::record;
+use crate::observe::request_log::{Changes, NewRequest};
 use outlast_kernel::verdict::Cause;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: names and times only; no key, no body, nothing of a conversation.
 
-use crate::metrics::Counters;
+use crate::observe::metrics::Counters;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::Cause;
 use schemars::JsonSchema;

@@ -5,7 +5,7 @@
 use super::tool_use::{self, ToolEffect};
 use super::{AgentResult, Format, NO_RESULT, claude, codex, opencode, pi};
 use crate::process::clean;
-use crate::watchdog::WatchEvent;
+use crate::step::watchdog::WatchEvent;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;

@@ -1,10 +1,10 @@
 //! Telling whoever is at work on a run what a person wants.
 
 use super::super::history::RecordedEntry;
-use super::super::mailbox::{self, Mailbox, RunRequest};
 use super::super::state::{Phase, Run};
 use super::super::status::{self, Question};
 use super::{Error, MAIL, MAX_NAME_BYTES, RunStore, shown};
+use crate::run_store::mailbox::{self, Mailbox, RunRequest};
 use outlast_store::journal::{Availability, Summary};
 
 /// A run that was told something.

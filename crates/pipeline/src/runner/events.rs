@@ -3,11 +3,11 @@
 use super::super::definition::Step;
 use super::super::entry::Entry;
 use super::super::graph::Graph;
-use super::super::mailbox::RunRequest;
-use super::super::react::{self, AttemptResult, DecisionContext};
 use super::super::state::Phase;
 use super::tasks::{TaskId, Tasks};
 use super::{Error, EventListener, RunEvent, Runner, TaskReport};
+use crate::graph::react::{self, AttemptResult, DecisionContext};
+use crate::run_store::mailbox::RunRequest;
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::Span;

@@ -1,9 +1,9 @@
 //! What goes on beside the run: attempts and waits, each a task that reports when it is over.
 
 use super::super::entry::Problem;
-use super::super::react::AttemptResult;
 use super::super::step::{self, AttemptControl, Job};
 use super::TaskReport;
+use crate::graph::react::AttemptResult;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;

@@ -3,9 +3,10 @@
 use super::super::definition::{Agent, CommandLine, Work};
 use super::super::entry::Problem;
 use super::super::process::{Spec, Stream};
-use super::super::watchdog::WatchEvent;
-use super::super::{agents, failure, feedback, input_files, template};
 use super::{AttemptContext, Job, WorkResult, command};
+use super::{feedback, input_files};
+use crate::step::watchdog::WatchEvent;
+use crate::{agents, failure, template};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::verdict::Cause;

@@ -3,9 +3,10 @@
 use super::super::definition::CommandLine;
 use super::super::entry::Problem;
 use super::super::process::{self, ProcessObserver, ProcessResult, Spec, Stream};
-use super::super::watchdog::WatchEvent;
-use super::super::{failure, feedback, input_files};
 use super::{AttemptContext, AttemptEvent, Job, WorkResult};
+use super::{feedback, input_files};
+use crate::failure;
+use crate::step::watchdog::WatchEvent;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
 use outlast_kernel::text;

@@ -7,7 +7,7 @@ use outlast_kernel::Timestamp;
 use outlast_pipeline::entry::{Entry, RunParameters};
 use outlast_pipeline::file;
 use outlast_pipeline::host::{Host, RunResources, SessionRequest};
-use outlast_pipeline::mailbox::Mailbox;
+use outlast_pipeline::run_store::mailbox::Mailbox;
 use outlast_pipeline::run_store::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
 use outlast_pipeline::runner::{RunEvent, Runner};
 use outlast_session::Setup;

@@ -1,0 +1,24 @@
+//! The commands: one module for each, named as it is typed.
+
+pub(crate) mod accounts;
+pub(crate) mod compact;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod explain;
+pub(crate) mod gateway;
+pub(crate) mod man;
+pub(crate) mod mock;
+pub(crate) mod policy;
+pub(crate) mod policy_plot;
+pub(crate) mod prompt;
+pub(crate) mod resume;
+pub(crate) mod rpc;
+pub(crate) mod run;
+pub(crate) mod runs;
+pub(crate) mod serve;
+pub(crate) mod sessions;
+pub(crate) mod simulate;
+pub(crate) mod simulate_plot;
+pub(crate) mod trust;

@@ -1,0 +1,186 @@
+//! `outlast accounts`: which accounts are free, which are blocked, why, and until when.
+
+use crate::args::AccountsArguments;
+use crate::config::{self, AccountSettings, KeyLocation, Provider, Settings};
+use crate::factory::provider;
+use crate::factory::shared_state;
+use crate::output::print;
+use crate::platform::clock;
+use crate::platform::exit::{Exit, UsageError};
+use crate::platform::home;
+use outlast_engine::Clock;
+use outlast_gateway::control::{Account, AccountState};
+use outlast_kernel::account::{Block, Blocks};
+use outlast_kernel::time::Span;
+use outlast_kernel::verdict::Authority;
+use outlast_kernel::{Timestamp, text};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// One account and what is held against it.
+struct Row {
+    name: String,
+    provider: Provider,
+    key: String,
+    blocks: Vec<Block>,
+}
+
+pub(crate) fn run(arguments: &AccountsArguments) -> anyhow::Result<Exit> {
+    let settings = config::load(&arguments.flags.overrides())?;
+    let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (rows, now) = runtime.block_on(async {
+        let home = home::prepare()?;
+        let knowledge = shared_state::open(Some(home), &clock).await;
+        if let Some(name) = &arguments.unblock {
+            knowledge.unblock(&known(&settings, name)?).await;
+        }
+        let rows = rows(&settings, &knowledge.blocks());
+        anyhow::Ok((rows, clock.now()))
+    })?;
+    if arguments.json {
+        let rows: Value = rows.iter().map(|row| row.json(now)).collect();
+        return print(&(serde_json::to_string_pretty(&rows)? + "\n"));
+    }
+    print(&lines(&rows, now))
+}
+
+/// The accounts that these settings name, a line for each.
+pub(crate) fn table(settings: &Settings, blocks: &Blocks, now: Timestamp) -> String {
+    lines(&rows(settings, blocks), now)
+}
+
+/// The accounts that these settings name, as a server shows them.
+pub(crate) fn shown(settings: &Settings, blocks: &Blocks, now: Timestamp) -> Vec<Account> {
+    let rows = rows(settings, blocks);
+    rows.iter().map(|row| row.shown(now)).collect()
+}
+
+fn lines(rows: &[Row], now: Timestamp) -> String {
+    if rows.is_empty() {
+        return "no accounts: set a key or an account in outlast.toml\n".to_owned();
+    }
+    let lines: String = rows.iter().map(|row| row.line(now)).collect();
+    text::plain(&lines).into_owned()
+}
+
+/// The account of that name; the place where it is need not be typed.
+fn known(settings: &Settings, typed: &str) -> Result<String, UsageError> {
+    let names: Vec<String> = accounts(settings)
+        .into_iter()
+        .map(|(name, _, _)| name)
+        .collect();
+    let is_meant = |name: &&String| *name == typed || name.split('@').next() == Some(typed);
+    if let Some(name) = names.iter().find(is_meant) {
+        return Ok(name.clone());
+    }
+    let known = match names.is_empty() {
+        true => "set one in outlast.toml".to_owned(),
+        false => format!("there are: {}", names.join(", ")),
+    };
+    Err(UsageError(format!(
+        "there is no account `{typed}`; {known}"
+    )))
+}
+
+/// All accounts: those that are named, and the single key of the provider in use. Of that provider, they are those at
+/// the place where it is.
+fn accounts(settings: &Settings) -> Vec<(String, Provider, String)> {
+    let in_use = provider::accounts(settings, None);
+    let row = |account: &AccountSettings| {
+        let of_use = in_use.iter().find(|other| {
+            let name = other.name.split('@').next();
+            name == Some(account.name.as_str()) && Some(account.provider) == settings.provider
+        });
+        let name = of_use.map_or(&account.name, |other| &other.name);
+        (name.clone(), account.provider, account.key.to_string())
+    };
+    let mut rows: Vec<_> = settings.accounts.iter().map(row).collect();
+    for account in &in_use {
+        let (known, provider) = (
+            rows.iter().any(|(name, _, _)| *name == account.name),
+            settings.provider,
+        );
+        if let (false, Some(provider)) = (known, provider) {
+            let variable = settings.api_key_variable.clone().map(KeyLocation::Variable);
+            let key = variable.map_or_else(|| "settings".to_owned(), |from| from.to_string());
+            rows.push((account.name.clone(), provider, key));
+        }
+    }
+    rows
+}
+
+fn rows(settings: &Settings, blocks: &Blocks) -> Vec<Row> {
+    let row = |(name, provider, key): (String, Provider, String)| {
+        let own = blocks.iter().filter(|block| block.account == name);
+        let blocks = own.cloned().collect();
+        Row {
+            name,
+            provider,
+            key,
+            blocks,
+        }
+    };
+    accounts(settings).into_iter().map(row).collect()
+}
+
+impl Row {
+    fn active(&self, now: Timestamp) -> impl Iterator<Item = &Block> {
+        self.blocks.iter().filter(move |block| block.until > now)
+    }
+
+    fn line(&self, now: Timestamp) -> String {
+        let (name, provider, key) = (&self.name, self.provider.name(), &self.key);
+        let mut lines: Vec<String> = self.active(now).map(|block| words(block, now)).collect();
+        if lines.is_empty() {
+            lines.push("free".to_owned());
+        }
+        let state = lines.join("; ");
+        format!("{name:<20}  {provider:<16}  {key:<28}  {state}\n")
+    }
+
+    fn shown(&self, now: Timestamp) -> Account {
+        let block = self.active(now).max_by_key(|block| block.until);
+        Account {
+            name: self.name.clone(),
+            provider: self.provider.name().to_owned(),
+            state: match block {
+                Some(_) => AccountState::Blocked,
+                None => AccountState::Free,
+            },
+            model: block.and_then(|block| block.model.clone()),
+            cause: block.map(|block| block.cause),
+            until: block.map(|block| block.until),
+        }
+    }
+
+    fn json(&self, now: Timestamp) -> Value {
+        let blocks: Vec<&Block> = self.active(now).collect();
+        json!({
+            "name": self.name, "provider": self.provider.name(), "key": self.key,
+            "state": if blocks.is_empty() { "free" } else { "blocked" }, "blocks": blocks,
+        })
+    }
+}
+
+fn words(block: &Block, now: Timestamp) -> String {
+    let cause = block.cause.phrase();
+    let model = match &block.model {
+        Some(model) => format!(" for {model}"),
+        None => String::new(),
+    };
+    let who = match block.authority {
+        Authority::Stated => "the provider says",
+        Authority::Reported => "the provider reports",
+        Authority::Guessed => "a guess",
+    };
+    let left = Span(std::time::Duration::from_secs(
+        block.until.since(now).as_secs(),
+    ));
+    format!(
+        "{cause}{model}, next try in {left}, at {} ({who})",
+        block.until
+    )
+}

@@ -1,0 +1,13 @@
+//! `outlast completions`: a script that completes commands and options in a shell.
+
+use crate::args::{Arguments, CompletionsArguments};
+use crate::output::print;
+use crate::platform::exit::Exit;
+use clap::CommandFactory;
+
+pub(crate) fn run(arguments: &CompletionsArguments) -> anyhow::Result<Exit> {
+    let mut script = Vec::new();
+    let mut command = Arguments::command();
+    clap_complete::generate(arguments.shell, &mut command, "outlast", &mut script);
+    print(&String::from_utf8(script)?)
+}

@@ -1,0 +1,211 @@
+//! `outlast config`: what is wrong with the settings, what they are, and what there is to set.
+
+use crate::args::{ConfigCommand, SettingFlags};
+use crate::config::{
+    self, ConfigFile, Key, Layers, LoadedLayers, Origin, Problems, SETTINGS, SourcedValue, Value,
+};
+use crate::output::print;
+use crate::platform::exit::Exit;
+use outlast_kernel::text;
+use serde_json::{Value as Json, json};
+use std::path::Path;
+
+pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<Exit> {
+    match command {
+        ConfigCommand::Check { file: Some(file) } => check_file(&file),
+        ConfigCommand::Check { file: None } => check_all(),
+        ConfigCommand::Show { flags, json } => show(&flags, json),
+        ConfigCommand::Schema => pretty(&config::schema::schema()),
+    }
+}
+
+fn pretty(value: &Json) -> anyhow::Result<Exit> {
+    print(&(serde_json::to_string_pretty(value)? + "\n"))
+}
+
+// --- check ---
+
+fn check_file(file: &Path) -> anyhow::Result<Exit> {
+    let problems = config::check(file).err().unwrap_or_default();
+    report(&format!("file {}", file.display()), &problems).print()
+}
+
+fn check_all() -> anyhow::Result<Exit> {
+    let gathered = config::gather(&[("", ""); 0])?;
+    let mut all = source_report("user file", gathered.user.as_ref());
+    all.add(source_report("project file", gathered.project.as_ref()));
+    let environment = Problems(gathered.layers.problems.clone());
+    all.add(report("environment", &environment));
+    if let Some(warning) = gathered.warning() {
+        all.lines.push(format!("warning: {warning}"));
+    }
+    // What is wrong only in sight of other settings has no line of its own.
+    if let Some(problem) = gathered.check_consistency().err() {
+        all.lines.push(format!("error: {problem}"));
+        all.exit = Exit::Failed;
+    }
+    all.print()
+}
+
+/// The lines of a check, and whether they say that all is well.
+struct Report {
+    lines: Vec<String>,
+    exit: Exit,
+}
+
+fn source_report(name: &str, source: Option<&ConfigFile>) -> Report {
+    match source {
+        Some(source) => report(
+            &format!("{name} {}", source.file.display()),
+            &source.problems,
+        ),
+        None => Report {
+            lines: vec![format!("{name}: none")],
+            exit: Exit::Success,
+        },
+    }
+}
+
+fn report(name: &str, problems: &Problems) -> Report {
+    if problems.0.is_empty() {
+        return Report {
+            lines: vec![format!("{name}: ok")],
+            exit: Exit::Success,
+        };
+    }
+    Report {
+        lines: problems
+            .lines()
+            .iter()
+            .map(|line| format!("error: {line}"))
+            .collect(),
+        exit: Exit::Failed,
+    }
+}
+
+impl Report {
+    fn add(&mut self, other: Self) {
+        self.lines.extend(other.lines);
+        if other.exit != Exit::Success {
+            self.exit = other.exit;
+        }
+    }
+
+    fn print(&self) -> anyhow::Result<Exit> {
+        print(&text::plain(&(self.lines.join("\n") + "\n")))?;
+        Ok(self.exit)
+    }
+}
+
+// --- show ---
+
+/// One line of what is shown.
+struct Row<'a> {
+    setting: String,
+    found: Option<&'a SourcedValue>,
+    ignored: bool,
+}
+
+fn show(flags: &SettingFlags, as_json: bool) -> anyhow::Result<Exit> {
+    let gathered: LoadedLayers = config::gather(&flags.overrides())?;
+    let layers = gathered.without_problems()?;
+    let rows = rows(&layers);
+    if as_json {
+        return pretty(&rows.iter().map(Row::json).collect());
+    }
+    print(&text::plain(&table(&rows)))
+}
+
+/// In the order of the table: what is set, what is ignored, and for what is not set the pattern.
+fn rows(layers: &Layers) -> Vec<Row<'_>> {
+    let mut rows = Vec::new();
+    for setting in SETTINGS {
+        let before = rows.len();
+        let is_its = |key: &Key| key.setting().is_some_and(|its| its.path == setting.path);
+        for (ignored, layer) in [(false, &layers.effective), (true, &layers.ignored)] {
+            let own = layer.iter().filter(|(key, _)| is_its(key));
+            rows.extend(own.map(|(key, found)| Row {
+                setting: key.to_string(),
+                found: Some(found),
+                ignored,
+            }));
+        }
+        if rows[before..].iter().all(|row| row.ignored) {
+            let setting = setting.path.to_owned();
+            let (found, ignored) = (None, false);
+            rows.insert(
+                before,
+                Row {
+                    setting,
+                    found,
+                    ignored,
+                },
+            );
+        }
+    }
+    rows
+}
+
+impl Row<'_> {
+    fn value(&self) -> String {
+        self.found
+            .map_or("-".to_owned(), |found| found.value.shown())
+    }
+
+    fn origin(&self) -> String {
+        match self.found {
+            None => "not set".to_owned(),
+            Some(found) if self.ignored => {
+                format!("ignored, the project is not trusted: {}", found.origin)
+            }
+            Some(found) => found.origin.to_string(),
+        }
+    }
+
+    fn json(&self) -> Json {
+        let value = match self.found.map(|found| &found.value) {
+            None | Some(Value::Secret(_)) => Json::Null,
+            Some(Value::Count(count)) => (*count).into(),
+            Some(Value::Flag(flag)) => (*flag).into(),
+            Some(Value::List(texts)) => texts.clone().into(),
+            Some(other) => other.shown().into(),
+        };
+        json!({
+            "setting": self.setting,
+            "set": self.found.is_some(),
+            "value": value,
+            "hidden": matches!(self.found.map(|found| &found.value), Some(Value::Secret(_))),
+            "ignored": self.ignored,
+            "origin": self.found.map(|found| origin_json(&found.origin)),
+        })
+    }
+}
+
+fn origin_json(origin: &Origin) -> Json {
+    match origin {
+        Origin::Default => json!({ "layer": "default" }),
+        Origin::User { file, line } => json!({ "layer": "user", "file": file, "line": line }),
+        Origin::Project { file, line } => json!({ "layer": "project", "file": file, "line": line }),
+        Origin::Environment(name) => json!({ "layer": "environment", "variable": name }),
+        Origin::Flag(name) => json!({ "layer": "flag", "flag": name }),
+    }
+}
+
+fn table(rows: &[Row<'_>]) -> String {
+    let cells: Vec<[String; 3]> = rows
+        .iter()
+        .map(|row| [row.setting.clone(), row.value(), row.origin()])
+        .collect();
+    let width = |column: usize| {
+        cells
+            .iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let (first, second) = (width(0), width(1));
+    let lines = cells
+        .iter()
+        .map(|[setting, value, origin]| format!("{setting:<first$}  {value:<second$}  {origin}\n"));
+    lines.collect()
+}

@@ -1,0 +1,193 @@
+//! What came of a scene: each thing that was promised, and whether what was measured bears it out.
+
+use super::picture::{brief, listed};
+use super::record::{MomentKind, Record};
+use super::scenes::{Course, Scene, TOOL_LOG_FILE};
+use std::time::Duration;
+
+/// Something that was promised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) holds: bool,
+    /// What was measured.
+    pub(super) says: String,
+}
+
+pub(super) fn findings(scene: &Scene, record: &Record) -> Vec<Finding> {
+    let mut findings = vec![requests(scene, record)];
+    match scene.course {
+        Course::Answered if record.count(MomentKind::Cut) > 0 => findings.push(words(record)),
+        Course::Answered => findings.push(waits(scene, record)),
+        Course::Killed { .. } => findings.extend([rest(record), tool(record)]),
+        Course::Refused => {}
+    }
+    findings
+}
+
+fn requests(scene: &Scene, record: &Record) -> Finding {
+    let end = match scene.course {
+        Course::Answered | Course::Killed { .. } => MomentKind::Answered,
+        Course::Refused => MomentKind::Stopped,
+    };
+    let ended = record.last() == Some(end);
+    let whole = record.words_missing() == 0 && record.words_shown_twice() == 0;
+    let count = record.requests;
+    let as_many = count == scene.requests() && count == record.count(MomentKind::Asked);
+    let requests = if count == 1 { "request" } else { "requests" };
+    let then = match (end, ended && whole) {
+        (MomentKind::Answered, true) => "and the answer is here",
+        (MomentKind::Answered, false) => "and no whole answer",
+        (_, true) => "and not one more",
+        (_, false) => "and it did not end as it should",
+    };
+    Finding {
+        holds: ended && whole && as_many,
+        says: format!("{count} {requests} reached the provider, {then}."),
+    }
+}
+
+/// Whether that is as long as it was to be. A hundredth may be lost: a clock that is sped up counts in large steps.
+fn is_long_enough(time: Duration, least: Duration) -> bool {
+    time + least / 100 >= least
+}
+
+fn waits(scene: &Scene, record: &Record) -> Finding {
+    let waits = record.waits();
+    let long_enough = |(wait, least): (&Duration, &Duration)| is_long_enough(*wait, *least);
+    let stated = scene.waits.last().copied().unwrap_or_default();
+    let holds = waits.len() == scene.waits.len() && waits.iter().zip(scene.waits).all(long_enough);
+    let (waits, stated) = (listed(&waits), brief(stated));
+    Finding {
+        holds,
+        says: format!("It waited {waits}; the last time it was told {stated}."),
+    }
+}
+
+fn words(record: &Record) -> Finding {
+    let (missing, twice) = (record.words_missing(), record.words_shown_twice());
+    let all = record.wanted.split_whitespace().count();
+    let shown = all - missing.min(all);
+    Finding {
+        holds: missing == 0 && twice == 0,
+        says: format!("{shown} of {all} words were shown, {twice} of them twice."),
+    }
+}
+
+/// The rest of a wait that a kill has interrupted.
+fn rest(record: &Record) -> Finding {
+    let asked = record
+        .moments
+        .iter()
+        .rev()
+        .find(|moment| moment.what == MomentKind::Asked);
+    let asked = asked.map(|moment| moment.at).unwrap_or_default();
+    let until = record.until.unwrap_or_default();
+    let waited = brief(record.waits().iter().sum());
+    let in_time = is_long_enough(asked, until);
+    let late = brief(asked.saturating_sub(until));
+    Finding {
+        holds: in_time && record.kills_survived() == 1,
+        says: match in_time {
+            true => format!(
+                "It waited {waited} in all, across the kill, and asked {late} after its time had come."
+            ),
+            false => "It asked before its time had come.".to_owned(),
+        },
+    }
+}
+
+fn tool(record: &Record) -> Finding {
+    let (runs, twice) = (record.tool_runs.len(), record.tools_run_twice());
+    let (lines, often) = match runs {
+        1 => ("line", "once".to_owned()),
+        _ => ("lines", format!("{runs} times")),
+    };
+    Finding {
+        holds: runs == 1 && twice == 0,
+        says: format!("{TOOL_LOG_FILE} has {runs} {lines}: across the kill, the tool ran {often}."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::demo::scenes::SCENES;
+    use outlast_kernel::Timestamp;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(1_800_000_000_000 + 1000 * seconds)
+    }
+
+    /// The scene with the kill, as it should go.
+    fn killed() -> Record {
+        use MomentKind::{Answered, Asked, Killed, Resumed, Tool, Waits};
+        let mut record = Record::new(SCENES[2].name, SCENES[2].answer);
+        let moments = [
+            (0, Asked),
+            (1, Tool),
+            (2, Asked),
+            (3, Waits),
+            (7200, Killed),
+            (9000, Resumed),
+            (9000, Waits),
+            (18_004, Asked),
+            (18_005, Answered),
+        ];
+        for (seconds, what) in moments {
+            record.note(at(seconds), what);
+        }
+        record.requests = 3;
+        record.text = SCENES[2].answer.to_owned();
+        record.tool_runs = vec!["ran".to_owned()];
+        record.until = Some(Duration::from_secs(18_003));
+        record
+    }
+
+    fn broken(change: impl FnOnce(&mut Record)) -> Vec<String> {
+        let mut record = killed();
+        change(&mut record);
+        let findings = findings(&SCENES[2], &record).into_iter();
+        let broken = findings.filter(|finding| !finding.holds);
+        broken.map(|finding| finding.says).collect()
+    }
+
+    #[test]
+    fn what_went_as_it_should_holds() {
+        assert_eq!(broken(|_| {}), [""; 0]);
+    }
+
+    #[test]
+    fn a_tool_that_ran_twice_is_found() {
+        let found = broken(|record| record.tool_runs.push("ran".to_owned()));
+        assert_eq!(
+            found,
+            ["proof.txt has 2 lines: across the kill, the tool ran 2 times."]
+        );
+    }
+
+    #[test]
+    fn a_request_too_many_is_found() {
+        let found = broken(|record| record.requests = 4);
+        assert_eq!(
+            found,
+            ["4 requests reached the provider, and the answer is here."]
+        );
+    }
+
+    #[test]
+    fn a_wait_that_ended_early_is_found() {
+        let found = broken(|record| record.until = Some(Duration::from_secs(19_000)));
+        assert_eq!(found, ["It asked before its time had come."]);
+    }
+
+    #[test]
+    fn words_that_are_missing_or_come_twice_are_found() {
+        for text in ["The line is in the", "The line line is in the file."] {
+            let found = broken(|record| record.text = text.to_owned());
+            assert_eq!(
+                found,
+                ["3 requests reached the provider, and no whole answer."]
+            );
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What a person sees of a demo: lines that stay, and on a terminal one below them that is painted anew in place.
+//!
+//! Invariants: no line is wider than there is room for; nowhere but on a terminal is there anything but text.
+
+use crate::output::run_view::{cut, stdout_size, width};
+use outlast_kernel::text;
+use std::io::{IsTerminal, Write};
+
+/// How wide lines are where nobody says so, and the least and the most where somebody does.
+const DEFAULT_COLUMNS: usize = 80;
+const MIN_COLUMNS: usize = 40;
+const MAX_COLUMNS: usize = 100;
+
+/// Nobody reads on.
+#[derive(Debug)]
+pub(super) struct StdoutClosed;
+
+impl std::fmt::Display for StdoutClosed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("nobody reads on")
+    }
+}
+
+impl std::error::Error for StdoutClosed {}
+
+pub(super) struct View<Out: Write> {
+    out: Out,
+    /// How wide the terminal is; nothing where lines stay.
+    columns: Option<fn() -> usize>,
+    /// What is painted in place.
+    painted: String,
+}
+
+impl View<std::io::Stdout> {
+    pub(super) fn stdout() -> Self {
+        let stdout = std::io::stdout();
+        let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
+        let repaints = stdout.is_terminal() && !is_dumb;
+        Self::new(stdout, repaints.then_some(|| stdout_size().0))
+    }
+}
+
+impl<Out: Write> View<Out> {
+    fn new(out: Out, columns: Option<fn() -> usize>) -> Self {
+        Self {
+            out,
+            columns,
+            painted: String::new(),
+        }
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        let columns = self.columns.map_or(DEFAULT_COLUMNS, |columns| columns());
+        columns.clamp(MIN_COLUMNS, MAX_COLUMNS)
+    }
+
+    /// Whether lines can be painted in place.
+    pub(super) const fn is_live(&self) -> bool {
+        self.columns.is_some()
+    }
+
+    pub(super) fn heading(&mut self, text: &str) -> anyhow::Result<()> {
+        let line = format!("── {text} ");
+        let missing = self.columns().saturating_sub(width(&line));
+        self.write_lines(&[String::new(), line + &"─".repeat(missing)])
+    }
+
+    pub(super) fn paragraph(&mut self, text: &str) -> anyhow::Result<()> {
+        self.write_lines(&wrapped(text, "", self.columns()))
+    }
+
+    /// Something that happens: a mark, and words that may take several lines.
+    pub(super) fn happens(&mut self, mark: char, text: &str) -> anyhow::Result<()> {
+        self.marked(&format!("  {mark} "), text)
+    }
+
+    /// What came of a scene.
+    pub(super) fn finding(&mut self, holds: bool, text: &str) -> anyhow::Result<()> {
+        self.marked(if holds { "✓ " } else { "✗ " }, text)
+    }
+
+    fn marked(&mut self, mark: &str, text: &str) -> anyhow::Result<()> {
+        let indent = " ".repeat(width(mark));
+        let mut lines = wrapped(text, &indent, self.columns());
+        if let Some(first) = lines.first_mut() {
+            first.replace_range(..indent.len(), mark);
+        }
+        self.write_lines(&lines)
+    }
+
+    /// Lines as they are.
+    pub(super) fn block(&mut self, text: &str) -> anyhow::Result<()> {
+        let columns = self.columns();
+        let lines: Vec<String> = text.lines().map(|line| cut(line, columns)).collect();
+        self.write_lines(&lines)
+    }
+
+    /// What holds just now; on a terminal only.
+    pub(super) fn paint(&mut self, line: &str) -> anyhow::Result<()> {
+        // The last column stays free: terminals differ in what they do there.
+        let line = cut(&text::plain(line), self.columns().saturating_sub(1));
+        if self.columns.is_none() || line == self.painted {
+            return Ok(());
+        }
+        self.write(&format!("\r\u{1b}[2K{line}"))?;
+        self.painted = line;
+        Ok(())
+    }
+
+    fn write_lines(&mut self, lines: &[String]) -> anyhow::Result<()> {
+        let lines = lines.iter().map(|line| format!("{}\n", text::plain(line)));
+        let lines: String = lines.collect();
+        let painted = std::mem::take(&mut self.painted);
+        let taken_back = if painted.is_empty() {
+            ""
+        } else {
+            "\r\u{1b}[2K"
+        };
+        self.write(&format!("{taken_back}{lines}"))
+    }
+
+    fn write(&mut self, text: &str) -> anyhow::Result<()> {
+        let written = self.out.write_all(text.as_bytes());
+        match written.and_then(|()| self.out.flush()) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                Err(StdoutClosed.into())
+            }
+            Err(error) => Err(anyhow::Error::new(error).context("cannot write to stdout")),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+impl<Out: Write> Drop for View<Out> {
+    /// Whoever writes next begins in a line of its own.
+    fn drop(&mut self) {
+        if !self.painted.is_empty() {
+            self.out
+                .write_all(b"\r\x1b[2K")
+                .and_then(|()| self.out.flush())
+                .ok();
+        }
+    }
+}
+
+/// Words in lines that are no wider than that, each indented.
+pub(super) fn wrapped(text: &str, indent: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = indent.to_owned();
+    for word in text.split_whitespace() {
+        let is_first = width(&line) == width(indent);
+        if !is_first && width(&line) + 1 + width(word) > columns {
+            lines.push(std::mem::replace(&mut line, indent.to_owned()));
+        }
+        if width(&line) > width(indent) {
+            line.push(' ');
+        }
+        line += word;
+    }
+    lines.push(line);
+    lines.into_iter().map(|line| cut(&line, columns)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(columns: Option<fn() -> usize>) -> String {
+        let mut out = Vec::new();
+        let mut view = View::new(&mut out, columns);
+        view.paint("  1s left").unwrap();
+        view.paint("  1s left").unwrap();
+        view.happens(
+            '⚠',
+            "\u{1b}[31mword word word word word word word word word",
+        )
+        .unwrap();
+        view.paint("  0s left, and no room for all of this in one line")
+            .unwrap();
+        drop(view);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_terminal_gets_a_line_in_place_that_leaves_nothing_behind() {
+        let clear = "\r\u{1b}[2K";
+        let expected = format!(
+            "{clear}  1s left{clear}  ⚠ word word word word word word\n    word word word\n\
+             {clear}  0s left, and no room for all of this…{clear}"
+        );
+        assert_eq!(shown(Some(|| 40)), expected);
+    }
+
+    #[test]
+    fn a_pipe_gets_lines_and_no_escapes() {
+        let line = "  ⚠ word word word word word word word word word\n";
+        assert_eq!(shown(None), line);
+    }
+}

@@ -1,0 +1,323 @@
+//! What is looked at.
+
+use super::Check;
+use crate::args::DoctorArguments;
+use crate::config::{self, Provider, Settings};
+use crate::factory::journal;
+use crate::factory::provider;
+use crate::platform::clock;
+use crate::platform::home;
+use jiff::fmt::rfc2822::DateTimeParser;
+use outlast_engine::Clock;
+use outlast_engine::accounts::Account;
+use outlast_engine::provider::{Adapter, ProviderCheck, Timeouts};
+use outlast_kernel::Timestamp;
+use outlast_kernel::classify::classify;
+use outlast_kernel::failure::Failure;
+use outlast_kernel::time::Span;
+use outlast_kernel::verdict::{Cause, Class};
+use outlast_store::journal::Availability;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// From here on times that a server states would be misread.
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);
+const MAX_FILES: usize = 1000;
+/// Nobody sits in front of a silent check for longer.
+const PROVIDER_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Looks at everything, in the order in which it is needed.
+pub(super) fn all(arguments: &DoctorArguments) -> anyhow::Result<Vec<Check>> {
+    let mut checks = files()?;
+    checks.extend(sessions());
+    let gathered = config::gather(&arguments.flags.overrides())?;
+    let warning = gathered.warning();
+    let settings = gathered
+        .without_problems()
+        .and_then(|layers| Settings::of(&layers));
+    let settings = match settings {
+        Ok(settings) => settings,
+        Err(problems) => {
+            checks.push(Check::wrong("settings", problems.0, "mend what is named"));
+            return Ok(checks);
+        }
+    };
+    checks.push(match warning {
+        None => Check::well("settings", "they can be read"),
+        Some(ignored) => Check::doubtful("settings", ignored, "if you know the project, trust it"),
+    });
+    checks.extend(time_scale());
+    checks.extend(provider(&settings));
+    checks.extend(proxy(&settings));
+    checks.extend(way(arguments, &settings)?);
+    Ok(checks)
+}
+
+// --- our own files ---
+
+fn files() -> anyhow::Result<Vec<Check>> {
+    let home = home::path()?;
+    let shown = home.display();
+    if !home.exists() {
+        let says = format!("{shown} is not there yet; it is made when it is needed");
+        return Ok(vec![Check::well("files", says)]);
+    }
+    let open = open_to_others(&home);
+    let remedy = format!("chmod -R go-rwx '{shown}'");
+    Ok(vec![match open.first() {
+        None => Check::well("files", format!("{shown} is private")),
+        Some(first) if *first == shown.to_string() => {
+            let says = format!("others on this machine can look into {}", open.join(", "));
+            Check::wrong("files", says, &remedy)
+        }
+        Some(_) => {
+            let says = format!("only their folder keeps others from {}", open.join(", "));
+            Check::doubtful("files", says, &remedy)
+        }
+    }])
+}
+
+/// Whether the sessions can be read, if there are any, and what of them is not finished.
+fn sessions() -> Option<Check> {
+    let remedy = "put the file aside; `outlast -p` begins a new one";
+    let aside = home::path().map(|home| journal::damaged(&home));
+    let aside = aside.unwrap_or_default();
+    let aside: Vec<String> = aside
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    let looked = journal::existing().and_then(|journal| {
+        let Some(journal) = journal else {
+            return Ok(None);
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        runtime.block_on(async {
+            journal.check().await?;
+            Ok(Some((
+                journal.sessions().await?,
+                journal.unfinished().await?,
+            )))
+        })
+    });
+    match looked {
+        Ok(None) => None,
+        Ok(Some(_)) if !aside.is_empty() => {
+            let says = format!("damaged ones are kept as {}", aside.join(", "));
+            let remedy = "`sqlite3 FILE .recover` reads what is whole; then remove the file";
+            Some(Check::doubtful("sessions", says, remedy))
+        }
+        Ok(Some((all, unfinished))) => {
+            let left = unfinished
+                .iter()
+                .filter(|session| session.state != Availability::InUse)
+                .count();
+            let says = format!("{} are there, {left} to be resumed", all.len());
+            Some(Check::well("sessions", says))
+        }
+        Err(error) => Some(Check::wrong("sessions", format!("{error:#}"), remedy)),
+    }
+}
+
+/// What in our folder somebody else may read or write.
+#[cfg(unix)]
+fn open_to_others(home: &Path) -> Vec<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let inside = std::fs::read_dir(home).into_iter().flatten().flatten();
+    let inside = inside.take(MAX_FILES).map(|entry| entry.path());
+    let is_open = |path: &std::path::PathBuf| {
+        let mode = path.metadata().map(|found| found.permissions().mode());
+        mode.is_ok_and(|mode| mode & 0o077 != 0)
+    };
+    std::iter::once(home.to_owned())
+        .chain(inside)
+        .filter(is_open)
+        .map(|path| path.display().to_string())
+        .collect()
+}
+
+#[cfg(not(unix))]
+fn open_to_others(_: &Path) -> Vec<String> {
+    Vec::new()
+}
+
+// --- settings ---
+
+fn time_scale() -> Option<Check> {
+    let remedy = "unset OUTLAST_TIME_SCALE for real work";
+    match clock::scale() {
+        Ok(None) => None,
+        Ok(Some(scale)) => {
+            let says = format!("the clock runs {scale} times as fast");
+            Some(Check::doubtful("time scale", says, remedy))
+        }
+        Err(problem) => Some(Check::wrong("time scale", problem.0, remedy)),
+    }
+}
+
+fn provider(settings: &Settings) -> Vec<Check> {
+    let Some(provider) = settings.provider.filter(|chosen| *chosen != Provider::Mock) else {
+        let says = "none is chosen: the scripted one answers";
+        let remedy = "set `provider` and `model` in outlast.toml, or use --provider and --model";
+        return vec![Check::doubtful("provider", says, remedy)];
+    };
+    let model = match &settings.model {
+        Some(model) => Check::well("provider", format!("{}, model {model}", provider.name())),
+        None => {
+            let says = format!("{} without a model", provider.name());
+            Check::doubtful("provider", says, "set `model`, or use --model")
+        }
+    };
+    if !provider::accounts(settings, None).is_empty() {
+        return vec![model];
+    }
+    let key = match &settings.api_key_variable {
+        Some(variable) => {
+            let remedy = format!("set {variable}, or an account in outlast.toml");
+            Check::doubtful("key", "there is none", &remedy)
+        }
+        None => Check::doubtful("key", "there is none", "set an account in outlast.toml"),
+    };
+    vec![model, key]
+}
+
+fn proxy(settings: &Settings) -> Vec<Check> {
+    let proxies = [
+        ("http", &settings.proxy.http),
+        ("https", &settings.proxy.https),
+    ];
+    let except = settings.proxy.no_proxy.as_deref();
+    let except = except.map_or(String::new(), |hosts| format!(", except {hosts}"));
+    proxies
+        .into_iter()
+        .filter_map(|(kind, proxy)| {
+            let says = format!("{kind} addresses through {}{except}", proxy.as_ref()?);
+            Some(Check::well("proxy", says))
+        })
+        .collect()
+}
+
+// --- the way to the provider ---
+
+fn way(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Result<Vec<Check>> {
+    let Ok(wall) = clock::clock() else {
+        return Ok(Vec::new());
+    };
+    let clock: Arc<dyn Clock> = Arc::new(wall);
+    let adapter = match provider::provider(settings, arguments.base_url.as_deref(), clock.clone()) {
+        Ok(Some(adapter)) => adapter,
+        Ok(None) => return Ok(Vec::new()),
+        Err(problem) => {
+            let says = format!("{problem:#}");
+            return Ok(vec![Check::wrong(
+                "way",
+                says,
+                "mend the setting that is named",
+            )]);
+        }
+    };
+    let adapter = adapter.with_timeouts(Timeouts {
+        headers: PROVIDER_TIMEOUT,
+        ..settings.timeouts
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let checks = runtime.block_on(look(&adapter, provider::accounts(settings, None), &*clock));
+    runtime.shutdown_background();
+    Ok(checks)
+}
+
+/// Looks at the provider, with each account that there is.
+async fn look(adapter: &Adapter, accounts: Vec<Account>, clock: &dyn Clock) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut seen = None;
+    for account in &accounts {
+        let name = &account.name;
+        match account.source.fetch().await {
+            Ok(key) => {
+                let checked = adapter.clone().with_credential(key).check().await;
+                checks.push(reached(&checked, &format!("account {name}: ")));
+                seen = Some(checked);
+            }
+            Err(problem) => {
+                let says = format!("account {name}: {problem}");
+                checks.push(Check::wrong("key", says, "mend where its key comes from"));
+            }
+        }
+    }
+    if accounts.is_empty() {
+        let checked = adapter.check().await;
+        checks.push(reached(&checked, ""));
+        seen = Some(checked);
+    }
+    checks.extend(seen.and_then(|checked| skew(&checked, clock.now())));
+    checks
+}
+
+fn reached(checked: &ProviderCheck, who: &str) -> Check {
+    let failure = match &checked.result {
+        Ok(()) => return Check::well("way", format!("{who}the provider answers")),
+        Err(failure) => failure,
+    };
+    let verdict = classify(failure);
+    let says = format!("{who}{}: {}", verdict.cause.phrase(), failure.message);
+    match verdict.cause {
+        // Not every server of these dialects lists its models.
+        Cause::ModelNotFound | Cause::InvalidRequest if failure.status == Some(404) => {
+            let remedy = "if prompts fail as well, look at the base URL";
+            let says = format!("{who}the server answers, but lists no models");
+            Check::doubtful("way", says, remedy)
+        }
+        cause => {
+            let remedy = remedy(cause, failure);
+            match cause.class() {
+                Class::Transient if failure.status.is_some() => {
+                    Check::doubtful("way", says, remedy)
+                }
+                _ => Check::wrong("way", says, remedy),
+            }
+        }
+    }
+}
+
+fn remedy(cause: Cause, failure: &Failure) -> &'static str {
+    match cause {
+        Cause::Auth | Cause::Permission => "look at the key: is it whole, and for this provider?",
+        Cause::Billing => "look at the balance or the plan of the account",
+        Cause::Misconfigured if failure.status.is_some() => "look at the base URL and the proxy",
+        Cause::Misconfigured => "look at the proxy and at `http.ca_file` for certificates",
+        Cause::Network | Cause::Timeout => "look at the base URL, the proxy and the network",
+        Cause::TruncatedStream => {
+            "something else answers there: look at the base URL and the proxy"
+        }
+        _ => "try again later; prompts wait for it",
+    }
+}
+
+/// A server's clock that is far from ours makes stated times wrong.
+fn skew(checked: &ProviderCheck, now: Timestamp) -> Option<Check> {
+    let date = checked.date.as_deref()?;
+    if clock::scale().ok().flatten().is_some() {
+        return None;
+    }
+    let Ok(server) = DateTimeParser::new().parse_timestamp(date) else {
+        let says = "the server states a date that is none";
+        return Some(Check::doubtful(
+            "clock",
+            says,
+            "times that it states are not used",
+        ));
+    };
+    let server = Timestamp::from_millis(u64::try_from(server.as_millisecond()).unwrap_or_default());
+    let skew = server.since(now).max(now.since(server));
+    if skew <= MAX_CLOCK_SKEW {
+        return Some(Check::well("clock", "it agrees with the server's"));
+    }
+    let says = format!("it differs from the server's by {}", Span(skew));
+    Some(Check::doubtful(
+        "clock",
+        says,
+        "set the machine's clock (NTP)",
+    ))
+}

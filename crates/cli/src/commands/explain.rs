@@ -1,0 +1,152 @@
+//! `outlast explain`: what one failure means, in words or as lines of JSON.
+
+mod input;
+pub(crate) mod wording;
+
+use crate::args::ExplainArguments;
+use crate::output::print;
+use crate::platform::clock;
+use crate::platform::exit::{Exit, UsageError};
+use anyhow::Context;
+use input::Input;
+pub(crate) use input::TransportKind;
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
+use outlast_kernel::policy::Policy;
+use outlast_kernel::text;
+use outlast_kernel::verdict::{Class, Verdict};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read};
+use std::time::Duration;
+
+const MAX_LINE_BYTES: u64 = 4 << 20;
+
+pub(crate) fn run(arguments: ExplainArguments) -> anyhow::Result<Exit> {
+    let policy = Policy::named(&arguments.policy).map_err(|error| UsageError(error.to_string()))?;
+    let now = input::LocalTime::of(&clock::clock()?);
+    match &arguments.jsonl {
+        Some(path) => explain_lines(path, now),
+        None => {
+            let input = Input::from_arguments(&arguments)?;
+            let judged = ClassifiedFailure::new(input.failure(now)?);
+            let text = if arguments.json {
+                as_json(&input.id, &judged).to_string() + "\n"
+            } else {
+                wording::explain(&judged, &policy)
+            };
+            print(&text)
+        }
+    }
+}
+
+/// Answers every line; one that cannot be read gets an error line, and the rest goes on.
+fn explain_lines(path: &str, now: input::LocalTime) -> anyhow::Result<Exit> {
+    let mut lines: Box<dyn BufRead> = if path == "-" {
+        Box::new(BufReader::new(std::io::stdin()))
+    } else {
+        let file = std::fs::File::open(path)
+            .map_err(|error| UsageError(format!("--jsonl: cannot read {path}: {error}")))?;
+        Box::new(BufReader::new(file))
+    };
+    let mut exit = Exit::Success;
+    for number in 1_u64.. {
+        let line = read_line(&mut lines)
+            .with_context(|| format!("cannot read line {number} of {path}"))?;
+        let answer = match line {
+            Line::End => break,
+            Line::Whole(line) => explain_line(&line, now),
+            Line::TooLong => Err(format!("it is longer than {} MiB", MAX_LINE_BYTES >> 20)),
+        };
+        match answer {
+            Ok(None) => {}
+            Ok(Some(answer)) => drop(print(&(answer.to_string() + "\n"))?),
+            Err(problem) => {
+                exit = Exit::Failed;
+                let error = text::message(&format!("line {number}: {problem}"));
+                print(&(json!({ "line": number, "error": error }).to_string() + "\n"))?;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+    End,
+}
+
+/// The next line; of one that is too long nothing is kept.
+fn read_line(lines: &mut dyn BufRead) -> std::io::Result<Line> {
+    let mut line = Vec::new();
+    lines.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(Line::End);
+    }
+    if line.ends_with(b"\n") || (line.len() as u64) < MAX_LINE_BYTES {
+        return Ok(Line::Whole(line));
+    }
+    while !line.is_empty() && !line.ends_with(b"\n") {
+        line.clear();
+        lines.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+    }
+    Ok(Line::TooLong)
+}
+
+fn explain_line(line: &[u8], now: input::LocalTime) -> Result<Option<Value>, String> {
+    let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8 text".to_owned())?;
+    let text = text.trim_start_matches('\u{feff}').trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if !text.starts_with('{') {
+        return Err("it is not a JSON object".to_owned());
+    }
+    let input: Input = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let failure = input.failure(now).map_err(|error| error.to_string())?;
+    Ok(Some(as_json(&input.id, &ClassifiedFailure::new(failure))))
+}
+
+/// The longest wait that is still worth waiting for without a person's word.
+const MAX_WORTHWHILE_WAIT: Duration = Duration::from_secs(8 * 24 * 3600);
+
+/// Whether the same request should be sent again by itself.
+fn is_retryable(failure: &Failure, verdict: &Verdict) -> bool {
+    let in_time = verdict
+        .hint
+        .as_ref()
+        .is_none_or(|hint| hint.wait(failure.at) <= MAX_WORTHWHILE_WAIT);
+    match verdict.class() {
+        Class::BudgetExhausted | Class::Canceled => false,
+        class => in_time && failure.retryable.unwrap_or(class == Class::Transient),
+    }
+}
+
+fn as_json(id: &Value, judged: &ClassifiedFailure) -> Value {
+    let ClassifiedFailure { failure, verdict } = judged;
+    let retry_after = verdict
+        .hint
+        .as_ref()
+        .map(|hint| hint.wait(failure.at).as_millis());
+    let mut evidence: Vec<String> = verdict
+        .evidence
+        .iter()
+        .map(|seen| format!("{}: {}", seen.source, seen.found))
+        .collect();
+    evidence.extend(
+        verdict
+            .hint
+            .as_ref()
+            .map(|hint| format!("wait: {}", hint.source)),
+    );
+    json!({
+        "id": id,
+        "class": wording::label(judged),
+        "cause": verdict.cause,
+        "scope": verdict.scope,
+        "retryable": is_retryable(failure, verdict),
+        "retry_after_ms": retry_after.map(|millis| u64::try_from(millis).unwrap_or(u64::MAX)),
+        "action": wording::action(verdict.cause),
+        "evidence": evidence,
+        "failure_class": verdict.class(),
+    })
+}

@@ -1,0 +1,42 @@
+//! `outlast gateway`: stands between agents and their providers, and holds what fails until it works.
+//!
+//! Not here: the gateway itself (see `outlast_gateway`).
+
+mod agents;
+pub(crate) mod client;
+mod control;
+mod env;
+mod greeting;
+mod launch;
+pub(crate) mod local_gateways;
+mod log;
+mod page;
+pub(crate) mod registry;
+mod reload;
+mod serve;
+mod start;
+mod status;
+mod traces;
+pub(crate) mod upstream_factory;
+mod view;
+
+use crate::args::{GatewayArguments, GatewayCommand};
+use crate::platform::exit::Exit;
+
+pub(crate) fn run(arguments: GatewayArguments) -> anyhow::Result<Exit> {
+    match arguments.command {
+        None => serve::run(&arguments.serve),
+        Some(GatewayCommand::Run(arguments)) => launch::run(&arguments),
+        Some(GatewayCommand::Status { which, json, watch }) => {
+            status::run(which, status::StatusOptions { json, watch })
+        }
+        Some(GatewayCommand::RetryNow { id, which }) => control::retry_now(which, id.as_deref()),
+        Some(GatewayCommand::Cancel { id, which }) => control::cancel(which, &id),
+        Some(GatewayCommand::Page { which }) => page::run(which),
+        Some(GatewayCommand::Env {
+            agent,
+            which,
+            shell,
+        }) => env::run(agent, which, shell),
+    }
+}

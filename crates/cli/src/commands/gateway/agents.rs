@@ -1,0 +1,234 @@
+//! What makes each agent use a gateway, as it was found out with the programs themselves.
+//!
+//! Data and text only: nothing here sets anything. Where an agent has no variable for the address of its provider, it
+//! has arguments or a file.
+
+use crate::args::AgentName;
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// An agent, as far as its settings are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Agent {
+    Known(AgentName),
+    /// Some program that reads the usual variables.
+    Unknown,
+}
+
+impl Agent {
+    /// The agent that a program is, by its file's name.
+    pub(super) fn of(program: &OsStr) -> Self {
+        let name = Path::new(program).file_stem().unwrap_or_default();
+        Self::Known(match name.to_str() {
+            Some("claude") => AgentName::Claude,
+            Some("codex") => AgentName::Codex,
+            Some("opencode") => AgentName::Opencode,
+            Some("aider") => AgentName::Aider,
+            Some("pi") => AgentName::Pi,
+            _ => return Self::Unknown,
+        })
+    }
+}
+
+/// A variable of the environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Variable {
+    pub(super) name: &'static str,
+    pub(super) value: String,
+    /// What it is for, where its name does not say so.
+    pub(super) why: Option<&'static str>,
+}
+
+/// Something to be written into a file of the agent's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Snippet {
+    /// Which file.
+    pub(super) file: &'static str,
+    pub(super) text: String,
+}
+
+/// What makes an agent use the gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct AgentSetup {
+    pub(super) variables: Vec<Variable>,
+    /// What it is told before all else.
+    pub(super) arguments: Vec<String>,
+    pub(super) snippet: Option<Snippet>,
+    /// What a person should know.
+    pub(super) notes: Vec<&'static str>,
+}
+
+/// Whose key Codex sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CodexKey {
+    /// That of `codex login`.
+    Login,
+    /// That in `OPENAI_API_KEY`.
+    Variable,
+}
+
+/// Where a gateway is, as the agent has to be told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GatewayEndpoint<'a> {
+    /// Without a path.
+    pub(super) url: &'a str,
+    /// What stands before the paths of OpenAI: the version, or where a ChatGPT login is answered.
+    pub(super) openai_path: &'a str,
+}
+
+/// The paths of OpenAI begin with this, but for those of a ChatGPT login.
+pub(super) const OPENAI_PATH: &str = "/v1";
+/// What Codex asks when it is logged in with ChatGPT: there the gateway's upstream is <https://chatgpt.com>.
+pub(super) const CHATGPT_PATH: &str = "/backend-api/codex";
+pub(super) const CHATGPT_HOST: &str = "chatgpt.com";
+
+impl GatewayEndpoint<'_> {
+    pub(super) fn openai(&self) -> String {
+        format!("{}{}", self.url, self.openai_path)
+    }
+}
+
+fn variable(name: &'static str, value: impl Into<String>) -> Variable {
+    Variable {
+        name,
+        value: value.into(),
+        why: None,
+    }
+}
+
+fn because(name: &'static str, value: &str, why: &'static str) -> Variable {
+    Variable {
+        why: Some(why),
+        ..variable(name, value)
+    }
+}
+
+/// What makes that agent use the gateway there.
+pub(super) fn recipe(agent: Agent, base: GatewayEndpoint<'_>, key: CodexKey) -> AgentSetup {
+    let anthropic = || variable("ANTHROPIC_BASE_URL", base.url);
+    let openai = || variable("OPENAI_BASE_URL", base.openai());
+    let openai_old = || variable("OPENAI_API_BASE", base.openai());
+    let only = |variables| AgentSetup {
+        variables,
+        ..AgentSetup::default()
+    };
+    match agent {
+        Agent::Known(AgentName::Claude) => claude(base),
+        Agent::Known(AgentName::Codex) => codex(base, key),
+        Agent::Known(AgentName::Opencode) => opencode(base),
+        Agent::Known(AgentName::Pi) => pi(base),
+        Agent::Known(AgentName::Aider) => {
+            only(vec![variable("ANTHROPIC_API_BASE", base.url), openai_old()])
+        }
+        Agent::Known(AgentName::Openai) => only(vec![openai()]),
+        Agent::Known(AgentName::Anthropic) => only(vec![anthropic()]),
+        Agent::Unknown => only(vec![anthropic(), openai(), openai_old()]),
+    }
+}
+
+/// Headers that Claude Code sends with every request, one on each line.
+pub(super) const CUSTOM_HEADERS: &str = "ANTHROPIC_CUSTOM_HEADERS";
+
+fn claude(base: GatewayEndpoint<'_>) -> AgentSetup {
+    AgentSetup {
+        variables: vec![
+            variable("ANTHROPIC_BASE_URL", base.url),
+            because(
+                "CLAUDE_STREAM_IDLE_TIMEOUT_MS",
+                "43200000",
+                "It believes in 30 signs of life in a row, and then waits for as long as this (5 minutes without it).",
+            ),
+            because(
+                CUSTOM_HEADERS,
+                "x-outlast-client: claude-code-patient",
+                "Tells the gateway that it was started like this. Further headers can stand on lines of their own.",
+            ),
+            because(
+                "API_TIMEOUT_MS",
+                "3600000",
+                "How long the head of an answer may take (10 minutes without it).",
+            ),
+        ],
+        ..AgentSetup::default()
+    }
+}
+
+/// The names of our provider in its settings. OPENAI_BASE_URL is not read, and `openai_base_url` has it try a
+/// WebSocket seven times first; a provider of one's own does neither.
+fn codex(base: GatewayEndpoint<'_>, key: CodexKey) -> AgentSetup {
+    let credential = match key {
+        CodexKey::Login => "requires_openai_auth=true",
+        CodexKey::Variable => "env_key=\"OPENAI_API_KEY\"",
+    };
+    let settings = [
+        "name=\"Outlast\"".to_owned(),
+        format!("base_url=\"{}\"", base.openai()),
+        "wire_api=\"responses\"".to_owned(),
+        credential.to_owned(),
+    ];
+    let choice = "model_provider=\"outlast\"".to_owned();
+    let typed = settings.iter();
+    let typed = typed.map(|setting| format!("model_providers.outlast.{setting}"));
+    let typed = std::iter::once(choice).chain(typed);
+    let lines = settings.iter().map(|line| line.replacen('=', " = ", 1));
+    let lines: Vec<String> = lines.collect();
+    AgentSetup {
+        arguments: typed.flat_map(|one| ["-c".to_owned(), one]).collect(),
+        snippet: Some(Snippet {
+            file: "~/.codex/config.toml",
+            text: format!(
+                "model_provider = \"outlast\"    # at the top, before the first table\n\n\
+                 [model_providers.outlast]\n{}\n",
+                lines.join("\n")
+            ),
+        }),
+        notes: vec![
+            "The key is that of `codex login`; with env_key = \"OPENAI_API_KEY\" in place of requires_openai_auth it is that variable's.",
+            "Logged in with ChatGPT: set gateway.openai_upstream = \"https://chatgpt.com\", and /backend-api/codex for /v1 in base_url.",
+        ],
+        ..AgentSetup::default()
+    }
+}
+
+fn opencode(base: GatewayEndpoint<'_>) -> AgentSetup {
+    let at = |url: String| json!({ "options": { "baseURL": url } });
+    let settings = json!({ "provider": {
+        "anthropic": at(format!("{}/v1", base.url)),
+        "openai": at(base.openai()),
+    } });
+    AgentSetup {
+        variables: vec![because(
+            "OPENCODE_CONFIG_CONTENT",
+            &settings.to_string(),
+            "Added to its own settings. It can stand in ~/.config/opencode/opencode.json as well.",
+        )],
+        ..AgentSetup::default()
+    }
+}
+
+/// What pi is told of its providers. It has no user agent of its own, hence the header.
+fn pi_providers(base: GatewayEndpoint<'_>) -> Value {
+    let at = |url: String| json!({ "baseUrl": url, "headers": { "x-outlast-client": "pi" } });
+    json!({ "anthropic": at(base.url.to_owned()), "openai": at(base.openai()) })
+}
+
+fn pi(base: GatewayEndpoint<'_>) -> AgentSetup {
+    let settings = json!({ "providers": pi_providers(base) });
+    AgentSetup {
+        snippet: Some(Snippet {
+            file: "~/.pi/agent/models.json",
+            text: format!("{settings:#}\n"),
+        }),
+        ..AgentSetup::default()
+    }
+}
+
+/// An extension of pi's that tells it the same, for one run.
+pub(super) fn pi_extension(base: GatewayEndpoint<'_>) -> String {
+    let providers = pi_providers(base);
+    format!(
+        "export default function (pi) {{\n  \
+         for (const [name, settings] of Object.entries({providers})) pi.registerProvider(name, settings);\n}}\n"
+    )
+}

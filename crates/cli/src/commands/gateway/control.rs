@@ -1,0 +1,85 @@
+//! `outlast gateway retry-now` and `cancel`: what a person wants of requests that wait.
+
+use crate::args::GatewaySelector;
+use crate::commands::gateway::client::{ControlRequest, ask};
+use crate::commands::gateway::registry::{self, RunningGateway};
+use crate::output::print;
+use crate::output::spinner::Spinner;
+use crate::platform::exit::{Exit, UsageError};
+use crate::platform::home;
+use crate::platform::runtime;
+use outlast_kernel::text;
+use serde_json::Value;
+use std::path::Path;
+
+/// Has one request that waits, or all of them, try again at once.
+pub(super) fn retry_now(which: GatewaySelector, typed: Option<&str>) -> anyhow::Result<Exit> {
+    let working = Spinner::on("asking the gateway");
+    let woken = runtime::run(async {
+        let home = home::path()?;
+        let meant = registry::meant(&home, which)?;
+        if let Some(typed) = typed {
+            let (running, id) = find(&home, &meant, typed).await?;
+            let answer = ask(running, &home, ControlRequest::RetryNow(Some(&id))).await?;
+            return Ok(answer["retried"].as_u64().unwrap_or_default());
+        }
+        let mut woken = 0;
+        for running in &meant {
+            let answer = ask(running, &home, ControlRequest::RetryNow(None)).await?;
+            woken += answer["retried"].as_u64().unwrap_or_default();
+        }
+        Ok(woken)
+    })?;
+    drop(working);
+    match woken {
+        0 => print("Nothing waits.\n"),
+        1 => print("1 request tries again.\n"),
+        woken => print(&format!("{woken} requests try again.\n")),
+    }
+}
+
+/// Ends one request that waits.
+pub(super) fn cancel(which: GatewaySelector, typed: &str) -> anyhow::Result<Exit> {
+    let _working = Spinner::on("asking the gateway");
+    runtime::run(async {
+        let home = home::path()?;
+        let meant = registry::meant(&home, which)?;
+        let (running, id) = find(&home, &meant, typed).await?;
+        match ask(running, &home, ControlRequest::Cancel(&id)).await? {
+            Value::Null => print("It does not wait any more.\n"),
+            _ => print("It is cancelled.\n"),
+        }
+    })
+}
+
+/// The one request that waits whose id begins, or ends, like that, and where it does.
+async fn find<'a>(
+    home: &Path,
+    gateways: &'a [RunningGateway],
+    typed: &str,
+) -> anyhow::Result<(&'a RunningGateway, String)> {
+    let mut found = Vec::new();
+    for running in gateways {
+        let status = ask(running, home, ControlRequest::Status).await?;
+        let waiting = status["waiting"].as_array();
+        let ids = waiting
+            .into_iter()
+            .flatten()
+            .filter_map(|one| one["id"].as_str());
+        let meant = ids.filter(|id| id.starts_with(typed) || id.ends_with(typed));
+        found.extend(meant.map(|id| (running, id.to_owned())));
+    }
+    let shown = text::plain(typed);
+    match (found.pop(), found.len()) {
+        (Some(one), 0) => Ok(one),
+        (None, _) => Err(UsageError(format!(
+            "no request `{shown}` waits; `outlast gateway status` shows those that do"
+        ))
+        .into()),
+        (Some(_), more) => Err(UsageError(format!(
+            "`{shown}` fits {} requests; give more of the id",
+            more + 1
+        ))
+        .into()),
+    }
+}

@@ -1,0 +1,241 @@
+//! `outlast gateway run`: a gateway and an agent that uses it, together.
+//!
+//! Invariant: the gateway outlives the agent. A Ctrl-C of the terminal reaches the agent by itself, which may go on; all
+//! other signals are passed on to it, and we end when it does, with its exit code.
+
+use super::agents::{
+    Agent, CUSTOM_HEADERS, CodexKey, GatewayEndpoint, Variable, pi_extension, recipe,
+};
+use super::env::openai_path;
+use super::log;
+use super::start::{Audience, StartedGateway, start};
+use super::traces::Traces;
+use crate::args::{AgentName, LaunchArguments};
+use crate::commands::gateway::registry::write_private;
+use crate::config::{self, Settings, Warnings};
+use crate::platform::clock;
+use crate::platform::exit::{Exit, UsageError};
+use crate::platform::runtime;
+use crate::platform::signals::{Signal, SignalStream};
+use anyhow::Context;
+use outlast_engine::Clock;
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::process::{Child, Command};
+
+/// Nobody is left who could want an answer.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+const ANY_PORT: &str = "127.0.0.1:0";
+
+pub(super) fn run(arguments: &LaunchArguments) -> anyhow::Result<Exit> {
+    let mut flags = arguments.flags.overrides();
+    flags.push(("gateway.listen", ANY_PORT.to_owned()));
+    let (settings, _) = config::load_for_gateway(&flags, Warnings::Aloud)?;
+    let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
+    runtime::run(async {
+        // From here on: a Ctrl-C before the program runs is its business, too.
+        let signals = SignalStream::new();
+        let (log, traces) = Traces::beside(log::sink(arguments.log)?, &settings[0])?;
+        let started = start(&settings, Audience::Program, clock, log).await?;
+        let ended = launch(&arguments.program, &settings, &started, signals).await;
+        started.stop.cancel();
+        tokio::time::timeout(SHUTDOWN_TIMEOUT, started.serving)
+            .await
+            .ok();
+        traces.end().await;
+        ended
+    })
+}
+
+async fn launch(
+    program: &[OsString],
+    settings: &[Settings; 2],
+    started: &StartedGateway,
+    signals: SignalStream,
+) -> anyhow::Result<Exit> {
+    let (name, typed) = program
+        .split_first()
+        .ok_or_else(|| UsageError("there is no program to run".to_owned()))?;
+    let url = started.running.url();
+    let base = GatewayEndpoint {
+        url: &url,
+        openai_path: openai_path(&settings[0].gateway.openai),
+    };
+    let agent = Agent::of(name);
+    let recipe = recipe(agent, base, codex_key());
+    let extension = extension(agent, typed, base, started)?;
+    let mut command = Command::new(name);
+    command
+        .args(recipe.arguments)
+        .args(extension.iter().flat_map(PiExtension::arguments))
+        .args(typed)
+        .envs(recipe.variables.into_iter().map(with_user_headers))
+        .envs(no_proxy_variables(|name| std::env::var(name).ok()));
+    let problem = || {
+        let name = Path::new(name).display();
+        format!("cannot start `{name}`; it must be installed, and on the PATH")
+    };
+    let child = command.spawn().with_context(problem)?;
+    wait(child, signals).await
+}
+
+/// Waits for the program, and passes on what it does not get by itself.
+async fn wait(mut child: Child, mut signals: SignalStream) -> anyhow::Result<Exit> {
+    loop {
+        tokio::select! {
+            ended = child.wait() => return Ok(exit(ended?)),
+            signal = signals.next() => {
+                let comes_by_itself = signal == Signal::Interrupt && std::io::stdin().is_terminal();
+                if let (false, Some(id)) = (comes_by_itself, child.id()) {
+                    pass_on(signal, id);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+fn pass_on(signal: Signal, process: u32) {
+    use nix::sys::signal::{Signal as Number, kill};
+    let number = match signal {
+        Signal::Interrupt => Number::SIGINT,
+        Signal::HangUp => Number::SIGHUP,
+        Signal::Terminate => Number::SIGTERM,
+    };
+    if let Ok(process) = i32::try_from(process) {
+        // It may have ended just now.
+        kill(nix::unistd::Pid::from_raw(process), number).ok();
+    }
+}
+
+#[cfg(not(unix))]
+fn pass_on(_: Signal, _: u32) {}
+
+/// What a shell would say of a program that ended like this.
+fn exit(status: ExitStatus) -> Exit {
+    let code = status.code().or_else(|| signalled(status));
+    Exit::Program(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+#[cfg(unix)]
+fn signalled(status: ExitStatus) -> Option<i32> {
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status)?;
+    Some(128 + signal)
+}
+
+#[cfg(not(unix))]
+fn signalled(_: ExitStatus) -> Option<i32> {
+    None
+}
+
+/// What Codex would use by itself: its login, and without one the variable that everybody else reads.
+fn codex_key() -> CodexKey {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let folder = std::env::var_os("CODEX_HOME").map(PathBuf::from);
+    let folder = folder.or_else(|| Some(std::env::home_dir()?.join(".codex")));
+    let is_logged_in = folder.is_some_and(|folder| folder.join("auth.json").exists());
+    match is_logged_in || is_set("CODEX_API_KEY") || !is_set("OPENAI_API_KEY") {
+        true => CodexKey::Login,
+        false => CodexKey::Variable,
+    }
+}
+
+/// A file that pi is told by where its providers are, until it is dropped.
+struct PiExtension(PathBuf);
+
+impl PiExtension {
+    fn arguments(&self) -> [&OsStr; 2] {
+        [OsStr::new("-e"), self.0.as_os_str()]
+    }
+}
+
+impl Drop for PiExtension {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
+/// What pi is told when it is about to ask a model.
+fn extension(
+    agent: Agent,
+    typed: &[OsString],
+    base: GatewayEndpoint<'_>,
+    started: &StartedGateway,
+) -> anyhow::Result<Option<PiExtension>> {
+    const COMMANDS: [&str; 6] = ["install", "remove", "uninstall", "update", "list", "config"];
+    let is_command = |word: &OsString| COMMANDS.iter().any(|command| word == command);
+    if agent != Agent::Known(AgentName::Pi) || typed.first().is_some_and(is_command) {
+        return Ok(None);
+    }
+    let name = format!("gateway-{}.mjs", started.running.address.port());
+    let file = PiExtension(started.home.join(name));
+    write_private(&file.0, pi_extension(base).as_bytes())
+        .with_context(|| format!("cannot write {}", file.0.display()))?;
+    Ok(Some(file))
+}
+
+/// A variable as the program gets it; the user's own headers stay.
+fn with_user_headers(variable: Variable) -> (&'static str, String) {
+    let own = std::env::var(CUSTOM_HEADERS);
+    let own = own.ok().filter(|_| variable.name == CUSTOM_HEADERS);
+    let value = match own.filter(|own| !own.is_empty()) {
+        Some(own) => format!("{own}\n{}", variable.value),
+        None => variable.value,
+    };
+    (variable.name, value)
+}
+
+/// Where programs reach the world through a proxy, they reach us without.
+fn no_proxy_variables(variable: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, String)> {
+    let proxies = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+    if proxies.iter().all(|name| variable(name).is_none()) {
+        return Vec::new();
+    }
+    let own = variable("no_proxy").or_else(|| variable("NO_PROXY"));
+    let own = own.filter(|hosts| !hosts.is_empty());
+    let hosts = own.map_or_else(
+        || "127.0.0.1".to_owned(),
+        |hosts| format!("{hosts},127.0.0.1"),
+    );
+    vec![("no_proxy", hosts.clone()), ("NO_PROXY", hosts)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_of_the_environment_does_not_stand_between_us() {
+        let with = |known: &'static [(&str, &str)]| {
+            no_proxy_variables(move |name| {
+                let found = known.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert_eq!(with(&[("no_proxy", "a")]), []);
+        let hosts = "127.0.0.1".to_owned();
+        let table = [("no_proxy", hosts.clone()), ("NO_PROXY", hosts)];
+        assert_eq!(with(&[("HTTP_PROXY", "http://proxy")]), table);
+        let both = with(&[("ALL_PROXY", "http://proxy"), ("NO_PROXY", "a,b")]);
+        assert_eq!(both[0].1, "a,b,127.0.0.1");
+    }
+
+    #[test]
+    fn a_program_is_known_by_the_name_of_its_file() {
+        let table = [
+            ("claude", Agent::Known(AgentName::Claude)),
+            ("/opt/x/codex", Agent::Known(AgentName::Codex)),
+            ("./pi", Agent::Known(AgentName::Pi)),
+            ("opencode.exe", Agent::Known(AgentName::Opencode)),
+            ("claude-squad", Agent::Unknown),
+            ("python3", Agent::Unknown),
+        ];
+        for (program, agent) in table {
+            assert_eq!(Agent::of(OsStr::new(program)), agent, "{program}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The gateways of this machine, for whoever shows them beside other things: those that run, what came through them, and
+//! what a person wants of requests that wait there.
+
+pub(crate) use crate::commands::gateway::client::ControlError;
+use crate::commands::gateway::client::{ControlRequest, put};
+use crate::commands::gateway::registry::{self, RunningGateway};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// All that run, by their ports: `{port, address, status}` each. One that does not answer says why as `problem`, in place
+/// of its status.
+pub(crate) async fn gateways(home: &Path) -> Vec<Value> {
+    let running = registry::running(home);
+    join_all(running.iter().map(|one| shown(one, home))).await
+}
+
+async fn shown(running: &RunningGateway, home: &Path) -> Value {
+    let problem = match put(running, home, ControlRequest::Gateways).await {
+        Ok(mut answer) if answer["gateways"][0].is_object() => return answer["gateways"][0].take(),
+        Ok(_) => "the gateway is of another version".to_owned(),
+        Err(unanswered) => unanswered.to_string(),
+    };
+    json!({ "port": running.address.port(), "address": running.address, "problem": problem })
+}
+
+/// The last requests of one, those that changed after that number.
+pub(crate) async fn traffic(home: &Path, port: u16, after: u64) -> Result<Value, ControlError> {
+    put(&at(home, port)?, home, ControlRequest::Traffic(after)).await
+}
+
+/// Has one request that waits there, or all of them, try again at once.
+pub(crate) async fn retry_now(
+    home: &Path,
+    port: u16,
+    id: Option<&str>,
+) -> Result<Value, ControlError> {
+    put(&at(home, port)?, home, ControlRequest::RetryNow(id)).await
+}
+
+/// Ends one request that waits there.
+pub(crate) async fn cancel(home: &Path, port: u16, id: &str) -> Result<Value, ControlError> {
+    put(&at(home, port)?, home, ControlRequest::Cancel(id)).await
+}
+
+fn at(home: &Path, port: u16) -> Result<RunningGateway, ControlError> {
+    let mut running = registry::running(home).into_iter();
+    let found = running.find(|one| one.address.port() == port);
+    found.ok_or(ControlError::NoGateway(port))
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

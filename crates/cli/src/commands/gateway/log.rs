@@ -1,0 +1,261 @@
+//! What is said of requests on stderr: lines of JSON, or short lines for people.
+//!
+//! Invariant: whoever says something does not wait for the reader, and a line costs less than the request that it is
+//! about. What clients and providers wrote is cleaned before it is shown.
+
+use crate::args::LogFormat;
+use crate::output::diagnostics;
+use crate::output::run_view::{one_line, whole};
+use outlast_gateway::observe::log::{
+    self, Event, EventKind, Level, LineSink, Outcome, Record, Sink, cleaned, cleaned_path,
+};
+use outlast_kernel::Timestamp;
+use outlast_kernel::time::{Span, millis};
+use outlast_kernel::verdict::Cause;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Who is told what happens.
+pub(super) fn sink(form: LogFormat) -> io::Result<Arc<dyn Sink>> {
+    // What is being dealt with does not matter to whoever wants to hear little.
+    let least = match diagnostics::is_quiet() {
+        true => Level::Error,
+        false => Level::Info,
+    };
+    Ok(match form {
+        LogFormat::Off => Arc::new(()),
+        LogFormat::Json => Arc::new(LineSink::new(io::stderr(), least, log::json)?),
+        LogFormat::Text => Arc::new(LineSink::new(io::stderr(), least, short)?),
+    })
+}
+
+/// The form of a short line, for events that are for people.
+fn short(event: &Event<'_>, out: &mut Vec<u8>) {
+    let before = out.len();
+    write_clock(event.at, out);
+    match words(event, out) {
+        Ok(true) => out.push(b'\n'),
+        // Writing to memory does not fail.
+        Ok(false) | Err(_) => out.truncate(before),
+    }
+}
+
+/// Writes an event in words, if it is one for people.
+fn words(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
+    let id = event.request.unwrap_or_default();
+    match event.what {
+        EventKind::Waiting {
+            cause,
+            attempt,
+            wake,
+        } => {
+            let cause = cause.phrase();
+            let next = next_try(wake, event.at);
+            write!(out, " ⚠ {id}: {cause} (attempt {attempt}), {next}")?;
+        }
+        EventKind::TakenUp { attempts, .. } => write!(
+            out,
+            " ● {id}: its client sent it again; it goes on after {attempts} attempts"
+        )?,
+        EventKind::Finished(record) => finished(record, id, out)?,
+        EventKind::Refused {
+            status, message, ..
+        } => write!(out, " ✗ refused ({status}): {}", shown(message))?,
+        EventKind::Reload { problem: None } => write!(out, " ● the settings are read again")?,
+        EventKind::Reload {
+            problem: Some(problem),
+        } => write!(out, " ✗ the settings are not taken: {}", shown(problem))?,
+        EventKind::Drain { in_flight, held } => write!(
+            out,
+            " ● ending: {in_flight} requests are under way, {held} wait"
+        )?,
+        EventKind::LeftOut { events } => write!(out, " ⚠ {events} events are left out")?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn next_try(wake: Option<Timestamp>, now: Timestamp) -> String {
+    match wake {
+        Some(wake) => {
+            let seconds = millis(wake.since(now)).div_ceil(1000);
+            format!("next try in {}", whole(Duration::from_secs(seconds)))
+        }
+        None => "waiting for its turn".to_owned(),
+    }
+}
+
+fn finished(record: &Record<'_>, id: &str, out: &mut Vec<u8>) -> io::Result<()> {
+    let (mark, outcome) = match record.outcome {
+        Outcome::Answered => ("✓", "answered"),
+        Outcome::Failed => ("✗", "failed"),
+        Outcome::Broken => ("✗", "broke off"),
+        Outcome::SentBack => ("↻", "its client comes back"),
+        Outcome::Left => ("–", "its client left"),
+        Outcome::Cancelled => ("■", "cancelled"),
+    };
+    let what = match record.model {
+        Some(model) => shown(model),
+        None => one_line(&cleaned_path(record.path)),
+    };
+    write!(out, " {mark} {id}: {} {what} {outcome}", record.client)?;
+    if let Some(cause) = record.cause.map(Cause::phrase) {
+        write!(out, ": {cause}")?;
+    }
+    let took = Duration::from_millis(millis(record.duration));
+    write!(out, " ({}", Span(took))?;
+    if record.attempts > 1 {
+        let waited = whole(record.waited);
+        write!(out, ", {} attempts, waited {waited}", record.attempts)?;
+    }
+    write!(out, ")")
+}
+
+/// A text from outside, as it can be shown.
+fn shown(text: &str) -> String {
+    one_line(&cleaned(text))
+}
+
+/// Writes the time of day, to the second. It is worked out once for all lines of that second.
+fn write_clock(time: Timestamp, out: &mut Vec<u8>) {
+    static LAST: Mutex<(u64, String)> = Mutex::new((0, String::new()));
+    let second = time.as_millis() / 1000;
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.0 != second || last.1.is_empty() {
+        *last = (second, clock(time));
+    }
+    out.extend_from_slice(last.1.as_bytes());
+}
+
+fn clock(time: Timestamp) -> String {
+    let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    match jiff::Timestamp::from_millisecond(millis) {
+        Ok(time) => {
+            let here = time.to_zoned(jiff::tz::TimeZone::system());
+            here.strftime("%H:%M:%S").to_string()
+        }
+        Err(_) => time.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_dialect::Dialect;
+
+    fn record() -> Record<'static> {
+        Record {
+            id: "req-1",
+            begun: Timestamp::default(),
+            client: "claude-code",
+            dialect: Some(Dialect::Anthropic),
+            model: Some("claude-opus-4-5"),
+            account: None,
+            method: "POST",
+            path: "/v1/messages",
+            status: Some(200),
+            attempts: 3,
+            waited: Duration::from_millis(10_500),
+            duration: Duration::from_millis(12_250),
+            first_byte: None,
+            bytes_in: 1,
+            bytes_out: 2,
+            outcome: Outcome::Answered,
+            cause: None,
+        }
+    }
+
+    fn said(all: &[(Option<&str>, EventKind<'_>)]) -> String {
+        let mut said = Vec::new();
+        for (request, what) in all {
+            let at = Timestamp::from_millis(1_800_000_000_000);
+            let (request, what) = (*request, *what);
+            short(&Event { at, request, what }, &mut said);
+        }
+        let said = String::from_utf8(said).unwrap();
+        // The time of day is that of the machine.
+        let lines = said.lines().map(|line| line.split_at(8).1);
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn what_happens_to_requests_is_said_in_short_lines() {
+        let at = Timestamp::from_millis(1_800_000_000_000);
+        let waiting = |cause, attempt, wake| EventKind::Waiting {
+            cause,
+            attempt,
+            wake,
+        };
+        let refused = Record {
+            client: "codex",
+            model: None,
+            path: "/v1/files\u{1b}[2J?key=secret",
+            attempts: 1,
+            duration: Duration::from_micros(80_999),
+            outcome: Outcome::Failed,
+            cause: Some(Cause::Auth),
+            ..record()
+        };
+        let sent_back = Record {
+            client: "codex",
+            model: Some("gpt-5.1"),
+            attempts: 9,
+            waited: Duration::from_secs(3600),
+            duration: Duration::from_secs(3601),
+            outcome: Outcome::SentBack,
+            cause: Some(Cause::ServerError),
+            ..record()
+        };
+        let taken_up = EventKind::TakenUp {
+            attempts: 2,
+            resent: 1,
+            since: at,
+        };
+        let wake = Some(at + Duration::from_secs(10));
+        insta::assert_snapshot!(said(&[
+            (Some("req-1"), waiting(Cause::Overloaded, 2, wake)),
+            (Some("req-2"), waiting(Cause::UsageLimit, 1, None)),
+            (Some("req-1"), taken_up),
+            (Some("req-1"), EventKind::Finished(&record())),
+            (Some("req-2"), EventKind::Finished(&refused)),
+            (Some("req-3"), EventKind::Finished(&sent_back)),
+        ]));
+    }
+
+    #[test]
+    fn what_happens_to_the_gateway_is_said_in_short_lines() {
+        let listening = EventKind::Listening {
+            address: "127.0.0.1:4180".parse().unwrap(),
+            version: "0.1.0",
+        };
+        let refused = EventKind::Refused {
+            status: 403,
+            kind: "unknown_host",
+            message: "`evil.example` is not a name of this gateway",
+        };
+        let problem = Some("outlast.toml:3:1: no such setting");
+        let (in_flight, held) = (3, 2);
+        let all = [
+            listening,
+            refused,
+            EventKind::Reload { problem: None },
+            EventKind::Reload { problem },
+            EventKind::Drain { in_flight, held },
+            EventKind::LeftOut { events: 7 },
+        ];
+        insta::assert_snapshot!(said(&all.map(|what| (None, what))));
+    }
+
+    #[test]
+    fn no_line_is_made_of_what_is_not_for_people() {
+        let failed = EventKind::AttemptFailed {
+            cause: Cause::Overloaded,
+            attempt: 1,
+            status: Some(529),
+            account: None,
+            message: "Overloaded",
+        };
+        assert_eq!(said(&[(Some("req-1"), failed)]), "");
+    }
+}

@@ -1,0 +1,205 @@
+//! Which gateways run on this machine for this user: a small private file for each, named by its port.
+//!
+//! Invariant: a file is believed only while the process that left it lives; a file of a dead one is removed by whoever
+//! meets it.
+
+use crate::args::GatewaySelector;
+use crate::platform::exit::UsageError;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// A gateway that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::commands::gateway) struct RunningGateway {
+    pub(in crate::commands::gateway) address: SocketAddr,
+    pub(in crate::commands::gateway) pid: u32,
+    /// Whether it serves one program only, and ends with it.
+    pub(in crate::commands::gateway) for_program: bool,
+}
+
+impl RunningGateway {
+    /// Where programs on this machine reach it.
+    pub(in crate::commands::gateway) fn url(&self) -> String {
+        url(self.address)
+    }
+}
+
+/// Where programs on this machine reach who listens there.
+pub(in crate::commands::gateway) fn url(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, address.port()))
+}
+
+/// The file that says that we run, until it is dropped.
+pub(in crate::commands::gateway) struct Registration(PathBuf);
+
+impl Registration {
+    /// Says it.
+    pub(in crate::commands::gateway) fn in_home(
+        home: &Path,
+        running: &RunningGateway,
+    ) -> io::Result<Self> {
+        let path = home.join(format!("gateway-{}.json", running.address.port()));
+        let draft = path.with_extension(running.pid.to_string());
+        write_private(&draft, serde_json::to_string(running)?.as_bytes())?;
+        fs::rename(&draft, &path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let is_ours = read(&self.0).is_some_and(|running| running.pid == std::process::id());
+        if is_ours {
+            fs::remove_file(&self.0).ok();
+        }
+    }
+}
+
+/// Writes a file that nobody else can read.
+pub(in crate::commands::gateway) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(bytes)
+}
+
+fn read(path: &Path) -> Option<RunningGateway> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// All that run, by their ports.
+pub(in crate::commands::gateway) fn running(home: &Path) -> Vec<RunningGateway> {
+    let entries = fs::read_dir(home).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("gateway-") && name.ends_with(".json")
+    });
+    let mut found: Vec<RunningGateway> = paths
+        .filter_map(|path| {
+            let running = read(&path)?;
+            if is_alive(running.pid) {
+                return Some(running);
+            }
+            fs::remove_file(&path).ok();
+            None
+        })
+        .collect();
+    found.sort_by_key(|running| running.address.port());
+    found
+}
+
+/// Those that are meant, which are at least one.
+pub(in crate::commands::gateway) fn meant(
+    home: &Path,
+    which: GatewaySelector,
+) -> Result<Vec<RunningGateway>, UsageError> {
+    let mut found = running(home);
+    let all = ports(&found);
+    if let Some(port) = which.port {
+        found.retain(|running| running.address.port() == port);
+    }
+    match (found.is_empty(), all.is_empty()) {
+        (false, _) => Ok(found),
+        (true, true) => Err(UsageError(
+            "no gateway runs; `outlast gateway` starts one".to_owned(),
+        )),
+        (true, false) => Err(UsageError(format!(
+            "no gateway runs on that port; there is one on {all}"
+        ))),
+    }
+}
+
+/// Their ports, in words.
+pub(in crate::commands::gateway) fn ports(all: &[RunningGateway]) -> String {
+    let ports = all.iter().map(|one| one.address.port().to_string());
+    ports.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(unix)]
+fn is_alive(pid: u32) -> bool {
+    use nix::errno::Errno;
+    use nix::sys::signal::kill;
+    use nix::unistd::Pid;
+    let Ok(pid) = i32::try_from(pid) else {
+        return false;
+    };
+    kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH)
+}
+
+#[cfg(not(unix))]
+fn is_alive(_: u32) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gateway(port: u16, pid: u32) -> RunningGateway {
+        RunningGateway {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            pid,
+            for_program: false,
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_gateway_is_known_while_it_runs() {
+        let home = tempfile::tempdir().unwrap();
+        let which = |port| GatewaySelector { port };
+        assert!(meant(home.path(), which(None)).is_err());
+        let own = gateway(4180, std::process::id());
+        let left = Registration::in_home(home.path(), &own).unwrap();
+        let parent = gateway(4181, std::os::unix::process::parent_id());
+        let _other = Registration::in_home(home.path(), &parent).unwrap();
+        let both = vec![own.clone(), parent.clone()];
+        assert_eq!(meant(home.path(), which(None)).unwrap(), both);
+        assert_eq!(meant(home.path(), which(Some(4181))).unwrap(), [parent]);
+        let problem = meant(home.path(), which(Some(1))).unwrap_err().0;
+        assert!(problem.ends_with("4180, 4181"), "{problem}");
+        drop(left);
+        assert_eq!(running(home.path()).len(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_dead_gateway_left_is_removed() {
+        let home = tempfile::tempdir().unwrap();
+        // No process has that number.
+        let dead = Registration::in_home(home.path(), &gateway(4180, 0x7fff_fffe)).unwrap();
+        assert_eq!(running(home.path()), []);
+        assert!(!dead.0.exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_else_can_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let home = tempfile::tempdir().unwrap();
+        let left = Registration::in_home(home.path(), &gateway(4180, std::process::id())).unwrap();
+        let mode = fs::metadata(&left.0).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_gateway_that_listens_everywhere_is_reached_on_this_machine() {
+        let table = [
+            ("0.0.0.0:80", "http://127.0.0.1:80"),
+            ("[::]:80", "http://[::1]:80"),
+            ("192.0.2.1:80", "http://192.0.2.1:80"),
+        ];
+        for (address, reached) in table {
+            assert_eq!(url(address.parse().unwrap()), reached);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Settings that change while a gateway runs: on SIGHUP, and when a file does.
+//!
+//! Invariant: settings that are wrong change nothing; what is wrong is said, and the old ones stay.
+
+use super::start::check_not_itself;
+use crate::commands::gateway::upstream_factory::UpstreamFactory;
+use crate::config::{self, Settings, Warnings};
+use outlast_engine::CancellationToken;
+use outlast_gateway::Handle;
+use outlast_gateway::observe::log::{Event, EventKind, Sink};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// How often files are looked at.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Whoever looks after the settings of a gateway.
+pub(super) struct SettingsWatcher {
+    /// What was typed, which counts before all files.
+    pub(super) flags: Vec<(&'static str, String)>,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) address: SocketAddr,
+    pub(super) handle: Handle,
+    pub(super) workshop: UpstreamFactory,
+    pub(super) log: Arc<dyn Sink>,
+}
+
+impl SettingsWatcher {
+    /// Listens and looks from here on, until the gateway ends.
+    pub(super) fn watch(self, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+        let (hang_up, known) = (HangUp::new(), state(&self.files));
+        self.run(stop, (hang_up, known))
+    }
+
+    async fn run(
+        mut self,
+        stop: CancellationToken,
+        (mut hang_up, mut known): (HangUp, FileStamps),
+    ) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = hang_up.next() => {}
+                () = self.handle.reload_requested() => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {
+                    if state(&self.files) == known {
+                        continue;
+                    }
+                }
+            }
+            // Before they are read: what changes meanwhile is seen the next time.
+            known = state(&self.files);
+            let read = self.reload().await;
+            let problem = read.err().map(|error| format!("{error:#}"));
+            self.log.say(&Event {
+                at: self.workshop.clock.now(),
+                request: None,
+                what: EventKind::Reload {
+                    problem: problem.as_deref(),
+                },
+            });
+        }
+    }
+
+    async fn reload(&mut self) -> anyhow::Result<()> {
+        let (settings, files): ([Settings; 2], _) =
+            config::load_for_gateway(&self.flags, Warnings::Silently)?;
+        check_not_itself(&settings[0], self.address)?;
+        let upstreams = self.workshop.upstreams(&settings).await?;
+        self.handle.reload(upstreams);
+        self.files = files;
+        Ok(())
+    }
+}
+
+/// By what a change of a file is noticed.
+type FileStamps = Vec<Option<(SystemTime, u64)>>;
+
+fn state(files: &[PathBuf]) -> FileStamps {
+    let one = |file: &PathBuf| {
+        let found = std::fs::metadata(file).ok()?;
+        Some((found.modified().ok()?, found.len()))
+    };
+    files.iter().map(one).collect()
+}
+
+#[cfg(unix)]
+struct HangUp(Option<tokio::signal::unix::Signal>);
+
+#[cfg(unix)]
+impl HangUp {
+    fn new() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        Self(signal(SignalKind::hangup()).ok())
+    }
+
+    async fn next(&mut self) {
+        let came = match &mut self.0 {
+            Some(signal) => signal.recv().await,
+            None => None,
+        };
+        if came.is_none() {
+            std::future::pending().await
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct HangUp;
+
+#[cfg(not(unix))]
+impl HangUp {
+    fn new() -> Self {
+        Self
+    }
+
+    async fn next(&mut self) {
+        std::future::pending().await
+    }
+}

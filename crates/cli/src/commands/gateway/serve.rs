@@ -1,0 +1,69 @@
+//! `outlast gateway`: serves until it is told to end.
+
+use super::greeting::greeting;
+use super::log;
+use super::reload::SettingsWatcher;
+use super::start::{Audience, start};
+use super::traces::Traces;
+use crate::args::GatewayServeArguments;
+use crate::complain;
+use crate::config::{self, Settings, Warnings};
+use crate::output::print;
+use crate::platform::clock;
+use crate::platform::exit::Exit;
+use crate::platform::runtime;
+use crate::platform::signals;
+use outlast_engine::Clock;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is still looked up or connected is of no use any more.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
+
+pub(super) fn run(arguments: &GatewayServeArguments) -> anyhow::Result<Exit> {
+    let (settings, files) = config::load_for_gateway(&arguments.overrides(), Warnings::Aloud)?;
+    let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
+    if !settings[0].gateway.is_local() {
+        complain(
+            "warning: other machines can reach this gateway; keys and prompts come to it unencrypted",
+        );
+    }
+    runtime::raise_file_limit();
+    let threads = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let served = threads.block_on(serve(arguments, settings, files, clock));
+    threads.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    served
+}
+
+async fn serve(
+    arguments: &GatewayServeArguments,
+    settings: [Settings; 2],
+    files: Vec<PathBuf>,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<Exit> {
+    let mut signals = signals::signals_without_hang_up();
+    let (log, traces) = Traces::beside(log::sink(arguments.log)?, &settings[0])?;
+    let started = start(&settings, Audience::Everyone, clock, log.clone()).await?;
+    let keeper = SettingsWatcher {
+        flags: arguments.overrides(),
+        files,
+        address: started.running.address,
+        handle: started.handle,
+        workshop: started.workshop,
+        log,
+    };
+    tokio::spawn(keeper.watch(started.stop.clone()));
+    // Whoever reads it may change the settings at once.
+    print(&greeting(started.running.address, &settings[0].gateway))?;
+    let mut serving = started.serving;
+    tokio::select! {
+        _ = signals.next() => started.stop.cancel(),
+        ended = &mut serving => return ended.map(|()| Exit::Failed).map_err(Into::into),
+    }
+    serving.await?;
+    traces.end().await;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,153 @@
+//! A gateway in this process, from its settings to its end.
+
+use crate::commands::gateway::registry::{Registration, RunningGateway};
+use crate::commands::gateway::upstream_factory::{
+    UpstreamFactory, limits, points_to_gateway, spool,
+};
+use crate::complain;
+use crate::config::{GatewaySettings, Settings};
+use crate::factory::shared_state;
+use crate::platform::exit::UsageError;
+use crate::platform::home;
+use outlast_engine::shared_state::StoreEvent;
+use outlast_engine::{CancellationToken, Clock};
+use outlast_gateway::auth::{AllowedNames, ClientKeys, Token, TokenError};
+use outlast_gateway::observe::log::Sink;
+use outlast_gateway::{Gateway, Handle, Setup};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+
+/// Whom a gateway serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// Whoever asks.
+    Everyone,
+    /// One program, with which it ends.
+    Program,
+}
+
+/// A gateway that runs.
+pub(super) struct StartedGateway {
+    pub(super) running: RunningGateway,
+    pub(super) home: PathBuf,
+    pub(super) handle: Handle,
+    pub(super) workshop: UpstreamFactory,
+    /// Ends it.
+    pub(super) stop: CancellationToken,
+    pub(super) serving: JoinHandle<()>,
+    /// As long as it runs, others know of it.
+    _left: Option<Registration>,
+}
+
+/// Begins to serve. The settings are those of Anthropic and of OpenAI.
+pub(super) async fn start(
+    settings: &[Settings; 2],
+    whom: Audience,
+    clock: Arc<dyn Clock>,
+    log: Arc<dyn Sink>,
+) -> anyhow::Result<StartedGateway> {
+    let gateway = &settings[0].gateway;
+    let home = home::prepare()?;
+    let knowledge = shared_state::open(Some(home.clone()), &clock).await;
+    let stop = CancellationToken::new();
+    let mut workshop = UpstreamFactory {
+        clock: clock.clone(),
+        knowledge: knowledge.clone(),
+        scripted: HashMap::new(),
+    };
+    let token = token(&home, gateway)?;
+    let setup = Setup {
+        listen: gateway.listen,
+        upstreams: workshop.upstreams(settings).await?,
+        limits: limits(gateway),
+        clock,
+        knowledge,
+        holds_file: holds_file(whom, gateway.listen).map(|file| home.join(file)),
+        spool: spool(gateway, &home),
+        names: AllowedNames::new("gateway", gateway.names.clone(), gateway.origins.clone()),
+        client_keys: token
+            .as_ref()
+            .map(|token| ClientKeys::new(gateway.client_keys.clone(), token)),
+        token,
+        log,
+        notices: Arc::new(say),
+    };
+    let served = Gateway::bind(setup).await?;
+    let address = served.address();
+    check_not_itself(&settings[0], address)?;
+    let running = RunningGateway {
+        address,
+        pid: std::process::id(),
+        for_program: whom == Audience::Program,
+    };
+    let left = Registration::in_home(&home, &running);
+    let left = left.map_err(|error| unfindable(&error)).ok();
+    let handle = served.handle();
+    Ok(StartedGateway {
+        running,
+        home,
+        handle,
+        workshop,
+        serving: tokio::spawn(served.serve(stop.clone())),
+        stop,
+        _left: left,
+    })
+}
+
+/// The key to what is not for everybody. A disk that cannot keep it does not keep a gateway from serving this machine;
+/// beyond it, the key guards the accounts.
+fn token(home: &Path, gateway: &GatewaySettings) -> Result<Option<Token>, TokenError> {
+    match Token::load_or_create_in(home) {
+        Err(error) if gateway.is_local() => {
+            unfindable(&error);
+            Ok(None)
+        }
+        token => token.map(Some),
+    }
+}
+
+fn unfindable(error: &dyn std::error::Error) {
+    complain(&format!(
+        "warning: cannot write to Outlast's folder: {error}; `outlast gateway status` and the like do not find this gateway"
+    ));
+}
+
+/// What is worth knowing of the file of waits.
+fn say(notice: StoreEvent) {
+    let warning = match notice {
+        StoreEvent::Joined => {
+            return crate::output::diagnostics::notice(
+                "Requests that wait are written down again.",
+            );
+        }
+        StoreEvent::Alone { why } => format!(
+            "warning: requests that wait are not written down: {why}; they do not survive the gateway"
+        ),
+        StoreEvent::Replaced { aside } => format!(
+            "warning: the requests that waited are damaged; they are kept as {}, and a new file is begun",
+            aside.display()
+        ),
+    };
+    complain(&warning);
+}
+
+/// The file in our folder in which waits are written down. Where nobody could find the gateway again, in none.
+fn holds_file(whom: Audience, listen: SocketAddr) -> Option<String> {
+    let is_found_again = whom == Audience::Everyone && listen.port() != 0;
+    is_found_again.then(|| format!("gateway-{}.db", listen.port()))
+}
+
+/// An upstream that is the gateway itself would never answer.
+pub(super) fn check_not_itself(settings: &Settings, address: SocketAddr) -> Result<(), UsageError> {
+    let gateway = &settings.gateway;
+    let both = [&gateway.anthropic, &gateway.openai];
+    if both.into_iter().any(|one| points_to_gateway(one, address)) {
+        let problem =
+            format!("the upstream is this gateway itself, at {address}; name the provider");
+        return Err(UsageError(problem));
+    }
+    Ok(())
+}

@@ -1,0 +1,335 @@
+//! `outlast run`: a pipeline from its file, or a run that was interrupted.
+//!
+//! Invariant: stdout carries what the last steps have said (or, with `--json`, what happens) and nothing else. What is
+//! wrong with the file is said before anything is begun.
+
+pub(crate) mod files;
+mod watch;
+
+use crate::args::RunArguments;
+use crate::commands::runs::find::said;
+use crate::complain;
+use crate::config;
+use crate::factory::options::Options;
+use crate::factory::run_host::RunHost;
+use crate::factory::shared_state;
+use crate::output::diagnostics::notice;
+use crate::platform::clock;
+use crate::platform::exit::{Exit, UsageError};
+use crate::platform::home;
+use crate::platform::runtime;
+use crate::platform::signals;
+use files::Files;
+use outlast_engine::Clock;
+use outlast_kernel::policy::Policy;
+use outlast_pipeline::definition::Pipeline;
+use outlast_pipeline::entry::{Outcome, RunParameters};
+use outlast_pipeline::host::RunResources;
+use outlast_pipeline::run_store::RUNS;
+use outlast_pipeline::runner::Runner;
+use outlast_pipeline::{file, history, inputs, plan};
+use outlast_store::Journal;
+use outlast_store::journal::{Availability, SessionLock};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use watch::OutputMode;
+
+pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
+    if arguments.schema {
+        std::io::stdout().write_all(file::SCHEMA.as_bytes())?;
+        return Ok(Exit::Success);
+    }
+    if arguments.detached {
+        detach_from_terminal();
+    }
+    if let Some(name) = &arguments.resume {
+        return carry_out(arguments, |files, host| Box::pin(resume(name, files, host)));
+    }
+    let path = arguments.file.as_deref().unwrap_or(Path::new("-"));
+    let source = read(path)?;
+    let pipeline = match file::read(&source, path) {
+        Ok(pipeline) => pipeline,
+        Err(faults) => {
+            complain(&faults.to_string());
+            return Ok(Exit::Usage);
+        }
+    };
+    if arguments.check || arguments.plan {
+        let says = match arguments.plan {
+            true => plan::plan(&pipeline),
+            false => format!(
+                "{}: {} steps, nothing wrong\n",
+                path.display(),
+                pipeline.steps.len()
+            ),
+        };
+        std::io::stdout().write_all(says.as_bytes())?;
+        return Ok(Exit::Success);
+    }
+    let begun = RunParameters {
+        name: pipeline.name.clone(),
+        file: path
+            .canonicalize()
+            .unwrap_or(path.to_owned())
+            .to_string_lossy()
+            .into_owned(),
+        folder: folder(arguments)?.to_string_lossy().into_owned(),
+        source,
+        inputs: given(&pipeline, &arguments.inputs)?,
+        options: serde_json::to_value(typed(arguments))?,
+    };
+    carry_out(arguments, |files, host| {
+        Box::pin(begin(pipeline, begun, files, host))
+    })
+}
+
+/// Whoever has started us may go, and the terminal with it.
+fn detach_from_terminal() {
+    // A process that leads its group has left already.
+    #[cfg(unix)]
+    nix::unistd::setsid().ok();
+}
+
+/// Runs of pipelines are carried on by their own command: they have commands to run.
+pub(crate) fn say_unfinished() -> anyhow::Result<()> {
+    let Some(runs) = Journal::open_existing(&home::path()?.join(RUNS))? else {
+        return Ok(());
+    };
+    let unfinished = runtime::run(async { Ok(runs.unfinished().await?) })?;
+    let left = unfinished
+        .iter()
+        .filter(|run| run.state != Availability::InUse);
+    for run in left {
+        let id = &run.id;
+        notice(&format!(
+            "The run {id} is not finished: `outlast run --resume {id}` carries it on."
+        ));
+    }
+    Ok(())
+}
+
+/// Who carries the run out, and what was typed for it.
+struct RunContext {
+    clock: Arc<dyn Clock>,
+    typed: Options,
+    home: PathBuf,
+}
+
+type BeginFuture<'a> = std::pin::Pin<Box<dyn Future<Output = anyhow::Result<Option<Runner>>> + 'a>>;
+
+fn carry_out<'a>(
+    arguments: &'a RunArguments,
+    begin: impl FnOnce(Files, RunContext) -> BeginFuture<'a>,
+) -> anyhow::Result<Exit> {
+    let policy = arguments.flags.policy.as_deref().map(Policy::named);
+    policy
+        .transpose()
+        .map_err(|error| UsageError(error.to_string()))?;
+    let door = RunContext {
+        clock: Arc::new(clock::clock()?),
+        typed: typed(arguments),
+        home: home::prepare()?,
+    };
+    let files = Files::open(&door.home)?;
+    let clock = Arc::clone(&door.clock);
+    let telling = match (arguments.detached, arguments.json) {
+        (true, _) => OutputMode::Id,
+        (false, true) => OutputMode::Json,
+        (false, false) => OutputMode::People,
+    };
+    runtime::run(async {
+        let signals = signals::signals();
+        let Some(runner) = begin(files, door).await? else {
+            return Ok(Exit::Success);
+        };
+        Box::pin(watch::watch(runner, telling, clock, signals)).await
+    })
+}
+
+fn typed(arguments: &RunArguments) -> Options {
+    let mut options = Options::said([]);
+    for (path, value) in arguments.flags.overrides() {
+        options = options.with(&Options::said([(path, Some(value))]));
+    }
+    if let Some(allow) = &arguments.allow {
+        options.allow(allow);
+    }
+    options.base_url.clone_from(&arguments.base_url);
+    options
+}
+
+/// The text of a pipeline's file.
+pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
+    use std::io::Read;
+    let failed = |error| {
+        UsageError(format!(
+            "cannot read the pipeline {}: {error}",
+            path.display()
+        ))
+    };
+    let opened = std::fs::File::open(path).map_err(failed)?;
+    let mut source = String::new();
+    // One that is longer is refused by whoever reads it.
+    let most = file::MAX_FILE_BYTES as u64 + 1;
+    opened
+        .take(most)
+        .read_to_string(&mut source)
+        .map_err(failed)?;
+    Ok(source)
+}
+
+fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
+    let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
+    let found = folder.canonicalize();
+    found.map_err(|error| {
+        UsageError(format!("there is no folder {}: {error}", folder.display())).into()
+    })
+}
+
+/// What the run is given: what was typed, else what the pipeline says.
+fn given(pipeline: &Pipeline, typed: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
+    let mut said = BTreeMap::new();
+    for pair in typed {
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(UsageError(format!("--input {pair}: expected NAME=VALUE")));
+        };
+        said.insert(name.to_owned(), value.to_owned());
+    }
+    inputs::given(pipeline, said).map_err(|error| match error {
+        inputs::Error::Missing { name } => {
+            UsageError(format!("the pipeline needs --input {name}=…"))
+        }
+        error => UsageError(error.to_string()),
+    })
+}
+
+async fn begin(
+    pipeline: Pipeline,
+    begun: RunParameters,
+    files: Files,
+    door: RunContext,
+) -> anyhow::Result<Option<Runner>> {
+    let folder = PathBuf::from(&begun.folder);
+    let pipeline = door.with_policy(pipeline)?;
+    let means = door.means(files, folder, &pipeline).await?;
+    Ok(Some(Runner::begin(means, pipeline, begun).await?))
+}
+
+/// Takes over the run of that name, or one that was left. What seems to be in use is tried for a moment: a command that was
+/// being started when its process was killed keeps a hold of what that process held until it is another program.
+async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<SessionLock>> {
+    const PAUSE: Duration = Duration::from_millis(50);
+    const TRIES: usize = 20;
+    for _ in 0..TRIES {
+        let left = match name {
+            "" => runs.unfinished().await?,
+            name => vec![
+                runs.summary(name)
+                    .await
+                    .map_err(|error| said(error.into()))?,
+            ],
+        };
+        if left.is_empty() {
+            return Ok(None);
+        }
+        for run in left {
+            match runs.claim(&run.id).await {
+                Err(outlast_store::Error::InUse { .. }) => {}
+                claimed => return Ok(Some(claimed?)),
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    match name {
+        "" => Ok(None),
+        name => Err(UsageError(format!(
+            "run {name} is carried out by another process; `outlast runs show --watch` follows it"
+        ))
+        .into()),
+    }
+}
+
+async fn resume(name: &str, files: Files, mut door: RunContext) -> anyhow::Result<Option<Runner>> {
+    let Some(hold) = take_over(name, &files.runs).await? else {
+        notice(
+            "There is no run that was interrupted; `outlast runs` lists all, and `outlast run --resume RUN` tries again what failed.",
+        );
+        return Ok(None);
+    };
+    let id = hold.session().to_owned();
+    let (run, entries) = history::read(&files.runs, None, &id).await?;
+    if entries.is_empty() {
+        files.runs.release_or_remove(hold).await?;
+        return Err(UsageError(format!(
+            "nothing had happened in run {id} yet; begin it anew"
+        ))
+        .into());
+    }
+    if run
+        .ended
+        .as_ref()
+        .is_some_and(|ended| ended.outcome == Outcome::Completed)
+    {
+        files.runs.release(hold).await?;
+        notice(&format!("The run {id} has completed."));
+        return Ok(None);
+    }
+    let folder = PathBuf::from(&run.begun.folder);
+    if !folder.is_dir() {
+        let folder = folder.display();
+        return Err(UsageError(format!("its folder {folder} is gone; make it again")).into());
+    }
+    let earlier: Options = serde_json::from_value(run.begun.options.clone()).unwrap_or_default();
+    door.typed = earlier.with(&door.typed);
+    let pipeline = file::read(&run.begun.source, Path::new(&run.begun.file));
+    let pipeline = pipeline.map_err(|faults| {
+        UsageError(format!(
+            "the pipeline of the run cannot be read any more:\n{faults}"
+        ))
+    })?;
+    let pipeline = door.with_policy(pipeline)?;
+    let means = door.means(files, folder, &pipeline).await?;
+    let count = entries.last().map_or(0, |(seq, ..)| *seq);
+    Ok(Some(Runner::resume(means, pipeline, hold, run, count)))
+}
+
+impl RunContext {
+    /// Steps that say nothing about retries have the policy that was typed.
+    fn with_policy(&self, mut pipeline: Pipeline) -> Result<Pipeline, UsageError> {
+        let Some(name) = self.typed.get("retry.policy") else {
+            return Ok(pipeline);
+        };
+        let policy = Policy::named(name).map_err(|error| UsageError(error.to_string()))?;
+        for step in pipeline
+            .steps
+            .iter_mut()
+            .filter(|step| !step.retry.is_explicit)
+        {
+            step.retry.policy = policy.clone();
+        }
+        Ok(pipeline)
+    }
+
+    async fn means(
+        self,
+        files: Files,
+        folder: PathBuf,
+        pipeline: &Pipeline,
+    ) -> anyhow::Result<RunResources> {
+        // What is wrong with the settings is said before anything is begun.
+        let settings = config::load_in(Some(&folder), &self.typed.overrides())?;
+        let host = RunHost {
+            knowledge: shared_state::open(Some(self.home.clone()), &self.clock).await,
+            clock: Arc::clone(&self.clock),
+            typed: self.typed,
+            hidden_variables: settings.key_variables,
+            read: Mutex::default(),
+            folder,
+        };
+        host.check(pipeline)?;
+        Ok(files.means(Arc::new(host), self.clock))
+    }
+}

@@ -1,0 +1,230 @@
+//! A run while somebody watches: what happens on the screen, questions at gates, signals, and how it ends.
+
+pub(crate) mod gate_input;
+mod outputs;
+
+use crate::complain;
+use crate::output::approval::TerminalApprover;
+use crate::output::diagnostics;
+use crate::output::run_view::{Painter, planned, stderr_size};
+use crate::output::safe_json;
+use crate::output::watcher::TICK_INTERVAL;
+use crate::platform::exit::Exit;
+use crate::platform::signals::{Signal, Signals};
+use anyhow::Context;
+use gate_input::GateInput;
+use outlast_engine::{CancellationToken, Clock};
+use outlast_kernel::Timestamp;
+use outlast_kernel::verdict::{Cause, Class};
+use outlast_pipeline::entry::{Entry, Outcome};
+use outlast_pipeline::runner::{RunEvent, Runner};
+use outlast_pipeline::state::EndStatus;
+use serde_json::{Value, json};
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What the events of a run look like.
+const VERSION: u32 = 1;
+
+/// What is told of a run while it goes on, and to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutputMode {
+    /// What happens, to whoever watches.
+    People,
+    /// Everything, as lines of JSON.
+    Json,
+    /// Its id, once it is written down. Who hears it may be gone at any time.
+    Id,
+}
+
+/// How watching ended.
+enum WatchEnd {
+    Ended(EndStatus),
+    /// The run is left as it is, to be carried on by another process.
+    Left(Exit),
+}
+
+/// Carries a run out to its end, or until a signal says otherwise.
+pub(super) async fn watch(
+    mut runner: Runner,
+    telling: OutputMode,
+    clock: Arc<dyn Clock>,
+    signals: Signals,
+) -> anyhow::Result<Exit> {
+    let id = runner.id().to_owned();
+    let resumes = || format!("`outlast run --resume {id}` carries on where it stopped");
+    let view = Arc::new(Mutex::new(RunOutput::new(&runner, telling)));
+    let end = follow(&mut runner, &view, clock, signals).await;
+    lock(&view).painter.clear();
+    match end.with_context(resumes)? {
+        WatchEnd::Left(exit) => {
+            complain(&format!("Stopped: {}.", resumes()));
+            Ok(exit)
+        }
+        WatchEnd::Ended(ended) => {
+            let exit = finish(&runner, &ended, telling)?;
+            runner.close().await?;
+            Ok(exit)
+        }
+    }
+}
+
+async fn follow(
+    runner: &mut Runner,
+    view: &Arc<Mutex<RunOutput>>,
+    clock: Arc<dyn Clock>,
+    mut signals: Signals,
+) -> anyhow::Result<WatchEnd> {
+    let stop = CancellationToken::new();
+    let told = Arc::clone(view);
+    let mut tell = move |said: RunEvent<'_>| lock(&told).said(&said);
+    let mut ticks = tokio::time::interval(TICK_INTERVAL);
+    let mut run = Box::pin(runner.run(&stop, &mut tell));
+    loop {
+        tokio::select! {
+            ended = &mut run => return Ok(WatchEnd::Ended(ended?)),
+            _ = ticks.tick() => {
+                let mut view = lock(view);
+                view.tick(clock.now());
+                // To go on would spend money for nothing.
+                if view.lost_stdout.is_some() {
+                    return Ok(WatchEnd::Left(Exit::Failed));
+                }
+            }
+            signal = signals.next() => match signal {
+                Signal::Interrupt => stop.cancel(),
+                signal => return Ok(WatchEnd::Left(Exit::Signalled(signal))),
+            },
+        }
+    }
+}
+
+/// Says how it ended, and what came of it.
+fn finish(runner: &Runner, ended: &EndStatus, telling: OutputMode) -> anyhow::Result<Exit> {
+    if telling == OutputMode::People {
+        outputs::print(runner)?;
+    }
+    Ok(match ended.outcome {
+        Outcome::Completed | Outcome::Continued | Outcome::Skipped => Exit::Success,
+        Outcome::Failed if failed_on_budget(runner) => Exit::BudgetSpent,
+        Outcome::Canceled if runner.is_past_deadline(ended.at) => Exit::BudgetSpent,
+        Outcome::Failed => Exit::Failed,
+        Outcome::Canceled => Exit::Signalled(Signal::Interrupt),
+    })
+}
+
+/// Whether what failed could have passed, but retries, tokens or money were used up.
+fn failed_on_budget(runner: &Runner) -> bool {
+    let run = runner.state();
+    let failed = run
+        .failed_step
+        .as_ref()
+        .and_then(|step| run.steps.get(step));
+    let problem = failed.and_then(|step| step.attempt()?.problem.as_ref());
+    problem.is_some_and(|problem| {
+        problem.class == Class::Transient || problem.cause == Cause::CeilingReached
+    })
+}
+
+struct RunOutput {
+    painter: Painter<std::io::Stderr>,
+    answers: Option<GateInput>,
+    run_id: String,
+    telling: OutputMode,
+    lost_stdout: Option<std::io::Error>,
+}
+
+impl RunOutput {
+    fn new(runner: &Runner, telling: OutputMode) -> Self {
+        let stderr = std::io::stderr();
+        let size = stderr.is_terminal().then_some(stderr_size as fn() -> _);
+        let mut painter = Painter::new(stderr, size, runner.id());
+        if diagnostics::is_quiet() || telling == OutputMode::Id {
+            painter = painter.quietly();
+        }
+        painter.plan(planned(runner.pipeline()));
+        painter.begin(runner.state());
+        let is_attended = telling == OutputMode::People && TerminalApprover::is_attended();
+        Self {
+            painter,
+            answers: is_attended.then(|| GateInput::new(runner.letters())),
+            run_id: runner.id().to_owned(),
+            telling,
+            lost_stdout: None,
+        }
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        let said = self.answers.as_ref().map(GateInput::take_messages);
+        for line in said.unwrap_or_default() {
+            self.painter.print(&line);
+        }
+        self.painter.tick(now);
+    }
+
+    fn said(&mut self, said: &RunEvent<'_>) {
+        match self.telling {
+            OutputMode::People => {}
+            OutputMode::Json => return self.write(said),
+            OutputMode::Id => return self.announce(said),
+        }
+        match said {
+            RunEvent::Entry { time, entry, .. } => {
+                self.painter.entry(*time, entry);
+                if let Some(answers) = &mut self.answers {
+                    answers.entry(entry);
+                }
+            }
+            RunEvent::Live { step, time, body } => self.painter.event(step, body, *time),
+        }
+    }
+
+    /// Says the id with the first thing that is written down.
+    fn announce(&self, said: &RunEvent<'_>) {
+        if matches!(said, RunEvent::Entry { seq: 1, .. }) {
+            let mut stdout = std::io::stdout().lock();
+            let said = writeln!(stdout, "{}", self.run_id);
+            said.and_then(|()| stdout.flush()).ok();
+        }
+    }
+
+    fn write(&mut self, said: &RunEvent<'_>) {
+        let mut line = match said {
+            RunEvent::Entry {
+                seq, time, entry, ..
+            } => {
+                let mut line = to_object(entry);
+                line.insert("seq".to_owned(), json!(seq));
+                line.insert("time".to_owned(), json!(time));
+                line
+            }
+            RunEvent::Live { step, time, body } => {
+                let mut line = serde_json::Map::new();
+                line.insert("type".to_owned(), json!("session"));
+                line.insert("time".to_owned(), json!(time));
+                line.insert("step".to_owned(), json!(step));
+                line.insert("event".to_owned(), json!(body));
+                line
+            }
+        };
+        line.insert("v".to_owned(), json!(VERSION));
+        line.insert("run_id".to_owned(), json!(self.run_id));
+        let line = Value::Object(line).to_string();
+        let mut stdout = std::io::stdout().lock();
+        let written = writeln!(stdout, "{}", safe_json(&line)).and_then(|()| stdout.flush());
+        if let (Err(error), None) = (written, &self.lost_stdout) {
+            self.lost_stdout = Some(error);
+        }
+    }
+}
+
+fn to_object(entry: &Entry) -> serde_json::Map<String, Value> {
+    match serde_json::to_value(entry) {
+        Ok(Value::Object(object)) => object,
+        _ => serde_json::Map::new(),
+    }
+}
+
+fn lock(view: &Mutex<RunOutput>) -> MutexGuard<'_, RunOutput> {
+    view.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,89 @@
+//! The person at the terminal answers what a gate asks.
+
+use outlast_pipeline::entry::Entry;
+use outlast_pipeline::run_store::mailbox::RunRequest;
+use std::io::BufRead;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// A gate that waits for an answer: its step, and what can be typed.
+type OpenGate = (String, Vec<String>);
+
+/// Hands lines from stdin to the gate that has waited longest.
+pub(in crate::commands::run::watch) struct GateInput {
+    letters: UnboundedSender<RunRequest>,
+    open: Arc<Mutex<Vec<OpenGate>>>,
+    /// What is to be said to the person.
+    said: Arc<Mutex<Vec<String>>>,
+    is_reading: bool,
+}
+
+impl GateInput {
+    pub(in crate::commands::run::watch) fn new(letters: UnboundedSender<RunRequest>) -> Self {
+        Self {
+            letters,
+            open: Arc::default(),
+            said: Arc::default(),
+            is_reading: false,
+        }
+    }
+
+    pub(in crate::commands::run::watch) fn entry(&mut self, entry: &Entry) {
+        match entry {
+            Entry::GateOpened { step, choices, .. } if !choices.is_empty() => {
+                let keys = choices.iter().filter_map(|choice| choice.split_once(':'));
+                let keys: Vec<String> = keys.map(|(key, _)| key.to_owned()).collect();
+                lock(&self.said).push(wanted(step, &keys));
+                lock(&self.open).push((step.clone(), keys));
+                self.read();
+            }
+            Entry::GateClosed { step, .. } => lock(&self.open).retain(|(open, _)| open != step),
+            _ => {}
+        }
+    }
+
+    /// What is to be said since this was asked last.
+    pub(in crate::commands::run::watch) fn take_messages(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.said))
+    }
+
+    /// Reads from now on. What was typed before is no answer.
+    fn read(&mut self) {
+        if std::mem::replace(&mut self.is_reading, true) {
+            return;
+        }
+        crate::output::approval::forget_what_was_typed();
+        let (letters, open) = (self.letters.clone(), Arc::clone(&self.open));
+        let said = Arc::clone(&self.said);
+        // A thread that may wait for ever, and is left behind at the end.
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+                let complaint = answer(line.trim(), &lock(&open), &letters);
+                lock(&said).extend(complaint);
+            }
+        });
+    }
+}
+
+fn wanted(step: &str, keys: &[String]) -> String {
+    format!("  {step}: type {} and Enter", keys.join(" or "))
+}
+
+/// Hands an answer in; what cannot be one is answered with what can.
+fn answer(typed: &str, open: &[OpenGate], letters: &UnboundedSender<RunRequest>) -> Option<String> {
+    let (step, keys) = open.first()?;
+    if !keys.iter().any(|key| key == typed) {
+        return Some(wanted(step, keys));
+    }
+    let letter = RunRequest::Answer {
+        step: Some(step.clone()),
+        choice: Some(typed.to_owned()),
+    };
+    // A run that has ended needs no answer.
+    letters.send(letter).ok();
+    None
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

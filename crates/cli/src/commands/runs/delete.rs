@@ -1,0 +1,113 @@
+//! Removing runs for good, with the sessions of their steps and with what no other run has made.
+
+use super::find::said;
+use crate::commands::sessions::parse_age;
+use crate::output::diagnostics::notice;
+use crate::platform::clock;
+use crate::platform::exit::{Exit, UsageError};
+use outlast_engine::Clock;
+use outlast_pipeline::history;
+use outlast_pipeline::run_store::mailbox::Mailbox;
+use outlast_pipeline::run_store::{ARTIFACTS, MAIL, RunStore, SCRATCH};
+use outlast_store::journal::{Availability, Summary};
+use outlast_store::{Artifacts, Error};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// What was made so shortly ago may be that of a run that has begun just now.
+const ARTIFACT_GRACE_PERIOD: Duration = Duration::from_secs(60);
+
+/// Removes those runs, by their names.
+pub(super) async fn delete(home: &RunStore, names: &[String]) -> anyhow::Result<Exit> {
+    // All are found before the first one is gone.
+    let mut found = Vec::new();
+    for name in names {
+        found.push(home.find(name).await.map_err(said)?);
+    }
+    for run in &found {
+        remove(home, run).await?;
+        notice(&format!("Deleted {}.", run.id));
+    }
+    tidy(home).await?;
+    Ok(Exit::Success)
+}
+
+/// Removes all runs that ended, and in which nothing has happened for that long.
+pub(super) async fn delete_older(home: &RunStore, age: &str) -> anyhow::Result<Exit> {
+    let age = parse_age(age)?;
+    let now = clock::clock()?.now();
+    let is_old = |run: &&Summary| {
+        let is_over = run.open_turn.is_none() && run.state != Availability::InUse;
+        is_over && now.since(run.changed) > age
+    };
+    let runs = home.all().await?;
+    let old: Vec<&Summary> = runs.iter().filter(is_old).collect();
+    for run in &old {
+        remove(home, run).await?;
+    }
+    tidy(home).await?;
+    notice(&format!("Deleted {}.", old.len()));
+    Ok(Exit::Success)
+}
+
+/// Sessions first: what is left of a run that was not removed to the end can be removed again.
+async fn remove(home: &RunStore, run: &Summary) -> anyhow::Result<()> {
+    if run.state == Availability::InUse {
+        return Err(at_work(&run.id).into());
+    }
+    let Some(runs) = home.runs().await? else {
+        return Ok(());
+    };
+    let mentions = history::mentions(&runs, &run.id).await?;
+    if let Some(steps) = &home.steps().await? {
+        for session in mentions.sessions {
+            match steps.delete(&session).await {
+                Err(Error::NoSuchSession { .. }) => {}
+                deleted => deleted?,
+            }
+        }
+    }
+    match runs.delete(&run.id).await {
+        Err(Error::InUse { session }) => return Err(at_work(&session).into()),
+        deleted => deleted.map_err(|error| said(error.into()))?,
+    }
+    // Nobody will read what is left of its letters and of its attempts' files.
+    drop(Mailbox::new(&home.folder().join(MAIL)).take(&run.id));
+    std::fs::remove_dir_all(home.folder().join(SCRATCH).join(&run.id)).ok();
+    Ok(())
+}
+
+fn at_work(run: &str) -> UsageError {
+    UsageError(format!(
+        "run {run} is at work; `outlast runs cancel {run}` ends it"
+    ))
+}
+
+/// Has the files forget what was deleted, and removes what nobody has made any more.
+async fn tidy(home: &RunStore) -> anyhow::Result<()> {
+    let Some(runs) = home.runs().await? else {
+        return Ok(());
+    };
+    runs.purge_deleted().await?;
+    if let Some(steps) = &home.steps().await? {
+        steps.purge_deleted().await?;
+    }
+    let folder = home.folder().join(ARTIFACTS);
+    let all = runs.sessions().await?;
+    // Whoever is at work may have made something that is not written down yet.
+    if !folder.exists() || all.iter().any(|run| run.state == Availability::InUse) {
+        return Ok(());
+    }
+    let mut used = HashSet::new();
+    for run in &all {
+        let mentions = history::mentions(&runs, &run.id).await?;
+        // Of what cannot be read nobody knows what it needs.
+        if !mentions.is_whole {
+            return Ok(());
+        }
+        used.extend(mentions.artifacts);
+    }
+    let remove = move || Artifacts::open(&folder)?.remove_unused(&used, ARTIFACT_GRACE_PERIOD);
+    tokio::task::spawn_blocking(remove).await??;
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! Which run is meant, and what is said when there is none.
+
+use super::NO_RUN;
+use crate::platform::exit::UsageError;
+use outlast_pipeline::run_store::{Error, RunStore};
+use outlast_store::journal::Summary;
+
+/// The run of that name, or whose name begins so; or the newest one, when none is named.
+pub(super) async fn find_or_newest(home: &RunStore, name: Option<&str>) -> anyhow::Result<Summary> {
+    if let Some(name) = name {
+        return home.find(name).await.map_err(said);
+    }
+    let newest = home.all().await?.into_iter().next();
+    Ok(newest.ok_or_else(|| UsageError(NO_RUN.to_owned()))?)
+}
+
+/// What cannot be had of runs, with the command that helps.
+pub(crate) fn said(error: Error) -> anyhow::Error {
+    let remedy = match &error {
+        Error::NoName | Error::NotFound { .. } => "; `outlast runs` lists them".to_owned(),
+        Error::Over { run } => format!("; `outlast runs show {run}` says how it ended"),
+        Error::NotUnderWay { run, .. } => format!("; `outlast runs show {run}` says what is"),
+        Error::NothingAsked { step: Some(_) } => "; `outlast runs show` says what does".to_owned(),
+        Error::NothingAsked { step: None } => "; `outlast runs show` says what it does".to_owned(),
+        Error::Ambiguous { .. } | Error::SeveralAsk { .. } | Error::UnknownChoice { .. } => {
+            String::new()
+        }
+        _ => return error.into(),
+    };
+    UsageError(format!("{error}{remedy}")).into()
+}

@@ -1,0 +1,246 @@
+//! Where a run stands, and how it got there.
+
+use super::find::find_or_newest;
+use super::{step, watch};
+use crate::args::ShowArguments;
+use crate::output::run_view::{self, Countdown, LiveStep, PlannedStep, ProcessStatus, RunView};
+use crate::output::{print, safe_json};
+use crate::platform::exit::Exit;
+use outlast_engine::Clock;
+use outlast_kernel::time::Span;
+use outlast_kernel::{Timestamp, text};
+use outlast_pipeline::entry::{Entry, NextAction};
+use outlast_pipeline::history::RecordedEntry;
+use outlast_pipeline::run_store::RunStore;
+use outlast_pipeline::state::{Attempt, Phase, Run, StepState, Visit};
+use outlast_pipeline::status;
+use outlast_store::journal::{Availability, Summary};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+/// The most that is told of the attempts of a step.
+const MAX_SHOWN_ATTEMPTS: usize = 20;
+/// The most of a message that is told, in bytes.
+const MAX_MESSAGE_BYTES: usize = 400;
+
+pub(super) async fn show(
+    home: &RunStore,
+    arguments: &ShowArguments,
+    clock: &dyn Clock,
+) -> anyhow::Result<Exit> {
+    let summary = find_or_newest(home, arguments.run.as_deref()).await?;
+    if let Some(id) = &arguments.step {
+        return step::show(home, &summary.id, id).await;
+    }
+    let (run, entries) = home.read(&summary.id).await?;
+    match (arguments.json, arguments.watch) {
+        (true, false) => print(&json_lines(&summary.id, &entries)?),
+        (false, false) => {
+            let live = live(home, &run, &entries).await?;
+            let text = document(&summary, &run, &live, clock.now());
+            print(&text)
+        }
+        (json, true) => {
+            let watched = watch::WatchedRun {
+                summary,
+                run,
+                entries,
+                json,
+            };
+            watch::watch(home, watched, clock).await
+        }
+    }
+}
+
+/// Whether a process is at work on a run.
+pub(super) const fn process(summary: &Summary) -> ProcessStatus {
+    match summary.state {
+        Availability::InUse => ProcessStatus::Runs,
+        Availability::Free | Availability::Abandoned => ProcessStatus::Gone,
+    }
+}
+
+// --- As JSON ---
+
+#[derive(Serialize)]
+struct JsonLine<'a> {
+    v: u32,
+    seq: u64,
+    time: Timestamp,
+    run_id: &'a str,
+    #[serde(flatten)]
+    entry: &'a Entry,
+}
+
+/// Entries as lines of JSON.
+pub(super) fn json_lines(run_id: &str, entries: &[RecordedEntry]) -> anyhow::Result<String> {
+    let mut lines = String::new();
+    for (seq, time, entry) in entries {
+        let line = JsonLine {
+            v: 1,
+            seq: *seq,
+            time: *time,
+            run_id,
+            entry,
+        };
+        lines += &safe_json(&serde_json::to_string(&line)?);
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
+// --- For a person ---
+
+/// The steps of a run, in order: those of its pipeline, or what is known of them when that cannot be read any more.
+pub(super) fn plan(run: &Run) -> Vec<PlannedStep> {
+    match status::pipeline(run) {
+        Some(pipeline) => run_view::planned(&pipeline),
+        None => run_view::begun(run),
+    }
+}
+
+/// What is written down elsewhere than in the run: what sessions wait for, and what is asked.
+pub(super) async fn live(
+    home: &RunStore,
+    run: &Run,
+    entries: &[RecordedEntry],
+) -> anyhow::Result<BTreeMap<String, LiveStep>> {
+    let mut live: BTreeMap<String, LiveStep> = BTreeMap::new();
+    for (id, step) in &run.steps {
+        let found = match step.phase {
+            Phase::Working => LiveStep {
+                retry: waiting(home, step).await?,
+                ..LiveStep::default()
+            },
+            Phase::AtGate { .. } => LiveStep {
+                asked: status::asked(id, entries),
+                ..LiveStep::default()
+            },
+            _ => continue,
+        };
+        live.insert(id.clone(), found);
+    }
+    Ok(live)
+}
+
+/// What the session of a step waits for.
+pub(super) async fn waiting(
+    home: &RunStore,
+    step: &StepState,
+) -> anyhow::Result<Option<Countdown>> {
+    let waiting = home.waiting(step).await?;
+    Ok(waiting.map(|waiting| Countdown {
+        cause: waiting.span.cause,
+        until: waiting.span.until,
+        retry: Some((waiting.retry, None)),
+    }))
+}
+
+/// What the run is, where it stands, and what went wrong so far.
+pub(super) fn document(
+    summary: &Summary,
+    run: &Run,
+    live: &BTreeMap<String, LiveStep>,
+    now: Timestamp,
+) -> String {
+    let columns = match std::io::stdout().is_terminal() {
+        true => run_view::stdout_size().0,
+        false => usize::MAX,
+    };
+    let steps = plan(run);
+    let view = RunView {
+        steps: &steps,
+        run,
+        live,
+        process: process(summary),
+        now,
+    };
+    let mut text = head(summary, run);
+    let mut lines = view.lines(columns).into_iter();
+    text += &lines.next().unwrap_or_default();
+    text.push('\n');
+    for (line, step) in lines.zip(&steps) {
+        text += &line;
+        text.push('\n');
+        text += &attempts(run, &step.id);
+    }
+    if run.ended.is_none() && view.process == ProcessStatus::Gone {
+        text += &format!("\n`outlast run --resume {}` carries it on.\n", summary.id);
+    }
+    text::plain(&text).into_owned()
+}
+
+fn head(summary: &Summary, run: &Run) -> String {
+    let mut head = format!("Run      {}\n", summary.id);
+    for (name, value) in [("File", &run.begun.file), ("Folder", &run.begun.folder)] {
+        // What cannot be written to a string does not exist.
+        writeln!(head, "{name:<8} {}", one_line(value)).ok();
+    }
+    for (name, value) in &run.begun.inputs {
+        let value = text::without_secrets(value);
+        writeln!(head, "Input    {}: {}", one_line(name), one_line(&value)).ok();
+    }
+    writeln!(head, "Begun    {}", run.started).ok();
+    for time in last(&run.resumed) {
+        writeln!(head, "Resumed  {time}").ok();
+    }
+    head.push('\n');
+    head
+}
+
+/// The last few of many.
+fn last<T>(all: &[T]) -> &[T] {
+    &all[all.len().saturating_sub(MAX_SHOWN_ATTEMPTS)..]
+}
+
+/// What went wrong with a step, attempt by attempt.
+fn attempts(run: &Run, step: &str) -> String {
+    let visits = run.steps.get(step).map_or(&[][..], |step| &step.visits);
+    let failed = |visit: &Visit| -> Vec<String> {
+        let failed = |attempt: &Attempt| failed(visit.number, attempt);
+        visit.attempts.iter().filter_map(failed).collect()
+    };
+    let lines: Vec<String> = visits.iter().flat_map(failed).collect();
+    let shown = last(&lines);
+    let mut text = match lines.len() - shown.len() {
+        0 => String::new(),
+        more => format!("      … earlier attempts that failed: {more}\n"),
+    };
+    text += &shown.concat();
+    text
+}
+
+fn failed(visit: u32, attempt: &Attempt) -> Option<String> {
+    let problem = attempt.problem.as_ref()?;
+    let visit = match visit {
+        1 => String::new(),
+        visit => format!("visit {visit}, "),
+    };
+    let took = attempt.ended.map_or(String::new(), |ended| {
+        format!(" after {}", Span(ended.since(attempt.started)))
+    });
+    let message = match problem.message.trim() {
+        "" => String::new(),
+        message => format!(": {}", one_line(message)),
+    };
+    let next = match &attempt.next {
+        Some(NextAction::Wait { since, until }) => format!("; waits {}", Span(until.since(*since))),
+        Some(NextAction::Again) => "; tried again at once".to_owned(),
+        Some(NextAction::FallBack { to }) => format!("; {} takes over", one_line(to)),
+        Some(NextAction::Stop { why }) => format!("; {}", one_line(why)),
+        Some(NextAction::Finish) | None => String::new(),
+    };
+    let (number, phrase) = (attempt.number, problem.cause.phrase());
+    Some(format!(
+        "      {visit}attempt {number} failed{took}: {phrase}{message}{next}\n"
+    ))
+}
+
+/// A text from outside may not look like a line of ours.
+fn one_line(text: &str) -> String {
+    let text = text::bounded(text, MAX_MESSAGE_BYTES);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ")
+}

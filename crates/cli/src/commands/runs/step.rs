@@ -1,0 +1,112 @@
+//! What was said and done in a step.
+
+use super::find::find_or_newest;
+use crate::commands::sessions;
+use crate::output::print;
+use crate::platform::exit::{Exit, UsageError};
+use outlast_kernel::text;
+use outlast_pipeline::definition::OUTPUT;
+use outlast_pipeline::run_store::{ARTIFACTS, RunStore};
+use outlast_pipeline::state::{Run, StepState};
+use outlast_session::transcript::{Format, Header};
+use outlast_store::Artifacts;
+use std::io::{IsTerminal, Write};
+
+pub(super) async fn show(home: &RunStore, run_id: &str, id: &str) -> anyhow::Result<Exit> {
+    let (run, _) = home.read(run_id).await?;
+    let Some(step) = run.steps.get(id) else {
+        return Err(UsageError(unknown(&run, id)).into());
+    };
+    print(&attempts(step))?;
+    let sessions = sessions(step);
+    if let Some(steps) = &home.steps().await? {
+        for session in &sessions {
+            // One whose process died before it was begun is not there.
+            if let Ok(summary) = steps.summary(session).await {
+                let head = Header::from(&summary);
+                sessions::write_session(steps, &head, Format::Plain).await?;
+            }
+        }
+    }
+    match step.artifacts.get(OUTPUT) {
+        Some(artifact) if sessions.is_empty() => {
+            let output = Artifacts::open(&home.folder().join(ARTIFACTS))?.get(&artifact.hash)?;
+            print(&text::plain(&String::from_utf8_lossy(&output)))
+        }
+        _ => Ok(Exit::Success),
+    }
+}
+
+/// What its attempts came to, and what went wrong with them.
+fn attempts(step: &StepState) -> String {
+    let mut said = String::new();
+    for visit in &step.visits {
+        for attempt in &visit.attempts {
+            let (number, started) = (attempt.number, attempt.started);
+            said += &format!("Visit {}, attempt {number}, at {started}: ", visit.number);
+            let Some(problem) = &attempt.problem else {
+                said += match attempt.ended {
+                    Some(_) => "ended well\n",
+                    None => "not over\n",
+                };
+                continue;
+            };
+            said += &format!("{} ({})\n", problem.cause.phrase(), problem.cause);
+            let details = std::iter::once(&problem.message);
+            let details = details
+                .chain(&problem.violations)
+                .chain(&problem.last_events);
+            for line in details.flat_map(|text| text.lines()) {
+                said += &format!("  │ {}\n", text::plain(line));
+            }
+        }
+    }
+    said
+}
+
+/// Prints something that a step has made, byte for byte unless a terminal would obey it.
+pub(super) async fn output(
+    home: &RunStore,
+    run: &str,
+    id: &str,
+    name: Option<&str>,
+) -> anyhow::Result<Exit> {
+    let run_id = find_or_newest(home, Some(run)).await?.id;
+    let (run, _) = home.read(&run_id).await?;
+    let Some(step) = run.steps.get(id) else {
+        return Err(UsageError(unknown(&run, id)).into());
+    };
+    let name = name.unwrap_or(OUTPUT);
+    let Some(artifact) = step.artifacts.get(name) else {
+        let names: Vec<&str> = step.artifacts.keys().map(String::as_str).collect();
+        let made = match names.is_empty() {
+            true => "it has made nothing".to_owned(),
+            false => format!("there are: {}", names.join(", ")),
+        };
+        return Err(UsageError(format!("step {id} has no output `{name}`; {made}")).into());
+    };
+    let bytes = Artifacts::open(&home.folder().join(ARTIFACTS))?.get(&artifact.hash)?;
+    let mut stdout = std::io::stdout();
+    if stdout.is_terminal() {
+        return print(&text::plain(&String::from_utf8_lossy(&bytes)));
+    }
+    stdout.write_all(&bytes)?;
+    Ok(Exit::Success)
+}
+
+/// The sessions of a step, in order.
+fn sessions(step: &StepState) -> Vec<&str> {
+    let attempts = step.visits.iter().flat_map(|visit| &visit.attempts);
+    let mut sessions: Vec<&str> = Vec::new();
+    for session in attempts.filter_map(|attempt| attempt.session.as_deref()) {
+        if !sessions.contains(&session) {
+            sessions.push(session);
+        }
+    }
+    sessions
+}
+
+fn unknown(run: &Run, id: &str) -> String {
+    let names: Vec<&str> = run.steps.keys().map(String::as_str).collect();
+    format!("no step {id} has begun; there are: {}", names.join(", "))
+}

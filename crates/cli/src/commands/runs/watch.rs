@@ -1,0 +1,123 @@
+//! Following a run that another process is at work on, by what it writes down.
+
+use super::show::{document, json_lines, live, plan, process, waiting};
+use crate::output::print;
+use crate::output::run_view::{Painter, ProcessStatus, stdout_size};
+use crate::platform::exit::Exit;
+use outlast_engine::Clock;
+use outlast_pipeline::entry::Outcome;
+use outlast_pipeline::history::RecordedEntry;
+use outlast_pipeline::run_store::RunStore;
+use outlast_pipeline::state::{EndStatus, Phase, Run};
+use outlast_store::journal::Summary;
+use std::io::{IsTerminal, Stdout};
+use std::time::Duration;
+
+/// How often is looked for what is new; real time, as it is for the eye.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What is watched, as far as it is known.
+pub(super) struct WatchedRun {
+    pub(super) summary: Summary,
+    pub(super) run: Run,
+    pub(super) entries: Vec<RecordedEntry>,
+    pub(super) json: bool,
+}
+
+/// Follows a run until it ends, or nobody is at work on it.
+pub(super) async fn watch(
+    home: &RunStore,
+    mut watched: WatchedRun,
+    clock: &dyn Clock,
+) -> anyhow::Result<Exit> {
+    let mut painter = begin(home, &watched, clock).await?;
+    let mut after = watched.entries.last().map_or(0, |(seq, _, _)| *seq);
+    loop {
+        let id = watched.summary.id.as_str();
+        // Asked before it is read: what a process has written before it left is then read.
+        let process = process(&home.find(id).await?);
+        let new = home.read_after(id, after).await?;
+        for (seq, time, entry) in &new {
+            after = *seq;
+            watched.run.apply(*time, entry);
+            if let Some(painter) = &mut painter {
+                if entry.step().is_some_and(|step| !painter.knows(step)) {
+                    painter.plan(plan(&watched.run));
+                }
+                painter.entry(*time, entry);
+            }
+        }
+        match &mut painter {
+            None => {
+                print(&json_lines(id, &new)?)?;
+            }
+            Some(painter) => {
+                painter.process(process);
+                wait_for_providers(home, &watched.run, painter).await?;
+                painter.tick(clock.now());
+            }
+        }
+        if watched.run.ended.is_some() || process == ProcessStatus::Gone {
+            return Ok(end(&watched.run, painter));
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// Says what is known so far, and gives who tells the rest; nobody where it is told as JSON.
+async fn begin(
+    home: &RunStore,
+    watched: &WatchedRun,
+    clock: &dyn Clock,
+) -> anyhow::Result<Option<Painter<Stdout>>> {
+    let WatchedRun {
+        summary,
+        run,
+        entries,
+        json,
+    } = watched;
+    if *json {
+        print(&json_lines(&summary.id, entries)?)?;
+        return Ok(None);
+    }
+    let live = live(home, run, entries).await?;
+    print(&document(summary, run, &live, clock.now()))?;
+    let stdout = std::io::stdout();
+    let size = stdout.is_terminal().then_some(stdout_size as fn() -> _);
+    let mut painter = Painter::new(stdout, size, &summary.id);
+    painter.plan(plan(run));
+    for (_, time, entry) in entries {
+        painter.earlier(*time, entry);
+    }
+    Ok(Some(painter))
+}
+
+async fn wait_for_providers(
+    home: &RunStore,
+    run: &Run,
+    painter: &mut Painter<Stdout>,
+) -> anyhow::Result<()> {
+    for (id, step) in &run.steps {
+        if step.phase == Phase::Working {
+            let countdown = waiting(home, step).await?;
+            painter.waits(id, countdown);
+        }
+    }
+    Ok(())
+}
+
+fn end(run: &Run, painter: Option<Painter<Stdout>>) -> Exit {
+    if let Some(mut painter) = painter {
+        painter.clear();
+        if run.ended.is_none() {
+            painter.print("○ no process is at work on it any more");
+        }
+    }
+    match &run.ended {
+        Some(EndStatus {
+            outcome: Outcome::Completed,
+            ..
+        }) => Exit::Success,
+        _ => Exit::Failed,
+    }
+}

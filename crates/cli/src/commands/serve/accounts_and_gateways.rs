@@ -1,0 +1,75 @@
+//! What a server tells beside sessions and runs: accounts, gates, and the gateways of this machine.
+
+use crate::commands::accounts;
+use crate::commands::gateway::local_gateways;
+use crate::commands::gateway::local_gateways::ControlError;
+use crate::commands::serve::session_factory::ServeSessionFactory;
+use crate::config;
+use crate::platform::home;
+use outlast_engine::BoxFuture;
+use outlast_gateway::control::{Account, Gate};
+use outlast_gateway::problem::Problem;
+use outlast_kernel::Timestamp;
+use outlast_serve::http::{GatewayRequest, HostServices};
+use serde_json::Value;
+
+impl ServeSessionFactory {
+    async fn ask(&self, port: u16, question: GatewayRequest) -> Result<Value, Problem> {
+        let home = home::path();
+        let unavailable =
+            |error: &dyn std::fmt::Display| Problem::unavailable("unavailable", error.to_string());
+        let home = home.map_err(|error| unavailable(&error))?;
+        let answered = match question {
+            GatewayRequest::Traffic(after) => local_gateways::traffic(&home, port, after).await,
+            GatewayRequest::RetryNow(id) => {
+                local_gateways::retry_now(&home, port, id.as_deref()).await
+            }
+            GatewayRequest::Cancel(id) => local_gateways::cancel(&home, port, &id).await,
+        };
+        answered.map_err(|error| match &error {
+            ControlError::NoGateway(_) | ControlError::Refused { status: 404, .. } => {
+                Problem::unknown(error.to_string())
+            }
+            _ => unavailable(&error),
+        })
+    }
+
+    /// The gates that are not closed.
+    fn gates(&self, now: Timestamp) -> Vec<Gate> {
+        let open = self.common().knowledge().open_gates().into_iter();
+        let shown = open.map(|open| Gate {
+            name: open.name,
+            cause: open.cause,
+            until: Some(open.stated_end).filter(|end| *end > now),
+            waiting: open.waiting,
+        });
+        shown.collect()
+    }
+}
+
+impl HostServices for ServeSessionFactory {
+    fn known(&self) -> Result<(Vec<Account>, Vec<Gate>), String> {
+        let settings = config::load_in_silence(self.at(), &self.common().typed().overrides());
+        let settings = settings.map_err(|error| crate::platform::exit::reason(&error))?;
+        let (blocks, now) = (self.common().knowledge().blocks(), self.now());
+        let accounts = accounts::shown(&settings, &blocks, now);
+        Ok((accounts, self.gates(now)))
+    }
+
+    fn gateways(&self) -> BoxFuture<'_, Vec<Value>> {
+        Box::pin(async {
+            match home::path() {
+                Ok(home) => local_gateways::gateways(&home).await,
+                Err(_) => Vec::new(),
+            }
+        })
+    }
+
+    fn ask_gateway(
+        &self,
+        port: u16,
+        question: GatewayRequest,
+    ) -> BoxFuture<'_, Result<Value, Problem>> {
+        Box::pin(self.ask(port, question))
+    }
+}

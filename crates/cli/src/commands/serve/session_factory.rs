@@ -1,0 +1,243 @@
+//! Where the sessions of a server come from: each has a host of its own.
+
+use crate::args::SessionArguments;
+use crate::commands::resume;
+use crate::complain;
+use crate::factory::options::Options;
+use crate::factory::session::Attendance;
+use crate::factory::session_host::SessionHost;
+use crate::platform::exit::UsageError;
+use crate::platform::signals::{Signal, Signals};
+use futures_util::future::join_all;
+use outlast_engine::{BoxFuture, Clock};
+use outlast_kernel::{Timestamp, text};
+use outlast_session as session;
+use outlast_session::factory::{
+    FactoryError, HostedSession, SessionDescription, SessionFactory, SessionOptions,
+};
+use outlast_store::Journal;
+use outlast_store::journal::Summary;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub(in crate::commands::serve) struct ServeSessionFactory {
+    /// What is the same for all; it has no session of its own.
+    common: SessionHost,
+    clock: Arc<dyn Clock>,
+    folder: PathBuf,
+    /// Those whose hooks may still run.
+    hosts: Mutex<Vec<Arc<SessionHost>>>,
+}
+
+impl ServeSessionFactory {
+    pub(in crate::commands::serve) async fn new(
+        choice: &SessionArguments,
+        clock: Arc<dyn Clock>,
+        folder: PathBuf,
+    ) -> anyhow::Result<Self> {
+        let attendance = Attendance::Unattended;
+        Ok(Self {
+            common: SessionHost::new(choice, Arc::clone(&clock), attendance).await?,
+            clock,
+            folder,
+            hosts: Mutex::default(),
+        })
+    }
+
+    /// Checks that a session can be begun as things are. What was typed is there for sessions; what is set may be there
+    /// for others than those of this server.
+    pub(in crate::commands::serve) fn check(&self) -> anyhow::Result<()> {
+        let host = self.host(&SessionOptions::default());
+        match host.look(&self.folder, None) {
+            Err(error) if *self.common.typed() != Options::default() => Err(error),
+            Err(error) => {
+                let why = crate::platform::exit::reason(&error);
+                complain(&format!("warning: no session can be begun: {why}"));
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
+    fn hosts(&self) -> MutexGuard<'_, Vec<Arc<SessionHost>>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a host. Those whose sessions were given back have their hooks done, and are let go of.
+    fn keep(&self, host: Arc<SessionHost>) {
+        let mut hosts = self.hosts();
+        let left = hosts.extract_if(.., |host| Arc::strong_count(host) == 1);
+        for host in left.collect::<Vec<_>>() {
+            tokio::spawn(async move { host.finish_hooks().await });
+        }
+        hosts.push(host);
+    }
+
+    /// Takes note of why the process ends.
+    pub(in crate::commands::serve) fn signalled(&self, signal: Signal) {
+        for host in &*self.hosts() {
+            host.signalled(signal);
+        }
+    }
+
+    /// Waits for hooks to be done, for a bounded time.
+    pub(in crate::commands::serve) async fn finish(&self, signals: &Signals) {
+        let hosts = self.hosts().clone();
+        join_all(hosts.iter().map(|host| host.finish(signals))).await;
+    }
+
+    /// A host for a session with these wishes.
+    fn host(&self, wishes: &SessionOptions) -> SessionHost {
+        let said = [
+            ("provider", wishes.provider.clone()),
+            ("model", wishes.model.clone()),
+            ("retry.policy", wishes.policy.clone()),
+            ("after_content", wishes.after_content.clone()),
+        ];
+        self.common.beside(&Options::said(said))
+    }
+
+    /// Where a session works: where it began, or where it is wished.
+    fn folder_of(
+        &self,
+        known: Option<&Summary>,
+        wishes: &SessionOptions,
+    ) -> Result<PathBuf, FactoryError> {
+        let folder = match (known, &wishes.folder) {
+            (Some(known), _) => PathBuf::from(&known.directory),
+            (None, Some(wished)) => self.folder.join(wished),
+            (None, None) => self.folder.clone(),
+        };
+        // A session may have no folder; then its models have no tools.
+        if folder.as_os_str().is_empty() || folder.is_dir() {
+            return Ok(folder);
+        }
+        let shown = text::plain(&folder.to_string_lossy()).into_owned();
+        Err(FactoryError::Wrong(format!("there is no folder {shown}")))
+    }
+
+    async fn known(&self, name: &str) -> Result<Option<(Summary, Options)>, FactoryError> {
+        let failed = |error: &dyn std::fmt::Display| FactoryError::Failed(error.to_string());
+        let Some(journal) = self.common.journal() else {
+            return Ok(None);
+        };
+        let summary = match journal.summary(name).await {
+            Ok(summary) if summary.id == name => summary,
+            Ok(_) | Err(outlast_store::Error::NoSuchSession { .. }) => return Ok(None),
+            Err(error) => return Err(failed(&error)),
+        };
+        let earlier = resume::options(journal, name).await;
+        let earlier = earlier.map_err(|error| failed(&error))?;
+        Ok(Some((summary, earlier)))
+    }
+
+    async fn describe_session(
+        &self,
+        name: Option<&str>,
+        wishes: &SessionOptions,
+    ) -> Result<SessionDescription, FactoryError> {
+        let known = match name {
+            Some(name) => self.known(name).await?,
+            None => None,
+        };
+        let (summary, earlier) = known.unzip();
+        let host = self.host(wishes);
+        // What is known of a session does not depend on whether its folder is still there.
+        let folder = match &summary {
+            Some(summary) => PathBuf::from(&summary.directory),
+            None => self.folder_of(None, wishes)?,
+        };
+        match (host.look(&folder, earlier.clone()), earlier) {
+            // What was said in it can be read whatever the settings are.
+            (Err(error), Some(earlier)) => Ok(host.name(earlier, wrong(&error).to_string())),
+            (looked, _) => looked.map_err(|error| wrong(&error)),
+        }
+    }
+
+    async fn open_session(
+        &self,
+        name: &str,
+        wishes: &SessionOptions,
+    ) -> Result<HostedSession, FactoryError> {
+        let known = self.known(name).await?;
+        let host = Arc::new(self.host(wishes));
+        let folder = self.folder_of(known.as_ref().map(|(known, _)| known), wishes)?;
+        let opened = match known {
+            Some(_) => host.reopen(name).await,
+            None => {
+                let title = wishes.title.as_deref().unwrap_or_default();
+                host.begin_named(&folder, (name, title)).await
+            }
+        };
+        let opened = opened.map_err(|error| because(name, &error))?;
+        self.keep(Arc::clone(&host));
+        Ok(HostedSession { opened, host })
+    }
+
+    pub(in crate::commands::serve) fn common(&self) -> &SessionHost {
+        &self.common
+    }
+
+    pub(in crate::commands::serve) fn at(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(in crate::commands::serve) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+/// What is wrong with the settings, in the words of whoever wished for them: nobody has typed a flag.
+fn wrong(error: &anyhow::Error) -> FactoryError {
+    let reason = crate::platform::exit::reason(error);
+    let flag = reason.strip_prefix("flag --");
+    let named = flag.and_then(|flag| flag.split_once(": "));
+    let said = named.map(|(_, said)| said.to_owned());
+    FactoryError::Wrong(said.unwrap_or(reason))
+}
+
+/// Why a session could not be opened.
+fn because(name: &str, error: &anyhow::Error) -> FactoryError {
+    let name = name.to_owned();
+    let store = match error.downcast_ref::<session::Error>() {
+        Some(session::Error::Store(error)) => Some(error),
+        _ => error.downcast_ref::<outlast_store::Error>(),
+    };
+    match store {
+        Some(outlast_store::Error::InUse { .. }) => FactoryError::InUse { name },
+        Some(outlast_store::Error::NoSuchSession { .. }) => FactoryError::Unknown { name },
+        Some(error) => FactoryError::Failed(error.to_string()),
+        None if error.is::<UsageError>() => wrong(error),
+        None => FactoryError::Failed(crate::platform::exit::reason(error)),
+    }
+}
+
+impl SessionFactory for ServeSessionFactory {
+    fn journal(&self) -> Option<&Journal> {
+        self.common.journal()
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.folder.clone()
+    }
+
+    fn look<'a>(
+        &'a self,
+        name: Option<&'a str>,
+        wishes: &'a SessionOptions,
+    ) -> BoxFuture<'a, Result<SessionDescription, FactoryError>> {
+        Box::pin(self.describe_session(name, wishes))
+    }
+
+    fn open<'a>(
+        &'a self,
+        name: &'a str,
+        wishes: &'a SessionOptions,
+    ) -> BoxFuture<'a, Result<HostedSession, FactoryError>> {
+        Box::pin(self.open_session(name, wishes))
+    }
+}

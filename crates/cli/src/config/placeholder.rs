@@ -1,0 +1,97 @@
+//! Names in a path that are free: of providers, models, headers, accounts, servers and variables; and the numbers in lists.
+
+use crate::config::table::REMOTE_PROVIDERS;
+
+/// A free name in a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placeholder {
+    Provider,
+    Model,
+    Header,
+    Account,
+    Server,
+    Variable,
+    /// The place in a list of tables, from 1.
+    Number,
+}
+
+impl Placeholder {
+    pub(crate) fn of(segment: &str) -> Option<Self> {
+        match segment {
+            "<provider>" => Some(Self::Provider),
+            "<model>" => Some(Self::Model),
+            "<header>" => Some(Self::Header),
+            "<account>" => Some(Self::Account),
+            "<server>" => Some(Self::Server),
+            "<variable>" => Some(Self::Variable),
+            "<number>" => Some(Self::Number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn allows(self, name: &str) -> bool {
+        let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        match self {
+            Self::Provider => REMOTE_PROVIDERS.contains(&name),
+            Self::Model => !name.is_empty(),
+            Self::Header => !name.is_empty() && name.bytes().all(is_token),
+            Self::Account => is_account_name(name),
+            Self::Server => is_server_name(name),
+            Self::Variable => is_variable(name),
+            Self::Number => name.parse::<u32>().is_ok(),
+        }
+    }
+
+    /// The only names that there are, if they are known.
+    pub(crate) fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Provider => REMOTE_PROVIDERS,
+            Self::Model
+            | Self::Header
+            | Self::Account
+            | Self::Server
+            | Self::Variable
+            | Self::Number => &[],
+        }
+    }
+
+    pub(crate) fn expected(self) -> String {
+        match self {
+            Self::Provider => REMOTE_PROVIDERS.join(", "),
+            Self::Model => "the name of a model".to_owned(),
+            Self::Header => "the name of a header".to_owned(),
+            Self::Account => "a name of letters, digits, `-`, `_` and `.`".to_owned(),
+            Self::Server => format!(
+                "a name of at most {MAX_SERVER_NAME_LENGTH} letters, digits, `-` and `_` that is none of {}",
+                RESERVED_SERVER_NAMES.join(", ")
+            ),
+            Self::Variable => "the name of a variable".to_owned(),
+            Self::Number => "a number".to_owned(),
+        }
+    }
+}
+
+/// Names of accounts are shown, typed and put into keys of the store.
+fn is_account_name(name: &str) -> bool {
+    const MAX_LENGTH: usize = 64;
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(plain)
+}
+
+/// The names of servers stand in those of their tools, which may have 64 characters.
+pub(crate) const MAX_SERVER_NAME_LENGTH: usize = 24;
+/// What is allowed or called by these names is something else.
+pub(crate) const RESERVED_SERVER_NAMES: [&str; 7] =
+    ["bash", "edit", "grep", "mcp", "outside", "read", "write"];
+
+fn is_server_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
+    let fits = (1..=MAX_SERVER_NAME_LENGTH).contains(&name.len()) && name.bytes().all(plain);
+    fits && !RESERVED_SERVER_NAMES.contains(&name)
+}
+
+fn is_variable(name: &str) -> bool {
+    let in_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    let begins = |b: &u8| !b.is_ascii_digit();
+    name.as_bytes().first().is_some_and(begins) && name.bytes().all(in_name)
+}

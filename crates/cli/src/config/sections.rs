@@ -1,0 +1,11 @@
+//! Sections of the settings that have a shape of their own.
+
+pub(crate) mod accounts;
+pub(crate) mod fallback_chain;
+pub(crate) mod gateway;
+pub(crate) mod gateway_table;
+pub(crate) mod hooks;
+pub(crate) mod mcp_servers;
+pub(crate) mod recovery;
+pub(crate) mod serve;
+pub(crate) mod serve_table;

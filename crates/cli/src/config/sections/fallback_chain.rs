@@ -1,0 +1,168 @@
+//! The models that are asked in place of one that cannot be, in order.
+//!
+//! Invariants: each model is in a chain once, and the one that it is for is not; so a chain has an end, whatever the
+//! chains of its models name. Not here: when another one is asked (see the kernel's `fallback`).
+
+use crate::config::key::{Key, nearest, shown};
+use crate::config::layers::{Layer, Layers};
+use crate::config::settings::Provider;
+use crate::config::table::PROVIDERS;
+use crate::config::value::Value;
+
+const DEFAULT_FALLBACK_PATH: &str = "fallback.models";
+const MODEL_FALLBACK_PATH: &str = "models.<model>.fallback";
+
+/// A model at a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProviderModel {
+    pub(crate) provider: Provider,
+    pub(crate) model: String,
+}
+
+impl std::fmt::Display for ProviderModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.provider.name(), self.model)
+    }
+}
+
+/// A model as it is written in a list: alone, or after the provider that it is asked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ModelEntry<'a> {
+    provider: Option<Provider>,
+    model: &'a str,
+}
+
+impl<'a> ModelEntry<'a> {
+    /// Reads an entry. Names of models hold colons, too, so only a known provider before the first one is a provider.
+    pub(crate) fn read(text: &'a str) -> Result<Self, String> {
+        let text = text.trim();
+        if text.contains(char::is_control) {
+            return Err("it holds control characters".to_owned());
+        }
+        let (before, model) = text.split_once(':').unwrap_or(("", text));
+        let provider = Provider::named(before);
+        if provider.is_some() && !model.trim().is_empty() {
+            let model = model.trim();
+            return Ok(Self { provider, model });
+        }
+        if provider.is_some() || Provider::named(text).is_some() {
+            return Err(
+                "it is a provider; name a model as well, as in `PROVIDER:MODEL`".to_owned(),
+            );
+        }
+        if let Some(near) = nearest(before, PROVIDERS).filter(|_| looks_like_one(before)) {
+            let before = shown(before);
+            return Err(format!(
+                "there is no provider `{before}`; did you mean `{near}`? A model of that name is written with its \
+                 provider, as in `PROVIDER:{before}:…`"
+            ));
+        }
+        match text.is_empty() {
+            true => Err("it is empty".to_owned()),
+            false => Ok(Self {
+                provider,
+                model: text,
+            }),
+        }
+    }
+
+    /// Which model that is, in a list of a model at that provider.
+    pub(crate) fn at(self, provider: Provider) -> ProviderModel {
+        ProviderModel {
+            provider: self.provider.unwrap_or(provider),
+            model: self.model.to_owned(),
+        }
+    }
+}
+
+/// Models have digits, dots and slashes before a colon, providers have not.
+fn looks_like_one(text: &str) -> bool {
+    let in_name = |b: u8| b.is_ascii_alphabetic() || b"-_".contains(&b);
+    !text.is_empty() && text.bytes().all(in_name)
+}
+
+/// The models that are asked when that one cannot be: those of its own list, else of the default one, then those of the
+/// last one's own list, and so on.
+pub(in crate::config) fn of(layers: &Layers, first: &ProviderModel) -> Vec<ProviderModel> {
+    let mut chain: Vec<ProviderModel> = Vec::new();
+    let mut entries = entries_of_first(layers, first);
+    loop {
+        let before = chain.len();
+        let provider = chain.last().unwrap_or(first).provider;
+        for place in entries
+            .iter()
+            .filter_map(|text| ModelEntry::read(text).ok())
+        {
+            let place = place.at(provider);
+            if place != *first && !chain.contains(&place) {
+                chain.push(place);
+            }
+        }
+        match chain.last().filter(|_| chain.len() > before) {
+            Some(last) => entries = list(layers, &Key::named(MODEL_FALLBACK_PATH, &last.model)),
+            None => return chain,
+        }
+    }
+}
+
+/// What was typed counts before what a file says of one model.
+fn entries_of_first<'a>(layers: &'a Layers, first: &ProviderModel) -> &'a [String] {
+    let (own, default) = (
+        Key::named(MODEL_FALLBACK_PATH, &first.model),
+        Key::of(DEFAULT_FALLBACK_PATH),
+    );
+    let is_typed = |key: &Key| {
+        let found = layers.effective.get(key);
+        found.is_some_and(|found| found.origin.layer() == Layer::Flag)
+    };
+    match layers.effective.contains_key(&own) && !is_typed(&default) {
+        true => list(layers, &own),
+        false => list(layers, &default),
+    }
+}
+
+fn list<'a>(layers: &'a Layers, key: &Key) -> &'a [String] {
+    match layers.effective.get(key).map(|found| &found.value) {
+        Some(Value::List(entries)) => entries,
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(provider: Provider, model: &str) -> ProviderModel {
+        let model = model.to_owned();
+        ProviderModel { provider, model }
+    }
+
+    #[test]
+    fn only_a_known_provider_before_the_first_colon_is_one() {
+        let table = [
+            ("m", place(Provider::OpenAi, "m")),
+            ("llama3:8b", place(Provider::OpenAi, "llama3:8b")),
+            ("anthropic:m", place(Provider::Anthropic, "m")),
+            (
+                "openai-responses:m:free",
+                place(Provider::OpenAiResponses, "m:free"),
+            ),
+            (
+                "mock:ok:agent,times=always",
+                place(Provider::Mock, "ok:agent,times=always"),
+            ),
+            (
+                "anthropic/m:beta",
+                place(Provider::OpenAi, "anthropic/m:beta"),
+            ),
+            (" openai:antropic:m ", place(Provider::OpenAi, "antropic:m")),
+        ];
+        for (text, expected) in table {
+            let entry = ModelEntry::read(text).unwrap();
+            assert_eq!(entry.at(Provider::OpenAi), expected, "{text}");
+        }
+        for wrong in ["", " ", "anthropic", "anthropic:", "antropic:m", "a\nb"] {
+            assert!(ModelEntry::read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

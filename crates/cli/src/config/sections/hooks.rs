@@ -1,0 +1,41 @@
+//! The hooks that the settings name.
+
+use crate::config::key::Key;
+use crate::config::layers::Layers;
+use crate::config::value::Value;
+use outlast_session::hooks::{Hook, HookEvent};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long a hook may run that says nothing else.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// All hooks, in the order of the files.
+pub(in crate::config) fn all(layers: &Layers) -> Vec<Hook> {
+    let keys = layers.effective.keys();
+    let numbers: BTreeSet<u32> = keys.filter_map(Key::number).collect();
+    numbers
+        .into_iter()
+        .filter_map(|number| hook(layers, &number.to_string()))
+        .collect()
+}
+
+/// The hook with that number. What must be there was asked for when its file was read.
+fn hook(layers: &Layers, number: &str) -> Option<Hook> {
+    let key = |field: &str| Key::named(&format!("hooks.<number>.{field}"), number);
+    let value = |field: &str| Some(&layers.effective.get(&key(field))?.value);
+    let Value::List(on) = value("on")? else {
+        return None;
+    };
+    Some(Hook {
+        on: on
+            .iter()
+            .filter_map(|name| HookEvent::named(name))
+            .collect(),
+        command: layers.text(&key("command"))?.to_owned(),
+        timeout: match value("timeout") {
+            Some(Value::Duration(limit)) => *limit,
+            _ => DEFAULT_TIMEOUT,
+        },
+    })
+}

@@ -1,0 +1,164 @@
+//! The MCP servers that the settings name.
+
+use crate::config::key::Key;
+use crate::config::layers::Layers;
+use crate::config::settings::{MAX_TOOL_TIMEOUT, Secret};
+use crate::config::value::Value;
+use crate::platform::exit::UsageError;
+use outlast_session::tools::Effect;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// One server.
+#[derive(Clone, Debug)]
+#[cfg_attr(
+    not(all(unix, feature = "mcp")),
+    allow(dead_code, reason = "what is not built in is only checked and named")
+)]
+pub(crate) struct McpServerSettings {
+    pub(crate) name: String,
+    pub(crate) program: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) variables: Vec<(String, Secret)>,
+    /// Without one that of all tools counts.
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) effects: BTreeMap<String, Effect>,
+}
+
+const VARIABLES: &str = "mcp.<server>.env.<variable>";
+
+/// All servers, in the order of their names.
+pub(in crate::config) fn all(layers: &Layers) -> Result<Vec<McpServerSettings>, UsageError> {
+    let fields = ["command", "timeout", "effects", "env.<variable>"];
+    let paths = fields.map(|field| format!("mcp.<server>.{field}"));
+    let keys = layers.effective.keys();
+    let names: BTreeSet<&str> = keys
+        .filter_map(|key| paths.iter().find_map(|path| key.name_in(path)))
+        .collect();
+    names.into_iter().map(|name| server(layers, name)).collect()
+}
+
+fn server(layers: &Layers, name: &str) -> Result<McpServerSettings, UsageError> {
+    let key = |field: &str| Key::named(&format!("mcp.<server>.{field}"), name);
+    let wrong = |problem: String| UsageError(format!("MCP server `{name}`: {problem}"));
+    let command = layers.text(&key("command"));
+    let command = command.ok_or_else(|| wrong("`command` is missing".to_owned()))?;
+    let mut words = words(command).map_err(wrong)?.into_iter();
+    let program = words.next();
+    let effects = layers.text(&key("effects")).unwrap_or_default();
+    let timeout = layers.effective.get(&key("timeout"));
+    let variables = layers.effective.iter();
+    let variables = variables.filter(|(key, _)| key.name_in(VARIABLES) == Some(name));
+    Ok(McpServerSettings {
+        name: name.to_owned(),
+        program: program.ok_or_else(|| wrong("`command` is empty".to_owned()))?,
+        arguments: words.collect(),
+        variables: variables
+            .filter_map(|(key, found)| match &found.value {
+                Value::Secret(value) => Some((key.last().to_owned(), value.clone())),
+                _ => None,
+            })
+            .collect(),
+        timeout: match timeout.map(|found| &found.value) {
+            Some(Value::Duration(Duration::ZERO)) => Some(MAX_TOOL_TIMEOUT),
+            Some(Value::Duration(limit)) => Some(*limit),
+            _ => None,
+        },
+        effects: self::effects(effects).map_err(wrong)?,
+    })
+}
+
+/// What running a tool twice would do: `tool=pure, other=idempotent`.
+fn effects(text: &str) -> Result<BTreeMap<String, Effect>, String> {
+    let parts = text.split(',').map(str::trim);
+    let parts = parts.filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            let (tool, effect) = part.split_once('=').unwrap_or((part, ""));
+            let effect = match effect.trim() {
+                "pure" => Effect::Pure,
+                "idempotent" => Effect::Idempotent,
+                "at_most_once" => Effect::AtMostOnce,
+                _ => {
+                    return Err(format!(
+                        "`effects`: expected `tool=pure`, `tool=idempotent` or `tool=at_most_once`, separated by commas, found `{part}`"
+                    ));
+                }
+            };
+            Ok((tool.trim().to_owned(), effect))
+        })
+        .collect()
+}
+
+/// The words of a command line, as a shell would split it that knows nothing but quotes: `'…'` is kept as it is, in `"…"`
+/// and outside a `\` keeps what follows it.
+fn words(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = line.chars();
+    while let Some(c) = characters.next() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            ('"' | '\'', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            ('\\', None | Some('"')) => {
+                let kept = characters.next();
+                let kept = kept.ok_or("`command` ends with a `\\`")?;
+                word.get_or_insert_default().push(kept);
+            }
+            (c, None) if c.is_whitespace() => words.extend(word.take()),
+            (c, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    match quote {
+        Some(open) => Err(format!("`command` has a {open} that is not closed")),
+        None => {
+            words.extend(word);
+            Ok(words)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_split_at_spaces_and_not_in_quotes() {
+        let table: [(&str, &[&str]); 6] = [
+            ("npx  -y server", &["npx", "-y", "server"]),
+            (r#"run "a b" 'c "d'"#, &["run", "a b", "c \"d"]),
+            (r#"run a" "b '' """#, &["run", "a b", "", ""]),
+            (r#"run a\ b "\"" '\'"#, &["run", "a b", "\"", "\\"]),
+            ("run $HOME * | x", &["run", "$HOME", "*", "|", "x"]),
+            ("  ", &[]),
+        ];
+        for (line, expected) in table {
+            assert_eq!(words(line).unwrap(), expected, "{line}");
+        }
+        for line in ["run 'a", "run \"a", "run \\"] {
+            assert!(words(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn effects_are_set_by_name() {
+        let set = effects("read = pure, write_file=idempotent,send=at_most_once,").unwrap();
+        let expected = [
+            ("read", Effect::Pure),
+            ("send", Effect::AtMostOnce),
+            ("write_file", Effect::Idempotent),
+        ];
+        assert!(
+            set.iter()
+                .map(|(name, effect)| (name.as_str(), *effect))
+                .eq(expected)
+        );
+        for wrong in ["read", "read=harmless", "=", "read:pure"] {
+            assert!(effects(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the settings of `outlast serve` amount to.
+
+use crate::config::layers::Layers;
+use crate::config::sections::gateway::{count, texts};
+use crate::config::value::Value;
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// What a server does, and for whom.
+#[derive(Clone, Debug)]
+pub(crate) struct ServeSettings {
+    pub(crate) listen: SocketAddr,
+    pub(crate) require_token: bool,
+    /// Host names by which it may be asked.
+    pub(crate) names: Vec<String>,
+    /// Web pages that may ask.
+    pub(crate) origins: Vec<String>,
+    pub(crate) max_body: u64,
+    pub(crate) max_connections: u32,
+    pub(crate) max_requests: u32,
+}
+
+impl ServeSettings {
+    pub(in crate::config) fn of(layers: &Layers) -> Self {
+        Self {
+            listen: match layers.value("serve.listen") {
+                Some(Value::Address(address)) => *address,
+                _ => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            },
+            require_token: matches!(layers.value("serve.require_token"), Some(Value::Flag(true))),
+            names: texts(layers, "serve.names"),
+            origins: texts(layers, "serve.origins"),
+            max_body: match layers.value("serve.max_body") {
+                Some(Value::Size(bytes)) => *bytes,
+                _ => u64::MAX,
+            },
+            max_connections: count(layers, "serve.max_connections").unwrap_or(u32::MAX),
+            max_requests: count(layers, "serve.max_requests").unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Whether others than this user's programs may come: from other machines, through a proxy, or by pages elsewhere.
+    pub(crate) fn requires_token(&self) -> bool {
+        let is_open = !self.names.is_empty() || !self.origins.is_empty();
+        self.require_token || is_open || !self.is_local()
+    }
+
+    /// Whether only this machine can ask.
+    pub(crate) fn is_local(&self) -> bool {
+        self.listen.ip().is_loopback()
+    }
+}

@@ -1,0 +1,66 @@
+//! From settings to hooks, and how the process waits for them when it leaves a session.
+//!
+//! Invariant: that wait is bounded, and short once somebody wants the process to end.
+
+use crate::complain;
+use crate::config::Settings;
+use crate::output::diagnostics;
+use crate::platform::signals::{Signal, Signals};
+use outlast_kernel::text;
+use outlast_session::hooks::{ExitReason, Hooks};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long hooks are waited for when the work is done.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same after a signal.
+const FINISH_TIMEOUT_AFTER_SIGNAL: Duration = Duration::from_secs(1);
+
+/// The hooks of a session in that folder. Must be called within a runtime.
+pub(crate) fn of(settings: &Settings, folder: &Path) -> Hooks {
+    // A folder that was removed has no name.
+    let is_gone = folder.as_os_str().is_empty();
+    let folder = if is_gone { Path::new("/") } else { folder };
+    Hooks::new(
+        settings.hooks.clone(),
+        PathBuf::from(folder),
+        settings.key_variables.clone(),
+        Arc::new(report),
+    )
+}
+
+/// Why the process leaves a session.
+pub(crate) const fn reason(signalled: Option<Signal>) -> ExitReason {
+    match signalled {
+        None => ExitReason::Ended,
+        Some(Signal::Interrupt) => ExitReason::Interrupted,
+        Some(Signal::HangUp) => ExitReason::HungUp,
+        Some(Signal::Terminate) => ExitReason::Terminated,
+    }
+}
+
+/// Waits for hooks to be done, for a bounded time. A signal ends the wait, unless one has come before.
+pub(crate) async fn finish(hooks: &Hooks, signalled: Option<Signal>, mut signals: Signals) {
+    if signalled.is_some() {
+        return hooks.finish(FINISH_TIMEOUT_AFTER_SIGNAL).await;
+    }
+    tokio::select! {
+        () = hooks.finish(FINISH_TIMEOUT) => {}
+        _ = signals.next() => {}
+    }
+}
+
+/// Says what is wrong with a hook, instead of a line that counts down.
+fn report(problem: &str) {
+    if diagnostics::is_taken() {
+        return complain(&format!("warning: {problem}"));
+    }
+    let mut stderr = std::io::stderr();
+    let clear = match stderr.is_terminal() {
+        true => "\r\u{1b}[2K",
+        false => "",
+    };
+    writeln!(stderr, "{clear}warning: {}", text::plain(problem)).ok();
+}

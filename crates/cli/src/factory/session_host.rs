@@ -1,0 +1,479 @@
+//! Where the sessions of `outlast rpc`, of the chat and of `outlast serve` come from: the settings, the folder, and what
+//! was chosen since.
+
+pub(crate) mod host_impl;
+
+use crate::args::SessionArguments;
+use crate::commands::accounts;
+use crate::commands::resume;
+use crate::complain;
+use crate::config;
+use crate::config::{LimitSettings, Provider};
+use crate::factory::hooks;
+use crate::factory::journal;
+use crate::factory::options::Options;
+use crate::factory::session::{Attendance, SessionParts};
+use crate::factory::session_lookup::{current_folder, last_session_in};
+use crate::factory::shared_state;
+use crate::platform::home;
+use crate::platform::signals::{Signal, Signals};
+use anyhow::Context;
+use futures_util::future::join_all;
+use outlast_engine::Clock;
+use outlast_engine::shared_state::SharedState;
+use outlast_kernel::policy::Policy;
+use outlast_session::Session;
+use outlast_session::factory::{Model, OpenedSession, SessionDescription};
+use outlast_session::hooks::Hooks;
+use outlast_session::{Setup, Subscription};
+use outlast_store::Journal;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long hooks are waited for after a signal: clients give us a second for everything.
+const HOOK_TIMEOUT_AFTER_SIGNAL: Duration = Duration::from_millis(400);
+/// How long they are waited for after their session was given back.
+const MAX_HOOK_TIME: Duration = Duration::from_secs(600);
+
+/// By which door somebody comes: it says what counts where nothing is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostKind {
+    /// Somebody sits in front of it.
+    Attended,
+    /// A server that goes on by itself.
+    Server,
+}
+
+pub(crate) struct SessionHost {
+    door: HostKind,
+    clock: Arc<dyn Clock>,
+    attendance: Attendance,
+    knowledge: SharedState,
+    journal: Option<Journal>,
+    /// What was typed, with what was said for this session in its place.
+    typed: Options,
+    /// What counts before what a session was led by: what was typed for it, and not for all sessions of a server.
+    said: Options,
+    /// The model that was chosen since.
+    chosen: Mutex<Option<(String, String)>>,
+    /// The policy that was chosen since.
+    chosen_policy: Mutex<Option<String>>,
+    /// What the session in use was made with.
+    in_use: Mutex<CurrentSession>,
+    /// What runs when something happens, for each session that there was; with who listens until it is left.
+    hooks: Mutex<Vec<SessionHooks>>,
+    signalled: Mutex<Option<Signal>>,
+}
+
+struct SessionHooks {
+    session: String,
+    hooks: Hooks,
+    listening: Option<Subscription>,
+}
+
+#[derive(Clone, Default)]
+struct CurrentSession {
+    /// As it was made.
+    made_with: Options,
+    /// The same with the model that was chosen since.
+    options: Options,
+    folder: PathBuf,
+    models: Vec<Model>,
+    hidden_variables: Vec<String>,
+    limits: LimitSettings,
+    policy: Option<Policy>,
+}
+
+impl SessionHost {
+    pub(crate) async fn new(
+        choice: &SessionArguments,
+        clock: Arc<dyn Clock>,
+        attendance: Attendance,
+    ) -> anyhow::Result<Self> {
+        let home = home::prepare();
+        let home = home.inspect_err(|error| complain(&format!("warning: {error:#}")));
+        let home = home.ok();
+        let journal = match &home {
+            _ if choice.no_session => None,
+            Some(home) => kept(home),
+            None => {
+                unwritten("there is no folder to keep it in");
+                None
+            }
+        };
+        Ok(Self {
+            door: HostKind::Attended,
+            knowledge: shared_state::open(home, &clock).await,
+            clock,
+            attendance,
+            journal,
+            typed: Options::of(choice),
+            said: Options::of(choice),
+            chosen: Mutex::default(),
+            chosen_policy: Mutex::default(),
+            in_use: Mutex::default(),
+            hooks: Mutex::default(),
+            signalled: Mutex::default(),
+        })
+    }
+
+    /// One more of a server, for a session for which that was said.
+    pub(crate) fn beside(&self, said: &Options) -> Self {
+        Self {
+            door: HostKind::Server,
+            clock: Arc::clone(&self.clock),
+            attendance: self.attendance.clone(),
+            knowledge: self.knowledge.clone(),
+            journal: self.journal.clone(),
+            typed: self.typed.clone().with(said),
+            said: said.clone(),
+            chosen: Mutex::default(),
+            chosen_policy: Mutex::default(),
+            in_use: Mutex::default(),
+            hooks: Mutex::default(),
+            signalled: Mutex::default(),
+        }
+    }
+
+    /// What a session in that folder would be made of: the one that this was typed for before, or a new one.
+    pub(crate) fn look(
+        &self,
+        folder: &Path,
+        earlier: Option<Options>,
+    ) -> anyhow::Result<SessionDescription> {
+        let options = match earlier {
+            Some(earlier) => self.after(earlier),
+            None => self.typed.clone(),
+        };
+        let mut in_use = CurrentSession::default();
+        let parts = self.parts(folder, options, &mut in_use)?;
+        Ok(SessionDescription {
+            model: parts.card(in_use.options.base_url.as_deref()),
+            models: in_use.models,
+            policy: parts.settings.retry.policy.name.to_string(),
+            problem: None,
+        })
+    }
+
+    /// What is known of a session although nothing can be said in it as things are.
+    pub(crate) fn name(&self, earlier: Options, problem: String) -> SessionDescription {
+        let options = self.after(earlier);
+        let named = |path: &str| options.get(path).unwrap_or_default().to_owned();
+        let model = Model {
+            id: named("model"),
+            name: named("model"),
+            provider: named("provider"),
+            ..Model::default()
+        };
+        SessionDescription {
+            model,
+            models: Vec::new(),
+            policy: named("retry.policy"),
+            problem: Some(problem),
+        }
+    }
+
+    /// What counts for a session that was led by that before.
+    fn after(&self, earlier: Options) -> Options {
+        self.said.clone().after(earlier).or(&self.typed)
+    }
+
+    /// A new session of that name and title.
+    pub(crate) async fn begin_named(
+        &self,
+        folder: &Path,
+        name: (&str, &str),
+    ) -> anyhow::Result<OpenedSession> {
+        self.make(folder, SessionOrigin::Name(name)).await
+    }
+
+    /// What was typed for every session.
+    pub(crate) const fn typed(&self) -> &Options {
+        &self.typed
+    }
+
+    /// What is known of providers.
+    pub(crate) const fn knowledge(&self) -> &SharedState {
+        &self.knowledge
+    }
+
+    /// Takes note of why the process ends.
+    pub(crate) fn signalled(&self, signal: Signal) {
+        *lock(&self.signalled) = Some(signal);
+    }
+
+    /// Waits for hooks to be done, for a bounded time.
+    pub(crate) async fn finish(&self, signals: &Signals) {
+        let signalled = *lock(&self.signalled);
+        let all = std::mem::take(&mut *lock(&self.hooks));
+        let finish = all.iter().map(async |hooked| match signalled {
+            Some(_) => hooked.hooks.finish(HOOK_TIMEOUT_AFTER_SIGNAL).await,
+            None => hooks::finish(&hooked.hooks, None, signals.clone()).await,
+        });
+        join_all(finish).await;
+    }
+
+    /// The same for a session that was given back, while the process goes on.
+    pub(crate) async fn finish_hooks(&self) {
+        let all = std::mem::take(&mut *lock(&self.hooks));
+        let finish = all.iter().map(|hooked| hooked.hooks.finish(MAX_HOOK_TIME));
+        join_all(finish).await;
+    }
+
+    fn listen(&self, session: &Session, hooks: Hooks) {
+        let hooked = SessionHooks {
+            session: session.id().to_owned(),
+            listening: Some(hooks.listen(session)),
+            hooks,
+        };
+        if !hooked.hooks.is_empty() {
+            lock(&self.hooks).push(hooked);
+        }
+    }
+
+    /// The session to begin with: a new one, or the one that was named.
+    pub(crate) async fn first(&self, choice: &SessionArguments) -> anyhow::Result<OpenedSession> {
+        if !choice.go_on && choice.session.is_none() {
+            return self.make(&current_folder()?, SessionOrigin::Nothing).await;
+        }
+        let journal = self.journal.as_ref();
+        let journal = journal.context("sessions cannot be read here")?;
+        let id = match &choice.session {
+            Some(name) => journal::find(journal, name).await?.id,
+            None => last_session_in(journal, &current_folder()?).await?.id,
+        };
+        self.reopen(&id).await
+    }
+
+    pub(crate) async fn reopen(&self, name: &str) -> anyhow::Result<OpenedSession> {
+        let journal = self.journal.as_ref();
+        let journal = journal.context("sessions are not written down here")?;
+        let summary = journal::find(journal, name).await?;
+        let earlier = resume::options(journal, &summary.id).await?;
+        let folder = PathBuf::from(&summary.directory);
+        self.make(&folder, SessionOrigin::Session(&summary.id, earlier))
+            .await
+    }
+
+    /// Makes a session, and takes note of what it is made of.
+    async fn make(&self, folder: &Path, from: SessionOrigin<'_>) -> anyhow::Result<OpenedSession> {
+        let (typed, chosen) = match &from {
+            SessionOrigin::Session(_, earlier) => (self.after(earlier.clone()), None),
+            SessionOrigin::Nothing | SessionOrigin::Name(_) | SessionOrigin::Copy(..) => {
+                let policy = lock(&self.chosen_policy).clone();
+                let policy = Options::said([("retry.policy", policy)]);
+                (self.typed.clone().with(&policy), lock(&self.chosen).clone())
+            }
+        };
+        let mut in_use = CurrentSession {
+            folder: folder.to_owned(),
+            ..CurrentSession::default()
+        };
+        let parts = self.parts(folder, typed, &mut in_use)?;
+        in_use.made_with = in_use.options.clone();
+        let parts = match chosen {
+            None => parts,
+            Some((provider, model)) => {
+                let options = in_use.made_with.clone().choosing(&provider, &model);
+                self.parts(folder, options, &mut in_use)?
+            }
+        };
+        let hooks = parts.hooks(folder);
+        let model = parts.card(in_use.options.base_url.as_deref());
+        let attendance = self.attendance.clone();
+        let setup = parts
+            .setup(&in_use.options, &self.knowledge, folder, attendance)
+            .await;
+        if matches!(from, SessionOrigin::Session(..)) {
+            // It has a model of its own.
+            *lock(&self.chosen) = None;
+        }
+        let session = self.session(folder, from, setup).await?;
+        self.listen(&session, hooks);
+        *lock(&self.in_use) = in_use;
+        let session = Arc::new(session);
+        Ok(OpenedSession { session, model })
+    }
+
+    /// What a session in that folder is made of with these options; what is to be known of it is noted.
+    fn parts(
+        &self,
+        folder: &Path,
+        options: Options,
+        in_use: &mut CurrentSession,
+    ) -> anyhow::Result<SessionParts> {
+        let settings = match self.door {
+            HostKind::Attended => config::load_in(Some(folder), &options.overrides())?,
+            HostKind::Server => config::load_for_server(folder, &options.overrides())?,
+        };
+        let parts = SessionParts::new(settings, &options, self.clock.clone())?;
+        in_use.options = options;
+        in_use.options.pin(&parts.settings, parts.model());
+        in_use.limits = parts.settings.limits;
+        in_use.policy = Some(parts.settings.retry.policy.clone());
+        in_use
+            .hidden_variables
+            .clone_from(&parts.settings.key_variables);
+        // Those that could be chosen before still can be, in their places.
+        for model in parts.models(in_use.options.base_url.as_deref()) {
+            match in_use.models.iter_mut().find(|known| known.is_same(&model)) {
+                Some(known) => *known = model,
+                None => in_use.models.push(model),
+            }
+        }
+        Ok(parts)
+    }
+
+    async fn session(
+        &self,
+        folder: &Path,
+        from: SessionOrigin<'_>,
+        setup: Setup,
+    ) -> anyhow::Result<Session> {
+        let journal = self.journal.as_ref();
+        Ok(match (from, journal) {
+            (SessionOrigin::Copy(session, before), _) => {
+                session.fork(journal, before, setup).await?
+            }
+            (SessionOrigin::Session(id, _), Some(journal)) => {
+                Session::open(journal, id, setup).await?
+            }
+            (from @ (SessionOrigin::Nothing | SessionOrigin::Name(_)), Some(journal)) => {
+                let folder = folder.to_string_lossy();
+                let from = &from;
+                let begun = match from {
+                    SessionOrigin::Name((id, title)) => {
+                        let id = (*id).to_owned();
+                        Session::create_with_id(journal, id, &folder, title, setup.clone()).await
+                    }
+                    _ => Session::begin(journal, (&folder, ""), setup.clone()).await,
+                };
+                begun.unwrap_or_else(|error| {
+                    unwritten(&error.to_string());
+                    in_memory(from, setup)
+                })
+            }
+            (
+                from @ (SessionOrigin::Nothing
+                | SessionOrigin::Name(_)
+                | SessionOrigin::Session(..)),
+                None,
+            ) => in_memory(&from, setup),
+        })
+    }
+
+    pub(crate) fn choose_model(
+        &self,
+        now: &Setup,
+        provider: &str,
+        model: &str,
+    ) -> anyhow::Result<Option<(Setup, Model)>> {
+        if Provider::named(provider).is_none() {
+            return Ok(None);
+        }
+        let mut in_use = lock(&self.in_use).clone();
+        // The address that was typed is that of the provider that it was typed for.
+        let options = in_use.made_with.clone().choosing(provider, model);
+        let folder = in_use.folder.clone();
+        let parts = self.parts(&folder, options, &mut in_use)?;
+        let card = parts.card(in_use.options.base_url.as_deref());
+        let setup = Setup {
+            system: now.system.clone(),
+            tools: now.tools.clone(),
+            offered: now.offered.clone(),
+            ..parts.setup_without_tools(&in_use.options, &self.knowledge)
+        };
+        *lock(&self.in_use) = in_use;
+        *lock(&self.chosen) = Some((provider.to_owned(), model.to_owned()));
+        Ok(Some((setup, card)))
+    }
+
+    /// What the session is made of when it retries by that policy.
+    pub(crate) fn choose_policy(&self, now: &Setup, name: &str) -> anyhow::Result<Setup> {
+        Policy::named(name)?;
+        let mut in_use = lock(&self.in_use).clone();
+        let chosen = Options::said([("retry.policy", Some(name.to_owned()))]);
+        in_use.made_with = in_use.made_with.with(&chosen);
+        let (folder, options) = (in_use.folder.clone(), in_use.options.clone().with(&chosen));
+        let parts = self.parts(&folder, options, &mut in_use)?;
+        let setup = Setup {
+            system: now.system.clone(),
+            tools: now.tools.clone(),
+            offered: now.offered.clone(),
+            ..parts.setup_without_tools(&in_use.options, &self.knowledge)
+        };
+        *lock(&self.chosen_policy) = Some(name.to_owned());
+        *lock(&self.in_use) = in_use;
+        Ok(setup)
+    }
+
+    /// Has the next new session ask that model.
+    pub(crate) fn choose_model_for_next(&self, provider: &str, model: &str) {
+        *lock(&self.chosen) = Some((provider.to_owned(), model.to_owned()));
+    }
+
+    /// The policy by which the session in use retries.
+    pub(crate) fn policy(&self) -> Option<Policy> {
+        lock(&self.in_use).policy.clone()
+    }
+
+    /// Where sessions are written down.
+    pub(crate) const fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// The accounts of the session in use, and what is held against them.
+    pub(crate) fn accounts(&self) -> anyhow::Result<String> {
+        let (folder, options) = {
+            let in_use = lock(&self.in_use);
+            (in_use.folder.clone(), in_use.options.clone())
+        };
+        let settings = config::load_in(Some(&folder), &options.overrides())?;
+        let blocks = self.knowledge.blocks();
+        Ok(accounts::table(&settings, &blocks, self.clock.now()))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a session begins with.
+enum SessionOrigin<'a> {
+    Nothing,
+    /// Nothing but an id and a title.
+    Name((&'a str, &'a str)),
+    /// Its own entries, and what was typed for its last prompt.
+    Session(&'a str, Options),
+    /// The entries of another one, up to a number.
+    Copy(&'a Session, Option<u64>),
+}
+
+/// A session that is written down nowhere, by its name if it has one.
+fn in_memory(from: &SessionOrigin<'_>, setup: Setup) -> Session {
+    match from {
+        SessionOrigin::Name((id, _)) => Session::in_memory_with_id((*id).to_owned(), setup),
+        _ => Session::in_memory(setup),
+    }
+}
+
+fn kept(home: &Path) -> Option<Journal> {
+    match journal::open(home) {
+        Ok((journal, _)) => Some(journal),
+        Err(error) => {
+            unwritten(&error.to_string());
+            None
+        }
+    }
+}
+
+fn unwritten(why: &str) {
+    complain(&format!(
+        "warning: this session cannot be written down, and could not be carried on after a crash: {why}"
+    ));
+}
+
+fn said(error: anyhow::Error) -> String {
+    format!("{error:#}")
+}

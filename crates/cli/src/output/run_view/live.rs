@@ -1,0 +1,113 @@
+//! What is known of a step only while it runs: what it waits for just now, what was heard of it last, what it asks.
+
+use super::formatting::{TimeLeft, one_line};
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::Body;
+use outlast_kernel::verdict::Cause;
+use outlast_pipeline::status::Question;
+
+/// What is known of a step only while it runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LiveStep {
+    /// What its session waits for.
+    pub(crate) retry: Option<Countdown>,
+    /// What was heard of it last.
+    pub(crate) last: Option<String>,
+    /// What a person is asked.
+    pub(crate) asked: Option<Question>,
+    /// The model that its turn began with.
+    pub(crate) first_model: String,
+}
+
+/// A wait of a session for its provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Countdown {
+    pub(crate) cause: Option<Cause>,
+    pub(crate) until: Timestamp,
+    /// Which retry follows; nothing when others are ahead in line.
+    pub(crate) retry: Option<(u32, Option<u32>)>,
+}
+
+impl Countdown {
+    /// As it counts down.
+    pub(super) fn words(&self, now: Timestamp) -> String {
+        self.with(&TimeLeft::of(self.until, now).rounded())
+    }
+
+    /// As it is said once.
+    pub(super) fn news(&self, now: Timestamp) -> String {
+        self.with(&TimeLeft::of(self.until, now).exact())
+    }
+
+    fn with(&self, left: &str) -> String {
+        let phrase = self.cause.map_or("Others are ahead", Cause::phrase);
+        match self.retry {
+            Some((retry, Some(most))) => format!("{phrase}, retrying {left} ({retry}/{most})"),
+            Some((retry, None)) => format!("{phrase}, retrying {left} ({retry})"),
+            None => format!("{phrase}, waiting in line, next try {left}"),
+        }
+    }
+}
+
+/// What a person is asked, on one line.
+pub(super) fn question_line(asked: &Question) -> String {
+    let message = one_line(&asked.message);
+    match asked.choices.is_empty() {
+        true => message,
+        false => format!("{message} [{}]", one_line(&asked.choices.join(", "))),
+    }
+}
+
+impl LiveStep {
+    /// Takes note of what its session says.
+    pub(super) fn event(&mut self, body: &Body, now: Timestamp) {
+        match body {
+            Body::Start { model, .. } => self.first_model.clone_from(model),
+            Body::RetryScheduled {
+                attempt,
+                max_attempts,
+                retry_at,
+                cause,
+                ..
+            } => self.waits(Some(*cause), *retry_at, Some((*attempt, *max_attempts))),
+            Body::AutoCompactionRetry {
+                attempt,
+                retry_at,
+                cause,
+                ..
+            } => self.waits(Some(*cause), *retry_at, Some((*attempt, None))),
+            // Before its own time, the wait that is shown is its own.
+            Body::Held { until, cause } if self.own_wait_until() <= Some(now) => {
+                self.waits(*cause, *until, None);
+            }
+            Body::AttemptStarted { .. } | Body::RetryEnded { .. } | Body::Sealed { .. } => {
+                self.retry = None;
+            }
+            Body::TextDelta { .. } => self.heard("answers"),
+            Body::ReasoningDelta { .. } => self.heard("thinks"),
+            Body::ToolStarted { name, .. } => self.heard(name),
+            Body::ToolResult { .. } => self.heard("reads what the tool said"),
+            _ => {}
+        }
+    }
+
+    /// What was heard of it last; said for every piece of an answer, so nothing is made that is there already.
+    pub(super) fn heard(&mut self, what: &str) {
+        if self.last.as_deref() != Some(what) {
+            self.last = Some(one_line(what));
+        }
+    }
+
+    fn waits(&mut self, cause: Option<Cause>, until: Timestamp, retry: Option<(u32, Option<u32>)>) {
+        self.retry = Some(Countdown {
+            cause,
+            until,
+            retry,
+        });
+    }
+
+    fn own_wait_until(&self) -> Option<Timestamp> {
+        let own = self.retry.as_ref().filter(|wait| wait.retry.is_some());
+        own.map(|wait| wait.until)
+    }
+}

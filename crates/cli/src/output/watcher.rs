@@ -1,0 +1,182 @@
+//! A turn while somebody watches: events on the screen, the countdown, signals, hooks, and how it ends.
+
+use crate::complain;
+use crate::factory::hooks;
+use crate::output::screen::Screen;
+use crate::platform::exit::Exit;
+use crate::platform::signals::{Signal, Signals};
+use outlast_engine::turn::TurnOutcome;
+use outlast_kernel::event::TurnStatus;
+use outlast_kernel::policy::Policy;
+use outlast_session::Error;
+use outlast_session::Session;
+use outlast_session::hooks::{ExitReason, Hooks};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub(crate) const TICK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What a turn is watched with.
+pub(crate) struct WatchContext {
+    pub(crate) screen: Screen,
+    pub(crate) signals: Signals,
+    pub(crate) hooks: Hooks,
+}
+
+/// How watching ended.
+pub(crate) struct WatchedTurn {
+    end: WatchEnd,
+    signalled: Option<Signal>,
+    signals: Signals,
+    hooks: Hooks,
+}
+
+enum WatchEnd {
+    /// The turn is over; a signal may have ended it.
+    Ended(Box<(Screen, TurnOutcome)>),
+    /// It is left as it is, to be carried on by another process.
+    Stopped(Exit),
+}
+
+/// Watches a turn to its end, or until a signal says otherwise or nobody reads on.
+pub(crate) async fn follow(
+    session: &Session,
+    turn: impl Future<Output = Result<TurnOutcome, Error>>,
+    watching: WatchContext,
+) -> Result<WatchedTurn, Error> {
+    let WatchContext {
+        screen,
+        mut signals,
+        hooks,
+    } = watching;
+    let screen = Arc::new(Mutex::new(screen));
+    let shown = Arc::clone(&screen);
+    let subscription = session.subscribe(move |event| lock(&shown).event(event));
+    let _hooked = hooks.listen(session);
+    let mut signalled = None;
+    let end = watch(session, turn, &screen, &mut signals, &mut signalled).await?;
+    drop(subscription);
+    let end = match end {
+        Err(exit) => WatchEnd::Stopped(exit),
+        Ok(ended) => {
+            // The subscription had the other half.
+            let screen = Arc::into_inner(screen);
+            let screen =
+                screen.map(|screen| screen.into_inner().unwrap_or_else(PoisonError::into_inner));
+            let screen = screen.unwrap_or_else(|| Screen::new(false));
+            WatchEnd::Ended(Box::new((screen, ended)))
+        }
+    };
+    Ok(WatchedTurn {
+        end,
+        signalled,
+        signals,
+        hooks,
+    })
+}
+
+/// How the turn ended; or how the process ends, when it is left.
+async fn watch(
+    session: &Session,
+    turn: impl Future<Output = Result<TurnOutcome, Error>>,
+    screen: &Mutex<Screen>,
+    signals: &mut Signals,
+    signalled: &mut Option<Signal>,
+) -> Result<Result<TurnOutcome, Exit>, Error> {
+    let mut turn = pin!(turn);
+    let mut ticks = tokio::time::interval(TICK_INTERVAL);
+    loop {
+        let stop = tokio::select! {
+            ended = &mut turn => return ended.map(Ok),
+            _ = ticks.tick() => {
+                let mut screen = lock(screen);
+                screen.progress.tick(session.clock().now());
+                // To go on would spend money for nothing.
+                screen.is_lost().then_some(Exit::Failed)
+            }
+            signal = signals.next() => {
+                *signalled = Some(signal);
+                Some(Exit::Signalled(signal))
+            }
+        };
+        match stop {
+            None => {}
+            Some(exit) if session.is_kept() && *signalled != Some(Signal::Interrupt) => {
+                let id = session.id();
+                let says = format!("Stopped: `outlast resume {id}` carries it on.");
+                lock(screen).progress.print(&says);
+                return Ok(Err(exit));
+            }
+            Some(_) => session.abort(),
+        }
+    }
+}
+
+impl WatchedTurn {
+    /// Says how it ended, gives the session back, and waits for hooks.
+    pub(crate) async fn finish(self, session: Session, policy: &Policy) -> anyhow::Result<Exit> {
+        let Self {
+            end,
+            signalled,
+            signals,
+            hooks,
+        } = self;
+        hooks.stopped(&session, end.reason(signalled));
+        let exit = end.close(session, policy, signalled).await;
+        hooks::finish(&hooks, signalled, signals).await;
+        exit
+    }
+}
+
+impl WatchEnd {
+    fn reason(&self, signalled: Option<Signal>) -> ExitReason {
+        let is_lost = match self {
+            Self::Stopped(_) => true,
+            Self::Ended(end) => end.0.is_lost(),
+        };
+        match signalled {
+            None if is_lost => ExitReason::HungUp,
+            signalled => hooks::reason(signalled),
+        }
+    }
+
+    async fn close(
+        self,
+        session: Session,
+        policy: &Policy,
+        signalled: Option<Signal>,
+    ) -> anyhow::Result<Exit> {
+        let (mut screen, ended) = match self {
+            Self::Stopped(exit) => return Ok(exit),
+            Self::Ended(end) => *end,
+        };
+        let exit = screen.finish(&ended, policy);
+        if screen.is_lost() && session.is_kept() {
+            let id = session.id();
+            complain(&format!(
+                "Nobody has read it: `outlast resume {id}` says it again."
+            ));
+            // Left as a process leaves it that dies: what was not delivered is said by the next one.
+            std::mem::forget(session);
+            return exit;
+        }
+        let exit = exit?;
+        let closed = session.close().await;
+        if let Err(error) = &closed {
+            complain(&format!(
+                "warning: the session is not written down to its end: {error}"
+            ));
+        }
+        Ok(match (exit, signalled) {
+            (Exit::Unrecorded, _) if closed.is_ok() => Exit::Success,
+            (Exit::Success, _) if closed.is_err() => Exit::Unrecorded,
+            (_, Some(signal)) if ended.seal == TurnStatus::Aborted => Exit::Signalled(signal),
+            (exit, _) => exit,
+        })
+    }
+}
+
+pub(crate) fn lock(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
+    screen.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,7 @@
+//! The process and the machine: home folder, clock, signals, exit codes, the runtime.
+
+pub(crate) mod clock;
+pub(crate) mod exit;
+pub(crate) mod home;
+pub(crate) mod runtime;
+pub(crate) mod signals;

@@ -1,0 +1,79 @@
+//! How the process ends. The numbers are documented in `--help` and are a contract.
+
+use crate::platform::signals::Signal;
+use outlast_engine::turn::TurnOutcome;
+use outlast_kernel::event::TurnStatus;
+use std::process::ExitCode;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Success,
+    Failed,
+    Usage,
+    BudgetSpent,
+    /// Answered, but not written down.
+    Unrecorded,
+    Signalled(Signal),
+    /// As a program ended that was run.
+    Program(u8),
+}
+
+/// Something that the user typed or set is wrong.
+#[derive(Debug)]
+pub(crate) struct UsageError(pub(crate) String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// What went wrong, and what was behind it. Some errors have said the latter themselves.
+pub(crate) fn reason(error: &anyhow::Error) -> String {
+    let mut said = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !said.contains(&cause) {
+            said = format!("{said}: {cause}");
+        }
+    }
+    said
+}
+
+impl Exit {
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::BudgetSpent => 3,
+            Self::Unrecorded => 4,
+            Self::Signalled(signal) => signal.code(),
+            Self::Program(code) => code,
+        }
+    }
+
+    /// Ends the process at once.
+    pub(crate) fn now(self) -> ! {
+        std::process::exit(self.code().into())
+    }
+}
+
+impl From<&TurnOutcome> for Exit {
+    fn from(ended: &TurnOutcome) -> Self {
+        match (ended.seal, &ended.error) {
+            (TurnStatus::Completed, _) if ended.recorded => Self::Success,
+            (TurnStatus::Completed, _) => Self::Unrecorded,
+            (TurnStatus::Aborted, _) => Self::Signalled(Signal::Interrupt),
+            (TurnStatus::Error, Some((_, why))) if why.is_budget_exhausted() => Self::BudgetSpent,
+            (TurnStatus::Error, _) => Self::Failed,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}

@@ -1,0 +1,127 @@
+//! The one folder in which Outlast keeps everything, private to the user.
+//!
+//! Invariant: a folder that is not ours is never changed. Ours is one that we made, that was empty (but for the user's
+//! settings), or that holds our mark.
+
+use crate::platform::exit::UsageError;
+use anyhow::{Context, bail};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The user's settings.
+pub(crate) const SETTINGS_FILE: &str = "outlast.toml";
+const MARKER_FILE: &str = "VERSION";
+const MARKER_CONTENT: &str = "1\n";
+
+/// Makes the folder, or makes sure that the one that is there is private.
+pub(crate) fn prepare() -> anyhow::Result<PathBuf> {
+    let home = path()?;
+    let remedy = "set OUTLAST_HOME to a folder that is yours";
+    create_private(&home)
+        .with_context(|| format!("cannot make the folder {}; {remedy}", home.display()))?;
+    let mark = home.join(MARKER_FILE);
+    let empty = is_empty(&home).with_context(|| format!("cannot read {}", home.display()))?;
+    // In this order: another process may be leaving its mark just now.
+    if !empty && !mark.exists() {
+        bail!("the folder {} holds other things; {remedy}", home.display());
+    }
+    make_private(&home)
+        .with_context(|| format!("cannot make {} private; {remedy}", home.display()))?;
+    if empty {
+        write_marker(&mark)
+            .with_context(|| format!("cannot write to {}; {remedy}", home.display()))?;
+    }
+    Ok(home)
+}
+
+/// Written in whole or not at all, so that nobody meets half a mark.
+fn write_marker(mark: &Path) -> std::io::Result<()> {
+    let draft = mark.with_extension(std::process::id().to_string());
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(&draft)?.write_all(MARKER_CONTENT.as_bytes())?;
+    fs::rename(&draft, mark)
+}
+
+/// Where the folder is, whether it is there or not.
+pub(crate) fn path() -> anyhow::Result<PathBuf> {
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    if let Some(home) = set("OUTLAST_HOME") {
+        // A relative one would be another in each folder, and a project could bring its own.
+        if home.is_relative() {
+            let found = home.display();
+            let problem = format!(
+                "OUTLAST_HOME is an absolute path, such as /home/me/.outlast; it is `{found}`"
+            );
+            return Err(UsageError(problem).into());
+        }
+        return Ok(home);
+    }
+    let user = || std::env::home_dir().context("there is no home folder; set OUTLAST_HOME");
+    let data = if cfg!(target_os = "macos") {
+        user()?.join("Library/Application Support")
+    } else if cfg!(windows) {
+        set("LOCALAPPDATA").context("LOCALAPPDATA is not set; set OUTLAST_HOME")?
+    } else {
+        match set("XDG_DATA_HOME").filter(|path| path.is_absolute()) {
+            Some(data) => data,
+            None => user()?.join(".local/share"),
+        }
+    };
+    Ok(data.join("outlast"))
+}
+
+/// Whether there is nothing in it but what may come before our mark: the user's settings, and drafts of the mark.
+fn is_empty(folder: &Path) -> std::io::Result<bool> {
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if name != SETTINGS_FILE && !is_marker_draft(&name.to_string_lossy()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether another process is leaving its mark just now, or died doing so.
+fn is_marker_draft(name: &str) -> bool {
+    let number = name
+        .strip_prefix(MARKER_FILE)
+        .and_then(|rest| rest.strip_prefix('.'));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+#[cfg(unix)]
+fn create_private(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+}
+
+#[cfg(not(unix))]
+fn create_private(folder: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(folder)
+}
+
+#[cfg(unix)]
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    if fs::metadata(folder)?.permissions().mode() & 0o777 == 0o700 {
+        return Ok(());
+    }
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
+}
+
+/// On Windows the user's data folder is private already.
+#[cfg(not(unix))]
+fn make_private(_: &Path) -> std::io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Signals: Ctrl-C cancels; being hung up or terminated leaves the work to be resumed. After a second one nothing is waited
+//! for longer than it takes to stop a tool.
+
+use crate::platform::exit::Exit;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// A tool that is told to end is gone by then, and the turn is settled.
+const STOP_TIMEOUT: Duration = Duration::from_millis(400);
+
+/// A request to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// A person wants it to end.
+    Interrupt,
+    /// The terminal is gone.
+    HangUp,
+    /// The system wants it to end.
+    Terminate,
+}
+
+impl Signal {
+    /// The code with which a process ends that it has ended.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::HangUp => 129,
+            Self::Interrupt => 130,
+            Self::Terminate => 143,
+        }
+    }
+}
+
+/// The first signal, for everyone who waits for it.
+#[derive(Clone)]
+pub(crate) struct Signals(watch::Receiver<Option<Signal>>);
+
+/// Listens from here on. Must be called within a runtime.
+pub(crate) fn signals() -> Signals {
+    from(SignalStream::new())
+}
+
+/// The same for whoever goes on without its terminal.
+pub(crate) fn signals_without_hang_up() -> Signals {
+    from(SignalStream::new().without_hang_up())
+}
+
+fn from(mut source: SignalStream) -> Signals {
+    let (sender, receiver) = watch::channel(None);
+    tokio::spawn(async move {
+        sender.send_replace(Some(source.next().await));
+        let second = source.next().await;
+        tokio::time::sleep(STOP_TIMEOUT).await;
+        Exit::Signalled(second).now();
+    });
+    Signals(receiver)
+}
+
+impl Signals {
+    /// Comes with the first signal, once.
+    pub(crate) async fn next(&mut self) -> Signal {
+        loop {
+            let changed = self.0.changed().await;
+            match *self.0.borrow() {
+                Some(signal) if changed.is_ok() => return signal,
+                _ if changed.is_ok() => {}
+                _ => break,
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+/// Every signal that comes, one after the other.
+#[cfg(unix)]
+pub(crate) struct SignalStream(Vec<(Signal, tokio::signal::unix::Signal)>);
+
+#[cfg(unix)]
+impl SignalStream {
+    /// Listens from here on. Must be called within a runtime.
+    pub(crate) fn new() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        let kinds = [
+            (Signal::Interrupt, SignalKind::interrupt()),
+            (Signal::HangUp, SignalKind::hangup()),
+            (Signal::Terminate, SignalKind::terminate()),
+        ];
+        let is_wanted = |(name, _): &(Signal, _)| *name != Signal::HangUp || !ignores_hang_up();
+        let listen = |(name, kind)| Some((name, signal(kind).ok()?));
+        let wanted = kinds.into_iter().filter(is_wanted);
+        Self(wanted.filter_map(listen).collect())
+    }
+
+    /// Ctrl-\ and its signal end it, too, as it has something to put in order first.
+    pub(crate) fn and_quit(mut self) -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        let quit = signal(SignalKind::quit()).ok();
+        self.0.extend(quit.map(|quit| (Signal::Terminate, quit)));
+        self
+    }
+
+    fn without_hang_up(mut self) -> Self {
+        self.0.retain(|(name, _)| *name != Signal::HangUp);
+        self
+    }
+
+    pub(crate) async fn next(&mut self) -> Signal {
+        let waits = self.0.iter_mut().map(|(name, source)| {
+            Box::pin(async {
+                match source.recv().await {
+                    Some(()) => *name,
+                    None => std::future::pending().await,
+                }
+            })
+        });
+        futures_util::future::select_all(waits).await.0
+    }
+}
+
+/// Whether whoever started us wants a lost terminal to be outlived, as `nohup` does.
+#[cfg(unix)]
+fn ignores_hang_up() -> bool {
+    const HANG_UP: u64 = 1;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & HANG_UP != 0)
+}
+
+#[cfg(not(unix))]
+pub(crate) struct Source;
+
+#[cfg(not(unix))]
+impl SignalStream {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn and_quit(self) -> Self {
+        self
+    }
+
+    fn without_hang_up(self) -> Self {
+        self
+    }
+
+    pub(crate) async fn next(&mut self) -> Signal {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        Signal::Interrupt
+    }
+}

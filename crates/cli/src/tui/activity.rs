@@ -1,0 +1,273 @@
+//! The line above the editor: what is going on, and how long it will take.
+//!
+//! Invariant: a countdown is told from the time at which it ends, so it is right after a sleep of the machine, a resize or
+//! a restart.
+
+use crate::output::progress::time_of_day;
+use outlast_kernel::Timestamp;
+use outlast_kernel::time::{Span, millis};
+use outlast_kernel::verdict::Cause;
+use std::time::Duration;
+
+/// From this on the time of day is shown as well.
+const LONG_WAIT_THRESHOLD: Duration = Duration::from_secs(60);
+/// A gate that would have had the call try by then has not.
+const EARLY_RETRY_GRACE: Duration = Duration::from_secs(1);
+/// An answer that comes sooner is not timed.
+const MIN_TIMED_DURATION: Duration = Duration::from_secs(2);
+
+/// What is going on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// Nothing: it is the user's turn.
+    #[default]
+    Nothing,
+    /// The session is being opened.
+    Starting,
+    /// An answer is awaited or comes in.
+    Working { since: Timestamp },
+    /// A retry is waited for.
+    Retrying(Retrying),
+    /// The gate has the first call wait.
+    InLine {
+        until: Timestamp,
+        cause: Option<Cause>,
+    },
+    /// The conversation is made smaller.
+    Compacting { since: Timestamp },
+}
+
+/// A retry that is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Retrying {
+    pub(crate) attempt: u32,
+    pub(crate) max_attempts: Option<u32>,
+    /// When it happens by its own schedule.
+    pub(crate) at: Timestamp,
+    /// When the gate would have it happen before that.
+    pub(crate) early: Option<Timestamp>,
+}
+
+impl Retrying {
+    /// When it will happen, as things are.
+    pub(crate) fn wake(&self, now: Timestamp) -> Timestamp {
+        let early = self.early.filter(|early| now < *early + EARLY_RETRY_GRACE);
+        early.map_or(self.at, |early| early.min(self.at))
+    }
+
+    /// The words that everyone who knows such a wait looks for.
+    pub(crate) fn words(&self, now: Timestamp) -> String {
+        let (attempt, most) = (self.attempt, self.most());
+        let seconds = seconds_left(self.wake(now), now);
+        format!("Retrying ({attempt}/{most}) in {seconds}s… (esc to cancel)")
+    }
+
+    /// The same where there is hardly any room: the time first, which must not be cut.
+    fn short(&self, now: Timestamp) -> String {
+        let left = Span(Duration::from_secs(seconds_left(self.wake(now), now)));
+        format!("{left}… {}/{}", self.attempt, self.most())
+    }
+
+    fn most(&self) -> String {
+        let most = self.max_attempts;
+        most.map_or_else(|| "∞".to_owned(), |most| most.to_string())
+    }
+}
+
+/// What is said of what is going on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) words: String,
+    /// What is added where there is room.
+    pub(crate) more: String,
+    /// What a key would do that is otherwise a letter.
+    pub(crate) key: Option<&'static str>,
+    /// What is said instead where there is not.
+    pub(crate) short: String,
+}
+
+impl Activity {
+    /// Whether the line changes as time goes by.
+    pub(crate) fn moves(&self) -> bool {
+        !matches!(self, Self::Nothing | Self::Starting)
+    }
+
+    /// What is said of it.
+    pub(crate) fn said(&self, now: Timestamp) -> Option<Said> {
+        let timed = |words: &str, since: Timestamp| {
+            let past = now.since(since);
+            let past = match past >= MIN_TIMED_DURATION {
+                true => format!(" {}", Span(Duration::from_secs(past.as_secs()))),
+                false => String::new(),
+            };
+            let words = format!("{words}…{past}");
+            Said::new(format!("{words} (esc to interrupt)"), words)
+        };
+        Some(match self {
+            Self::Nothing => return None,
+            Self::Starting => Said::new("Starting…".to_owned(), "Starting…".to_owned()),
+            Self::Working { since } => timed("Working", *since),
+            Self::Compacting { since } => timed("Making the conversation smaller", *since),
+            Self::Retrying(retrying) => Said {
+                more: clock(retrying.wake(now), now),
+                key: Some("r retries now"),
+                ..Said::new(retrying.words(now), retrying.short(now))
+            },
+            Self::InLine { until, cause } => {
+                let phrase = cause.map_or("Others are ahead", Cause::phrase);
+                let seconds = seconds_left(*until, now);
+                let words = format!("{phrase}, waiting in line, {seconds}s… (esc to interrupt)");
+                Said {
+                    more: clock(*until, now),
+                    key: Some("r asks now"),
+                    ..Said::new(words, format!("in line {seconds}s…"))
+                }
+            }
+        })
+    }
+}
+
+impl Said {
+    const fn new(words: String, short: String) -> Self {
+        Self {
+            words,
+            more: String::new(),
+            key: None,
+            short,
+        }
+    }
+}
+
+/// The length and the end of a wait that is long enough for somebody to do something else.
+fn clock(at: Timestamp, now: Timestamp) -> String {
+    let left = Duration::from_secs(seconds_left(at, now));
+    match left >= LONG_WAIT_THRESHOLD {
+        true => format!(" · {}, at {}", Span(left), time_of_day(at, now)),
+        false => String::new(),
+    }
+}
+
+/// Counted up to whole seconds: a wait that is not over never reads zero.
+fn seconds_left(at: Timestamp, now: Timestamp) -> u64 {
+    millis(at.since(now)).div_ceil(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn retrying(seconds: u64) -> Retrying {
+        Retrying {
+            attempt: 1,
+            max_attempts: Some(3),
+            at: NOW + Duration::from_secs(seconds),
+            early: None,
+        }
+    }
+
+    #[test]
+    fn the_words_count_down_from_the_time_of_the_retry() {
+        let words = |millis| retrying(2).words(NOW + Duration::from_millis(millis));
+        assert_eq!(words(0), "Retrying (1/3) in 2s… (esc to cancel)");
+        assert_eq!(words(999), "Retrying (1/3) in 2s… (esc to cancel)");
+        assert_eq!(words(1000), "Retrying (1/3) in 1s… (esc to cancel)");
+        assert_eq!(words(2500), "Retrying (1/3) in 0s… (esc to cancel)");
+    }
+
+    #[test]
+    fn a_gate_that_opens_earlier_moves_the_countdown() {
+        let mut retry = retrying(600);
+        retry.early = Some(NOW + Duration::from_secs(5));
+        assert_eq!(retry.words(NOW), "Retrying (1/3) in 5s… (esc to cancel)");
+        retry.early = Some(NOW + Duration::from_secs(900));
+        assert_eq!(retry.words(NOW), "Retrying (1/3) in 600s… (esc to cancel)");
+    }
+
+    #[test]
+    fn a_long_wait_tells_the_time_of_day_as_well() {
+        let said = |seconds| Activity::Retrying(retrying(seconds)).said(NOW).unwrap();
+        let Said { words, more, .. } = said(5 * 3600);
+        assert_eq!(words, "Retrying (1/3) in 18000s… (esc to cancel)");
+        let at = time_of_day(NOW + Duration::from_secs(5 * 3600), NOW);
+        assert_eq!(more, format!(" · 5h, at {at}"));
+        assert_eq!(
+            (said(59).more.as_str(), said(59).key),
+            ("", Some("r retries now"))
+        );
+    }
+
+    #[test]
+    fn what_is_going_on_is_told_in_words_and_timed_when_it_takes_long() {
+        let since = NOW;
+        let table = [
+            (Activity::Nothing, 0, None),
+            (Activity::Starting, 9000, Some("Starting…")),
+            (
+                Activity::Working { since },
+                1999,
+                Some("Working… (esc to interrupt)"),
+            ),
+            (
+                Activity::Working { since },
+                2999,
+                Some("Working… 2s (esc to interrupt)"),
+            ),
+            (
+                Activity::Working { since },
+                65_000,
+                Some("Working… 1m5s (esc to interrupt)"),
+            ),
+            (
+                Activity::Compacting { since },
+                3000,
+                Some("Making the conversation smaller… 3s (esc to interrupt)"),
+            ),
+        ];
+        for (doing, millis, expected) in table {
+            let said = doing.said(NOW + Duration::from_millis(millis));
+            assert_eq!(said.as_ref().map(|said| said.words.as_str()), expected);
+            assert!(said.is_none_or(|said| said.more.is_empty()));
+        }
+        assert!(!Activity::Starting.moves() && Activity::Retrying(retrying(1)).moves());
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_end_the_wait() {
+        let before = Timestamp::from_millis(NOW.as_millis() - 60_000);
+        let working = Activity::Working { since: NOW };
+        assert_eq!(
+            working.said(before).unwrap().words,
+            "Working… (esc to interrupt)"
+        );
+        assert_eq!(
+            retrying(2).words(before),
+            "Retrying (1/3) in 62s… (esc to cancel)"
+        );
+    }
+
+    #[test]
+    fn whoever_waits_in_line_is_told_why_and_until_when() {
+        let in_line = |cause, seconds| {
+            let until = NOW + Duration::from_secs(seconds);
+            Activity::InLine { until, cause }.said(NOW).unwrap()
+        };
+        let soon = in_line(None, 59);
+        let expected = "Others are ahead, waiting in line, 59s… (esc to interrupt)";
+        assert_eq!(
+            (soon.words.as_str(), soon.key),
+            (expected, Some("r asks now"))
+        );
+        let late = in_line(Some(Cause::Overloaded), 60);
+        let at = time_of_day(NOW + Duration::from_secs(60), NOW);
+        assert_eq!(late.more, format!(" · 1m, at {at}"));
+    }
+
+    #[test]
+    fn without_a_known_end_there_is_no_made_up_number() {
+        let mut retry = retrying(2);
+        retry.max_attempts = None;
+        assert_eq!(retry.words(NOW), "Retrying (1/∞) in 2s… (esc to cancel)");
+    }
+}

@@ -1,0 +1,35 @@
+//! Asking whoever sits at the chat whether a tool may run.
+
+use crate::tui::driver::Message;
+use outlast_engine::BoxFuture;
+use outlast_session::tools::{ApprovalDecision, ApprovalRequest, Approver};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+
+pub(in crate::tui) struct ChatApprover(pub(in crate::tui) UnboundedSender<Message>);
+
+impl Approver for ChatApprover {
+    fn ask<'a>(&'a self, question: &'a ApprovalRequest) -> BoxFuture<'a, ApprovalDecision> {
+        let (sender, answer) = oneshot::channel();
+        let asked = Message::Asked(question.clone(), sender);
+        let withdrawn = WithdrawOnDrop(&self.0);
+        let is_asked = self.0.send(asked).is_ok();
+        Box::pin(async move {
+            let _withdrawn = withdrawn;
+            // Whoever cannot be asked has not said yes.
+            match is_asked {
+                true => answer.await.unwrap_or(ApprovalDecision::No),
+                false => ApprovalDecision::No,
+            }
+        })
+    }
+}
+
+/// Takes the question off the screen when nobody waits for the answer any more.
+struct WithdrawOnDrop<'a>(&'a UnboundedSender<Message>);
+
+impl Drop for WithdrawOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.send(Message::Unasked).ok();
+    }
+}

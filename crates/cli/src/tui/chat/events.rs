@@ -1,0 +1,209 @@
+//! What an event of the session changes.
+
+use super::{Chat, Turn};
+use crate::output::progress::event_lines;
+use crate::tui::activity::{Activity, Retrying};
+use crate::tui::transcript::Tone;
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::{Body, TurnStatus};
+use outlast_kernel::verdict::Cause;
+use std::ops::Range;
+
+impl Chat {
+    pub(super) fn event(&mut self, body: &Body, now: Timestamp) {
+        match body {
+            Body::Start { model, .. } => {
+                self.is_unheard = false;
+                self.turn = Turn {
+                    is_running: true,
+                    first_model: model.clone(),
+                    from: self.transcript.len(),
+                    ..Turn::default()
+                };
+                self.status.model.clone_from(model);
+                self.doing = Activity::Working { since: now };
+            }
+            Body::Input { text } => match self.repeats.checked_sub(1) {
+                Some(left) => self.repeats = left,
+                None => self.transcript.user(text),
+            },
+            Body::AttemptStarted { attempt } => {
+                self.transcript.settle();
+                let begins = (*attempt, self.transcript.len());
+                self.turn.attempts.push(begins);
+                self.doing = Activity::Working { since: now };
+            }
+            Body::TextDelta { text } => self.transcript.answer(text),
+            Body::ReasoningDelta { text } => self.transcript.thought(text),
+            Body::ToolCall(call) => self.transcript.call(call),
+            Body::ToolStarted { id, .. } => self.transcript.tool_started(id),
+            Body::ToolResult {
+                id,
+                output,
+                is_error,
+            } => self.transcript.tool_ended(id, output, *is_error),
+            Body::Retracted { attempt } => {
+                self.transcript.retract(self.blocks_of_attempt(*attempt))
+            }
+            Body::Seam { .. } => {
+                self.news(body, now);
+                self.transcript.go_on();
+            }
+            Body::StepComplete { .. } => {
+                self.transcript.settle();
+                self.doing = Activity::Working { since: now };
+            }
+            Body::Sealed { status } => self.sealed(*status),
+            body => self.state_event(body, now),
+        }
+    }
+
+    /// The blocks of an attempt. What an earlier process made of a turn is told before the first one.
+    fn blocks_of_attempt(&self, attempt: u32) -> Range<usize> {
+        let Turn { attempts, from, .. } = &self.turn;
+        let known = attempts.iter().position(|(number, _)| *number == attempt);
+        let begins = known.and_then(|at| attempts.get(at));
+        let next = attempts.get(known.map_or(0, |at| at + 1));
+        let end = next.map_or(self.transcript.len(), |(_, at)| *at);
+        begins.map_or(*from, |(_, at)| *at)..end
+    }
+
+    /// What changes the line above the editor and the one below it.
+    fn state_event(&mut self, body: &Body, now: Timestamp) {
+        match body {
+            Body::QueueChanged {
+                steering,
+                follow_up,
+            } => self.queued = steering.iter().chain(follow_up).cloned().collect(),
+            Body::Account { name } => self.status.account = Some(name.clone()),
+            Body::Usage(usage) => self.status.context = usage.read().saturating_add(usage.output),
+            Body::ModelSwitched { to, .. } => {
+                self.status.model.clone_from(to);
+                self.news(body, now);
+            }
+            Body::AutoCompactionStarted { .. } => {
+                self.doing = Activity::Compacting { since: now };
+                self.news(body, now);
+            }
+            Body::AutoCompactionEnded { after, error, .. } => {
+                if error.is_none() {
+                    self.status.context = *after;
+                }
+                self.doing = match self.turn.is_running {
+                    true => Activity::Working { since: now },
+                    false => Activity::Nothing,
+                };
+                self.news(body, now);
+            }
+            Body::Held { until, cause } => self.held(*until, *cause, now),
+            Body::RetryScheduled { .. } | Body::RetryEnded { .. } | Body::Error { .. } => {
+                self.failure_event(body);
+            }
+            body => self.news(body, now),
+        }
+    }
+
+    fn failure_event(&mut self, body: &Body) {
+        match body {
+            Body::RetryScheduled {
+                attempt,
+                max_attempts,
+                retry_at,
+                cause,
+                message,
+                code,
+                ..
+            } => {
+                self.transcript.settle();
+                let failed = failed(*cause, message, code.as_deref());
+                self.transcript.notice(Tone::Warning, &failed);
+                self.status.retries += 1;
+                let retrying = Retrying {
+                    attempt: *attempt,
+                    max_attempts: *max_attempts,
+                    at: *retry_at,
+                    early: None,
+                };
+                self.turn.retry = Some(retrying.clone());
+                self.doing = Activity::Retrying(retrying);
+            }
+            Body::RetryEnded { success: true, .. } => self.turn.retry = None,
+            Body::RetryEnded {
+                success: false,
+                attempt,
+                error,
+            } => {
+                let error = error.as_deref().unwrap_or_default();
+                let says = format!("Retry failed after {attempt} attempts: {error}");
+                self.transcript.notice(Tone::Error, &says);
+                self.turn.said_failed = true;
+                self.turn.retry = None;
+            }
+            // What its retries were for has been told.
+            Body::Error {
+                cause,
+                message,
+                code,
+                reason,
+                ..
+            } if !self.turn.said_failed => {
+                let failed = failed(*cause, message, code.as_deref());
+                self.transcript
+                    .notice(Tone::Error, &format!("{failed}: {reason}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// The gate has the call wait. Within a chain of retries that moves the retry, also when one failed for which the gate
+    /// had let it pass early.
+    fn held(&mut self, until: Timestamp, cause: Option<Cause>, now: Timestamp) {
+        if let (Activity::Working { .. }, Some(retry)) = (&self.doing, &self.turn.retry) {
+            self.doing = Activity::Retrying(Retrying {
+                at: until,
+                early: None,
+                ..retry.clone()
+            });
+            return;
+        }
+        match &mut self.doing {
+            Activity::Retrying(retrying) if retrying.at <= now => {
+                retrying.at = until;
+                retrying.early = None;
+            }
+            Activity::Retrying(retrying) => retrying.early = Some(until),
+            doing => *doing = Activity::InLine { until, cause },
+        }
+    }
+
+    fn sealed(&mut self, status: TurnStatus) {
+        self.transcript.seal();
+        self.doing = Activity::Nothing;
+        self.question = None;
+        if status == TurnStatus::Aborted {
+            self.transcript.notice(Tone::Faint, "Interrupted.");
+        }
+    }
+
+    /// What is told in a line.
+    fn news(&mut self, body: &Body, now: Timestamp) {
+        if let Some(line) = event_lines::line(body, &self.turn.first_model, now) {
+            let tone = match line.starts_with('●') {
+                true => Tone::Faint,
+                false => Tone::Warning,
+            };
+            self.transcript.notice(tone, &line);
+        }
+    }
+}
+
+/// What went wrong, in one line.
+fn failed(cause: Cause, message: &str, code: Option<&str>) -> String {
+    let phrase = cause.phrase();
+    let code = code.map_or(String::new(), |code| format!(" ({code})"));
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    match message.is_empty() {
+        true => format!("⚠ {phrase}{code}"),
+        false => format!("⚠ {phrase}: {message}{code}"),
+    }
+}

@@ -1,0 +1,207 @@
+//! What a key means, and what a line means where there are no keys.
+
+use super::{Action, Chat, Choices};
+use crate::tui::activity::Activity;
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use outlast_session::tools::ApprovalDecision;
+
+/// What lists the sessions.
+const SESSIONS: &str = "/sessions ";
+const LEAVE_HINT: &str = "Ctrl-C once more leaves";
+const ESCAPE: &str = "\u{1b}";
+
+impl Chat {
+    pub(super) fn key(&mut self, key: KeyEvent) {
+        if key.kind == KeyEventKind::Release {
+            return;
+        }
+        let hint = self.hint.take();
+        if self.answers(key) || self.chooses(key) {
+            return;
+        }
+        match (key.code, key.modifiers) {
+            (KeyCode::Char('c'), KeyModifiers::CONTROL) if hint == Some(LEAVE_HINT) => {
+                self.want(Action::Quit);
+            }
+            (KeyCode::Char('c'), KeyModifiers::CONTROL) => self.interrupt(),
+            (KeyCode::Char('d'), KeyModifiers::CONTROL) if self.editor.is_empty() => {
+                self.want(Action::Quit);
+            }
+            (KeyCode::Char('z'), KeyModifiers::CONTROL) => self.want(Action::Suspend),
+            (KeyCode::Char('l'), KeyModifiers::CONTROL) => self.want(Action::Redraw),
+            (KeyCode::Char('o'), KeyModifiers::CONTROL) => self.transcript.expand_tools(),
+            (KeyCode::Char('t'), KeyModifiers::CONTROL) => self.transcript.show_thoughts(),
+            (KeyCode::Esc, _) => self.escape(),
+            (KeyCode::Char('r'), KeyModifiers::NONE)
+                if self.editor.is_empty() && self.is_waiting() =>
+            {
+                self.want(Action::RetryNow);
+            }
+            (KeyCode::Enter, KeyModifiers::NONE) => self.enter(),
+            (KeyCode::Enter, _) | (KeyCode::Char('j'), KeyModifiers::CONTROL) => self.new_line(),
+            _ if self.scrolls(key) => {}
+            _ => {
+                self.editor.key(key);
+                let text = self.editor.text();
+                self.choices = match self.editor.is_browsing_history() {
+                    true => Choices::default(),
+                    false => Choices::of(&text, &self.known),
+                };
+                if text == SESSIONS {
+                    self.want(Action::ListSessions);
+                }
+            }
+        }
+    }
+
+    /// A whole line, where keys cannot be read.
+    pub(super) fn line(&mut self, line: &str) {
+        let text = line.trim();
+        if text.chars().any(|c| c == '\u{1b}') && text.replace(ESCAPE, "").is_empty() {
+            return self.escape();
+        }
+        if self.question.is_some() {
+            return match text.to_lowercase().as_str() {
+                "y" | "yes" => self.answer(ApprovalDecision::Yes),
+                "a" | "always" => self.answer(ApprovalDecision::Always),
+                "n" | "no" => self.answer(ApprovalDecision::No),
+                // It is asked again.
+                _ => {}
+            };
+        }
+        if text == "r" && self.is_waiting() {
+            return self.want(Action::RetryNow);
+        }
+        self.send(line);
+    }
+
+    /// What Ctrl-C means.
+    pub(super) fn interrupt(&mut self) {
+        if !self.editor.is_empty() {
+            self.editor.clear();
+            self.choices = Choices::default();
+        } else if self.is_busy() {
+            self.stop();
+        } else {
+            self.hint = Some(LEAVE_HINT);
+        }
+    }
+
+    /// What Esc means: the retry that is waited for, and only if there is none, the turn.
+    fn escape(&mut self) {
+        match &self.doing {
+            _ if self.question.is_some() => self.answer(ApprovalDecision::No),
+            Activity::Retrying(_) => self.want(Action::AbortRetry),
+            _ if self.is_busy() => self.stop(),
+            _ => self.transcript.go_to_end(),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.want(Action::Abort);
+    }
+
+    /// No command has two lines.
+    fn new_line(&mut self) {
+        self.editor.new_line();
+        self.choices = Choices::default();
+    }
+
+    fn enter(&mut self) {
+        if self.editor.take_backslash() {
+            return self.new_line();
+        }
+        self.choices = Choices::default();
+        let text = self.editor.take();
+        self.send(&text);
+    }
+
+    /// Whether the key answers the question that stands there. What was being written when it came goes on being written.
+    fn answers(&mut self, key: KeyEvent) -> bool {
+        let Some(asked) = &self.question else {
+            return false;
+        };
+        let KeyCode::Char(letter) = key.code else {
+            return false;
+        };
+        let is_expected = asked.is_armed && self.editor.is_empty();
+        let answer = match (letter, key.modifiers) {
+            ('y', KeyModifiers::ALT) => ApprovalDecision::Yes,
+            ('n', KeyModifiers::ALT) => ApprovalDecision::No,
+            ('a', KeyModifiers::ALT) => ApprovalDecision::Always,
+            ('y', KeyModifiers::NONE) if is_expected => ApprovalDecision::Yes,
+            ('n', KeyModifiers::NONE) if is_expected => ApprovalDecision::No,
+            // Many sentences begin with a small one.
+            ('A', KeyModifiers::NONE | KeyModifiers::SHIFT) if is_expected => {
+                ApprovalDecision::Always
+            }
+            _ => return false,
+        };
+        self.answer(answer);
+        true
+    }
+
+    fn answer(&mut self, answer: ApprovalDecision) {
+        self.question = None;
+        self.want(Action::Answer(answer));
+    }
+
+    /// Whether the key goes to the list that is open.
+    fn chooses(&mut self, key: KeyEvent) -> bool {
+        // Shift scrolls, and Alt begins a line.
+        let choice = self.choices.selected().cloned();
+        let Some(choice) = choice.filter(|_| key.modifiers.is_empty()) else {
+            return false;
+        };
+        match key.code {
+            KeyCode::Up => self.choices.step(-1),
+            KeyCode::Down => self.choices.step(1),
+            KeyCode::Esc => self.choices = Choices::default(),
+            KeyCode::Tab => self.complete(&choice.text),
+            KeyCode::Enter if self.choices.is_typed(&self.editor.text()) => return false,
+            KeyCode::Enter if choice.goes_on => {
+                self.editor.clear();
+                self.send(&choice.text);
+            }
+            KeyCode::Enter => {
+                self.editor.set(&choice.text);
+                self.enter();
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn complete(&mut self, text: &str) {
+        self.editor.set(text);
+        self.choices = Choices::of(text, &self.known);
+        if text == SESSIONS {
+            self.want(Action::ListSessions);
+        }
+    }
+
+    /// Whether the key moves what is shown: the question, if there is one.
+    fn scrolls(&mut self, key: KeyEvent) -> bool {
+        if let Some(asked) = &mut self.question {
+            match key.code {
+                KeyCode::PageUp => asked.top = asked.top.saturating_sub(asked.page),
+                // At first its end is there as well, and less of its beginning.
+                KeyCode::PageDown if asked.top == 0 => asked.top = 1,
+                KeyCode::PageDown => asked.top = asked.top.saturating_add(asked.page),
+                _ => return false,
+            }
+            return true;
+        }
+        let page = isize::try_from(self.transcript.height().saturating_sub(1).max(1)).unwrap_or(1);
+        match (key.code, key.modifiers) {
+            (KeyCode::PageUp, _) => self.transcript.scroll(-page),
+            (KeyCode::PageDown, _) => self.transcript.scroll(page),
+            (KeyCode::Up, KeyModifiers::SHIFT) => self.transcript.scroll(-1),
+            (KeyCode::Down, KeyModifiers::SHIFT) => self.transcript.scroll(1),
+            (KeyCode::Home, KeyModifiers::CONTROL) => self.transcript.go_to_beginning(),
+            (KeyCode::End, KeyModifiers::CONTROL) => self.transcript.go_to_end(),
+            _ => return false,
+        }
+        true
+    }
+}

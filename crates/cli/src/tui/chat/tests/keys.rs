@@ -1,0 +1,302 @@
+//! What keys mean, in every state, with and without a draft.
+
+use super::*;
+use crate::tui::transcript::Kind;
+
+type State = fn() -> Chat;
+
+fn in_line() -> Chat {
+    let mut chat = idle();
+    chat.events([start(), input("hello"), held(30)]);
+    chat
+}
+
+fn making_smaller() -> Chat {
+    let mut chat = working();
+    chat.events([compacting()]);
+    chat
+}
+
+fn just_asked() -> Chat {
+    let mut chat = working();
+    chat.take(question(), NOW);
+    chat
+}
+
+fn choosing() -> Chat {
+    let mut chat = idle();
+    chat.write("/");
+    chat
+}
+
+const NONE: KeyModifiers = KeyModifiers::NONE;
+const KEYS: [(&str, KeyModifiers, KeyCode); 14] = [
+    ("Esc", NONE, KeyCode::Esc),
+    ("Ctrl-C", KeyModifiers::CONTROL, KeyCode::Char('c')),
+    ("Ctrl-D", KeyModifiers::CONTROL, KeyCode::Char('d')),
+    ("Enter", NONE, KeyCode::Enter),
+    ("Alt-Enter", KeyModifiers::ALT, KeyCode::Enter),
+    ("Tab", NONE, KeyCode::Tab),
+    ("Up", NONE, KeyCode::Up),
+    ("Down", NONE, KeyCode::Down),
+    ("r", NONE, KeyCode::Char('r')),
+    ("y", NONE, KeyCode::Char('y')),
+    ("n", NONE, KeyCode::Char('n')),
+    ("a", NONE, KeyCode::Char('a')),
+    ("Alt-Y", KeyModifiers::ALT, KeyCode::Char('y')),
+    ("Ctrl-Z", KeyModifiers::CONTROL, KeyCode::Char('z')),
+];
+
+/// What is wanted, and what is different afterwards.
+fn meaning(mut chat: Chat, modifiers: KeyModifiers, code: KeyCode) -> String {
+    let before = (
+        chat.editor.text(),
+        chat.choices.selected,
+        chat.question.is_some(),
+    );
+    let wants = chat.take(with(modifiers, code), NOW);
+    let mut says: Vec<String> = wants.iter().map(|want| format!("{want:?}")).collect();
+    let (written, selected, was_asked) = before;
+    if chat.editor.text() != written {
+        says.push(format!("writes {:?}", chat.editor.text()));
+    }
+    if !chat.choices.items.is_empty() {
+        says.push(match chat.choices.selected == selected {
+            true => format!("{} choices", chat.choices.items.len()),
+            false => format!("choice {}", chat.choices.selected),
+        });
+    }
+    if was_asked && chat.question.is_none() {
+        says.push("answered".to_owned());
+    }
+    says.extend(chat.hint.map(|hint| format!("says {hint:?}")));
+    match says.is_empty() {
+        true => "-".to_owned(),
+        false => says.join(", "),
+    }
+}
+
+#[test]
+fn every_key_means_one_thing_in_every_state() {
+    let states: [(&str, State); 9] = [
+        ("starting", Chat::new),
+        ("idle", idle),
+        ("working", working),
+        ("retrying", retrying),
+        ("in line", in_line),
+        ("compacting", making_smaller),
+        ("asked", asked),
+        ("just asked", just_asked),
+        ("choosing", choosing),
+    ];
+    let mut table = String::new();
+    for (name, state) in states {
+        for draft in ["", "words"] {
+            let draft = if name == "choosing" {
+                draft.get(..0).unwrap()
+            } else {
+                draft
+            };
+            table.push_str(&format!(
+                "{name}{}\n",
+                if draft.is_empty() {
+                    ""
+                } else {
+                    ", with a draft"
+                }
+            ));
+            for (key, modifiers, code) in KEYS {
+                let mut chat = state();
+                chat.write(draft);
+                let meaning = meaning(chat, modifiers, code);
+                table.push_str(&format!("  {key:<10} {meaning}\n"));
+            }
+            if name == "choosing" {
+                break;
+            }
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn escape_cancels_the_retry_and_only_then_the_turn() {
+    let mut chat = retrying();
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::AbortRetry]);
+    // A retry that the gate holds is one as well.
+    chat.take(event(held(60)), later(3));
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::AbortRetry]);
+    chat.events([Body::AttemptStarted { attempt: 2 }]);
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::Abort]);
+    chat.events([sealed(TurnStatus::Aborted)]);
+    chat.take(Input::Ended(Outcome::default()), NOW);
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), []);
+}
+
+#[test]
+fn what_was_just_said_can_be_interrupted_before_the_session_has_taken_it() {
+    let mut chat = idle();
+    chat.write("hello");
+    assert_eq!(
+        chat.take_all([key(KeyCode::Enter)]),
+        [Action::Say("hello".to_owned())]
+    );
+    assert!(matches!(chat.doing, Activity::Working { .. }));
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::Abort]);
+}
+
+#[test]
+fn what_was_said_while_a_session_is_opened_is_awaited_when_it_is_there() {
+    for mut chat in [Chat::new(), idle()] {
+        chat.write("hello");
+        chat.take_all([key(KeyCode::Enter)]);
+        chat.take(Input::Joined(Box::new(joined())), NOW);
+        assert!(chat.is_busy() && matches!(chat.doing, Activity::Working { .. }));
+        chat.events([start(), input("hello"), sealed(TurnStatus::Completed)]);
+        chat.take(Input::Ended(Outcome::default()), NOW);
+        chat.take(Input::Joined(Box::new(joined())), NOW);
+        assert!(!chat.is_busy() && chat.doing == Activity::Nothing);
+    }
+}
+
+#[test]
+fn a_second_interruption_leaves_and_any_other_key_forgets_the_first() {
+    let interrupt = || with(KeyModifiers::CONTROL, KeyCode::Char('c'));
+    let mut chat = idle();
+    assert_eq!(chat.take_all([interrupt(), interrupt()]), [Action::Quit]);
+    let mut chat = idle();
+    assert_eq!(
+        chat.take_all([interrupt(), key(KeyCode::Left), interrupt()]),
+        []
+    );
+    let mut chat = working();
+    assert_eq!(
+        chat.take_all([interrupt(), interrupt()]),
+        [Action::Abort, Action::Abort]
+    );
+}
+
+#[test]
+fn what_is_typed_when_a_question_comes_does_not_answer_it() {
+    let mut chat = working();
+    assert_eq!(chat.take_all([question()]), [Action::ArmSoon(1)]);
+    assert_eq!(chat.take_all([key(KeyCode::Char('y'))]), []);
+    chat.take(Input::Armed(1), NOW);
+    // It is a draft by now.
+    assert_eq!(chat.take_all([key(KeyCode::Char('y'))]), []);
+    assert_eq!(chat.editor.text(), "yy");
+    let yes = with(KeyModifiers::ALT, KeyCode::Char('y'));
+    assert_eq!(
+        chat.take_all([yes]),
+        [Action::Answer(ApprovalDecision::Yes)]
+    );
+}
+
+#[test]
+fn a_question_is_not_armed_by_the_one_before_it() {
+    let mut chat = asked();
+    chat.take(Input::Unasked, NOW);
+    assert_eq!(chat.take_all([question()]), [Action::ArmSoon(2)]);
+    assert_eq!(
+        chat.take_all([Input::Armed(1), key(KeyCode::Char('y'))]),
+        []
+    );
+    chat.editor.clear();
+    let answer = chat.take_all([Input::Armed(2), key(KeyCode::Char('n'))]);
+    assert_eq!(answer, [Action::Answer(ApprovalDecision::No)]);
+}
+
+#[test]
+fn lists_are_gone_through_and_chosen_from() {
+    let mut chat = choosing();
+    chat.write("model");
+    assert_eq!(chat.take_all([key(KeyCode::Enter)]), []);
+    assert_eq!(
+        (chat.editor.text().as_str(), chat.choices.items.len()),
+        ("/model ", 12)
+    );
+    let wants = chat.take_all([key(KeyCode::Up), key(KeyCode::Enter)]);
+    assert_eq!(wants, [Action::Model("mock:model-12".to_owned())]);
+    assert!(chat.editor.is_empty() && chat.choices.items.is_empty());
+    chat.write("/sess");
+    assert_eq!(chat.take_all([key(KeyCode::Tab)]), [Action::ListSessions]);
+    chat.take(Input::Sessions(vec![session("0123", "A talk")]), NOW);
+    let wants = chat.take_all([key(KeyCode::Enter)]);
+    assert_eq!(wants, [Action::Session("0123".to_owned())]);
+}
+
+#[test]
+fn a_backslash_or_alt_before_enter_begins_a_line_also_while_a_list_is_open() {
+    let mut chat = choosing();
+    chat.write("help");
+    assert_eq!(chat.take_all([with(KeyModifiers::ALT, KeyCode::Enter)]), []);
+    assert_eq!(chat.editor.text(), "/help\n");
+    assert!(chat.choices.items.is_empty());
+    let mut chat = idle();
+    chat.write("one\\");
+    chat.take_all([key(KeyCode::Enter)]);
+    chat.write("two");
+    let said = Action::Say("one\ntwo".to_owned());
+    assert_eq!(chat.take_all([key(KeyCode::Enter)]), [said]);
+}
+
+#[test]
+fn a_line_means_what_its_keys_would() {
+    let line = |text: &str| Input::Line(text.to_owned());
+    let table: [(State, &str, Option<Action>); 9] = [
+        (idle, "hello", Some(Action::Say("hello".to_owned()))),
+        (idle, "r", Some(Action::Say("r".to_owned()))),
+        (idle, "  ", None),
+        (retrying, "r", Some(Action::RetryNow)),
+        (retrying, "\u{1b}", Some(Action::AbortRetry)),
+        (working, "\u{1b}\u{1b}", Some(Action::Abort)),
+        (asked, "Yes", Some(Action::Answer(ApprovalDecision::Yes))),
+        (asked, "maybe", None),
+        (idle, "/retry off", Some(Action::SwitchRetry(false))),
+    ];
+    for (state, typed, expected) in table {
+        let wants = state().take(line(typed), NOW);
+        assert_eq!(wants, Vec::from_iter(expected), "{typed:?}");
+    }
+}
+
+#[test]
+fn a_model_is_the_one_that_was_typed_unless_somebody_went_through_the_list() {
+    let chat = || {
+        let mut chat = idle();
+        let mut there = joined();
+        there.models = vec!["mock:ok-mini".to_owned()];
+        chat.take(Input::Joined(Box::new(there)), NOW);
+        chat.write("/model ok");
+        chat
+    };
+    let enter = || key(KeyCode::Enter);
+    assert_eq!(chat().take_all([enter()]), [Action::Model("ok".to_owned())]);
+    let chosen = chat().take_all([key(KeyCode::Down), enter()]);
+    assert_eq!(chosen, [Action::Model("mock:ok-mini".to_owned())]);
+}
+
+#[test]
+fn what_was_complained_of_before_there_was_a_session_is_still_there() {
+    let mut chat = Chat::new();
+    let warning = "warning: it cannot be written down".to_owned();
+    chat.take(Input::Notice(Tone::Warning, warning.clone()), NOW);
+    chat.take(Input::Joined(Box::new(joined())), NOW);
+    let is_it = |kind: &Kind| matches!(kind, Kind::Notice { text, .. } if *text == warning);
+    let notices = chat.transcript.settled_from(0);
+    assert_eq!(notices.filter(|(_, kind, _)| is_it(kind)).count(), 1);
+}
+
+#[test]
+fn a_summary_is_not_what_the_user_said() {
+    let mark = "[Summary of the conversation so far, in place of its messages]\nThe parser.";
+    let mut there = joined();
+    there.messages = vec![Message::user(mark)];
+    let mut chat = Chat::new();
+    chat.take(Input::Joined(Box::new(there)), NOW);
+    let mut blocks = chat.transcript.settled_from(0);
+    assert!(blocks.all(|(_, kind, _)| !matches!(kind, Kind::User(_))));
+    drop(blocks);
+    chat.take_all([key(KeyCode::Up)]);
+    assert!(chat.editor.is_empty());
+}

@@ -1,0 +1,204 @@
+//! What could be meant by the beginning of a command.
+
+use super::commands::COMMANDS;
+use outlast_kernel::policy::Policy;
+
+/// Something that can be chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// What the editor holds when it is chosen.
+    pub(crate) text: String,
+    /// What is shown of it.
+    pub(crate) name: String,
+    pub(crate) about: String,
+    /// Whether something has to follow it.
+    pub(crate) goes_on: bool,
+}
+
+/// What can be chosen beyond the commands themselves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Candidates {
+    pub(crate) models: Vec<String>,
+    pub(crate) sessions: Vec<PastSession>,
+}
+
+/// A session that can be gone on with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PastSession {
+    pub(crate) id: String,
+    /// What it is about.
+    pub(crate) title: String,
+    /// How it stands, and since when.
+    pub(crate) about: String,
+}
+
+/// A list that is open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Choices {
+    pub(crate) items: Vec<Choice>,
+    pub(crate) selected: usize,
+    /// Whether somebody went through it.
+    is_walked: bool,
+}
+
+impl Choices {
+    /// What could be meant by that text; nothing when it is no beginning of a command.
+    pub(crate) fn of(text: &str, known: &Candidates) -> Self {
+        let items = match text.split_once(' ') {
+            _ if !text.starts_with('/') || text.contains('\n') => Vec::new(),
+            None => commands(text),
+            Some((command, typed)) => arguments(command, typed, known),
+        };
+        Self {
+            items,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the text is meant as it was typed, and not what the list makes of it: a model and a policy have names that
+    /// others begin with.
+    pub(crate) fn is_typed(&self, text: &str) -> bool {
+        let argument = ["/model ", "/policy "]
+            .iter()
+            .find_map(|command| text.strip_prefix(command));
+        !self.is_walked && argument.is_some_and(|argument| !argument.trim().is_empty())
+    }
+
+    pub(crate) fn selected(&self) -> Option<&Choice> {
+        self.items.get(self.selected)
+    }
+
+    /// Goes through the list, and begins anew at its ends.
+    pub(crate) fn step(&mut self, by: isize) {
+        let Ok(length) = isize::try_from(self.items.len()) else {
+            return;
+        };
+        if length > 0 {
+            self.is_walked = true;
+            let at = isize::try_from(self.selected).unwrap_or_default() + by;
+            self.selected = at.rem_euclid(length).unsigned_abs();
+        }
+    }
+}
+
+fn commands(typed: &str) -> Vec<Choice> {
+    let meant = COMMANDS
+        .iter()
+        .filter(|command| command.name.starts_with(typed));
+    meant
+        .map(|command| {
+            let goes_on = command.argument.starts_with(char::is_alphabetic);
+            Choice {
+                text: match goes_on {
+                    true => format!("{} ", command.name),
+                    false => command.name.to_owned(),
+                },
+                name: format!("{} {}", command.name, command.argument),
+                about: command.about.to_owned(),
+                goes_on,
+            }
+        })
+        .collect()
+}
+
+fn arguments(command: &str, typed: &str, known: &Candidates) -> Vec<Choice> {
+    let typed = typed.trim().to_lowercase();
+    let is_meant = |name: &str, about: &str| {
+        let text = format!("{name} {about}").to_lowercase();
+        typed.split_whitespace().all(|word| text.contains(word))
+    };
+    let choice = |word: &str, (name, about): (&str, &str)| Choice {
+        text: format!("{command} {word}"),
+        name: name.to_owned(),
+        about: about.to_owned(),
+        goes_on: false,
+    };
+    let plain = |word: &str| choice(word, (word, ""));
+    let mut all: Vec<Choice> = match command {
+        "/model" => known.models.iter().map(|name| plain(name)).collect(),
+        "/policy" => Policy::NAMES.into_iter().map(plain).collect(),
+        "/retry" => vec![
+            choice("on", ("on", "failures are retried")),
+            choice("off", ("off", "failures are told at once")),
+        ],
+        "/sessions" => {
+            let sessions = known.sessions.iter();
+            sessions
+                .map(|it| choice(&it.id, (&it.title, &it.about)))
+                .collect()
+        }
+        _ => Vec::new(),
+    };
+    all.retain(|choice| is_meant(&format!("{} {}", choice.text, choice.name), &choice.about));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        let known = Candidates {
+            models: vec!["mock:ok".to_owned(), "anthropic:claude-opus".to_owned()],
+            sessions: vec![PastSession {
+                id: "0198".to_owned(),
+                title: "Fix the parser".to_owned(),
+                about: "finished".to_owned(),
+            }],
+        };
+        let choices = Choices::of(text, &known);
+        choices.items.into_iter().map(|item| item.text).collect()
+    }
+
+    #[test]
+    fn a_beginning_lists_what_could_be_meant() {
+        assert_eq!(names("/co"), ["/compact"]);
+        assert_eq!(names("/mod"), ["/model "]);
+        assert_eq!(names("/model opus"), ["/model anthropic:claude-opus"]);
+        assert_eq!(names("/sessions parser"), ["/sessions 0198"]);
+        assert_eq!(names("/policy over"), ["/policy overnight"]);
+        assert!(names("hello").is_empty());
+        assert!(names("/compact\nthis").is_empty());
+    }
+
+    #[test]
+    fn what_is_listed_is_what_its_command_takes() {
+        assert_eq!(names("/").len(), COMMANDS.len());
+        assert_eq!(names("/retry "), ["/retry on", "/retry off"]);
+        assert_eq!(names("/model "), names("/model   "));
+        assert_eq!(
+            names("/model CLAUDE anthropic"),
+            ["/model anthropic:claude-opus"]
+        );
+        assert_eq!(names("/sessions fix PARSER"), ["/sessions 0198"]);
+        for text in [
+            "/model nothing like it",
+            "/compact the parser",
+            "/unknown x",
+            " /",
+            "",
+        ] {
+            assert!(names(text).is_empty(), "{text:?}");
+        }
+        // Every choice is a command that can be read.
+        for text in ["/", "/model ", "/retry ", "/policy ", "/sessions "] {
+            for name in names(text) {
+                let read = crate::tui::commands::read(&name);
+                assert!(matches!(read, Some(Ok(_))), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_has_no_end() {
+        let mut choices = Choices::of("/", &Candidates::default());
+        choices.step(-1);
+        assert_eq!(choices.selected().map(|it| it.text.as_str()), Some("/quit"));
+        choices.step(1);
+        assert_eq!(
+            choices.selected().map(|it| it.text.as_str()),
+            Some("/model ")
+        );
+        Choices::default().step(1);
+    }
+}

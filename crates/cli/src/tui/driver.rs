@@ -1,0 +1,385 @@
+//! Carries out what a chat wants: the sessions behind it, and the run that is under way.
+//!
+//! Everything that takes time is a task that reports back as a [`Message`]; whoever shows the chat takes them one by one.
+//! Invariants: one run at a time; what a session said that was left is not shown in the next one.
+//! Not here: how a run goes (`driver/run.rs`), which session it is (`driver/sessions.rs`), what else can be chosen
+//! (`driver/choosing.rs`), what was before (`driver/earlier.rs`).
+
+pub(crate) mod history;
+mod run;
+pub(crate) mod selection;
+mod sessions;
+
+use super::approver::ChatApprover;
+use super::chat::{Action, Change, Chat, Input, Outcome};
+use super::transcript::Tone;
+use crate::args::SessionArguments;
+use crate::factory::session_host::SessionHost;
+use outlast_dialect::Message as Said;
+use outlast_engine::{CancellationToken, Clock};
+use outlast_kernel::event::{Body, Event};
+use outlast_kernel::text;
+use outlast_session::Session;
+use outlast_session::factory::{Model, OpenedSession};
+use outlast_session::tools::{ApprovalDecision, ApprovalRequest};
+use outlast_session::{QueueKind, Subscription};
+use run::RunStart;
+pub(super) use sessions::LeaveSummary;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Who was writing when a question came has stopped by then.
+const QUESTION_ARM_DELAY: Duration = Duration::from_millis(600);
+/// The most messages that are taken in before the screen is drawn.
+const MAX_BATCH: usize = 500;
+
+/// Something that a task reports.
+pub(super) enum Message {
+    Input(Input),
+    /// Something that was done beside all else is over.
+    Later(Option<Input>),
+    /// A message waits to be said, or could not be made to.
+    Queued(Option<Input>),
+    Event(Event),
+    /// A model wants to run something, and somebody is to be asked.
+    Asked(ApprovalRequest, oneshot::Sender<ApprovalDecision>),
+    Unasked,
+    /// The settings are read.
+    Host(anyhow::Result<Arc<SessionHost>>),
+    /// Another session is there, or could not be had.
+    Opened(anyhow::Result<Box<OpenedSession>>),
+    RunEnded(Outcome),
+}
+
+/// Whether the chat goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    GoOn,
+    Suspend,
+    Redraw,
+    Quit,
+}
+
+/// What is behind a chat.
+pub(super) struct Driver {
+    choice: SessionArguments,
+    clock: Arc<dyn Clock>,
+    host: Option<Arc<SessionHost>>,
+    session: Option<ActiveSession>,
+    run: Option<JoinHandle<()>>,
+    /// Cancelled when the run is to end, also before its turn has begun.
+    stop: CancellationToken,
+    /// Whether another session is being opened.
+    is_opening: bool,
+    /// How much is being done beside all else.
+    errands: usize,
+    /// The last message that is on its way to those that wait to be said.
+    queueing: Option<JoinHandle<()>>,
+    /// What was said while there was no session to say it in.
+    early: Vec<String>,
+    /// Who waits for an answer.
+    asking: Option<oneshot::Sender<ApprovalDecision>>,
+    /// Whether the model was chosen since the last prompt.
+    is_chosen: bool,
+    sender: UnboundedSender<Message>,
+    receiver: UnboundedReceiver<Message>,
+}
+
+/// The session that the chat is about.
+struct ActiveSession {
+    session: Arc<Session>,
+    model: Model,
+    _listening: Subscription,
+}
+
+impl Driver {
+    pub(super) fn new(choice: SessionArguments, clock: Arc<dyn Clock>) -> Self {
+        let (sender, receiver) = unbounded_channel();
+        Self {
+            choice,
+            clock,
+            host: None,
+            session: None,
+            run: None,
+            stop: CancellationToken::new(),
+            is_opening: false,
+            errands: 0,
+            queueing: None,
+            early: Vec::new(),
+            asking: None,
+            is_chosen: false,
+            sender,
+            receiver,
+        }
+    }
+
+    /// Begins to read the settings and to open the session.
+    pub(super) fn start(&self) {
+        self.open_host();
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// Whether nothing is under way any more that was wanted, and all that came of it was taken in.
+    pub(super) fn is_idle(&self) -> bool {
+        let is_doing = self.run.is_some() || self.is_opening || self.errands > 0;
+        self.session.is_some() && !is_doing && self.receiver.is_empty()
+    }
+
+    pub(super) fn asker(&self) -> ChatApprover {
+        ChatApprover(self.sender.clone())
+    }
+
+    /// Waits for a message.
+    pub(super) async fn next(&mut self) -> Message {
+        match self.receiver.recv().await {
+            Some(message) => message,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes in a message, and those that have come meanwhile.
+    pub(super) fn take_all(&mut self, first: Message, chat: &mut Chat) -> anyhow::Result<Flow> {
+        let mut message = Some(first);
+        for _ in 0..MAX_BATCH {
+            let Some(next) = message else {
+                break;
+            };
+            match self.take(next, chat)? {
+                Flow::GoOn => {}
+                other => return Ok(other),
+            }
+            message = self.receiver.try_recv().ok();
+        }
+        Ok(match message {
+            Some(left) => self.take(left, chat)?,
+            None => Flow::GoOn,
+        })
+    }
+
+    fn take(&mut self, message: Message, chat: &mut Chat) -> anyhow::Result<Flow> {
+        let input = match message {
+            Message::Input(input) => input,
+            Message::Queued(input) => {
+                self.send_queued();
+                return self.take(Message::Later(input), chat);
+            }
+            Message::Later(input) => {
+                self.errands = self.errands.saturating_sub(1);
+                match input {
+                    Some(input) => input,
+                    None => return Ok(Flow::GoOn),
+                }
+            }
+            Message::Event(event) => {
+                if !self.is_current(&event) {
+                    return Ok(Flow::GoOn);
+                }
+                let tells_cost = matches!(
+                    event.body,
+                    Body::StepComplete { .. } | Body::RetryScheduled { .. } | Body::Sealed { .. }
+                );
+                let switched = match &event.body {
+                    Body::ModelSwitched { to, .. } => self.window_change(to),
+                    _ => None,
+                };
+                let next = self.show(Input::Event(event), chat);
+                if let Some(change) = switched {
+                    self.show(Input::Changed(change), chat);
+                }
+                if tells_cost && let Some(cost) = self.cost() {
+                    self.show(Input::Changed(Change::Cost(cost)), chat);
+                }
+                return Ok(next);
+            }
+            Message::Asked(question, answer) => {
+                self.asking = Some(answer);
+                Input::Asked(question)
+            }
+            Message::Unasked => {
+                self.asking = None;
+                Input::Unasked
+            }
+            Message::Host(host) => {
+                self.host = Some(host?);
+                self.open_first();
+                return Ok(Flow::GoOn);
+            }
+            Message::Opened(opened) => return self.opened(opened, chat),
+            Message::RunEnded(outcome) => return Ok(self.run_ended(outcome, chat)),
+        };
+        Ok(self.show(input, chat))
+    }
+
+    /// Tells the chat, and does what it wants because of that.
+    pub(super) fn show(&mut self, input: Input, chat: &mut Chat) -> Flow {
+        let now = self.clock.now();
+        let wants = chat.take(input, now);
+        let mut next = Flow::GoOn;
+        for want in wants {
+            match self.carry_out(want) {
+                Flow::GoOn => {}
+                other => next = other,
+            }
+        }
+        next
+    }
+
+    fn carry_out(&mut self, want: Action) -> Flow {
+        match want {
+            Action::Quit => return Flow::Quit,
+            Action::Suspend => return Flow::Suspend,
+            Action::Redraw => return Flow::Redraw,
+            Action::Say(text) => self.say(text),
+            Action::Abort => self.stop.cancel(),
+            Action::AbortRetry => self.steer(Session::abort_retry),
+            Action::RetryNow => self.steer(Session::retry_now),
+            Action::TryAgain => self.try_again(),
+            Action::SwitchRetry(on) => self.switch_retry(on),
+            Action::TakeBack => self.take_back(),
+            Action::Answer(answer) => {
+                if let Some(asking) = self.asking.take() {
+                    // Whoever has asked may have gone meanwhile.
+                    asking.send(answer).ok();
+                }
+            }
+            Action::ArmSoon(number) => self.later(async move {
+                tokio::time::sleep(QUESTION_ARM_DELAY).await;
+                Some(Input::Armed(number))
+            }),
+            Action::Compact(focus) => self.compact(focus),
+            Action::Model(name) => self.choose_model(&name),
+            Action::Policy(name) => self.choose_policy(&name),
+            Action::Session(id) => self.open(sessions::SessionTarget::Named(id)),
+            Action::New => self.open(sessions::SessionTarget::New),
+            Action::ListSessions => self.list_sessions(),
+            Action::Accounts => self.show_accounts(),
+        }
+        Flow::GoOn
+    }
+
+    // --- Small things ---
+
+    /// Whether nothing else can be begun. Why is told.
+    fn is_occupied(&self) -> bool {
+        let why = match (self.run.is_some(), self.is_opening) {
+            (true, _) => "The model works: Esc interrupts it first.",
+            (false, true) => "Another session is being opened.",
+            (false, false) => return false,
+        };
+        self.notice(Tone::Faint, why);
+        true
+    }
+
+    fn say(&mut self, text: String) {
+        let Some(joined) = self.session.as_ref().filter(|_| !self.is_opening) else {
+            self.early.push(text);
+            return;
+        };
+        if self.run.is_none() {
+            return self.begin(RunStart::Prompt(Said::user(text)));
+        }
+        let session = Arc::clone(&joined.session);
+        let before = self.queueing.take();
+        self.errands += 1;
+        let sender = self.sender.clone();
+        self.queueing = Some(tokio::spawn(async move {
+            // In the order in which they were said.
+            if let Some(before) = before {
+                before.await.ok();
+            }
+            let queued = session.queue(QueueKind::Steering, Said::user(text)).await;
+            let says = queued.err().map(|error| problem(&error));
+            sender.send(Message::Queued(says)).ok();
+        }));
+    }
+
+    /// Says what waits, if the run that it was meant for had ended meanwhile.
+    fn send_queued(&mut self) {
+        let waits = |joined: &ActiveSession| !joined.session.waiting().is_empty();
+        let is_free = self.run.is_none() && !self.is_opening;
+        if is_free && self.session.as_ref().is_some_and(waits) {
+            self.begin(RunStart::Waiting);
+        }
+    }
+
+    fn steer(&self, steer: fn(&Session)) {
+        if let Some(joined) = &self.session {
+            steer(&joined.session);
+        }
+    }
+
+    fn switch_retry(&self, on: bool) {
+        if let Some(joined) = &self.session {
+            joined.session.set_auto_retry_enabled(on);
+            self.tell(Input::Changed(Change::Retries(on)));
+            let says = match on {
+                true => "Failures are retried.",
+                false => "Failures are not retried any more, in this session.",
+            };
+            self.notice(Tone::Faint, says);
+        }
+    }
+
+    fn take_back(&mut self) {
+        let Some(session) = self.session.as_ref().map(|it| Arc::clone(&it.session)) else {
+            return;
+        };
+        self.later(async move {
+            Some(match session.clear_queue().await {
+                Ok(waiting) => {
+                    let all = waiting.steering.iter().chain(&waiting.follow_up);
+                    Input::TakenBack(all.map(Said::text).collect())
+                }
+                Err(error) => problem(&error),
+            })
+        });
+    }
+
+    fn cost(&self) -> Option<outlast_kernel::budget::Cost> {
+        let session = &self.session.as_ref()?.session;
+        let price = session.setup().price?;
+        Some(price.of(session.snapshot().usage))
+    }
+
+    /// How much the model can read that is asked from here on.
+    fn window_change(&self, model: &str) -> Option<Change> {
+        let setup = self.session.as_ref()?.session.setup();
+        let other = setup.fallbacks.iter().find(|route| route.model == model);
+        let window = other.map_or(setup.traits.window, |route| route.traits.window);
+        let name = model.to_owned();
+        Some(Change::Model { name, window })
+    }
+
+    fn is_current(&self, event: &Event) -> bool {
+        let current = self.session.as_ref();
+        current.is_some_and(|joined| joined.session.id() == event.session_id)
+    }
+
+    /// Does something beside all else; what comes of it is told.
+    fn later(&mut self, work: impl Future<Output = Option<Input>> + Send + 'static) {
+        self.errands += 1;
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            sender.send(Message::Later(work.await)).ok();
+        });
+    }
+
+    fn tell(&self, input: Input) {
+        self.sender.send(Message::Input(input)).ok();
+    }
+
+    pub(super) fn notice(&self, tone: Tone, says: &str) {
+        let says = text::plain(says).into_owned();
+        self.tell(Input::Notice(tone, says));
+    }
+}
+
+fn problem(error: &dyn std::fmt::Display) -> Input {
+    Input::Notice(Tone::Error, text::plain(&error.to_string()).into_owned())
+}

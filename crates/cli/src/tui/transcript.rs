@@ -1,0 +1,295 @@
+//! What was said and done, as blocks, and which of it is on the screen.
+//!
+//! A block is laid out when it is first seen at a width, and again only when it has changed. The place on the screen is a
+//! block and a line in it, so that a transcript of any length costs what its visible part costs.
+//! Invariants: what is being read does not move while more comes in; nothing of a retracted answer looks like an answer;
+//! what comes in is laid out again only in its last part.
+//! Not here: what a block looks like (`transcript/block.rs`), where a long text is cut (`transcript/cut.rs`), which lines are
+//! on the screen (`transcript/window.rs`).
+
+mod block;
+pub(crate) mod render;
+pub(crate) mod split;
+#[cfg(test)]
+mod tests;
+pub(crate) mod viewport;
+
+use block::{Block, Continuation};
+pub(crate) use block::{Kind, Tone, ToolState};
+use outlast_dialect::{Message, Part, Role};
+use outlast_kernel::event::ToolCall;
+use outlast_session::compaction::is_summary;
+use std::ops::Range;
+
+#[derive(Debug, Default)]
+pub(crate) struct Transcript {
+    blocks: Vec<Block>,
+    /// The first line on the screen; nothing while the end is followed.
+    top: Option<LinePosition>,
+    /// By how many lines it is to move when it is next drawn.
+    pending: isize,
+    shows_tools: bool,
+    shows_thoughts: bool,
+    height: u16,
+    /// The blocks on the rows of the screen, as they were drawn last.
+    rows: Vec<usize>,
+    /// Whether the next piece of an answer goes on where the last one was interrupted.
+    goes_on: bool,
+    /// Where the last thought begins.
+    thought_from: usize,
+    /// The first block that was cut since the last frame.
+    cut: Option<usize>,
+    /// The blocks whose lines are kept.
+    laid: Vec<usize>,
+    #[cfg(test)]
+    laid_out: LayoutStats,
+}
+
+/// What was laid out so far.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LayoutStats {
+    blocks: usize,
+    bytes: usize,
+}
+
+/// A line of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LinePosition {
+    block: usize,
+    line: usize,
+}
+
+const BEGINNING: LinePosition = LinePosition { block: 0, line: 0 };
+
+impl Transcript {
+    /// A conversation that was.
+    pub(crate) fn of(messages: &[Message]) -> Self {
+        let mut transcript = Self::default();
+        for message in messages {
+            match is_summary(message) {
+                true => transcript.notice(Tone::Faint, &message.text()),
+                false => transcript.message(message),
+            }
+            transcript.settle();
+        }
+        transcript
+    }
+
+    fn message(&mut self, message: &Message) {
+        for part in &message.parts {
+            self.part(message.role, part);
+        }
+    }
+
+    fn part(&mut self, role: Role, part: &Part) {
+        match (role, part) {
+            (Role::User, Part::Text { text }) => self.user(text),
+            (Role::Assistant, Part::Text { text }) => self.answer(text),
+            (_, Part::Reasoning(reasoning)) => self.thought(&reasoning.text),
+            (_, Part::Image(image)) => self.user(&format!("[picture, {}]", image.media_type)),
+            (_, Part::ToolCall(call)) => self.call(call),
+            (_, Part::ToolResult(result)) => {
+                self.tool_ended(&result.id, &result.output, result.is_error);
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The blocks from that one on that nothing is added to any more.
+    pub(crate) fn settled_from(&self, from: usize) -> impl Iterator<Item = (usize, &Kind, bool)> {
+        let blocks = self.blocks.iter().enumerate().skip(from);
+        let settled = blocks.take_while(|(_, block)| !block.is_open());
+        settled.map(|(number, block)| (number, &block.kind, block.is_retracted))
+    }
+
+    pub(crate) fn user(&mut self, text: &str) {
+        self.settle();
+        self.push(Kind::User(text.to_owned()));
+    }
+
+    /// More of an answer.
+    pub(crate) fn answer(&mut self, text: &str) {
+        for piece in pieces(text) {
+            self.answer_piece(piece);
+        }
+    }
+
+    fn answer_piece(&mut self, text: &str) {
+        if self.extends(|kind| matches!(kind, Kind::Answer(_)), text) {
+            return;
+        }
+        let part = Continuation {
+            opening: self.goes_on.then(|| self.open_code()).flatten(),
+            ..Continuation::default()
+        };
+        // Blanks before the first word are not yet an answer, unless they stand in code.
+        let text = match part.opening {
+            Some(_) => text,
+            None => text.trim_start_matches('\n'),
+        };
+        if part.opening.is_some() || !text.trim().is_empty() {
+            self.settle();
+            self.push_open(Kind::Answer(text.to_owned()), part);
+        }
+    }
+
+    /// More of what the model thinks.
+    pub(crate) fn thought(&mut self, text: &str) {
+        for piece in pieces(text) {
+            if !self.extends(|kind| matches!(kind, Kind::Thought(_)), piece) {
+                if piece.trim().is_empty() {
+                    continue;
+                }
+                self.settle();
+                self.thought_from = self.blocks.len();
+                self.push_open(Kind::Thought(piece.to_owned()), Continuation::default());
+                self.count_thought(1);
+            }
+            self.count_thought(piece.matches('\n').count());
+        }
+    }
+
+    fn count_thought(&mut self, lines: usize) {
+        if let Some(first) = self.blocks.get_mut(self.thought_from) {
+            first.count_lines(lines);
+        }
+    }
+
+    /// Adds to the last block, if it is one of that kind that still grows.
+    fn extends(&mut self, is_meant: fn(&Kind) -> bool, text: &str) -> bool {
+        let number = self.blocks.len().saturating_sub(1);
+        let Some(last) = self.blocks.last_mut() else {
+            return false;
+        };
+        if !last.extends(is_meant, text) {
+            return false;
+        }
+        if let Some((rest, part)) = last.split() {
+            self.cut.get_or_insert(number);
+            let kind = match last.kind {
+                Kind::Thought(_) => Kind::Thought(rest),
+                _ => Kind::Answer(rest),
+            };
+            self.push_open(kind, part);
+        }
+        true
+    }
+
+    /// The answer that broke off goes on with the next piece.
+    pub(crate) fn go_on(&mut self) {
+        self.goes_on = true;
+    }
+
+    /// The line that opened the block of code in which the last answer stopped.
+    fn open_code(&self) -> Option<String> {
+        let mut newest = self.blocks.iter().rev();
+        newest
+            .find(|block| matches!(block.kind, Kind::Answer(_)))?
+            .open_code()
+    }
+
+    /// A call that is carried on after a restart is told again.
+    pub(crate) fn call(&mut self, call: &ToolCall) {
+        self.settle();
+        let kind = Kind::tool(call);
+        let known = self.tool(&call.id);
+        if !known.is_some_and(|block| block.is_pending(&kind)) {
+            self.push_open(kind, Continuation::default());
+        }
+    }
+
+    pub(crate) fn tool_started(&mut self, id: &str) {
+        if let Some(block) = self.tool(id) {
+            block.start_tool();
+        }
+    }
+
+    pub(crate) fn tool_ended(&mut self, id: &str, output: &str, is_error: bool) {
+        if let Some(block) = self.tool(id) {
+            block.end_tool(output, is_error);
+        }
+    }
+
+    /// The newest call of that id: some providers give the same one twice.
+    fn tool(&mut self, id: &str) -> Option<&mut Block> {
+        let mut newest = self.blocks.iter_mut().rev();
+        newest.find(|block| block.is_call(id))
+    }
+
+    /// What was said that is no part of a conversation.
+    pub(crate) fn take_notices(&mut self) -> Vec<(Tone, String)> {
+        let blocks = std::mem::take(&mut self.blocks).into_iter();
+        let notices = blocks.filter_map(|block| match block.kind {
+            Kind::Notice { tone, text, .. } => Some((tone, text)),
+            _ => None,
+        });
+        notices.collect()
+    }
+
+    /// Says something. The same failure again is counted. An answer that comes in goes on after it.
+    pub(crate) fn notice(&mut self, tone: Tone, text: &str) {
+        let is_failure = matches!(tone, Tone::Warning | Tone::Error);
+        if let Some(last) = self.blocks.last_mut().filter(|_| is_failure)
+            && last.repeats(tone, text)
+        {
+            return;
+        }
+        let interrupts = |last: &Block| last.is_open() && matches!(last.kind, Kind::Answer(_));
+        let goes_on = self.goes_on || self.blocks.last().is_some_and(interrupts);
+        self.settle();
+        self.goes_on = goes_on;
+        self.push(Kind::Notice {
+            tone,
+            text: text.to_owned(),
+            times: 1,
+        });
+    }
+
+    /// Nothing is added to an answer any more.
+    pub(crate) fn settle(&mut self) {
+        self.goes_on = false;
+        if let Some(last) = self.blocks.last_mut() {
+            last.settle();
+        }
+    }
+
+    /// Nothing of what was said and done so far changes any more.
+    pub(crate) fn seal(&mut self) {
+        self.goes_on = false;
+        for block in &mut self.blocks {
+            block.seal();
+        }
+    }
+
+    /// What those blocks say does not count.
+    pub(crate) fn retract(&mut self, blocks: Range<usize>) {
+        let mut says_so = true;
+        let count = blocks.len();
+        for block in self.blocks.iter_mut().skip(blocks.start).take(count) {
+            says_so &= !block.retract(says_so);
+        }
+    }
+
+    fn push(&mut self, kind: Kind) {
+        self.blocks.push(Block::settled(kind));
+    }
+
+    fn push_open(&mut self, kind: Kind, part: Continuation) {
+        self.blocks.push(Block::open(kind, part));
+    }
+}
+
+/// A long text as it would come in.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut left = text;
+    std::iter::from_fn(move || {
+        let end = left.floor_char_boundary(split::SOFT_PART_LIMIT);
+        let (piece, rest) = left.split_at(end);
+        left = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}

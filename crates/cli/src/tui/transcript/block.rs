@@ -1,0 +1,344 @@
+//! A block of a transcript: something that was said, a call of a tool, a notice.
+//!
+//! Invariant: whatever a block holds, it is laid out in a bounded number of lines.
+//! Not here: what it looks like (`transcript/look.rs`), where a long text is cut into several (`transcript/cut.rs`).
+
+use super::render;
+use super::split::{self, Scan, SplitPoint};
+use crate::tui::theme::Theme;
+use outlast_kernel::event::ToolCall;
+use outlast_kernel::text;
+use ratatui::text::Line;
+use serde_json::Value;
+
+/// As much of a text is laid out at all.
+pub(super) const MAX_LAYOUT_BYTES: usize = 512 << 10;
+
+/// Something that was said or done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Kind {
+    User(String),
+    Answer(String),
+    Thought(String),
+    Tool(ToolUse),
+    Notice {
+        tone: Tone,
+        text: String,
+        times: u32,
+    },
+}
+
+/// How something is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Faint,
+    Warning,
+    Error,
+}
+
+/// A call of a tool, and what came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ToolUse {
+    id: String,
+    pub(super) name: String,
+    /// What it is called with, in a line.
+    summary: String,
+    /// What it takes away and puts in its place, where it changes a text.
+    pub(super) change: Option<(String, String)>,
+    pub(crate) state: ToolState,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ToolState {
+    Called,
+    Running,
+    Ended { output: String, is_error: bool },
+}
+
+impl Kind {
+    pub(crate) fn tool(call: &ToolCall) -> Self {
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+        let text_of = |name: &str| arguments.get(name)?.as_str();
+        let known = ["command", "path", "pattern"].into_iter().find_map(text_of);
+        let summary = known.unwrap_or(&call.arguments);
+        let change = text_of("old_text").zip(text_of("new_text"));
+        let owned = |text: &str| text::bounded(text, MAX_LAYOUT_BYTES).into_owned();
+        Self::Tool(ToolUse {
+            id: call.id.clone(),
+            // A model may ask for a tool of any name.
+            name: text::plain(&call.name).replace('\n', " "),
+            summary: owned(summary),
+            change: change.map(|(old, new)| (owned(old), owned(new))),
+            state: ToolState::Called,
+        })
+    }
+}
+
+impl ToolUse {
+    /// The call, in a line.
+    pub(crate) fn title(&self) -> String {
+        let summary = self.summary.replace('\n', " ⏎ ");
+        text::plain(&format!("{} {summary}", self.name)).into_owned()
+    }
+}
+
+/// How a block is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) width: u16,
+    pub(super) is_open: bool,
+    pub(super) has_space: bool,
+}
+
+/// How a block goes on with what the one before it says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Continuation {
+    /// Whether no blank line stands between the two.
+    pub(super) is_joined: bool,
+    /// The line that opened the block of code which it begins in.
+    pub(super) opening: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) kind: Kind,
+    pub(super) is_retracted: bool,
+    /// Whether it is the one of those that were retracted which says so.
+    says_retracted: bool,
+    /// Whether more may come.
+    is_growing: bool,
+    /// Whether it is shown in another way than those of its kind.
+    is_toggled: bool,
+    part: Continuation,
+    scan: Scan,
+    /// How many lines a thought has, with those of its later parts.
+    lines: usize,
+    laid: Option<(Layout, Vec<Line<'static>>)>,
+}
+
+impl Block {
+    pub(super) fn settled(kind: Kind) -> Self {
+        Self {
+            kind,
+            is_retracted: false,
+            says_retracted: false,
+            is_growing: false,
+            is_toggled: false,
+            part: Continuation::default(),
+            scan: Scan::default(),
+            lines: 0,
+            laid: None,
+        }
+    }
+
+    pub(super) fn open(kind: Kind, part: Continuation) -> Self {
+        Self {
+            is_growing: true,
+            scan: Scan::within(part.opening.as_deref()),
+            part,
+            ..Self::settled(kind)
+        }
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        self.is_growing
+    }
+
+    // --- Changing ---
+
+    /// Adds to the text, if it is one of that kind that still grows.
+    pub(super) fn extends(&mut self, is_meant: fn(&Kind) -> bool, more: &str) -> bool {
+        if !self.is_growing || !is_meant(&self.kind) {
+            return false;
+        }
+        if let Kind::Answer(text) | Kind::Thought(text) = &mut self.kind {
+            text.push_str(more);
+        }
+        self.laid = None;
+        true
+    }
+
+    /// Settles as much of a long text as cannot change its look any more; what follows is handed back.
+    pub(super) fn split(&mut self) -> Option<(String, Continuation)> {
+        let (text, kind) = match &mut self.kind {
+            Kind::Answer(text) => (text, split::Kind::Markdown),
+            Kind::Thought(text) => (text, split::Kind::Lines),
+            _ => return None,
+        };
+        let SplitPoint {
+            at,
+            opening,
+            is_gap,
+        } = self.scan.cut(text, kind)?;
+        let rest = text.split_off(at);
+        (self.is_growing, self.laid) = (false, None);
+        let is_joined = !is_gap;
+        Some((rest, Continuation { is_joined, opening }))
+    }
+
+    /// The line that opened the block of code which has not ended here.
+    pub(super) fn open_code(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Answer(text) => self.scan.open_code(text),
+            _ => None,
+        }
+    }
+
+    /// As many lines more belong to the thought that begins here.
+    pub(super) fn count_lines(&mut self, more: usize) {
+        self.lines += more;
+        self.laid = None;
+    }
+
+    /// Whether the call waits to be run, and is the same one.
+    pub(super) fn is_pending(&self, call: &Kind) -> bool {
+        self.is_growing && !self.is_retracted && self.kind == *call
+    }
+
+    pub(super) fn is_call(&self, id: &str) -> bool {
+        matches!(&self.kind, Kind::Tool(tool) if tool.id == id)
+    }
+
+    pub(super) fn start_tool(&mut self) {
+        if let Kind::Tool(tool) = &mut self.kind {
+            tool.state = ToolState::Running;
+            self.laid = None;
+        }
+    }
+
+    pub(super) fn end_tool(&mut self, output: &str, is_error: bool) {
+        if let Kind::Tool(tool) = &mut self.kind {
+            let output = text::bounded(output, MAX_LAYOUT_BYTES).into_owned();
+            tool.state = ToolState::Ended { output, is_error };
+            (self.is_growing, self.laid) = (false, None);
+        }
+    }
+
+    /// Whether it says just that, and has counted it.
+    pub(super) fn repeats(&mut self, tone: Tone, said: &str) -> bool {
+        match &mut self.kind {
+            Kind::Notice {
+                tone: own,
+                text,
+                times,
+            } if *own == tone && text == said => {
+                *times += 1;
+                self.laid = None;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Nothing is added any more. Tools end by themselves.
+    pub(super) fn settle(&mut self) {
+        self.is_growing &= matches!(self.kind, Kind::Tool(_));
+    }
+
+    /// The turn is over: a tool that has not ended will not.
+    pub(super) fn seal(&mut self) {
+        if let Kind::Tool(tool) = &mut self.kind
+            && self.is_growing
+        {
+            tool.state = ToolState::Called;
+            self.laid = None;
+        }
+        self.is_growing = false;
+    }
+
+    /// It does not count any more; whether it is something that could.
+    pub(super) fn retract(&mut self, says_so: bool) -> bool {
+        let counted = matches!(
+            self.kind,
+            Kind::Answer(_) | Kind::Thought(_) | Kind::Tool(_)
+        );
+        if counted {
+            (self.is_retracted, self.says_retracted) = (true, says_so);
+            (self.is_growing, self.laid) = (false, None);
+        }
+        counted
+    }
+
+    pub(super) fn toggle(&mut self) {
+        self.is_toggled = !self.is_toggled;
+    }
+
+    // --- Showing ---
+
+    pub(super) const fn is_expanded(&self, tools: bool, thoughts: bool) -> bool {
+        let shows = match self.kind {
+            Kind::Thought(_) => thoughts,
+            Kind::User(_) | Kind::Answer(_) | Kind::Tool(_) | Kind::Notice { .. } => tools,
+        };
+        shows != self.is_toggled
+    }
+
+    /// Whether no blank line stands between the two.
+    pub(super) const fn joins(&self, before: &Self) -> bool {
+        self.part.is_joined
+            || matches!(
+                (&before.kind, &self.kind),
+                (Kind::Tool(_), Kind::Tool(_)) | (Kind::Notice { .. }, Kind::Notice { .. })
+            )
+    }
+
+    pub(super) fn has_layout(&self, shown: Layout) -> bool {
+        matches!(&self.laid, Some((known, _)) if *known == shown)
+    }
+
+    /// How many bytes there are to be laid out.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> usize {
+        match &self.kind {
+            Kind::User(text) | Kind::Answer(text) | Kind::Thought(text) => text.len(),
+            Kind::Notice { text, .. } => text.len(),
+            Kind::Tool(tool) => match &tool.state {
+                ToolState::Ended { output, .. } => tool.summary.len() + output.len(),
+                ToolState::Called | ToolState::Running => tool.summary.len(),
+            },
+        }
+    }
+
+    /// Lets go of its lines.
+    pub(super) fn forget(&mut self) {
+        self.laid = None;
+    }
+
+    pub(super) fn lines(&self) -> &[Line<'static>] {
+        self.laid.as_ref().map_or(&[], |(_, lines)| lines)
+    }
+
+    pub(super) fn lay(&mut self, shown: Layout, theme: &Theme) {
+        let mut lines = Vec::new();
+        lines.extend(shown.has_space.then(Line::default));
+        let own = match &self.kind {
+            Kind::User(text) => render::said(text, shown, theme),
+            Kind::Answer(text) => render::answer(text, &self.part, shown, theme),
+            Kind::Thought(text) if shown.is_open => {
+                render::plain_lines(text, shown.width, "┊ ", theme.faint)
+            }
+            Kind::Thought(_) if self.part.is_joined => Vec::new(),
+            Kind::Thought(_) => vec![render::thought(self.lines, shown, theme)],
+            Kind::Tool(tool) => render::tool_lines(tool, shown, theme),
+            Kind::Notice { tone, text, times } => {
+                let times = match times {
+                    1 => String::new(),
+                    times => format!(" (×{times})"),
+                };
+                let style = tone.style(theme);
+                render::plain_lines(&format!("{text}{times}"), shown.width, "", style)
+            }
+        };
+        let own = match self.is_retracted {
+            true => render::struck(own, theme),
+            false => own,
+        };
+        lines.extend(
+            self.says_retracted
+                .then(|| render::broke_off(shown.width, theme)),
+        );
+        lines.extend(own);
+        self.laid = Some((shown, lines));
+    }
+}

@@ -1,0 +1,254 @@
+//! Where a text that still comes in can be cut, so that what came before the cut is laid out once.
+//!
+//! Invariants: each byte is looked at once, however small the pieces are that it comes in; a part that is still growing has
+//! at most [`MAX_PART_BYTES`] bytes and a piece; a part that begins within a block of code knows the line that opened it.
+
+/// A part that is longer is cut where that cannot be seen: between paragraphs, or between lines of code.
+pub(in crate::tui::transcript) const SOFT_PART_LIMIT: usize = 4 << 10;
+/// A part that is longer is cut where a line ends, or wherever it is.
+pub(in crate::tui::transcript) const MAX_PART_BYTES: usize = 16 << 10;
+
+/// What a text is, as far as it matters to where it can be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tui::transcript) enum Kind {
+    Markdown,
+    /// Lines that mean nothing to each other.
+    Lines,
+}
+
+/// What was seen of a part.
+#[derive(Clone, Debug, Default)]
+pub(in crate::tui::transcript) struct Scan {
+    /// The lines up to here were looked at, and up to here none ends that was not.
+    seen: usize,
+    searched: usize,
+    is_after_blank: bool,
+    fence: Option<Fence>,
+    /// Where the last paragraph begins that stands in no list.
+    paragraph: Option<usize>,
+}
+
+/// A block of code that is open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fence {
+    mark: char,
+    length: usize,
+    opening: String,
+}
+
+/// How a text is cut.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::tui::transcript) struct SplitPoint {
+    pub(in crate::tui::transcript) at: usize,
+    /// The line that opened the block of code which it is in.
+    pub(in crate::tui::transcript) opening: Option<String>,
+    /// Whether a blank line stands there.
+    pub(in crate::tui::transcript) is_gap: bool,
+}
+
+impl Scan {
+    /// A part that begins within a block of code.
+    pub(in crate::tui::transcript) fn within(opening: Option<&str>) -> Self {
+        Self {
+            fence: opening.and_then(Fence::opened_by),
+            ..Self::default()
+        }
+    }
+
+    /// The line that opened the block of code which has not ended with the part.
+    pub(in crate::tui::transcript) fn open_code(&self, text: &str) -> Option<String> {
+        let mut scan = self.clone();
+        scan.look(text);
+        scan.fence.map(|fence| fence.opening)
+    }
+
+    /// Looks at the lines of the part that are new, and says where it is to be cut, if it is.
+    pub(in crate::tui::transcript) fn cut(&mut self, text: &str, kind: Kind) -> Option<SplitPoint> {
+        self.look(text);
+        if text.len() < SOFT_PART_LIMIT {
+            return None;
+        }
+        let cut = match (kind, self.paragraph) {
+            (Kind::Markdown, Some(at)) => SplitPoint {
+                at,
+                opening: None,
+                is_gap: true,
+            },
+            _ => self.cut_between_lines(text, kind)?,
+        };
+        self.seen = self.seen.saturating_sub(cut.at);
+        self.searched = self.searched.saturating_sub(cut.at);
+        self.paragraph = None;
+        Some(cut)
+    }
+
+    fn cut_between_lines(&self, text: &str, kind: Kind) -> Option<SplitPoint> {
+        let fence = self.fence.as_ref().filter(|_| kind == Kind::Markdown);
+        let cut = |at: usize| SplitPoint {
+            at,
+            opening: fence.map(|fence| fence.opening.clone()),
+            is_gap: fence.is_none() && kind == Kind::Markdown && text[..at].ends_with("\n\n"),
+        };
+        let is_free = fence.is_some() || kind == Kind::Lines;
+        let has_line = self.seen > 0 && self.seen < text.len();
+        match (has_line, text.len() >= MAX_PART_BYTES) {
+            (true, is_long) if is_long || is_free => Some(cut(self.seen)),
+            (false, true) => split_within_line(text).map(cut),
+            _ => None,
+        }
+    }
+
+    fn look(&mut self, text: &str) {
+        let new = text.get(self.searched..).unwrap_or_default();
+        let end = new.rfind('\n').map(|at| self.searched + at + 1);
+        self.searched = text.len();
+        let lines = end.and_then(|end| text.get(self.seen..end));
+        for line in lines.unwrap_or_default().split_inclusive('\n') {
+            self.look_at(line);
+            self.seen += line.len();
+        }
+    }
+
+    fn look_at(&mut self, line: &str) {
+        match &self.fence {
+            Some(fence) if fence.is_closed_by(line) => self.fence = None,
+            Some(_) => {}
+            None => {
+                if self.is_after_blank && self.seen > 0 && starts_new_block(line) {
+                    self.paragraph = Some(self.seen);
+                }
+                self.fence = Fence::opened_by(line);
+            }
+        }
+        self.is_after_blank = line.trim().is_empty();
+    }
+}
+
+impl Fence {
+    fn opened_by(line: &str) -> Option<Self> {
+        let opening = line.trim();
+        let mark = opening.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+        let info = opening.trim_start_matches(mark);
+        let length = opening.len() - info.len();
+        // Code within a sentence begins and ends on its line.
+        let is_one = length >= 3 && !(mark == '`' && info.contains('`'));
+        is_one.then(|| Self {
+            mark,
+            length,
+            opening: opening.to_owned(),
+        })
+    }
+
+    fn is_closed_by(&self, line: &str) -> bool {
+        let line = line.trim();
+        line.len() >= self.length && line.chars().all(|c| c == self.mark)
+    }
+}
+
+/// Whether a line after a blank one cannot belong to a list before it.
+fn starts_new_block(line: &str) -> bool {
+    line.starts_with(|c: char| c.is_alphabetic() || matches!(c, '#' | '`' | '~'))
+        || line.starts_with("**")
+}
+
+/// Between words, or where there are none between two characters.
+fn split_within_line(text: &str) -> Option<usize> {
+    let blank = text.rfind(' ').map(|at| at + 1);
+    let last = text.char_indices().next_back().map(|(at, _)| at);
+    blank.filter(|at| *at >= SOFT_PART_LIMIT).or(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The parts of a text that comes in pieces of that many characters, each with the line that opens its code.
+    fn parts(text: &str, piece: usize, kind: Kind) -> Vec<(Option<String>, String)> {
+        let (mut parts, mut scan) = (Vec::new(), Scan::default());
+        let mut last = (None, String::new());
+        let all: Vec<char> = text.chars().collect();
+        for piece in all.chunks(piece) {
+            last.1.extend(piece);
+            if let Some(cut) = scan.cut(&last.1, kind) {
+                let rest = last.1.split_off(cut.at);
+                parts.push(std::mem::replace(&mut last, (cut.opening, rest)));
+            }
+        }
+        parts.push(last);
+        parts
+    }
+
+    fn joined(parts: &[(Option<String>, String)]) -> String {
+        parts.iter().map(|(_, part)| part.as_str()).collect()
+    }
+
+    #[test]
+    fn nothing_is_lost_and_no_part_is_long_whatever_comes_in() {
+        let texts = [
+            "A sentence of a paragraph.\n\n".repeat(3000),
+            format!("```rust\n{}```\n", "let a = 1;\n".repeat(3000)),
+            "- one item of a list\n".repeat(3000),
+            "word ".repeat(8000),
+            "ä".repeat(40_000),
+            format!("```\n{}", "x".repeat(60_000)),
+            "\n".repeat(50_000),
+        ];
+        for text in texts {
+            for (piece, kind) in [
+                (7, Kind::Markdown),
+                (1000, Kind::Markdown),
+                (7, Kind::Lines),
+            ] {
+                let parts = parts(&text, piece, kind);
+                assert!(joined(&parts) == text, "{:?}", &text[..20]);
+                let longest = parts.iter().map(|(_, part)| part.len()).max().unwrap();
+                assert!(
+                    longest <= MAX_PART_BYTES + 2 * piece,
+                    "{longest} of {:?}",
+                    &text[..20]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn code_is_cut_between_its_lines_and_each_part_knows_its_opening() {
+        let text = format!(
+            "Look:\n\n~~~~rust\n{}~~~~\nEnd",
+            "~~~ a line\n".repeat(1000)
+        );
+        let parts = parts(&text, 5, Kind::Markdown);
+        assert!(parts.len() > 2);
+        for (number, (opening, part)) in parts.iter().enumerate() {
+            let expected = (number > 1).then_some("~~~~rust");
+            assert_eq!(opening.as_deref(), expected, "part {number}");
+            assert!(number == 0 || part.starts_with("~~~"), "{:?}", &part[..20]);
+        }
+    }
+
+    #[test]
+    fn a_fence_ends_only_with_one_of_its_own_kind_and_length() {
+        let table = [
+            ("```", "```\n", true),
+            ("```", "~~~\n", false),
+            ("````", "```\n", false),
+            ("```", "`````\n", true),
+            ("```", "``` more\n", false),
+        ];
+        for (opening, line, closes) in table {
+            let fence = Fence::opened_by(opening).unwrap();
+            assert_eq!(fence.is_closed_by(line), closes, "{opening} {line}");
+        }
+        assert_eq!(Fence::opened_by("```a``` is code\n"), None);
+        assert_eq!(Fence::opened_by("`` two"), None);
+    }
+
+    #[test]
+    fn a_list_is_not_cut_between_its_items_as_long_as_it_is_not_too_long() {
+        let text = "1. an item\n\n   its second paragraph\n\n".repeat(500);
+        assert_eq!(
+            parts(&text[..MAX_PART_BYTES - 100], 9, Kind::Markdown).len(),
+            1
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! Which lines of a transcript are on the screen.
+//!
+//! Invariant: a frame lays out what is visible and what it moves past, and nothing else.
+
+use crate::tui::theme::Theme;
+use crate::tui::transcript::block::Layout;
+use crate::tui::transcript::{BEGINNING, LinePosition, Transcript};
+use ratatui::text::Line;
+
+/// The lines of more blocks than these are not kept, but those of as many on both sides of the screen are.
+pub(in crate::tui::transcript) const MAX_CACHED_BLOCKS: usize = 1000;
+const CACHED_MARGIN: usize = 200;
+
+impl Transcript {
+    pub(crate) fn scroll(&mut self, lines: isize) {
+        self.pending = self.pending.saturating_add(lines);
+    }
+
+    pub(crate) fn go_to_beginning(&mut self) {
+        (self.top, self.pending) = (Some(BEGINNING), 0);
+    }
+
+    pub(crate) fn go_to_end(&mut self) {
+        (self.top, self.pending) = (None, 0);
+    }
+
+    /// Whether the newest line is on the screen, and stays there.
+    pub(crate) fn follows_end(&self) -> bool {
+        self.top.is_none()
+    }
+
+    pub(crate) fn height(&self) -> usize {
+        self.height.into()
+    }
+
+    pub(crate) fn expand_tools(&mut self) {
+        self.shows_tools = !self.shows_tools;
+    }
+
+    pub(crate) fn show_thoughts(&mut self) {
+        self.shows_thoughts = !self.shows_thoughts;
+    }
+
+    /// Shows all of the block on that row, or less of it.
+    pub(crate) fn toggle_row(&mut self, row: u16) {
+        let block = self.rows.get(usize::from(row)).copied();
+        if let Some(block) = block.and_then(|block| self.blocks.get_mut(block)) {
+            block.toggle();
+        }
+    }
+
+    /// The lines that are on a screen of that size.
+    pub(crate) fn visible(
+        &mut self,
+        (width, height): (u16, u16),
+        theme: &Theme,
+    ) -> Vec<Line<'static>> {
+        self.height = height;
+        self.rows.clear();
+        let look = RenderContext { width, theme };
+        let end = self.top_at_end(height.into(), &look);
+        let top = self.top.map_or(end, |top| self.within(top, &look));
+        let top = match std::mem::take(&mut self.pending) {
+            up @ ..0 => self.above(top, up.unsigned_abs(), &look),
+            down => self.below(top, down.unsigned_abs(), &look),
+        };
+        self.top = (top < end).then_some(top);
+        self.cut = None;
+        let lines = self.lines_from(top.min(end), height.into(), &look);
+        self.evict_layouts(top.min(end), end);
+        lines
+    }
+
+    /// Lets go of lines that are far from those on the screen, and from the end.
+    fn evict_layouts(&mut self, top: LinePosition, end: LinePosition) {
+        if self.laid.len() <= MAX_CACHED_BLOCKS {
+            return;
+        }
+        let bottom = self.rows.last().copied().unwrap_or(top.block);
+        let near = top.block.saturating_sub(CACHED_MARGIN)..=bottom.saturating_add(CACHED_MARGIN);
+        self.laid.sort_unstable();
+        self.laid.dedup();
+        let blocks = &mut self.blocks;
+        self.laid.retain(|number| {
+            let is_kept = near.contains(number) || *number >= end.block;
+            if !is_kept && let Some(block) = blocks.get_mut(*number) {
+                block.forget();
+            }
+            is_kept
+        });
+    }
+
+    fn lines_from(
+        &mut self,
+        top: LinePosition,
+        height: usize,
+        look: &RenderContext<'_>,
+    ) -> Vec<Line<'static>> {
+        let mut lines = Vec::with_capacity(height);
+        let mut skipped = top.line;
+        for number in top.block..self.blocks.len() {
+            for line in self.laid(number, look).iter().skip(skipped) {
+                lines.push(line.clone());
+            }
+            self.rows.resize(lines.len(), number);
+            skipped = 0;
+            if lines.len() >= height {
+                break;
+            }
+        }
+        lines.truncate(height);
+        self.rows.truncate(height);
+        lines
+    }
+
+    /// The first line when the last one is at the bottom.
+    fn top_at_end(&mut self, height: usize, look: &RenderContext<'_>) -> LinePosition {
+        let mut left = height;
+        for block in (0..self.blocks.len()).rev() {
+            let lines = self.laid(block, look).len();
+            if lines >= left {
+                let line = lines - left;
+                return LinePosition { block, line };
+            }
+            left -= lines;
+        }
+        BEGINNING
+    }
+
+    /// The place, in a transcript whose blocks may have become shorter.
+    fn within(&mut self, place: LinePosition, look: &RenderContext<'_>) -> LinePosition {
+        let Some(block) = self.blocks.len().checked_sub(1) else {
+            return BEGINNING;
+        };
+        // What was cut goes on in the next block.
+        if self.cut == Some(place.block) {
+            let block = place.block;
+            return self.below(LinePosition { block, line: 0 }, place.line, look);
+        }
+        let block = place.block.min(block);
+        let line = place
+            .line
+            .min(self.laid(block, look).len().saturating_sub(1));
+        LinePosition { block, line }
+    }
+
+    fn above(
+        &mut self,
+        mut place: LinePosition,
+        mut lines: usize,
+        look: &RenderContext<'_>,
+    ) -> LinePosition {
+        while lines > place.line {
+            lines -= place.line;
+            let Some(block) = place.block.checked_sub(1) else {
+                return BEGINNING;
+            };
+            let line = self.laid(block, look).len();
+            place = LinePosition { block, line };
+        }
+        place.line -= lines;
+        place
+    }
+
+    fn below(
+        &mut self,
+        mut place: LinePosition,
+        mut lines: usize,
+        look: &RenderContext<'_>,
+    ) -> LinePosition {
+        while place.block + 1 < self.blocks.len() {
+            let left = self.laid(place.block, look).len() - place.line;
+            if lines < left {
+                break;
+            }
+            lines -= left;
+            place = LinePosition {
+                block: place.block + 1,
+                line: 0,
+            };
+        }
+        place.line += lines;
+        place
+    }
+
+    /// The lines of a block, with the blank one before it.
+    pub(in crate::tui::transcript) fn laid(
+        &mut self,
+        number: usize,
+        look: &RenderContext<'_>,
+    ) -> &[Line<'static>] {
+        let follows = number.checked_sub(1).map(|before| &self.blocks[before]);
+        let shown = Layout {
+            width: look.width,
+            is_open: self.blocks[number].is_expanded(self.shows_tools, self.shows_thoughts),
+            has_space: follows.is_some_and(|before| !self.blocks[number].joins(before)),
+        };
+        let block = &mut self.blocks[number];
+        if !block.has_layout(shown) {
+            #[cfg(test)]
+            {
+                self.laid_out.blocks += 1;
+                self.laid_out.bytes += block.size();
+            }
+            block.lay(shown, look.theme);
+            if self.laid.last() != Some(&number) {
+                self.laid.push(number);
+            }
+        }
+        block.lines()
+    }
+}
+
+/// What lines look like.
+pub(in crate::tui::transcript) struct RenderContext<'a> {
+    pub(in crate::tui::transcript) width: u16,
+    pub(in crate::tui::transcript) theme: &'a Theme,
+}

@@ -1,0 +1,410 @@
+//! One request to the provider, up to the first content of its answer or to what went wrong.
+//!
+//! Invariants: nothing of an answer is handed on before its first content, so that until then it can be asked for again;
+//! every wait has its limit; what is kept is bounded.
+
+use crate::inbound_request::{InboundRequest, forwarded_response_headers};
+use crate::route::Kind;
+use crate::timers::Timers;
+use crate::upstreams::Upstreams;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, StatusCode, header};
+use outlast_dialect::StreamActivity;
+use outlast_dialect::error_body::{self, RawError};
+use outlast_dialect::relay::{self, BodyKind, Relay};
+use outlast_engine::Clock;
+use outlast_engine::credential::Credential;
+use outlast_engine::provider::Watchdog;
+use outlast_engine::transport::{self, Forwarded};
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::{Failure, IoKind, Phase, Transport};
+use outlast_kernel::time::Span;
+use std::time::Duration;
+
+const MAX_ERROR_BYTES: usize = 64 << 10;
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many times as long an answer may take that comes as a whole.
+const WHOLE_RESPONSE_TIMEOUT_FACTOR: u32 = 3;
+/// An answer that comes as a whole is looked at as a whole, unless it is longer than this.
+const MAX_BUFFERED_RESPONSE_BYTES: usize = 16 << 20;
+
+/// Who is asked, by when and what for.
+pub(crate) struct Attempt<'a> {
+    pub(crate) asked: &'a InboundRequest,
+    pub(crate) upstreams: &'a Upstreams,
+    pub(crate) credential: Option<&'a Credential>,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) alarms: &'a Timers,
+}
+
+/// An answer whose first content has come, or all of it.
+pub(crate) struct UpstreamResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    /// How long the body is, where that is known.
+    pub(crate) length: Option<u64>,
+    pub(crate) body: UpstreamBody,
+}
+
+/// The body of an answer.
+pub(crate) enum UpstreamBody {
+    /// All of it.
+    Whole(Bytes),
+    /// A stream of events that is followed.
+    Events(Box<EventStream>),
+    /// Something that is passed on without being looked at: what has come of it, and the rest.
+    Opaque(Vec<Bytes>, Box<Forwarded>),
+}
+
+/// A stream of events.
+pub(crate) struct EventStream {
+    pub(crate) relay: Relay,
+    pub(crate) upstream: Forwarded,
+    pub(crate) watchdog: Watchdog,
+    /// What may be sent on and was not yet.
+    pub(crate) ready: Vec<Bytes>,
+    /// The body has ended.
+    pub(crate) is_over: bool,
+    /// When it is over whatever comes, once the answer is complete.
+    pub(crate) ends_by: Option<Timestamp>,
+}
+
+/// A request that failed before content.
+pub(crate) struct FailedAttempt {
+    pub(crate) failure: Failure,
+    /// What the provider answered, if it did.
+    pub(crate) refusal: Option<ErrorResponse>,
+}
+
+/// An error response of the provider.
+pub(crate) struct ErrorResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// What did not fit.
+    pub(crate) rest: Option<Forwarded>,
+}
+
+type AttemptResult = Result<UpstreamResponse, Box<FailedAttempt>>;
+
+impl Attempt<'_> {
+    /// Makes the request and follows the answer up to its first content.
+    pub(crate) async fn make(&self) -> AttemptResult {
+        let upstream = self.upstreams.of(self.asked.route);
+        let body = self.asked.body.payload().await;
+        let body = body.map_err(|error| {
+            let message = format!("the request cannot be read back: {error}");
+            Box::new(self.raised(IoKind::Misconfigured, &message))
+        })?;
+        let mut headers = self.asked.headers();
+        if let Some(credential) = self.credential {
+            credential.replace_in(headers.to_mut(), self.asked.dialect());
+        }
+        let what = (self.asked.method.clone(), self.asked.target.as_str());
+        let sending = upstream.forward.send(what, &headers, body);
+        let mut limit = self.upstreams.timeouts.until_headers();
+        if !self.asked.is_streamed {
+            // The headers of an answer that comes as a whole come when it is done.
+            limit = limit.saturating_mul(WHOLE_RESPONSE_TIMEOUT_FACTOR);
+        }
+        let deadline = (!limit.is_zero()).then(|| self.clock.now() + limit);
+        let response = tokio::select! {
+            biased;
+            response = sending => response.map_err(|error| self.broken(&error))?,
+            () = self.alarms.at(deadline) => {
+                let message = format!("no response came for {}", Span(limit));
+                return Err(Box::new(self.raised(IoKind::Timeout, &message)));
+            }
+        };
+        self.look_at(response).await
+    }
+
+    async fn look_at(&self, mut response: Forwarded) -> AttemptResult {
+        let (status, headers) = (response.status, std::mem::take(&mut response.headers));
+        if status.is_informational() {
+            let message = "the provider wants to speak another protocol, which nobody asked for";
+            return Err(Box::new(self.raised(IoKind::Protocol, message)));
+        }
+        if !self.asked.route.is_retried() {
+            let body = UpstreamBody::Opaque(Vec::new(), Box::new(response));
+            return Ok(self.answer(status, headers, body));
+        }
+        if !status.is_success() {
+            return Err(self.refused(status, headers, response).await);
+        }
+        let compressed = headers
+            .get(header::CONTENT_ENCODING)
+            .is_some_and(|encoding| encoding != "identity");
+        if compressed {
+            // Nobody asked for it; what cannot be read is passed on.
+            let body = UpstreamBody::Opaque(Vec::new(), Box::new(response));
+            return Ok(self.answer(status, headers, body));
+        }
+        // Whoever asks in a way that we cannot read may have asked for a stream all the same.
+        let is_stream = headers
+            .get(header::CONTENT_TYPE)
+            .is_some_and(|form| form.as_bytes().starts_with(b"text/event-stream"));
+        let is_stream = is_stream || self.asked.is_streamed;
+        let body = if is_stream && self.asked.route.kind == Kind::Inference {
+            self.stream(&headers, response).await
+        } else {
+            self.whole(&headers, response, BytesMut::new()).await
+        };
+        Ok(self.answer(status, headers, body?))
+    }
+
+    fn answer(
+        &self,
+        status: StatusCode,
+        headers: HeaderMap,
+        body: UpstreamBody,
+    ) -> UpstreamResponse {
+        // Of two words on its length, the other one counts.
+        let is_chunked = headers.contains_key(header::TRANSFER_ENCODING);
+        let length = headers.get(header::CONTENT_LENGTH);
+        let length = length.filter(|_| !is_chunked);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        UpstreamResponse {
+            length: match &body {
+                UpstreamBody::Whole(body) => Some(body.len() as u64),
+                UpstreamBody::Events(_) => None,
+                UpstreamBody::Opaque(..) => length,
+            },
+            status,
+            headers: forwarded_response_headers(headers),
+            body,
+        }
+    }
+
+    /// Follows a stream of events up to its first content. Its first bytes say whether it is one, whatever its headers
+    /// call it.
+    async fn stream(
+        &self,
+        headers: &HeaderMap,
+        mut upstream: Forwarded,
+    ) -> Result<UpstreamBody, Box<FailedAttempt>> {
+        let mut watchdog = Watchdog::new(self.upstreams.timeouts, self.clock.now());
+        let mut head = BytesMut::new();
+        loop {
+            match relay::sniff_body(&head) {
+                Some(BodyKind::Events) => break,
+                Some(BodyKind::Json | BodyKind::Page) => {
+                    return self.whole(headers, upstream, head).await;
+                }
+                // Blanks without end are passed on like any other stream.
+                None if head.len() > relay::MAX_HELD_BYTES => break,
+                None => {}
+            }
+            match self.next(&mut upstream, &watchdog).await? {
+                Some(bytes) => {
+                    watchdog.alive(self.clock.now());
+                    head.extend_from_slice(&bytes);
+                }
+                None => break,
+            }
+        }
+        let mut events = EventStream {
+            relay: self.asked.dialect().relay(self.provider()),
+            upstream,
+            watchdog,
+            ready: Vec::new(),
+            is_over: false,
+            ends_by: None,
+        };
+        self.until_content(&mut events, head.freeze())
+            .await
+            .map_err(|failed| with_headers(failed, headers))?;
+        Ok(UpstreamBody::Events(Box::new(events)))
+    }
+
+    async fn until_content(
+        &self,
+        events: &mut EventStream,
+        head: Bytes,
+    ) -> Result<(), Box<FailedAttempt>> {
+        let mut bytes = Some(head);
+        while let Some(piece) = bytes {
+            events
+                .take_in(piece, self.clock.now())
+                .map_err(before_content)?;
+            if events.relay.has_content() || events.relay.is_complete() {
+                return Ok(());
+            }
+            bytes = self.next(&mut events.upstream, &events.watchdog).await?;
+        }
+        events.end(self.clock.now()).map_err(before_content)
+    }
+
+    /// The next piece of the body, within the time that the watchdog gives it.
+    async fn next(
+        &self,
+        upstream: &mut Forwarded,
+        watchdog: &Watchdog,
+    ) -> Result<Option<Bytes>, Box<FailedAttempt>> {
+        tokio::select! {
+            biased;
+            chunk = upstream.chunk() => chunk.map_err(|error| {
+                let mut failed = self.broken(&error);
+                failed.failure.phase = Phase::BeforeContent;
+                failed
+            }),
+            () = self.alarms.at(watchdog.deadline()) => {
+                let message = format!("the stream stood still for {}", Span(watchdog.standstill()));
+                let mut failed = self.raised(IoKind::Idle, &message);
+                failed.failure.phase = Phase::BeforeContent;
+                Err(Box::new(failed))
+            }
+        }
+    }
+
+    /// Reads an answer that comes as a whole. One that is too long to be kept is passed on as it comes.
+    async fn whole(
+        &self,
+        headers: &HeaderMap,
+        mut upstream: Forwarded,
+        head: BytesMut,
+    ) -> Result<UpstreamBody, Box<FailedAttempt>> {
+        let mut watchdog = Watchdog::new(self.upstreams.timeouts, self.clock.now());
+        let mut body = head;
+        let mut first = None;
+        while let Some(piece) = self.next(&mut upstream, &watchdog).await? {
+            // Some servers send blanks to show that they are there.
+            if piece.iter().all(u8::is_ascii_whitespace) {
+                watchdog.alive(self.clock.now());
+            } else {
+                watchdog.progress(self.clock.now());
+            }
+            match (first.take(), body.is_empty()) {
+                // Most come in one piece, which need not be copied.
+                (None, true) => first = Some(piece),
+                (before, _) => {
+                    body.extend_from_slice(&before.unwrap_or_default());
+                    body.extend_from_slice(&piece);
+                }
+            }
+            if body.len() > MAX_BUFFERED_RESPONSE_BYTES {
+                return Ok(UpstreamBody::Opaque(
+                    vec![body.freeze()],
+                    Box::new(upstream),
+                ));
+            }
+        }
+        let body = first.unwrap_or_else(|| body.freeze());
+        if self.asked.route.kind == Kind::Inference {
+            let now = self.clock.now();
+            let checked = self
+                .asked
+                .dialect()
+                .check_response(self.provider(), &body, now);
+            checked.map_err(|failure| with_headers(before_content(failure), headers))?;
+        }
+        Ok(UpstreamBody::Whole(body))
+    }
+
+    /// Reads an error response within bounds: a slow or endless one must not hide the status.
+    async fn refused(
+        &self,
+        status: StatusCode,
+        headers: HeaderMap,
+        mut upstream: Forwarded,
+    ) -> Box<FailedAttempt> {
+        let mut body = BytesMut::new();
+        let mut ended = false;
+        let reading = async {
+            while body.len() < MAX_ERROR_BYTES {
+                match upstream.chunk().await {
+                    Ok(Some(piece)) => body.extend_from_slice(&piece),
+                    Ok(None) | Err(_) => {
+                        ended = true;
+                        return;
+                    }
+                }
+            }
+        };
+        let deadline = self.clock.now() + ERROR_BODY_TIMEOUT;
+        tokio::select! {
+            biased;
+            () = reading => {}
+            () = self.alarms.at(Some(deadline)) => ended = true,
+        }
+        let body = body.freeze();
+        let failure = error_body::read(RawError {
+            provider: self.provider(),
+            transport: Transport::Http,
+            status: Some(status.as_u16()),
+            headers: &texts(&headers),
+            body: &String::from_utf8_lossy(&body),
+            at: self.clock.now(),
+        });
+        let refusal = Some(ErrorResponse {
+            status,
+            headers: forwarded_response_headers(headers),
+            body,
+            rest: (!ended).then_some(upstream),
+        });
+        Box::new(FailedAttempt { failure, refusal })
+    }
+
+    fn provider(&self) -> &str {
+        &self.upstreams.of(self.asked.route).name
+    }
+
+    fn broken(&self, error: &transport::Error) -> Box<FailedAttempt> {
+        Box::new(self.raised(error.io, &error.message))
+    }
+
+    fn raised(&self, io: IoKind, message: &str) -> FailedAttempt {
+        let failure = Failure::thrown(self.provider(), message, self.clock.now());
+        FailedAttempt {
+            failure: failure.with_io(io),
+            refusal: None,
+        }
+    }
+}
+
+impl EventStream {
+    /// Takes in a piece of the body.
+    pub(crate) fn take_in(&mut self, bytes: Bytes, now: Timestamp) -> Result<(), Box<Failure>> {
+        match self.relay.push(bytes, now, &mut self.ready)? {
+            StreamActivity::Progress => self.watchdog.progress(now),
+            StreamActivity::Opening => self.watchdog.opening(now),
+            StreamActivity::Alive => self.watchdog.alive(now),
+        }
+        Ok(())
+    }
+
+    /// The body has ended.
+    pub(crate) fn end(&mut self, now: Timestamp) -> Result<(), Box<Failure>> {
+        self.is_over = true;
+        self.relay.end(now, &mut self.ready)
+    }
+}
+
+fn before_content(failure: Box<Failure>) -> Box<FailedAttempt> {
+    let mut failure = *failure;
+    failure.phase = Phase::BeforeContent;
+    Box::new(FailedAttempt {
+        failure,
+        refusal: None,
+    })
+}
+
+/// When to come back may stand in the headers of a response that went well until then.
+fn with_headers(mut failed: Box<FailedAttempt>, headers: &HeaderMap) -> Box<FailedAttempt> {
+    if failed.failure.headers.is_empty() {
+        let all = texts(headers);
+        let all = all
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        failed.failure = failed.failure.with_headers(all);
+    }
+    failed
+}
+
+fn texts(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let headers = headers.iter();
+    headers
+        .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
+        .collect()
+}

@@ -1,0 +1,506 @@
+//! What comes before an attempt: going on where an earlier sending was left, choosing an account, and waiting.
+//!
+//! Invariants: a wait is written down before it begins, and said; being held by the gate costs no attempt; nobody is held
+//! for longer than its policy would wait.
+
+use crate::body_store::Body;
+use crate::call::keepalive::{KeepAlive, KeepAliveResult};
+use crate::call::{Call, EndReason, FailureState, happened};
+use crate::holds::{Command, Identity, Progress, RequestSummary};
+use crate::observe::log::EventKind;
+use crate::shared::Shared;
+use bytes::Bytes;
+use outlast_engine::RetryStrategy;
+use outlast_engine::admission::{QueuePosition, Ticket};
+use outlast_engine::shared_state::is_shared;
+use outlast_kernel::Timestamp;
+use outlast_kernel::attempt::{Event, State, Wait, step};
+use outlast_kernel::decision::GiveUp;
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
+use outlast_kernel::verdict::{Cause, Scope, Verdict};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often whoever waits in line looks whether it still makes sense.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// However short a policy's own waits are, a gate may need this long to let somebody through.
+const MIN_HOLD_LIMIT: Duration = Duration::from_secs(120);
+
+/// Whether an attempt may be made.
+pub(crate) enum GateReply {
+    /// The gate lets it pass, and hears what came of it.
+    Gated(Ticket),
+    /// Without having asked.
+    Ungated,
+    /// First it has to be seen anew who is asked.
+    Again,
+}
+
+/// Why a wait is over.
+enum WakeReason {
+    Admitted(Ticket),
+    OwnTime,
+    TooLong,
+    /// The provider said to others to come back then, which is too late.
+    InVain(Timestamp),
+    /// The settings have changed, or it is time to look for another account.
+    LookAgain,
+    Told(Command),
+    Stopping,
+}
+
+/// Comes with the time that the provider has stated to somebody else, when that is beyond the limit: whoever waits in line
+/// would learn it only after hours.
+async fn in_vain(shared: &Shared, gate: &str, limit: Option<Timestamp>) -> Timestamp {
+    let Some(limit) = limit else {
+        return std::future::pending().await;
+    };
+    loop {
+        let stated = shared.desk.knowledge().stated_end(gate);
+        if let Some(stated) = stated.filter(|stated| *stated > limit) {
+            return stated;
+        }
+        let next = shared.now() + RECHECK_INTERVAL;
+        shared.alarms.at(Some(next)).await;
+    }
+}
+
+impl Call {
+    /// Goes on where an earlier sending of the same request was left.
+    pub(crate) async fn take_up(&mut self) {
+        if !self.shared.holds.has_abandoned() || !self.asked.route.is_retried() {
+            return;
+        }
+        let Some(identity) = self.identity().await else {
+            return;
+        };
+        let Some((hold, progress)) = self.shared.holds.take_up(&identity, self.about()) else {
+            return;
+        };
+        self.hold = Some(hold);
+        let now = self.shared.now();
+        self.trouble = FailureState {
+            since: Some(progress.since),
+            failed: Some(progress.since),
+            attempts: progress.attempts,
+            resent: progress.resent,
+            waited: now.since(progress.since),
+            cause: progress.cause,
+            ..FailureState::default()
+        };
+        self.counted.push(self.shared.metrics.held());
+        self.say(EventKind::TakenUp {
+            attempts: progress.attempts,
+            resent: self.trouble.resent,
+            since: progress.since,
+        });
+        self.shared.metrics.taken_up(self.asked.profile.name);
+        let rules = self.strategy.rules();
+        self.state = State::new(rules, progress.prompt).with_chain(progress.chain);
+        let Some(until) = progress.wake.filter(|wake| *wake > now) else {
+            step(&mut self.state, Event::Started);
+            return;
+        };
+        let cause = progress.cause.unwrap_or(Cause::ServerError);
+        let name = &self.upstreams.of(self.asked.route).name;
+        let failure = Failure::thrown(name, "taken up after the client came back", now);
+        let failure =
+            ClassifiedFailure::new(failure.with_verdict(Verdict::of(cause, Scope::Provider)));
+        let since = now;
+        self.state.take_up(
+            Wait {
+                since,
+                until,
+                failure,
+            },
+            now,
+        );
+        self.trouble.wake = Some(until);
+        self.trouble.is_shared = is_shared(cause);
+    }
+
+    /// Who the request is, by what the client sends again with it.
+    async fn identity(&self) -> Option<Identity> {
+        let body = self.asked.body.bytes().await.ok()?;
+        Some(self.asked.identity(&body))
+    }
+
+    /// Chooses the account that is asked with. Its key may have to be fetched, which takes its time.
+    pub(crate) async fn choose_account(&mut self) -> Result<(), EndReason> {
+        let accounts = &self.upstreams.of(self.asked.route).accounts;
+        let accounts = accounts.as_ref().filter(|_| self.asked.is_model_request());
+        let Some(accounts) = accounts.map(Arc::clone) else {
+            return Ok(());
+        };
+        let (left, model) = (self.left.clone(), self.asked.model.clone());
+        let in_use = self.account.as_ref().map(|account| account.name.clone());
+        // A client that leaves does not end a command that fetches a key: the next one needs it, too.
+        let choosing = async move { accounts.choose(in_use.as_deref(), &left, &model).await };
+        let mut choosing = tokio::spawn(choosing);
+        let kept = self.keep(Pin::new(&mut choosing)).await;
+        match kept {
+            KeepAliveResult::Done(Ok(Ok(chosen))) => {
+                if let Some(hold) = &self.hold {
+                    hold.note(&chosen.name);
+                }
+                self.account = Some(chosen);
+                Ok(())
+            }
+            KeepAliveResult::Done(problem) => {
+                let problem = match problem {
+                    Ok(Err(problem)) => problem,
+                    _ => "it could not be fetched".to_owned(),
+                };
+                let failure = self.no_key(&problem);
+                self.trouble.last = Some(Box::new(failure));
+                Err(EndReason::Final(GiveUp::NotRetryable))
+            }
+            KeepAliveResult::Gone => Err(EndReason::Gone),
+            KeepAliveResult::Ended(ending) => Err(EndReason::Back(ending)),
+        }
+    }
+
+    /// The gate of the account and the model that are asked.
+    pub(crate) fn gate(&self) -> Arc<str> {
+        let upstream = self.upstreams.of(self.asked.route);
+        let account = match &self.account {
+            Some(account) => account.name.as_str(),
+            None => &self.asked.mark,
+        };
+        let (name, place, model) = (&upstream.name, &upstream.place, &self.asked.model);
+        format!("{name}@{place}/{account}/{model}").into()
+    }
+
+    /// Waits for the own time of a retry and for the gate.
+    pub(crate) async fn be_admitted(&mut self) -> Result<GateReply, EndReason> {
+        if !self.asked.route.is_retried() || self.strategy.rules().retries == Some(0) {
+            return Ok(GateReply::Ungated);
+        }
+        let (gate, desk) = (self.gate(), self.shared.desk.clone());
+        if self.trouble.wake.is_some() && !self.trouble.is_shared {
+            let woken = self.wait(None, &gate).await?;
+            self.woke(&woken);
+            return Ok(match woken {
+                WakeReason::Told(_) => GateReply::Ungated,
+                _ => GateReply::Again,
+            });
+        }
+        if self.trouble.wake.is_none() && self.is_reset_beyond_limit(&gate) {
+            return Ok(GateReply::Ungated);
+        }
+        // Whoever was let through and failed goes behind those who were not.
+        let since = self.trouble.failed.unwrap_or_else(|| self.shared.now());
+        let place = match self.trouble.wake {
+            None => match desk.ask(&gate, since) {
+                Ok(admission) => return Ok(GateReply::Gated(admission)),
+                Err(place) => place,
+            },
+            Some(_) => desk.stand_in_line(&gate, since),
+        };
+        // A call that waits is not under way.
+        self.seat = None;
+        let woken = self.wait(Some(place), &gate).await?;
+        self.woke(&woken);
+        Ok(match woken {
+            WakeReason::Admitted(admission) if self.is_gate_unchanged(&gate).await? => {
+                GateReply::Gated(admission)
+            }
+            WakeReason::Told(_) => GateReply::Ungated,
+            _ => GateReply::Again,
+        })
+    }
+
+    /// Whether what was waited for is still what is to be asked: meanwhile the settings may have changed, and another
+    /// account may have become free.
+    async fn is_gate_unchanged(&mut self, gate: &str) -> Result<bool, EndReason> {
+        self.upstreams = self.shared.upstreams();
+        self.choose_account().await?;
+        Ok(*self.gate() == *gate)
+    }
+
+    /// Takes a seat, where the account's are numbered. `false` when it had to be waited for: whatever was to be asked
+    /// before has to be asked again.
+    pub(crate) async fn take_seat(&mut self, admission: &mut GateReply) -> Result<bool, EndReason> {
+        let upstream = self.upstreams.of(self.asked.route);
+        let (Some(accounts), Some(account)) = (&upstream.accounts, &self.account) else {
+            return Ok(true);
+        };
+        let Some(most) = accounts.most_in_flight(&account.name) else {
+            return Ok(true);
+        };
+        if self
+            .seat
+            .as_ref()
+            .is_some_and(|seat| seat.is_of(&account.name))
+        {
+            return Ok(true);
+        }
+        let (desk, name) = (self.shared.desk.clone(), account.name.clone());
+        let mut taking = Box::pin(async move { desk.take_seat(&name, most).await });
+        if let Some(seat) = futures_util::FutureExt::now_or_never(taking.as_mut()) {
+            self.seat = Some(seat);
+            return Ok(true);
+        }
+        // Nobody may wait for a call that waits for others.
+        *admission = GateReply::Again;
+        let now = self.shared.now();
+        self.begin_hold(now).await?;
+        self.keeping.expects(Some(now));
+        let shared = Arc::clone(&self.shared);
+        let limit = self.patience().map(|patience| now + patience);
+        let Some(hold) = self.hold.take() else {
+            return Ok(false);
+        };
+        let mut work = Box::pin(async {
+            tokio::select! {
+                seat = taking => Ok(Some(seat)),
+                command = hold.command() => match command {
+                    Command::Cancel => Err(EndReason::Cancelled),
+                    Command::RetryNow => Ok(None),
+                },
+                () = shared.alarms.at(limit) => Err(EndReason::Full),
+                () = shared.stopping.cancelled() => Ok(None),
+            }
+        });
+        let kept = self.keep(work.as_mut()).await;
+        drop(work);
+        self.hold = Some(hold);
+        match kept {
+            KeepAliveResult::Done(_) if self.shared.stopping.is_cancelled() => {
+                Err(EndReason::Back(self.keeping.ending(self.shared.now())))
+            }
+            KeepAliveResult::Done(seat) => {
+                self.seat = seat?;
+                Ok(false)
+            }
+            KeepAliveResult::Gone => Err(EndReason::Gone),
+            KeepAliveResult::Ended(ending) => Err(EndReason::Back(ending)),
+        }
+    }
+
+    /// Does what keeps the client until the work is done.
+    async fn keep<T>(&mut self, work: Pin<&mut impl Future<Output = T>>) -> KeepAliveResult<T> {
+        let shared = Arc::clone(&self.shared);
+        let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
+        let mut keeper = KeepAlive {
+            reply: &mut self.reply,
+            keeping: &mut self.keeping,
+            happened,
+            is_streamed: self.asked.is_streamed,
+            shared: &shared,
+        };
+        keeper.keep(work).await
+    }
+
+    /// The longest that this request may be held.
+    fn patience(&self) -> Option<Duration> {
+        let rules = self.strategy.rules();
+        let longest = rules.sleep_budget.or(rules.longest_stated_wait);
+        let longest = longest.map(|longest| longest.max(MIN_HOLD_LIMIT));
+        longest.filter(|_| !rules.wait_for_reset)
+    }
+
+    /// Whether the provider said to come back later than this request would wait: then it asks for itself, and hears it
+    /// from the provider.
+    fn is_reset_beyond_limit(&self, gate: &str) -> bool {
+        let knowledge = self.shared.desk.knowledge();
+        let until = knowledge.stated_end(gate);
+        let now = self.shared.now();
+        let since = self.trouble.since.unwrap_or(now);
+        match (until, self.patience()) {
+            (Some(until), Some(patience)) => until > since + patience,
+            _ => false,
+        }
+    }
+
+    /// Tells the kernel that the wait is over.
+    fn woke(&mut self, woken: &WakeReason) {
+        let now = self.shared.now();
+        let Some(wake) = self.trouble.wake.take() else {
+            return;
+        };
+        if matches!(woken, WakeReason::LookAgain) && now < wake {
+            // Nothing has been waited for yet.
+            self.trouble.wake = Some(wake);
+            return;
+        }
+        let event = match woken {
+            // It was the gate's try; should it fail, the wait goes on.
+            WakeReason::Admitted(_) if now < wake => Event::LetPass { now },
+            _ => Event::Woke { now },
+        };
+        step(&mut self.state, event);
+    }
+
+    /// Waits while the client is kept.
+    async fn wait(
+        &mut self,
+        place: Option<QueuePosition>,
+        gate: &str,
+    ) -> Result<WakeReason, EndReason> {
+        let begun = self.shared.now();
+        self.begin_hold(begun).await?;
+        self.release_buffers().await;
+        let wake = match &place {
+            Some(place) => place.next_ask().or(self.trouble.wake),
+            None => self.trouble.wake,
+        };
+        self.keeping.expects(Some(wake.unwrap_or(begun)));
+        let own_time = self.trouble.wake.filter(|_| place.is_none());
+        let several = self.upstreams.of(self.asked.route).accounts.as_ref();
+        let several = several.is_some_and(|accounts| accounts.has_multiple());
+        let look_again = self.trouble.wake.filter(|_| place.is_some() && several);
+        self.note_wait(wake, gate);
+        let since = self.trouble.since.unwrap_or(begun);
+        // What attempts took counts for a night, not for a policy that counts them.
+        let has_budget = self.strategy.rules().sleep_budget.is_some();
+        let first = if has_budget { since } else { begun };
+        let limit = self.patience().map(|patience| first + patience);
+        let shared = Arc::clone(&self.shared);
+        let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
+        let Some(hold) = &self.hold else {
+            return Ok(WakeReason::OwnTime);
+        };
+        // With several accounts another may be free long before.
+        let stated_counts = place.is_some() && !several;
+        let work = pin!(async {
+            tokio::select! {
+                biased;
+                admission = async { match place { Some(place) => place.await, None => std::future::pending().await } } =>
+                    WakeReason::Admitted(admission),
+                command = hold.command() => WakeReason::Told(command),
+                () = shared.alarms.at(own_time) => WakeReason::OwnTime,
+                () = shared.alarms.at(limit.map(|limit| limit.max(own_time.unwrap_or(limit)))) => WakeReason::TooLong,
+                () = shared.alarms.at(look_again) => WakeReason::LookAgain,
+                until = in_vain(&shared, gate, limit.filter(|_| stated_counts)) => WakeReason::InVain(until),
+                () = shared.upstreams_changed() => WakeReason::LookAgain,
+                () = shared.stopping.cancelled() => WakeReason::Stopping,
+            }
+        });
+        let mut keeper = KeepAlive {
+            reply: &mut self.reply,
+            keeping: &mut self.keeping,
+            happened,
+            is_streamed: self.asked.is_streamed,
+            shared: &shared,
+        };
+        let kept = keeper.keep(work).await;
+        let now = self.shared.now();
+        self.trouble.waited += now.since(begun);
+        self.after(kept, first, limit)
+    }
+
+    /// What it means that a wait is over, which could have lasted from then until then.
+    fn after(
+        &self,
+        kept: KeepAliveResult<WakeReason>,
+        first: Timestamp,
+        limit: Option<Timestamp>,
+    ) -> Result<WakeReason, EndReason> {
+        let now = self.shared.now();
+        let limit = limit.unwrap_or(now);
+        match kept {
+            KeepAliveResult::Gone => Err(EndReason::Gone),
+            KeepAliveResult::Ended(ending) => Err(EndReason::Back(ending)),
+            KeepAliveResult::Done(WakeReason::Stopping) => {
+                Err(EndReason::Back(self.keeping.ending(now)))
+            }
+            KeepAliveResult::Done(WakeReason::Told(Command::Cancel)) => Err(EndReason::Cancelled),
+            KeepAliveResult::Done(WakeReason::TooLong) => {
+                Err(EndReason::Final(GiveUp::SleepSpent {
+                    budget: limit.since(first),
+                }))
+            }
+            KeepAliveResult::Done(WakeReason::InVain(until)) => {
+                Err(EndReason::Final(GiveUp::StatedWaitTooLong {
+                    asked: until.since(now),
+                    allowed: limit.since(now),
+                }))
+            }
+            KeepAliveResult::Done(woken) => Ok(woken),
+        }
+    }
+
+    /// The first wait of a request: it is registered, and lets go of what it does not need meanwhile.
+    async fn begin_hold(&mut self, now: Timestamp) -> Result<(), EndReason> {
+        self.trouble.since.get_or_insert(now);
+        if self.hold.is_some() {
+            return Ok(());
+        }
+        if self.shared.holds.live() >= self.shared.limits.waiting {
+            return Err(EndReason::Full);
+        }
+        let Some(identity) = self.identity().await else {
+            return Err(EndReason::Full);
+        };
+        let hold = self
+            .shared
+            .holds
+            .begin(identity, self.about(), self.progress(None));
+        self.hold = Some(hold);
+        self.counted.push(self.shared.metrics.held());
+        Ok(())
+    }
+
+    /// Lets go of what a wait does not need.
+    async fn release_buffers(&mut self) {
+        self.asked.pack();
+        let body = std::mem::replace(&mut self.asked.body, Body::Memory(Bytes::new()));
+        let was_kept = matches!(body, Body::File(_));
+        self.asked.body = self.shared.spool.put(body).await;
+        if let (Body::File(_), false) = (&self.asked.body, was_kept) {
+            let spooled = self.shared.metrics.spooled(self.asked.body.len() as u64);
+            self.counted.push(spooled);
+        }
+    }
+
+    /// What a person is told of it.
+    fn about(&self) -> RequestSummary {
+        let account = self.account.as_ref().map(|account| account.name.as_str());
+        RequestSummary {
+            id: self.asked.id.as_str().into(),
+            client: self.asked.profile.name.into(),
+            dialect: Some(self.asked.dialect().name().into()),
+            model: Some(self.asked.model.clone()).filter(|model| !model.is_empty()),
+            account: Some(account.unwrap_or(&self.asked.mark).into()),
+            path: self.asked.path().into(),
+            begun: self.asked.begun,
+        }
+    }
+
+    /// Writes the wait down and says it.
+    fn note_wait(&self, wake: Option<Timestamp>, gate: &str) {
+        if let Some(hold) = &self.hold {
+            hold.update(self.progress(self.trouble.wake.or(wake)), wake);
+        }
+        let cause = self
+            .trouble
+            .cause
+            .or_else(|| self.shared.desk.knowledge().cause(gate));
+        self.say(EventKind::Waiting {
+            cause: cause.unwrap_or(Cause::Overloaded),
+            attempt: self.trouble.attempts,
+            wake,
+        });
+    }
+
+    /// An attempt that its client did not wait for was made all the same.
+    pub(crate) fn save_progress(&self) {
+        if let Some(hold) = &self.hold {
+            hold.update(self.progress(None), None);
+        }
+    }
+
+    fn progress(&self, wake: Option<Timestamp>) -> Progress {
+        Progress {
+            chain: *self.state.chain(),
+            prompt: self.state.prompt().clone(),
+            since: self.trouble.since.unwrap_or(self.asked.begun),
+            wake,
+            attempts: self.trouble.attempts,
+            resent: self.trouble.resent,
+            cause: self.trouble.cause,
+        }
+    }
+}

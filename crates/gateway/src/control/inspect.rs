@@ -1,0 +1,125 @@
+//! What a gateway that runs shows of itself, and what it can be told.
+
+use crate::auth::{Exposure, Token};
+use crate::control::{
+    Account, AccountState, Gate, GatewayControl, GatewaySummary, Upstream, WaitingRequest,
+};
+use crate::observe::metrics::Metrics;
+use crate::observe::request_log::RequestLog;
+use crate::shared::Shared;
+use outlast_dialect::Dialect;
+use std::net::SocketAddr;
+
+impl GatewayControl for Shared {
+    fn token(&self) -> Option<&Token> {
+        self.guard.token.as_ref()
+    }
+
+    fn reach(&self) -> Exposure {
+        self.guard.reach
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    fn traffic(&self) -> &RequestLog {
+        &self.traffic
+    }
+
+    fn about(&self) -> GatewaySummary {
+        let upstreams = self.upstreams();
+        let shown = |dialect: Dialect| {
+            let upstream = match dialect {
+                Dialect::Anthropic => &upstreams.anthropic,
+                Dialect::OpenaiChat | Dialect::OpenaiResponses => &upstreams.openai,
+            };
+            Upstream {
+                dialect: dialect.name().to_owned(),
+                provider: upstream.name.clone(),
+                url: upstream.place.clone(),
+                policy: upstreams.policy(dialect.path()).name.to_string(),
+            }
+        };
+        GatewaySummary {
+            now: self.now(),
+            listening_since: self.since,
+            address: self.address.to_string(),
+            draining: self.stopping.is_cancelled(),
+            upstreams: Dialect::ALL.map(shown).into(),
+        }
+    }
+
+    fn accounts(&self) -> Vec<Account> {
+        let (upstreams, now) = (self.upstreams(), self.now());
+        let blocks = self.desk.knowledge().blocks();
+        let mut shown = Vec::new();
+        for upstream in [&upstreams.anthropic, &upstreams.openai] {
+            let accounts = upstream.accounts.iter();
+            for name in accounts.flat_map(|accounts| accounts.names()) {
+                let of_account = blocks.iter().filter(|block| block.account == name);
+                let active = of_account.filter(|block| block.until > now);
+                let block = active.max_by_key(|block| block.until);
+                shown.push(Account {
+                    name: name.to_owned(),
+                    provider: upstream.name.clone(),
+                    state: match block {
+                        Some(_) => AccountState::Blocked,
+                        None => AccountState::Free,
+                    },
+                    model: block.and_then(|block| block.model.clone()),
+                    cause: block.map(|block| block.cause),
+                    until: block.map(|block| block.until),
+                });
+            }
+        }
+        shown
+    }
+
+    fn gates(&self) -> Vec<Gate> {
+        let open = self.desk.knowledge().open_gates().into_iter();
+        let shown = open.map(|open| Gate {
+            name: open.name,
+            cause: open.cause,
+            until: Some(open.stated_end).filter(|end| *end > self.now()),
+            waiting: open.waiting,
+        });
+        shown.collect()
+    }
+
+    fn waiting(&self) -> Vec<WaitingRequest> {
+        let held = self.holds.status().into_iter();
+        let shown = held.map(|held| WaitingRequest {
+            id: held.about.id.into(),
+            client: held.about.client.into(),
+            dialect: held.about.dialect.unwrap_or_default().into(),
+            model: held.about.model.map(Into::into),
+            account: held.about.account.map(Into::into),
+            path: held.about.path.into(),
+            since: held.since,
+            cause: held.cause,
+            attempts: held.attempts,
+            resent: held.resent,
+            wake: held.wake,
+            left: held.left,
+        });
+        shown.collect()
+    }
+
+    fn retry_now(&self, id: Option<&str>) -> usize {
+        self.holds.retry_now(id)
+    }
+
+    fn cancel(&self, id: &str) -> bool {
+        self.holds.cancel(id)
+    }
+
+    fn reload(&self) -> Result<(), String> {
+        self.reload.notify_one();
+        Ok(())
+    }
+}

@@ -1,0 +1,7 @@
+//! The sinks that observe requests: log, metrics, request list and traces.
+
+pub mod log;
+pub mod metrics;
+#[cfg(feature = "otel")]
+pub mod otel;
+pub mod request_log;

@@ -1,0 +1,245 @@
+//! Numbers for Prometheus.
+//!
+//! Invariants: the number of series is bounded whatever clients send (a model is no label, and a client is one of a
+//! fixed table or `other`); counting in the course of a request allocates nothing once a series is there.
+//! Not here: their names and meaning (see `make`), who asks for them (see `control`), and single requests (see `log`).
+
+mod registration;
+mod table;
+
+use crate::observe::log::{Outcome, Record};
+use outlast_dialect::Dialect;
+use outlast_kernel::verdict::Cause;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use table::{LabelValues, SeriesTable};
+
+/// What a scraper is told about the text.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What a client is called that is not in the table.
+const OTHER: &str = "other";
+/// All numbers of one gateway.
+pub struct Metrics {
+    registry: Registry,
+    dialects: LabelValues,
+    clients: LabelValues,
+    causes: LabelValues,
+    outcomes: LabelValues,
+    requests: SeriesTable<3, Counter>,
+    attempts_failed: SeriesTable<2, Counter>,
+    retries: SeriesTable<1, Counter>,
+    resent: SeriesTable<1, Counter>,
+    taken_up: SeriesTable<1, Counter>,
+    refused: Family<RefusalLabels, Counter>,
+    all_refused: Counter,
+    connections: Gauge,
+    in_flight: Gauge,
+    held: Gauge,
+    spooled: Gauge,
+    blocked: Gauge,
+    sent_upstream: Counter,
+    received_upstream: Counter,
+    beats: Counter,
+    interims: Counter,
+    waited: SeriesTable<1, Histogram>,
+    first_byte: SeriesTable<1, Histogram>,
+    duration: SeriesTable<1, Histogram>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RefusalLabels {
+    kind: &'static str,
+}
+
+/// The sums of a few counters, and the gauges, for those who do not scrape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Counters {
+    /// Requests that are over.
+    pub requests: u64,
+    /// Those that ended with the provider's answer.
+    pub answered: u64,
+    /// Attempts that failed before content.
+    pub attempts_failed: u64,
+    /// Attempts after the first.
+    pub retries: u64,
+    /// Requests that went on where an earlier one of the same client had left.
+    pub taken_up: u64,
+    /// Requests that were not taken.
+    pub refused: u64,
+    /// Connections that are open.
+    pub connections: u64,
+    /// Requests that are being answered.
+    pub in_flight: u64,
+    /// Those of them that wait.
+    pub held: u64,
+}
+
+/// One thing that is counted for as long as this lives.
+pub struct GaugeGuard {
+    gauge: Gauge,
+    by: i64,
+}
+
+impl GaugeGuard {
+    fn new(gauge: &Gauge, by: i64) -> Self {
+        gauge.inc_by(by);
+        Self {
+            gauge: gauge.clone(),
+            by,
+        }
+    }
+}
+
+impl Drop for GaugeGuard {
+    fn drop(&mut self) {
+        self.gauge.dec_by(self.by);
+    }
+}
+
+// --- counting ---
+
+impl Metrics {
+    /// A connection was made.
+    pub fn connection(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.connections, 1)
+    }
+
+    /// A request is being answered.
+    pub fn in_flight(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.in_flight, 1)
+    }
+
+    /// A request waits.
+    pub fn held(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.held, 1)
+    }
+
+    /// A body of that size is kept in a file.
+    pub fn spooled(&self, bytes: u64) -> GaugeGuard {
+        GaugeGuard::new(&self.spooled, i64::try_from(bytes).unwrap_or(i64::MAX))
+    }
+
+    /// An attempt failed before content.
+    pub fn attempt_failed(&self, dialect: Option<Dialect>, cause: Cause) {
+        let cause = self.causes.place_of(cause.as_str());
+        let place = [self.dialect(dialect), cause];
+        self.attempts_failed.at(place).inc();
+    }
+
+    /// An attempt after the first is made.
+    pub fn retry(&self, dialect: Option<Dialect>) {
+        self.retries.at([self.dialect(dialect)]).inc();
+    }
+
+    /// A client says, or it is known, that it has sent this request before.
+    pub fn resent(&self, client: &'static str) {
+        self.resent.at([self.clients.place_of(client)]).inc();
+    }
+
+    /// Such a request goes on where the earlier one had left.
+    pub fn taken_up(&self, client: &'static str) {
+        self.taken_up.at([self.clients.place_of(client)]).inc();
+    }
+
+    /// A request was not taken; `kind` is one word of our own for why.
+    pub fn refused(&self, kind: &'static str) {
+        self.refused.get_or_create(&RefusalLabels { kind }).inc();
+        self.all_refused.inc();
+    }
+
+    /// So much of a body was sent to a provider.
+    pub fn sent_upstream(&self, bytes: u64) {
+        self.sent_upstream.inc_by(bytes);
+    }
+
+    /// So much of an answer came from a provider.
+    pub fn received_upstream(&self, bytes: u64) {
+        self.received_upstream.inc_by(bytes);
+    }
+
+    /// A frame was sent to keep a client alive.
+    pub fn beat(&self) {
+        self.beats.inc();
+    }
+
+    /// An interim response was sent to keep a client alive.
+    pub fn interim(&self) {
+        self.interims.inc();
+    }
+
+    /// So many accounts are not in use now.
+    pub fn accounts_blocked(&self, number: usize) {
+        self.blocked.set(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    /// A request is over.
+    pub fn finished(&self, record: &Record<'_>) {
+        let dialect = self.dialect(record.dialect);
+        let client = self.clients.place_of(record.client);
+        let outcome = self.outcomes.place_of(record.outcome.as_str());
+        self.requests.at([dialect, client, outcome]).inc();
+        self.duration
+            .at([dialect])
+            .observe(record.duration.as_secs_f64());
+        if record.waited > Duration::ZERO {
+            self.waited
+                .at([dialect])
+                .observe(record.waited.as_secs_f64());
+        }
+        if let Some(first_byte) = record.first_byte {
+            self.first_byte
+                .at([dialect])
+                .observe(first_byte.as_secs_f64());
+        }
+    }
+
+    fn dialect(&self, dialect: Option<Dialect>) -> usize {
+        let name = dialect.map_or(OTHER, Dialect::name);
+        self.dialects.place_of(name)
+    }
+}
+
+// --- reading ---
+
+impl Metrics {
+    /// Everything as a scraper reads it, in [`CONTENT_TYPE`].
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail; should a metric, what was written so far is still of use.
+        match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+            Ok(()) | Err(std::fmt::Error) => text,
+        }
+    }
+
+    /// A few sums.
+    pub fn counters(&self) -> Counters {
+        let answered = self.outcomes.place_of(Outcome::Answered.as_str());
+        Counters {
+            requests: self.requests.sum(|_| true),
+            answered: self.requests.sum(|outcome| outcome == answered),
+            attempts_failed: self.attempts_failed.sum(|_| true),
+            retries: self.retries.sum(|_| true),
+            taken_up: self.taken_up.sum(|_| true),
+            refused: self.all_refused.get(),
+            connections: now(&self.connections),
+            in_flight: now(&self.in_flight),
+            held: now(&self.held),
+        }
+    }
+}
+
+fn now(gauge: &Gauge) -> u64 {
+    u64::try_from(gauge.get()).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;

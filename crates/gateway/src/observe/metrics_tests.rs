@@ -1,0 +1,181 @@
+//! Tests of what a scraper reads.
+
+use super::*;
+use crate::observe::log::sample;
+
+fn metrics() -> Metrics {
+    Metrics::new(&["claude-code", "codex"])
+}
+
+/// The value of one series.
+fn value(metrics: &Metrics, series: &str) -> Option<f64> {
+    let text = metrics.text();
+    let line = text.lines().find_map(|line| line.strip_prefix(series))?;
+    line.strip_prefix(' ')?.parse().ok()
+}
+
+#[test]
+fn a_request_counts_by_dialect_client_and_outcome() {
+    let metrics = metrics();
+    let record = sample::record();
+    metrics.finished(&record);
+    metrics.finished(&record);
+    let failed = Record {
+        dialect: None,
+        client: "never heard of",
+        outcome: Outcome::Failed,
+        waited: Duration::ZERO,
+        first_byte: None,
+        ..record
+    };
+    metrics.finished(&failed);
+    let requests = "outlast_gateway_requests_total";
+    let known = r#"{dialect="anthropic",client="claude-code",outcome="answered"}"#;
+    let other = r#"{dialect="other",client="other",outcome="failed"}"#;
+    assert_eq!(value(&metrics, &format!("{requests}{known}")), Some(2.0));
+    assert_eq!(value(&metrics, &format!("{requests}{other}")), Some(1.0));
+    let text = metrics.text();
+    assert_eq!(text.matches("requests_total{").count(), 2, "{text}");
+    assert!(!text.contains("never heard of") && !text.contains("opus"));
+}
+
+#[test]
+fn times_are_seconds_and_only_of_those_that_have_them() {
+    let metrics = metrics();
+    metrics.finished(&sample::record());
+    let quick = Record {
+        waited: Duration::ZERO,
+        first_byte: None,
+        duration: Duration::from_millis(20),
+        ..sample::record()
+    };
+    metrics.finished(&quick);
+    let read = |what: &str| {
+        let series = |part: &str| format!("outlast_gateway_{what}_{part}{{dialect=\"anthropic\"}}");
+        (
+            value(&metrics, &series("count")),
+            value(&metrics, &series("sum")),
+        )
+    };
+    assert_eq!(read("waited_seconds"), (Some(1.0), Some(15.0)));
+    assert_eq!(read("first_byte_seconds"), (Some(1.0), Some(16.25)));
+    assert_eq!(read("duration_seconds"), (Some(2.0), Some(21.52)));
+    let bucket = "outlast_gateway_duration_seconds_bucket{le=\"0.05\",dialect=\"anthropic\"}";
+    assert_eq!(value(&metrics, bucket), Some(1.0));
+}
+
+#[test]
+fn gauges_fall_when_what_they_count_is_over() {
+    let metrics = metrics();
+    let counted = (
+        metrics.connection(),
+        metrics.in_flight(),
+        metrics.held(),
+        metrics.spooled(4096),
+    );
+    metrics.accounts_blocked(2);
+    let all = || {
+        [
+            "connections",
+            "in_flight",
+            "held",
+            "spooled_bytes",
+            "accounts_blocked",
+        ]
+        .map(|name| value(&metrics, &format!("outlast_gateway_{name}")).unwrap())
+    };
+    assert_eq!(all(), [1.0, 1.0, 1.0, 4096.0, 2.0]);
+    let counters = metrics.counters();
+    assert_eq!((counters.connections, counters.held), (1, 1));
+    drop(counted);
+    metrics.accounts_blocked(0);
+    assert_eq!(all(), [0.0; 5]);
+}
+
+#[test]
+fn everything_else_is_counted_under_its_own_name() {
+    let metrics = metrics();
+    metrics.attempt_failed(Some(Dialect::OpenaiResponses), Cause::Overloaded);
+    metrics.attempt_failed(None, Cause::DeadlinePassed);
+    metrics.retry(Some(Dialect::OpenaiChat));
+    metrics.resent("codex");
+    metrics.taken_up("codex");
+    metrics.refused("cross_site");
+    metrics.sent_upstream(1000);
+    metrics.received_upstream(2000);
+    metrics.beat();
+    metrics.interim();
+    for (series, expected) in [
+        (
+            r#"attempts_failed_total{dialect="openai-responses",cause="overloaded"}"#,
+            1.0,
+        ),
+        (
+            r#"attempts_failed_total{dialect="other",cause="deadline_passed"}"#,
+            1.0,
+        ),
+        (r#"retries_total{dialect="openai"}"#, 1.0),
+        (r#"resent_total{client="codex"}"#, 1.0),
+        (r#"taken_up_total{client="codex"}"#, 1.0),
+        (r#"refused_total{kind="cross_site"}"#, 1.0),
+        ("upstream_sent_bytes_total", 1000.0),
+        ("upstream_received_bytes_total", 2000.0),
+        ("beats_total", 1.0),
+        ("interims_total", 1.0),
+        (
+            concat!(r#"build_info{version=""#, env!("CARGO_PKG_VERSION"), "\"}"),
+            1.0,
+        ),
+    ] {
+        let found = value(&metrics, &format!("outlast_gateway_{series}"));
+        assert_eq!(found, Some(expected), "{series}\n{}", metrics.text());
+    }
+}
+
+#[test]
+fn the_sums_agree_with_the_series() {
+    let metrics = metrics();
+    let record = sample::record();
+    for outcome in Outcome::ALL {
+        metrics.finished(&Record { outcome, ..record });
+    }
+    let other = Record {
+        dialect: Some(Dialect::OpenaiChat),
+        client: "codex",
+        ..record
+    };
+    metrics.finished(&other);
+    metrics.attempt_failed(None, Cause::Network);
+    metrics.attempt_failed(Some(Dialect::OpenaiChat), Cause::Stalled);
+    metrics.retry(None);
+    metrics.taken_up("codex");
+    metrics.refused("no_host");
+    metrics.refused("cross_site");
+    let expected = Counters {
+        requests: 7,
+        answered: 2,
+        attempts_failed: 2,
+        retries: 1,
+        taken_up: 1,
+        refused: 2,
+        ..Counters::default()
+    };
+    assert_eq!(metrics.counters(), expected);
+}
+
+#[test]
+fn a_thousand_strange_clients_are_one_series() {
+    let metrics = metrics();
+    for number in 0..1000 {
+        let client: &'static str = format!("client-{number}").leak();
+        metrics.finished(&Record {
+            client,
+            ..sample::record()
+        });
+        metrics.resent(client);
+    }
+    let text = metrics.text();
+    assert_eq!(text.matches("requests_total{").count(), 1);
+    assert_eq!(text.matches("resent_total{").count(), 1);
+    assert!(text.ends_with("# EOF\n"));
+}

@@ -1,0 +1,251 @@
+//! Requests as spans, sent to a collector over OTLP (feature `otel`).
+//!
+//! One span for each request that is over; what happened to it meanwhile are the span's events. Spans are gathered and
+//! sent by a task of their own.
+//! Invariants: nobody waits for the collector; what waits to be sent is bounded, and beyond that spans are lost; no body
+//! and no secret is in a span. A batch that cannot be delivered is not sent again: the one retry layer is for requests.
+//! Not here: what a span says (see `span`), and settings (the app's).
+
+mod span;
+
+use crate::observe::log::{Event, EventKind, Record, Sink};
+use futures_util::TryStreamExt;
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use opentelemetry_otlp::{
+    ExporterBuildError, Protocol, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig,
+};
+use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
+use outlast_engine::CancellationToken;
+use outlast_engine::transport::{self, Http, HttpSettings, SettingError, Transport};
+use outlast_kernel::text;
+use span::SpanEvent;
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// Where a collector takes spans, below its address.
+const PATH: &str = "/v1/traces";
+/// Spans that are sent in one go, at most.
+const BATCH: usize = 512;
+/// Spans that wait to be sent, at most.
+const MAX_QUEUED_SPANS: usize = 4 * BATCH;
+/// How long spans are gathered.
+const BATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the end of the program waits for a collector.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a collector may take.
+const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most that is read of a collector's answer, in bytes.
+const ANSWER_LIMIT: usize = 64 * 1024;
+/// Requests whose events are kept, at most.
+const REQUESTS: usize = 20_000;
+/// Events that are kept of one request, at most: those of the eight hours of a patient policy, twice.
+const MAX_EVENTS_PER_REQUEST: usize = 96;
+
+/// Why spans cannot be sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OtelError {
+    /// The collector cannot be reached like that.
+    #[error(transparent)]
+    Settings(#[from] SettingError),
+    /// The exporter cannot be made.
+    #[error("spans cannot be sent to {endpoint}: {why}")]
+    Exporter {
+        /// Where they were to go.
+        endpoint: String,
+        /// Why not.
+        why: ExporterBuildError,
+    },
+}
+
+/// A sink that makes spans.
+pub struct SpanSink {
+    spans: mpsc::Sender<SpanData>,
+    /// What has happened to requests that are not over.
+    moments: Mutex<HashMap<Box<str>, Vec<SpanEvent>>>,
+}
+
+/// The task that sends spans.
+pub struct ExporterTask {
+    task: JoinHandle<()>,
+    is_over: CancellationToken,
+}
+
+impl ExporterTask {
+    /// Sends what there is, and ends. A collector that does not answer is not waited for much longer.
+    pub async fn end(self) {
+        self.is_over.cancel();
+        let ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.task).await;
+        // Spans that are lost now are lost.
+        drop(ended);
+    }
+}
+
+/// Begins to send spans to the collector at that address, with these headers. Must be called within a runtime.
+pub fn start(collector: &HttpSettings) -> Result<(SpanSink, ExporterTask), OtelError> {
+    let base = collector.base_url.trim_end_matches('/');
+    let base = base.strip_suffix(PATH).unwrap_or(base);
+    let settings = HttpSettings {
+        base_url: base.to_owned(),
+        connect_timeout: COLLECTOR_TIMEOUT,
+        ..collector.clone()
+    };
+    let client = Client(Http::new(&settings)?);
+    let endpoint = format!("{base}{PATH}");
+    let built = SpanExporter::builder()
+        .with_http()
+        .with_http_client(client)
+        .with_endpoint(&endpoint)
+        .with_protocol(Protocol::HttpBinary)
+        .with_timeout(COLLECTOR_TIMEOUT)
+        .with_retry_policy(RetryPolicy::disabled())
+        .build();
+    let shown = || text::bounded(&endpoint, 200).into_owned();
+    let mut exporter = built.map_err(|why| OtelError::Exporter {
+        endpoint: shown(),
+        why,
+    })?;
+    exporter.set_resource(&span::resource());
+    let (spans, waiting) = mpsc::channel(MAX_QUEUED_SPANS);
+    let is_over = CancellationToken::new();
+    let exporting = ExporterTask {
+        task: tokio::spawn(send_all(waiting, exporter, is_over.clone())),
+        is_over,
+    };
+    let moments = Mutex::default();
+    Ok((SpanSink { spans, moments }, exporting))
+}
+
+async fn send_all(
+    mut waiting: mpsc::Receiver<SpanData>,
+    exporter: SpanExporter,
+    is_over: CancellationToken,
+) {
+    while let Some(batch) = gather(&mut waiting, &is_over).await {
+        // A collector that is away costs its spans and nothing else.
+        exporter.export(batch).await.ok();
+    }
+}
+
+/// The next spans to be sent together; `None` when there will be none.
+async fn gather(
+    waiting: &mut mpsc::Receiver<SpanData>,
+    is_over: &CancellationToken,
+) -> Option<Vec<SpanData>> {
+    let mut batch = Vec::new();
+    let mut end = None;
+    while batch.len() < BATCH {
+        let enough = async {
+            match end {
+                Some(end) => tokio::time::sleep_until(end).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            next = waiting.recv() => match next {
+                Some(span) => batch.push(span),
+                None => break,
+            },
+            // What was said before is still there, and nothing is added.
+            () = is_over.cancelled(), if !waiting.is_closed() => waiting.close(),
+            () = enough => break,
+        }
+        end = end.or_else(|| Some(Instant::now() + BATCH_INTERVAL));
+    }
+    (!batch.is_empty()).then_some(batch)
+}
+
+impl Sink for SpanSink {
+    fn say(&self, event: &Event<'_>) {
+        match (event.what, event.request) {
+            (EventKind::Finished(record), _) => self.finished(record),
+            (what, Some(request)) => {
+                if let Some(moment) = SpanEvent::of(event.at, what) {
+                    self.keep(request, moment);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl SpanSink {
+    fn keep(&self, request: &str, moment: SpanEvent) {
+        let mut moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
+        if moments.len() >= REQUESTS && !moments.contains_key(request) {
+            return;
+        }
+        let known = moments.entry(request.into()).or_default();
+        if known.len() < MAX_EVENTS_PER_REQUEST {
+            known.push(moment);
+        }
+    }
+
+    fn finished(&self, record: &Record<'_>) {
+        let moments = {
+            let mut all = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
+            all.remove(record.id).unwrap_or_default()
+        };
+        // With no room left the span is lost; waiting for it would hold a request up.
+        self.spans.try_send(span::of(record, &moments)).ok();
+    }
+}
+
+/// Our own transport in the exporter's place: it goes through the same proxies and trusts the same certificates as
+/// everything else, and repeats nothing.
+#[derive(Debug)]
+struct Client(Http);
+
+type SendFuture<'a> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'a>>;
+
+impl HttpClient for Client {
+    // What the macro of the trait makes of an `async fn`.
+    fn send_bytes<'life0, 'async_trait>(
+        &'life0 self,
+        request: Request<Bytes>,
+    ) -> SendFuture<'async_trait>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        Box::pin(async move {
+            let sent = tokio::time::timeout(COLLECTOR_TIMEOUT, send(&self.0, request)).await;
+            sent.map_err(|_| "the collector takes too long")?
+        })
+    }
+}
+
+async fn send(http: &Http, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+    let (parts, body) = request.into_parts();
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let headers = parts.headers.iter();
+    let asked = transport::Request {
+        method: transport::Method::Post,
+        path: PATH.to_owned(),
+        headers: headers
+            .map(|(name, value)| (name.as_str().to_owned(), text(value)))
+            .collect(),
+        body,
+    };
+    let lost = |error: transport::Error| error.message;
+    let mut answer = http.send(asked).await.map_err(lost)?;
+    let mut read = Vec::new();
+    while let Some(piece) = answer.body.try_next().await.map_err(lost)? {
+        read.extend_from_slice(&piece);
+        if read.len() > ANSWER_LIMIT {
+            return Err("the collector's answer is too long".into());
+        }
+    }
+    let response = Response::builder().status(answer.status);
+    Ok(response.body(Bytes::from(read))?)
+}
+
+#[cfg(test)]
+#[path = "otel_tests.rs"]
+mod tests;

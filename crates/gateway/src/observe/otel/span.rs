@@ -1,0 +1,251 @@
+//! What a span says of a request.
+//!
+//! The names of attributes are those of OpenTelemetry's conventions where there is one; the rest begin with `outlast.`.
+
+use crate::observe::log::{self, EventKind, Outcome, Record};
+use opentelemetry::trace::{
+    Event, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
+};
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use outlast_dialect::Dialect;
+use outlast_kernel::Timestamp;
+use outlast_kernel::time::millis;
+use outlast_kernel::verdict::Cause;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const SERVICE: &str = "outlast-gateway";
+const SCOPE: &str = "outlast";
+
+const OPERATION: &str = "gen_ai.operation.name";
+const PROVIDER: &str = "gen_ai.provider.name";
+const MODEL: &str = "gen_ai.request.model";
+const METHOD: &str = "http.request.method";
+const PATH: &str = "url.path";
+const STATUS: &str = "http.response.status_code";
+const BYTES_IN: &str = "http.request.body.size";
+const BYTES_OUT: &str = "http.response.body.size";
+const ERROR: &str = "error.type";
+const REQUEST: &str = "outlast.request.id";
+const CLIENT: &str = "outlast.client";
+const ACCOUNT: &str = "outlast.account";
+const OUTCOME: &str = "outlast.outcome";
+const ATTEMPT: &str = "outlast.attempt";
+const ATTEMPTS: &str = "outlast.attempts";
+const WAITED: &str = "outlast.waited_ms";
+const FIRST_BYTE: &str = "outlast.first_byte_ms";
+const WAKE: &str = "outlast.wake";
+const RESENT: &str = "outlast.resent";
+
+/// Something that happened to a request before it was over; small, because ten thousand may wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SpanEvent {
+    at: Timestamp,
+    what: SpanEventKind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum SpanEventKind {
+    Failed {
+        cause: Cause,
+        attempt: u32,
+        status: Option<u16>,
+    },
+    Waits {
+        cause: Cause,
+        attempt: u32,
+        wake: Option<Timestamp>,
+    },
+    TakenUp {
+        attempts: u32,
+        resent: u32,
+    },
+}
+
+impl SpanEvent {
+    /// What is worth keeping of an event.
+    pub(super) fn of(at: Timestamp, what: EventKind<'_>) -> Option<Self> {
+        let what = match what {
+            EventKind::AttemptFailed {
+                cause,
+                attempt,
+                status,
+                ..
+            } => SpanEventKind::Failed {
+                cause,
+                attempt,
+                status,
+            },
+            EventKind::Waiting {
+                cause,
+                attempt,
+                wake,
+            } => SpanEventKind::Waits {
+                cause,
+                attempt,
+                wake,
+            },
+            EventKind::TakenUp {
+                attempts, resent, ..
+            } => SpanEventKind::TakenUp { attempts, resent },
+            _ => return None,
+        };
+        Some(Self { at, what })
+    }
+
+    fn event(&self) -> Event {
+        let (name, attributes) = match self.what {
+            SpanEventKind::Failed {
+                cause,
+                attempt,
+                status,
+            } => {
+                let mut attributes = vec![number(ATTEMPT, attempt), word(ERROR, cause.as_str())];
+                attributes.extend(status.map(|status| number(STATUS, status)));
+                ("attempt_failed", attributes)
+            }
+            SpanEventKind::Waits {
+                cause,
+                attempt,
+                wake,
+            } => {
+                let mut attributes = vec![number(ATTEMPT, attempt), word(ERROR, cause.as_str())];
+                attributes.extend(wake.map(|wake| KeyValue::new(WAKE, wake.to_string())));
+                ("waiting", attributes)
+            }
+            SpanEventKind::TakenUp { attempts, resent } => {
+                let attributes = vec![number(ATTEMPTS, attempts), number(RESENT, resent)];
+                ("taken_up", attributes)
+            }
+        };
+        Event::new(name, time(self.at), attributes, 0)
+    }
+}
+
+/// Who makes the spans.
+pub(super) fn resource() -> Resource {
+    Resource::builder_empty()
+        .with_service_name(SERVICE)
+        .with_attribute(word("service.version", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+/// The span of a request that is over.
+pub(super) fn of(record: &Record<'_>, moments: &[SpanEvent]) -> SpanData {
+    let mut events = SpanEvents::default();
+    events.events = moments.iter().map(SpanEvent::event).collect();
+    SpanData {
+        span_context: context(record.id),
+        parent_span_id: SpanId::INVALID,
+        parent_span_is_remote: false,
+        span_kind: SpanKind::Client,
+        name: name(record).into(),
+        start_time: time(record.begun),
+        end_time: time(record.begun + record.duration),
+        attributes: attributes(record),
+        dropped_attributes_count: 0,
+        events,
+        links: SpanLinks::default(),
+        status: status(record),
+        instrumentation_scope: InstrumentationScope::builder(SCOPE).build(),
+    }
+}
+
+/// The request's id is the trace's, so that a line of the log leads to it.
+fn context(id: &str) -> SpanContext {
+    let id = uuid::Uuid::parse_str(id).unwrap_or_else(|_| uuid::Uuid::now_v7());
+    let (_, own) = id.as_u64_pair();
+    let flags = TraceFlags::SAMPLED;
+    SpanContext::new(
+        TraceId::from(id.as_u128()),
+        SpanId::from(own),
+        flags,
+        false,
+        TraceState::default(),
+    )
+}
+
+fn name(record: &Record<'_>) -> String {
+    match (operation(record), record.model) {
+        (Some(operation), Some(model)) => format!("{operation} {}", log::cleaned(model)),
+        (Some(operation), None) => operation.to_owned(),
+        (None, _) => log::cleaned(record.method).into_owned(),
+    }
+}
+
+/// What is done there, in the words of the conventions; `None` where nothing is asked of a model.
+fn operation(record: &Record<'_>) -> Option<&'static str> {
+    let path = record.path.split('?').next().unwrap_or_default();
+    if path.ends_with("/embeddings") {
+        return Some("embeddings");
+    }
+    let is_inference = |dialect: &Dialect| path.ends_with(dialect.path());
+    Dialect::ALL.iter().any(is_inference).then_some("chat")
+}
+
+fn provider(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Anthropic => "anthropic",
+        Dialect::OpenaiChat | Dialect::OpenaiResponses => "openai",
+    }
+}
+
+fn attributes(record: &Record<'_>) -> Vec<KeyValue> {
+    let text = |key, text: &str| KeyValue::new(key, log::cleaned(text).into_owned());
+    let mut all = vec![
+        text(REQUEST, record.id),
+        word(CLIENT, record.client),
+        text(METHOD, record.method),
+        KeyValue::new(PATH, log::cleaned_path(record.path).into_owned()),
+        word(OUTCOME, record.outcome.as_str()),
+        number(ATTEMPTS, record.attempts),
+        duration(WAITED, record.waited),
+        size(BYTES_IN, record.bytes_in),
+        size(BYTES_OUT, record.bytes_out),
+    ];
+    all.extend(operation(record).map(|operation| word(OPERATION, operation)));
+    all.extend(
+        record
+            .dialect
+            .map(|dialect| word(PROVIDER, provider(dialect))),
+    );
+    all.extend(record.model.map(|model| text(MODEL, model)));
+    all.extend(record.account.map(|account| text(ACCOUNT, account)));
+    all.extend(record.status.map(|status| number(STATUS, status)));
+    all.extend(record.first_byte.map(|time| duration(FIRST_BYTE, time)));
+    all.extend(record.cause.map(|cause| word(ERROR, cause.as_str())));
+    all
+}
+
+/// A client that left and a person who cancelled are no errors.
+fn status(record: &Record<'_>) -> Status {
+    match record.outcome {
+        Outcome::Answered | Outcome::Left | Outcome::Cancelled => Status::Unset,
+        Outcome::Failed | Outcome::Broken | Outcome::SentBack => {
+            Status::error(record.cause.map_or("", Cause::phrase))
+        }
+    }
+}
+
+// --- values ---
+
+fn word(key: &'static str, word: &'static str) -> KeyValue {
+    KeyValue::new(key, word)
+}
+
+fn number(key: &'static str, number: impl Into<u32>) -> KeyValue {
+    KeyValue::new(key, i64::from(number.into()))
+}
+
+fn size(key: &'static str, bytes: u64) -> KeyValue {
+    KeyValue::new(key, i64::try_from(bytes).unwrap_or(i64::MAX))
+}
+
+fn duration(key: &'static str, time: Duration) -> KeyValue {
+    size(key, millis(time))
+}
+
+fn time(at: Timestamp) -> SystemTime {
+    UNIX_EPOCH + at.since(Timestamp::default())
+}

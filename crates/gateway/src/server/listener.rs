@@ -1,0 +1,274 @@
+//! Taking connections and their requests, and letting them end.
+
+use crate::auth::{self, AccessDenied, Exposure};
+use crate::call::Call;
+use crate::control;
+use crate::inbound_request::InboundRequest;
+use crate::observe::log::{Event, EventKind};
+use crate::problem::Problem;
+use crate::server::request_reader::{self, BodyError, ReceivedRequest};
+use crate::server::response_writer::ResponseWriter;
+use crate::server::socket::Socket;
+use crate::shared::Shared;
+use crate::upstreams::Upstreams;
+use http::{HeaderMap, Method, StatusCode, header};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+/// How long a machine without room for a connection is left alone.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// Takes connections until it is told to stop; answers that are under way then have some time to end.
+pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    let places = Arc::new(Semaphore::new(shared.limits.connections));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            () = shared.stopping.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        while connections.try_join_next().is_some() {}
+        let Ok((stream, _)) = accepted else {
+            // The machine has no room for it; a moment later it may.
+            tokio::time::sleep(ACCEPT_BACKOFF).await;
+            continue;
+        };
+        match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => drop(connections.spawn(connection(stream, Arc::clone(&shared), place))),
+            Err(_) => drop(connections.spawn(reject_connection(stream))),
+        }
+    }
+    drop(listener);
+    drain(connections, &shared).await;
+}
+
+async fn drain(mut connections: JoinSet<()>, shared: &Shared) {
+    shared.log.say(&Event {
+        at: shared.now(),
+        request: None,
+        what: EventKind::Drain {
+            in_flight: shared.metrics.counters().in_flight,
+            held: u64::try_from(shared.holds.live()).unwrap_or(u64::MAX),
+        },
+    });
+    let all_ended = async { while connections.join_next().await.is_some() {} };
+    tokio::select! {
+        () = all_ended => {}
+        () = shared.clock.sleep_until(shared.now() + shared.limits.drain) => {}
+    }
+    connections.shutdown().await;
+}
+
+/// There are as many connections as there may be.
+async fn reject_connection(stream: TcpStream) {
+    let message = "too many connections; raise gateway.max_connections and the limit of open files, or come back later";
+    let body = auth::problem("overloaded_error", message);
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 5\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    let mut socket = Socket::new(stream);
+    let pieces = &mut [
+        std::io::IoSlice::new(head.as_bytes()),
+        std::io::IoSlice::new(body.as_bytes()),
+    ];
+    if socket.write_all(pieces).await.is_ok() {
+        socket.close().await;
+    }
+}
+
+/// Answers the requests of one connection, one after the other.
+async fn connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemaphorePermit) {
+    let _counted = shared.metrics.connection();
+    let mut socket = Socket::new(stream);
+    loop {
+        tokio::select! {
+            biased;
+            () = socket.readable() => {}
+            () = shared.stopping.cancelled() => return,
+            () = tokio::time::sleep(shared.limits.idle) => return,
+        }
+        let received = Box::pin(request_reader::next(socket, &shared)).await;
+        let Some((received, rest)) = received else {
+            return;
+        };
+        // What is needed until a request is understood is let go of: it may be held for long.
+        let answered = match Box::pin(accept(&shared, received, rest)).await {
+            Ok(call) => {
+                let _counted = shared.metrics.in_flight();
+                Box::pin(call.run()).await
+            }
+            Err(answered) => answered,
+        };
+        match answered {
+            Some(next) => socket = next,
+            None => return,
+        }
+    }
+}
+
+/// What a request asks of a provider. Others are answered at once; then what is left is the connection, too.
+async fn accept(
+    shared: &Arc<Shared>,
+    received: ReceivedRequest,
+    socket: Socket,
+) -> Result<Box<Call>, Option<Socket>> {
+    let ReceivedRequest { parts, body } = received;
+    let path = parts.uri.path();
+    let mut reply = ResponseWriter::new(socket, &parts);
+    if shared.stopping.is_cancelled() {
+        reply.disable_keep_alive();
+    }
+    let body = match body {
+        Ok(body) => body,
+        Err(problem) => {
+            reply.cut_short();
+            return Err(refuse(shared, reply, path, problem.into()).await);
+        }
+    };
+    if let Err(problem) = check(&parts) {
+        return Err(refuse(shared, reply, path, problem).await);
+    }
+    if control::is_ours(path) {
+        let Ok(bytes) = body.bytes().await else {
+            return Err(None);
+        };
+        let answered = control::answer(&**shared, &parts, &bytes);
+        return Err(send(reply, answered).await);
+    }
+    let upstreams = shared.upstreams();
+    let asked = match InboundRequest::new(parts, body, &upstreams, shared.now()).await {
+        Ok(asked) => match &shared.guard.keys {
+            // A key of ours is not for the provider.
+            Some(keys) if shared.requires_client_key(&upstreams) => {
+                asked.without_gateway_keys(keys)
+            }
+            _ => asked,
+        },
+        Err(problem) => {
+            return Err(refuse(shared, reply, "", invalid(problem.to_string())).await);
+        }
+    };
+    Ok(Call::new(Arc::clone(shared), upstreams, asked, reply))
+}
+
+impl Shared {
+    /// Whether a request may ask at all.
+    pub(crate) fn check(&self, parts: &http::request::Parts) -> Result<(), AccessDenied> {
+        match auth::check(&parts.headers, &parts.uri, &self.guard.names) {
+            // A link on a page of somebody else's may lead to ours.
+            Err(AccessDenied::CrossSite)
+                if control::is_page(parts) && auth::is_navigation(&parts.headers) => {}
+            checked => checked?,
+        }
+        if control::is_ours(parts.uri.path()) || !self.requires_client_key(&self.upstreams()) {
+            return Ok(());
+        }
+        match &self.guard.keys {
+            Some(keys) => keys.check(&parts.headers),
+            None => Err(AccessDenied::ClientKey),
+        }
+    }
+
+    /// Whether clients are asked for a key of ours: where others can come, and are served with stored accounts.
+    fn requires_client_key(&self, upstreams: &Upstreams) -> bool {
+        let both = [&upstreams.anthropic, &upstreams.openai];
+        let uses_ours = both.iter().any(|upstream| upstream.accounts.is_some());
+        uses_ours && self.guard.reach == Exposure::Beyond
+    }
+}
+
+/// Whether a path has a segment that means the one above, in any way of writing it.
+fn climbs(path: &str) -> bool {
+    let spellings = ["..", ".%2e", "%2e.", "%2e%2e"];
+    let mut segments = path.split(['/', '\\']);
+    segments.any(|segment| {
+        let is = |spelling: &&str| segment.eq_ignore_ascii_case(spelling);
+        spellings.iter().any(is)
+    })
+}
+
+fn is_websocket_upgrade(headers: &HeaderMap) -> bool {
+    let upgrade = headers.get(header::UPGRADE);
+    upgrade.is_some_and(|upgrade| upgrade.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// What no request may ask, wherever it goes.
+fn check(parts: &http::request::Parts) -> Result<(), Problem> {
+    if is_websocket_upgrade(&parts.headers) {
+        let message = "this gateway speaks HTTP only; send the request as a POST";
+        let status = StatusCode::UPGRADE_REQUIRED;
+        return Err(Problem::new(status, "upgrade_required", message));
+    }
+    if parts.method == Method::CONNECT {
+        let message = "this is a gateway to providers, not a proxy; set it as the base URL";
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        return Err(Problem::new(status, "method_not_allowed", message));
+    }
+    if climbs(parts.uri.path()) {
+        let message = "a path may not climb with `..`: it would leave the provider's address";
+        return Err(invalid(message));
+    }
+    Ok(())
+}
+
+fn invalid(message: impl AsRef<str>) -> Problem {
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        "invalid_request_error",
+        message.as_ref(),
+    )
+}
+
+impl From<BodyError> for Problem {
+    fn from(unreadable: BodyError) -> Self {
+        match unreadable {
+            BodyError::Refused(refused) => Self::from(&refused),
+            BodyError::TooLarge => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "request_too_large",
+                "the request is longer than gateway.max_body allows",
+            ),
+            BodyError::TooSlow => Self::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "timeout_error",
+                "the request took too long to come",
+            ),
+            BodyError::Broken => invalid("the request could not be read to its end"),
+        }
+    }
+}
+
+/// Says why a request for that path is not taken.
+async fn refuse(
+    shared: &Shared,
+    reply: ResponseWriter,
+    path: &str,
+    problem: Problem,
+) -> Option<Socket> {
+    shared.record_refusal(&problem);
+    send(reply, control::refusal(path, &problem)).await
+}
+
+async fn send(reply: ResponseWriter, answered: control::Response) -> Option<Socket> {
+    let (parts, body) = answered.into_parts();
+    reply.whole(parts.status, &parts.headers, body).await.ok()?
+}
+
+impl Shared {
+    fn record_refusal(&self, problem: &Problem) {
+        self.metrics.refused(problem.code);
+        self.log.say(&Event {
+            at: self.now(),
+            request: None,
+            what: EventKind::Refused {
+                status: problem.status.as_u16(),
+                kind: problem.code,
+                message: &problem.detail,
+            },
+        });
+    }
+}

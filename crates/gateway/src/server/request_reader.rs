@@ -1,0 +1,120 @@
+//! The next request of a connection: its head and its body, within limits.
+//!
+//! A library made for it reads the request. When all of it has come, the connection is taken back from the library, and
+//! the response is written here (see `reply`): a held request must be able to say `102`, to breathe at its own pace and
+//! to end without an end, and may not keep the buffers of a connection that is being read.
+//! Invariant: everything that is read is bounded in size and time.
+
+use crate::auth::AccessDenied;
+use crate::body_store::{Body, BodyWriter};
+use crate::server::socket::Socket;
+use crate::shared::Shared;
+use bytes::Bytes;
+use http::request::Parts;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// The most that a head may have, and the size of the buffer.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+const MAX_HEADERS: usize = 128;
+
+/// A request that has come.
+pub(crate) struct ReceivedRequest {
+    pub(crate) parts: Parts,
+    pub(crate) body: Result<Body, BodyError>,
+}
+
+/// Why a body was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BodyError {
+    /// Whoever sends it may not ask.
+    Refused(AccessDenied),
+    TooLarge,
+    TooSlow,
+    Broken,
+}
+
+/// Reads the next request; `None` when there is none, or nothing that could be answered: then the library has said so.
+pub(crate) async fn next(socket: Socket, shared: &Shared) -> Option<(ReceivedRequest, Socket)> {
+    let (sender, received) = oneshot::channel();
+    let sender = Mutex::new(Some(sender));
+    let service = service_fn(|request: Request<Incoming>| {
+        let sender = sender.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let body = match shared.check(&parts) {
+                Ok(()) => read(body, shared).await,
+                Err(refused) => Err(BodyError::Refused(refused)),
+            };
+            if let Some(sender) = sender {
+                sender.send(ReceivedRequest { parts, body }).ok();
+            }
+            // The response is not the library's to write.
+            std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>().await
+        })
+    });
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(shared.limits.head_time)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_headers(MAX_HEADERS)
+        .serve_connection(TokioIo::new(socket), service);
+    let received = tokio::select! {
+        biased;
+        received = received => received.ok(),
+        _ = poll_fn(|context| connection.poll_without_shutdown(context)) => None,
+    };
+    let rest = connection.into_parts();
+    let socket = rest.io.into_inner().with_read_ahead(&rest.read_buf);
+    let Some(received) = received else {
+        socket.close().await;
+        return None;
+    };
+    Some((received, socket))
+}
+
+/// Reads a body within all limits.
+async fn read(body: Incoming, shared: &Shared) -> Result<Body, BodyError> {
+    let limits = &shared.limits;
+    let announced = body.size_hint().upper();
+    let is_too_long = |length| usize::try_from(length).map_or(true, |length| length > limits.body);
+    if announced.is_some_and(is_too_long) {
+        return Err(BodyError::TooLarge);
+    }
+    let reading = tokio::time::timeout(limits.body_time, read_body_pieces(body, shared));
+    reading.await.map_err(|_| BodyError::TooSlow)?
+}
+
+async fn read_body_pieces(mut body: Incoming, shared: &Shared) -> Result<Body, BodyError> {
+    let limits = &shared.limits;
+    let mut coming = BodyWriter::new(&shared.spool);
+    while let Some(piece) = next_piece(&mut body, limits.body_pause).await? {
+        if coming.len() + piece.len() > limits.body {
+            return Err(BodyError::TooLarge);
+        }
+        if coming.len() == 0 && body.is_end_stream() {
+            return Ok(Body::Memory(piece));
+        }
+        let added = coming.add(&piece).await;
+        added.map_err(|_| BodyError::Broken)?;
+    }
+    coming.end().await.map_err(|_| BodyError::Broken)
+}
+
+async fn next_piece(body: &mut Incoming, pause: Duration) -> Result<Option<Bytes>, BodyError> {
+    let frame = tokio::time::timeout(pause, body.frame()).await;
+    let Some(frame) = frame.map_err(|_| BodyError::TooSlow)? else {
+        return Ok(None);
+    };
+    let frame = frame.map_err(|_| BodyError::Broken)?;
+    Ok(Some(frame.into_data().unwrap_or_default()))
+}

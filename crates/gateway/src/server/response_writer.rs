@@ -1,0 +1,247 @@
+//! The response to one request, written as it happens: interim responses, the head, pieces of the body, signs of life.
+//!
+//! Invariants: one head at most; what is written after it is framed so that the client can tell a whole response from one
+//! that broke off; a response that breaks off is never ended as if it were whole.
+
+use crate::server::socket::Socket;
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, Version, header};
+use std::io::{self, IoSlice, Write};
+
+const INTERIM: &[u8] = b"HTTP/1.1 102 Processing\r\n\r\n";
+
+/// A response that is being written.
+pub(crate) struct ResponseWriter {
+    socket: Socket,
+    asked: RequestTraits,
+    stage: Stage,
+    /// What is to go out before anything else.
+    unsent: Vec<u8>,
+    sent: u64,
+}
+
+/// What the request says about its response.
+#[derive(Clone, Copy, Debug)]
+struct RequestTraits {
+    version: Version,
+    is_head: bool,
+    keeps_alive: bool,
+    /// Not all of the request was read.
+    is_cut_short: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    BeforeHead,
+    Body(Framing),
+    Over,
+}
+
+/// How the end of a body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    /// It has none.
+    Nothing,
+    /// By its length; so much is left.
+    Length(u64),
+    Chunked,
+    /// By the end of the connection.
+    UntilClosed,
+}
+
+impl ResponseWriter {
+    /// The response to that request over that connection.
+    pub(crate) fn new(socket: Socket, parts: &http::request::Parts) -> Self {
+        Self {
+            socket,
+            asked: RequestTraits {
+                version: parts.version,
+                is_head: parts.method == Method::HEAD,
+                keeps_alive: keeps_alive(parts),
+                is_cut_short: false,
+            },
+            stage: Stage::BeforeHead,
+            unsent: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    /// Whether the status has been told.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.stage != Stage::BeforeHead
+    }
+
+    /// How many bytes of the body were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// The connection is not used for another request.
+    pub(crate) fn disable_keep_alive(&mut self) {
+        self.asked.keeps_alive = false;
+    }
+
+    /// What is left of the request is not read: it would be taken for another one.
+    pub(crate) fn cut_short(&mut self) {
+        self.disable_keep_alive();
+        self.asked.is_cut_short = true;
+    }
+
+    /// Comes when the client has hung up.
+    pub(crate) async fn gone(&mut self) {
+        self.socket.gone().await;
+    }
+
+    /// Says that it takes longer. Version 1.0 has no such word.
+    pub(crate) async fn interim(&mut self) -> io::Result<()> {
+        if self.stage == Stage::BeforeHead && self.asked.version == Version::HTTP_11 {
+            self.socket.write_all(&mut [IoSlice::new(INTERIM)]).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins the response; goes out with what follows. `length` is that of the body, where it is known.
+    pub(crate) fn head(&mut self, status: StatusCode, headers: &HeaderMap, length: Option<u64>) {
+        let bodiless = status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
+        let framing = match length {
+            _ if bodiless => Framing::Nothing,
+            Some(length) => Framing::Length(length),
+            None if self.asked.version == Version::HTTP_11 => Framing::Chunked,
+            None => Framing::UntilClosed,
+        };
+        if framing == Framing::UntilClosed {
+            self.disable_keep_alive();
+        }
+        let reason = status.canonical_reason().unwrap_or("Unknown");
+        let head = &mut self.unsent;
+        head.reserve(1024);
+        // Writing to memory does not fail.
+        write!(head, "HTTP/1.1 {} {reason}\r\n", status.as_u16()).ok();
+        for (name, value) in headers {
+            push_header(head, name.as_str().as_bytes(), value.as_bytes());
+        }
+        match framing {
+            Framing::Length(length) => drop(write!(head, "content-length: {length}\r\n")),
+            Framing::Chunked => push_header(head, b"transfer-encoding", b"chunked"),
+            Framing::Nothing | Framing::UntilClosed => {}
+        }
+        if !self.asked.keeps_alive {
+            push_header(head, b"connection", b"close");
+        }
+        head.extend_from_slice(b"\r\n");
+        let without_body = self.asked.is_head;
+        self.stage = Stage::Body(if without_body {
+            Framing::Nothing
+        } else {
+            framing
+        });
+    }
+
+    /// Sends what has been written so far.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        if self.unsent.is_empty() {
+            return Ok(());
+        }
+        self.socket
+            .write_all(&mut [IoSlice::new(&self.unsent)])
+            .await?;
+        self.unsent.clear();
+        Ok(())
+    }
+
+    /// Sends pieces of the body.
+    pub(crate) async fn data(&mut self, pieces: &[Bytes]) -> io::Result<()> {
+        let length: usize = pieces.iter().map(Bytes::len).sum();
+        let Stage::Body(framing) = self.stage else {
+            return Ok(());
+        };
+        if length == 0 || framing == Framing::Nothing {
+            return self.flush().await;
+        }
+        self.sent += length as u64;
+        if framing == Framing::Chunked {
+            write!(self.unsent, "{length:x}\r\n").ok();
+        }
+        if let Framing::Length(left) = framing {
+            let left = left.saturating_sub(length as u64);
+            self.stage = Stage::Body(Framing::Length(left));
+        }
+        let body = pieces.iter().map(|piece| IoSlice::new(piece));
+        let end: &[u8] = if framing == Framing::Chunked {
+            b"\r\n"
+        } else {
+            b""
+        };
+        let mut all: Vec<IoSlice<'_>> = Vec::with_capacity(pieces.len() + 2);
+        all.push(IoSlice::new(&self.unsent));
+        all.extend(body);
+        all.push(IoSlice::new(end));
+        self.socket.write_all(&mut all).await?;
+        self.unsent.clear();
+        Ok(())
+    }
+
+    /// Ends the response; the answer is the connection, if another request may come over it.
+    pub(crate) async fn end(mut self) -> io::Result<Option<Socket>> {
+        match self.stage {
+            Stage::Body(Framing::Chunked) => self.unsent.extend_from_slice(b"0\r\n\r\n"),
+            // Less came than was announced.
+            Stage::Body(Framing::Length(left)) if left > 0 => {
+                self.reset();
+                return Ok(None);
+            }
+            _ => {}
+        }
+        self.stage = Stage::Over;
+        self.flush().await?;
+        if self.asked.keeps_alive {
+            return Ok(Some(self.socket));
+        }
+        match self.asked.is_cut_short {
+            true => self.socket.close().await,
+            false => tokio::io::AsyncWriteExt::shutdown(&mut self.socket).await?,
+        }
+        Ok(None)
+    }
+
+    /// Sends a whole response.
+    pub(crate) async fn whole(
+        mut self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> io::Result<Option<Socket>> {
+        self.head(status, headers, Some(body.len() as u64));
+        self.data(&[body]).await?;
+        self.end().await
+    }
+
+    /// Breaks the response off so that the client notices.
+    pub(crate) fn reset(self) {
+        self.socket.reset();
+    }
+}
+
+fn push_header(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for piece in [name, b": ", value, b"\r\n"] {
+        head.extend_from_slice(piece);
+    }
+}
+
+/// Whether another request may come over the connection. Who tells the length of a body in two ways may mean the rest
+/// for somebody else; the library has then dropped one of them, so every body in chunks counts as that.
+fn keeps_alive(parts: &http::request::Parts) -> bool {
+    parts.version == Version::HTTP_11
+        && !says_close(&parts.headers)
+        && !parts.headers.contains_key(header::TRANSFER_ENCODING)
+}
+
+fn says_close(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::CONNECTION).iter();
+    let mut words = values.filter_map(|value| value.to_str().ok());
+    words.any(|value| {
+        value
+            .split(',')
+            .any(|word| word.trim().eq_ignore_ascii_case("close"))
+    })
+}

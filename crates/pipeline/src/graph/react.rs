@@ -1,0 +1,246 @@
+//! What follows from what was heard of a step: a report in, entries out.
+//!
+//! Pure, but for what it counts. Invariant: whatever is decided about a failure is in the entry that tells of it.
+
+use crate::definition::{Choice, Gate, Step, Work};
+use crate::entry::{Artifact, Entry, NextAction, Problem};
+use crate::graph::{Graph, StepResult};
+use crate::state::{Run, Visit};
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::Cost;
+use outlast_kernel::event::Usage;
+use outlast_kernel::step_decision::{self, AttemptFailure, StepStatus};
+use outlast_kernel::time::Span;
+use outlast_kernel::verdict::{Cause, Class};
+use std::collections::BTreeMap;
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub(crate) struct AttemptResult {
+    pub(crate) made: std::result::Result<StepOutput, Problem>,
+    pub(crate) usage: Usage,
+    pub(crate) cost: Cost,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What an attempt has made.
+#[derive(Debug, Default)]
+pub(crate) struct StepOutput {
+    pub(crate) artifacts: BTreeMap<String, Artifact>,
+    pub(crate) context: BTreeMap<String, String>,
+}
+
+/// What is needed to decide, beside the run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DecisionContext {
+    pub(crate) time: Timestamp,
+    /// When the run must be over.
+    pub(crate) deadline: Option<Timestamp>,
+    pub(crate) entropy: u64,
+}
+
+/// What follows when an attempt is over.
+pub(crate) fn handle_attempt_result(
+    graph: &mut Graph,
+    run: &Run,
+    name: &str,
+    done: AttemptResult,
+    now: DecisionContext,
+) -> Vec<Entry> {
+    let visit = run.steps.get(name).and_then(|state| state.visit());
+    let (Some(visit), Some(step)) = (visit, graph.step(name).cloned()) else {
+        return Vec::new();
+    };
+    let step = &step;
+    let attempt = visit.attempts.last().map_or(1, |attempt| attempt.number);
+    let next = match &done.made {
+        Ok(_) => {
+            graph.forgive(&step.id);
+            NextAction::Finish
+        }
+        Err(_) if graph.is_canceled() => NextAction::Stop {
+            why: step_decision::StopCause::Canceled.to_string(),
+        },
+        Err(problem) => {
+            let standing = standing(step, visit, problem);
+            let decided = decide(step, problem, standing, visit, now);
+            match graph.count(&step.id, problem, now.time) {
+                // What is over anyway says why by itself.
+                Some(why) if !matches!(decided, NextAction::Stop { .. }) => {
+                    NextAction::Stop { why }
+                }
+                Some(why) if standing.attempts > 1 => NextAction::Stop { why },
+                _ => decided,
+            }
+        }
+    };
+    let mut entries = vec![Entry::AttemptEnded {
+        step: step.id.clone(),
+        visit: visit.number,
+        attempt,
+        usage: done.usage,
+        cost: done.cost,
+        problem: done.made.as_ref().err().cloned(),
+        next: next.clone(),
+        warnings: done.warnings,
+    }];
+    entries.extend(match (done.made, next) {
+        (Ok(made), _) => graph.ended(
+            step,
+            run,
+            StepResult {
+                is_success: true,
+                artifacts: made.artifacts,
+                context: made.context,
+                reason: None,
+                target: None,
+            },
+        ),
+        // Nothing is tried again in a run that ends; what somebody else ended has failed.
+        (Err(_), _) if graph.is_canceled() => vec![Graph::canceled(step, run)],
+        (Err(problem), NextAction::Stop { why }) => {
+            graph.ended(step, run, StepResult::failed(reason(&problem, &why)))
+        }
+        _ => Vec::new(),
+    });
+    entries
+}
+
+fn reason(problem: &Problem, why: &str) -> String {
+    let phrase = problem.cause.phrase();
+    match problem.message.as_str() {
+        "" => format!("{phrase} ({why})"),
+        message => format!("{phrase}: {message} ({why})"),
+    }
+}
+
+fn standing(step: &Step, visit: &Visit, problem: &Problem) -> StepStatus {
+    let is_transient = problem.class == Class::Transient;
+    let earlier = visit.attempts.iter().rev().skip(1);
+    let earlier = earlier.take_while(|attempt| {
+        let class = attempt.problem.as_ref().map(|problem| problem.class);
+        class == Some(Class::Transient)
+    });
+    let in_a_row = u32::try_from(earlier.count()).unwrap_or(u32::MAX);
+    StepStatus {
+        attempts: visit.attempts.last().map_or(1, |attempt| attempt.number),
+        transient_in_a_row: match is_transient {
+            true => in_a_row.saturating_add(1),
+            false => 0,
+        },
+        retries_spent: problem.retries_spent,
+        has_fallback: fallback(step, visit).is_some(),
+        once: step.once,
+    }
+}
+
+fn decide(
+    step: &Step,
+    problem: &Problem,
+    standing: StepStatus,
+    visit: &Visit,
+    now: DecisionContext,
+) -> NextAction {
+    let failed = AttemptFailure {
+        cause: problem.cause,
+        not_before: problem.not_before,
+        at: now.time,
+    };
+    let policy = &step.retry.policy;
+    match step_decision::decide(policy, now.deadline, failed, standing, now.entropy) {
+        step_decision::StepDecision::Wait(until) => NextAction::Wait {
+            since: now.time,
+            until,
+        },
+        step_decision::StepDecision::Again => NextAction::Again,
+        step_decision::StepDecision::FallBack => match fallback(step, visit) {
+            Some(to) => NextAction::FallBack { to: to.to_owned() },
+            None => NextAction::Stop {
+                why: step_decision::StopCause::NothingToFallBackTo.to_string(),
+            },
+        },
+        step_decision::StepDecision::Stop(_)
+            if problem.cause == Cause::Unknown && !step.retry.is_explicit =>
+        {
+            NextAction::Stop {
+                why: "it says nothing about itself, and the step has no `retry`".to_owned(),
+            }
+        }
+        step_decision::StepDecision::Stop(why) => NextAction::Stop {
+            why: why.to_string(),
+        },
+    }
+}
+
+/// Who takes the place of the agent that worked last in this visit. Models fall back within their session.
+fn fallback<'a>(step: &'a Step, visit: &Visit) -> Option<&'a str> {
+    let Work::Agent(agent) = &step.work else {
+        return None;
+    };
+    let last = visit
+        .attempts
+        .last()
+        .and_then(|attempt| attempt.instead.as_ref());
+    let next = last.map_or(0, |last| {
+        let place = agent.fallbacks.iter().position(|name| name == last);
+        place.map_or(agent.fallbacks.len(), |place| place + 1)
+    });
+    agent.fallbacks.get(next).map(String::as_str)
+}
+
+/// What follows when a gate was answered, or nobody did in time.
+pub(crate) fn answered(graph: &Graph, run: &Run, step: &Step, choice: Option<&str>) -> Vec<Entry> {
+    let is_answered = choice.is_some();
+    let closed = |choice: Option<&str>| Entry::GateClosed {
+        step: step.id.clone(),
+        choice: choice.map(str::to_owned),
+        by_default: choice.is_some() && !is_answered,
+    };
+    let success = |context, target| StepResult {
+        is_success: true,
+        artifacts: BTreeMap::new(),
+        context,
+        reason: None,
+        target,
+    };
+    let Work::Gate(Gate::Approval(approval)) = &step.work else {
+        let ended = graph.ended(step, run, success(BTreeMap::new(), None));
+        return std::iter::once(closed(None)).chain(ended).collect();
+    };
+    let Some(key) = choice.or(approval.default.as_deref()) else {
+        let why = format!("nobody answered within {}", Span(approval.timeout));
+        let ended = graph.ended(step, run, StepResult::failed(why));
+        return std::iter::once(closed(None)).chain(ended).collect();
+    };
+    let chosen = approval.choices.iter().find(|choice| choice.key == key);
+    let target = chosen.and_then(|choice| choice.target.clone());
+    let result = match chosen {
+        Some(chosen) if chosen.rejects => StepResult {
+            target,
+            ..StepResult::failed(format!("the answer was `{key}`: {}", chosen.label))
+        },
+        _ => success(
+            BTreeMap::from([("choice".to_owned(), key.to_owned())]),
+            target,
+        ),
+    };
+    let ended = graph.ended(step, run, result);
+    std::iter::once(closed(Some(key))).chain(ended).collect()
+}
+
+/// Whether that can be answered at a gate.
+pub(crate) fn is_choice(step: &Step, key: &str) -> bool {
+    choices(step).iter().any(|choice| choice.key == key)
+}
+
+/// The answer that lets the run go on.
+pub(crate) fn first_choice(step: &Step) -> Option<&str> {
+    choices(step).first().map(|choice| choice.key.as_str())
+}
+
+fn choices(step: &Step) -> &[Choice] {
+    match &step.work {
+        Work::Gate(Gate::Approval(approval)) => &approval.choices,
+        _ => &[],
+    }
+}

@@ -1,0 +1,93 @@
+//! What a run has spent, counted while it is spent, by all of its steps together.
+
+use crate::definition::Budget;
+use crate::entry::Problem;
+use crate::state::Run;
+use outlast_engine::CancellationToken;
+use outlast_kernel::budget::Cost;
+use outlast_kernel::event::Usage;
+use outlast_kernel::verdict::Cause;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a run has spent, and may.
+#[derive(Debug)]
+pub(crate) struct BudgetTracker {
+    budget: Budget,
+    tokens: AtomicU64,
+    cost: AtomicU64,
+    over: CancellationToken,
+}
+
+impl BudgetTracker {
+    pub(crate) fn new(budget: Budget, run: &Run) -> Self {
+        let spent = Self {
+            budget,
+            tokens: AtomicU64::new(tokens(run.usage)),
+            cost: AtomicU64::new(run.cost.0),
+            over: CancellationToken::new(),
+        };
+        spent.look();
+        spent
+    }
+
+    pub(crate) fn add(&self, usage: Usage, cost: Cost) {
+        self.tokens.fetch_add(tokens(usage), Ordering::Relaxed);
+        self.cost.fetch_add(cost.0, Ordering::Relaxed);
+        self.look();
+    }
+
+    /// What may still be paid.
+    pub(crate) fn cost_left(&self) -> Option<Cost> {
+        let spent = self.cost.load(Ordering::Relaxed);
+        self.budget
+            .cost
+            .map(|most| Cost(most.0.saturating_sub(spent)))
+    }
+
+    /// Comes when a ceiling is reached.
+    pub(crate) async fn over(&self) -> Problem {
+        self.over.cancelled().await;
+        self.problem()
+            .unwrap_or_else(|| Problem::new(Cause::CeilingReached, ""))
+    }
+
+    /// The ceiling that is reached, if one is.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        let (tokens, cost) = (
+            self.tokens.load(Ordering::Relaxed),
+            self.cost.load(Ordering::Relaxed),
+        );
+        let message = match self.budget {
+            Budget {
+                tokens: Some(most), ..
+            } if tokens >= most => {
+                format!("the run has used {tokens} tokens, and may use {most} (runtime.budget)")
+            }
+            Budget {
+                cost: Some(most), ..
+            } if cost >= most.0 => format!(
+                "the run has cost {}, and may cost {} (runtime.budget)",
+                dollars(Cost(cost)),
+                dollars(most)
+            ),
+            _ => return None,
+        };
+        Some(Problem::new(Cause::CeilingReached, message))
+    }
+
+    fn look(&self) {
+        if self.problem().is_some() {
+            self.over.cancel();
+        }
+    }
+}
+
+fn tokens(usage: Usage) -> u64 {
+    usage.read().saturating_add(usage.output)
+}
+
+/// An amount of money for a person.
+fn dollars(cost: Cost) -> String {
+    let cents = cost.0.div_ceil(100);
+    format!("${}.{:04}", cents / 10_000, cents % 10_000)
+}

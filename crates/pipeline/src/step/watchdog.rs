@@ -1,0 +1,193 @@
+//! Ends an attempt from which nothing more comes: no activity, activity without progress, or too much time.
+//!
+//! Invariant: only time counts in which the attempt could work. Its waits for a provider do not, nor does the sleep of
+//! the machine; after either, every limit goes on where it was. Not here: ending the attempt, which is the caller's.
+
+mod activity;
+mod limits;
+
+pub(crate) use activity::ActivityTracker;
+
+use crate::entry::Problem;
+use limits::{Limits, WatchState};
+use outlast_engine::Clock;
+use outlast_kernel::Timestamp;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// What is seen of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WatchEvent {
+    /// It lives.
+    Activity(String),
+    /// It lives, and something came of it.
+    Progress(String),
+    /// It waits for a provider.
+    Paused,
+    /// It waits no more.
+    Resumed,
+}
+
+/// Watches one attempt.
+pub(crate) struct Watchdog {
+    clock: Arc<dyn Clock>,
+    watch: Mutex<WatchState>,
+    resumed: Notify,
+}
+
+impl Watchdog {
+    /// Watches from now on: for silence of that length, and for that much work in all.
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        stall: Option<Duration>,
+        timeout: Option<Duration>,
+    ) -> Self {
+        let limits = Limits { stall, timeout };
+        let watch = Mutex::new(WatchState::new(limits, clock.now()));
+        Self {
+            clock,
+            watch,
+            resumed: Notify::new(),
+        }
+    }
+
+    /// Takes note of a sign.
+    pub(crate) fn sign(&self, sign: WatchEvent) {
+        let ends_pause = sign == WatchEvent::Resumed;
+        let now = self.clock.now();
+        self.watch().sign(now, sign);
+        if ends_pause {
+            self.resumed.notify_one();
+        }
+    }
+
+    /// Waits until a limit is passed, for ever if none is; the answer is what to say of the attempt.
+    ///
+    /// To be waited for from the beginning to the end of the attempt: time during which nobody looks does not count.
+    pub(crate) async fn expired(&self) -> Problem {
+        loop {
+            let now = self.clock.now();
+            match self.look(now) {
+                CheckResult::Expired(problem) => return problem,
+                CheckResult::Again(Some(at)) => tokio::select! {
+                    () = self.clock.sleep_until(at) => {}
+                    () = self.resumed.notified() => {}
+                },
+                CheckResult::Again(None) => self.resumed.notified().await,
+            }
+        }
+    }
+
+    fn look(&self, now: Timestamp) -> CheckResult {
+        let mut watch = self.watch();
+        watch.look(now);
+        match watch.expired() {
+            Some(problem) => CheckResult::Expired(problem),
+            None => CheckResult::Again(watch.next_look().map(|wait| now + wait)),
+        }
+    }
+
+    fn watch(&self) -> MutexGuard<'_, WatchState> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What came of looking.
+enum CheckResult {
+    Expired(Problem),
+    /// Nothing yet; when to look again, or not before it is resumed.
+    Again(Option<Timestamp>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_engine::clock::TimerClock;
+    use outlast_kernel::verdict::Cause;
+    use tokio::time::Instant;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn watchdog(stall: Option<u32>, timeout: Option<u32>) -> Watchdog {
+        let clock = TimerClock::new("2026-11-15T22:00:00Z".parse().unwrap());
+        let seconds = |limit: Option<u32>| limit.map(|limit| SECOND * limit);
+        Watchdog::new(Arc::new(clock), seconds(stall), seconds(timeout))
+    }
+
+    /// Gives the signs after so many seconds each, while it is watched; the answer is how it ended, and after how long.
+    async fn watched(watchdog: &Watchdog, signs: &[(u32, WatchEvent)]) -> (Cause, Duration) {
+        let start = Instant::now();
+        let give = async {
+            for (at, sign) in signs {
+                tokio::time::sleep_until(start + SECOND * *at).await;
+                watchdog.sign(sign.clone());
+            }
+            tokio::time::sleep(SECOND * 1_000_000).await;
+        };
+        let problem = tokio::select! {
+            problem = watchdog.expired() => problem,
+            () = give => panic!("nothing expires"),
+        };
+        (problem.cause, start.elapsed())
+    }
+
+    fn progress() -> WatchEvent {
+        WatchEvent::Progress("text".to_owned())
+    }
+
+    fn activity() -> WatchEvent {
+        WatchEvent::Activity("reasoning".to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_an_hour_of_silence_is_a_stall() {
+        let signs = [(60, progress()), (90, activity())];
+        let ended = watched(&watchdog(Some(1800), None), &signs).await;
+        // Progress was last, and longest ago.
+        assert_eq!(ended, (Cause::Stalled, SECOND * 1860));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_of_hours_is_neither_a_stall_nor_work() {
+        let signs = [(100, WatchEvent::Paused), (28_900, WatchEvent::Resumed)];
+        let ended = watched(&watchdog(Some(1800), None), &signs).await;
+        assert_eq!(ended, (Cause::Stalled, SECOND * (28_900 + 1700)));
+        let ended = watched(&watchdog(None, Some(300)), &signs).await;
+        assert_eq!(ended, (Cause::Timeout, SECOND * (28_900 + 200)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_rest_of_the_limit_is_noticed_as_soon_as_a_wait_ends() {
+        let signs = [(1, WatchEvent::Paused), (2, WatchEvent::Resumed)];
+        let ended = watched(&watchdog(None, Some(5)), &signs).await;
+        assert_eq!(ended, (Cause::Timeout, SECOND * 6));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_limits_nothing_ever_expires() {
+        let watchdog = watchdog(None, None);
+        watchdog.sign(WatchEvent::Resumed);
+        let year = SECOND * 31_536_000;
+        assert!(
+            tokio::time::timeout(year, watchdog.expired())
+                .await
+                .is_err()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_seen_last_is_part_of_the_problem() {
+        let watchdog = watchdog(Some(10), None);
+        watchdog.sign(activity());
+        tokio::time::sleep(SECOND).await;
+        watchdog.sign(progress());
+        let problem = watchdog.expired().await;
+        let seen = [
+            "2026-11-15T22:00:00.000Z reasoning",
+            "2026-11-15T22:00:01.000Z text",
+        ];
+        assert_eq!(problem.last_events, seen);
+        assert_eq!(watchdog.watch().last_events(), seen);
+    }
+}
