@@ -121,9 +121,8 @@ impl Runner<'_> {
                 return self.answered(stop_reason).await;
             }
             if self.odd.what.is_some() {
-                return self
-                    .fail(self.is_odd(InvalidCompletion::RepeatedReasoning))
-                    .await;
+                let failure = self.is_odd(InvalidCompletion::RepeatedReasoning);
+                return self.fail(failure).await;
             }
         }
     }
