@@ -129,7 +129,7 @@ mod tests {
 
     /// Set for the process that panics.
     const PANICS: &str = "OUTLAST_TEST_PANICS";
-    const NAME: &str = "terminal::device::tests::a_panic_gives_the_terminal_back_before_it_is_told";
+    const NAME: &str = "tui::device::tests::a_panic_gives_the_terminal_back_before_it_is_told";
 
     /// This test once more, on a terminal of its own: there it takes that, and panics.
     #[cfg(unix)]
