@@ -1,7 +1,7 @@
-//! What is sent, byte by byte, and when: the reply to one request in its dialect.
+//! The plan of a response: its bytes in the request's dialect, and their times.
 //!
-//! Pure: the reply, the request's facts and the time come in, the plan comes out. The transport in process and the
-//! server both do what a plan says, so that they cannot differ.
+//! Pure: the reply, the request's facts and the time come in, the plan comes out. The in-process transport and the
+//! server both execute plans, so they cannot differ.
 
 mod damage;
 mod document;
@@ -15,7 +15,7 @@ use outlast_dialect::{Delta, Dialect, StreamCursor};
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
-/// What one request gets.
+/// The complete response to one request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
     /// The wait before anything is sent.
@@ -39,33 +39,33 @@ pub(crate) struct Piece {
     pub(crate) bytes: Bytes,
 }
 
-/// What follows the last piece.
+/// The event after the last piece.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum BodyEnd {
-    /// The end of the body, as HTTP has it.
+    /// The body ends as HTTP requires.
     Finish,
-    /// The end of the connection.
+    /// The connection breaks.
     Broken(Disconnect),
-    /// Nothing, for ever.
+    /// Nothing more is sent, forever.
     Silence,
-    /// The same bytes, for ever.
+    /// The same bytes are sent repeatedly, forever.
     Repeat {
         /// The bytes.
         bytes: Bytes,
-        /// The wait before each.
+        /// The wait before each repetition.
         every: Duration,
     },
 }
 
-/// A request that is to be answered.
+/// A request that needs a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestContext<'a> {
     pub(crate) dialect: Dialect,
     pub(crate) facts: &'a RequestFacts,
     pub(crate) now: Timestamp,
-    /// Its number, for the id that the response names.
+    /// The request's number, from which the response's id is made.
     pub(crate) number: u64,
-    /// The answer that it gets in pieces, when that is no new one but the rest of one that was kept.
+    /// The remaining pieces of a stored completion, if the request fetches one.
     pub(crate) rest: Option<&'a [String]>,
 }
 
@@ -73,8 +73,9 @@ const EVENTS: &str = "text/event-stream; charset=utf-8";
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 
-/// What that reply looks like to whoever asked.
+/// Returns the plan for a reply.
 pub(crate) fn plan(reply: &Reply, ask: RequestContext<'_>) -> Plan {
+    let (dialect, now) = (ask.dialect, ask.now);
     let answer = || ask.answer(reply.of);
     match &reply.act {
         Action::Answer => answer(),
@@ -98,34 +99,29 @@ pub(crate) fn plan(reply: &Reply, ask: RequestContext<'_>) -> Plan {
             form,
         } => ask.interrupted(
             answer(),
-            &error_response::of(*trouble, ask.dialect, ask.now),
+            &error_response::of(*trouble, dialect, now),
             *after,
             *form,
         ),
-        Action::Refuse(trouble) => ask.refused(&error_response::of(*trouble, ask.dialect, ask.now)),
-        Action::RateLimit { wait, until, form } => ask.refused(&error_response::rate_limit(
-            ask.dialect,
-            *wait,
-            *until,
-            *form,
-        )),
+        Action::Refuse(trouble) => ask.refused(&error_response::of(*trouble, dialect, now)),
+        Action::RateLimit { wait, until, form } => {
+            ask.refused(&error_response::rate_limit(dialect, *wait, *until, *form))
+        }
         Action::UsageLimit { wait, until } => {
-            ask.refused(&error_response::usage_limit(ask.dialect, *wait, *until))
+            ask.refused(&error_response::usage_limit(dialect, *wait, *until))
         }
         Action::Error { status, code } => ask.refused(&error_response::with_status(
-            ask.dialect,
+            dialect,
             *status,
             code.as_deref(),
         )),
         Action::Window { .. }
         | Action::TooLarge { .. }
         | Action::BodyTimeout
-        | Action::NoPrefill => {
-            match error_response::for_request(&reply.act, ask.dialect, ask.facts) {
-                Some(refusal) => ask.refused(&refusal),
-                None => answer(),
-            }
-        }
+        | Action::NoPrefill => match error_response::for_request(&reply.act, dialect, ask.facts) {
+            Some(refusal) => ask.refused(&refusal),
+            None => answer(),
+        },
         Action::SlowError { status } => ask.slow_error(*status),
         Action::EndlessError { status } => ask.endless_error(*status),
         Action::EchoKey => ask.echo_key(),
@@ -134,16 +130,15 @@ pub(crate) fn plan(reply: &Reply, ask: RequestContext<'_>) -> Plan {
         Action::Garbage => ask.garbage(),
         Action::Page { status, form } => ask.page(*status, *form),
         Action::JsonError(trouble) => {
-            let refusal = error_response::of(*trouble, ask.dialect, ask.now);
-            let body = ask.dialect.error(&refusal.problem);
-            ask.document(200, JSON, body)
+            let problem = error_response::of(*trouble, dialect, now).problem;
+            ask.document(200, JSON, dialect.error(&problem))
         }
         Action::Bomb => ask.bomb(),
     }
 }
 
 impl RequestContext<'_> {
-    /// The answer, undamaged.
+    /// Returns the undamaged completion.
     fn answer(self, kind: AnswerKind) -> Plan {
         if let Some(rest) = self.rest {
             return self.events(rest.to_vec());
@@ -163,7 +158,7 @@ impl RequestContext<'_> {
         self.events(frames)
     }
 
-    /// An answer without its end.
+    /// Returns a completion without its end.
     fn unfinished(self, kind: AnswerKind) -> Plan {
         if let Some((_, rest)) = self.rest.and_then(<[String]>::split_last) {
             return self.events(rest.to_vec());
@@ -195,7 +190,7 @@ impl RequestContext<'_> {
         deltas
     }
 
-    /// An id that no other answer of the conversation has: clients take two with the same for one.
+    /// Returns an id that is unique in the conversation: clients take two completions with the same id for one.
     fn message_id(self) -> String {
         let conversation = &self.facts.conversation;
         format!(
@@ -204,7 +199,7 @@ impl RequestContext<'_> {
         )
     }
 
-    /// The id of an answer that is kept.
+    /// Returns the id of a stored completion.
     pub(crate) fn kept_as(self) -> String {
         format!("resp_scripted_{:06}", self.number)
     }
@@ -223,7 +218,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// An answer as one body: like a streamed one, it has a beginning and an end that can be missing.
+    /// Splits a one-body completion in two pieces: like a streamed one, its beginning or its end can be missing.
     fn whole(self, body: String) -> Plan {
         let mut middle = body.len() / 2;
         while !body.is_char_boundary(middle) {
@@ -249,7 +244,7 @@ impl RequestContext<'_> {
         format!("req_scripted_{:06}", self.number)
     }
 
-    /// The headers that every response of this dialect has.
+    /// Returns the headers of every response of this dialect.
     fn headers(self, content_type: &str) -> Vec<(String, String)> {
         let id = match self.dialect {
             Dialect::Anthropic => "request-id",
