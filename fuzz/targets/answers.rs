@@ -1,4 +1,5 @@
-//! Answers: any text is judged, circles are found wherever it is cut into pieces, and a stated window is read from anything.
+//! Completions: any text is judged, loops are found however the text is split into pieces, and any text may state a
+//! window.
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::completion::{FinishedCompletion, ReasoningKind, judge};

@@ -1,5 +1,5 @@
-//! Answers in every dialect, in frames and as a whole: any bytes are deltas, nothing, or a failure.
-//! A call that is handed on has all of its arguments.
+//! Responses in every dialect, as frames and as a whole: any bytes are deltas, nothing, or a failure. A tool call that
+//! is handed on has all of its arguments.
 
 use outlast_dialect::{Delta, Dialect, sse};
 use outlast_kernel::Timestamp;

@@ -1,6 +1,7 @@
 //! Fuzz targets: each checks that one parser keeps its promises for any input.
 //!
-//! `fuzz/main.rs` runs them with coverage guidance (`scripts/fuzz`), the tests of `outlast-pipeline` with a fixed set of inputs.
+//! `fuzz/main.rs` runs them with coverage guidance (`scripts/fuzz`), the tests of `outlast-pipeline` with a fixed set
+//! of inputs.
 
 mod answers;
 mod dialects;
@@ -15,7 +16,7 @@ mod wording;
 
 use std::borrow::Cow;
 
-/// Panics when a promise is broken.
+/// A fuzz target; panics when a promise is broken.
 pub(crate) type Target = fn(&[u8]);
 
 /// The targets by name.
@@ -51,7 +52,7 @@ fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// The number in the first eight bytes, and the bytes behind it. A shorter input is the number 0 and all text.
+/// Returns the number in the first eight bytes, and the bytes after it. A shorter input is the number 0 and all text.
 fn take_number(input: &[u8]) -> (u64, &[u8]) {
     let split = input.split_first_chunk();
     split.map_or((0, input), |(bytes, rest)| {

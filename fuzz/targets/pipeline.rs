@@ -1,10 +1,11 @@
-//! Pipelines: any text is a pipeline, which can be drawn, or faults that stay within the text and on their lines.
+//! Pipelines: any text is a pipeline that can be drawn, or has faults whose positions lie within the text and on their
+//! lines.
 
 use outlast_pipeline::{file, plan};
 use std::path::Path;
 
 pub(super) fn run(text: &str) {
-    // No schema is there to be read.
+    // The path of the file refers to no schema that could be read.
     match file::read(text, Path::new("/nowhere/p.yaml")) {
         Ok(pipeline) => assert!(plan::plan(&pipeline).ends_with("└ end\n")),
         Err(faults) => {

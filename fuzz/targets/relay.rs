@@ -1,5 +1,5 @@
-//! Answers on their way through a proxy: any bytes, in two chunkings, are sent on as they came or are the same failure,
-//! and nothing is sent before content. What a request asks for is seen in anything.
+//! Responses through a relay: any bytes, in two chunkings, are passed on unchanged or give the same failure, and
+//! nothing is sent before content. The request facts are read from any bytes.
 
 use bytes::Bytes;
 use outlast_dialect::Dialect;
@@ -8,7 +8,7 @@ use outlast_kernel::failure::Failure;
 
 const NOW: Timestamp = Timestamp::from_millis(1);
 
-/// What became of a stream.
+/// The result of relaying a stream.
 #[derive(Debug, PartialEq)]
 struct Became {
     sent: Vec<u8>,
@@ -44,7 +44,7 @@ fn pass_on(dialect: Dialect, bytes: &[u8], size: usize) -> Became {
     }
 }
 
-/// What streams are made of.
+/// Fragments of generated streams.
 const PIECES: [&str; 16] = [
     "data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"a\"}}",
     "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":null}]}",

@@ -1,5 +1,5 @@
-//! Scripts of the scripted provider, and what is asked of it: any text is a script or an error, a script can be played,
-//! and whatever comes as a request is answered in every dialect.
+//! Scripts of the scripted provider, and requests to it: any text is a script or an error, a script can be played, and
+//! any request gets a response in every dialect.
 
 use outlast_dialect::Dialect;
 use outlast_engine::Transport;
@@ -22,7 +22,7 @@ pub(super) fn run(text: &str) {
     };
     let scripted = ScriptedTransport::new(script.unwrap(), Arc::new(WallClock::default()));
     for dialect in Dialect::ALL {
-        // What is to be sent is decided before anybody waits for it.
+        // The response is chosen before the future is polled.
         drop(scripted.send(Request {
             method: Method::Post,
             path: dialect.path().to_owned(),

@@ -1,9 +1,9 @@
-//! Server-sent events: any bytes, in two chunkings, give the same events or the same error, and frames and rest are the
-//! bytes that went in.
+//! Server-sent events: any bytes, in two chunkings, give the same events or the same error, and the frames and the rest
+//! are the input bytes.
 
 use outlast_dialect::sse::{Decoder, Event, MAX_STRAY_BYTES, TooLong};
 
-/// Its events, and the error that ended it.
+/// Returns the events of the input, and the error that ended it.
 fn decode(limit: usize, bytes: &[u8], size: usize) -> (Vec<Event>, Option<TooLong>) {
     let mut decoder = Decoder::new(limit);
     let (mut events, mut raw, mut error) = (Vec::new(), Vec::new(), None);
@@ -38,7 +38,7 @@ fn check(limit: usize, bytes: &[u8], size: usize) {
     assert_eq!(whole, pieces);
 }
 
-/// What streams are made of: few bytes by themselves become a field or a line end.
+/// Fragments of generated streams: random bytes seldom become a field or a line end.
 const PIECES: [&str; 8] = [
     "data: a", "event: b", ": c", "d", "\n", "\r", "\r\n", "\u{feff}",
 ];

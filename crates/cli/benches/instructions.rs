@@ -1,6 +1,6 @@
-//! Counts what a step of a pipeline costs: machine instructions and writes of each step, and memory of a thousand of them.
+//! Counts the cost of a pipeline step: machine instructions and writes of each step, and memory of a thousand of them.
 //!
-//! `cargo bench --package outlast-cli --bench instructions` fails when a step takes more than it may. CPU time is printed
+//! `cargo bench --package outlast-cli --bench instructions` fails if a step exceeds its limits. CPU time is printed
 //! only: it depends on the machine.
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ fn main() {
     linux::main();
 }
 
-/// Only Linux says what a process used.
+/// The resource usage of a process is only known on Linux.
 #[cfg(not(target_os = "linux"))]
 fn main() {
     println!("the cost of a step is measured on Linux only");
@@ -42,7 +42,7 @@ mod linux {
     const FEW_STEPS: u32 = 10;
     /// Steps under valgrind, which is some fifty times slower.
     const COUNTED_STEPS: u32 = 40;
-    /// Of a thousand steps, beyond what ten of them take.
+    /// Maximum memory of a thousand steps, beyond that of ten.
     const MAX_MEMORY: u64 = 64 << 20;
     /// The system counts CPU time in hundredths of a second.
     const TICK: Duration = Duration::from_millis(10);
@@ -52,7 +52,7 @@ mod linux {
     struct Case {
         name: &'static str,
         step: &'static str,
-        /// In the test profile, by our process alone.
+        /// In the test profile, by the command's own process.
         max_instructions: u64,
         max_bytes_written: u64,
         max_writes: u64,
@@ -85,7 +85,7 @@ mod linux {
     }
 
     pub(super) fn main() {
-        // `cargo bench` says so; `cargo test --all-targets` does not ask for counts.
+        // `cargo bench` passes this argument; `cargo test --all-targets` does not, and skips the measurement.
         if !std::env::args().any(|argument| argument == "--bench") {
             return;
         }
@@ -97,7 +97,7 @@ mod linux {
         );
     }
 
-    /// The limits that the steps of a case exceed.
+    /// Returns the limits that the steps of a case exceed.
     fn check(case: &Case) -> Vec<String> {
         let few = run(case.step, FEW_STEPS);
         let many = run(case.step, STEPS);
@@ -130,7 +130,7 @@ mod linux {
             .collect()
     }
 
-    /// Steps that do not depend on each other.
+    /// Returns a pipeline of independent steps.
     fn pipeline(step: &str, steps: u32) -> String {
         let mut text = "provider: mock\nmodel: ok\nsteps:\n".to_owned();
         for number in 1..=steps {
@@ -205,7 +205,7 @@ mod linux {
         (fields[0] == "Z", TICK * ticks)
     }
 
-    /// A number in a file of `/proc`; 0 when the process has ended.
+    /// Returns a number in a file of `/proc`; 0 when the process has ended.
     fn counter(process: &Path, file: &str, name: &str) -> u64 {
         let text = fs::read_to_string(process.join(file)).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix(name));

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! Command-line arguments of `outlast`: the global options, the subcommands and the session options they share.
 
 mod demo;
 mod explain;
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// What was typed; what is wrong with it ends the process, and so does `--help`.
+    /// Parses the command line. Exits the process on a usage error and on `--help`.
     pub(crate) fn typed() -> Self {
         let (words, is_quiet) = strip_leading_quiet(std::env::args_os().collect());
         let arguments = Self::parse_from(words);
@@ -62,7 +62,7 @@ impl Arguments {
     }
 }
 
-/// Takes `-q` out from between the names of commands. It goes with every command, where other options do not.
+/// Removes `-q` from between the names of subcommands: unlike other options, it is accepted with every subcommand.
 fn strip_leading_quiet(words: Vec<OsString>) -> (Vec<OsString>, bool) {
     let mut command = &Arguments::command();
     let (mut kept, mut is_quiet) = (Vec::new(), false);
@@ -232,7 +232,7 @@ pub(crate) struct SettingFlags {
 }
 
 impl SettingFlags {
-    /// What was typed, by the settings that it overrides.
+    /// Returns the typed flags as overrides, each keyed by the path of its setting.
     pub(crate) fn overrides(&self) -> Vec<(&'static str, String)> {
         let separator = SEPARATOR.to_string();
         let fallback = (!self.fallback.is_empty()).then(|| self.fallback.join(&separator));

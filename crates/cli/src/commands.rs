@@ -1,4 +1,4 @@
-//! The commands: one module for each, named as it is typed.
+//! The subcommands: one module for each, named like the subcommand.
 
 pub(crate) mod accounts;
 pub(crate) mod compact;

@@ -1,8 +1,8 @@
 //! The configuration: `outlast.toml` of the user and of the project, the environment, flags.
 //!
-//! A later layer counts before an earlier one: defaults, user file, project file, environment, flags. What there is to
-//! set stands in `table`, once.
-//! Invariant: no secret is in an error, in what is shown, or in the `Debug` of anything here.
+//! A later layer overrides an earlier one: defaults, user file, project file, environment, flags. The settings are
+//! described in `table`, once.
+//! Invariant: no secret is in an error, in shown settings, or in the `Debug` of anything here.
 
 pub(crate) mod duration;
 mod file;
@@ -43,38 +43,38 @@ use std::path::{Path, PathBuf};
 pub(crate) use table::SETTINGS;
 pub(crate) use value::{ProxyUrl, Value};
 
-/// More settings than this are counted only.
+/// The largest number of settings that a warning names; further ones are counted.
 const MAX_NAMED_SETTINGS: usize = 20;
 
-/// What was found, layer by layer, and the files it was found in.
+/// The layers, and the files they were read from.
 pub(crate) struct LoadedLayers {
     pub(crate) layers: Layers,
     pub(crate) user: Option<ConfigFile>,
     pub(crate) project: Option<ConfigFile>,
 }
 
-/// A file and what is wrong with it.
+/// A file and its problems.
 pub(crate) struct ConfigFile {
     pub(crate) file: PathBuf,
     pub(crate) problems: Problems,
 }
 
-/// Whether what is worth a warning is said.
+/// Whether warnings are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Warnings {
     Aloud,
-    /// It was said before.
+    /// The warnings were printed before.
     Silently,
 }
 
-/// The settings that count. What a project may not set is ignored with a warning on stderr.
+/// Loads the effective settings. Settings that a project may not set are ignored with a warning on stderr.
 ///
 /// A flag is given by the path of its setting, such as `("retry.policy", "overnight")`.
 pub(crate) fn load(flags: &[(&str, impl AsRef<str>)]) -> anyhow::Result<Settings> {
     load_in(std::env::current_dir().ok().as_deref(), flags)
 }
 
-/// The settings that count in that folder.
+/// Loads the effective settings in the given folder.
 pub(crate) fn load_in(
     folder: Option<&Path>,
     flags: &[(&str, impl AsRef<str>)],
@@ -87,7 +87,7 @@ pub(crate) fn load_in(
     Ok(Settings::of(&layers)?)
 }
 
-/// The same, for whoever asks again and again: what is worth a warning was said the first time.
+/// Loads the settings in the given folder without warnings, for repeated calls: the first call has printed them.
 pub(crate) fn load_in_silence(
     folder: &Path,
     flags: &[(&str, impl AsRef<str>)],
@@ -96,7 +96,7 @@ pub(crate) fn load_in_silence(
     Ok(Settings::of(&layers)?)
 }
 
-/// The settings that count in that folder for a server, which goes by its own policy where none is set.
+/// Loads the settings in the given folder for a server, which has defaults of its own for the policy and `after_content`.
 pub(crate) fn load_for_server(
     folder: &Path,
     flags: &[(&str, impl AsRef<str>)],
@@ -107,8 +107,8 @@ pub(crate) fn load_for_server(
     Ok(Settings::of(&layers)?)
 }
 
-/// The settings of the two providers that a gateway knows, Anthropic and OpenAI, in that order; and the files that they
-/// were read from.
+/// Loads the settings of the two providers that a gateway knows, Anthropic and OpenAI, in that order; and returns the files
+/// that they were read from.
 pub(crate) fn load_for_gateway(
     flags: &[(&str, impl AsRef<str>)],
     warn: Warnings,
@@ -128,7 +128,7 @@ pub(crate) fn load_for_gateway(
     Ok(([anthropic?, openai?], files))
 }
 
-/// Reads all layers; what is wrong in them is among what was found.
+/// Reads all layers; their problems are part of the result.
 pub(crate) fn gather(flags: &[(&str, impl AsRef<str>)]) -> anyhow::Result<LoadedLayers> {
     load_layers_in(std::env::current_dir().ok().as_deref(), flags)
 }
@@ -168,12 +168,12 @@ fn load_layers_in(
     })
 }
 
-/// The file of this project, if it has one. In a folder that was removed there is none.
+/// Returns the file of this project, if it has one. A folder that was removed has none.
 pub(crate) fn project_file() -> Option<PathBuf> {
     file_locations::project_file(&std::env::current_dir().ok()?)
 }
 
-/// What is wrong with one file.
+/// Checks one file.
 pub(crate) fn check(path: &Path) -> Result<(), Problems> {
     file::read(path).map(drop)
 }
@@ -186,14 +186,15 @@ fn read(file: PathBuf) -> (file::Entries, ConfigFile) {
     (entries, ConfigFile { file, problems })
 }
 
-/// A web server that runs a program passes a request's `Proxy:` header on as `HTTP_PROXY`; there it is not believed.
+/// Reads a variable. A web server that runs a program passes a request's `Proxy:` header on as `HTTP_PROXY`; there it is
+/// ignored.
 fn environment(name: &str) -> Option<OsString> {
     let from_request = name == "HTTP_PROXY" && std::env::var_os("REQUEST_METHOD").is_some();
     std::env::var_os(name).filter(|_| !from_request)
 }
 
 impl LoadedLayers {
-    /// The layers, if nothing is wrong with any of them.
+    /// Returns the layers, or an error with the problems of all of them.
     pub(crate) fn without_problems(self) -> Result<Layers, UsageError> {
         let of_files = [self.user, self.project].into_iter().flatten();
         let mut all: Vec<_> = of_files.flat_map(|source| source.problems.0).collect();
@@ -205,16 +206,16 @@ impl LoadedLayers {
         }
     }
 
-    /// What is wrong with settings that are right by themselves, and do not go together.
+    /// Checks for settings that are valid by themselves and conflict with each other.
     pub(crate) fn check_consistency(self) -> Result<(), UsageError> {
         match self.without_problems() {
             Ok(layers) => Settings::of(&layers).map(drop),
-            // Those are known.
+            // Problems of single settings are reported elsewhere.
             Err(_) => Ok(()),
         }
     }
 
-    /// What is ignored because the project is not trusted.
+    /// Returns the warning about settings that are ignored because the project is not trusted.
     pub(crate) fn warning(&self) -> Option<String> {
         let source = self
             .project

@@ -1,4 +1,4 @@
-//! The `outlast` command: reads arguments and environment, assembles the crates, answers with an exit code.
+//! The `outlast` command: reads arguments and environment, runs the subcommand, exits with its code.
 
 pub(crate) mod args;
 mod commands;
@@ -33,16 +33,16 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// Other processes of this user, such as commands of a model, may not read our memory and environment: keys are there.
-/// Where it cannot be done, or for root, they can.
+/// Keeps other processes of this user, such as commands of a model, from reading our memory and environment, which hold
+/// keys. Without effect for root, or where the system cannot do it.
 fn disable_memory_dumps() {
     #[cfg(target_os = "linux")]
     nix::sys::prctl::set_dumpable(false).ok();
 }
 
-/// Tells of a bug of ours, on a terminal that can be read.
+/// Reports a panic as a bug, after restoring the terminal.
 fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
-    // What goes wrong in tasks of a chat does not end it.
+    // A panic in a task of a chat does not end the chat.
     if tui::is_owned_by_this_thread() {
         tui::give_back();
         output::diagnostics::give_back();
@@ -50,7 +50,7 @@ fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
     complain(&bug(panic));
 }
 
-/// What is said of a bug of ours. Its message may hold anything, so it passes through what keeps secrets in.
+/// Formats the report of a panic. Its message may hold anything, so secrets are removed from it.
 fn bug(panic: &std::panic::PanicHookInfo<'_>) -> String {
     let message = panic.payload_as_str().unwrap_or_default();
     let place = panic

@@ -1,4 +1,4 @@
-//! Writing to stdout, for commands that print and leave.
+//! Prints to stdout, for commands that print and end.
 
 pub(crate) mod approval;
 pub(crate) mod deliver;
@@ -15,7 +15,7 @@ use outlast_kernel::text;
 use std::borrow::Cow;
 use std::io::Write;
 
-/// Prints the text. A reader that has left is not an error.
+/// Prints the text. A closed pipe is not an error.
 pub(crate) fn print(text: &str) -> anyhow::Result<Exit> {
     diagnostics::clear_line();
     let mut stdout = std::io::stdout().lock();
@@ -30,7 +30,8 @@ pub(crate) fn print(text: &str) -> anyhow::Result<Exit> {
     }
 }
 
-/// JSON leaves some characters alone that a terminal obeys; escaped, they mean the same to a reader of JSON.
+/// Escapes characters that JSON allows and a terminal interprets; the value stays the same for a JSON
+/// parser.
 pub(crate) fn safe_json(line: &str) -> Cow<'_, str> {
     if !line.contains(text::is_unwanted) {
         return Cow::Borrowed(line);

@@ -1,4 +1,4 @@
-//! The process and the machine: home folder, clock, signals, exit codes, the runtime.
+//! The process and the machine: home folder, clock, signals, exit codes, async runtime and file limits.
 
 pub(crate) mod clock;
 pub(crate) mod exit;

@@ -1,9 +1,8 @@
 //! `outlast` without a command: a chat in the terminal.
 //!
-//! `chat/` is the chat itself, a state that keys and events change; `driver/` carries out what it wants of sessions;
-//! `screen.rs` shows it on a terminal and `plain.rs` line by line, for a screen reader.
-//! Invariants: the first frame is drawn before anything is read or opened; the terminal is given back as it was, however
-//! the chat ends.
+//! `chat/` is the state machine that keys and events change; `driver/` runs its actions on sessions; `screen.rs` shows
+//! it on a terminal and `plain.rs` line by line, for a screen reader. Invariants: the first frame is drawn before
+//! anything is read or opened; the terminal is restored, however the chat ends.
 
 pub(crate) mod activity;
 pub(crate) mod approver;

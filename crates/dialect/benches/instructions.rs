@@ -1,8 +1,8 @@
-//! How many machine instructions it takes to decode a stream, and to pass one on, counted by valgrind.
+//! Counts the machine instructions for decoding and for relaying a stream, with valgrind.
 //!
-//! `cargo bench -p outlast-dialect` fails when a case passes its limit or its baseline by more than a quarter, and when a
-//! byte of a long line costs more than one of a short line: the decoder is linear, however long the line.
-//! Not here: how it is counted (see the kernel's `benches/support/callgrind.rs`).
+//! `cargo bench -p outlast-dialect` fails when a case passes its limit or its baseline by more than a quarter, and
+//! when a byte of a long line costs more than one of a short line: the decoder is linear, however long the line. Not
+//! here: the counting (see the kernel's `benches/support/callgrind.rs`).
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -54,7 +54,7 @@ const CASES: [Case; 9] = [
         limit: 5_500_000,
         run: behind,
     },
-    // An answer of two hundred frames, each a chunk, as a server sends them.
+    // A completion of two hundred frames, each a chunk, as a server sends them.
     Case {
         name: "relay_anthropic",
         baseline: 250_000,
@@ -85,7 +85,7 @@ const CASES: [Case; 9] = [
 const ROUNDS: u64 = 2;
 const MIB: usize = 1 << 20;
 const MAX_FRAME_BYTES: usize = 16 * MIB;
-/// What fits into a packet of a usual network.
+/// The payload of a packet in a usual network.
 const CHUNK: usize = 1460;
 
 fn main() {
@@ -126,7 +126,7 @@ fn long_line(rounds: u64) {
     events_of(&line(10 * MIB), rounds);
 }
 
-/// Five thousand pieces of an answer, as one provider sends them.
+/// Five thousand pieces of a completion, as one provider sends them.
 fn deltas() -> Vec<u8> {
     let delta = |index: usize| Event {
         name: "content_block_delta".to_owned(),
@@ -165,7 +165,7 @@ fn behind(rounds: u64) {
     }
 }
 
-/// An answer with two hundred pieces of text, each as it comes from its server.
+/// A completion with two hundred pieces of text, each as it comes from its server.
 fn answer(dialect: Dialect) -> Vec<Bytes> {
     let words = (0..200).map(|index| Delta::Text(format!(" word {index}")));
     let frames = dialect.frames("model-2026-01-01", &words.collect::<Vec<_>>());

@@ -24,14 +24,14 @@ fn read(dialect: Dialect, pieces: &[String]) -> Result<Vec<Delta>, Box<Failure>>
     Ok(deltas)
 }
 
-/// The deltas without reports of usage, and the last of those.
+/// Splits off the reports of usage, of which the last is returned.
 fn apart(deltas: Vec<Delta>) -> (Vec<Delta>, Option<Delta>) {
     let is_usage = |delta: &Delta| matches!(delta, Delta::Usage(_));
     let (usage, rest): (Vec<_>, Vec<_>) = deltas.into_iter().partition(is_usage);
     (rest, usage.into_iter().next_back())
 }
 
-/// Pieces of one text put together, as an answer that comes as a whole has them.
+/// Joins the pieces of one text, as in a response that comes as a whole.
 fn joined(deltas: Vec<Delta>) -> Vec<Delta> {
     let mut out: Vec<Delta> = Vec::new();
     for delta in deltas {
@@ -64,7 +64,7 @@ fn call() -> impl Strategy<Value = ToolCall> {
     })
 }
 
-/// Answers as this dialect can give them: at most one thought, then text, then calls.
+/// Completions that this dialect can express: at most one thought, then text, then calls.
 fn answer(dialect: Dialect) -> impl Strategy<Value = Vec<Delta>> {
     let texts = || prop::collection::vec("[\\PC\n\r\u{1b}]{1,20}", 0..4);
     let stops = [
@@ -321,7 +321,7 @@ fn a_call_that_was_cut_short_comes_after_the_whole_ones_and_is_no_call() {
         assert!(ended < begun, "{dialect:?}: {pieces:#?}");
         let streamed = read(dialect, &pieces).unwrap();
         let whole = dialect.read_whole("p", &dialect.whole("m", &deltas), NOW);
-        // One dialect tells only at the end which calls are whole, and then none is believed.
+        // One dialect tells only at the end which calls are complete, and then none is trusted.
         let expected = match dialect {
             Dialect::OpenaiChat => vec![deltas[0].clone(), deltas[3].clone()],
             _ => vec![deltas[0].clone(), deltas[1].clone(), deltas[3].clone()],

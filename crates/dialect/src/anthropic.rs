@@ -1,7 +1,7 @@
 //! The Anthropic Messages API.
 //!
-//! `read` turns a provider's bytes into deltas and failures; `write` makes those bytes, for requests and for the
-//! scripted provider. Invariant: what is unknown in a frame is skipped, never fatal.
+//! `decode` turns a provider's bytes into deltas and failures; `encode` and `encode_response` make those bytes, for
+//! requests and for the scripted provider. Invariant: unknown parts of a frame are skipped, never fatal.
 
 mod decode;
 pub mod encode;
@@ -9,7 +9,7 @@ pub(crate) mod encode_response;
 
 pub use decode::{Decoder, read_whole};
 
-/// The version of the API that is spoken.
+/// The version of the API.
 pub const VERSION: &str = "2023-06-01";
 /// The path of the inference endpoint.
 pub const PATH: &str = "/v1/messages";

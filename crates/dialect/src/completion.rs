@@ -1,34 +1,34 @@
-//! To the wire: what a provider would send, an answer or an error, in its own dialect.
+//! Encodes completions and errors as a provider would send them, in its own dialect.
 //!
-//! Every frame, id and index is there that the real APIs send, so that their official clients take the answer for one.
-//! Invariant: what is written here is read back by [`Reader`](crate::Reader) and `read_whole` as the same deltas.
-//! Not here: what goes wrong on the way (see the scripted provider).
+//! Every frame, id and index of the real APIs is there, so that their official clients accept the response. Invariant:
+//! [`StreamDecoder`](crate::StreamDecoder) and `read_whole` read the output back as the same deltas. Not here:
+//! simulated failures (see the scripted provider).
 
 use crate::tool_arguments::are_whole;
 use crate::{Delta, Dialect, anthropic, openai_chat, openai_responses, sse};
 use outlast_kernel::event::{Reasoning, StopReason, ToolCall, Usage};
 use serde_json::{Map, Value};
 
-/// When every scripted answer was made, in seconds since the Unix epoch.
+/// The creation time of every scripted completion, in seconds since the Unix epoch.
 pub(crate) const CREATED_AT: u64 = 1_767_225_600;
 
-/// An error, in a provider's own words.
+/// An error in a provider's own words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ApiError {
     /// Its type.
     pub kind: String,
     /// Its code, in the dialects that have both.
     pub code: Option<String>,
-    /// What is said about it.
+    /// Its message.
     pub message: String,
-    /// What some providers add, such as when a limit ends.
+    /// Fields that some providers add, such as the end of a limit.
     pub fields: Map<String, Value>,
     /// The id of the request, in the dialect that repeats it here.
     pub request_id: Option<String>,
 }
 
 impl ApiError {
-    /// An error of that type that says this.
+    /// Creates an error with that type and message.
     pub fn new(kind: &str, message: &str) -> Self {
         Self {
             kind: kind.to_owned(),
@@ -37,7 +37,7 @@ impl ApiError {
         }
     }
 
-    /// The same error with that code.
+    /// Sets the code of the error.
     #[must_use]
     pub fn with_code(self, code: &str) -> Self {
         let code = Some(code.to_owned());
@@ -45,36 +45,36 @@ impl ApiError {
     }
 }
 
-/// Where in a stream an error strikes, and as what.
+/// The position and the form of an error in a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interruption<'a> {
-    /// The model whose answer is interrupted.
+    /// The model whose completion is interrupted.
     pub model: &'a str,
-    /// How many frames came before.
+    /// The number of frames before the error.
     pub frames_before: usize,
-    /// What the error looks like.
+    /// The form of the error.
     pub form: ErrorForm,
 }
 
-/// What an error in a stream looks like.
+/// The form of an error in a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ErrorForm {
-    /// As this dialect mostly has it.
+    /// The most common form of the dialect.
     #[default]
     Usual,
     /// An event of its own.
     Event,
-    /// The end of the answer: a finish reason or a failed response, where the dialect has such an end.
+    /// The end of the completion: a finish reason or a failed response, where the dialect has such an end.
     End,
 }
 
 impl Dialect {
-    /// A streamed answer in pieces: the first opens it, the last ends it.
+    /// Returns a streamed completion in pieces: the first opens it, the last ends it.
     ///
-    /// Between them comes one piece for each text or thought. A tool call takes several, so that an answer can break
-    /// off within it, and the pieces of calls that follow each other take turns. Without a [`Delta::Stopped`] there is
-    /// no last piece. With a [`Delta::Place`], whatever it says, the answer is one that its server keeps under that id;
-    /// in a dialect whose servers keep none, it has that id.
+    /// Between them comes one piece for each text or thought. A tool call takes several, so that a completion can
+    /// break off within it, and the pieces of consecutive calls alternate. Without a [`Delta::Stopped`] there is no
+    /// last piece. A [`Delta::Place`], whatever its content, makes the completion one that its server keeps under that
+    /// id; in a dialect whose servers keep none, it has that id.
     pub fn frames(self, model: &str, deltas: &[Delta]) -> Vec<String> {
         let answer = Completion::new(model, deltas);
         match self {
@@ -84,7 +84,7 @@ impl Dialect {
         }
     }
 
-    /// The same answer as one body.
+    /// Returns the same completion as one body.
     pub fn whole(self, model: &str, deltas: &[Delta]) -> String {
         let answer = Completion::new(model, deltas);
         match self {
@@ -95,7 +95,7 @@ impl Dialect {
         .to_string()
     }
 
-    /// The body of a response with an error status.
+    /// Returns the body of a response with an error status.
     pub fn error(self, problem: &ApiError) -> String {
         match self {
             Self::Anthropic => anthropic::encode_response::error(problem),
@@ -106,7 +106,7 @@ impl Dialect {
         .to_string()
     }
 
-    /// An error inside a stream.
+    /// Returns an error inside a stream.
     pub fn error_frame(self, problem: &ApiError, interruption: &Interruption<'_>) -> String {
         match self {
             Self::Anthropic => frame(&anthropic::encode_response::error(problem)),
@@ -117,7 +117,7 @@ impl Dialect {
         }
     }
 
-    /// A sign of life without content.
+    /// Returns a keep-alive without content.
     pub fn ping(self) -> String {
         match self {
             Self::Anthropic => frame(&serde_json::json!({ "type": "ping" })),
@@ -126,7 +126,7 @@ impl Dialect {
         }
     }
 
-    /// A frame that no client knows and every client must pass over.
+    /// Returns a frame that no client knows and every client must skip.
     pub fn unknown_frame(self, model: &str) -> String {
         match self {
             Self::Anthropic => frame(&serde_json::json!({
@@ -140,7 +140,7 @@ impl Dialect {
     }
 }
 
-/// What the deltas say, put together: what a writer needs to know before it writes the first frame.
+/// The deltas, put together: the facts that a writer needs before it writes the first frame.
 pub(crate) struct Completion<'a> {
     pub(crate) model: &'a str,
     pub(crate) parts: Vec<Segment<'a>>,
@@ -180,7 +180,7 @@ impl<'a> Completion<'a> {
             (Delta::Place(place), _) => self.kept_as = Some(&place.response),
             (Delta::Stopped(reason), _) => self.stop = Some(*reason),
             (Delta::Text(text) | Delta::Reasoning(text), _) if text.is_empty() => {}
-            // Nobody sends on purpose what is not whole.
+            // Incomplete calls are never sent on purpose.
             (Delta::CallCut { .. }, _) => {}
             (Delta::Text(text), Some(Segment::Text(pieces))) => pieces.push(text),
             (Delta::Text(text), _) => self.parts.push(Segment::Text(vec![text])),
@@ -203,7 +203,7 @@ impl<'a> Completion<'a> {
                     done: Some(done),
                 }));
             }
-            // What is cut short was being written when all before it was complete.
+            // An incomplete call was being written when everything before it was complete.
             (Delta::ToolCall(call), Some(Segment::Calls(calls))) if are_whole(&call.arguments) => {
                 calls.push(call);
             }
@@ -211,7 +211,7 @@ impl<'a> Completion<'a> {
         }
     }
 
-    /// Whether its text is the words of a refusal.
+    /// Returns whether its text is a refusal.
     pub(crate) fn is_refused(&self) -> bool {
         self.stop == Some(StopReason::Refusal)
     }
@@ -222,7 +222,7 @@ impl<'a> Completion<'a> {
     }
 }
 
-/// The arguments of several calls in pieces, each with the number of its call; the calls take turns.
+/// Returns the arguments of several calls in pieces, each with the number of its call; the calls alternate.
 pub(crate) fn interleaved_arguments<'a>(calls: &[&'a ToolCall]) -> Vec<(usize, &'a str)> {
     const MIN_PIECES: usize = 3;
     const MAX_PIECE_BYTES: usize = 500;
@@ -239,7 +239,7 @@ pub(crate) fn interleaved_arguments<'a>(calls: &[&'a ToolCall]) -> Vec<(usize, &
     (0..turns).flat_map(turn).collect()
 }
 
-/// The text in that many pieces of about the same length, or in fewer.
+/// Splits the text into that many pieces of about the same length, or into fewer.
 fn pieces(text: &str, count: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -257,14 +257,14 @@ fn pieces(text: &str, count: usize) -> Vec<&str> {
     pieces
 }
 
-/// An event that is named as its data says.
+/// Returns an event with the name that its data states.
 pub(crate) fn frame(data: &Value) -> String {
     let name = data["type"].as_str().unwrap_or_default().to_owned();
     let data = data.to_string();
     sse::Event { name, data }.to_wire()
 }
 
-/// The arguments as the object that they are.
+/// Returns the arguments as a JSON object.
 pub(crate) fn object(arguments: &str) -> Value {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(fields)) => Value::Object(fields),

@@ -1,53 +1,53 @@
-//! What a model's answer says, piece by piece.
+//! The pieces of a model's completion.
 
 use outlast_kernel::event::{Reasoning, StopReason, ToolCall, Usage};
 use serde::{Deserialize, Serialize};
 
-/// One thing that a model's stream said.
+/// One piece of information in a model's stream.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Delta {
-    /// A piece of the answer. A refusal in words is one, too; the stop reason tells.
+    /// A piece of the text. A refusal in words is text, too; the stop reason marks it.
     Text(String),
     /// A piece of the reasoning.
     Reasoning(String),
-    /// Reasoning that is complete, with what proves it; its pieces came before.
+    /// Reasoning that is complete, with its proof; its pieces came before.
     ReasoningDone(Reasoning),
-    /// A tool call, complete: it has a name, and an id, which is made up if the provider gave none.
+    /// A complete tool call: it has a name, and an id, which is generated if the provider gave none.
     ToolCall(ToolCall),
-    /// A tool call that began and is not whole; said just before the end. Most often the output limit cut it off, but one
-    /// that names no tool, which nobody could run or send back, is one, too.
+    /// A tool call that began and is incomplete; reported just before the end. Most often the output limit cut it off,
+    /// but a call that names no tool, which could neither be run nor sent back, counts, too.
     CallCut {
         /// The tool's name, as far as it came.
         name: String,
     },
-    /// What the call has used so far; each one replaces the one before.
+    /// The usage of the call so far; each one replaces the one before.
     Usage(Usage),
-    /// How far the answer has come, when its server keeps it: a stream that is cut off right after this can be taken up
-    /// here. What comes after a place makes it stale, until the next one.
+    /// The cursor of a completion that its server keeps: a stream that is cut off right after this can be resumed
+    /// here. Any later delta makes the cursor stale, until the next one.
     Place(StreamCursor),
     /// The end: a stream without it was cut off.
     Stopped(StopReason),
 }
 
-/// A place in an answer that its server keeps.
+/// A position in a completion that its server keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamCursor {
-    /// The answer's id.
+    /// The id of the response.
     pub response: String,
-    /// The number of the last event that was heard.
+    /// The number of the last event that was received.
     pub after: u64,
 }
 
 impl Delta {
-    /// Whether this shows that the provider has begun to answer. Reports of usage come before that, too, and an answer
-    /// that is announced has a place.
+    /// Returns whether this shows that the provider has begun to answer. Reports of usage come before that, too, and a
+    /// completion that is only announced has a cursor.
     pub fn is_output(&self) -> bool {
         !matches!(self, Self::Usage(_) | Self::Place(_))
     }
 
-    /// Whether a consumer that saw this must not see it again. A report of usage is not content, and neither is the
-    /// summing up of what came before.
+    /// Returns whether a consumer that received this must not receive it again. A report of usage is not content, and
+    /// neither is the summary of earlier pieces.
     pub fn is_content(&self) -> bool {
         match self {
             Self::Text(text) | Self::Reasoning(text) => !text.is_empty(),

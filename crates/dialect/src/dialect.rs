@@ -1,4 +1,4 @@
-//! The three dialects behind one face.
+//! One interface to the three dialects.
 
 use crate::{
     Delta, Request, StreamCursor, anthropic, openai_chat, openai_responses, sse, tool_call_ids,
@@ -6,29 +6,29 @@ use crate::{
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Failure;
 
-/// A provider's way to be asked and to answer.
+/// A provider's wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// The Anthropic Messages API.
     Anthropic,
-    /// The OpenAI Chat Completions API, as many others speak it, too.
+    /// The OpenAI Chat Completions API, which many other providers offer, too.
     OpenaiChat,
     /// The OpenAI Responses API.
     OpenaiResponses,
 }
 
-/// What a frame was good for; the better, the greater.
+/// The activity that a frame shows, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StreamActivity {
-    /// A sign of life and nothing more.
+    /// A keep-alive and nothing more.
     Alive,
-    /// The answer was announced; nothing of it has come yet. No announcement counts twice.
+    /// The completion was announced without content. No announcement counts twice.
     Opening,
-    /// The answer moved on.
+    /// The completion advanced.
     Progress,
 }
 
-/// The state of one answer that is being read.
+/// The state of one response that is being read.
 #[derive(Debug)]
 pub struct StreamDecoder(State);
 
@@ -40,10 +40,10 @@ enum State {
 }
 
 impl Dialect {
-    /// All of them.
+    /// All dialects.
     pub const ALL: [Self; 3] = [Self::Anthropic, Self::OpenaiChat, Self::OpenaiResponses];
 
-    /// Its name, as it is typed and configured.
+    /// Returns the name, as it is typed and configured.
     pub fn name(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
@@ -52,7 +52,7 @@ impl Dialect {
         }
     }
 
-    /// The path of the inference endpoint.
+    /// Returns the path of the inference endpoint.
     pub fn path(self) -> &'static str {
         match self {
             Self::Anthropic => anthropic::PATH,
@@ -61,7 +61,7 @@ impl Dialect {
         }
     }
 
-    /// The body of a request.
+    /// Returns the body of a request.
     pub fn request(self, request: &Request) -> Vec<u8> {
         let is_good = match self {
             Self::Anthropic => tool_call_ids::is_plain,
@@ -76,7 +76,7 @@ impl Dialect {
         .into_bytes()
     }
 
-    /// A reader for one streamed answer by that provider.
+    /// Returns a decoder for one streamed response by that provider.
     pub fn reader(self, provider: &str) -> StreamDecoder {
         StreamDecoder(match self {
             Self::Anthropic => State::Anthropic(anthropic::Decoder::new(provider)),
@@ -87,7 +87,7 @@ impl Dialect {
         })
     }
 
-    /// Where to ask for the rest of a streamed answer; `None` when nobody keeps it.
+    /// Returns the path for the rest of a streamed completion; `None` when no server keeps it.
     pub fn resume_path(self, place: &StreamCursor) -> Option<String> {
         match self {
             Self::OpenaiResponses => openai_responses::resume_path(place),
@@ -95,7 +95,7 @@ impl Dialect {
         }
     }
 
-    /// A reader for the rest of a streamed answer: what lies before the place is not said again.
+    /// Returns a decoder for the rest of a streamed completion: content before the cursor is not repeated.
     pub fn decoder_after(self, provider: &str, place: &StreamCursor) -> StreamDecoder {
         match self {
             Self::OpenaiResponses => StreamDecoder(State::OpenaiResponses(
@@ -105,7 +105,7 @@ impl Dialect {
         }
     }
 
-    /// What an answer that came as a whole says, or the failure that it is.
+    /// Reads a response that came as a whole: its deltas, or the failure.
     pub fn read_whole(
         self,
         provider: &str,
@@ -121,9 +121,9 @@ impl Dialect {
 }
 
 impl StreamDecoder {
-    /// Adds what one frame says to `deltas`.
+    /// Adds the deltas of one frame to `deltas`.
     ///
-    /// The failure comes boxed: it is many times the size of a delta, and rare.
+    /// The failure is boxed: it is many times the size of a delta, and rare.
     pub fn read(
         &mut self,
         event: &sse::Event,
@@ -137,9 +137,10 @@ impl StreamDecoder {
         }
     }
 
-    /// Whether the answer is complete and only its afterword is missing: a stream that falls silent now may be ended.
+    /// Returns whether the completion is complete and only its last frames are missing: a stream that is silent now
+    /// may be ended.
     ///
-    /// Content that comes after all takes this back, and then a stream is complete only when it ends.
+    /// Content that comes after all revokes this, and then a stream is complete only when it ends.
     pub fn is_complete(&self) -> bool {
         match &self.0 {
             State::OpenaiChat(stream) => stream.is_complete(),
@@ -147,7 +148,7 @@ impl StreamDecoder {
         }
     }
 
-    /// What is left to say when the stream ends here; nothing when it ends too early.
+    /// Returns the remaining deltas when the stream ends here; none when it ends too early.
     pub fn end(&mut self) -> Vec<Delta> {
         match &mut self.0 {
             State::OpenaiChat(stream) => stream.end(),

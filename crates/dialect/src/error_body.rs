@@ -1,9 +1,9 @@
-//! Any provider's error, as facts: whatever shape its body has.
+//! Reads any provider's error as facts, whatever shape its body has.
 //!
-//! JSON of every dialect, JSON inside JSON, frames of a stream, the repr of a Python dictionary inside a message, a web
-//! page. What is machine-readable becomes a field or a code; what is said becomes the message.
-//! Invariants: nothing is fatal; depth, size and number of what is kept are bounded; only fields on the list are kept,
-//! so what a body sends back of the request goes nowhere.
+//! JSON of every dialect, JSON inside JSON, frames of a stream, the repr of a Python dictionary inside a message, a
+//! web page. Machine-readable parts become fields or codes; text becomes the message. Invariants: nothing is fatal;
+//! depth, size and number of kept parts are bounded; only fields on the list are kept, so an echo of the request is
+//! dropped.
 
 use crate::sse;
 use keys::{FIELD_KEYS, MESSAGE_KEYS, REQUEST_ECHO_KEYS, STATUS_KEYS};
@@ -25,19 +25,19 @@ const MAX_MESSAGES: usize = 4;
 pub struct RawError<'a> {
     /// The provider.
     pub provider: &'a str,
-    /// How it came.
+    /// The way in which it arrived.
     pub transport: Transport,
     /// The HTTP status.
     pub status: Option<u16>,
     /// The response headers.
     pub headers: &'a [(String, String)],
-    /// The body, the frames, or the text of what was raised.
+    /// The body, the frames, or the text of a raised error.
     pub body: &'a str,
-    /// When.
+    /// The time of the error.
     pub at: Timestamp,
 }
 
-/// The failure that this error is.
+/// Returns the failure that this error is.
 ///
 /// ```
 /// use outlast_dialect::error_body::{Seen, read};
@@ -63,7 +63,7 @@ pub fn read(seen: RawError<'_>) -> Failure {
     found.text(body.trim(), 0);
     let message = match found.messages.join("; ") {
         said if !said.is_empty() => said,
-        // What a structure does not say is not made up from what it echoes.
+        // A structure without a message gets none from its echo of the request.
         _ if found.structured || body.trim().is_empty() => "no message".to_owned(),
         _ => strip_markup(body.trim()),
     };
@@ -88,14 +88,14 @@ pub fn read(seen: RawError<'_>) -> Failure {
     apply_should_retry_header(failure.with_headers(headers))
 }
 
-/// The status at the head of a page that was sent in place of an answer: `429 Too Many Requests`.
+/// Returns the status at the head of a page that was sent in place of a response: `429 Too Many Requests`.
 fn leading_status(page: &str) -> Option<u16> {
     let (number, rest) = page.split_at_checked(3)?;
     let status = number.parse().ok()?;
     ((400..600).contains(&status) && rest.starts_with(' ')).then_some(status)
 }
 
-/// `x-should-retry`: a no always counts, a yes only where the status does not close the matter.
+/// Applies `x-should-retry`: a no always counts, a yes only where the status does not settle the matter.
 fn apply_should_retry_header(failure: Failure) -> Failure {
     let closed = failure
         .status
@@ -107,20 +107,20 @@ fn apply_should_retry_header(failure: Failure) -> Failure {
     }
 }
 
-/// What has been found in a body.
+/// The findings in a body.
 #[derive(Default)]
 struct ErrorCollector {
     fields: Vec<(String, String)>,
     messages: Vec<String>,
-    /// The request was refused as it is: facts come from the body's own structure, not from what a message holds.
+    /// The request was refused as it is: facts come from the body's own structure, not from the content of a message.
     refused: bool,
-    /// Inside of something that was said.
+    /// The text is part of a message.
     in_message: bool,
     structured: bool,
 }
 
 impl ErrorCollector {
-    /// Reads a text that may be, or hold, something structured.
+    /// Reads a text that may be, or contain, something structured.
     fn text(&mut self, text: &str, depth: usize) {
         if depth > MAX_DEPTH {
             return;
@@ -137,7 +137,7 @@ impl ErrorCollector {
             self.within_message(|found| found.value(&value, depth + 1));
             self.add_message(after);
         } else if is_truncated_json(text) {
-            // It may hold the whole request; without its end nobody can tell what is said in it.
+            // It may contain the whole request; without its end, message and echo cannot be told apart.
             self.structured = true;
         } else {
             self.add_message(text);
@@ -205,7 +205,7 @@ impl ErrorCollector {
         }
     }
 
-    /// What a provider says may itself be structured.
+    /// Reads a provider's message, which may itself be structured.
     fn said(&mut self, text: &str, depth: usize) {
         if text.contains('{') {
             self.within_message(|found| found.text(text.trim(), depth + 1));
@@ -222,7 +222,7 @@ impl ErrorCollector {
         }
     }
 
-    /// The status of the response, or the one in the body where the response itself went well.
+    /// Returns the status of the response, or the one in the body where the response itself went well.
     fn status(&self, response: Option<u16>) -> Option<u16> {
         let number = |(key, value): &(String, String)| {
             let status: u16 = STATUS_KEYS
@@ -236,7 +236,7 @@ impl ErrorCollector {
             .or_else(|| self.fields.iter().find_map(number))
     }
 
-    /// The most telling word: one that is not a number, a code before a type.
+    /// Returns the most specific word: one that is not a number, a code before a type.
     fn code(&self) -> Option<String> {
         let word = |name: &str| {
             let mut named = self
@@ -254,13 +254,13 @@ impl ErrorCollector {
     }
 }
 
-/// A long structure that cannot be read, most often because its end was cut off.
+/// Returns whether this is a long structure that cannot be read, most often because its end was cut off.
 fn is_truncated_json(text: &str) -> bool {
     const MIN_TRUNCATED_BYTES: usize = 4096;
     text.len() > MIN_TRUNCATED_BYTES && (text.starts_with('{') || text.starts_with("[{"))
 }
 
-/// A structure inside a text, JSON or what Python prints for a dictionary, and what stands before and after it.
+/// Returns a structure inside a text, JSON or Python's repr of a dictionary, and the text before and after it.
 fn embedded(text: &str) -> Option<(&str, Value, &str)> {
     let (start, end) = (text.find('{')?, text.rfind('}')?);
     let inside = text.get(start..=end)?;
@@ -274,7 +274,7 @@ fn embedded(text: &str) -> Option<(&str, Value, &str)> {
     ))
 }
 
-/// A web page as the text that it shows.
+/// Returns the visible text of a web page.
 fn strip_markup(text: &str) -> String {
     if !text.contains('<') || !text.contains('>') {
         return text.to_owned();

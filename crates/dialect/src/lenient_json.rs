@@ -1,13 +1,13 @@
-//! JSON as other clients read it, where the strict reader gives up.
+//! Reads JSON as leniently as other clients, where the strict reader fails.
 //!
-//! Half a character (`"\ud83d"`), `NaN`, numbers without end and nesting without end are no reason to lose an answer.
-//! The strict reader comes first; only what it refuses is repaired, once, in one pass, and read again.
-//! Invariant: what was cut off stays unreadable, because nothing is ever added at the end.
+//! Half a character (`"\ud83d"`), `NaN`, numbers without end and nesting without end are no reason to lose a
+//! completion. The strict reader comes first; only text that it refuses is repaired, once, in one pass, and read
+//! again. Invariant: a text that was cut off stays unreadable, because nothing is ever added at the end.
 
 use memchr::memchr2;
 use serde_json::Value;
 
-/// How deep values may lie; what lies deeper is nothing. The strict reader ends a little below.
+/// The greatest depth of values; deeper ones are dropped. The strict reader ends a little below.
 const MAX_DEPTH: usize = 100;
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
@@ -19,7 +19,7 @@ pub(crate) struct LenientParser {
 }
 
 impl LenientParser {
-    /// The value, if there is any way to read it.
+    /// Returns the value, if there is any way to read it.
     pub(crate) fn parse(&mut self, text: &str) -> Option<Value> {
         serde_json::from_str(text)
             .ok()
@@ -59,7 +59,7 @@ impl LenientParser {
         Some(out)
     }
 
-    /// A string with its quotes; `half` is what the string before it may have ended with.
+    /// Repairs a string with its quotes; `half` is the half character that the string before it may have ended with.
     fn string(&mut self, token: &str, half: Option<u16>, out: &mut String) {
         let mut rest = token;
         while let Some(at) = rest.find('\\') {
@@ -104,14 +104,14 @@ fn joined(high: u16, low: u16) -> char {
         .unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// The number in an escape like `\u00e9` at the beginning of the text.
+/// Returns the number in an escape like `\u00e9` at the beginning of the text.
 fn unit(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     let are_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     are_digits.then(|| u16::from_str_radix(digits, 16).ok())?
 }
 
-/// The length of the string at the beginning, with its quotes.
+/// Returns the length of the string at the beginning, with its quotes.
 fn string_length(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 1;
@@ -124,7 +124,7 @@ fn string_length(text: &str) -> Option<usize> {
     }
 }
 
-/// The length of the object or array at the beginning, however deep it is.
+/// Returns the length of the object or array at the beginning, however deep it is.
 fn value_length(text: &str) -> Option<usize> {
     let (mut at, mut depth) = (0, 0_usize);
     loop {
@@ -141,7 +141,7 @@ fn value_length(text: &str) -> Option<usize> {
     }
 }
 
-/// The length of a number or a word, or of the one character that is neither.
+/// Returns the length of a number or a word, or of the one character that is neither.
 fn word_length(text: &str) -> usize {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.');
     match text.find(|c| !is_part(c)) {
@@ -151,7 +151,7 @@ fn word_length(text: &str) -> usize {
     }
 }
 
-/// What other clients take for a number and JSON does not.
+/// Returns whether other clients accept this as a number although JSON does not.
 fn is_non_json_number(token: &str) -> bool {
     let is_numeric = || token.starts_with(|c: char| c == '-' || c.is_ascii_digit());
     matches!(token, "NaN" | "Infinity" | "-Infinity")

@@ -1,8 +1,8 @@
-//! The OpenAI Chat Completions API, as OpenAI and many others speak it.
+//! The OpenAI Chat Completions API, in the form of OpenAI and many compatible providers.
 //!
-//! `read` turns a provider's bytes into deltas and failures; `write` makes those bytes, for requests and for the
-//! scripted provider. Invariants: what is unknown in a chunk is skipped, never fatal; a stream without a finish reason
-//! ended well only if it says `[DONE]` after content.
+//! `decode` turns a provider's bytes into deltas and failures; `encode` and `encode_response` make those bytes, for
+//! requests and for the scripted provider. Invariants: unknown parts of a chunk are skipped, never fatal; a stream
+//! without a finish reason ended well only if it sends `[DONE]` after content.
 
 mod decode;
 pub mod encode;

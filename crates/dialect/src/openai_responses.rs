@@ -1,7 +1,7 @@
 //! The OpenAI Responses API.
 //!
-//! `read` turns a provider's bytes into deltas and failures; `write` makes those bytes, for requests and for the
-//! scripted provider. Invariant: what is unknown in an event is skipped, never fatal.
+//! `decode` turns a provider's bytes into deltas and failures; `encode` and `encode_response` make those bytes, for
+//! requests and for the scripted provider. Invariant: unknown parts of an event are skipped, never fatal.
 
 mod cursor;
 mod decode;

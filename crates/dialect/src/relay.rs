@@ -1,11 +1,11 @@
-//! One streamed answer on its way through a proxy: what may be sent on, whether it is complete, and the errors inside it.
+//! Relays one streamed response through a proxy: checks its frames for content, completeness and errors.
 //!
-//! Pure: bytes go in through [`Relay::push`], the same bytes come out. Nothing is sent on before the first frame with
-//! content, so that a failure until then can be made good for by asking again; after it nothing is held back but the
-//! beginning of a frame, so that something of our own can be put in between two frames and a cut never shows half of one.
-//! Invariants: what is sent on is always a prefix of what came, byte for byte; memory is bounded by [`HELD_BYTES`]
-//! before content and by [`MAX_INSPECTED_BYTES`] after it. After content no frame is parsed that its first bytes explain.
-//! Not here: when to give up on a silent stream, and what keeps a client waiting.
+//! Pure: bytes go in through [`Relay::push`], the same bytes come out. Nothing is forwarded before the first frame
+//! with content, so that a failure until then can be repaired by a retry; after it only the beginning of a frame is
+//! held back, so that the proxy can insert a frame of its own between two frames and a cut never shows half of one.
+//! Invariants: the output is always a prefix of the input, byte for byte; memory is bounded by [`MAX_HELD_BYTES`]
+//! before content and by [`MAX_INSPECTED_BYTES`] after it. After content no frame is parsed that its first bytes
+//! explain. Not here: the idle timeout of a silent stream, and keep-alives to the client.
 
 mod content;
 mod fast_path;
@@ -28,14 +28,14 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Failure;
 use progress::StreamProgress;
 
-/// How much of an answer is held back in the hope for content; more than that counts as content.
+/// The size of the part that is held back in wait for content, in bytes; a larger part counts as content.
 pub const MAX_HELD_BYTES: usize = 256 << 10;
-/// How much of an unfinished frame is held back; a longer one is passed on as it comes.
+/// The size of an unfinished frame that is held back, in bytes; a longer one is forwarded as it arrives.
 pub const MAX_TAIL_BYTES: usize = 64 << 10;
-/// How much of a frame that is passed on as it comes is kept to see at its end what it was.
+/// The number of bytes kept of a frame that is forwarded as it arrives, so that its end shows its kind.
 pub const MAX_INSPECTED_BYTES: usize = 1 << 20;
 
-/// An answer that is being passed on.
+/// A response that is being relayed.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -56,14 +56,14 @@ pub const MAX_INSPECTED_BYTES: usize = 1 << 20;
 /// ```
 #[derive(Debug)]
 pub struct Relay {
-    /// What is held back, until there is content.
+    /// The part that is held back until there is content.
     opening: Option<Box<Opening>>,
     has_content: bool,
     passing: Forwarder,
 }
 
 impl Dialect {
-    /// The beginning of one streamed answer by that provider, to be passed on.
+    /// Creates the relay of one streamed response by that provider.
     pub fn relay(self, provider: &str) -> Relay {
         Relay {
             opening: Some(Box::new(Opening::new(self.reader(provider)))),
@@ -74,11 +74,11 @@ impl Dialect {
 }
 
 impl Relay {
-    /// Takes in bytes of the body as they came, and appends what may be sent on to `out`.
+    /// Reads bytes of the body as they arrived, and appends the bytes that may be forwarded to `out`.
     ///
-    /// That is nothing before content, and whole frames after it. The sign is that of the best frame among them.
-    /// An error before content is a failure, as it would be out of band; nothing is to be pushed after it. One after
-    /// content is passed on, see [`Relay::ended_with`].
+    /// That is nothing before content, and whole frames after it. The result is the activity of the best frame among
+    /// them. An error before content is a failure, as an error status would be; nothing may be pushed after it. An
+    /// error after content is forwarded, see [`Relay::ended_with`].
     pub fn push(
         &mut self,
         bytes: Bytes,
@@ -106,17 +106,17 @@ impl Relay {
         Ok(sign.max(self.passing.push(rest, now, out)))
     }
 
-    /// Whether content has come: from then on the answer cannot be asked for again unnoticed.
+    /// Returns whether content has come: from then on a retry would be visible to the client.
     ///
-    /// An answer that is complete without any is sent on, too, and has none.
+    /// A response that is complete without content is forwarded, too, and has none.
     pub fn has_content(&self) -> bool {
         self.has_content
     }
 
-    /// The body ended. An answer that is complete, or that ended with an error which was passed on, is sent on to its
-    /// last byte; any other was cut off, and what was held back of it is dropped.
+    /// Ends the body. A response that is complete, or that ended with a forwarded error, is forwarded to its last
+    /// byte; any other was cut off, and its held part is dropped.
     ///
-    /// For a body that broke off, ask [`Relay::is_answered`] first.
+    /// For a body that broke off, check [`Relay::is_answered`] first.
     pub fn end(&mut self, now: Timestamp, out: &mut Vec<Bytes>) -> Result<(), Box<Failure>> {
         let Some(opening) = &mut self.opening else {
             return self.passing.end(now, out);
@@ -133,24 +133,25 @@ impl Relay {
         Ok(())
     }
 
-    /// Whether everything that was sent on ends at the end of a frame: only there may something of ours be put in.
+    /// Returns whether the output ends at the end of a frame: only there may the proxy insert a frame of its own.
     pub fn is_between_frames(&self) -> bool {
         !self.passing.is_within_frame()
     }
 
-    /// Whether the terminal event was passed on: only the connection's end is missing.
+    /// Returns whether the terminal event was forwarded: only the connection's end is missing.
     pub fn is_complete(&self) -> bool {
         self.passing.course.is_complete
     }
 
-    /// Whether the model has said all: at most an afterword is missing, such as usage and the last frame of a chat.
+    /// Returns whether the completion is finished: at most usage and the last frame of a chat are missing.
     ///
-    /// A body that falls silent or breaks off here may be ended by [`Relay::end`] as a complete one.
+    /// A body that is silent or breaks off here may be ended by [`Relay::end`] as a complete one.
     pub fn is_answered(&self) -> bool {
         self.passing.course.is_answered()
     }
 
-    /// The error that was passed on after content, if there was one: the client knows that its answer failed.
+    /// Returns the error that was forwarded after content, if there was one: the client knows that its response
+    /// failed.
     pub fn ended_with(&self) -> Option<&Failure> {
         self.passing.course.ended_with.as_deref()
     }

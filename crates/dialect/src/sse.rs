@@ -1,17 +1,17 @@
-//! Server-sent events: bytes in through `push`, events out through `next_event`, or frames through `next_frame`.
+//! Decodes server-sent events: bytes in through `push`, events out through `next_event`, or frames through
+//! `next_frame`.
 //!
-//! Any chunking gives the same events; lines may end in CR, LF or CRLF; a byte order mark is skipped. An event is given
-//! out with the first byte that ends it: nobody waits for what follows a CR.
-//! Invariants: the raw bytes of all frames and then `rest` are the input, byte for byte. Work is linear in the input.
-//! A frame longer than the limit is an error, never a truncation; so memory is bounded by a few times the limit and
-//! the longest chunk, as long as the frames are taken out after each `push`.
-//! Not here: what an event means (see `anthropic`), how long to wait for one (see the engine), and reconnecting, which
-//! is what ids and retry times are for: they are passed over.
+//! Any chunking gives the same events; lines may end in CR, LF or CRLF; a byte order mark is skipped. An event is
+//! returned with the first byte that ends it: a caller never waits for the byte after a CR. Invariants: the raw bytes
+//! of all frames and then `rest` are the input, byte for byte. Work is linear in the input. A frame longer than the
+//! limit is an error, never a truncation; so memory is bounded by a few times the limit and the longest chunk, as long
+//! as the frames are taken out after each `push`. Not here: the meaning of an event (see `anthropic`), the time to
+//! wait for one (see the engine), and reconnecting, the purpose of ids and retry times: they are skipped.
 
 use memchr::memchr2;
 use std::ops::Range;
 
-/// How many bytes are kept of what is not of the protocol.
+/// The number of bytes kept of input outside of the protocol.
 pub const MAX_STRAY_BYTES: usize = 4 << 10;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -29,8 +29,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// The event as it is sent. The protocol has no line ends but its own: a CR or CRLF in the data arrives as a
-    /// newline, and a name ends with its first line.
+    /// Returns the event as it is sent. The protocol has no line ends but its own: a CR or CRLF in the data arrives as
+    /// a newline, and a name ends with its first line.
     pub fn to_wire(&self) -> String {
         let mut wire = String::with_capacity(self.name.len() + self.data.len() + 24);
         let name = self.name.split(['\r', '\n']).next().unwrap_or_default();
@@ -45,10 +45,10 @@ impl Event {
     }
 }
 
-/// The bytes from the end of the frame before through a blank line, and what they mean.
+/// The bytes from the end of the previous frame through a blank line, and their event.
 ///
 /// A blank line alone is a frame. When a frame's last CR came at the end of a chunk and its LF in the next one, the
-/// frame has been given out without that LF, which is then a frame of its own.
+/// frame has been returned without that LF, which is then a frame of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The frame as it was received.
@@ -57,7 +57,7 @@ pub struct Frame<'a> {
     pub event: Option<Event>,
 }
 
-/// A frame that is longer than the decoder was told to accept.
+/// The error for a frame that is longer than the decoder's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is longer than {limit} bytes")]
 pub struct TooLong {
@@ -84,23 +84,23 @@ pub struct Decoder {
     limit: usize,
     failed: bool,
     buffer: Vec<u8>,
-    /// Where the frame that is being read begins, where its newest line does, and up to where that was searched for its end.
+    /// The start of the current frame, the start of its newest line, and the end of the search for that line's end.
     frame_start: usize,
     line_start: usize,
     searched: usize,
     at_first_line: bool,
-    /// The line before ended in a CR, and what follows was not there yet.
+    /// The line before ended in a CR, and the next byte had not arrived yet.
     after_cr: bool,
     name: Vec<u8>,
     data: Option<Vec<u8>>,
     stray: Vec<u8>,
 }
 
-// --- what a caller does ---
+// --- public operations ---
 
 impl Decoder {
-    /// A decoder that accepts frames of up to `max_frame_bytes`, counted through the first byte of the line end that
-    /// ends the frame.
+    /// Creates a decoder that accepts frames of up to `max_frame_bytes`, counted through the first byte of the line
+    /// end that ends the frame.
     pub fn new(max_frame_bytes: usize) -> Self {
         Self {
             limit: max_frame_bytes,
@@ -117,7 +117,7 @@ impl Decoder {
         }
     }
 
-    /// Takes in what was received. After [`TooLong`] nothing is taken in any more.
+    /// Appends received bytes. After [`TooLong`] all further bytes are ignored.
     pub fn push(&mut self, bytes: &[u8]) {
         if !self.failed {
             self.drop_read();
@@ -125,9 +125,9 @@ impl Decoder {
         }
     }
 
-    /// The next whole event, if there is one; frames without an event are passed over.
+    /// Returns the next whole event, if there is one; frames without an event are skipped.
     ///
-    /// After [`TooLong`] the decoder stays in error: every further call says so again.
+    /// After [`TooLong`] the decoder stays in error: every further call returns it again.
     pub fn next_event(&mut self) -> Result<Option<Event>, TooLong> {
         while let Some((_, event)) = self.advance()? {
             if event.is_some() {
@@ -137,9 +137,9 @@ impl Decoder {
         Ok(None)
     }
 
-    /// The next whole frame, if there is one.
+    /// Returns the next whole frame, if there is one.
     ///
-    /// After [`TooLong`] the decoder stays in error: every further call says so again.
+    /// After [`TooLong`] the decoder stays in error: every further call returns it again.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, TooLong> {
         let frame = self.advance()?;
         Ok(frame.map(|(range, event)| Frame {
@@ -148,15 +148,16 @@ impl Decoder {
         }))
     }
 
-    /// What was received and not yet given out as a frame. After [`TooLong`], the beginning of the frame that was.
+    /// Returns the received bytes that are not yet part of a frame. After [`TooLong`], the beginning of the long
+    /// frame.
     pub fn rest(&self) -> &[u8] {
         &self.buffer[self.frame_start..]
     }
 
-    /// What came that is not of the protocol, such as a page or an error that is sent in the place of events: the first
-    /// [`MAX_STRAY_BYTES`] of the lines with an unknown field or none, joined by newlines.
+    /// Returns input outside of the protocol, such as a page or an error that is sent in the place of events: the
+    /// first [`MAX_STRAY_BYTES`] of the lines with an unknown field or none, joined by newlines.
     ///
-    /// It counts what was read so far, and of the last line what is there, unless that may still become a field.
+    /// It covers the lines read so far and the present part of the last line, unless that may still become a field.
     pub fn stray(&self) -> String {
         let mut stray = self.stray.clone();
         if !may_become_field(self.unfinished_line()) {
@@ -168,13 +169,14 @@ impl Decoder {
     }
 }
 
-// --- how it is done ---
+// --- implementation ---
 
-/// A frame's place in the buffer, and its event.
+/// A frame's range in the buffer, and its event.
 type LocatedFrame = (Range<usize>, Option<Event>);
 
 impl Decoder {
-    /// Makes room. Only when no more stays than goes: so each byte that is moved is paid for by one that was read.
+    /// Makes room. Only when at least as much is dropped as stays: so each byte that is moved is paid for by one that
+    /// was read.
     fn drop_read(&mut self) {
         if self.frame_start >= self.buffer.len() - self.frame_start {
             self.buffer.drain(..self.frame_start);
@@ -207,7 +209,7 @@ impl Decoder {
         Ok(None)
     }
 
-    /// Passes over an LF that belongs to a CR in the chunk before.
+    /// Skips an LF that belongs to a CR in the chunk before.
     fn skip_late_line_feed(&mut self) -> bool {
         let Some(next) = self.buffer.get(self.line_start) else {
             return false;
@@ -218,7 +220,7 @@ impl Decoder {
         late
     }
 
-    /// The place of the next whole line within the buffer, without its end.
+    /// Returns the range of the next whole line within the buffer, without its end.
     fn next_line(&mut self) -> Option<Range<usize>> {
         let Some(offset) = memchr2(b'\n', b'\r', &self.buffer[self.searched..]) else {
             self.searched = self.buffer.len();
@@ -238,7 +240,7 @@ impl Decoder {
         Some(start..end)
     }
 
-    /// How many bytes at the beginning of the line are a byte order mark, or the beginning of one.
+    /// Returns the number of bytes at the beginning of the line that are a byte order mark, or the beginning of one.
     fn byte_order_mark_length(&self) -> usize {
         if !self.at_first_line {
             return 0;
@@ -283,8 +285,8 @@ impl Decoder {
         start..self.line_start
     }
 
-    /// The limit holds for the frame up to this place in the buffer. An LF after the CR that ends it does not count, so
-    /// that the chunking makes no difference.
+    /// Checks the limit for the frame up to this position in the buffer. An LF after the CR that ends it does not
+    /// count, so that the chunking makes no difference.
     fn check_size(&mut self, through: usize) -> Result<(), TooLong> {
         self.failed = through - self.frame_start > self.limit;
         if self.failed {
@@ -293,7 +295,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The last line, when it was searched and has no end yet.
+    /// Returns the last line, when it was searched and has no end yet.
     fn unfinished_line(&self) -> &[u8] {
         if self.searched < self.buffer.len() {
             return &[];
@@ -302,8 +304,8 @@ impl Decoder {
     }
 }
 
-/// A line's field and value. No colon is looked for behind the longest field, which keeps long lines cheap: what has none
-/// by then is no field.
+/// Splits a line into field and value. No colon is looked for behind the longest field, which keeps long lines cheap:
+/// a line without one by then has no field.
 pub(crate) fn split(line: &[u8]) -> (&[u8], &[u8]) {
     let head = &line[..line.len().min(MAX_FIELD_NAME_BYTES + 1)];
     match head.iter().position(|byte| *byte == b':') {

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 
 type Events = Vec<(String, String)>;
 
-/// All that a decoder says of an input.
+/// All output of a decoder for one input.
 #[derive(Debug, Default, PartialEq)]
 struct Decoded {
     events: Events,
@@ -63,7 +63,7 @@ fn decode(chunks: &[&[u8]]) -> Events {
     events
 }
 
-/// Cut into pieces of these sizes, again and again.
+/// Cuts the bytes into pieces of these sizes, again and again.
 fn cut<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut chunks = Vec::new();
     for size in sizes.iter().cycle() {
@@ -224,8 +224,8 @@ fn too_long_a_frame_leaves_the_decoder_in_error_with_what_it_has() {
 
 // --- another decoder ---
 
-/// What the other decoder says of the same text: the standard decodes UTF-8 before it looks for lines, and puts
-/// replacement characters where the other one stops. It gives out frames without data, which the standard does not.
+/// Decodes the same text with the other decoder: the standard decodes UTF-8 before it looks for lines, and inserts
+/// replacement characters where the other one stops. It returns frames without data, which the standard does not.
 fn decoded_elsewhere(bytes: &[u8], sizes: &[usize]) -> Events {
     let text = String::from_utf8_lossy(bytes);
     let chunks = cut(text.as_bytes(), sizes);
@@ -241,7 +241,7 @@ fn decoded_elsewhere(bytes: &[u8], sizes: &[usize]) -> Events {
         .collect()
 }
 
-/// Stray lines, of the whole text at once.
+/// Returns the stray lines of the whole text at once.
 fn stray_lines(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n");
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -255,7 +255,7 @@ fn stray_lines(bytes: &[u8]) -> String {
 
 // --- properties ---
 
-/// Lines that mean something, their pieces, and bytes that mean nothing.
+/// Lines with a meaning, their pieces, and bytes without one.
 fn input() -> impl Strategy<Value = Vec<u8>> {
     let pieces: Vec<&[u8]> = vec![
         b"data: a",

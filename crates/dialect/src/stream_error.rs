@@ -1,4 +1,4 @@
-//! Errors that come where an answer was expected: in a frame, or as the body of a response that went well.
+//! Errors that come in place of a completion: in a frame, or as the body of a response that went well.
 
 use crate::error_body::{self, RawError};
 use crate::lenient_json::LenientParser;
@@ -8,7 +8,7 @@ use outlast_kernel::failure::{Failure, IoKind, Transport};
 use outlast_kernel::verdict::{Cause, Scope, Verdict};
 use serde_json::Value;
 
-/// The error that a provider sent in place of an answer, read like one that comes with an error status.
+/// Reads an error that a provider sent in place of a completion, like one that comes with an error status.
 pub(crate) fn error(provider: &str, body: &str, at: Timestamp) -> Box<Failure> {
     Box::new(error_body::read(RawError {
         provider,
@@ -20,9 +20,9 @@ pub(crate) fn error(provider: &str, body: &str, at: Timestamp) -> Box<Failure> {
     }))
 }
 
-/// Whether something that is no known part of an answer reports an error; `name` is that of its event.
+/// Returns whether an unknown part of a response reports an error; `name` is that of its event.
 ///
-/// A code or a status below 400, or one that says that all is well, is none.
+/// A code or a status below 400, or one that states success, is no error.
 pub(crate) fn is_error(frame: &Value, name: &str) -> bool {
     let word = |field: &str| frame[field].as_str().unwrap_or_default();
     let is_named =
@@ -42,7 +42,7 @@ pub(crate) fn is_error(frame: &Value, name: &str) -> bool {
         || !is_typed && says(&frame["detail"])
 }
 
-/// Whether a field for errors has one.
+/// Returns whether a field for errors contains one.
 pub(crate) fn says(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -64,13 +64,13 @@ fn is_bad_word(code: &Value) -> bool {
     number(code).is_none() && word.is_some_and(|word| !is_good(&word))
 }
 
-/// Text that was to be JSON.
+/// Parses text that should be JSON.
 pub(crate) fn json(provider: &str, text: &str, at: Timestamp) -> Result<Value, Box<Failure>> {
     let value = LenientParser::default().parse(text);
     value.ok_or_else(|| garbled(provider, text, at))
 }
 
-/// What came in place of a stream of events.
+/// Returns the failure for a body that came in place of a stream of events.
 pub fn no_stream(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
     match serde_json::from_str::<Value>(text) {
         Ok(_) => error(provider, text, at),
@@ -78,7 +78,8 @@ pub fn no_stream(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
     }
 }
 
-/// An event whose data cannot be read. One that is named an error is one, whatever its data is.
+/// Returns the failure for an event whose data cannot be read. An event that is named an error is one, whatever its
+/// data.
 pub(crate) fn unreadable(provider: &str, event: &sse::Event, at: Timestamp) -> Box<Failure> {
     match event.name.as_str() {
         "error" => error(provider, &event.data, at),
@@ -86,10 +87,10 @@ pub(crate) fn unreadable(provider: &str, event: &sse::Event, at: Timestamp) -> B
     }
 }
 
-/// Something that is no answer: a page that says why, or what is left of a frame.
+/// Returns the failure for an unusable response: a page with an explanation, or the rest of a frame.
 fn garbled(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
     let failure = if text.trim_start().starts_with(['{', '[']) {
-        // A broken frame is part of an answer: what the model wrote says nothing about the failure.
+        // A broken frame is part of a completion: the model's text says nothing about the failure.
         Failure::emitted(provider, "what came is not whole", at)
     } else {
         *error(provider, text, at)
@@ -97,13 +98,13 @@ fn garbled(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
     Box::new(failure.with_io(IoKind::Protocol))
 }
 
-/// An answer that begins more things than anybody could mean.
+/// Returns the failure for a completion with absurdly many items.
 pub(crate) fn too_many(provider: &str, what: &str, at: Timestamp) -> Box<Failure> {
     let message = format!("the answer has too many {what}");
     Box::new(Failure::emitted(provider, &message, at).with_io(IoKind::Protocol))
 }
 
-/// A call whose arguments are blanks without end.
+/// Returns the failure for a call whose arguments are endless blanks.
 pub(crate) fn blank_arguments(provider: &str, tool: &str, at: Timestamp) -> Box<Failure> {
     let message = match tool {
         "" => "the arguments of a tool call are only blanks".to_owned(),
@@ -114,7 +115,7 @@ pub(crate) fn blank_arguments(provider: &str, tool: &str, at: Timestamp) -> Box<
     Box::new(failure.with_verdict(verdict))
 }
 
-/// A stream that ended before its answer did.
+/// Returns the failure for a stream that ended before its completion did.
 pub fn cut_off(provider: &str, at: Timestamp) -> Box<Failure> {
     let message = "the stream ended before its last event";
     Box::new(Failure::emitted(provider, message, at).with_io(IoKind::Truncated))

@@ -7,7 +7,7 @@ use outlast_kernel::failure::Failure;
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1);
 
-/// What a stream says, and how it failed if it did. A stream that ends too early says nothing at its end.
+/// Returns the deltas of a stream, and its failure, if any. A stream that ends too early adds nothing at its end.
 pub(crate) fn read_all(dialect: Dialect, wire: &str) -> (Vec<Delta>, Option<Failure>) {
     let mut decoder = sse::Decoder::new(1 << 20);
     let mut reader = dialect.reader("p");
@@ -22,7 +22,7 @@ pub(crate) fn read_all(dialect: Dialect, wire: &str) -> (Vec<Delta>, Option<Fail
     (deltas, None)
 }
 
-/// What each of these frames was good for.
+/// Returns the activity of each of these frames.
 pub(crate) fn signs(dialect: Dialect, data: &[&str]) -> Vec<StreamActivity> {
     let mut reader = dialect.reader("p");
     let sign = |data: &&str| {
@@ -33,7 +33,7 @@ pub(crate) fn signs(dialect: Dialect, data: &[&str]) -> Vec<StreamActivity> {
     data.iter().map(sign).collect()
 }
 
-/// What comes of one event with that name.
+/// Returns the failure of one event with that name.
 pub(crate) fn read_named(dialect: Dialect, name: &str, data: &str) -> Option<Failure> {
     read_all(dialect, &format!("event: {name}\ndata: {data}\n\n")).1
 }

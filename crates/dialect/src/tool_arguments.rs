@@ -1,4 +1,4 @@
-//! The arguments of tool calls: whole or not at all, and in the words of the model.
+//! The arguments of tool calls: complete or not at all, and unchanged from the model's text.
 
 use crate::{Delta, stream_error};
 use outlast_kernel::Timestamp;
@@ -9,12 +9,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::{BTreeSet, HashMap};
 
-/// Blanks beyond this, and nothing else, are a model that does not find its way out.
+/// The number of blanks, and nothing else, after which a model is considered stuck.
 const MAX_BLANK_BYTES: usize = 4096;
 
-/// Why an answer is not read to its end.
+/// The reason for aborting a completion.
 pub(crate) enum RunawayOutput {
-    /// It begins more of these than anybody could mean.
+    /// It begins an absurd number of these.
     TooMany(&'static str),
     /// The arguments of a call of that tool are nothing but blanks.
     Blank(String),
@@ -39,7 +39,7 @@ pub(crate) fn add(call: &mut ToolCall, piece: &str) -> Result<(), RunawayOutput>
     }
 }
 
-/// The calls of an answer as they are handed on: those that are whole at once, the others before the end.
+/// Emits the calls of a completion: complete ones at once, the others before the end.
 #[derive(Debug, Default)]
 pub(crate) struct EmittedCalls {
     ids: BTreeSet<String>,
@@ -47,7 +47,7 @@ pub(crate) struct EmittedCalls {
 }
 
 impl EmittedCalls {
-    /// Hands a call on, if it is whole and names a tool; whether it was.
+    /// Emits a call, if it is complete and names a tool, and returns whether it did.
     pub(crate) fn call(&mut self, call: ToolCall, deltas: &mut Vec<Delta>) -> bool {
         let name = call.name.clone();
         let Some(mut call) = complete(call).filter(|call| !call.name.is_empty()) else {
@@ -62,18 +62,18 @@ impl EmittedCalls {
         true
     }
 
-    /// Takes note of a call that is not handed on.
+    /// Records a call that is not emitted.
     pub(crate) fn cut(&mut self, name: String) {
         self.cut.push(name);
     }
 
-    /// Says which calls were not handed on.
+    /// Reports the calls that were not emitted.
     pub(crate) fn report_incomplete(&mut self, deltas: &mut Vec<Delta>) {
         let cut = std::mem::take(&mut self.cut).into_iter();
         deltas.extend(cut.map(|name| Delta::CallCut { name }));
     }
 
-    /// The id of a call whose provider gave it none: its result could not be matched without one.
+    /// Returns an id for a call without one from its provider: its result could not be matched otherwise.
     fn new_id(&self) -> String {
         let ids = (self.ids.len() + 1..).map(|number| format!("call_{number}"));
         let mut free = ids.skip_while(|id| self.ids.contains(id));
@@ -81,12 +81,12 @@ impl EmittedCalls {
     }
 }
 
-/// Whether these are all of the arguments.
+/// Returns whether these arguments are complete.
 pub(crate) fn are_whole(arguments: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(arguments).is_ok()
 }
 
-/// The call, unless a part of its arguments is missing. A tool without arguments is called with none, not with nothing.
+/// Returns the call, unless a part of its arguments is missing. A call without arguments gets an empty object.
 fn complete(mut call: ToolCall) -> Option<ToolCall> {
     if call.arguments.trim().is_empty() {
         "{}".clone_into(&mut call.arguments);
@@ -94,7 +94,7 @@ fn complete(mut call: ToolCall) -> Option<ToolCall> {
     are_whole(&call.arguments).then_some(call)
 }
 
-/// The arguments in a field that holds them as text, or as what the text would say.
+/// Returns the arguments in a field that holds them as text or as a value.
 pub(crate) fn in_field(arguments: &Value) -> String {
     match arguments {
         Value::String(text) => text.clone(),
@@ -103,13 +103,13 @@ pub(crate) fn in_field(arguments: &Value) -> String {
     }
 }
 
-/// The text of one field of an object.
+/// Returns the text of one field of an object.
 pub(crate) fn field<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let fields: HashMap<String, &RawValue> = serde_json::from_str(object).ok()?;
     fields.get(name).map(|value| value.get())
 }
 
-/// The texts of the elements of an array.
+/// Returns the texts of the elements of an array.
 pub(crate) fn elements(array: &str) -> Vec<&str> {
     let elements: Vec<&RawValue> = serde_json::from_str(array).unwrap_or_default();
     elements.into_iter().map(RawValue::get).collect()

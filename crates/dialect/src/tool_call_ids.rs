@@ -1,15 +1,15 @@
-//! The ids of tool calls as they are sent: each one once, in letters that the dialect takes.
+//! Makes the ids of tool calls in a request unique, in characters that the dialect accepts.
 //!
-//! Some servers number the calls of each answer anew, ids that are made up do so, too, and what another provider's model
-//! said has that provider's ids. Invariants: a conversation whose ids are good is sent as it is; a result has the id of its
-//! call; an id depends on nothing that comes after it, or the provider's cache would not know the conversation again.
+//! Some servers number the calls of each completion anew, generated ids do so, too, and the calls of another
+//! provider's model have that provider's ids. Invariants: a conversation with valid ids is sent unchanged; a result
+//! has the id of its call; an id depends on nothing that comes after it, or the provider's cache would miss.
 
 use crate::{Part, Request};
 use outlast_kernel::event::ToolCall;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// The request, with other ids in place of those that came before or are not good.
+/// Returns the request with new ids in place of repeated or invalid ones.
 pub(crate) fn with_valid_ids(request: &Request, is_good: fn(&str) -> bool) -> Cow<'_, Request> {
     let mut seen = HashSet::new();
     let messages = request.messages.iter();
@@ -35,7 +35,7 @@ pub(crate) fn with_valid_ids(request: &Request, is_good: fn(&str) -> bool) -> Co
 struct IdAssigner {
     is_good: fn(&str) -> bool,
     given: HashSet<String>,
-    /// The new ids of the calls that wait for their results, by their old ones.
+    /// The new ids of the calls without results so far, by their old ones.
     open: HashMap<String, VecDeque<String>>,
 }
 
@@ -58,7 +58,7 @@ impl IdAssigner {
         }
     }
 
-    /// The id itself, or one like it that nobody has.
+    /// Returns the id itself, or a similar one that is unused.
     fn free(&self, id: &str) -> String {
         let is_free = |id: &str| !self.given.contains(id);
         if (self.is_good)(id) && is_free(id) {
@@ -82,12 +82,12 @@ fn is_portable_char(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || letter == '-'
 }
 
-/// Whether an id has only letters that every provider takes.
+/// Returns whether an id has only characters that every provider accepts.
 pub(crate) fn is_plain(id: &str) -> bool {
     !id.is_empty() && id.chars().all(is_portable_char)
 }
 
-/// Whether it is an id at all.
+/// Returns whether there is an id at all.
 pub(crate) const fn is_any(id: &str) -> bool {
     !id.is_empty()
 }

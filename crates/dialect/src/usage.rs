@@ -1,20 +1,20 @@
-//! What a call has used, in the three ways of saying it.
+//! The token usage of a call, in the three formats of the dialects.
 
 use crate::Delta;
 use outlast_kernel::event::Usage;
 use serde_json::Value;
 
-/// Where a dialect has its numbers, as JSON pointers; the first that is there counts.
+/// The JSON pointers to a dialect's numbers; the first that is present counts.
 pub(crate) struct UsagePointers {
     pub(crate) input: &'static str,
     pub(crate) output: &'static str,
     pub(crate) cache_read: &'static [&'static str],
     pub(crate) cache_write: Option<&'static str>,
-    /// With us the tokens read from the cache are counted apart.
+    /// Whether the input includes the cached tokens; our `Usage` counts them separately.
     pub(crate) cache_is_in_input: bool,
 }
 
-/// What is known so far. A report that leaves a number out, or has it as nothing, does not take it back.
+/// The usage known so far. A report without a number, or with null for it, does not reset it.
 #[derive(Debug, Default)]
 pub(crate) struct UsageTracker {
     known: Usage,
@@ -22,7 +22,7 @@ pub(crate) struct UsageTracker {
 }
 
 impl UsageTracker {
-    /// What a report adds to what was told before.
+    /// Applies a report to the numbers so far.
     pub(crate) fn report(&mut self, usage: &Value, names: &UsagePointers) -> Option<Delta> {
         usage.as_object()?;
         let number = |name: &str| usage.pointer(name)?.as_u64();

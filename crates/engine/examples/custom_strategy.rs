@@ -1,4 +1,4 @@
-//! A turn with a retry strategy of one's own: Fibonacci seconds, at most five retries.
+//! A turn with a custom retry strategy: delays in Fibonacci seconds, at most five retries.
 //!
 //! Run it with `cargo run -p outlast-engine --example custom_strategy`.
 
@@ -40,7 +40,7 @@ impl RetryStrategy for Fibonacci {
     }
 }
 
-/// Fails twice, then answers.
+/// A provider that fails twice, then answers.
 struct Moody {
     calls: AtomicU32,
 }

@@ -1,7 +1,7 @@
-//! Several accounts of one provider: which one to ask with, and what to do when one is refused.
+//! Several accounts of one provider: which one to use, and the reaction to a refused one.
 //!
-//! Invariants: an account is known by its name, never by its place in a list; a key is fetched when it is needed and
-//! never printed; what blocks an account is recorded for everyone before anything else is decided.
+//! Invariants: an account is identified by its name, never by its index in a list; a key is fetched when it is needed
+//! and never printed; a block is recorded for all processes before anything else is decided.
 //! Not here: how long an account is blocked (see the kernel's `account`).
 
 use crate::credential::Credential;
@@ -14,20 +14,20 @@ use outlast_kernel::verdict::{Cause, Verdict};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where a key comes from. Asked again after a key was refused: it may have been renewed.
+/// The source of an account's key. It is queried again after a key was refused, as the key may have been renewed.
 pub trait KeySource: Send + Sync {
-    /// The key as it is now, or why there is none; the reason must not show the key.
+    /// Returns the current key, or the reason why there is none. The reason must not contain the key.
     fn fetch(&self) -> BoxFuture<'_, Result<Credential, String>>;
 }
 
-/// One account.
+/// One account of a provider.
 #[derive(Clone)]
 pub struct Account {
-    /// Its name, unique among all accounts of all providers.
+    /// The name, unique among all accounts of all providers.
     pub name: String,
-    /// Where its key comes from.
+    /// The source of the account's key.
     pub source: Arc<dyn KeySource>,
-    /// How many calls it may have under way at once, over all processes.
+    /// The maximum number of concurrent calls over all processes; `None` means no limit.
     pub max_in_flight: Option<u32>,
 }
 
@@ -45,23 +45,23 @@ pub struct Accounts {
 pub struct SelectedAccount {
     /// The account's name.
     pub name: String,
-    /// Its key.
+    /// The account's key.
     pub credential: Credential,
 }
 
-/// How an account stands after a failure.
+/// The state of an account after a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountStatus {
-    /// The failure was not about it.
+    /// The failure was not about the account.
     AsBefore,
-    /// Its key was refused, and it has another one now: it is worth another try.
+    /// The key was refused and a new one was fetched: another attempt is worth making.
     Renewed,
-    /// It is not to be used for a while.
+    /// The account is blocked for a while.
     Blocked(Block),
 }
 
 impl Accounts {
-    /// These accounts, and what is known of them.
+    /// Creates the accounts of a provider with the given shared state.
     pub fn new(list: Vec<Account>, knowledge: SharedState, clock: Arc<dyn Clock>) -> Self {
         Self {
             list,
@@ -72,9 +72,11 @@ impl Accounts {
         }
     }
 
-    /// The account to ask that model with: the one in use while it is free, else a free one, else the one that will be
-    /// free first. Those that were left are taken only when there is no other, and one whose key cannot be had is
-    /// passed over; the answer is why when none can be had.
+    /// Selects the account for a call to the given model: the one in use while it is free, else a free one, else the
+    /// one that is free first.
+    ///
+    /// Accounts in `left` are selected only when there is no other, and an account without a usable key is skipped.
+    /// Returns the reasons when no account has a usable key.
     pub async fn choose(
         &self,
         in_use: Option<&str>,
@@ -96,7 +98,7 @@ impl Accounts {
         Err(problems.join("; "))
     }
 
-    /// Their names, in order of preference.
+    /// Returns the account names, in order of preference.
     pub fn names(&self) -> Vec<&str> {
         self.list
             .iter()
@@ -111,7 +113,7 @@ impl Accounts {
         Some(name.to_owned())
     }
 
-    /// Whether that account is blocked for that model.
+    /// Returns whether the account is blocked for the model.
     pub fn is_blocked(&self, name: &str, model: &str) -> bool {
         self.knowledge
             .blocks()
@@ -119,7 +121,7 @@ impl Accounts {
             .is_some()
     }
 
-    /// Whether another account than this one, and than those that were left, is free for that model and has a key.
+    /// Returns whether an account other than `name`, and not in `left`, is free for the model and has a usable key.
     pub async fn has_free_sibling(&self, name: &str, left: &[String], model: &str) -> bool {
         for other in self.names() {
             let is_new = other != name && !left.iter().any(|known| known == other);
@@ -130,18 +132,19 @@ impl Accounts {
         false
     }
 
-    /// Whether there is more than one.
+    /// Returns whether there is more than one account.
     pub fn has_multiple(&self) -> bool {
         self.list.len() > 1
     }
 
-    /// How many calls that account may have under way.
+    /// Returns the maximum number of concurrent calls of the account; `None` means no limit.
     pub fn most_in_flight(&self, name: &str) -> Option<u32> {
         let account = self.list.iter().find(|account| account.name == name)?;
         account.max_in_flight
     }
 
-    /// Takes note of what a failure says about an account, for everyone. A refused key is fetched again if it may be.
+    /// Records for all processes what a failure says about an account. A refused key is fetched again if `may_refresh`
+    /// is set.
     pub async fn failed(
         &self,
         chosen: &SelectedAccount,
@@ -161,13 +164,13 @@ impl Accounts {
         AccountStatus::Blocked(block)
     }
 
-    /// A call with that account, begun then, was answered.
+    /// Records that a call with the account, started at `begun`, succeeded.
     pub async fn succeeded(&self, name: &str, model: &str, begun: Timestamp) {
         self.knowledge.heal(name, model, begun).await;
     }
 
-    /// The verdict as it stands with all accounts in view: where every one is at its limit, the first to be free again
-    /// is waited for.
+    /// Returns the verdict with all accounts considered: when every account is at its usage limit, the wait is for the
+    /// first one that is free again.
     pub fn combined_verdict(&self, verdict: &Verdict, model: &str) -> Verdict {
         let (blocks, now) = (self.knowledge.blocks(), self.clock.now());
         match choose(&self.names(), None, |name| blocks.on(name, model, now)) {
@@ -197,7 +200,7 @@ impl Accounts {
         Ok(key)
     }
 
-    /// Whether a refused key is another one now. Of many that ask at once, one fetches it.
+    /// Returns whether a refused key has been replaced. Of many concurrent callers, one fetches the new key.
     async fn refresh_key(&self, chosen: &SelectedAccount) -> bool {
         let _one = self.fetching.lock().await;
         let known = lock(&self.keys).get(&chosen.name).cloned();

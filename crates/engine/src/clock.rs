@@ -1,7 +1,7 @@
-//! The one clock: what time it is, and waiting until another.
+//! The only source of time, and waiting for a time.
 //!
-//! Invariant: a wait ends when either the wall clock or the monotonic one says so. The wall clock sees a suspended
-//! machine; the monotonic one does not mind a wall clock that was set back.
+//! Invariant: a wait ends as soon as either the wall clock or the monotonic clock says so. The wall clock notices that
+//! the machine was suspended; the monotonic clock is not affected when the wall clock is set back.
 
 use crate::BoxFuture;
 use outlast_kernel::Timestamp;
@@ -11,18 +11,18 @@ use tokio::time::Instant;
 
 /// Tells the time and waits.
 pub trait Clock: Send + Sync {
-    /// The time.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 
-    /// Waits until then; at once when it has passed.
+    /// Waits until the given time; resolves at once if it has passed.
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()>;
 }
 
-/// How often a long wait looks at the wall clock, so that a suspended machine wakes to it in time.
+/// Interval at which a long wait reads the wall clock, so that a wait on a suspended machine ends in time.
 const WALL_CLOCK_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Scaled time and real time agree at the beginning of each such period, so that all processes that scale alike tell
-/// the same time, and none runs far ahead of the calendar.
+/// The period at whose beginning scaled time and real time agree, so that all processes with the same scale show the
+/// same time, and none runs far ahead of the calendar.
 const SCALE_PERIOD_MILLIS: u64 = 32 * 24 * 3600 * 1000;
 
 /// The machine's wall clock, or one that runs a whole number of times faster.
@@ -40,9 +40,9 @@ impl Default for WallClock {
 }
 
 impl WallClock {
-    /// A clock that runs `scale` times as fast as the machine's, for tests of whole processes.
+    /// Returns a clock that runs `scale` times as fast as the machine's, for tests of whole processes.
     ///
-    /// `None` when that would leave the calendar before the period is over.
+    /// Returns `None` when the clock would leave the calendar before the period is over.
     pub fn scaled(scale: NonZeroU32) -> Option<Self> {
         let clock = Self::by(machine_millis, scale);
         let end = clock.show(clock.origin_millis + SCALE_PERIOD_MILLIS);
@@ -59,7 +59,7 @@ impl WallClock {
         }
     }
 
-    /// What this clock shows when the machine's shows that.
+    /// Returns the time that this clock shows at the given machine time.
     fn show(&self, machine_millis: u64) -> Timestamp {
         let since_origin = machine_millis.saturating_sub(self.origin_millis);
         let ahead = since_origin.saturating_mul(u64::from(self.scale.get() - 1));
@@ -76,7 +76,7 @@ impl Clock for WallClock {
         let clock = *self;
         Box::pin(async move {
             let wait = at.since(clock.now()) / clock.scale.get();
-            // A wait of years must not overflow the timer; the wall clock ends it all the same.
+            // A wait of years must not overflow the timer; the wall clock still ends it.
             let end = Instant::now().checked_add(wait);
             while clock.now() < at && end.is_none_or(|end| Instant::now() < end) {
                 let glance = Instant::now() + WALL_CLOCK_POLL_INTERVAL;
@@ -105,7 +105,7 @@ pub struct TimerClock {
 }
 
 impl TimerClock {
-    /// A clock that shows `origin` now.
+    /// Creates a clock that shows `origin` now.
     pub fn new(origin: Timestamp) -> Self {
         Self {
             origin,

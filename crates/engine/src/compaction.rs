@@ -1,7 +1,7 @@
-//! What a turn needs to make its conversation smaller.
+//! The interface between a turn and a compactor, which makes the conversation smaller.
 //!
-//! Invariant: nothing counts until the turn has written it down; whoever fails has changed nothing.
-//! Not here: how it is done (see the agent's `compaction`).
+//! Invariant: a compaction takes effect only when the turn has written it to the journal; a failed one changes nothing.
+//! Not here: the algorithm (see `compaction` in the session crate).
 
 use crate::{BoxFuture, CancellationToken};
 use outlast_dialect::{Message, Request};
@@ -10,63 +10,63 @@ use outlast_kernel::event::{Body, CompactionReason, Usage};
 use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::fallback::Exclusions;
 
-/// A conversation that is to be made smaller.
+/// A request to compact a conversation.
 pub struct Job<'a> {
     /// The request as it would be sent.
     pub request: &'a Request,
-    /// How large it is.
+    /// The size of the request.
     pub size: Size,
-    /// Why.
+    /// The reason for the compaction.
     pub reason: CompactionReason,
-    /// What the summary should look at, when a person says so.
+    /// The topic that the summary should focus on, if the user named one.
     pub focus: Option<&'a str>,
-    /// What may be spent on it.
+    /// The budget for the compaction.
     pub budget: Prompt,
-    /// Which models are left for a while: they are no good choice to ask.
+    /// The models that are excluded for a while and should not be asked for the summary.
     pub left: &'a Exclusions,
-    /// Cancelled when it is not wanted any more.
+    /// Cancelled when the result is no longer needed.
     pub cancel: CancellationToken,
-    /// Tells listeners of waits on the way.
+    /// Emits events to listeners, such as waits during the compaction.
     pub say: &'a mut (dyn FnMut(Body) + Send),
 }
 
-/// How large a request is, and how large it may be.
+/// The size of a request, and its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Its tokens, as far as they are known.
+    /// The tokens of the request, as far as they are known.
     pub tokens: u64,
-    /// How many tokens a request and its answer may have together, where that is known.
+    /// The maximum number of tokens of a request and its completion together, if known.
     pub window: Option<u64>,
 }
 
-/// What came of it.
+/// The outcome of a compaction.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The smaller conversation, or why there is none.
+    /// The smaller conversation, or the reason why there is none.
     pub result: Result<CompactedConversation, String>,
-    /// What its calls used.
+    /// The tokens that the compaction's calls used.
     pub usage: Usage,
-    /// What is left of the budget.
+    /// The remaining budget.
     pub budget: Prompt,
 }
 
-/// A conversation that says the same in fewer words.
+/// A conversation with the same content in fewer tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactedConversation {
-    /// All of it.
+    /// All messages of the compacted conversation.
     pub messages: Vec<Message>,
-    /// How many tokens a request with it has, about.
+    /// The estimated number of tokens of a request with this conversation.
     pub size: u64,
-    /// Who summarised it; nobody, when parts were only left out.
+    /// The model that wrote the summary; `None` when parts were only left out.
     pub model: Option<String>,
 }
 
 /// Makes conversations smaller.
 pub trait Compactor: Send + Sync {
-    /// Whether a request of that size should be made smaller before it is sent.
+    /// Returns whether a request of this size should be compacted before it is sent.
     fn is_due(&self, size: Size) -> bool;
 
-    /// Whether a smaller conversation may help against that failure of a request of that size, and in which way.
+    /// Returns the reason for a compaction that may help against this failure of a request of this size, if one may.
     fn helps(
         &self,
         judged: &ClassifiedFailure,
@@ -74,6 +74,6 @@ pub trait Compactor: Send + Sync {
         size: Size,
     ) -> Option<CompactionReason>;
 
-    /// Makes the conversation smaller, so that the request fits. It may run a turn of its own.
+    /// Compacts the conversation so that the request fits. This may run a turn of its own.
     fn compact<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Outcome>;
 }

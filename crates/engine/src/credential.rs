@@ -1,15 +1,15 @@
-//! A key, held so that it cannot be printed.
+//! An API key that cannot be printed.
 
 use bytes::Bytes;
 use outlast_dialect::Dialect;
 use outlast_kernel::failure::Failure;
 use secrecy::{ExposeSecret, SecretString};
 
-/// Shorter ones would blot out ordinary words.
+/// Shorter ones would redact ordinary words.
 const MIN_REDACTED_LENGTH: usize = 8;
 const REPLACEMENT: &str = "[secret]";
 
-/// What a provider knows its caller by.
+/// The secret that authenticates requests to a provider.
 ///
 /// ```
 /// use outlast_engine::credential::Credential;
@@ -21,17 +21,17 @@ const REPLACEMENT: &str = "[secret]";
 pub struct Credential(SecretString);
 
 impl Credential {
-    /// That key.
+    /// Wraps the key.
     pub fn new(key: String) -> Self {
         Self(SecretString::from(key))
     }
 
-    /// Whether another is the same key.
+    /// Returns whether both hold the same key.
     pub fn is_same(&self, other: &Self) -> bool {
         self.0.expose_secret() == other.0.expose_secret()
     }
 
-    /// The header by which this dialect takes it.
+    /// Returns the header in which the dialect expects the key.
     pub(crate) fn header(&self, dialect: Dialect) -> (String, String) {
         let key = self.0.expose_secret();
         match dialect {
@@ -42,7 +42,7 @@ impl Credential {
         }
     }
 
-    /// Puts it in the place of whatever credential a request has.
+    /// Replaces every credential in the headers of a request with this one.
     #[cfg(feature = "http")]
     pub fn replace_in(&self, headers: &mut http::HeaderMap, dialect: Dialect) {
         for name in ["authorization", "x-api-key", "api-key", "x-goog-api-key"] {
@@ -50,14 +50,14 @@ impl Credential {
         }
         let (name, value) = self.header(dialect);
         let name = http::HeaderName::try_from(name);
-        // A key that no header can hold is no key; the provider will say so.
+        // A key that no header can hold is invalid; the provider will reject the request.
         if let (Ok(name), Ok(mut value)) = (name, http::HeaderValue::try_from(value)) {
             value.set_sensitive(true);
             headers.insert(name, value);
         }
     }
 
-    /// The same bytes without it.
+    /// Returns the bytes with the key redacted.
     pub fn scrubbed(&self, bytes: &Bytes) -> Bytes {
         let key = self.0.expose_secret().as_bytes();
         let place = |bytes: &[u8]| bytes.windows(key.len()).position(|piece| piece == key);
@@ -74,7 +74,7 @@ impl Credential {
         clean.into()
     }
 
-    /// Takes it out of what a provider said: some send back what they were sent.
+    /// Redacts the key in a failure, as some providers echo the request's key.
     pub fn scrub(&self, failure: &mut Failure) {
         let key = self.0.expose_secret();
         if key.len() < MIN_REDACTED_LENGTH {
@@ -95,7 +95,7 @@ impl Credential {
     }
 }
 
-/// A text that was cut may end in the beginning of the key.
+/// Redacts the beginning of the key at the end of a truncated text.
 fn scrub_truncated_secret(text: &mut String, key: &str) {
     let shown = text.trim_end_matches('…');
     let beginnings = (MIN_REDACTED_LENGTH..key.len())

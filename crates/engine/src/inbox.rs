@@ -1,36 +1,36 @@
-//! What waits to be said to the model.
+//! Messages that are queued for the model.
 //!
-//! Invariant: what was taken is said by whoever took it, and written down as said: it is neither lost nor said twice.
-//! Not here: where it waits and who may take it out again (see the agent's `session`).
+//! Invariant: the caller that takes a message sends it and journals it as sent: no message is lost or sent twice.
+//! Not here: the queues, and withdrawing a message (see `queue` in the session crate).
 
 use outlast_dialect::Message;
 use serde::{Deserialize, Serialize};
 
-/// Where a message waits, and so when it is said.
+/// The queue of a message, which decides when it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueKind {
-    /// With the next call of the turn that runs, or with a turn of its own.
+    /// Sent with the next call of the running turn, or as a turn of its own.
     Steering,
-    /// With a turn of its own, when the one that runs has ended well.
+    /// Sent as a turn of its own, after the running one ended well.
     FollowUp,
-    /// With the next call, whoever makes it. Nobody is told, and no call is made for it.
+    /// Sent with the next call, whichever turn makes it. Not announced to listeners, and causes no call.
     Note,
 }
 
-/// A message that waits.
+/// A queued message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedMessage {
-    /// Its id.
+    /// The message's id.
     pub id: String,
-    /// Where it waits.
+    /// The queue in which it waits.
     pub place: QueueKind,
-    /// It.
+    /// The message.
     pub message: Message,
 }
 
-/// Where messages wait.
+/// The source of queued messages.
 pub trait Inbox: Send + Sync {
-    /// Takes out what is to be said with the call that is about to be made.
+    /// Takes the messages that are to be sent with the next call.
     fn take(&self) -> Vec<QueuedMessage>;
 }

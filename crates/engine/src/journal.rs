@@ -1,8 +1,8 @@
-//! What a turn writes down while it runs, so that another process can carry it on.
+//! The journal of a turn: the records from which another process can resume it.
 //!
-//! Invariants: the prompt is written down before the first request, a wait before its first second, a tool before it
-//! starts; a turn is settled once. State is a fold over the entries, in order.
-//! Not here: where they are kept (see the store) and how they are folded (see the agent's `session`).
+//! Invariants: the prompt is written before the first request, a wait before it begins, a tool call before it starts; a
+//! turn is settled once. The state is a fold over the entries, in order.
+//! Not here: the storage (see the store crate) and the fold (see `state` in the session crate).
 
 use crate::BoxFuture;
 use crate::inbox;
@@ -17,206 +17,206 @@ use outlast_kernel::verdict::Cause;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One thing that happened.
+/// One record of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Entry {
     /// A turn begins.
     Prompt {
-        /// The turn.
+        /// The turn's id.
         turn_id: String,
-        /// What was said; a turn that goes on from an earlier one says nothing.
+        /// The user's message; `None` when the turn continues an earlier one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<Message>,
-        /// What the turn may spend.
+        /// The turn's budget.
         budget: Prompt,
-        /// Whether somebody chose the model for it: whatever was held against models is void.
+        /// Whether the user chose the model for this turn: earlier exclusions of models are void.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         chosen: bool,
-        /// What the door needs to carry it on: its own business.
+        /// Options of the front end that it needs to resume the turn; opaque to the engine.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         options: Value,
     },
     /// A call is about to be made.
     AttemptStarted {
-        /// Its number within the turn, from 1.
+        /// The attempt's number within the turn, from 1.
         attempt: u32,
     },
     /// A call failed, or was cancelled.
     AttemptFailed {
-        /// Its number.
+        /// The attempt's number.
         attempt: u32,
-        /// What went wrong; nothing when a person cancelled it.
+        /// The classified failure; `None` when the user cancelled the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         judged: Option<ClassifiedFailure>,
-        /// As much of its answer as came. It is never sent again, unless the next call goes on with it.
+        /// The part of the completion that arrived. It is never sent again, unless the next call continues it.
         message: Message,
-        /// What it used.
+        /// The tokens that the attempt used.
         usage: Usage,
-        /// Whether the next call goes on with it.
+        /// Whether the next call continues the partial completion.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         kept: bool,
-        /// Where its provider has the rest of it, if it keeps answers.
+        /// The cursor from which the provider can send the rest, if it stores completions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         place: Option<StreamCursor>,
     },
     /// A wait is about to begin.
     WaitScheduled {
-        /// When it began.
+        /// The time at which the wait began.
         since: Timestamp,
-        /// When it ends.
+        /// The time at which the wait ends.
         until: Timestamp,
-        /// What it is for.
+        /// The cause of the wait.
         cause: Cause,
-        /// What is spent, the wait included.
+        /// The expenses so far, including the wait.
         spent: Spent,
     },
     /// The wait is over.
     WaitEnded {
-        /// What is spent, less what was not slept.
+        /// The expenses so far, without the part of the wait that was not slept.
         spent: Spent,
     },
-    /// Another account or another model is asked from here on, or the same with another key.
+    /// The next call uses another account or another model, or the same account with another key.
     Switched {
-        /// The account that is left.
+        /// The account that was left.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         left: Option<String>,
-        /// The models, when they are others.
+        /// The change of model, if the model changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<ModelSwitch>,
-        /// What is spent.
+        /// The expenses so far.
         spent: Spent,
     },
-    /// A step's answer.
+    /// The completion of a step.
     Message {
-        /// It.
+        /// The completion's message.
         message: Message,
-        /// Why the model stopped.
+        /// The reason why the model stopped.
         stop_reason: StopReason,
-        /// What its attempt used.
+        /// The tokens that the attempt used.
         usage: Usage,
-        /// Who was asked.
+        /// The model that was asked.
         #[serde(default)]
         model: String,
     },
-    /// The turn tells the model something that nobody said.
+    /// The turn sends the model a notice that no user wrote.
     Noticed {
-        /// What.
+        /// The notice.
         message: Message,
-        /// What it is about.
+        /// The cause of the notice.
         cause: Cause,
     },
-    /// A message waits to be said to the model.
+    /// A message is queued for the model.
     Queued {
-        /// Its id.
+        /// The message's id.
         id: String,
-        /// Where it waits.
+        /// The queue in which it waits.
         place: inbox::QueueKind,
-        /// It.
+        /// The message.
         message: Message,
     },
-    /// Messages were said that waited, or a note that did not have to.
+    /// Messages were sent to the model: queued ones, or a note that did not have to wait.
     Said {
-        /// Their ids.
+        /// The ids of the queued messages.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         ids: Vec<String>,
-        /// They.
+        /// The messages.
         messages: Vec<Message>,
-        /// Whether they are notes, which ask for no answer.
+        /// Whether they are notes, which need no completion.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         note: bool,
     },
-    /// Messages that waited are not to be said.
+    /// Queued messages were withdrawn.
     Unqueued {
-        /// Their ids.
+        /// The ids of the withdrawn messages.
         ids: Vec<String>,
     },
-    /// The conversation was made smaller: from here on it is this.
+    /// The conversation was compacted: these messages replace it.
     Compacted {
-        /// Why.
+        /// The reason for the compaction.
         reason: CompactionReason,
-        /// All of it.
+        /// All messages of the compacted conversation.
         messages: Vec<Message>,
-        /// How many tokens it had, about.
+        /// The estimated number of tokens before.
         before: u64,
-        /// How many it has, about.
+        /// The estimated number of tokens after.
         after: u64,
-        /// Who summarised it; nobody, when parts were only left out.
+        /// The model that wrote the summary; `None` when parts were only left out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
-        /// What that used.
+        /// The tokens that the compaction used.
         usage: Usage,
-        /// What the turn has spent with it; nothing outside of a turn.
+        /// The turn's expenses including the compaction; `None` outside of a turn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spent: Option<Spent>,
     },
     /// A tool is about to run.
     ToolStarted {
-        /// Which call of the last message.
+        /// The index of the call in the last message.
         index: usize,
         /// The call's id.
         id: String,
-        /// What running it again would do.
+        /// The effect of running the tool again.
         effect: Effect,
     },
-    /// A tool has run, or will not.
+    /// A tool has run, or will not run.
     ToolFinished {
-        /// Which call of the last message.
+        /// The index of the call in the last message.
         index: usize,
         /// The call's id.
         id: String,
-        /// What it said.
+        /// The tool's output.
         output: String,
-        /// Whether it failed, or was not run.
+        /// Whether the call failed, or was not run.
         is_error: bool,
     },
     /// The turn is over.
     Settled {
-        /// How.
+        /// The turn's final status.
         seal: TurnStatus,
-        /// What all of its attempts used.
+        /// The tokens that all attempts used.
         usage: Usage,
-        /// The error that ended it.
+        /// The error that ended the turn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<TurnError>,
     },
 }
 
-/// From one model to another.
+/// A switch from one model to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelSwitch {
-    /// The model that was asked, by its key.
+    /// The key of the previous model.
     pub from: String,
-    /// The model that is asked, by its key.
+    /// The key of the new model.
     pub to: String,
-    /// For how long the first one is left; nothing when it is not at fault.
+    /// The exclusion of the previous model; `None` when it is not at fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Exclusion>,
 }
 
-/// What a turn has spent.
+/// The expenses of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
-    /// In the open chain of retries.
+    /// Those of the open retry chain.
     pub chain: Chain,
-    /// In all.
+    /// Those of the whole prompt.
     pub prompt: Prompt,
 }
 
 /// The error that ended a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnError {
-    /// What went wrong.
+    /// The cause of the error.
     pub cause: Cause,
     /// The provider's message.
     pub message: String,
-    /// Why nothing more was tried.
+    /// The reason why no further attempt was made.
     pub reason: String,
 }
 
 impl Entry {
-    /// That these messages were said: notes first, as nobody answers them.
+    /// Returns the entries that record these messages as sent: notes first, as they need no completion.
     pub fn said(letters: Vec<inbox::QueuedMessage>) -> Vec<Self> {
         let is_note = |letter: &inbox::QueuedMessage| letter.place == inbox::QueueKind::Note;
         let (notes, others): (Vec<inbox::QueuedMessage>, Vec<inbox::QueuedMessage>) =
@@ -238,7 +238,7 @@ impl Entry {
             .collect()
     }
 
-    /// The word for its kind.
+    /// Returns the serialized name of the entry's kind.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Prompt { .. } => "prompt",
@@ -260,25 +260,25 @@ impl Entry {
     }
 }
 
-/// Why entries were not written down.
+/// The reason why entries were not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// The turn belongs to another process now: it must be left alone.
+    /// Another process owns the turn now: this one must stop working on it.
     #[error("{why}")]
     Lost {
-        /// What is known of it.
+        /// A description of the loss of ownership.
         why: String,
     },
-    /// It may work another time.
+    /// The write failed, but may succeed later.
     #[error("{why}")]
     Failed {
-        /// What went wrong.
+        /// A description of the error.
         why: String,
     },
 }
 
-/// Where a turn writes down what happens.
+/// The durable log of a turn.
 pub trait Journal: Send + Sync {
-    /// Writes the entries down, all or none. Once this is `Ok` they survive a crash.
+    /// Appends the entries, all or none. Once this returns `Ok`, they survive a crash.
     fn append<'a>(&'a self, entries: &'a [Entry]) -> BoxFuture<'a, Result<(), AppendError>>;
 }

@@ -1,9 +1,9 @@
-//! Acts: one model call and its retries.
+//! Executes model calls and their retries.
 //!
-//! [`turn::run_turn`] makes a call, lets the kernel decide what a failure means, and carries that out: wait, call
-//! again, say so, settle. [`stream_retry::retrying`] is the smaller thing for any fallible stream.
+//! [`turn::run_turn`] makes a call, lets the kernel classify a failure, and carries out the decision: wait, call again,
+//! report, settle. [`stream_retry::retrying`] is the smaller equivalent for any fallible stream.
 //!
-//! Invariant: the kernel decides, nothing here does. There is one retry layer: adapters make one request each.
+//! Invariant: all decisions are made by the kernel. There is one retry layer: adapters make one request each.
 #![warn(missing_docs)]
 
 pub mod accounts;

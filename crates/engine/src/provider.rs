@@ -1,6 +1,7 @@
 //! A model behind a stream of deltas.
 //!
-//! Invariant: a provider makes one request for each call of `stream` or `resume` and reports what it saw; it never retries.
+//! Invariant: a provider makes one request for each call of `stream` or `resume` and reports the result; it never
+//! retries.
 
 mod adapter;
 mod check;
@@ -18,26 +19,26 @@ pub use check::ProviderCheck;
 pub use response::Frame;
 pub use watchdog::Watchdog;
 
-/// Something that answers requests with a stream.
+/// A service that answers requests with a stream.
 pub trait Provider: Send + Sync {
-    /// The name that failures and events carry.
+    /// Returns the name that failures and events carry.
     fn name(&self) -> &str;
 
-    /// What tells it from others of the same name, such as its address: what is learnt of one is not true of another.
+    /// Distinguishes it from others of the same name, such as by its address: facts about one do not apply to another.
     fn place(&self) -> &str {
         ""
     }
 
-    /// Makes one request, with that credential or else the provider's own. A failure comes boxed, being many times the
-    /// size of a delta, and rare. The stream ends after its first failure or after [`Delta::Stopped`].
+    /// Makes one request, with the given credential or else the provider's own. The stream ends after its first failure
+    /// or after [`Delta::Stopped`]. Failures are boxed, as they are rare and many times the size of a delta.
     fn stream(
         &self,
         request: &Request,
         credential: Option<&Credential>,
     ) -> BoxStream<'static, Result<Delta, Box<Failure>>>;
 
-    /// Makes one request for the rest of an answer that was cut off right after that place; it says nothing of what lies
-    /// before. The phase of a failure is that of this request. `None` when answers are not kept.
+    /// Makes one request for the rest of an interrupted completion, from the cursor on, without what came before it.
+    /// The phase of a failure is that of this request. Returns `None` when the provider does not store completions.
     fn resume(
         &self,
         _place: &StreamCursor,
@@ -47,12 +48,12 @@ pub trait Provider: Send + Sync {
     }
 }
 
-/// How long to wait for signs of life; zero means without limit.
+/// The time limits of a request; zero means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until the connection stands.
+    /// Until the connection is established.
     pub connect: Duration,
-    /// From sending the request to the headers of its answer.
+    /// From sending the request to the headers of its response.
     pub headers: Duration,
     /// From the headers to the first event.
     pub first_event: Duration,
@@ -60,11 +61,11 @@ pub struct Timeouts {
     pub idle: Duration,
 }
 
-/// What a system gives a connection by itself, more or less.
+/// The approximate connect timeout of the operating system.
 const SYSTEM_CONNECT_TIMEOUT: Duration = Duration::from_secs(150);
 
 impl Timeouts {
-    /// From asking for a connection to the headers; nobody tells when it stood.
+    /// Returns the limit from requesting a connection to the headers; the moment of connecting is not observable.
     pub fn until_headers(&self) -> Duration {
         match (self.headers.is_zero(), self.connect.is_zero()) {
             (true, _) => Duration::ZERO,

@@ -1,4 +1,4 @@
-//! When to try again and how to wait, injected into a turn.
+//! The retry schedule and the way to sleep, injected into a turn.
 
 use crate::{BoxFuture, CancellationToken, Clock};
 use outlast_kernel::decision::RetryRules;
@@ -6,29 +6,29 @@ use outlast_kernel::policy::Policy;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A wait that was cancelled.
+/// The error of a wait that was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aborted;
 
-/// Decides when a turn tries again, and waits for it. A turn without one does not retry.
+/// Decides when a turn retries, and waits for that time. A turn without a strategy does not retry.
 pub trait RetryStrategy: Send + Sync {
-    /// The delay before retry number `attempt` (0 is the first), or `None` to stop.
+    /// Returns the delay before retry number `attempt` (0 is the first), or `None` to stop.
     fn delay_for(&self, attempt: u32) -> Option<Duration>;
 
-    /// Waits; must return at once, with an error, when `cancel` is cancelled.
+    /// Waits for the delay; must return an error at once when `cancel` is cancelled.
     fn sleep<'a>(
         &'a self,
         delay: Duration,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<(), Aborted>>;
 
-    /// What else bounds a chain of retries; by default only the schedule does.
+    /// Returns further limits of a retry chain; by default only the schedule limits it.
     fn rules(&self) -> RetryRules {
         RetryRules::BY_SCHEDULE
     }
 }
 
-/// A policy of the kernel and a clock: the strategy of every door of Outlast.
+/// The strategy of all front ends of Outlast: a policy of the kernel and a clock.
 pub struct PolicyRetry {
     policy: Arc<Policy>,
     rules: RetryRules,
@@ -37,7 +37,7 @@ pub struct PolicyRetry {
 }
 
 impl PolicyRetry {
-    /// That policy by that clock.
+    /// Creates a strategy from a policy and a clock.
     pub fn new(policy: impl Into<Arc<Policy>>, clock: Arc<dyn Clock>) -> Self {
         let entropy = Mutex::new(fastrand::Rng::new());
         let policy = policy.into();

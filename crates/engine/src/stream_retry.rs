@@ -1,7 +1,7 @@
 //! Retries for any fallible stream, with conservative defaults.
 //!
-//! A failure while the stream is being made, or before its first item, is tried again; after the first item never,
-//! so no consumer sees an item twice and no side effect behind an item happens twice.
+//! A failure while the stream is created, or before its first item, is retried; a failure after the first item never
+//! is, so no consumer sees an item twice and no side effect behind an item happens twice.
 //! Not here: calls that are not streamed.
 
 use crate::CancellationToken;
@@ -16,12 +16,12 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// An error that can say what it knows about itself.
+/// An error that can describe itself as a [`Failure`].
 ///
-/// State what is known: a status, a code, an I/O kind, or an explicit `retryable`. An error that knows nothing is taken
-/// for a passing fault of the network.
+/// State the known facts: a status, a code, an I/O kind, or an explicit `retryable`. An error without any is treated as
+/// a transient network fault.
 pub trait ToFailure {
-    /// The facts, as seen at `now`.
+    /// Returns the facts of the error, as seen at `now`.
     fn to_failure(&self, now: Timestamp) -> Failure;
 }
 
@@ -43,16 +43,16 @@ impl ToFailure for std::io::Error {
     }
 }
 
-/// How a stream is retried.
+/// The retry options of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamRetry {
-    /// Whether it is retried at all.
+    /// Whether the stream is retried at all.
     pub enabled: bool,
-    /// How often and how fast.
+    /// The number and the pace of the retries.
     pub policy: Policy,
-    /// Ends a wait, and the stream with the error that it waited out.
+    /// Ends a wait, and with it the stream, with the error that caused the wait.
     pub cancel: CancellationToken,
-    /// Where jitter comes from.
+    /// The source of jitter.
     pub entropy: fn() -> u64,
 }
 
@@ -67,7 +67,7 @@ impl Default for StreamRetry {
     }
 }
 
-/// A stream that is made again when making it, or its first item, fails in a way that can pass.
+/// Returns a stream that is created again when its creation, or its first item, fails in a transient way.
 ///
 /// ```
 /// use futures_util::{StreamExt, stream};
@@ -170,7 +170,7 @@ where
         }
     }
 
-    /// From its first item on the stream is handed through; an error ends it.
+    /// Hands an item through; after the first one, an error ends the stream.
     fn pass(
         &mut self,
         item: Option<Result<Item, Error>>,
@@ -182,7 +182,7 @@ where
         item
     }
 
-    /// Waits out a failure; `false` when it is final.
+    /// Waits before a retry; returns `false` when the failure is final.
     async fn wait_before_retry(&mut self, error: &Error) -> bool {
         if self.options.cancel.is_cancelled() {
             return false;
@@ -216,7 +216,7 @@ where
         slept
     }
 
-    /// Time since the stream was asked for: the decisions need no calendar.
+    /// Returns the time since the stream was requested: the decisions need no calendar.
     fn now(&self) -> Timestamp {
         Timestamp::default() + Duration::from_millis(time::millis(self.start.elapsed()))
     }

@@ -1,4 +1,4 @@
-//! A model at a provider, and how it is asked there.
+//! A model at a provider, and the settings for calling it.
 
 use crate::Provider;
 use crate::accounts::Accounts;
@@ -6,31 +6,31 @@ use outlast_kernel::budget::Price;
 use outlast_kernel::model_info::Capabilities;
 use std::sync::Arc;
 
-/// A model at a provider, and how it is asked there.
+/// A model at a provider, and the settings for calling it.
 #[derive(Clone)]
 pub struct ModelTarget {
-    /// Who answers.
+    /// The provider that is called.
     pub provider: Arc<dyn Provider>,
-    /// The model that is asked.
+    /// The model's name at the provider.
     pub model: String,
-    /// The accounts to ask with; without them, the provider's own credential is used.
+    /// The accounts to use; without them, the provider's own credential is used.
     pub accounts: Option<Arc<Accounts>>,
-    /// What tokens cost there.
+    /// The price of the model's tokens.
     pub price: Option<Price>,
-    /// What is known of it.
+    /// The known capabilities of the model.
     pub traits: Capabilities,
-    /// The most tokens that an answer may have.
+    /// The maximum number of tokens of a completion.
     pub max_tokens: Option<u32>,
 }
 
 impl ModelTarget {
-    /// What tells it from others: who answers, where, and as which model.
+    /// Returns the key that identifies the target: provider, address and model.
     pub fn key(&self) -> String {
         let provider = &*self.provider;
         format!("{}@{}/{}", provider.name(), provider.place(), self.model)
     }
 
-    /// A model with nothing more known of it; the other fields can be set.
+    /// Creates a target with unknown capabilities; the other fields can be set.
     pub fn new(provider: Arc<dyn Provider>, model: impl Into<String>) -> Self {
         Self {
             provider,

@@ -1,43 +1,44 @@
-//! How large a request is, before anybody has counted it.
+//! Estimates the size of a request before a provider has counted it.
 //!
-//! Tokens are guessed from the bytes of what is said, rather too few than too many: four bytes of prose are one, signs and
-//! what is not ASCII are more. Invariants: nothing is written out to be measured; adding a message never makes a request
-//! smaller; a conversation is as large as its messages together; no text has less than a token for four bytes.
+//! Tokens are estimated from the bytes of the texts, on the low side: four bytes of prose are one token, punctuation
+//! and non-ASCII characters count more. Invariants: nothing is serialized to be measured; adding a message never makes
+//! a request smaller; a conversation is the sum of its messages; no text has less than one token for four bytes.
 //! Not here: how large a request may be (see [`crate::compaction::Size`]).
 
 use outlast_dialect::{Message, Part, Request, Tool};
 use outlast_kernel::event::{Proof, Reasoning};
 use serde_json::Value;
 
-/// A token, in the unit that texts are weighed in.
+/// The weight of one token, in the unit in which texts are weighed.
 const WEIGHT_PER_TOKEN: u64 = 12;
-/// What an image is counted as, in tokens: providers make it smaller until it has about that many.
+/// The tokens that an image counts as: providers scale images down until they have about that many.
 const IMAGE_TOKENS: u64 = 1500;
-/// What a message has around its parts, and a tool around its description, in tokens.
+/// The tokens that the wire format adds around the parts of a message, and around the description of a tool.
 const FRAMING_TOKENS: u64 = 4;
 
-/// What the provider last billed.
+/// The size of the request that the provider billed last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BilledTokens {
-    /// The tokens that it read.
+    /// The number of tokens that it read.
     pub tokens: u64,
-    /// How many messages those were, with all that stands before them.
+    /// The number of messages at the beginning of the conversation that those tokens cover, with the system prompt and
+    /// tools.
     pub messages: usize,
 }
 
-/// The tokens of a request, about.
+/// Estimates the tokens of a request.
 pub fn tokens(request: &Request) -> u64 {
     let system = request.system.as_deref().map_or(0, text_tokens);
     let tools: u64 = request.tools.iter().map(tool_tokens).sum();
     system + tools + messages_tokens(&request.messages)
 }
 
-/// The tokens of messages, about.
+/// Estimates the tokens of messages.
 pub fn messages_tokens(messages: &[Message]) -> u64 {
     messages.iter().map(message_tokens).sum()
 }
 
-/// The tokens of a message, about.
+/// Estimates the tokens of a message.
 pub fn message_tokens(message: &Message) -> u64 {
     FRAMING_TOKENS
         + message
@@ -48,13 +49,13 @@ pub fn message_tokens(message: &Message) -> u64 {
             .div_ceil(WEIGHT_PER_TOKEN)
 }
 
-/// The tokens of a text, about.
+/// Estimates the tokens of a text.
 pub fn text_tokens(text: &str) -> u64 {
     weight_of(text).div_ceil(WEIGHT_PER_TOKEN)
 }
 
-/// The tokens of a request: what was billed for its beginning and the rest by estimate, or all of it by estimate, whichever
-/// is more. What was billed for a longer conversation says nothing about this one.
+/// Returns the tokens of a request: the larger of the full estimate and of the billed tokens plus an estimate for the
+/// messages after them. Tokens that were billed for a longer conversation are ignored.
 pub fn known(request: &Request, seen: Option<BilledTokens>) -> u64 {
     let billed = seen.and_then(|seen| {
         let after = request.messages.get(seen.messages..)?;
@@ -63,7 +64,7 @@ pub fn known(request: &Request, seen: Option<BilledTokens>) -> u64 {
     tokens(request).max(billed.unwrap_or_default())
 }
 
-/// The bytes of a request, about: of what is said, without what the wire puts around it.
+/// Estimates the bytes of a request: those of its texts, without the wire format around them.
 pub fn bytes(request: &Request) -> u64 {
     let system = request.system.as_deref().map_or(0, length);
     let tools: u64 = request.tools.iter().map(tool_bytes).sum();
@@ -71,12 +72,12 @@ pub fn bytes(request: &Request) -> u64 {
     system + tools + messages
 }
 
-/// The bytes of a message, about.
+/// Estimates the bytes of a message.
 pub fn message_bytes(message: &Message) -> u64 {
     message.parts.iter().map(part_bytes).sum()
 }
 
-/// The bytes of all images of a request.
+/// Returns the bytes of all images of a request.
 pub fn image_bytes(request: &Request) -> u64 {
     let parts = request.messages.iter().flat_map(|message| &message.parts);
     let images = parts.filter(|part| matches!(part, Part::Image(_)));
@@ -102,7 +103,7 @@ fn weight(part: &Part) -> u64 {
     }
 }
 
-/// What is encrypted is longer than what it says, and a signature says nothing.
+/// Encrypted reasoning is longer than its plain text, and a signature has no text.
 fn reasoning_weight(reasoning: &Reasoning) -> u64 {
     let hidden = match &reasoning.proof {
         Some(Proof::Redacted { data }) => length(data),
@@ -118,7 +119,7 @@ fn weight_of(text: &str) -> u64 {
     text.bytes().map(byte_weight).sum()
 }
 
-/// A character counts with its first byte. Words of other scripts than the Latin one have fewer letters to a token.
+/// A character is weighed by its first byte. Words of non-Latin scripts have fewer letters per token.
 const fn byte_weight(byte: u8) -> u64 {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | 0..=b' ' | 0x7f => 3,

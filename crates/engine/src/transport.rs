@@ -1,6 +1,6 @@
 //! One HTTP request and its response, as an adapter sees them.
 //!
-//! Invariant: a transport makes exactly one request. It does not retry, follow redirects or hide what went wrong.
+//! Invariant: a transport makes exactly one request. It does not retry, follow redirects or hide errors.
 
 #[cfg(feature = "http")]
 mod forward;
@@ -18,14 +18,14 @@ pub use http::{Http, HttpSettings, Proxies, SettingError};
 
 /// Makes HTTP requests.
 pub trait Transport: Send + Sync {
-    /// Sends one request; the answer comes when its headers do.
+    /// Sends one request; resolves when the response's headers arrive.
     fn send(&self, request: Request) -> BoxFuture<'static, Result<Response, Error>>;
 }
 
-/// A request. What its headers hold is never printed.
+/// An HTTP request. Its headers' values are never printed.
 #[derive(Clone)]
 pub struct Request {
-    /// What is done there.
+    /// The method.
     pub method: Method,
     /// The path below the provider's base address, with its query if it has one.
     pub path: String,
@@ -35,12 +35,12 @@ pub struct Request {
     pub body: Bytes,
 }
 
-/// What a request does.
+/// The HTTP method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Reads.
+    /// `GET`.
     Get,
-    /// Asks.
+    /// `POST`.
     Post,
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Request {
     }
 }
 
-/// A response whose body is still coming.
+/// A response whose body is still arriving.
 pub struct Response {
     /// The status.
     pub status: u16,
@@ -67,8 +67,8 @@ pub struct Response {
 /// A connection that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What happened to it.
+    /// The kind of the I/O error.
     pub io: IoKind,
-    /// In words.
+    /// A description of the error.
     pub message: String,
 }

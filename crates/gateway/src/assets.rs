@@ -1,10 +1,9 @@
-//! The page for browsers: its files, and what is said with each of them.
+//! The files of the browser page, and the headers that they are served with.
 //!
-//! The files are those of `web/`, as they stand there, within the program: nothing is built and nothing is read from a disk.
-//! They hold no data and are for everybody who may ask at all; data comes from endpoints that ask for a token.
-//! Invariant: the page runs nothing but its own files, asks nobody but the server that it came from, and is shown in no
-//! frame.
-//! Not here: who may ask (whoever serves it decides), and the endpoints.
+//! The files of `web/` are compiled into the program unchanged: there is no build step, and nothing is read from disk.
+//! They hold no data, so every permitted client may load them; data comes from endpoints that require a token.
+//! Invariant: the page runs only its own files, connects only to the server that it came from, and is shown in no
+//! frame. Not here: access control (the server decides), and the endpoints.
 
 use bytes::Bytes;
 use http::header::{self, HeaderName};
@@ -17,10 +16,10 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// The page itself.
+/// The file name of the page itself.
 const INDEX: &str = "index.html";
 
-/// Every file: its name within `web/`, what it is, and its bytes.
+/// Every file: its name within `web/`, its content type and its bytes.
 const TABLE: &[(&str, &str, &[u8])] = &[
     (INDEX, HTML, include_bytes!("../../../web/index.html")),
     ("api.js", SCRIPT, include_bytes!("../../../web/api.js")),
@@ -190,11 +189,11 @@ const TABLE: &[(&str, &str, &[u8])] = &[
     ),
 ];
 
-/// What the page may do. Nothing that is not named here.
+/// The content security policy: the page may do nothing that is not named here.
 const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What is said with every file.
+/// The headers that are sent with every file.
 const HEADERS: [(HeaderName, &str); 6] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -207,30 +206,30 @@ const HEADERS: [(HeaderName, &str); 6] = [
         HeaderName::from_static("cross-origin-resource-policy"),
         "same-origin",
     ),
-    // It is asked for again each time, and answered with 304 while the program is the same.
+    // Browsers revalidate each time; the answer is 304 while the program is the same.
     (header::CACHE_CONTROL, "no-cache"),
 ];
 
 /// One file of the page.
 #[derive(Debug)]
 pub struct File {
-    /// Its name within the page, such as `main.js`.
+    /// The name within the page, such as `main.js`.
     pub name: &'static str,
-    /// What it is.
+    /// The content type.
     pub content_type: &'static str,
-    /// Its content.
+    /// The content.
     pub bytes: &'static [u8],
-    /// A mark of its content.
+    /// The entity tag, derived from the content.
     etag: String,
 }
 
-/// The file at that path below the place where the page is; the page itself is at "" and at its own name.
+/// Returns the file at the given path below the page's address; the page itself is at "" and at its own name.
 pub fn file(path: &str) -> Option<&'static File> {
     let name = if path.is_empty() { INDEX } else { path };
     files().iter().find(|file| file.name == name)
 }
 
-/// Every file of the page.
+/// Returns every file of the page.
 pub fn files() -> &'static [File] {
     static FILES: LazyLock<Vec<File>> = LazyLock::new(|| TABLE.iter().map(File::new).collect());
     &FILES
@@ -248,7 +247,8 @@ impl File {
         }
     }
 
-    /// What a GET or a HEAD with these headers is answered. The body is there for both: whoever writes it knows which.
+    /// Returns the response to a GET or a HEAD with these headers. The body is included for both; for a HEAD, the
+    /// caller must not send it.
     pub fn response(&self, asked: &HeaderMap) -> Response<Bytes> {
         let is_known = self.is_cached_by(asked);
         let (status, body) = match is_known {
@@ -260,7 +260,7 @@ impl File {
         let headers = response.headers_mut();
         let said = HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
         headers.extend(said);
-        // Sixteen digits in quotes are a header.
+        // Sixteen digits in quotes are always a valid header value.
         if let Ok(etag) = HeaderValue::from_str(&self.etag) {
             headers.insert(header::ETAG, etag);
         }
@@ -271,7 +271,7 @@ impl File {
         response
     }
 
-    /// Whether a browser has it already.
+    /// Returns whether the browser has the current version of the file.
     fn is_cached_by(&self, asked: &HeaderMap) -> bool {
         let values = asked.get_all(header::IF_NONE_MATCH).iter();
         let mut tags = values

@@ -1,9 +1,9 @@
-//! Who may ask at all: the names by which we are reached, the pages that may ask, and the secrets that open more.
+//! Access control: the host names of the server, the origins of pages that may send requests, and the secrets.
 //!
-//! A browser is the danger of a server on loopback: a page from anywhere can have it send requests. It cannot choose
-//! what stands in `Host`, `Origin` and `Sec-Fetch-Site`, so these are checked on every request, whatever it asks for.
-//! Invariant: a name that was not configured is refused, so a page that lets its own name resolve to us gets nowhere.
-//! Not here: what is behind the token, and which requests of a gateway use stored accounts.
+//! A browser is the danger of a server on loopback: any page can make it send requests. A page cannot choose the values
+//! of `Host`, `Origin` and `Sec-Fetch-Site`, so these are checked on every request, whatever its path. Invariant: a
+//! host name that was not configured is refused, so DNS rebinding gets a page nowhere. Not here: the endpoints that the
+//! token protects, and the requests that use stored accounts.
 
 mod secret;
 
@@ -15,23 +15,23 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use outlast_kernel::text;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Set by browsers alone: how the page that asks is related to us.
+/// A header that only browsers set: the relation of the requesting page to this server.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// The most of a stranger's text that a refusal repeats, in bytes.
+/// Maximum length of outside text that a refusal quotes, in bytes.
 const MAX_QUOTED_BYTES: usize = 100;
 
-/// How far a listener can be reached.
+/// The machines that can reach a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposure {
-    /// From this machine only.
+    /// Only this machine.
     Loopback,
-    /// From others, too.
+    /// Other machines, too.
     Beyond,
 }
 
 impl Exposure {
-    /// How far a listener at that address can be reached. The peer's address says nothing: what comes from elsewhere
-    /// through a proxy on this machine comes from loopback.
+    /// Returns the exposure of a listener at the given address. The peer's address says nothing: requests that come
+    /// from elsewhere through a proxy on this machine come from loopback.
     pub fn of(address: IpAddr) -> Self {
         if address.to_canonical().is_loopback() {
             Self::Loopback
@@ -41,8 +41,8 @@ impl Exposure {
     }
 }
 
-/// By which names we may be reached, and which pages may ask, beside those that are always right: addresses, `localhost`
-/// and pages of our own.
+/// The configured host names of the server and the allowed page origins. Addresses, `localhost` and the server's own
+/// pages are always allowed.
 #[derive(Clone, Debug)]
 pub struct AllowedNames {
     section: &'static str,
@@ -51,8 +51,8 @@ pub struct AllowedNames {
 }
 
 impl AllowedNames {
-    /// Host names without a port, and origins as browsers write them (`https://example.com`); and the section of the
-    /// settings in which they are set, for whoever is refused.
+    /// Creates the allowed names from host names without a port and origins as browsers write them
+    /// (`https://example.com`). `section` is the section of the settings in which they are set; refusals name it.
     pub fn new(
         section: &'static str,
         hosts: impl IntoIterator<Item = String>,
@@ -74,7 +74,7 @@ impl AllowedNames {
         is_address || is("localhost") || self.hosts.iter().any(|name| is(name))
     }
 
-    /// Whether that is the origin of pages elsewhere that may ask.
+    /// Returns whether the `Origin` header names a configured origin.
     pub fn allows_origin_header(&self, header: &HeaderValue) -> bool {
         header
             .to_str()
@@ -87,38 +87,38 @@ impl AllowedNames {
     }
 }
 
-/// Why a request is not answered. Its text is for whoever sent it.
+/// The reason for which a request is refused. Its text is sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessDenied {
-    /// It does not say whom it wants to reach, says it twice, or in a way that cannot be read.
+    /// The request has no `Host`, more than one, or an unreadable one.
     #[error("the request needs exactly one Host header that names a host")]
     NoHost,
-    /// It is for a name that is not ours.
+    /// The request is for a host name that is not configured.
     #[error(
         "`{host}` is not a name of this server; reach it by its address or as localhost, or add the name to {section}.names"
     )]
     Host {
-        /// Where names are set.
+        /// The section of the settings that lists host names.
         section: &'static str,
-        /// The name.
+        /// The host name.
         host: String,
     },
-    /// It comes from a page that is not ours.
+    /// The request comes from a page whose origin is not allowed.
     #[error("pages of `{origin}` may not use this server; add it to {section}.origins to let them")]
     Origin {
-        /// Where origins are set.
+        /// The section of the settings that lists origins.
         section: &'static str,
-        /// Where the page is from.
+        /// The page's origin.
         origin: String,
     },
-    /// A browser says that it comes from a page of another site.
+    /// The browser states that the request comes from a page of another site.
     #[error("pages of other sites may not use this server")]
     CrossSite,
-    /// It lacks the token.
+    /// The request lacks the token.
     #[error("this needs the token, as `Authorization: Bearer …` or `x-outlast-token`")]
     Token,
-    /// It lacks a key of a client.
+    /// The request lacks a client key.
     #[error(
         "this gateway is reachable from other machines and uses stored accounts, so it needs a client key of its own, as `x-api-key` or `Authorization: Bearer …`"
     )]
@@ -126,7 +126,7 @@ pub enum AccessDenied {
 }
 
 impl AccessDenied {
-    /// The status that says so.
+    /// Returns the HTTP status of the refusal.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::NoHost => StatusCode::BAD_REQUEST,
@@ -135,7 +135,7 @@ impl AccessDenied {
         }
     }
 
-    /// One word for programs, logs and metrics.
+    /// Returns one word for programs, logs and metrics.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NoHost => "no_host",
@@ -160,32 +160,32 @@ impl From<&AccessDenied> for Problem {
     }
 }
 
-/// An error of our own making, as JSON that clients of all dialects read as an error.
+/// Formats an error of the gateway as JSON that clients of all dialects read as an error.
 pub fn problem(kind: &str, message: &str) -> String {
     let error = serde_json::json!({ "type": kind, "code": kind, "message": message });
     serde_json::json!({ "type": "error", "error": error }).to_string()
 }
 
-/// Whether a person goes to a page, by a link or by typing its address: what comes is shown by itself, and no page of
-/// somebody else's can read it, put it into a frame or reach into its window.
+/// Returns whether the request is a navigation of a person, by a link or a typed address: the response is shown by
+/// itself, and no other site's page can read it, put it into a frame or reach into its window.
 pub fn is_navigation(headers: &HeaderMap) -> bool {
     let is = |name: &str, expected: &str| headers.get(name).is_some_and(|said| said == expected);
     is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document")
 }
 
-/// Checks that a request is meant for us, and that no page of somebody else's has sent it.
+/// Checks that a request is meant for this server, and that no other site's page sent it.
 pub fn check(headers: &HeaderMap, uri: &Uri, names: &AllowedNames) -> Result<(), AccessDenied> {
     let target = uri.authority().map(http::uri::Authority::as_str);
     let host = known(only_host(headers)?, names)?;
     let target = target.map(|target| known(target, names)).transpose()?;
-    // With both, the target is the one that counts; whoever sends two names is up to something.
+    // With both, the request target is the one that counts; two different names are suspicious.
     if target.is_some_and(|target| !target.is(&host)) {
         return Err(AccessDenied::NoHost);
     }
     check_origin(headers, &host, names)
 }
 
-/// The value of the one `Host`.
+/// Returns the value of the only `Host` header.
 fn only_host(headers: &HeaderMap) -> Result<&str, AccessDenied> {
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -229,7 +229,7 @@ fn check_origin(
     Ok(())
 }
 
-/// Whether that is the origin of pages at this host, which has been found to be ours.
+/// Returns whether the origin is that of pages at this host, which was found to be the server's own.
 fn is_same_origin(origin: &str, host: &Authority<'_>) -> bool {
     let (default_port, place) = if let Some(place) = origin.strip_prefix("http://") {
         (80, place)
@@ -247,7 +247,7 @@ fn repeated(text: &str) -> String {
     text::bounded(&text::plain(text), MAX_QUOTED_BYTES).into_owned()
 }
 
-/// A host and perhaps a port.
+/// A host and an optional port.
 #[derive(Clone, Copy, Debug)]
 struct Authority<'a> {
     host: &'a str,

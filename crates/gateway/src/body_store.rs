@@ -1,8 +1,8 @@
-//! Bodies of requests: in memory while they are small or young, else in files that nobody else can open.
+//! Storage for request bodies: in memory while they are small or recent, else in files that nobody else can open.
 //!
-//! Invariants: many bodies share a file, because each file takes a descriptor, and connections need those. Where no file
-//! can be had the body stays in memory: a full disk stops no request. A long body is never in memory as a whole while it
-//! is sent.
+//! Invariants: many bodies share a file, because each file takes a descriptor, and connections need those. If no file
+//! is available, the body stays in memory: a full disk stops no request. A long body is never in memory as a whole
+//! while it is sent.
 
 mod body_writer;
 mod volume;
@@ -18,18 +18,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 use volume::Volume;
 
-/// Smaller ones are not worth a file.
+/// Minimum size of a body for a file, in bytes.
 const MIN_FILE_BYTES: usize = 4 << 10;
-/// More than this of a body goes to a file while it comes, and is sent from there piece by piece.
+/// Maximum size of a body in memory, in bytes: a longer one is written to a file while it arrives, and sent from there
+/// piece by piece.
 const MAX_MEMORY_BYTES: usize = 1 << 20;
-/// How much of a long body is in memory while it is sent.
+/// The part of a long body that is in memory while it is sent, in bytes.
 const PIECE: usize = 256 << 10;
-/// A file that has so much takes no more: its room is free again only when all its bodies are gone.
+/// The size from which a file takes no more bodies, in bytes: its space is free again only when all its bodies are
+/// gone.
 const MAX_VOLUME_BYTES: u64 = 8 << 20;
-/// Writing is the disk's work: more at once would only cost threads.
+/// Maximum number of concurrent writes. Writing is the disk's work: more would only cost threads.
 const MAX_CONCURRENT_WRITES: usize = 4;
 
-/// Where bodies are put. Clones share it.
+/// The body store. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct BodyStore {
     folder: Option<PathBuf>,
@@ -47,13 +49,13 @@ struct OpenVolume {
 /// The body of a request.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// In memory.
+    /// A body in memory.
     Memory(Bytes),
-    /// In a file without a name.
+    /// A body in a file without a name.
     File(FileRange),
 }
 
-/// Where in a file a body is.
+/// The range of a file that holds a body.
 #[derive(Clone, Debug)]
 pub(super) struct FileRange {
     volume: Arc<Volume>,
@@ -62,7 +64,7 @@ pub(super) struct FileRange {
 }
 
 impl BodyStore {
-    /// A spool in that folder, which is made private to the user; without one bodies stay in memory.
+    /// Creates a store in the given folder, which is made private to the user; without a folder, bodies stay in memory.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self {
             folder: folder.filter(|folder| make(folder).is_ok()),
@@ -71,13 +73,13 @@ impl BodyStore {
         }
     }
 
-    /// The same body, in a file if it is large enough and one can be had.
+    /// Moves the body to a file if it is large enough and a file is available; else returns it in memory.
     pub(super) async fn put(&self, body: Body) -> Body {
         let (Body::Memory(bytes), Some(folder)) = (&body, &self.folder) else {
             return body;
         };
         if bytes.len() < MIN_FILE_BYTES {
-            // It may be a piece of something larger.
+            // The bytes may be a slice of a larger buffer.
             return Body::Memory(Bytes::copy_from_slice(bytes));
         }
         let (bytes, folder, open) = (bytes.clone(), folder.clone(), Arc::clone(&self.open));
@@ -92,7 +94,7 @@ impl BodyStore {
     }
 }
 
-/// Writes a body behind the others.
+/// Appends a body to the open file.
 fn write(folder: &Path, open: &Mutex<Option<OpenVolume>>, bytes: &[u8]) -> io::Result<FileRange> {
     let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
     let is_alone = |open: &OpenVolume| Arc::strong_count(&open.volume) == 1;
@@ -116,7 +118,7 @@ fn write(folder: &Path, open: &Mutex<Option<OpenVolume>>, bytes: &[u8]) -> io::R
 }
 
 impl Body {
-    /// How long it is.
+    /// Returns the length of the body in bytes.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Memory(bytes) => bytes.len(),
@@ -124,7 +126,7 @@ impl Body {
         }
     }
 
-    /// All of it.
+    /// Returns the whole body.
     pub(super) async fn bytes(&self) -> io::Result<Bytes> {
         match self {
             Self::Memory(bytes) => Ok(bytes.clone()),
@@ -132,7 +134,7 @@ impl Body {
         }
     }
 
-    /// The same, to be sent.
+    /// Returns the body as a payload to be sent.
     pub(super) async fn payload(&self) -> io::Result<Payload> {
         match self {
             Self::File(place) if place.length > MAX_MEMORY_BYTES => Ok(Payload::Pieces {

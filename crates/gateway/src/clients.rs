@@ -1,8 +1,8 @@
-//! Who the client is, and what keeps it alive through a long wait.
+//! Client recognition, and the keep-alive of clients during a long wait.
 //!
-//! Pure: no socket, no clock. Headers go in and a row of the table comes out; times go in and acts come out.
-//! Invariant: what is known of a client is data, one row for each; nothing here asks for a client by its name.
-//! Not here: writing to the client (see `reply`) and deciding about retries (see the kernel).
+//! Pure: no socket, no clock. Headers go in and a row of the table comes out; times go in and keep-alive actions come
+//! out. Invariant: the knowledge of a client is data, one row each; no code here looks for a client by its name. Not
+//! here: writing to the client (see `server::response_writer`), and retry decisions (see the kernel).
 
 #[cfg(test)]
 mod client_model;
@@ -27,42 +27,42 @@ pub use profile::{
 pub use recognise::{named, recognise};
 pub use table::ALL;
 
-/// In which form the client wants its answer.
+/// The form in which the client wants its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseFormat {
-    /// Frame by frame, in one of our dialects.
+    /// A stream of frames in one of the supported dialects.
     Streamed(Dialect),
-    /// Frame by frame, as Gemini's `streamGenerateContent` does.
+    /// A stream of frames, as Gemini's `streamGenerateContent` sends it.
     Gemini,
-    /// As one JSON document.
+    /// One JSON document.
     Whole,
-    /// Unknown: any path that is only passed on. Nothing may be put into its body.
+    /// Unknown: any path that is only forwarded. Nothing may be put into its body.
     Opaque,
 }
 
-/// What is to be done for a client that waits.
+/// An action for a client that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeepAliveAction {
     /// Write an interim `102 Processing`.
     Interim,
-    /// Send the status 200 and its headers now, although there is no answer yet.
+    /// Send the status 200 and its headers now, although there is no response yet.
     Commit,
     /// Write these bytes, at the end of a frame; only after the headers.
     Beat(&'static [u8]),
-    /// This hold has to end now.
+    /// End this hold now.
     End(HoldEnding),
 }
 
-/// How a hold ends so that its client comes back by itself.
+/// The ending of a hold, chosen so that its client sends the request again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldEnding {
     /// Close the connection without a clean end.
     Drop,
-    /// Before the headers: answer with this status and `Retry-After`.
+    /// Before the headers: respond with this status and `Retry-After`.
     Status {
-        /// The status of the answer.
+        /// The status of the response.
         status: u16,
-        /// When the client is to come back; what it obeys, in whole seconds.
+        /// The time after which the client is to come back, in whole seconds and within the limit that it obeys.
         retry_after: Duration,
     },
     /// After the headers: write this frame, then end cleanly.

@@ -1,9 +1,9 @@
-//! What a person, or a program that watches, may ask of a gateway that runs.
+//! The control endpoints of a running gateway, for people and for monitoring programs.
 //!
-//! Pure but for what [`GatewayControl`] does: a request goes in, an answer comes out. Invariant: nothing is shown and nothing
-//! is done without the token, but for whether the gateway is well, the files of the page, which hold no data, and the
-//! numbers where only this machine can ask.
-//! Not here: the check of Host and Origin, which comes before (see `guard`), and sockets.
+//! Pure but for the effects of [`GatewayControl`]: a request goes in, a response comes out. Invariant: nothing is shown
+//! or done without the token, except the health check, the files of the page, which hold no data, and the metrics where
+//! only this machine can reach the gateway. Not here: the check of Host and Origin, which runs before (see `auth`), and
+//! sockets.
 
 pub mod api;
 mod commands;
@@ -25,69 +25,70 @@ use serde::Serialize;
 use serde_json::json;
 use std::net::SocketAddr;
 
-/// Where everything of our own is but `/metrics` and `/healthz`.
+/// The path of the gateway's own endpoints, except `/metrics` and `/healthz`.
 const ROOT: &str = "/_outlast";
-/// Where the page is: its files are named from there.
+/// The path of the page: its files are named relative to it.
 const PAGE: &str = "/_outlast/";
-/// The most that is read of a body, in bytes.
+/// Maximum number of bytes that are read of a request body.
 pub const BODY_LIMIT: usize = 16 * 1024;
 
-/// What is answered.
+/// The response of a control endpoint.
 pub type Response = http::Response<Bytes>;
 
-/// What the gateway knows and can do; asked in the course of an answer, so it must not take long.
+/// The state and the commands of a gateway; called while a request is answered, so the methods must return quickly.
 pub trait GatewayControl {
-    /// What opens the endpoints that are not for everybody; without one they stay shut.
+    /// Returns the token of the protected endpoints; without one they stay closed.
     fn token(&self) -> Option<&Token>;
 
-    /// Who can come at all.
+    /// Returns the machines that can reach the gateway.
     fn reach(&self) -> Exposure;
 
-    /// Where it listens.
+    /// Returns the address on which the gateway listens.
     fn address(&self) -> SocketAddr;
 
-    /// The numbers.
+    /// Returns the metrics.
     fn metrics(&self) -> &Metrics;
 
-    /// The last requests.
+    /// Returns the log of recent requests.
     fn traffic(&self) -> &RequestLog;
 
-    /// The gateway itself.
+    /// Returns a summary of the gateway itself.
     fn about(&self) -> GatewaySummary;
 
-    /// The accounts that are configured.
+    /// Returns the configured accounts.
     fn accounts(&self) -> Vec<Account>;
 
-    /// The gates that are not closed.
+    /// Returns the gates that are not closed.
     fn gates(&self) -> Vec<Gate>;
 
-    /// The requests that wait, the oldest first.
+    /// Returns the waiting requests, the oldest first.
     fn waiting(&self) -> Vec<WaitingRequest>;
 
-    /// Ends the wait of one request, or of all; the answer is of how many.
+    /// Ends the wait of one request, or of all; returns their number.
     fn retry_now(&self, id: Option<&str>) -> usize;
 
-    /// Gives a request up; the answer is whether there is one of that id.
+    /// Cancels a request; returns whether one with that id exists.
     fn cancel(&self, id: &str) -> bool;
 
-    /// Reads the settings again; the answer may be what is wrong with them.
+    /// Reloads the settings; the error describes the problem with them.
     fn reload(&self) -> Result<(), String>;
 }
 
-/// Whether a path is one of ours, and never a provider's.
+/// Returns whether a path belongs to the gateway, and never to a provider.
 pub fn is_ours(path: &str) -> bool {
     let within = path.strip_prefix(ROOT);
     let below = within.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     below || matches!(path, "/metrics" | "/healthz")
 }
 
-/// Whether a request is for the page itself, which shows nothing until it is given the token.
+/// Returns whether a request is for the page itself, which shows nothing until it is given the token.
 pub fn is_page(asked: &Parts) -> bool {
     let is_read = matches!(asked.method, Method::GET | Method::HEAD);
     is_read && matches!(asked.uri.path(), ROOT | PAGE)
 }
 
-/// Answers a request for one of our own paths. The body is there for HEAD, too: whoever writes it knows which.
+/// Answers a request for one of the gateway's own paths. The body is included for HEAD, too; the caller must not send
+/// it.
 pub fn answer(gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> Response {
     let path = asked.uri.path();
     let answered = if let Some(rest) = path.strip_prefix(api::ROOT) {
@@ -100,8 +101,8 @@ pub fn answer(gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> Respo
     answered.unwrap_or_else(|problem| refusal(path, &problem))
 }
 
-/// How somebody who asked for that path is told what is wrong: the page reads problems, all others what clients of
-/// providers read.
+/// Formats a problem for the client of that path: as a problem document for the page, for all others in the form that
+/// clients of providers read.
 pub fn refusal(path: &str, problem: &Problem) -> Response {
     if path.starts_with(api::ROOT) {
         return problem.response();
@@ -112,9 +113,9 @@ pub fn refusal(path: &str, problem: &Problem) -> Response {
     response
 }
 
-// --- what is asked first ---
+// --- checks before the endpoint ---
 
-/// The methods of what only shows something, and of what does something.
+/// The methods of read-only endpoints, and of endpoints with an effect.
 const READ_METHODS: &str = "GET, HEAD";
 const WRITE_METHODS: &str = "POST";
 
@@ -144,7 +145,7 @@ fn check_body(body: &[u8]) -> Result<(), Problem> {
     Err(Problem::new(status, "request_too_large", message))
 }
 
-// --- the endpoints of commands and scrapers ---
+// --- endpoints of commands and scrapers ---
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint {
@@ -204,7 +205,7 @@ impl Endpoint {
     }
 }
 
-// --- what is shown ---
+// --- responses ---
 
 type ControlResult = Result<Response, Problem>;
 
@@ -229,7 +230,7 @@ fn version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
 
-/// Whoever spreads requests over several gateways sends no more to one that is about to end.
+/// Reports the health, so that a load balancer sends no more requests to a gateway that is about to end.
 fn health(gateway: &dyn GatewayControl) -> ControlResult {
     let about = gateway.about();
     let (status, word) = if about.draining {
@@ -264,7 +265,7 @@ fn status(gateway: &dyn GatewayControl) -> Status {
     }
 }
 
-/// A file of the page. From its folder's name without a slash, files would be looked for in the wrong place.
+/// Serves a file of the page. Without the trailing slash, relative file names would resolve to the wrong folder.
 fn page(asked: &Parts) -> ControlResult {
     let path = asked.uri.path();
     let file = path.strip_prefix(PAGE).and_then(assets::file);

@@ -1,4 +1,4 @@
-//! Tests of what is shown and done, and for whom.
+//! Tests of the control endpoints: their data, their effects, and access to them.
 
 use super::*;
 use http::HeaderMap;
@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 
 const WAITING_ID: &str = "r-1";
 
-/// A gateway that is not one.
+/// A fake gateway.
 pub(super) struct FakeGateway {
     token: Token,
     metrics: Metrics,
@@ -20,7 +20,7 @@ pub(super) struct FakeGateway {
     pub(super) done: RefCell<Vec<String>>,
 }
 
-/// What it answers.
+/// A response of the fake gateway.
 pub(super) struct TestResponse {
     pub(super) status: u16,
     pub(super) content_type: String,

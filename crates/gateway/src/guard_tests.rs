@@ -1,4 +1,4 @@
-//! Tests of who may ask.
+//! Tests of access control.
 
 use super::*;
 use http::header::{AUTHORIZATION, HeaderName};

@@ -1,11 +1,9 @@
-//! Requests that are held, and those whose client has left: what each has spent outlives its connection and this process.
+//! Held requests, and those whose client has left: their progress survives the connection and this process.
 //!
-//! A client that gave up sends its request again. It then takes up what its first connection had spent instead of starting
-//! anew, so that its retries and ours do not multiply.
-//!
-//! Invariants: what a client has left is taken up once, and never while its connection is open; no request waits for the
-//! file, and without it all goes on in memory, which is said once; nothing secret and no body is kept, only hashes.
-//! Not here: when a request has to wait, and for how long (see `call`).
+//! When a client that gave up sends its request again, the request resumes with the earlier progress, so that the
+//! client's retries and the gateway's do not multiply. Invariants: a hold is resumed once, and never while its
+//! connection is open; no request waits for the file; without the file all goes on in memory, which is reported once;
+//! only hashes are stored, no secret and no body. Not here: when and how long a request waits (see `call`).
 
 mod connection;
 mod hold;
@@ -31,70 +29,71 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long what a client has left is kept for it, after it left or after the time at which it was told to come back.
+/// The time for which an abandoned hold is kept, from the client's departure or the time at which it was told to
+/// return.
 pub const RESUME_WINDOW: Duration = Duration::from_secs(30 * 60);
 
-/// What a request has spent, over all connections that asked for it.
+/// The progress of a request, over all connections that asked for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Progress {
-    /// Of its chain of retries.
+    /// The spent part of its retry chain.
     pub chain: Chain,
-    /// Of its whole budget.
+    /// The spent part of its whole budget.
     pub prompt: Prompt,
-    /// When it failed first.
+    /// The time of the first failure.
     pub since: Timestamp,
-    /// When it is to be tried next.
+    /// The time of the next attempt.
     pub wake: Option<Timestamp>,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// How often its client has sent it again.
+    /// The number of times that its client has sent it again.
     pub resent: u32,
-    /// What went wrong last.
+    /// The cause of the last failure.
     pub cause: Option<Cause>,
 }
 
-/// What a person is told of a request; there is nothing secret in it.
+/// The description of a request that people see; it contains no secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestSummary {
-    /// What it is known by.
+    /// The id.
     pub id: Box<str>,
     /// The name of its client.
     pub client: Box<str>,
-    /// The dialect in which it asks.
+    /// The dialect of the request.
     pub dialect: Option<Box<str>>,
-    /// The model that it asks for.
+    /// The requested model.
     pub model: Option<Box<str>>,
-    /// The name of the account with which it was tried last.
+    /// The name of the account that the last attempt used.
     pub account: Option<Box<str>>,
-    /// What it asks of the provider.
+    /// The path of the request.
     pub path: Box<str>,
-    /// When its connection asked.
+    /// The time at which its connection sent it.
     pub begun: Timestamp,
 }
 
-/// A request as it is shown.
+/// A hold as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldView {
-    /// Which one it is.
+    /// The description of the request.
     #[serde(flatten)]
     pub about: RequestSummary,
-    /// When it failed first.
+    /// The time of the first failure.
     pub since: Timestamp,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// How often its client has sent it again.
+    /// The number of times that its client has sent it again.
     pub resent: u32,
-    /// What went wrong last.
+    /// The cause of the last failure.
     pub cause: Option<Cause>,
-    /// When it is to be tried next.
+    /// The time of the next attempt.
     pub wake: Option<Timestamp>,
-    /// When its client left; `None` while it waits.
+    /// The time at which its client left; `None` while it waits.
     pub left: Option<Timestamp>,
 }
 
-/// All of them. Clones share them.
+/// All holds. Clones share them.
 #[derive(Clone)]
 pub struct Holds(Arc<Inner>);
 
@@ -103,18 +102,18 @@ struct Inner {
     listener: Listener,
     path: Option<PathBuf>,
     state: Mutex<State>,
-    /// How many wait to be taken up.
+    /// The number of abandoned holds that can be resumed.
     left: AtomicUsize,
 }
 
-/// One lock for both: what is handed in to the file is in the order in which it happened.
+/// One lock for both: writes are handed to the file in the order in which they happen.
 struct State {
     known: Registry,
     link: Link,
 }
 
 impl Holds {
-    /// Opens the file, if there is to be one. What an earlier process has left in it can be taken up.
+    /// Opens the file, if one is configured. The holds that an earlier process left in it can be resumed.
     pub async fn open(file: Option<PathBuf>, clock: Arc<dyn Clock>, listener: Listener) -> Self {
         let link = match file {
             Some(_) => Link::Opening,
@@ -132,12 +131,12 @@ impl Holds {
         holds
     }
 
-    /// Whether anything can be taken up at all; where nothing is wrong, no request need be known by its body.
+    /// Returns whether any hold can be resumed; if not, no request needs to be identified by its body.
     pub fn has_abandoned(&self) -> bool {
         self.0.left.load(Ordering::Relaxed) > 0
     }
 
-    /// Goes on with what this client has left, the oldest first. It is then held as that.
+    /// Resumes the hold that this client abandoned, the oldest first. The request is then held as that one.
     pub fn take_up(&self, who: &Identity, about: RequestSummary) -> Option<(Hold, Progress)> {
         let now = self.0.clock.now();
         let mut state = self.0.lock();
@@ -176,7 +175,7 @@ impl Holds {
         Hold::new(self.clone(), key, signal)
     }
 
-    /// What there is: first those that wait, then those whose client has left, each the oldest first.
+    /// Returns all holds: first the waiting ones, then those whose client has left, each the oldest first.
     pub fn status(&self) -> Vec<HoldView> {
         let mut state = self.0.lock();
         state.expire(self.0.clock.now());
@@ -192,15 +191,15 @@ impl Holds {
         shown
     }
 
-    /// How many wait.
+    /// Returns the number of waiting requests.
     pub fn live(&self) -> usize {
         self.0.lock().known.live()
     }
 
-    /// Cuts the wait short of the one that is known by that; how many were told.
+    /// Ends the wait of the request with that id; returns the number of requests that were told.
     ///
-    /// Without a name that is done for all, but of those that wait for the same only one is told: should it be answered,
-    /// the gate lets the others follow.
+    /// Without an id it does so for all, but of the requests that wait for the same target only one is told: if it is
+    /// answered, the gate lets the others follow.
     pub fn retry_now(&self, id: Option<&str>) -> usize {
         let state = self.0.lock();
         let told = |held: &&HeldRequest| held.tell(Command::RetryNow);
@@ -222,7 +221,8 @@ impl Holds {
         count
     }
 
-    /// Gives up the one that is known by that: a wait ends, and what a client has left is forgotten. Whether there was one.
+    /// Cancels the request with that id: its wait ends, and an abandoned hold is forgotten. Returns whether there was
+    /// one.
     pub fn cancel(&self, id: &str) -> bool {
         let mut state = self.0.lock();
         let mut left = Vec::new();
@@ -239,7 +239,7 @@ impl Holds {
         is_known
     }
 
-    /// Has everything written that is known so far, and lets go of the file.
+    /// Writes all pending holds, and closes the file.
     pub async fn close(&self) {
         let link = std::mem::take(&mut self.0.lock().link);
         if let Link::Joined(file) = link {
@@ -248,7 +248,7 @@ impl Holds {
     }
 }
 
-// --- what a hold does ---
+// --- operations of a hold ---
 
 impl Holds {
     fn update(&self, key: Key, change: impl FnOnce(&mut HeldRequest)) {
@@ -291,7 +291,7 @@ impl Inner {
 }
 
 impl State {
-    /// Hands in what is known of that one.
+    /// Hands the current state of that hold to the file.
     fn write(&self, key: Key, now: Timestamp) {
         if let (Link::Joined(file), Some(held)) = (&self.link, self.known.get(key))
             && let Some(value) = row::write(held)
@@ -311,7 +311,7 @@ impl State {
         }
     }
 
-    /// Forgets those that nobody came back for.
+    /// Removes expired holds, whose client did not come back.
     fn expire(&mut self, now: Timestamp) {
         while let Some(key) = self.known.expired(now) {
             self.forget(key);

@@ -1,4 +1,4 @@
-//! Holds on a clock that tests move, and on real files.
+//! Tests of holds, with a clock that tests move, and with real files.
 
 use super::identity::{Identity, Parts};
 use super::registry::{HeldRequest, MAX_ABANDONED};
@@ -24,14 +24,14 @@ mod memory;
 
 const START: u64 = 1_800_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Fails a test that would hang.
+/// The timeout of a test that would hang.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis((START + seconds) * 1000)
 }
 
-/// Shows what it is told to.
+/// A clock that shows the time that a test sets.
 #[derive(Default)]
 struct ManualClock(AtomicU64);
 
@@ -51,7 +51,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// A registry, its clock and what it has said.
+/// Holds with their clock and the events that they reported.
 struct TestGateway {
     holds: Holds,
     clock: Arc<ManualClock>,
@@ -81,7 +81,7 @@ impl TestGateway {
         self.holds.take_up(&who(body), about("again"))
     }
 
-    /// Of each: what it is known by, and whether its client has left.
+    /// Returns the id of each hold, and whether its client has left.
     fn shown(&self) -> Vec<(String, bool)> {
         let show = |shown: HoldView| (shown.about.id.into(), shown.left.is_some());
         self.holds.status().into_iter().map(show).collect()

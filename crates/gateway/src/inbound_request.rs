@@ -1,4 +1,4 @@
-//! What a client asks: its request, and what it says about itself.
+//! A client's request, and the facts that it states about itself.
 
 use super::body_store::Body;
 use super::clients::{self, Profile, ResponseFormat};
@@ -20,19 +20,19 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Reading more than this takes its time.
+/// Bodies above this size are parsed on a blocking thread, in bytes.
 const BLOCKING_PARSE_BYTES: usize = 1 << 20;
-/// Names the policy of a request.
+/// The header that names the policy of a request.
 const POLICY_HEADER: &str = "x-outlast-policy";
-/// Names the client, where it is not recognised.
+/// The header that names the client, if it is not recognised.
 const CLIENT_HEADER: &str = "x-outlast-client";
-/// Headers of ours are not passed on.
+/// The prefix of the gateway's own headers, which are not forwarded.
 const OWN_HEADER_PREFIX: &str = "x-outlast-";
 
-/// Where clients put their keys.
+/// The headers in which clients send their keys.
 const CREDENTIAL_HEADERS: [&str; 4] = ["x-api-key", "authorization", "api-key", "x-goog-api-key"];
 
-/// Headers that are between us and the client only.
+/// The headers that concern only the connection between the client and the gateway.
 const HOP_BY_HOP: [HeaderName; 10] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -59,25 +59,25 @@ pub(super) struct InboundRequest {
     pub(super) profile: &'static Profile,
     pub(super) is_streamed: bool,
     pub(super) model: Box<str>,
-    /// By which the client's credential is told from others; not the credential.
+    /// Tells the client's credential from others; not the credential itself.
     pub(super) mark: Box<str>,
     pub(super) policy: Arc<Policy>,
 }
 
-/// The headers, as they are passed on.
+/// The headers, as they are forwarded.
 enum HeaderStorage {
     Open(HeaderMap),
-    /// Without the buffers from which they were read, for a long wait.
+    /// Headers without the buffers from which they were read, for a long wait.
     Packed(Box<[u8]>),
 }
 
-/// A policy that does not exist was asked for.
+/// A policy that was requested and does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("the header x-outlast-policy: {0}")]
 pub(super) struct UnknownPolicy(String);
 
 impl InboundRequest {
-    /// What that request asks.
+    /// Creates the request from its parsed parts.
     pub(super) async fn new(
         parts: http::request::Parts,
         body: Body,
@@ -98,7 +98,7 @@ impl InboundRequest {
             None => Arc::clone(upstreams.policy(path)),
         };
         let (model, is_streamed) = match route.kind {
-            // What cannot be read back is found out when it is sent.
+            // If the body cannot be read back, sending it fails, too.
             Kind::Inference | Kind::Lookup => said(body.bytes().await.unwrap_or_default()).await,
             Kind::Other => ("".into(), false),
         };
@@ -118,7 +118,7 @@ impl InboundRequest {
         })
     }
 
-    /// The same request without those of its keys that are ours.
+    /// Returns the request without the gateway's own client keys.
     pub(super) fn without_gateway_keys(mut self, keys: &ClientKeys) -> Self {
         let mut headers = self.headers().into_owned();
         for name in CREDENTIAL_HEADERS.map(HeaderName::from_static) {
@@ -134,7 +134,7 @@ impl InboundRequest {
         self
     }
 
-    /// What the client expects to be answered with.
+    /// Returns the form of the response that the client expects.
     pub(super) fn form(&self) -> ResponseFormat {
         match (self.route.kind, self.is_streamed) {
             (Kind::Other, _) => ResponseFormat::Opaque,
@@ -143,7 +143,7 @@ impl InboundRequest {
         }
     }
 
-    /// The headers for the provider.
+    /// Returns the headers for the provider.
     pub(super) fn headers(&self) -> Cow<'_, HeaderMap> {
         match &self.head {
             HeaderStorage::Open(headers) => Cow::Borrowed(headers),
@@ -151,7 +151,7 @@ impl InboundRequest {
         }
     }
 
-    /// By what the request is known when its client sends it again.
+    /// Returns the identity by which the request is recognised when its client sends it again.
     pub(super) fn identity(&self, body: &[u8]) -> Identity {
         let mut identity = Identity::of(&holds::Parts {
             credential: self.mark.as_bytes(),
@@ -167,7 +167,7 @@ impl InboundRequest {
         identity.finish()
     }
 
-    /// Lets go of the buffers from which it was read.
+    /// Releases the buffers from which the headers were read.
     pub(super) fn pack(&mut self) {
         if let HeaderStorage::Open(headers) = &self.head {
             self.head = HeaderStorage::Packed(packed(headers));
@@ -178,7 +178,7 @@ impl InboundRequest {
         self.route.dialect
     }
 
-    /// What the client brings to be known by, or could: keys stand in cookies and in queries, too.
+    /// Returns everything in the request that is or may be a credential: keys are found in cookies and in queries, too.
     pub(super) fn credentials(&self) -> Vec<Credential> {
         let headers = self.headers();
         let names = CREDENTIAL_HEADERS.iter().copied().chain(["cookie"]);
@@ -193,12 +193,12 @@ impl InboundRequest {
             .collect()
     }
 
-    /// Whether a model is asked, in one way or another.
+    /// Returns whether the request is for a model, of any kind.
     pub(super) fn is_model_request(&self) -> bool {
         self.route.kind != Kind::Other
     }
 
-    /// The path without its query.
+    /// Returns the path without its query.
     pub(super) fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
     }
@@ -207,7 +207,7 @@ impl InboundRequest {
 /// A member that Codex writes in another order each time.
 const VOLATILE_MEMBER: &str = "client_metadata";
 
-/// The members of a body, but for the one that is not the same when it is sent again.
+/// Hashes the members of a body, except the one that changes when it is sent again.
 fn hash_stable_members(body: &[u8], identity: &mut IdentityBuilder) {
     let mut body_of = serde_json::Deserializer::from_slice(body);
     if body_of.deserialize_map(MemberHasher(identity)).is_err() {
@@ -237,7 +237,8 @@ impl<'de> Visitor<'de> for MemberHasher<'_> {
     }
 }
 
-/// An id that begins with the time, so that ids sort. It is no secret: the system is not asked for chance each time.
+/// Creates an id that begins with the time, so that ids sort. It is no secret: the system is not asked for randomness
+/// each time.
 fn new_id(now: Timestamp) -> String {
     let (head, tail) = (
         fastrand::u64(..).to_ne_bytes(),
@@ -250,7 +251,8 @@ fn new_id(now: Timestamp) -> String {
     id.into_uuid().to_string()
 }
 
-/// The model, and whether a stream is asked for. A long body keeps no thread from others that serves requests.
+/// Returns the model, and whether a stream is requested. A long body is parsed on a thread that serves no other
+/// requests.
 async fn said(body: Bytes) -> (Box<str>, bool) {
     if body.len() < BLOCKING_PARSE_BYTES {
         return parse_model_and_stream(&body);
@@ -266,7 +268,7 @@ fn parse_model_and_stream(body: &[u8]) -> (Box<str>, bool) {
     (model.into_owned().into(), asked.stream)
 }
 
-/// A few characters by which credentials are told apart, and from which none can be guessed.
+/// Returns a few characters that tell credentials apart, and from which none can be guessed.
 fn mark(headers: &HeaderMap) -> Box<str> {
     let mut hash = Sha256::new();
     let mut any = false;
@@ -286,7 +288,7 @@ fn mark(headers: &HeaderMap) -> Box<str> {
     "key-".chars().chain(digits).collect::<String>().into()
 }
 
-/// The headers that go on to the provider. Where the answer is looked at, it may not be compressed.
+/// Returns the headers for the provider. If the gateway reads the response, compression is not allowed.
 fn passed_on(mut headers: HeaderMap, kind: Kind) -> HeaderMap {
     remove_hop_by_hop(&mut headers);
     let ours = headers
@@ -307,13 +309,13 @@ fn passed_on(mut headers: HeaderMap, kind: Kind) -> HeaderMap {
     headers
 }
 
-/// The headers of a response that go on to the client.
+/// Returns the headers of a response that are forwarded to the client.
 pub(super) fn forwarded_response_headers(mut headers: HeaderMap) -> HeaderMap {
     remove_hop_by_hop(&mut headers);
     headers
 }
 
-/// Takes out what is between two neighbours only, by its nature or because the sender says so.
+/// Removes hop-by-hop headers: those that are so by definition, and those that `Connection` names.
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
@@ -327,12 +329,12 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// The same headers without the buffer from which they were read.
+/// Returns the same headers without the buffer from which they were read.
 pub(super) fn detached(headers: &HeaderMap) -> HeaderMap {
     unpacked(&packed(headers))
 }
 
-/// Names and values, each behind its length.
+/// Encodes names and values, each after its length.
 fn packed(headers: &HeaderMap) -> Box<[u8]> {
     let mut packed = Vec::with_capacity(headers.len() * 48);
     for (name, value) in headers {

@@ -1,13 +1,9 @@
-//! The gateway: a proxy in front of providers that holds a failing request, keeps its client alive in the client's own
-//! way, and lets nothing happen twice.
+//! The gateway: a proxy in front of LLM providers that retries failed requests and keeps clients alive meanwhile.
 //!
-//! A request is read (`receive`), understood (`asked`) and carried through its attempts and waits (`call`); its response
-//! is written as it happens (`reply`). What keeps a client is data (`client`); what is remembered of a request that
-//! waits survives the client and the process (`holds`).
-//!
-//! Invariants: bytes pass unchanged, in both directions; there is no translation between dialects. Before content
-//! everything that can pass is tried again, after content nothing. One failure is retried by us or by the client, never
-//! by both.
+//! A request is read (`server`), parsed (`inbound_request`) and carried through its attempts and waits (`call`).
+//! Keep-alives are data (`clients`); the progress of a waiting request survives the client and the process (`holds`).
+//! Invariants: bytes pass unchanged in both directions, without translation between dialects. Before content, transient
+//! failures are retried; after content, none is. One failure is retried by the gateway or by the client, never by both.
 #![warn(missing_docs)]
 
 pub mod assets;
@@ -48,35 +44,35 @@ use timers::Timers;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
-/// What a gateway is made of.
+/// The parts of a gateway.
 pub struct Setup {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// The providers behind it.
+    /// The providers behind the gateway.
     pub upstreams: Upstreams,
-    /// How much of everything there may be.
+    /// The limits of sizes, counts and times.
     pub limits: Limits,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What is known of providers and accounts.
+    /// The shared state of providers and accounts.
     pub knowledge: SharedState,
-    /// Where waits are written down; without it they do not survive the process.
+    /// The file that records waits; without it they do not survive the process.
     pub holds_file: Option<PathBuf>,
-    /// A folder of ours for the bodies of requests that wait; without it they stay in memory.
+    /// A private folder for the bodies of waiting requests; without it they stay in memory.
     pub spool: Option<PathBuf>,
-    /// By which names it may be reached, and which pages may ask.
+    /// The host names of the gateway, and the origins of pages that may send requests.
     pub names: AllowedNames,
-    /// The key to what is not for everybody.
+    /// The token of the protected endpoints.
     pub token: Option<Token>,
-    /// What clients from elsewhere bring when stored accounts are used.
+    /// The keys that clients from other machines must send when stored accounts are used.
     pub client_keys: Option<ClientKeys>,
-    /// Who is told what happens.
+    /// The sink that receives all events.
     pub log: Arc<dyn Sink>,
-    /// Who is told that waits cannot be written down.
+    /// The listener that is told that waits cannot be recorded.
     pub notices: Listener,
 }
 
-/// An address that cannot be listened on.
+/// An address on which the gateway cannot listen.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot listen on {address}: {source}; choose another with --listen, port 0 takes any that is free"
@@ -93,12 +89,12 @@ pub struct Gateway {
     shared: Arc<Shared>,
 }
 
-/// What can be changed while a gateway runs.
+/// A handle to change a running gateway.
 #[derive(Clone)]
 pub struct Handle(Arc<Shared>);
 
 impl Gateway {
-    /// Listens.
+    /// Binds the address and prepares the gateway.
     pub async fn bind(setup: Setup) -> Result<Self, ListenError> {
         let failed = |source| ListenError {
             address: setup.listen,
@@ -137,18 +133,18 @@ impl Gateway {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the gateway listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What can be changed while it runs.
+    /// Returns a handle to change the gateway while it runs.
     pub fn handle(&self) -> Handle {
         Handle(Arc::clone(&self.shared))
     }
 
-    /// Answers until it is told to stop. Then whoever waits is made to come back, and answers that are under way have
-    /// some time to end.
+    /// Serves requests until `stop` is cancelled. Then waiting clients are told to come back, and responses in progress
+    /// have some time to end.
     pub async fn serve(self, stop: CancellationToken) {
         let version = env!("CARGO_PKG_VERSION");
         let address = self.address;
@@ -168,12 +164,13 @@ impl Gateway {
 }
 
 impl Handle {
-    /// Comes when somebody wants the settings to be read again.
+    /// Waits until a reload of the settings is requested.
     pub async fn reload_requested(&self) {
         self.0.reload.notified().await;
     }
 
-    /// From now on requests go there, those that wait included. What is under way stays where it is.
+    /// Sends all further attempts to the given providers, those of waiting requests included. Attempts in progress stay
+    /// where they are.
     pub fn reload(&self, upstreams: Upstreams) {
         self.0.upstreams.send_replace(Arc::new(upstreams));
     }

@@ -1,4 +1,4 @@
-//! Tests of the page's files, and of what is said with them.
+//! Tests of the page's files, and of their headers.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web")
 }
 
-/// The names of all files below a folder, but for what is not part of the page.
+/// Collects the names of all files below a folder, except those that are not part of the page.
 fn names_in(folder: &Path, before: &str, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
@@ -32,7 +32,7 @@ fn texts(extension: &str) -> Vec<(&'static str, &'static str)> {
     wanted
 }
 
-/// What stands in quotes behind each place where that word is.
+/// Returns the quoted text behind each occurrence of the word.
 fn quoted_after<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     let rests = text.split(word).skip(1);
     let quoted = rests.filter_map(|rest| {
@@ -106,7 +106,7 @@ fn scripts_import_files_that_are_there() {
     }
 }
 
-/// A relative path as seen from a folder.
+/// Resolves a relative path against a folder.
 fn joined(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {

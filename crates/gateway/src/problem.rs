@@ -1,4 +1,4 @@
-//! An error as it is told to whoever asked over HTTP: a problem (RFC 9457).
+//! Errors for HTTP clients as problem documents (RFC 9457).
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -6,24 +6,24 @@ use outlast_kernel::text;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What a problem is to those who read headers.
+/// The content type of a problem.
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
-/// The most of a detail that is told, in bytes.
+/// Maximum length of a detail, in bytes.
 const MAX_DETAIL_BYTES: usize = 4 << 10;
 
-/// Why something was not done.
+/// The reason for which a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The status that says so.
+    /// The HTTP status.
     pub status: StatusCode,
     /// One word for programs.
     pub code: &'static str,
-    /// The same for people: what is wrong and what to do.
+    /// The text for people: the error and its remedy.
     pub detail: String,
-    /// The methods by which it would be answered.
+    /// The methods that the resource allows.
     allowed: Option<&'static str>,
-    /// In how many seconds it is worth coming back.
+    /// The number of seconds after which a retry is worthwhile.
     retry_after: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ pub struct ProblemBody<'a> {
 }
 
 impl Problem {
-    /// A problem of that status and code. What is told may have come from outside.
+    /// Creates a problem of that status and code. The detail may contain text from outside.
     pub fn new(status: StatusCode, code: &'static str, detail: impl AsRef<str>) -> Self {
         let detail = text::plain(detail.as_ref());
         Self {
@@ -57,45 +57,45 @@ impl Problem {
         }
     }
 
-    /// A request that cannot be parsed.
+    /// Creates the problem of a request that cannot be parsed.
     pub fn unreadable(detail: impl AsRef<str>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", detail)
     }
 
-    /// A request that can be parsed and has an invalid value.
+    /// Creates the problem of a request that can be parsed and has an invalid value.
     pub fn wrong(detail: impl AsRef<str>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_value", detail)
     }
 
-    /// A resource that does not exist.
+    /// Creates the problem of a resource that does not exist.
     pub fn unknown(detail: impl AsRef<str>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", detail)
     }
 
-    /// A request that the present state does not allow.
+    /// Creates the problem of a request that the present state does not allow.
     pub fn conflict(code: &'static str, detail: impl AsRef<str>) -> Self {
         Self::new(StatusCode::CONFLICT, code, detail)
     }
 
-    /// A request that fails now and may succeed later.
+    /// Creates the problem of a request that fails now and may succeed later.
     pub fn unavailable(code: &'static str, detail: impl AsRef<str>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail)
     }
 
-    /// The same, for whoever comes back in so many seconds.
+    /// Adds the number of seconds after which the client should retry.
     #[must_use]
     pub const fn after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// The same, where these methods are the right ones, as `Allow` names them.
+    /// Adds the methods that are allowed, as `Allow` names them.
     pub fn allowing(mut self, methods: &'static str) -> Self {
         self.allowed = Some(methods);
         self
     }
 
-    /// As it is written.
+    /// Returns the body in its serialized form.
     pub fn written(&self) -> ProblemBody<'_> {
         ProblemBody {
             kind: "about:blank",
@@ -106,9 +106,9 @@ impl Problem {
         }
     }
 
-    /// The whole answer.
+    /// Returns the whole response.
     pub fn response(&self) -> Response<Bytes> {
-        // Texts and numbers are always written.
+        // Texts and numbers always serialize.
         let body = serde_json::to_vec(&self.written()).unwrap_or_default();
         let mut response = Response::new(body.into());
         *response.status_mut() = self.status;
@@ -121,7 +121,7 @@ impl Problem {
         response
     }
 
-    /// What a 401 and a 405 must say: in which way to come back.
+    /// Adds the headers that a 401 and a 405 must have: the way to a successful request.
     pub fn add_headers(&self, headers: &mut HeaderMap) {
         if self.status == StatusCode::UNAUTHORIZED {
             let bearer = HeaderValue::from_static("Bearer realm=\"outlast\"");

@@ -1,29 +1,29 @@
-//! What a request is for: which dialect it speaks, and which provider it goes to.
+//! The route of a request: its dialect, and the provider that it goes to.
 
 use http::{HeaderMap, Method};
 use outlast_dialect::Dialect;
 
-/// What a path means.
+/// The meaning of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     pub(super) kind: Kind,
-    /// The dialect in which it is spoken, errors of ours included.
+    /// The dialect of the request, and of the gateway's own errors.
     pub(super) dialect: Dialect,
 }
 
-/// How a request is treated.
+/// The treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A model is asked: held, retried, watched.
+    /// A request to a model: held, retried, watched.
     Inference,
-    /// Something small is asked that costs nothing to ask again: held and retried.
+    /// A small request that costs nothing to repeat: held and retried.
     Lookup,
-    /// Passed on once, as it is.
+    /// Any other request: forwarded once, as it is.
     Other,
 }
 
 impl Route {
-    /// The route of a request.
+    /// Returns the route of a request.
     pub(super) fn of(method: &Method, path: &str, headers: &HeaderMap) -> Self {
         let path = path.trim_end_matches('/');
         let ends = |end: &str| method == Method::POST && path.ends_with(end);
@@ -43,13 +43,13 @@ impl Route {
         Self { kind, dialect }
     }
 
-    /// Whether a failed request is held and sent again.
+    /// Returns whether a failed request is held and sent again.
     pub(super) fn is_retried(self) -> bool {
         self.kind != Kind::Other
     }
 }
 
-/// Where the path does not say it, the headers do.
+/// Returns the dialect by the headers, if the path does not tell.
 fn spoken(path: &str, headers: &HeaderMap) -> Dialect {
     let is_anthropic = path.contains("/messages")
         || headers.contains_key("anthropic-version")

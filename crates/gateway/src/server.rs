@@ -1,4 +1,5 @@
-//! The HTTP/1 server of the gateway: hyper parses requests, this module writes responses, because hyper cannot send interim responses.
+//! The HTTP/1 server of the gateway: hyper parses requests, this module writes responses, because hyper cannot send
+//! interim responses.
 
 pub(crate) mod listener;
 pub(crate) mod request_reader;

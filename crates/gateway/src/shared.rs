@@ -1,4 +1,4 @@
-//! What all requests of a gateway have in common.
+//! The state that all requests of a gateway share.
 
 use super::body_store::BodyStore;
 use super::holds::Holds;
@@ -16,25 +16,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
-/// How much of everything there may be.
+/// The limits of a gateway.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The longest body of a request.
+    /// Maximum size of a request body, in bytes.
     pub body: usize,
-    /// Connections at once.
+    /// Maximum number of concurrent connections.
     pub connections: usize,
-    /// Requests that wait at once.
+    /// Maximum number of requests that wait at once.
     pub waiting: usize,
-    /// How long answers may take to end when the gateway stops.
+    /// The time that responses may take to end when the gateway stops.
     pub drain: Duration,
-    /// How long the head of a request may take: one that takes longer is that of nobody who means it.
+    /// The time that the head of a request may take; no serious client takes longer.
     pub head_time: Duration,
-    /// How long a body may stand still.
+    /// The time for which a body may stand still.
     pub body_pause: Duration,
-    /// How long a body may take in all; no client waits longer.
+    /// The time that a body may take in all; no client waits longer.
     pub body_time: Duration,
-    /// How long a connection may lie idle between two requests. Longer than clients keep theirs, so that it is they who
-    /// end them.
+    /// The time for which a connection may be idle between two requests. Longer than clients keep theirs, so that the
+    /// clients close them.
     pub idle: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Default for Limits {
     }
 }
 
-/// Who may ask what.
+/// The access rules.
 pub(super) struct AccessControl {
     pub(super) names: AllowedNames,
     pub(super) token: Option<Token>,
@@ -73,24 +73,24 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) spool: BodyStore,
     pub(super) upstreams: watch::Sender<Arc<Upstreams>>,
-    /// No new request is taken, and who waits is told to come back.
+    /// Cancelled when the gateway takes no new requests, and tells waiting clients to come back.
     pub(super) stopping: CancellationToken,
     pub(super) since: Timestamp,
     pub(super) address: SocketAddr,
-    /// Somebody wants the settings to be read again.
+    /// Notified when a reload of the settings is requested.
     pub(super) reload: Notify,
 }
 
 impl Shared {
-    /// The providers as they are now.
+    /// Returns the current providers.
     pub(super) fn upstreams(&self) -> Arc<Upstreams> {
         Arc::clone(&self.upstreams.borrow())
     }
 
-    /// Comes when they are others.
+    /// Waits until the providers change.
     pub(super) async fn upstreams_changed(&self) {
         let mut changes = self.upstreams.subscribe();
-        // They last as long as we do.
+        // The sender lives as long as `self`.
         changes.changed().await.ok();
     }
 

@@ -1,8 +1,8 @@
-//! Alarms: any number of waits, one timer.
+//! Timers: any number of waits on one sleeping task.
 //!
-//! Ten thousand held requests each wait for their next sign of life. One task sleeps for all of them, by the clock of
-//! the process, so that a wait costs a place in a map and nothing while it lasts.
-//! Invariant: an alarm goes off once its time has come, and one that is dropped is forgotten.
+//! Ten thousand held requests each wait for their next keep-alive. One task sleeps for all of them, by the clock of the
+//! process, so that a wait costs an entry in a map and nothing while it lasts. Invariant: a timer fires once its time
+//! has come, and a dropped timer is removed.
 
 use outlast_engine::Clock;
 use outlast_kernel::Timestamp;
@@ -15,17 +15,17 @@ use tokio::sync::Notify;
 
 type Key = (Timestamp, u64);
 
-/// How long the timer sleeps at most.
+/// Maximum time that the task sleeps.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 
-/// All alarms of a gateway. Clones share the one timer.
+/// All timers of a gateway. Clones share the one task.
 #[derive(Clone)]
 pub(super) struct Timers(Arc<Inner>);
 
 struct Inner {
     clock: Arc<dyn Clock>,
     set: Mutex<TimerSet>,
-    /// An alarm was set that goes off before all others.
+    /// Notified when a timer is set that fires before all others.
     earlier: Notify,
 }
 
@@ -33,11 +33,12 @@ struct Inner {
 struct TimerSet {
     wakers: BTreeMap<Key, Waker>,
     count: u64,
-    /// Until when the timer sleeps: only for an earlier alarm is it woken. Most are dropped long before their time.
+    /// The time until which the task sleeps: only an earlier timer wakes it. Most timers are dropped long before their
+    /// time.
     sleeps_until: Timestamp,
 }
 
-/// Ready once its time has come.
+/// A future that is ready once its time has come.
 pub(super) struct Timer {
     alarms: Timers,
     at: Option<Timestamp>,
@@ -45,7 +46,7 @@ pub(super) struct Timer {
 }
 
 impl Timers {
-    /// Starts the timer; it ends with the last clone. Must be called within a runtime.
+    /// Starts the task; it ends with the last clone. Must be called within a runtime.
     pub(super) fn start(clock: Arc<dyn Clock>) -> Self {
         let inner = Arc::new(Inner {
             clock,
@@ -56,7 +57,7 @@ impl Timers {
         Self(inner)
     }
 
-    /// An alarm for that time; without one it never goes off.
+    /// Returns a timer for that time; without a time it never fires.
     pub(super) fn at(&self, at: Option<Timestamp>) -> Timer {
         Timer {
             alarms: self.clone(),
@@ -71,7 +72,7 @@ impl Inner {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes whoever is due; the answer is until when the timer may sleep.
+    /// Wakes all tasks whose timers are due; returns the time until which the task may sleep.
     fn ring(&self) -> Timestamp {
         let now = self.clock.now();
         let due: Vec<Waker> = {
@@ -82,7 +83,7 @@ impl Inner {
                 .collect()
         };
         due.into_iter().for_each(Waker::wake);
-        // Once in a while it is looked whether anybody is left.
+        // Once in a while the task checks whether anybody is left.
         let look = now + MAX_SLEEP;
         let mut set = self.set();
         let next = set.wakers.keys().next().map(|(at, _)| *at);

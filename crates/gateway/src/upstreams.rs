@@ -1,4 +1,4 @@
-//! The providers behind a gateway, and what is asked of them. All of it can be changed while the gateway runs.
+//! The providers behind a gateway, and the treatment of requests to them. All of it can change while the gateway runs.
 
 use super::route::Route;
 use outlast_dialect::Dialect;
@@ -8,38 +8,38 @@ use outlast_engine::transport::Forwarder;
 use outlast_kernel::policy::Policy;
 use std::sync::Arc;
 
-/// The providers, and how requests to them are treated.
+/// The providers, and the treatment of requests to them.
 pub struct Upstreams {
-    /// Who is asked in the dialect of Messages.
+    /// The provider of the Messages dialect.
     pub anthropic: Upstream,
-    /// Who is asked in the dialects of Chat Completions and of Responses.
+    /// The provider of the Chat Completions and Responses dialects.
     pub openai: Upstream,
     /// The policy of requests for which no other is named.
     pub policy: Arc<Policy>,
-    /// The policies of paths that begin like that; the longest counts.
+    /// The policies by path prefix; the longest matching prefix counts.
     pub policies: Vec<(String, Arc<Policy>)>,
-    /// The client that is assumed, whoever asks.
+    /// The client that is assumed for all requests, instead of the recognised one.
     pub client: Option<String>,
-    /// How long signs of life are waited for.
+    /// The timeouts of attempts.
     pub timeouts: Timeouts,
-    /// The least bytes in a second that a stream may bring, over a minute; zero means that it may be as slow as it likes.
+    /// Minimum throughput of a stream in bytes per second, over a minute; zero switches the check off.
     pub least_throughput: u32,
 }
 
 /// One provider.
 pub struct Upstream {
-    /// Its name, as failures carry it.
+    /// The name, as failures carry it.
     pub name: String,
-    /// What tells it from others of the same name; empty at its usual place.
+    /// Tells the provider from others of the same name; empty at its usual address.
     pub place: String,
-    /// The way to it.
+    /// The forwarder of requests to it.
     pub forward: Forwarder,
-    /// The accounts that are used in the place of the client's own key, on the paths where a model is asked.
+    /// The accounts that replace the client's own key, on the paths that are for a model.
     pub accounts: Option<Arc<Accounts>>,
 }
 
 impl Upstreams {
-    /// Who is asked on that route.
+    /// Returns the provider of that route.
     pub(super) fn of(&self, route: Route) -> &Upstream {
         match route.dialect {
             Dialect::Anthropic => &self.anthropic,
@@ -47,7 +47,7 @@ impl Upstreams {
         }
     }
 
-    /// The policy of requests for that path.
+    /// Returns the policy of requests for that path.
     pub(super) fn policy(&self, path: &str) -> &Arc<Policy> {
         let named = self.policies.iter();
         named

@@ -1,7 +1,7 @@
-//! How many machine instructions a decision takes, counted by valgrind.
+//! Counts the machine instructions of a decision, with valgrind.
 //!
-//! `cargo bench -p outlast-kernel` fails when a case passes its limit or its baseline by more than a quarter.
-//! Not here: how it is counted (see `support/callgrind.rs`).
+//! `cargo bench -p outlast-kernel` fails when a case passes its limit or its baseline by more than a quarter. Not
+//! here: the counting (see `support/callgrind.rs`).
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -54,7 +54,7 @@ const CASES: [Case; 9] = [
         limit: 1000,
         run: fail_wait_wake,
     },
-    // One of five thousand in line asks, is let through, succeeds, and joins the line again.
+    // One of five thousand queued callers asks, is admitted, succeeds, and joins the queue again.
     Case {
         name: "gate_with_5000_in_line",
         baseline: 3311,
@@ -220,7 +220,7 @@ fn verdict_by_status(rounds: u64) {
     );
 }
 
-/// Two KiB of ordinary words with the telling ones at the end.
+/// Two KiB of ordinary words with the decisive ones at the end.
 fn verdict_by_text(rounds: u64) {
     let filler = "the request that you sent could not be handled by the service at this time for a reason that follows. ";
     let telling = "You have hit your usage limit. Please try again in 1h2m3s.";

@@ -1,8 +1,8 @@
-//! Which accounts may be used, and until when they may not.
+//! Decides which accounts may be used, and until when others are blocked.
 //!
-//! A block says that asking with an account is pointless until a time, who said so, and for which model if not for all.
-//! Invariants: a guess blocks for an hour at most; what a provider stated outweighs a guess; one success is proof that
-//! a block is over. Not here: keys (see the engine) and where blocks are kept (see the store).
+//! A block says that requests with an account are pointless until a time, with the source of that time and the model,
+//! if it is not for all. Invariants: a guess blocks for an hour at most; a provider's statement outweighs a guess; one
+//! success proves that a block is over. Not here: keys (see the engine) and the storage of blocks (see the store).
 
 use crate::Timestamp;
 use crate::verdict::{Authority, Cause, Class, Hint, Scope, Verdict};
@@ -12,25 +12,25 @@ use std::time::Duration;
 const GUESSED_USAGE_BLOCK: Duration = Duration::from_secs(5 * 60);
 const MAX_GUESSED_BLOCK: Duration = Duration::from_secs(60 * 60);
 
-/// An account that is not to be used until then.
+/// A block of an account until a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Block {
     /// The account.
     pub account: String,
-    /// The model that it is about; `None` means all.
+    /// The model that is blocked; `None` means all.
     pub model: Option<String>,
-    /// What happened.
+    /// The cause of the failure.
     pub cause: Cause,
-    /// When.
+    /// The begin of the block.
     pub since: Timestamp,
-    /// When trying it is worth while again.
+    /// The time from which a request is worth while again.
     pub until: Timestamp,
-    /// Whose word that is.
+    /// The reliability of that time.
     pub authority: Authority,
 }
 
 impl Block {
-    /// The block that a failure with this verdict is, if it says something about the account.
+    /// Returns the block that follows from a failure with this verdict, if the verdict is about the account.
     ///
     /// ```
     /// use outlast_kernel::account::Block;
@@ -76,12 +76,12 @@ impl Block {
     }
 }
 
-/// All blocks that are known.
+/// All known blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks(Vec<Block>);
 
 impl Blocks {
-    /// Takes note of a block. A guess does not shorten what was stated.
+    /// Records a block. A guess does not shorten a stated block.
     pub fn add(&mut self, block: Block) {
         match self.0.iter_mut().find(|known| known.is_same(&block)) {
             Some(known)
@@ -93,8 +93,8 @@ impl Blocks {
         }
     }
 
-    /// A call with that account, begun then, succeeded; the answer is whether that was news. What was learnt after the
-    /// call had begun may well be true all the same.
+    /// Records that a call with that account, begun at that time, succeeded; returns whether that lifted a block. A
+    /// block learnt after the call had begun may well be true all the same.
     pub fn heal(&mut self, account: &str, model: &str, begun: Timestamp) -> bool {
         let before = self.0.len();
         let proved_wrong = |block: &Block| block.concerns(account, model) && block.since <= begun;
@@ -102,7 +102,7 @@ impl Blocks {
         self.0.len() != before
     }
 
-    /// Forgets what is over, and cuts guesses that a clock which was wrong has left too long.
+    /// Removes expired blocks, and shortens guesses that a wrong clock has made too long.
     pub fn prune(&mut self, now: Timestamp) {
         self.0.retain(|block| block.until > now);
         let longest = now + MAX_GUESSED_BLOCK;
@@ -113,13 +113,13 @@ impl Blocks {
         }
     }
 
-    /// What keeps that account from being used now, the longest of it.
+    /// Returns the block that applies to that account now, the longest of several.
     pub fn on(&self, account: &str, model: &str, now: Timestamp) -> Option<&Block> {
         let active = |block: &&Block| block.concerns(account, model) && block.until > now;
         self.0.iter().filter(active).max_by_key(|block| block.until)
     }
 
-    /// All of them.
+    /// Returns all blocks.
     pub fn iter(&self) -> impl Iterator<Item = &Block> {
         self.0.iter()
     }
@@ -131,17 +131,17 @@ impl FromIterator<Block> for Blocks {
     }
 }
 
-/// The account to ask with.
+/// The account to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice<'a> {
-    /// Nothing is known against it.
+    /// No block applies to it.
     Free(&'a str),
-    /// All are blocked; this one will be free first.
+    /// All accounts are blocked; this one will be free first.
     Blocked(&'a str, &'a Block),
 }
 
-/// Chooses among accounts, which come in order of preference. The one that was used before is kept while it is free:
-/// its caches are warm. Where all are blocked, the one that will be free first is still worth asking once.
+/// Chooses among accounts, which come in order of preference. The account used before is kept while it is free: its
+/// caches are warm. If all are blocked, the one that will be free first is still worth one request.
 pub fn choose<'a>(
     accounts: &[&'a str],
     used_before: Option<&str>,
@@ -159,14 +159,14 @@ pub fn choose<'a>(
     let blocks = accounts
         .iter()
         .filter_map(|account| Some((*account, blocked(account)?)));
-    // A limit passes by itself; whether a key is taken again is anybody's guess.
+    // A limit passes by itself; whether a key is accepted again cannot be predicted.
     let is_hopeless = |block: &Block| block.cause.class() != Class::Transient;
     blocks
         .min_by_key(|(_, block)| (is_hopeless(block), block.until))
         .map(|(account, block)| Choice::Blocked(account, block))
 }
 
-/// A verdict as it stands when all accounts are blocked: what is waited for is the first of them.
+/// Returns the verdict when all accounts are blocked: the wait is for the first of them.
 pub fn with_earliest_unblock(verdict: &Verdict, first: &Block) -> Verdict {
     let sooner = verdict
         .hint
@@ -258,7 +258,7 @@ mod tests {
         assert!(blocks.on("a", "m", at(50)).is_none());
         assert!(!blocks.heal("other", "m", at(9)));
         assert!(blocks.heal("a", "m", at(9)) && !blocks.heal("a", "m", at(9)));
-        // What was learnt while the call was under way is not disproved by it.
+        // A failure learnt while the call was under way is not disproved by it.
         let mut later: Blocks = [Block {
             since: at(10),
             ..block("a", 50, Authority::Stated)

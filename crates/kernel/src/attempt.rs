@@ -1,12 +1,12 @@
-//! The recovery of one model call, as a reducer: what happened goes in, what to do comes out.
+//! The recovery of one model call, as a reducer: events go in, effects come out.
 //!
 //! Invariants, checked over all event sequences in the tests:
 //! - a chain of one or more `RetryScheduled` closes with exactly one `RetryEnded`, in `close_chain` and nowhere else;
-//! - what a chain has spent only rises until it closes;
+//! - the spending of a chain only rises until it closes;
 //! - an abort always reaches idle;
-//! - no call is made again once content of it was handed on, unless that is taken back or kept first.
+//! - no call is repeated once content of it was handed on, unless that content is retracted or kept first.
 //!
-//! Not here: time, timers and calls. The shell carries out the effects in order and reports back.
+//! Not here: time, timers and calls. The engine carries out the effects in order and reports back.
 
 use crate::Timestamp;
 use crate::budget::{Chain, Cost, Prompt};
@@ -19,142 +19,143 @@ use arrayvec::ArrayVec;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a cancelled wait reports as its error.
+/// The error that a cancelled wait reports.
 pub const RETRY_CANCELLED: &str = "Retry cancelled";
 
-/// What happened.
+/// An input of the reducer.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A call is wanted.
     Started,
-    /// Content of the running call was handed on; from here on it cannot be repeated.
+    /// Content of the running call was handed on; from here on the call cannot be repeated.
     ContentSent,
     /// Money was spent.
     Spent(Cost),
     /// The running call ended well.
     Succeeded,
-    /// The running call failed, or its failure is judged anew because the remedy for it could not be carried out.
+    /// The running call failed, or its failure is judged again because its remedy could not be carried out.
     Failed {
         /// The failure and its verdict.
         failure: Arc<ClassifiedFailure>,
-        /// The caller's own delay at the chain's place in its schedule; `None` when it is spent.
+        /// The caller's own delay at the chain's position in its schedule; `None` when the schedule is spent.
         own_delay: Option<Duration>,
-        /// What could be done instead of waiting.
+        /// The remedies that are available instead of waiting.
         remedies: Remedies,
-        /// The time.
+        /// The current time.
         now: Timestamp,
     },
-    /// The wait is over: by its timer, or cut short by a person.
+    /// The wait is over: its timer fired, or a person cut it short.
     Woke {
-        /// The time.
+        /// The current time.
         now: Timestamp,
     },
-    /// The gate lets the call pass before its wait is over. Should it fail, the wait goes on: it was the gate's try.
+    /// The gate admits the call before its wait is over. If the call fails, the wait continues: the gate is charged
+    /// for it.
     LetPass {
-        /// The time.
+        /// The current time.
         now: Timestamp,
     },
-    /// Another model is asked from here on; a chain that comes to it for the first time has all retries for it.
+    /// Another model is asked from here on; a model that is new to this chain has all retries.
     ModelChanged {
         /// Whether this chain has asked it before.
         again: bool,
     },
-    /// What was done on the way has used the prompt's budget: it is as much as is left.
+    /// Work in between has used the prompt's budget, which is now this one.
     PromptSpent(Prompt),
     /// The remedy was carried out.
     RemedyDone,
     /// The remedy could not be carried out, and nothing else can help.
     RemedyFailed,
-    /// A person ends the wait for a retry, but not the turn's right to report its error.
+    /// A person ends the wait for a retry; the turn may still report its error.
     RetryAborted {
-        /// The time.
+        /// The current time.
         now: Timestamp,
     },
-    /// The same for a retry whose call is held before it begins. One that is made is not stopped by it.
+    /// The same for a retry whose call is held before it begins. A call that has begun is not stopped by it.
     HeldRetryAborted,
     /// A person ends everything.
     Aborted {
-        /// The time.
+        /// The current time.
         now: Timestamp,
     },
 }
 
-/// What to do, in order.
+/// An action for the engine. Effects are carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Make the call.
     Call,
-    /// Stop the call that is running.
+    /// Cancel the running call.
     CancelCall,
-    /// Tell whoever heard something of the failed call that it does not count.
+    /// Tell the listeners that the content of the failed call does not count.
     Retract,
-    /// Keep what the failed call produced: the next one goes on from there.
+    /// Keep the partial completion of the failed call: the next call continues from there.
     KeepPartial,
-    /// Say that a retry will happen.
+    /// Announce a retry.
     AnnounceRetry(RetryScheduled),
-    /// Wait until then, or until told otherwise.
+    /// Sleep until that time, or until another event arrives.
     SleepUntil(Timestamp),
-    /// Stop waiting.
+    /// Cancel the sleep.
     CancelSleep,
-    /// Do this instead of waiting.
+    /// Apply this remedy instead of waiting.
     Apply(Remedy),
-    /// Say that the chain of retries is over.
+    /// Announce the end of the retry chain.
     AnnounceEnd(RetryEnded),
-    /// Say the error that was held back, once.
+    /// Report the error that was held back, once.
     Report(Arc<ClassifiedFailure>, GiveUp),
     /// The call is over for good.
     Settle(Outcome),
 }
 
-/// A retry that will happen.
+/// An announced retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryScheduled {
     /// The number of the retry, from 1.
     pub attempt: u32,
-    /// How many retries there can be, where that is known.
+    /// The maximum number of retries, where it is known.
     pub max_attempts: Option<u32>,
-    /// When that was decided.
+    /// The time of the decision.
     pub decided_at: Timestamp,
     /// The wait.
     pub delay: Duration,
-    /// When it will happen.
+    /// The time of the retry.
     pub at: Timestamp,
-    /// What it is for.
+    /// The failure that is retried.
     pub failure: Arc<ClassifiedFailure>,
 }
 
-/// The end of a chain of retries.
+/// The end of a retry chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryEnded {
     /// Whether a retry succeeded.
     pub success: bool,
     /// The number of the last retry.
     pub attempt: u32,
-    /// Why it ended without success.
+    /// The reason, if no retry succeeded.
     pub error: Option<String>,
 }
 
-/// How a call ended for good.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It succeeded.
+    /// The call succeeded.
     Completed,
-    /// It failed.
+    /// The call failed.
     Failed(GiveUp),
-    /// A person stopped it.
+    /// A person stopped the call.
     Aborted,
 }
 
-/// At most four effects follow from one event.
+/// The effects of one event, at most four.
 pub type Effects = ArrayVec<Effect, 4>;
 
-/// Where the recovery of one call stands.
+/// The state of the recovery of one call.
 #[derive(Clone, Debug)]
 pub struct State {
     rules: RetryRules,
     chain: Chain,
     prompt: Prompt,
-    /// What the open chain was last for.
+    /// The failure that the open chain retried last.
     retried: Option<Arc<ClassifiedFailure>>,
     stage: Stage,
 }
@@ -164,7 +165,7 @@ enum Stage {
     Idle,
     Calling {
         committed: bool,
-        /// The wait that goes on if this call fails.
+        /// The wait that continues if this call fails.
         within: Option<Wait>,
     },
     Waiting(Wait),
@@ -176,16 +177,16 @@ enum Stage {
 /// A wait that has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// When it began.
+    /// Its begin.
     pub since: Timestamp,
-    /// When it ends.
+    /// Its end.
     pub until: Timestamp,
-    /// What it is for.
+    /// The failure that it follows.
     pub failure: Arc<ClassifiedFailure>,
 }
 
 impl State {
-    /// A fresh start under these rules and this budget.
+    /// Creates a state with these rules and this budget.
     pub fn new(rules: RetryRules, prompt: Prompt) -> Self {
         Self {
             rules,
@@ -196,17 +197,17 @@ impl State {
         }
     }
 
-    /// Goes on from where an earlier process left a call: with what its open chain has spent.
+    /// Resumes a call from an earlier process with the spending of its open chain.
     #[must_use]
     pub fn with_chain(mut self, chain: Chain) -> Self {
         self.chain = chain;
         self
     }
 
-    /// Takes up a wait that an earlier process began; it ends when it would have ended. Only for a state in which
+    /// Resumes a wait that an earlier process began; it ends when it would have ended. Only for a state in which
     /// nothing is under way.
     pub fn take_up(&mut self, wait: Wait, now: Timestamp) -> Effects {
-        // The clock may have been set back meanwhile: no wait grows longer than it was, and what is slept is paid for.
+        // The clock may have been set back meanwhile: no wait grows longer than it was, and time slept is paid for.
         let until = wait.until.min(now + wait.until.since(wait.since));
         let since = wait.since.min(now);
         let announcement = scheduled(self, now, until, &wait.failure);
@@ -219,33 +220,33 @@ impl State {
         Effects::from_iter([announcement, Effect::SleepUntil(until)])
     }
 
-    /// The rules may change between one failure and the next.
+    /// Replaces the rules; they may change between two failures.
     pub const fn set_rules(&mut self, rules: RetryRules) {
         self.rules = rules;
     }
 
-    /// What the open chain has spent.
+    /// Returns the spending of the open chain.
     pub const fn chain(&self) -> &Chain {
         &self.chain
     }
 
-    /// What the prompt has spent.
+    /// Returns the spending of the prompt.
     pub const fn prompt(&self) -> &Prompt {
         &self.prompt
     }
 
-    /// Whether a chain of retries is open.
+    /// Returns whether a retry chain is open.
     pub const fn is_retrying(&self) -> bool {
         self.chain.is_open()
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether nothing is under way.
     pub const fn is_idle(&self) -> bool {
         matches!(self.stage, Stage::Idle)
     }
 }
 
-/// Advances the state by one event. An event that makes no sense where the state stands changes nothing.
+/// Advances the state by one event. An event that makes no sense in the current state changes nothing.
 pub fn step(state: &mut State, event: Event) -> Effects {
     let stage = std::mem::replace(&mut state.stage, Stage::Idle);
     match (stage, event) {
@@ -263,7 +264,7 @@ pub fn step(state: &mut State, event: Event) -> Effects {
             let committed = committed || is_after_content(&event);
             failed(state, event, committed, within)
         }
-        // What was handed on is settled: it was taken back or kept before the remedy.
+        // Content that was handed on is settled: it was retracted or kept before the remedy.
         (Stage::Mending { .. }, event @ Event::Failed { .. }) => failed(state, event, false, None),
         (Stage::Waiting(wait), Event::Woke { now }) => {
             end_wait(state, &wait, now);
@@ -302,7 +303,7 @@ pub fn step(state: &mut State, event: Event) -> Effects {
     }
 }
 
-/// What changes what may be spent, and nothing else.
+/// Applies an event that changes budgets and nothing else.
 fn update_budget(state: &mut State, event: Event) {
     match event {
         Event::Spent(cost) => state.prompt.spend(cost),
@@ -316,7 +317,7 @@ fn is_after_content(event: &Event) -> bool {
     matches!(event, Event::Failed { failure, .. } if failure.failure.phase == Phase::AfterContent)
 }
 
-/// A call failed. One that the gate let pass early costs nothing: its wait goes on.
+/// Handles a failed call. A call that the gate admitted early costs nothing: its wait continues.
 fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>) -> Effects {
     let Event::Failed {
         failure,
@@ -336,7 +337,7 @@ fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>
         now,
     };
     if let Some(wait) = within {
-        // Where another account is free, its own limit need not be waited out.
+        // Where another account is free, the limit of this one need not be waited out.
         let rotates = remedies.switch.account && failure.verdict.scope == Scope::Credential;
         let may_wait = !committed && !rotates && failure.verdict.class() == Class::Transient;
         if may_wait && failure.failure.retryable != Some(false) && now < wait.until {
@@ -415,7 +416,7 @@ fn scheduled(
     })
 }
 
-/// Where models before this one had retries, it has its own beyond them.
+/// Returns the maximum number of retries: the model's own on top of those that the models before it had.
 fn max_retries(state: &State) -> Option<u32> {
     let most = state.rules.retries?;
     Some(most.saturating_add(state.chain.retries_on_previous_models()))
@@ -462,7 +463,7 @@ enum ChainEnd<'a> {
     Cancelled,
 }
 
-/// The only place where a chain ends, so that its end is said exactly once.
+/// Closes the chain. A chain ends nowhere else, so its end is announced exactly once.
 fn close_chain(state: &mut State, closing: ChainEnd<'_>) -> Effects {
     let chain = std::mem::take(&mut state.chain);
     state.retried = None;

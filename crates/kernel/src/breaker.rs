@@ -1,8 +1,8 @@
-//! The circuit breaker: the same failure again and again ends the step.
+//! The circuit breaker: ends a step that fails the same way again and again.
 //!
 //! Only the same fingerprint counts, within a window. A tripped step is refused until a cooldown has passed; then one
-//! trial goes first. If it meets the same failure, the step is refused again at once; if it succeeds, all is forgotten.
-//! Invariant: memory is bounded, however many different failures a step has.
+//! trial goes first. If it fails the same way, the step is refused again at once; if it succeeds, its record is
+//! cleared. Invariant: memory is bounded, however many different failures a step has.
 
 use crate::Timestamp;
 use crate::fingerprint::Fingerprint;
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// How many different failures of one step are remembered; the one seen longest ago is forgotten first.
+/// The maximum number of different failures remembered for one step; the one seen longest ago is forgotten first.
 const MAX_FINGERPRINTS: usize = 64;
-/// Times of one failure that are remembered at the most.
+/// The maximum number of times remembered for one failure.
 const MAX_SIGHTINGS: usize = 1000;
 
-/// When the breaker trips and for how long.
+/// The rules for tripping: when, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     limit: NonZeroU32,
@@ -25,20 +25,20 @@ pub struct Config {
     cooldown: Duration,
 }
 
-/// A configuration that cannot be.
+/// An invalid configuration.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A cancellation is a person's will, not a fault to count.
+    /// A cancellation is a person's decision, not a fault to count.
     #[error("`canceled` cannot be among tracked_classes: a cancellation is not a fault")]
     CanceledTracked,
-    /// More than is remembered.
+    /// The limit is higher than the number of remembered times.
     #[error("circuit_breaker.limit may be at most {MAX_SIGHTINGS}")]
     LimitTooHigh,
 }
 
 impl Config {
-    /// A breaker that trips at the `limit`th sighting of one failure of a tracked class.
+    /// Creates a configuration that trips at the `limit`th sighting of one failure of a tracked class.
     pub fn new(limit: NonZeroU32, tracked: &[Class]) -> Result<Self, Error> {
         if tracked.contains(&Class::Canceled) {
             return Err(Error::CanceledTracked);
@@ -53,13 +53,13 @@ impl Config {
         })
     }
 
-    /// The same breaker that forgets sightings older than `window`.
+    /// Makes the breaker forget sightings older than `window`.
     #[must_use]
     pub fn with_window(self, window: Duration) -> Self {
         Self { window, ..self }
     }
 
-    /// The same breaker that lets a trial through after `cooldown`.
+    /// Makes the breaker allow a trial after `cooldown`.
     #[must_use]
     pub fn with_cooldown(self, cooldown: Duration) -> Self {
         Self { cooldown, ..self }
@@ -67,7 +67,7 @@ impl Config {
 }
 
 impl Default for Config {
-    /// Three times the same, of those classes that a repetition does not mend; a day's memory, half an hour's pause.
+    /// Three sightings, for the classes that a repetition does not fix; a day's memory, half an hour's cooldown.
     fn default() -> Self {
         Self {
             limit: NonZeroU32::MIN.saturating_add(2),
@@ -82,25 +82,25 @@ impl Default for Config {
     }
 }
 
-/// Whether a step may run.
+/// The decision whether a step may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BreakerDecision {
-    /// It may.
+    /// It may run.
     Run,
-    /// It may, once, to see whether the trouble is over.
+    /// It may run once, as a trial.
     Trial,
-    /// It may not.
+    /// It may not run.
     Refused(Trip),
 }
 
-/// A breaker that has opened.
+/// An open breaker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trip {
-    /// The failure that kept coming.
+    /// The repeated failure.
     pub fingerprint: Fingerprint,
-    /// How often it came within the window.
+    /// The number of sightings within the window.
     pub count: u32,
-    /// When a trial will be allowed.
+    /// The time of the next trial.
     pub until: Timestamp,
 }
 
@@ -119,7 +119,7 @@ struct Step {
 }
 
 impl Breaker {
-    /// An empty memory.
+    /// Creates an empty memory.
     pub fn new(config: Config) -> Self {
         Self {
             config,
@@ -127,7 +127,7 @@ impl Breaker {
         }
     }
 
-    /// Asks whether the step may run now. A trial that is granted must be followed by its result.
+    /// Decides whether the step may run now. The result of a granted trial must be reported.
     pub fn permit(&mut self, step: &str, now: Timestamp) -> BreakerDecision {
         let Some(step) = self.steps.get_mut(step) else {
             return BreakerDecision::Run;
@@ -144,7 +144,7 @@ impl Breaker {
         }
     }
 
-    /// Notes a failure; the answer is the trip, if the step is refused from now on.
+    /// Records a failure; returns the trip, if the step is refused from now on.
     pub fn failed(&mut self, fingerprint: Fingerprint, now: Timestamp) -> Option<Trip> {
         if !self.config.tracked.contains(&fingerprint.class()) {
             self.end_untracked_trial(fingerprint.step());
@@ -171,7 +171,7 @@ impl Breaker {
         step.trip.clone()
     }
 
-    /// Notes a success: everything about the step is forgotten.
+    /// Records a success: the step's record is cleared.
     pub fn succeeded(&mut self, step: &str) {
         self.steps.remove(step);
     }

@@ -1,8 +1,8 @@
-//! What may be spent: one account per chain of retries, one per prompt.
+//! Budgets: one for each retry chain, one for each prompt.
 //!
-//! Invariant: what is spent only rises. There is no way to refill a budget, so an inner layer that is handed one can
-//! spend it but never mint it. A wait is reserved when it is scheduled and settled when it ends, so that a wait cut
-//! short costs what was slept and no more.
+//! Invariant: spending only rises. There is no way to refill a budget, so an inner layer that receives one can spend
+//! it but never increase it. A wait is reserved when it is scheduled and settled when it ends, so a wait that is cut
+//! short costs only the time slept.
 
 use crate::Timestamp;
 use crate::event::Usage;
@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cost(pub u64);
 
-/// What a million tokens cost.
+/// The price of a million tokens.
 ///
 /// ```
 /// use outlast_kernel::budget::{Cost, Price};
@@ -25,18 +25,18 @@ pub struct Cost(pub u64);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Price {
-    /// Read, those from the cache not counted.
+    /// Input tokens, without those from the cache.
     pub input: Cost,
-    /// Written.
+    /// Output tokens.
     pub output: Cost,
-    /// Read from the cache.
+    /// Tokens read from the cache.
     pub cache_read: Cost,
-    /// Written to the cache.
+    /// Tokens written to the cache.
     pub cache_write: Cost,
 }
 
 impl Price {
-    /// What that usage costs.
+    /// Returns the cost of a usage.
     pub fn of(&self, usage: Usage) -> Cost {
         let parts = [
             (usage.input, self.input),
@@ -48,12 +48,12 @@ impl Price {
             .iter()
             .map(|(tokens, price)| u128::from(*tokens) * u128::from(price.0))
             .sum::<u128>();
-        // A part of a millionth counts as one: a ceiling is never passed by rounding.
+        // A part of a millionth counts as one: rounding never exceeds a cost limit.
         Cost(u64::try_from(millionths.div_ceil(1_000_000)).unwrap_or(u64::MAX))
     }
 }
 
-/// Time to sleep: what was slept, and what is reserved for the wait under way.
+/// Time to sleep: the time slept, and the reservation for the wait under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Sleep {
     slept: Duration,
@@ -76,13 +76,13 @@ impl Sleep {
     }
 }
 
-/// What one chain of retries has spent. A chain that ends, well or badly, leaves a new one behind.
+/// The spending of one retry chain. A chain that ends, well or badly, leaves a new one behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chain {
     retries: u32,
     schedule_index: u32,
     sleep: Sleep,
-    /// The retries that models before this one had.
+    /// The retries that earlier models of the chain had.
     #[serde(default, skip_serializing_if = "is_zero")]
     elsewhere: u32,
 }
@@ -92,32 +92,32 @@ fn is_zero(count: &u32) -> bool {
 }
 
 impl Chain {
-    /// Retries started, those without a wait included.
+    /// Returns the number of retries started, those without a wait included.
     pub const fn retries(&self) -> u32 {
         self.retries
     }
 
-    /// Those of them that the model in use had.
+    /// Returns the number of them that the model in use had.
     pub const fn retries_on_current_model(&self) -> u32 {
         self.retries.saturating_sub(self.elsewhere)
     }
 
-    /// Those that models before it had.
+    /// Returns the number of them that earlier models had.
     pub const fn retries_on_previous_models(&self) -> u32 {
         self.elsewhere
     }
 
-    /// How far the schedule has been used. A switch without a wait leaves it where it is.
+    /// Returns the position in the schedule. A switch without a wait leaves it unchanged.
     pub const fn schedule_index(&self) -> u32 {
         self.schedule_index
     }
 
-    /// The sleep that is spent or reserved.
+    /// Returns the sleep that is spent or reserved.
     pub fn scheduled_sleep(&self) -> Duration {
         self.sleep.committed()
     }
 
-    /// Whether any retry has been started.
+    /// Returns whether any retry has been started.
     pub const fn is_open(&self) -> bool {
         self.retries > 0
     }
@@ -128,7 +128,7 @@ impl Chain {
         self.sleep.reserve(wait);
     }
 
-    /// Goes on with a wait that was interrupted.
+    /// Resumes a wait that was interrupted.
     pub(crate) fn resume_wait(&mut self, rest: Duration) {
         self.sleep.reserve(rest);
     }
@@ -137,7 +137,7 @@ impl Chain {
         self.retries = self.retries.saturating_add(1);
     }
 
-    /// A model that this chain has not asked yet begins with all of its retries; what was slept stays slept.
+    /// Starts a model that this chain has not asked yet, with all of its retries; time slept stays spent.
     pub(crate) fn start_model(&mut self) {
         self.elsewhere = self.retries;
         self.schedule_index = 0;
@@ -148,7 +148,7 @@ impl Chain {
     }
 }
 
-/// What a prompt's whole execution may spend, made by the outermost caller and handed down.
+/// The budget of a prompt's whole execution, created by the outermost caller and handed down.
 ///
 /// ```
 /// use outlast_kernel::Timestamp;
@@ -167,14 +167,14 @@ pub struct Prompt {
     cost: Cost,
 }
 
-/// The ceilings of a prompt; `None` means none.
+/// The limits of a prompt; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// When it must be over.
+    /// The deadline.
     pub deadline: Option<Timestamp>,
-    /// What it may cost.
+    /// The maximum cost.
     pub cost: Option<Cost>,
-    /// How long it may sleep in all.
+    /// The maximum total sleep.
     pub sleep: Option<Duration>,
 }
 
@@ -196,7 +196,7 @@ fn lower<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
 }
 
 impl Prompt {
-    /// A fresh budget with these ceilings.
+    /// Creates a fresh budget with these limits.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -204,44 +204,44 @@ impl Prompt {
         }
     }
 
-    /// Lowers ceilings; a ceiling that is lower already stays.
+    /// Lowers limits; a limit that is lower already stays.
     pub fn tighten(&mut self, limits: Limits) {
         self.limits = self.limits.tighter(limits);
     }
 
-    /// When the prompt must be over.
+    /// Returns the deadline.
     pub const fn deadline(&self) -> Option<Timestamp> {
         self.limits.deadline
     }
 
-    /// What is left to sleep; `None` when nothing limits it.
+    /// Returns the sleep that is left; `None` when nothing limits it.
     pub fn sleep_left(&self) -> Option<Duration> {
         self.limits
             .sleep
             .map(|limit| limit.saturating_sub(self.sleep.committed()))
     }
 
-    /// Whether the cost ceiling is reached.
+    /// Returns whether the cost limit is reached.
     pub fn cost_is_spent(&self) -> bool {
         self.limits.cost.is_some_and(|limit| self.cost >= limit)
     }
 
-    /// What has been paid so far.
+    /// Returns the cost so far.
     pub const fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// Notes money that was spent.
+    /// Records money that was spent.
     pub fn spend(&mut self, cost: Cost) {
         self.cost = Cost(self.cost.0.saturating_add(cost.0));
     }
 
-    /// Sets sleep aside for a wait that begins.
+    /// Reserves sleep for a wait that begins.
     pub fn reserve_sleep(&mut self, wait: Duration) {
         self.sleep.reserve(wait);
     }
 
-    /// Ends the wait: what was slept is spent, the rest of the reservation comes back.
+    /// Ends the wait: the time slept is spent, the rest of the reservation comes back.
     pub fn settle_sleep(&mut self, slept: Duration) {
         self.sleep.settle(slept);
     }

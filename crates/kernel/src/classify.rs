@@ -1,8 +1,8 @@
-//! From facts to a verdict.
+//! Turns the facts of a failure into a verdict.
 //!
-//! Facts decide: the provider's words, the status, the I/O kind. They either settle the cause or leave a family
-//! of causes open; only then does the message choose among those. Invariants: wording never makes a terminal 4xx
-//! retryable, and never changes what a provider's own code has settled. The work is linear in the message.
+//! Facts decide: the provider's words, the status, the I/O kind. They either settle the cause or leave a family of
+//! causes open; only then does the message choose among those. Invariants: wording never makes a terminal 4xx
+//! retryable, and never changes a cause that a provider's own code has settled. The work is linear in the message.
 
 mod codes;
 mod phrases;
@@ -17,13 +17,13 @@ use std::borrow::Cow;
 use std::time::Duration;
 use wording::Wording;
 
-/// No rate limit that is known has a longer window.
+/// The longest window of any known rate limit.
 const MAX_RATE_WINDOW: Duration = Duration::from_secs(600);
 
-/// What the facts leave open.
+/// The family of causes that the facts leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CauseFamily {
-    /// Some limit: of a rate, a window, a balance, or the provider's room.
+    /// A limit: of a rate, a window, a balance, or the provider's capacity.
     Limit,
     /// The provider failed.
     Server,
@@ -33,9 +33,9 @@ enum CauseFamily {
     NoCredential,
     /// The credential may not do this.
     NoAccess,
-    /// Something is not there.
+    /// Something is missing.
     Missing,
-    /// It costs more than there is.
+    /// The cost exceeds the balance.
     Unpaid,
     /// Too many bytes.
     TooLarge,
@@ -44,7 +44,7 @@ enum CauseFamily {
 }
 
 impl CauseFamily {
-    /// The cause when the message says nothing.
+    /// Returns the cause when the message says nothing.
     fn default_cause(self, failure: &Failure) -> Cause {
         match self {
             Self::Limit => Cause::RateLimited,
@@ -59,7 +59,7 @@ impl CauseFamily {
             Self::Missing => Cause::ModelNotFound,
             Self::Unpaid => Cause::Billing,
             Self::TooLarge => Cause::PayloadTooLarge,
-            // What cannot be read was most often cut or garbled on its way.
+            // An unreadable response was most often cut or garbled on its way.
             Self::Open if failure.io == Some(IoKind::Protocol) => Cause::TruncatedStream,
             Self::Open => match failure.transport {
                 // A raised error without facts is most often the network; an emitted one stays unknown.
@@ -69,12 +69,12 @@ impl CauseFamily {
         }
     }
 
-    /// Whether waiting cannot help, whatever the message says.
+    /// Returns whether waiting cannot help, whatever the message says.
     const fn is_terminal(self) -> bool {
         !matches!(self, Self::Open | Self::Limit | Self::Server)
     }
 
-    /// Whether the message may choose this cause.
+    /// Returns whether the message may choose this cause.
     fn allows(self, cause: Cause) -> bool {
         use Cause::{
             Auth, Billing, ContentFilter, ContextOverflow, InvalidRequest, Misconfigured,
@@ -100,7 +100,7 @@ impl CauseFamily {
                         TruncatedStream | ServerError | ContextOverflow | Billing | Misconfigured
                     )
             }
-            // A refused credential or a closed door may still be about money or size, but never about time.
+            // A refused credential or permission may still be about money or size, but never about time.
             Self::NoCredential | Self::NoAccess => {
                 matches!(
                     cause,
@@ -128,7 +128,7 @@ impl CauseFamily {
     }
 }
 
-/// Judges a failure; a verdict that it carries ready-made is taken as it is.
+/// Classifies a failure; a ready-made verdict is used unchanged.
 ///
 /// ```
 /// use outlast_kernel::classify::classify;
@@ -148,7 +148,7 @@ pub fn classify(failure: &Failure) -> Verdict {
     let wording = Wording::read(&failure.message);
     let stated = hint::read(failure, &wording);
     let (cause, evidence) = judge(failure, &wording, stated.as_ref());
-    // A time to come back means nothing where coming back cannot help; for an empty purse it is worth knowing.
+    // A retry time means nothing where a retry cannot help; for an empty balance it is worth knowing.
     let may_return = cause.class() == Class::Transient || cause == Cause::Billing;
     let hint = stated.filter(|hint| may_return && !is_placeholder_hint(failure, hint));
     let mut evidence = vec![evidence];
@@ -170,7 +170,7 @@ fn judge(failure: &Failure, wording: &Wording, stated: Option<&Hint>) -> (Cause,
     };
     let limit = matches!(family, CauseFamily::Limit | CauseFamily::Open);
     match (rules::judge(wording, |cause| family.allows(cause)), stated) {
-        // Money does not come back at a stated time: what does is a limit.
+        // Money does not come back at a stated time; a limit does.
         (Some((Cause::Billing, name)), Some(hint)) if limit => (
             limit_cause_by_wait(hint.wait(failure.at)),
             seen("text", name),
@@ -180,7 +180,7 @@ fn judge(failure: &Failure, wording: &Wording, stated: Option<&Hint>) -> (Cause,
             limit_cause_by_wait(hint.wait(failure.at)),
             seen("text", name),
         ),
-        // What a terminal status calls a used-up plan is not waited for: another account may help.
+        // A used-up plan under a terminal status is not waited for: another account may help.
         (Some((Cause::UsageLimit, name)), _) if family.is_terminal() => {
             (Cause::Billing, seen("text", name))
         }
@@ -194,7 +194,7 @@ fn judge(failure: &Failure, wording: &Wording, stated: Option<&Hint>) -> (Cause,
     }
 }
 
-/// Where nothing else is known, what stands in quotes may be the error itself, passed on by a client.
+/// Reads the quotation where nothing else is known: it may be the error itself, passed on by a client.
 fn cause_from_quotation(failure: &Failure, family: CauseFamily) -> Option<(Cause, Evidence)> {
     // Errors that are passed on are short; a long text with quotations is something else.
     let short = failure.message.len() <= 1024;
@@ -206,7 +206,7 @@ fn cause_from_quotation(failure: &Failure, family: CauseFamily) -> Option<(Cause
     rules::judge(&wording, |_| true).map(|(cause, name)| (cause, seen("quotation", name)))
 }
 
-/// A limit that states when it ends: long ones are a plan's window, short ones a rate.
+/// Returns the cause of a limit with a stated end: a long wait is a plan's window, a short one a rate.
 fn limit_cause_by_wait(wait: Duration) -> Cause {
     if wait > MAX_RATE_WINDOW {
         Cause::UsageLimit
@@ -220,7 +220,7 @@ enum Facts {
     Leaves(CauseFamily, Evidence),
 }
 
-/// What the machine-readable parts of a failure say, the most telling first.
+/// Returns the meaning of a failure's machine-readable parts, the most specific first.
 fn facts(failure: &Failure) -> Facts {
     if let Some(evidence) = exhausted_plan_evidence(failure) {
         return Facts::Settled(Cause::UsageLimit, evidence);
@@ -233,7 +233,7 @@ fn facts(failure: &Failure) -> Facts {
     let settled = status(failure);
     for (source, word, meaning) in words() {
         match meaning {
-            // No word opens what a status has closed.
+            // No word reopens a case that a status has closed.
             CodeMeaning::Means(cause)
                 if cause.class() == Class::Transient && settled.is_some_and(is_final) => {}
             CodeMeaning::Means(cause) => return Facts::Settled(cause, heard(source, word)),
@@ -250,8 +250,8 @@ fn facts(failure: &Failure) -> Facts {
     let by_status = settled.and_then(|status| Some((by_status(status)?, status)));
     match (by_word, by_status) {
         (_, Some((Facts::Settled(cause, evidence), _))) => Facts::Settled(cause, evidence),
-        // A word that only says "refused" knows less than a status that says why, and no word of a limit or a fault
-        // opens what a status has closed.
+        // A word that only says "refused" knows less than a status that names the reason, and no word of a limit or a
+        // fault reopens a case that a status has closed.
         (Some((family, _)), Some((facts, status)))
             if family == CauseFamily::Refused || closes(status, family) =>
         {
@@ -266,13 +266,14 @@ fn facts(failure: &Failure) -> Facts {
     }
 }
 
-/// A status that no word of a limit or a fault outweighs. Some services throttle with 400 or 403; none does with these.
+/// Returns whether no word of a limit or a fault outweighs the status. Some services throttle with 400 or 403; none
+/// does with these.
 fn is_final(status: u16) -> bool {
     (400..500).contains(&status)
         && !matches!(status, 400 | 403 | 408 | 409 | 424 | 425 | 429 | 498 | 499)
 }
 
-/// Whether a status outweighs a word of that family.
+/// Returns whether a status outweighs a word of that family.
 fn closes(status: u16, family: CauseFamily) -> bool {
     match family {
         CauseFamily::Limit => is_final(status),
@@ -281,7 +282,7 @@ fn closes(status: u16, family: CauseFamily) -> bool {
     }
 }
 
-/// A bill that comes with a time to come back is a budget in flight, not an empty purse.
+/// Treats a bill that comes with a retry time as a rate limit: it is a budget in flight, not an empty balance.
 fn as_rate_limit_if_retry_after(failure: &Failure, facts: Facts) -> Facts {
     match facts {
         Facts::Leaves(CauseFamily::Unpaid, evidence) if failure.header("retry-after").is_some() => {
@@ -291,8 +292,8 @@ fn as_rate_limit_if_retry_after(failure: &Failure, facts: Facts) -> Facts {
     }
 }
 
-/// Anthropic marks a plan's window, as opposed to a short throttle, by its unified headers. What is paid beyond the plan
-/// is not the plan.
+/// Returns the evidence that a plan's window is used up. Anthropic marks it, as opposed to a short throttle, by its
+/// unified headers. Usage paid beyond the plan is not the plan.
 fn exhausted_plan_evidence(failure: &Failure) -> Option<Evidence> {
     let rejected = |(name, value): &&(String, String)| {
         let window = name
@@ -308,7 +309,7 @@ fn exhausted_plan_evidence(failure: &Failure) -> Option<Evidence> {
     Some(heard(name, value))
 }
 
-/// The status, or the one that the message itself begins with.
+/// Returns the status, or the one that the message itself begins with.
 fn status(failure: &Failure) -> Option<u16> {
     failure
         .status
@@ -316,7 +317,8 @@ fn status(failure: &Failure) -> Option<u16> {
         .or_else(|| status_in_message(&failure.message))
 }
 
-/// A status that a message states near its beginning: first of all, after a word that announces one, or in brackets.
+/// Returns a status that a message states near its beginning: first of all, after a word that announces one, or in
+/// brackets.
 fn status_in_message(message: &str) -> Option<u16> {
     const ANNOUNCED_BY: [&[u8]; 5] = [b"status", b"code", b"http", b"error", b"returned"];
     let head = message.trim_start().as_bytes();
@@ -356,7 +358,7 @@ fn status_in_message(message: &str) -> Option<u16> {
     (0..head.len()).find_map(|at| status(at).filter(|_| stands_alone(at) && announced(at)))
 }
 
-/// Whether what follows a number is what it counts.
+/// Returns whether a counted unit follows a number.
 fn starts_with_counted_unit(rest: &[u8]) -> bool {
     const COUNTED: [&[u8]; 6] = [b"token", b"char", b"byte", b"request", b"message", b"word"];
     let rest = rest.trim_ascii_start();
@@ -388,7 +390,7 @@ fn by_status(status: u16) -> Option<Facts> {
     Some(Facts::Leaves(family, evidence))
 }
 
-/// What happened to the connection settles the cause, unless something came that was no answer: that may say why.
+/// Returns the cause that the connection failure settles, unless an unusable response came: it may say why.
 fn cause_from_io(failure: &Failure) -> Option<(Cause, &'static str)> {
     let received = failure.transport == Transport::Stream;
     Some(match failure.io? {
@@ -406,7 +408,8 @@ fn cause_from_io(failure: &Failure) -> Option<(Cause, &'static str)> {
     })
 }
 
-/// A few seconds on a quota of a day is a default that somebody forgot, not a promise.
+/// Returns whether a stated time is a placeholder: a few seconds on a quota of a day is a forgotten default, not a
+/// promise.
 fn is_placeholder_hint(failure: &Failure, hint: &Hint) -> bool {
     let per_day = |(name, value): &(String, String)| {
         name == "quotaid" && value.to_ascii_lowercase().contains("perday")
@@ -437,7 +440,7 @@ fn seen(source: &'static str, found: &'static str) -> Evidence {
     }
 }
 
-/// Evidence in the provider's own words.
+/// Returns evidence in the provider's own words.
 fn heard(source: &str, found: &str) -> Evidence {
     let found = Cow::Owned(crate::text::bounded(found, 120).into_owned());
     Evidence {

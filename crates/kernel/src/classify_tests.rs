@@ -143,7 +143,7 @@ fn the_common_wordings_of_passing_trouble_are_retried() {
     }
 }
 
-/// Messages that rules of text and number misjudge, and the class that is right.
+/// Messages that rules of text and number misjudge, with the correct class.
 const MISJUDGED: &[(&str, Class)] = &[
     (
         "401 Invalid key; request id req_5003 internal error",

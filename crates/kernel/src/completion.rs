@@ -1,10 +1,10 @@
-//! Why an answer that ended is no answer: empty, cut off, refused, or a wish that never became a call.
+//! Detects invalid completions: empty, cut off, refused, or an announced tool call that was never made.
 //!
-//! Pure: what the answer came to goes in, and what is odd about it goes out. Whoever asks again says [`Oddity::notice`]
-//! to the model; whoever gives up says [`Oddity::problem`] to the person.
-//! Invariant: an answer with a call that can be run, or with text that was asked for, is never odd, but for one that the
-//! output limit cut within a call. Where it is in doubt, it is no oddity: a false alarm costs a call.
-//! Not here: how often it is tried again (see the turn), and answers that go in circles (see `repetition`).
+//! Pure: a finished completion goes in, its defect comes out. On a retry, [`InvalidCompletion::notice`] goes to the
+//! model; on giving up, [`InvalidCompletion::problem`] goes to the person. Invariant: a completion with a call that
+//! can be run, or with text that was asked for, is never invalid, unless the output limit cut it within a call. In
+//! doubt it is valid: a false alarm costs a call. Not here: the number of retries (see the engine's turn), and
+//! completions that go in circles (see `loops`).
 
 mod announcement;
 mod call_as_text;
@@ -13,58 +13,58 @@ use crate::event::{StopReason, ToolCall, Usage};
 use crate::verdict::Cause;
 use serde::{Deserialize, Serialize};
 
-/// What an answer that ended came to.
+/// A completion that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedCompletion<'a> {
-    /// Why the model stopped.
+    /// The model's reason for stopping.
     pub stop_reason: StopReason,
     /// All of its text.
     pub text: &'a str,
-    /// The calls that are whole.
+    /// The complete calls.
     pub calls: &'a [&'a ToolCall],
-    /// The names of the calls that began and are not whole; a call without a name has an empty one.
+    /// The names of the calls that began and are incomplete; a call without a name has an empty one.
     pub cut_calls: &'a [&'a str],
-    /// What there was of reasoning.
+    /// The kind of reasoning it contained.
     pub reasoned: ReasoningKind,
-    /// What it used.
+    /// The tokens it used.
     pub usage: Usage,
     /// Whether the model had tools to call.
     pub tools: bool,
-    /// How many tokens the model holds, where that is known.
+    /// The model's window in tokens, where it is known.
     pub window: Option<u64>,
 }
 
-/// What there was of reasoning in an answer.
+/// The kind of reasoning in a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningKind {
-    /// Nothing.
+    /// No reasoning.
     None,
-    /// Some, but nothing that its provider would take back.
+    /// Reasoning that its provider would not take back.
     Unproven,
-    /// Some, with what proves it: it can be sent back.
+    /// Reasoning with a proof: it can be sent back.
     Proven,
 }
 
-/// What is odd about an answer.
+/// The defect of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum InvalidCompletion {
-    /// Nothing came.
+    /// No content.
     Empty {
-        /// Whether something was written all the same, and is paid for.
+        /// Whether output tokens were billed all the same.
         billed: bool,
     },
     /// Reasoning that can be sent back, and nothing after it.
     ReasoningOnly,
     /// It stopped for a call, and there is none.
     NoCall,
-    /// The output limit was reached with nothing delivered, because the window is full.
+    /// It reached the output limit without content, because the window is full.
     OutOfRoom,
-    /// The output limit was reached with nothing but reasoning.
+    /// It reached the output limit with nothing but reasoning.
     OnlyReasoned,
-    /// The output limit was reached with nothing at all.
+    /// It reached the output limit with nothing at all.
     LengthEmpty,
-    /// A call was cut off before it was whole.
+    /// A call was cut off before it was complete.
     CutCall,
     /// The model or a filter refused.
     Refused,
@@ -72,15 +72,15 @@ pub enum InvalidCompletion {
     NamelessCall,
     /// A call that is written as text.
     CallAsText,
-    /// It says what it will do next, and stops.
+    /// It announces its next action and stops.
     Announced,
-    /// Its reasoning went in circles and was cut off; never judged here, see [`crate::repetition::Guard`].
+    /// Its reasoning went in circles and was cut off; never detected here, see [`crate::loops::LoopDetector`].
     RepeatedReasoning,
-    /// The arguments of a call were blanks without end; never judged here, the stream's reader sees it.
+    /// The arguments of a call were endless blanks; never detected here, but by the reader of the stream.
     BlankArguments,
 }
 
-/// What is odd about an answer; `None` when nothing is.
+/// Returns the defect of a completion, or `None` when it is valid.
 ///
 /// ```
 /// use outlast_kernel::event::{StopReason, Usage};
@@ -120,7 +120,7 @@ fn check_output_limit(answer: &FinishedCompletion<'_>) -> Option<InvalidCompleti
     if !answer.calls.is_empty() || !answer.cut_calls.is_empty() {
         return Some(InvalidCompletion::CutCall);
     }
-    // What was delivered is kept, and that it was cut is said elsewhere.
+    // Content that was delivered is kept; the cut is reported elsewhere.
     is_blank.then_some(match answer.reasoned {
         ReasoningKind::None => InvalidCompletion::LengthEmpty,
         ReasoningKind::Unproven | ReasoningKind::Proven => InvalidCompletion::OnlyReasoned,
@@ -131,14 +131,14 @@ fn check_missing_call(answer: &FinishedCompletion<'_>) -> Option<InvalidCompleti
     if answer.tools && call_as_text::is_in(answer.text) {
         return Some(InvalidCompletion::CallAsText);
     }
-    // Without tools of ours it may have been one that the provider runs itself.
+    // Without tools of ours it may have been a call that the provider runs itself.
     (answer.tools || answer.is_blank()).then_some(InvalidCompletion::NoCall)
 }
 
 fn empty_completion(answer: &FinishedCompletion<'_>) -> InvalidCompletion {
     match answer.reasoned {
         ReasoningKind::Proven => InvalidCompletion::ReasoningOnly,
-        // What was paid for was the reasoning.
+        // The reasoning is what was paid for.
         ReasoningKind::Unproven => InvalidCompletion::Empty { billed: false },
         ReasoningKind::None => InvalidCompletion::Empty {
             billed: answer.usage.output > 0,
@@ -162,7 +162,8 @@ impl FinishedCompletion<'_> {
         !self.calls.is_empty() || self.cut_calls.contains(&"")
     }
 
-    /// Servers count a little differently than they cut off, so nearly full is full.
+    /// Returns whether the window is full. Servers count a little differently than they cut off, so nearly full is
+    /// full.
     fn fills_window(&self) -> bool {
         let Usage {
             input,
@@ -178,7 +179,7 @@ impl FinishedCompletion<'_> {
     }
 }
 
-/// Whether that is what a model is told about one of its answers, and not what a person says.
+/// Returns whether a text is a notice to a model about one of its completions, rather than input of a person.
 pub fn is_notice(text: &str) -> bool {
     InvalidCompletion::ALL
         .iter()
@@ -202,7 +203,7 @@ impl InvalidCompletion {
         Self::BlankArguments,
     ];
 
-    /// The cause as which it fails when it is given up.
+    /// Returns the cause that is reported when the call is given up.
     pub const fn cause(self) -> Cause {
         match self {
             Self::Empty { .. } | Self::ReasoningOnly | Self::OnlyReasoned | Self::LengthEmpty => {
@@ -220,7 +221,7 @@ impl InvalidCompletion {
         }
     }
 
-    /// Whether the answer stays in the conversation when the model is asked again; if not, it is as if it never came.
+    /// Returns whether the completion stays in the conversation when the model is asked again; if not, it is dropped.
     pub const fn keeps_answer(self) -> bool {
         matches!(
             self,
@@ -228,7 +229,7 @@ impl InvalidCompletion {
         )
     }
 
-    /// What the model is told before it is asked again; `None` when asking again in words does not help.
+    /// Returns the notice to the model before it is asked again; `None` when a notice does not help.
     pub const fn notice(self) -> Option<&'static str> {
         Some(match self {
             Self::Empty { .. } => "Your last answer was empty. Answer in words, or call a tool.",
@@ -268,7 +269,7 @@ impl InvalidCompletion {
         })
     }
 
-    /// What the person is told when it is given up: what came, the likely cause and a remedy.
+    /// Returns the message to the person on giving up: what came, the likely cause and a remedy.
     pub const fn problem(self) -> &'static str {
         match self {
             Self::Empty { billed: true } => {

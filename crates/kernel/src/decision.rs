@@ -1,7 +1,7 @@
-//! What to do about one failure.
+//! Decides how to handle one failure.
 //!
-//! A pure function of rules, budgets and the situation. Invariants: nothing is tried again once content was handed
-//! on, unless it can be taken back or gone on with; an overflow is never waited for; no wait passes a budget or the
+//! A pure function of rules, budgets and the situation. Invariants: after content was handed on, nothing is retried
+//! unless that content can be retracted or continued; an overflow is never waited for; no wait exceeds a budget or the
 //! prompt's deadline.
 
 use crate::Timestamp;
@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// What a chain of retries may do, taken from a policy once, when the turn begins.
+/// The limits of a retry chain, taken from a policy once, when the turn begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryRules {
-    /// How many retries there may be; `None` leaves it to the schedule.
+    /// The maximum number of retries; `None` leaves it to the schedule.
     pub retries: Option<u32>,
-    /// The most that the chain may sleep.
+    /// The longest total sleep of the chain.
     pub sleep_budget: Option<Duration>,
     /// The longest stated wait that is accepted.
     pub longest_stated_wait: Option<Duration>,
-    /// Accept a stated reset however far away.
+    /// Accepts a stated reset, however far away.
     pub wait_for_reset: bool,
-    /// What may be switched.
+    /// The targets that may be switched to.
     pub may_switch: Switches,
 }
 
@@ -38,7 +38,7 @@ impl RetryRules {
         may_switch: Switches::NONE,
     };
 
-    /// As long as the caller's own schedule gives a delay.
+    /// Retries as long as the caller's own schedule gives a delay.
     pub const BY_SCHEDULE: Self = Self {
         retries: None,
         may_switch: Switches::ALL,
@@ -58,7 +58,7 @@ impl From<&Policy> for RetryRules {
     }
 }
 
-/// What can be switched to.
+/// A target to switch to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Another account of the same provider.
@@ -69,47 +69,47 @@ pub enum Target {
     Provider,
 }
 
-/// Something other than waiting that may help.
+/// A remedy other than waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Go on with another account, model or provider, at once.
+    /// Switch to another account, model or provider, at once.
     Switch(Target),
-    /// Make the conversation smaller.
+    /// Compact the conversation.
     Compact,
-    /// Let the work be done again with the failure explained.
+    /// Have the work redone, with the failure explained.
     Rework,
 }
 
-/// What may become of an answer that broke off when part of it was handed on.
+/// The treatment of a completion that broke off after part of it was handed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterContent {
-    /// It ends there: nobody may hear anything twice.
+    /// It ends there: no listener may receive anything twice.
     #[default]
     Fail,
-    /// Whoever heard it is told that it does not count, and it is asked for anew.
+    /// The listeners are told that it does not count, and the request is repeated.
     Retract,
-    /// It is kept, and gone on with where it broke off.
+    /// It is kept and continued where it broke off.
     Continue,
 }
 
-/// Which remedies the caller has at hand right now. Whoever offers one bounds how often.
+/// The remedies that the caller has available right now. The caller that offers a remedy limits how often it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remedies {
-    /// What is free to be switched to.
+    /// The targets that are free to switch to.
     pub switch: Switches,
-    /// The other model is to be asked before anything is waited for.
+    /// The other model is asked before any wait.
     pub model_first: bool,
     /// The conversation can be compacted.
     pub compact: bool,
-    /// What may become of content that was handed on.
+    /// The treatment of content that was handed on.
     pub after_content: AfterContent,
     /// The work can be reworked.
     pub rework: bool,
 }
 
 impl Remedies {
-    /// None at all: wait or give up.
+    /// No remedies: wait or give up.
     pub const NONE: Self = Self {
         switch: Switches::NONE,
         model_first: false,
@@ -122,72 +122,72 @@ impl Remedies {
 /// One failure and the moment in which it is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
-    /// What the failure means.
+    /// The verdict on the failure.
     pub verdict: &'a Verdict,
-    /// The provider's or caller's explicit word.
+    /// The explicit retry flag of the provider or the caller.
     pub retryable: Option<bool>,
     /// Whether content of this attempt was handed on.
     pub committed: bool,
     /// The caller's own delay at this point of its schedule; `None` when the schedule is spent.
     pub own_delay: Option<Duration>,
-    /// What else could be done.
+    /// The remedies other than waiting.
     pub remedies: Remedies,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// What to do about a failure.
+/// The decision about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Wait until then and try again.
+    /// Wait until that time and retry.
     RetryAt(Timestamp),
-    /// Do something other than waiting.
+    /// Apply a remedy other than waiting.
     Try(Remedy),
-    /// End it.
+    /// Give up.
     GiveUp(GiveUp),
 }
 
-/// Why nothing more is tried.
+/// The reason for giving up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GiveUp {
-    /// It would fail the same way again.
+    /// A retry would fail the same way.
     NotRetryable,
     /// The conversation does not fit and cannot be made smaller here.
     Overflow,
     /// A retry would show the same content twice.
     ContentSent,
-    /// It was canceled.
+    /// The call was canceled.
     Canceled,
     /// All retries are used up.
     RetriesSpent {
-        /// How many there were.
+        /// The number of retries there were.
         retries: u32,
     },
-    /// The chain's sleep is used up.
+    /// The chain's sleep budget is used up.
     SleepSpent {
-        /// How much there was.
+        /// The size of that budget.
         budget: Duration,
     },
-    /// The server asks for more than the policy accepts.
+    /// The server asks for a longer wait than the policy accepts.
     StatedWaitTooLong {
-        /// What the server asks for.
+        /// The wait that the server asks for.
         asked: Duration,
-        /// What the policy accepts.
+        /// The longest wait that the policy accepts.
         allowed: Duration,
     },
-    /// The wait would pass the prompt's deadline.
+    /// The wait would exceed the prompt's deadline.
     DeadlineSpent,
-    /// The prompt may not sleep that long any more.
+    /// The wait would exceed the prompt's sleep budget.
     PromptSleepSpent {
-        /// What is left.
+        /// The sleep that is left.
         left: Duration,
     },
-    /// The prompt's cost ceiling is reached.
+    /// The prompt's cost limit is reached.
     CostSpent,
 }
 
 impl GiveUp {
-    /// Whether a budget ended it, rather than the failure itself.
+    /// Returns whether a budget ended it, rather than the failure itself.
     pub const fn is_budget_exhausted(self) -> bool {
         match self {
             Self::RetriesSpent { retries } => retries > 0,
@@ -236,7 +236,7 @@ impl fmt::Display for GiveUp {
     }
 }
 
-/// Decides what to do about one failure.
+/// Decides how to handle one failure.
 pub fn decide(
     rules: &RetryRules,
     chain: &Chain,
@@ -287,7 +287,7 @@ pub fn decide(
     }
 }
 
-/// Whether a smaller conversation can be the answer at all; a large one may also take too long to send.
+/// Returns whether a smaller conversation can help at all; a large one may also take too long to send.
 fn may_be_size_related(cause: Cause) -> bool {
     matches!(
         cause,
@@ -305,15 +305,15 @@ fn too_large(rules: &RetryRules, situation: &Situation<'_>) -> Decision {
     })
 }
 
-/// Whether the same request may succeed later. An explicit word outweighs the class, except where waiting is never
-/// the answer; those classes have left before.
+/// Returns whether the same request may succeed later. An explicit flag outweighs the class, except where waiting
+/// never helps; those classes were handled before.
 fn may_pass(situation: &Situation<'_>) -> bool {
     situation
         .retryable
         .unwrap_or(situation.verdict.class() == Class::Transient)
 }
 
-/// When to try again on the same footing, or why not.
+/// Returns the time of the next retry with the same target, or the reason against one.
 fn wait(
     rules: &RetryRules,
     chain: &Chain,
@@ -355,7 +355,7 @@ fn within_sleep_budget(
     }
 }
 
-/// A wait that someone asked for, longer than our own.
+/// A requested wait that is longer than our own delay.
 struct RequestedWait {
     wait: Duration,
     authority: Authority,
@@ -370,8 +370,8 @@ fn longer_requested_wait(situation: &Situation<'_>, own_delay: Duration) -> Opti
     })
 }
 
-/// How much of it is waited for. Only a server's own word may ask for more than the policy accepts, and only where the
-/// user allowed it; a guess is cut to what is accepted, and to nothing where nobody said what that is.
+/// Returns the part of the requested wait that is accepted. Only the server's own statement may exceed what the policy
+/// accepts, and only where the user allowed it; a guess is cut to what is accepted, and to zero where no limit is set.
 fn accepted(rules: &RetryRules, chain: &Chain, asked: RequestedWait) -> Result<Duration, GiveUp> {
     let left = rules
         .sleep_budget
@@ -393,7 +393,7 @@ fn accepted(rules: &RetryRules, chain: &Chain, asked: RequestedWait) -> Result<D
     }
 }
 
-/// A limit that belongs to one account need not be waited for where another account is free.
+/// Returns the switch to make instead of waiting: a limit of one account need not be waited for while another is free.
 fn switch_instead_of_waiting(
     rules: &RetryRules,
     chain: &Chain,
@@ -405,8 +405,8 @@ fn switch_instead_of_waiting(
         .flatten()
 }
 
-/// What may still help when this footing is lost: another account if the trouble is the account's, else another
-/// model or provider, but only where the trouble does not travel with the request.
+/// Returns the switch that may still help when the current target is lost: another account if the failure is the
+/// account's, else another model or provider, but only where the failure does not travel with the request.
 fn switch_after_failed_wait(
     rules: &RetryRules,
     chain: &Chain,
@@ -434,7 +434,7 @@ fn switch_after_failed_wait(
     }
 }
 
-/// Whether the model in use has retries left.
+/// Returns whether the model in use has retries left.
 fn has_retries(rules: &RetryRules, chain: &Chain) -> bool {
     let most = rules.retries;
     most.is_none_or(|most| chain.retries_on_current_model() < most)

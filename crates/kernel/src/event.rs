@@ -1,7 +1,7 @@
-//! What a listener is told: one vocabulary, versioned, numbered, with absolute times.
+//! The events that listeners receive: one vocabulary, versioned and numbered, with absolute times.
 //!
-//! Dialects (the pi protocol, the turn stream, the gateway's comments) are translations of this, made at the edge.
-//! Invariant: no event carries a credential; messages of providers were cleaned when their failure was made.
+//! Other protocols (the pi protocol, the turn stream, the gateway's comments) are translations of these events, made
+//! at the edge. Invariant: no event carries a credential; a provider's message is cleaned when its failure is created.
 
 mod kind;
 
@@ -303,7 +303,8 @@ pub struct Reasoning {
 }
 
 impl Reasoning {
-    /// Whether that model may be sent this: a proof is often good for the model alone that gave it.
+    /// Returns whether this reasoning may be sent to the given model: a proof is often valid only for the model that
+    /// gave it.
     pub fn can_be_sent_to(&self, model: &str) -> bool {
         self.model.as_deref().is_none_or(|own| own == model)
     }
@@ -349,7 +350,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What one use has more than another.
+    /// Returns this usage minus another one.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self {
@@ -360,13 +361,13 @@ impl Usage {
         }
     }
 
-    /// All tokens that were read.
+    /// Returns the number of input tokens, cached ones included.
     pub fn read(self) -> u64 {
         let cached = self.cache_read.saturating_add(self.cache_write);
         self.input.saturating_add(cached)
     }
 
-    /// The sum of two uses.
+    /// Returns the sum of two usages.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -454,7 +455,7 @@ impl From<RetryEnded> for Body {
 }
 
 impl Body {
-    /// The error that ends a turn.
+    /// Creates the error that ends a turn.
     pub fn error(judged: &ClassifiedFailure, reason: String) -> Self {
         Self::Error {
             class: judged.verdict.class(),

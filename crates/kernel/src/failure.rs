@@ -1,4 +1,4 @@
-//! A failure as it was seen: facts, not yet a judgement.
+//! The facts of one failed attempt, before any judgement.
 //!
 //! Invariant: a `Failure` holds no credential. Headers are kept only when their name is on the allow-list, and
 //! messages pass [`crate::text::message`].
@@ -9,7 +9,7 @@ use crate::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// How the failure reached us.
+/// The way in which a failure arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
@@ -17,13 +17,13 @@ pub enum Transport {
     Http,
     /// An error inside a stream that had begun well, or an error event that a provider emitted.
     Stream,
-    /// No answer at all: a transport error, raised rather than received.
+    /// No response at all: a transport error, raised rather than received.
     Thrown,
     /// A child process failed.
     Process,
 }
 
-/// How far the answer had come.
+/// The progress of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -35,7 +35,7 @@ pub enum Phase {
     AfterContent,
 }
 
-/// What the transport saw happen to the connection.
+/// The kind of connection failure that the transport saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IoKind {
@@ -43,25 +43,25 @@ pub enum IoKind {
     Dns,
     /// The connection could not be made.
     Connect,
-    /// The secure channel could not be made or broke.
+    /// The TLS handshake failed or the TLS connection broke.
     Tls,
-    /// Our own settings stand in the way: a certificate that is not trusted, a proxy that wants a password.
+    /// Our own settings prevent the connection: an untrusted certificate, a proxy that requires a password.
     Misconfigured,
-    /// The connection was reset or closed by the peer.
+    /// The peer reset or closed the connection.
     Reset,
-    /// Nothing came within the time allowed for a response.
+    /// No response arrived within the time limit.
     Timeout,
-    /// A stream fell silent for longer than the idle limit.
+    /// A stream was silent for longer than the idle limit.
     Idle,
     /// A stream ended without its terminal event.
     Truncated,
-    /// The answer could not be read as its protocol.
+    /// The response does not follow its protocol.
     Protocol,
-    /// Anything else.
+    /// Any other failure.
     Other,
 }
 
-/// Response headers that may be kept: those that say when to come back, and those that name the request.
+/// Response headers that may be kept: those that state a retry time, and those that identify the request.
 const ALLOWED_HEADERS: [&str; 15] = [
     "retry-after",
     "retry-after-ms",
@@ -80,7 +80,7 @@ const ALLOWED_HEADERS: [&str; 15] = [
     "server",
 ];
 
-/// Everything that was seen of one failed attempt.
+/// The facts of one failed attempt.
 ///
 /// ```
 /// use outlast_kernel::failure::Failure;
@@ -93,9 +93,9 @@ const ALLOWED_HEADERS: [&str; 15] = [
 pub struct Failure {
     /// The provider that failed.
     pub provider: String,
-    /// How it reached us.
+    /// The way in which the failure arrived.
     pub transport: Transport,
-    /// How far the answer had come.
+    /// The progress of the response.
     pub phase: Phase,
     /// The HTTP status.
     pub status: Option<u16>,
@@ -107,20 +107,20 @@ pub struct Failure {
     pub headers: Vec<(String, String)>,
     /// Machine-readable parts of the body, names in lower case.
     pub fields: Vec<(String, String)>,
-    /// What happened to the connection.
+    /// The kind of connection failure.
     pub io: Option<IoKind>,
-    /// The provider's or the caller's explicit word; `false` vetoes any retry.
+    /// The explicit retry flag of the provider or the caller; `false` prevents any retry.
     pub retryable: Option<bool>,
-    /// When it was seen.
+    /// The time of the failure.
     pub at: Timestamp,
     /// The local zone's offset in minutes, for times of day that name no zone.
     pub local_offset_minutes: i16,
-    /// A verdict that came ready-made; it is taken as it is.
+    /// A ready-made verdict, which is used unchanged.
     pub verdict: Option<Verdict>,
 }
 
 impl Failure {
-    /// An HTTP response with an error status.
+    /// Creates a failure from an HTTP response with an error status.
     pub fn http(provider: &str, status: u16, message: &str, at: Timestamp) -> Self {
         Self {
             status: Some(status),
@@ -128,17 +128,17 @@ impl Failure {
         }
     }
 
-    /// An error that a provider emitted inside its stream, before any content.
+    /// Creates a failure from an error that a provider emitted inside its stream, before any content.
     pub fn emitted(provider: &str, message: &str, at: Timestamp) -> Self {
         Self::seen(provider, Transport::Stream, message, at)
     }
 
-    /// A transport error, raised rather than received.
+    /// Creates a failure from a transport error, raised rather than received.
     pub fn thrown(provider: &str, message: &str, at: Timestamp) -> Self {
         Self::seen(provider, Transport::Thrown, message, at)
     }
 
-    /// What a child process said when it failed.
+    /// Creates a failure from the error output of a child process.
     pub fn process(program: &str, message: &str, at: Timestamp) -> Self {
         Self::seen(program, Transport::Process, message, at)
     }
@@ -165,7 +165,7 @@ impl Failure {
         }
     }
 
-    /// The same failure with the provider's code or error type.
+    /// Sets the provider's code or error type.
     #[must_use]
     pub fn with_code(self, code: &str) -> Self {
         Self {
@@ -174,7 +174,7 @@ impl Failure {
         }
     }
 
-    /// The same failure with what happened to the connection.
+    /// Sets the kind of connection failure.
     #[must_use]
     pub fn with_io(self, io: IoKind) -> Self {
         Self {
@@ -183,7 +183,7 @@ impl Failure {
         }
     }
 
-    /// The same failure with an explicit word on whether to retry.
+    /// Sets the explicit retry flag.
     #[must_use]
     pub fn with_retryable(self, retryable: bool) -> Self {
         Self {
@@ -192,7 +192,7 @@ impl Failure {
         }
     }
 
-    /// The same failure with a verdict that is to be taken as it is.
+    /// Sets a verdict that is used unchanged.
     #[must_use]
     pub fn with_verdict(self, verdict: Verdict) -> Self {
         Self {
@@ -201,7 +201,7 @@ impl Failure {
         }
     }
 
-    /// The same failure with those of the headers that may be kept.
+    /// Sets those of the headers that may be kept.
     #[must_use]
     pub fn with_headers<'a>(
         mut self,
@@ -216,7 +216,7 @@ impl Failure {
         self
     }
 
-    /// The first header of that lower-case name.
+    /// Returns the first header of that lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -224,7 +224,7 @@ impl Failure {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The first body field of that lower-case name.
+    /// Returns the first body field of that lower-case name.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields
             .iter()
@@ -232,7 +232,7 @@ impl Failure {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The provider's machine-readable words about what went wrong, each with its source, the most telling first.
+    /// Returns the provider's machine-readable error words, each with its source, the most specific first.
     pub fn words(&self) -> impl Iterator<Item = (&str, &str)> {
         const NAMES: [&str; 14] = [
             "code",
@@ -254,7 +254,7 @@ impl Failure {
         let header = self
             .header("x-amzn-errortype")
             .map(|value| ("x-amzn-errortype", value));
-        // That there is an error is known; only as the reason of an end, and without a status, does the word say more.
+        // The word `error` is no news; it says more only as a finish reason without a status.
         let bare = self.status.is_none();
         let telling =
             move |name: &str, value: &str| value != "error" || (bare && name.starts_with("finish"));
@@ -267,7 +267,7 @@ impl Failure {
         code.into_iter().chain(header).chain(fields)
     }
 
-    /// What a consumer is told as the failure's code: the HTTP status when there is one, else the provider's code.
+    /// Returns the code to show: the HTTP status when there is one, else the provider's code.
     pub fn public_code(&self) -> Option<String> {
         self.status
             .map(|status| status.to_string())
@@ -283,12 +283,12 @@ fn is_kept(name: &str, kept: &str) -> bool {
     }
 }
 
-/// A failure together with its verdict, as it travels from the classifier to the consumer.
+/// A failure with its verdict, as it travels from the classifier to the consumer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassifiedFailure {
-    /// What was seen.
+    /// The facts.
     pub failure: Failure,
-    /// What it means.
+    /// The verdict.
     pub verdict: Verdict,
 }
 

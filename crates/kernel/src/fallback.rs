@@ -1,8 +1,8 @@
-//! When another model is asked instead of waiting for the one in use, and when the one that was left is asked again.
+//! Decides when to ask another model instead of waiting for the one in use, and when to return to an excluded one.
 //!
-//! Models stand in an order of preference; the first that is free and large enough is asked. Invariants: a model that
-//! was left is not asked before what it was left for is over; every failure that leaves a model names an end to that.
-//! Not here: which models there are (see the engine's `route`).
+//! Models have an order of preference; the first that is free and large enough is asked. Invariants: an excluded model
+//! is not asked before its exclusion is over; every failure that excludes a model states an end to the exclusion. Not
+//! here: the list of models (see the engine's `target`).
 
 use crate::Timestamp;
 use crate::budget::Chain;
@@ -10,17 +10,17 @@ use crate::verdict::{Authority, Cause, Class, Verdict};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// No two models are asked in turns without a pause.
+/// The shortest exclusion, so that two models never alternate without a pause.
 const MIN_COOLDOWN: Duration = Duration::from_secs(1);
 
-/// What another model may be asked for.
+/// A condition for asking another model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// The model is overloaded, out of reach or fails by itself, again and again.
+    /// The model is overloaded, unreachable or fails by itself, again and again.
     Overload,
-    /// A plan's window is used up for longer than is waited.
+    /// A plan's window is used up for longer than the accepted wait.
     UsageLimit,
-    /// It can never succeed there: a refused key, no credit, no such model, a request that it does not take.
+    /// It can never succeed there: a refused key, no credit, no such model, a request that the model does not take.
     HardError,
     /// The model or a filter refused.
     Refusal,
@@ -29,7 +29,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// All of them.
+    /// All conditions.
     pub const ALL: [Self; 5] = [
         Self::Overload,
         Self::UsageLimit,
@@ -38,7 +38,7 @@ impl Condition {
         Self::Overflow,
     ];
 
-    /// Its word.
+    /// Returns the name of the condition.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Overload => "overload",
@@ -49,11 +49,12 @@ impl Condition {
         }
     }
 
-    /// The condition that a failure is, if it is one. What an answer lacks is no condition: the model is told.
+    /// Returns the condition of a failure, if it is one. An invalid completion is no condition: the model gets a
+    /// notice.
     pub fn of(verdict: &Verdict) -> Option<Self> {
         Some(match verdict.cause {
             Cause::UsageLimit => Self::UsageLimit,
-            // Nothing that another model would do better.
+            // Another model would not do better here.
             Cause::EmptyOutput | Cause::CommandFailed => return None,
             Cause::ContextOverflow => Self::Overflow,
             Cause::ContentFilter => Self::Refusal,
@@ -70,16 +71,16 @@ impl Condition {
     }
 }
 
-/// When models are changed.
+/// The rules for changing models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// What another model is asked for.
+    /// The conditions for asking another model.
     pub on: Vec<Condition>,
-    /// How many retries an overloaded model has first.
+    /// The number of retries that an overloaded model has first.
     pub overload_retries: u32,
     /// The longest wait for a plan's window that is preferred to another model.
     pub usage_wait: Duration,
-    /// For how long a model is left when nobody says for how long it is out.
+    /// The exclusion of a model when no end of its outage is stated.
     pub cooldown: Duration,
 }
 
@@ -94,33 +95,33 @@ impl Default for Rules {
     }
 }
 
-/// For how long a model is left.
+/// The length of an exclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "for", rename_all = "snake_case")]
 pub enum Exclusion {
-    /// Until then.
+    /// Until a time.
     Until {
-        /// When it is asked again.
+        /// The time at which the model is asked again.
         until: Timestamp,
     },
-    /// As long as the turn goes on.
+    /// For the rest of the turn.
     Turn,
-    /// As long as the session goes on, unless somebody chooses a model.
+    /// For the rest of the session, unless somebody chooses a model.
     Session,
     /// For requests of that size and above.
     Above {
-        /// The tokens that were too many.
+        /// The number of tokens that were too many.
         tokens: u64,
     },
 }
 
 impl Rules {
-    /// The condition that a failure is, if another model is asked for it.
+    /// Returns the condition of a failure, if these rules ask another model for it.
     pub fn condition(&self, verdict: &Verdict) -> Option<Condition> {
         Condition::of(verdict).filter(|condition| self.on.contains(condition))
     }
 
-    /// Whether the other model is asked before anything is waited for.
+    /// Returns whether the other model is asked before any wait.
     pub fn should_switch_immediately(
         &self,
         verdict: &Verdict,
@@ -137,12 +138,12 @@ impl Rules {
         }
     }
 
-    /// For how long a model is left that failed like that with so many tokens.
+    /// Returns how long a model is excluded after that failure with a request of so many tokens.
     pub fn left(&self, verdict: &Verdict, tokens: u64, now: Timestamp) -> Exclusion {
         match (Condition::of(verdict), verdict.cause) {
             (Some(Condition::Refusal), _) => Exclusion::Session,
             (Some(Condition::Overflow), _) => Exclusion::Above { tokens },
-            // Another request may well be taken.
+            // The model may well take another request.
             (_, Cause::InvalidRequest) => Exclusion::Turn,
             _ => {
                 let own = now + self.cooldown.max(MIN_COOLDOWN);
@@ -155,61 +156,61 @@ impl Rules {
     }
 }
 
-/// The models that a session has left. A model is known by its key.
+/// The models that a session has excluded, by their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exclusions(Vec<(String, Exclusion)>);
 
 /// A model that could be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
-    /// What it is known by.
+    /// The key of the model.
     pub key: &'a str,
-    /// How many tokens a request and its answer may have together, where that is known.
+    /// The maximum number of tokens of a request and its completion together, where it is known.
     pub window: Option<u64>,
-    /// How many of them its answer may need.
+    /// The number of those tokens that the completion may need.
     pub answer: u64,
 }
 
-/// What a model is wanted for.
+/// The requirements for a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelRequirements {
-    /// The tokens of the request by a measure that does not change with the model: what did not fit one must not look
-    /// smaller from the next.
+    /// The tokens of the request, by a measure that does not change with the model: a request that did not fit one
+    /// model must not look smaller to the next.
     pub tokens: u64,
-    /// The same as far as they are known; not fewer.
+    /// The tokens of the request as far as they are known; not fewer.
     pub known: u64,
-    /// Another one than that is wanted.
+    /// The index of a model to skip.
     pub but: Option<usize>,
-    /// One that is known to hold more than this window is wanted.
+    /// A window that the model must be known to exceed.
     pub more_than: Option<Option<u64>>,
 }
 
 impl Exclusions {
-    /// That model is left.
+    /// Excludes a model.
     pub fn leave(&mut self, key: &str, left: Exclusion) {
         self.0
             .retain(|(other, known)| other != key || !is_same_kind(*known, left));
         self.0.push((key.to_owned(), left));
     }
 
-    /// That model is asked again although its time is not over: there is no other.
+    /// Includes a model again although its time is not over, because there is no other.
     pub fn take_back(&mut self, key: &str) {
         let is_timed = |left: &Exclusion| matches!(left, Exclusion::Until { .. });
         self.0
             .retain(|(other, left)| other != key || !is_timed(left));
     }
 
-    /// A turn has ended.
+    /// Ends the exclusions of the turn.
     pub fn end_turn(&mut self) {
         self.0.retain(|(_, left)| *left != Exclusion::Turn);
     }
 
-    /// Somebody has chosen a model: nothing is held against any.
+    /// Ends all exclusions, because somebody has chosen a model.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Whether nothing is held against it for a request of that size.
+    /// Returns whether no exclusion applies to a request of that size.
     pub fn is_free(&self, key: &str, tokens: u64, now: Timestamp) -> bool {
         let stands_in_the_way = |left: &Exclusion| match left {
             Exclusion::Until { until } => *until > now,
@@ -220,7 +221,7 @@ impl Exclusions {
         !own.map(|(_, left)| left).any(stands_in_the_way)
     }
 
-    /// Until when that model is left, if that is known.
+    /// Returns the end of a model's exclusion, if it is known.
     pub fn excluded_until(&self, key: &str, now: Timestamp) -> Option<Timestamp> {
         let own = self.0.iter().filter(|(other, _)| other == key);
         let until = own.filter_map(|(_, left)| match left {
@@ -230,8 +231,8 @@ impl Exclusions {
         until.max()
     }
 
-    /// The model to change to: the first that is free and large enough, if it comes before the one in use or that one may
-    /// not be asked.
+    /// Returns the model to change to: the first that is free and large enough, if it comes before the one in use or
+    /// the one in use may not be asked.
     pub fn better(
         &self,
         candidates: &[Candidate<'_>],
@@ -245,7 +246,7 @@ impl Exclusions {
         (best < in_use || (best != in_use && !is_free)).then_some(best)
     }
 
-    /// The first of these that is free, large enough and as it is wanted.
+    /// Returns the first candidate that is free, large enough and meets the requirements.
     pub fn first_free(
         &self,
         candidates: &[Candidate<'_>],
@@ -263,8 +264,8 @@ impl Exclusions {
         })
     }
 
-    /// Whether the request and its answer fit there, as far as that is known. What did not fit another one fits only where
-    /// more is known to fit.
+    /// Returns whether the request and its completion fit, as far as that is known. A request that did not fit one
+    /// model fits only where a larger window is known.
     fn fits(&self, one: &Candidate<'_>, all: &[Candidate<'_>], wanted: &ModelRequirements) -> bool {
         let needed = wanted.known.saturating_add(one.answer);
         let is_too_small = |other: &&Candidate<'_>| {
@@ -278,7 +279,7 @@ impl Exclusions {
     }
 }
 
-/// Whether one window is known to be larger than another.
+/// Returns whether one window is known to be larger than another.
 fn is_larger_window(window: Option<u64>, than: Option<u64>) -> bool {
     window.is_some_and(|window| than.is_none_or(|than| window > than))
 }

@@ -127,7 +127,7 @@ fn chain() -> [Candidate<'static>; 3] {
     ]
 }
 
-/// A request of that size.
+/// Requirements for a request of that size.
 fn of(tokens: u64) -> ModelRequirements {
     ModelRequirements {
         tokens,

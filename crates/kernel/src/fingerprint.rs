@@ -1,20 +1,20 @@
-//! The identity of a failure: step, class and what stays of its message when the accidents are taken out.
+//! The identity of a failure: step, class and its message without accidental parts.
 //!
-//! Request ids, times, durations, addresses, ports, counters and folders differ from one occurrence to the next; words,
-//! file names, test names and status codes do not. Whatever is accidental becomes `#`.
-//! Invariant: the work is linear in the message, and a fingerprint is bounded.
+//! Request ids, times, durations, addresses, ports, counters and folders differ from one occurrence to the next;
+//! words, file names, test names and status codes do not. Every accidental part becomes `#`. Invariant: the work is
+//! linear in the message, and a fingerprint is bounded.
 
 use crate::text;
 use crate::verdict::Class;
 use serde::{Deserialize, Serialize};
 
-/// The most of a message that is read, and that takes part in its fingerprint, in bytes.
+/// The longest part of a message that is read, and that takes part in its fingerprint, in bytes.
 const MAX_READ_BYTES: usize = 4096;
 const MAX_FINGERPRINT_BYTES: usize = 512;
-/// Hexadecimal digits and dashes of this length are an id, whatever they begin with.
+/// The minimum length of an id: hexadecimal digits and dashes, whatever they begin with.
 const MIN_UUID_LENGTH: usize = 32;
 
-/// Two failures with the same fingerprint are the same failure.
+/// The identity of a failure: two failures with the same fingerprint are the same failure.
 ///
 /// ```
 /// use outlast_kernel::fingerprint::Fingerprint;
@@ -32,7 +32,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The fingerprint of a failure of that step.
+    /// Creates the fingerprint of a failure of that step.
     pub fn new(step: &str, class: Class, message: &str) -> Self {
         let message = text::bounded(message, MAX_READ_BYTES);
         let message = normalize(&text::plain(&message));
@@ -43,17 +43,17 @@ impl Fingerprint {
         }
     }
 
-    /// The step that failed.
+    /// Returns the step that failed.
     pub fn step(&self) -> &str {
         &self.step
     }
 
-    /// The class of the failure.
+    /// Returns the class of the failure.
     pub const fn class(&self) -> Class {
         self.class
     }
 
-    /// What the message is known by.
+    /// Returns the normalised message.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -68,7 +68,7 @@ fn normalize(message: &str) -> String {
     out.text
 }
 
-/// A token that is a path, as its last name; any other token as it is.
+/// Returns the last name of a token that is a path; any other token unchanged.
 fn last_name(token: &str) -> &str {
     let is_separator = |c: char| c == '/' || c == '\\';
     let rooted = token
@@ -86,7 +86,7 @@ fn last_name(token: &str) -> &str {
         .unwrap_or(token)
 }
 
-/// The text that stays, as it is built.
+/// Builds the normalised text.
 #[derive(Default)]
 struct Normalizer {
     text: String,
@@ -135,7 +135,7 @@ impl Normalizer {
         self.last_word = word;
     }
 
-    /// Marks on either side of an accident belong to it: `12:30:01.5`, `10.0.0.1:443`.
+    /// Adds a placeholder. Marks on either side of an accidental part belong to it: `12:30:01.5`, `10.0.0.1:443`.
     fn accident(&mut self) {
         if !self.ends_in_placeholder() {
             self.text.push('#');
@@ -156,7 +156,8 @@ impl Normalizer {
         }
     }
 
-    /// Whether a number says what happened rather than when or where: an exit code, a status, the code of an error.
+    /// Returns whether a number states the kind of failure rather than its time or place: an exit code, a status, an
+    /// error code.
     fn is_meaningful_number(&self, word: &str) -> bool {
         const CODE_LABELS: [&str; 8] = [
             "status", "http", "code", "exit", "errno", "signal", "returned", "got",
@@ -172,7 +173,7 @@ impl Normalizer {
     }
 }
 
-/// Whether a word is a number, a length of time or size, or an id.
+/// Returns whether a word is a number, a length of time or size, or an id.
 fn is_volatile(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     if digits == 0 {
@@ -187,7 +188,7 @@ fn is_volatile(word: &str) -> bool {
     starts_with_digit || hex || random || labelled
 }
 
-/// How often letters and digits take turns: seldom in names, often in ids.
+/// Returns the number of changes between letters and digits: few in names, many in ids.
 fn changes(word: &str) -> usize {
     let kinds: Vec<bool> = word.bytes().map(|byte| byte.is_ascii_digit()).collect();
     kinds.windows(2).filter(|pair| pair[0] != pair[1]).count()

@@ -17,7 +17,7 @@ fn id(name: &str) -> WaiterId {
     WaiterId(name.to_owned())
 }
 
-/// Its own schedule would have it try again at 1000 s.
+/// A caller whose own schedule would have it retry at 1000 s.
 fn waiter(name: &str, since: u64) -> Waiter {
     Waiter {
         id: id(name),
@@ -28,7 +28,7 @@ fn waiter(name: &str, since: u64) -> Waiter {
     }
 }
 
-/// A gate and the line before it.
+/// A gate and its queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct GateWithQueue {
     gate: Gate,
@@ -86,7 +86,7 @@ impl GateWithQueue {
     }
 }
 
-/// In line since second 0, 1, 2 and so on.
+/// Queues callers since second 0, 1, 2 and so on.
 fn line_up(gate: &mut GateWithQueue, names: &[&str]) {
     for (since, name) in (0..).zip(names) {
         gate.wait(waiter(name, since));
@@ -116,7 +116,7 @@ fn opened(names: &[&str]) -> GateWithQueue {
     gate
 }
 
-/// A gate with a probe in flight since second 2, and these in line.
+/// A gate with a probe in flight since second 2, and these callers in its queue.
 fn half_open(names: &[&str]) -> (GateWithQueue, Pass) {
     let mut gate = opened(&["prober", "another"]);
     let pass = probe(&mut gate, waiter("prober", 0), at(2));
@@ -125,7 +125,7 @@ fn half_open(names: &[&str]) -> (GateWithQueue, Pass) {
     (gate, pass)
 }
 
-/// A gate whose ramp began at second 2, with these in line.
+/// A gate whose ramp began at second 2, with these callers in its queue.
 fn ramping(names: &[&str]) -> GateWithQueue {
     let (mut gate, pass) = half_open(names);
     gate.succeeded(pass, at(2));
@@ -577,11 +577,11 @@ fn a_refusal_costs_more_when_it_ends_a_search_or_states_a_time() {
 #[test]
 fn one_that_fails_alone_within_the_ramp_keeps_its_own_time() {
     let mut gate = ramping(&["left over"]);
-    // It waited for the ramp to come.
+    // It waited for the ramp to begin.
     assert_eq!(wakes(&gate, &["left over"]), [at(2)]);
     let pass = go(&mut gate, waiter("left over", 0), at(2));
     gate.succeeded(pass, at(3));
-    // Its next call fails, in a ramp that nobody else is in.
+    // Its next call fails, in a ramp with no other caller.
     let own = |seconds| Waiter {
         own_wake: at(seconds),
         ..waiter("left over", 5)
@@ -590,7 +590,7 @@ fn one_that_fails_alone_within_the_ramp_keeps_its_own_time() {
     gate.failed(pass, None, at(5));
     gate.wait(own(7));
     assert_eq!(wakes(&gate, &["left over"]), [at(7)]);
-    // With company, it goes by the ramp.
+    // With other callers, it follows the ramp.
     gate.wait(waiter("another", 6));
     assert!(wakes(&gate, &["left over"])[0] < at(6));
 }
@@ -670,7 +670,7 @@ fn the_gate_closes_when_nobody_had_to_wait_for_half_a_minute() {
     gate.failed(a, None, at(33));
     assert!(gate.is_closed(), "a report from the ramp is old now");
 
-    // Nobody reported, but the next that asks finds it calm.
+    // No caller reported, but the next one that asks finds it calm.
     go(&mut another, waiter("c", 40), at(40));
     assert!(another.is_closed());
 }
@@ -678,7 +678,7 @@ fn the_gate_closes_when_nobody_had_to_wait_for_half_a_minute() {
 #[test]
 fn a_line_to_speak_of_keeps_the_ramp_and_lets_it_grow() {
     let names = ["a", "b", "c", "d"];
-    // At five calls a second, three in line wait for half a second and more.
+    // At five calls a second, three queued callers wait for half a second and more.
     for (waiting, grows) in [(2, false), (3, true)] {
         let mut gate = ramping(&names[..=waiting]);
         let pass = go(&mut gate, waiter("a", 0), at(2));
@@ -720,7 +720,7 @@ fn how_late_that_is_does_not_depend_on_the_pace() {
     }
 }
 
-// --- what is learnt ---
+// --- learning ---
 
 /// A closed gate that carried so many calls a second for a minute.
 fn carrying(calls: u64) -> GateWithQueue {
@@ -733,7 +733,7 @@ fn carrying(calls: u64) -> GateWithQueue {
     gate
 }
 
-/// The rate at which the ramp begins after so many failed probes.
+/// Returns the rate at which the ramp begins after so many failed probes.
 fn first_rate(mut gate: GateWithQueue, failed_probes: u64) -> Rate {
     let pass = go(&mut gate, waiter("a", 0), at(60));
     gate.failed(pass, None, at(60));
@@ -841,7 +841,7 @@ fn a_failure_that_the_gate_missed_opens_it_if_it_is_closed() {
     }
 }
 
-// --- deadlines, and what is kept ---
+// --- deadlines, and bounded memory ---
 
 #[test]
 fn nobody_is_held_past_its_deadline() {
@@ -906,7 +906,7 @@ fn a_gate_survives_a_round_trip_through_text_in_every_stage() {
     assert_eq!(serde_json::from_str::<Pass>(&text).unwrap(), pass);
 }
 
-// --- whatever happens ---
+// --- all sequences ---
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -918,9 +918,9 @@ enum Op {
     Renew(usize),
 }
 
-/// Operations among a few callers, with times from `times`.
+/// Operations of a few callers, with times from `times`.
 fn any_op(times: BoxedStrategy<Timestamp>) -> impl Strategy<Value = Op> {
-    // Some of them came at the same time.
+    // Some callers came at the same time.
     let callers = prop::sample::select(vec![("a", 0), ("b", 3), ("c", 3), ("d", 40), ("e", 2)]);
     let drawn = (callers, times.clone(), prop::option::of(times.clone()));
     let waiter = drawn.prop_map(|((name, since), own_wake, deadline)| Waiter {
@@ -938,7 +938,7 @@ fn any_op(times: BoxedStrategy<Timestamp>) -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Plays operations against a gate and remembers what it must keep to.
+/// Plays operations against a gate and keeps the facts for its invariants.
 struct InvariantChecker {
     gate: GateWithQueue,
     /// The newest last.
@@ -1118,20 +1118,20 @@ proptest! {
 const CAPACITY: u64 = 25;
 const OUTAGE: u64 = 30 * 60 * 1000;
 
-/// All times in milliseconds.
+/// A scenario, all times in milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Scenario {
     agents: u64,
-    /// The time between the first calls of two agents: longer than any answer takes.
+    /// The time between the first calls of two agents: longer than any response takes.
     apart: u64,
     outage: u64,
-    /// How many calls the provider accepts at once after a quiet time.
+    /// The number of calls that the provider accepts at once after a quiet time.
     burst: u64,
-    /// The shortest and the longest time in which a call is answered.
+    /// The shortest and the longest time of a response.
     latency: (u64, u64),
-    /// How late an agent may be.
+    /// The greatest delay of an agent.
     late: u64,
-    /// How often an agent reads its wake time; 0 when it learns of each change at once.
+    /// The interval at which an agent reads its wake time; 0 when it learns of each change at once.
     reads_every: u64,
 }
 
@@ -1185,7 +1185,7 @@ struct Simulation {
     gate: GateWithQueue,
     agents: Vec<Agent>,
     coming: BinaryHeap<Reverse<(u64, usize, AgentEvent)>>,
-    /// What the provider accepts at once, in thousandths of a call, and since when.
+    /// The number of calls that the provider accepts at once, in thousandths of a call, and since when.
     room: (u64, u64),
     sent: Vec<u64>,
     successes: Vec<u64>,
@@ -1238,8 +1238,8 @@ impl Simulation {
         self.numbers()
     }
 
-    /// Who asks next when everyone follows the gate at once. Of an open gate's line, the first is
-    /// the first to be woken.
+    /// Returns the agent that asks next when every agent follows the gate at once. Of an open gate's queue, the first
+    /// caller is the first to be woken.
     fn next_to_wake(&self) -> Option<(u64, usize)> {
         if self.setting.reads_every > 0 {
             return None;
@@ -1345,7 +1345,7 @@ impl Simulation {
     }
 }
 
-/// Runs a setting and holds it to what the design promises.
+/// Runs a scenario and checks it against the promises of the design.
 fn keeps_the_promises(setting: Scenario) -> Measurements {
     let numbers = Simulation::new(setting).run();
     let Scenario { agents, outage, .. } = setting;

@@ -1,9 +1,9 @@
-//! When to come back: every stated time of a failure, and the one that counts.
+//! Reads every stated retry time of a failure and chooses the one that counts.
 //!
-//! One grammar for headers, body fields and text. What headers and fields state counts before what the text says; of
-//! equals the longest counts. A report about a bucket counts only when nothing was stated, and only for the bucket that
-//! is empty. A moment is as far away as it is from the server's own clock, where the server told its time.
-//! Invariant: reading is total, and absurd values neither panic nor wrap.
+//! One grammar for headers, body fields and text. Headers and fields have precedence over the text; of equals the
+//! longest counts. A report about a bucket counts only when nothing was stated, and only for the empty bucket. A
+//! moment is as far away as it is from the server's own clock, where the server states its time. Invariant: reading is
+//! total, and absurd values neither panic nor wrap.
 
 mod duration;
 mod moment;
@@ -15,7 +15,7 @@ use crate::verdict::{Authority, Hint};
 use duration::BareUnit;
 use moment::LocalClock;
 
-/// The time that a failure states, if any.
+/// Returns the time that a failure states, if any.
 pub(crate) fn read(failure: &Failure, wording: &Wording) -> Option<Hint> {
     let server_now = failure
         .header("date")
@@ -48,7 +48,7 @@ struct Reader<'a> {
     server_now: Timestamp,
     facts: Option<Hint>,
     text: Option<Hint>,
-    /// A time of day without a zone: good enough when nothing better was said.
+    /// A time of day without a zone: good enough when nothing better was stated.
     naive: Option<Hint>,
 }
 
@@ -63,7 +63,7 @@ fn keep_latest(slot: &mut Option<Hint>, at: Option<Timestamp>, source: &str) {
     }
 }
 
-/// A moment by our own clock, as far away as it is from the server's. One that has passed says nothing.
+/// Returns a moment by our own clock, as far away as it is from the server's. A past moment is ignored.
 fn to_local_clock(failure: &Failure, server_now: Timestamp, at: Timestamp) -> Option<Timestamp> {
     (at >= server_now).then(|| failure.at + at.since(server_now))
 }
@@ -106,7 +106,7 @@ impl Reader<'_> {
         at.and_then(|at| to_local_clock(self.failure, self.server_now, at))
     }
 
-    /// The reset of the subscription window that is used up.
+    /// Returns the reset of the subscription window that is used up.
     fn codex_window(&self) -> Option<Timestamp> {
         let value = |window: &str, name: &str| {
             let name = format!("x-codex-{window}-{name}");
@@ -127,7 +127,7 @@ impl Reader<'_> {
     }
 }
 
-/// The reset of the window that was rejected; the latest, if there are several. What is paid beyond the plan is not one.
+/// Returns the reset of the rejected window; the latest of several. Usage paid beyond the plan is not a window.
 fn rejected_window(failure: &Failure) -> Option<Timestamp> {
     let windows = failure.headers.iter().filter_map(|(name, value)| {
         let window = name
@@ -148,7 +148,7 @@ fn rejected_window(failure: &Failure) -> Option<Timestamp> {
     named.or_else(|| windows.filter_map(reset).max())
 }
 
-/// What a report about buckets says of the empty one, when nobody stated a time.
+/// Returns the reset of the empty bucket in a report, for a failure without a stated time.
 fn from_buckets(failure: &Failure, server_now: Timestamp) -> Option<Hint> {
     let all = || failure.headers.iter().chain(&failure.fields);
     let knows_remaining = all().any(|(name, _)| name.contains("remaining"));
@@ -174,7 +174,7 @@ fn from_buckets(failure: &Failure, server_now: Timestamp) -> Option<Hint> {
     })
 }
 
-/// The header that says what is left in the bucket whose reset this header states.
+/// Returns the header with the remaining amount of the bucket whose reset this header states.
 fn bucket_of(name: &str) -> Option<String> {
     if name.contains("unified") {
         return None;

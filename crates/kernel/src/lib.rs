@@ -1,7 +1,7 @@
-//! The part of Outlast that decides.
+//! The decisions of Outlast, as pure functions.
 //!
-//! Everything here is a pure function of its arguments: time comes in as a [`Timestamp`], chance comes in as a
-//! number, and what should happen goes out as data. The engine carries it out.
+//! Everything here depends on its arguments alone: time comes in as a [`Timestamp`], chance comes in as a number, and
+//! actions go out as data. The engine carries them out.
 //!
 //! Not here: sleeping, calling, storing, printing (see the crates above), and any knowledge of a wire format (see
 //! `outlast-dialect`).

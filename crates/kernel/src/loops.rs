@@ -1,10 +1,9 @@
-//! Models that go in circles: in their reasoning, as it comes, and in the calls that they make.
+//! Detects models that go in circles: in their reasoning, as it arrives, and in their tool calls.
 //!
-//! Three kinds of circle are found in reasoning: the same text again and again, paragraphs that say nearly the same, and
-//! many words in a row without a new one. Where it is in doubt, it is none: cutting a good thought off costs a call.
-//! Invariants: the verdict is the same however the text is cut into pieces; the work for a character is bounded, and so
-//! is what is kept.
-//! Not here: what is done about it (see `stop` for what the model is told).
+//! Three kinds of loop are found in reasoning: the same text again and again, paragraphs that are nearly the same, and
+//! many words in a row without a new one. In doubt there is no loop: cutting off good reasoning costs a call.
+//! Invariants: the verdict does not depend on how the text is cut into pieces; the work for a character and the memory
+//! are bounded. Not here: the reaction to a loop (see `completion` for the notice to the model).
 
 mod calls;
 mod cycle;
@@ -17,23 +16,23 @@ use cycle::Cycles;
 use paragraphs::Paragraphs;
 use stall::Stall;
 
-/// How a text goes in circles.
+/// A loop in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loop {
     /// The same characters come again and again.
     Cycle {
-        /// How many characters come again.
+        /// The number of characters that repeat.
         period: usize,
-        /// How often they have come.
+        /// The number of repeats.
         repeats: usize,
     },
-    /// Paragraphs that say nearly the same.
+    /// Paragraphs that are nearly the same.
     Paragraphs,
-    /// Many words in a row, and none that is new.
+    /// Many words in a row without a new one.
     Stall,
 }
 
-/// Watches over reasoning as it comes.
+/// Watches reasoning as it arrives.
 ///
 /// ```
 /// use outlast_kernel::repetition::{Guard, Loop};
@@ -51,7 +50,7 @@ pub struct LoopDetector {
     found: Option<Loop>,
 }
 
-/// A word, known by a number.
+/// A word, represented by a number.
 #[derive(Clone, Copy, Debug)]
 struct HashedWord {
     hash: u32,
@@ -59,7 +58,7 @@ struct HashedWord {
 }
 
 impl LoopDetector {
-    /// Takes the next piece in; once a circle is found, it stays found.
+    /// Reads the next piece; a loop, once found, stays found.
     pub fn push(&mut self, piece: &str) -> Option<Loop> {
         for c in piece.chars() {
             if self.found.is_some() {
@@ -117,7 +116,7 @@ impl HashedWord {
     }
 }
 
-/// Whether a character is seen in code and tables rather than in sentences.
+/// Returns whether a character occurs in code and tables rather than in sentences.
 fn is_symbol(c: char) -> bool {
     c.is_ascii_punctuation() && !matches!(c, '.' | ',' | '?' | '!' | '\'' | '"' | '-' | ':' | '*')
 }

@@ -1,24 +1,24 @@
-//! What models can do, as data: how much they hold, and how an answer that was cut off is carried on.
+//! The capabilities of models, as data: their windows, and the ways to continue a completion that was cut off.
 //!
-//! A model is known by the longest name in the table that its own name begins with. What is not known for certain is not
-//! in the table: an unknown model has no window, and what it said is quoted to it.
-//! Not here: what a server itself states about its window (see `overflow`), which counts before this.
+//! A model is found by the longest name in the table that its own name begins with. The table holds only certain
+//! facts: an unknown model has no window, and its partial completion is quoted to it. Not here: a server's own
+//! statement about its window (see `overflow`), which has precedence.
 
 pub mod overflow;
 
 use serde::{Deserialize, Serialize};
 
-/// What a model can do.
+/// The capabilities of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
-    /// The most tokens that the conversation and the answer may have together, where that is known.
+    /// The maximum number of tokens of the conversation and the completion together, where it is known.
     pub window: Option<u64>,
-    /// How an answer that was cut off is carried on.
+    /// The way to continue a completion that was cut off.
     pub continues_by: ContinueBy,
 }
 
 impl Default for Capabilities {
-    /// Those of a model that nobody knows.
+    /// Returns the capabilities of an unknown model.
     fn default() -> Self {
         Self {
             window: None,
@@ -43,10 +43,10 @@ pub enum ContinueBy {
 }
 
 impl ContinueBy {
-    /// Every way, the one that loses the least first.
+    /// All ways, the one that loses the least first.
     pub const ALL: [Self; 4] = [Self::Resume, Self::Prefill, Self::Prompt, Self::Restart];
 
-    /// Its name, as it is written down and configured.
+    /// Returns the name, as it is written down and configured.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Resume => "resume",
@@ -56,7 +56,7 @@ impl ContinueBy {
         }
     }
 
-    /// The same for a person who reads on where an answer broke off.
+    /// Returns the way in words, for a person who reads on where a completion was cut off.
     pub const fn phrase(self) -> &'static str {
         match self {
             Self::Resume => "its stream is taken up",
@@ -66,7 +66,7 @@ impl ContinueBy {
         }
     }
 
-    /// The way of that name.
+    /// Returns the way with that name.
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|way| way.as_str() == word)
     }
@@ -76,7 +76,7 @@ impl ContinueBy {
 struct ModelFamily {
     name: &'static str,
     window: Option<u64>,
-    /// The best way to carry on, and the dialect in which it works; in any other one there is only the prompt.
+    /// The best way to continue, and the dialect in which it works; in any other dialect only the prompt works.
     best: Option<(&'static str, ContinueBy)>,
 }
 
@@ -107,7 +107,7 @@ const MODELS: &[ModelFamily] = &[
     row("claude-opus-4-1", 200_000, PREFILL),
     row("claude-opus-4-5", 200_000, PREFILL),
     row("claude-haiku-4-5", 200_000, PREFILL),
-    // From here on a last message of the model's own is refused.
+    // From here on the API refuses a last message of the assistant.
     row("claude-sonnet-4-6", 1_000_000, None),
     row("claude-opus-4-6", 1_000_000, None),
     row("claude-opus-4-7", 1_000_000, None),
@@ -156,7 +156,7 @@ const MODELS: &[ModelFamily] = &[
     row("llama-3.3", 131_072, None),
 ];
 
-/// What that model can do, when it is asked in that dialect (`anthropic`, `openai`, `openai-responses`).
+/// Returns the capabilities of a model in that dialect (`anthropic`, `openai`, `openai-responses`).
 ///
 /// ```
 /// use outlast_kernel::models::{ContinueBy, traits};
@@ -179,7 +179,8 @@ pub fn traits(provider: &str, model: &str) -> Capabilities {
     }
 }
 
-/// The name as the table has it: gateways put the maker in front, and some write versions of Claude with a dot.
+/// Returns the name in the form of the table: gateways put the maker in front, and some write versions of Claude with
+/// a dot.
 fn plain_name(model: &str) -> String {
     let name = model.rsplit('/').next().unwrap_or(model);
     let name = name.to_ascii_lowercase();
@@ -189,7 +190,7 @@ fn plain_name(model: &str) -> String {
     }
 }
 
-/// Whether a name is that of a family, or goes on after it: `gpt-4` is not the beginning of `gpt-4o`.
+/// Returns whether a name is that of a family, or continues it: `gpt-4` is not the beginning of `gpt-4o`.
 fn is_of(name: &str, family: &str) -> bool {
     let rest = name.strip_prefix(family);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ':', '@']))
@@ -199,7 +200,7 @@ fn is_of(name: &str, family: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The dialect, the model, its window (0 is none) and how it is carried on.
+    /// The dialect, the model, its window (0 is none) and the way to continue.
     #[rustfmt::skip]
     const TABLE: &[(&str, &str, u64, ContinueBy)] = &[
         ("anthropic", "claude-3-haiku-20240307", 200_000, ContinueBy::Prefill),

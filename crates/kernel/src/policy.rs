@@ -1,7 +1,7 @@
-//! When to try again: policies as values, delays as a pure function.
+//! Retry policies as values, delays as a pure function.
 //!
-//! Invariant: every delay is finite, not negative and at most [`MAX_DELAY`], at any attempt number.
-//! Not here: whether a failure may be retried at all (see `decision`) and any waiting (see the engine).
+//! Invariant: every delay is finite, not negative and at most [`MAX_DELAY`], at any attempt number. Not here: whether
+//! a failure may be retried at all (see `decision`) and any waiting (see the engine).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -15,17 +15,17 @@ mod overrides;
 pub use backoff::{Backoff, Jitter};
 pub use overrides::{BackoffKind, Overrides};
 
-/// No computed delay is longer than this, so that adding one to a time stays meaningful.
+/// The longest computed delay, so that adding one to a time stays meaningful.
 pub const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A policy that cannot be.
+/// An invalid policy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No policy has that name.
     #[error("there is no policy `{name}`; there are {}", Policy::NAMES.join(", "))]
     UnknownName {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
     },
     /// A stepped schedule needs at least one step.
@@ -39,14 +39,14 @@ pub enum Error {
         /// The backoff in force.
         backoff: BackoffKind,
     },
-    /// A policy that could retry without end and without a pause.
+    /// A policy that could retry endlessly and without a pause.
     #[error(
         "a policy needs `max_attempts` or `sleep_budget` to end, and a delay above zero to use up the latter"
     )]
     Endless,
 }
 
-/// What a policy allows to be switched instead of waiting.
+/// The targets that a policy allows to switch to instead of waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switches {
     /// Another account of the same provider.
@@ -58,13 +58,13 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// Nothing may be switched.
+    /// No switch is allowed.
     pub const NONE: Self = Self {
         account: false,
         model: false,
         provider: false,
     };
-    /// Anything may be switched.
+    /// Any switch is allowed.
     pub const ALL: Self = Self {
         account: true,
         model: true,
@@ -72,33 +72,33 @@ impl Switches {
     };
 }
 
-/// How often, how fast and how long to try again.
+/// A retry policy: the number, speed and duration of retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The name it is known by.
+    /// The name of the policy.
     pub name: String,
-    /// How delays grow.
+    /// The growth of delays.
     pub backoff: Backoff,
     /// The longest computed delay.
     pub max_delay: Option<Duration>,
-    /// How delays are spread.
+    /// The spread of delays.
     pub jitter: Jitter,
     /// Calls in all, the first one included; `None` leaves it to the sleep budget.
     pub max_attempts: Option<NonZeroU32>,
-    /// The most that one chain of retries may sleep by its schedule.
+    /// The longest total sleep of one retry chain by its schedule.
     pub sleep_budget: Option<Duration>,
-    /// The longest wait stated by a server that is accepted; `None` leaves it to the sleep budget.
+    /// The longest server-stated wait that is accepted; `None` leaves it to the sleep budget.
     pub longest_stated_wait: Option<Duration>,
-    /// Accept a server's stated reset time however far away it is.
+    /// Accepts a server's stated reset time, however far away it is.
     pub wait_for_reset: bool,
-    /// What may be switched instead of waiting.
+    /// The targets that may be switched to instead of waiting.
     pub may_switch: Switches,
 }
 
 impl Policy {
-    /// The delay before retry number `retry` (0 is the first), or `None` when the policy is spent.
+    /// Returns the delay before retry number `retry` (0 is the first), or `None` when the policy is spent.
     ///
-    /// This is the nominal delay; see [`Policy::jittered_delay`] for what is slept.
+    /// This is the nominal delay; see [`Policy::jittered_delay`] for the delay to sleep.
     pub fn delay_for(&self, retry: u32) -> Option<Duration> {
         if self
             .max_attempts
@@ -115,13 +115,13 @@ impl Policy {
         Some(self.capped_delay(retry))
     }
 
-    /// [`Policy::delay_for`], spread by the policy's jitter; `entropy` is any number, drawn by the caller.
+    /// Returns [`Policy::delay_for`], spread by the policy's jitter; `entropy` is any number, drawn by the caller.
     pub fn jittered_delay(&self, retry: u32, entropy: u64) -> Option<Duration> {
         self.delay_for(retry)
             .map(|delay| self.jitter.apply(delay, entropy))
     }
 
-    /// How many retries the policy allows; `None` when nothing bounds them within `u32`.
+    /// Returns the number of retries that the policy allows; `None` when nothing bounds them within `u32`.
     pub fn retries(&self) -> Option<u32> {
         let by_attempts = self.max_attempts.map(|attempts| attempts.get() - 1);
         let by_sleep = self
@@ -133,7 +133,7 @@ impl Policy {
         }
     }
 
-    /// Every nominal delay of the policy, in order, at most `most` of them.
+    /// Returns the nominal delays of the policy, in order, at most `most` of them.
     pub fn delays(&self, most: usize) -> Vec<Duration> {
         (0..u32::MAX)
             .map_while(|retry| self.delay_for(retry))
@@ -141,7 +141,7 @@ impl Policy {
             .collect()
     }
 
-    /// The sum of the nominal delays 0 to `retry`.
+    /// Returns the sum of the nominal delays 0 to `retry`.
     fn total_nanos(&self, retry: u32) -> u128 {
         self.backoff.total_nanos(retry, self.cap())
     }
@@ -154,8 +154,8 @@ impl Policy {
         self.max_delay.unwrap_or(MAX_DELAY).min(MAX_DELAY)
     }
 
-    /// The number of retries whose delays fit into `budget`, by bisection: sums only grow. Most are few, so the search
-    /// begins among those.
+    /// Returns the number of retries whose delays fit into `budget`, by bisection: sums only grow. Most numbers are
+    /// small, so the search begins among those.
     fn retries_within(&self, budget: Duration) -> Option<u32> {
         let exceeds = |retry: u32| self.total_nanos(retry) > budget.as_nanos();
         if !exceeds(u32::MAX) {

@@ -328,7 +328,7 @@ fn a_retry_that_is_held_before_it_begins_can_be_cancelled() {
     assert_eq!(*outcome, Outcome::Failed(GiveUp::Canceled));
 }
 
-// --- taken up from an earlier process ---
+// --- resumed from an earlier process ---
 
 /// A state that an earlier process left in its second wait, four seconds long, and that wait.
 fn state_in_second_wait() -> (State, Wait) {
@@ -352,7 +352,7 @@ fn state_in_second_wait() -> (State, Wait) {
     (state, wait)
 }
 
-/// What is announced, and until when is slept.
+/// Returns the announced retry and the end of the sleep.
 fn announced(effects: &Effects) -> (u32, Duration, Timestamp) {
     let [Effect::AnnounceRetry(retry), Effect::SleepUntil(at)] = &effects[..] else {
         panic!("{effects:?}");
@@ -526,7 +526,7 @@ fn word(index: usize, run: &Run) -> Event {
     }
 }
 
-/// What an observer of the effects knows; every invariant is judged from outside.
+/// The view of an observer of the effects; every invariant is judged from outside.
 #[derive(Clone, Default)]
 struct Observer {
     scheduled: u32,
@@ -650,7 +650,7 @@ fn explore(run: &Run, observer: &Observer, depth: usize) -> u64 {
             run.now = NOW;
         }
         observer.check(&event, &effects, &before, &run.state);
-        // What changed nothing leads only to sequences that are checked without it.
+        // An event that changed nothing leads only to sequences that are checked without it.
         if effects.is_empty() && !matches!(event, Event::ContentSent | Event::Spent(_)) {
             checked += 1;
             continue;

@@ -7,7 +7,7 @@ fn found(text: &str) -> Option<Loop> {
     LoopDetector::default().push(text)
 }
 
-/// The same text, cut after every so many characters.
+/// Reads the same text, cut after every so many characters.
 fn found_in_pieces(text: &str, size: usize) -> Option<Loop> {
     let chars: Vec<char> = text.chars().collect();
     let mut guard = LoopDetector::default();
@@ -150,7 +150,7 @@ fn plan() -> String {
     what.into_iter().enumerate().map(part).collect()
 }
 
-/// What may be thought at length without going in circles.
+/// Texts that are long reasoning without loops.
 fn sound() -> Vec<(&'static str, String)> {
     vec![
         ("prose", PROSE.to_owned()),
@@ -282,7 +282,7 @@ fn many_words_without_a_new_one_are_a_stall() {
     assert_eq!(found(&shuffled(30, 2000)), Some(Loop::Stall));
     assert_eq!(found(&shuffled(30, 560)), None);
     assert_eq!(found(&shuffled(500, 4000)), None);
-    // What is written down a second time is no stall.
+    // A text that is written down a second time is no stall.
     let draft = shuffled(500, 600);
     assert_eq!(found(&draft.repeat(2)), None);
     // A new word now and then keeps it going, and so do numbers.

@@ -1,9 +1,9 @@
-//! What a pipeline's step does about an attempt that failed.
+//! Decides how a pipeline step handles a failed attempt.
 //!
-//! A pure function of its policy, the verdict and where the step stands. Invariants: what a turn has waited for is not
-//! waited for again; what cannot succeed is not tried again; nothing is tried more often than the policy allows,
-//! whatever it is tried for.
-//! Not here: the breaker, which ends a step that fails the same way again and again (see `breaker`).
+//! A pure function of the policy, the verdict and the step's status. Invariants: the step does not wait again for a
+//! failure that its turn has waited for; it does not retry a failure that cannot succeed; no cause exceeds the
+//! policy's attempts. Not here: the breaker, which ends a step that fails the same way again and again (see
+//! `breaker`).
 
 use crate::Timestamp;
 use crate::policy::Policy;
@@ -12,68 +12,68 @@ use crate::verdict::{Cause, Class};
 use std::fmt;
 use std::time::Duration;
 
-/// Where a step stands when an attempt has failed.
+/// The status of a step after a failed attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepStatus {
     /// The attempts of this visit so far, this one included.
     pub attempts: u32,
-    /// How many of them were passing failures in a row, this one included if it is one.
+    /// The transient failures in a row, this one included if it is transient.
     pub transient_in_a_row: u32,
-    /// Whether a turn has spent its retries on it already.
+    /// Whether a turn has already spent its retries on it.
     pub retries_spent: bool,
-    /// Whether somebody else could do it.
+    /// Whether the step has a fallback.
     pub has_fallback: bool,
-    /// Whether it may never be begun a second time.
+    /// Whether the step may never be started a second time.
     pub once: bool,
 }
 
-/// An attempt that failed.
+/// A failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptFailure {
-    /// What went wrong.
+    /// The cause of the failure.
     pub cause: Cause,
-    /// When trying again makes sense, if anyone said so.
+    /// The stated time from which a retry makes sense, if any.
     pub not_before: Option<Timestamp>,
-    /// When.
+    /// The time of the failure.
     pub at: Timestamp,
 }
 
-/// What comes next.
+/// The decision about a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepDecision {
-    /// It is tried again at that time.
+    /// Retry at that time.
     Wait(Timestamp),
-    /// It is tried again at once, and told what was wrong.
+    /// Retry at once, with the failure explained.
     Again,
-    /// Somebody else takes its place.
+    /// Continue with the fallback.
     FallBack,
-    /// Nothing more is tried.
+    /// Give up.
     Stop(StopCause),
 }
 
-/// Why nothing more is tried.
+/// The reason for giving up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopCause {
-    /// It would fail the same way.
+    /// A retry would fail the same way.
     CannotSucceed,
-    /// A budget is spent, and there is nobody to fall back to.
+    /// A budget is spent, and there is no fallback.
     NothingToFallBackTo,
-    /// All attempts are made.
+    /// All attempts are used up.
     AttemptsSpent(u32),
     /// The turn has waited as long as its policy allows.
     RetriesSpent,
-    /// The server wants a longer wait than the policy allows.
+    /// The server asks for a longer wait than the policy allows.
     StatedWaitTooLong {
-        /// What it wants.
+        /// The wait that the server asks for.
         stated: Duration,
-        /// What is allowed.
+        /// The longest wait that is allowed.
         longest: Duration,
     },
-    /// The run is over before that.
+    /// The run's deadline comes first.
     PastDeadline,
-    /// It may be begun once only.
+    /// The step may be started only once.
     Once,
-    /// Somebody wants it so.
+    /// A person canceled it.
     Canceled,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for StopCause {
     }
 }
 
-/// Decides about a failed attempt; `entropy` is any number, for policies that spread their delays.
+/// Decides how to handle a failed attempt; `entropy` is any number, for policies that spread their delays.
 ///
 /// ```
 /// use outlast_kernel::step::{Failed, Next, Standing, decide};
@@ -131,7 +131,7 @@ pub fn decide(
         Class::Canceled => StepDecision::Stop(StopCause::Canceled),
         _ if standing.once => StepDecision::Stop(StopCause::Once),
         Class::Deterministic => StepDecision::Stop(StopCause::CannotSucceed),
-        // A ceiling is the run's own: nobody else may pass it either.
+        // A cost or token limit belongs to the run: no fallback may exceed it either.
         Class::BudgetExhausted if failed.cause == Cause::CeilingReached => {
             StepDecision::Stop(StopCause::CannotSucceed)
         }
@@ -158,7 +158,7 @@ fn attempts_exhausted(policy: &Policy, standing: StepStatus) -> Option<StopCause
     (standing.attempts >= most).then_some(StopCause::AttemptsSpent(standing.attempts))
 }
 
-/// Until when is waited for a failure that can pass.
+/// Returns the time of the retry for a failure that can pass.
 fn wait(
     policy: &Policy,
     failed: AttemptFailure,

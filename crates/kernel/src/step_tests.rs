@@ -25,7 +25,7 @@ fn policy(name: &str) -> Policy {
     Policy::named(name).unwrap()
 }
 
-/// The waits in milliseconds of a step that meets nothing but passing failures.
+/// Returns the waits in milliseconds of a step that meets only transient failures.
 fn waits(policy: &Policy) -> Vec<u64> {
     let next = |attempt| {
         decide(

@@ -1,17 +1,17 @@
-//! Text from outside, made safe to show and to keep.
+//! Makes text from outside safe to show and to keep.
 //!
 //! Invariant: nothing here grows its input by more than a marker, and every cut falls between characters.
 
 use std::borrow::Cow;
 
-/// The most that is kept of a provider's message, in bytes.
+/// The maximum length of a provider's message, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 4096;
 
 const CUT_MARK: &str = "…";
 const SECRET_MARK: &str = "[secret]";
-/// What API keys start with. `sk-` covers OpenAI, Anthropic (`sk-ant-`) and OpenRouter (`sk-or-`).
+/// The prefixes of API keys. `sk-` covers OpenAI, Anthropic (`sk-ant-`) and OpenRouter (`sk-or-`).
 const KEY_PREFIXES: [&str; 7] = ["sk-", "gsk_", "xai-", "AIza", "ghp_", "AKIA", "eyJ"];
-/// Words after which a credential stands.
+/// Words that precede a credential.
 const CREDENTIAL_LABELS: [&str; 8] = [
     "bearer",
     "basic",
@@ -24,7 +24,7 @@ const CREDENTIAL_LABELS: [&str; 8] = [
 ];
 const MIN_SECRET_LENGTH: usize = 16;
 
-/// The text itself, or as much of its beginning as fits into `limit` bytes, with a mark that it was cut.
+/// Returns the text, or as much of its beginning as fits into `limit` bytes, with a mark that it was cut.
 pub fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
     if text.len() <= limit {
         return Cow::Borrowed(text);
@@ -36,14 +36,14 @@ pub fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}{CUT_MARK}", &text[..end]))
 }
 
-/// A provider's message as Outlast passes it on: without anything that looks like a key, cut at [`MESSAGE_LIMIT`].
+/// Returns a provider's message without anything that looks like a key, cut at [`MAX_MESSAGE_BYTES`].
 pub fn message(text: &str) -> String {
-    // First a generous cut, so that an endless text costs little; the last one after the keys are gone.
+    // First a generous cut, so that an endless text costs little; the last one after the keys are removed.
     let clean = without_secrets(&bounded(text, 4 * MAX_MESSAGE_BYTES)).into_owned();
     bounded(&clean, MAX_MESSAGE_BYTES).into_owned()
 }
 
-/// The text with control characters and terminal escapes removed; newlines and tabs stay.
+/// Returns the text without control characters and terminal escapes; newlines and tabs stay.
 ///
 /// ```
 /// use outlast_kernel::text::plain;
@@ -67,7 +67,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Control characters, and the characters that reorder or hide what a terminal shows.
+/// Returns whether a character is a control character, or one that reorders or hides a terminal's output.
 pub fn is_unwanted(c: char) -> bool {
     let control = c.is_control() && c != '\n' && c != '\t';
     let reorders = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -121,7 +121,7 @@ fn skip_string(chars: &mut std::str::Chars<'_>) {
     }
 }
 
-/// The text with everything that looks like a credential replaced by a mark.
+/// Returns the text with everything that looks like a credential replaced by a mark.
 pub fn without_secrets(text: &str) -> Cow<'_, str> {
     let mut out: Option<String> = None;
     let mut kept = 0;

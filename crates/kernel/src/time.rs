@@ -38,7 +38,7 @@ impl Timestamp {
     /// The last moment that can be written and read in any time zone: 9999-12-30T22:00:00.999Z.
     pub const LATEST: Self = Self(253_402_207_200_999);
 
-    /// The moment that many milliseconds after the Unix epoch.
+    /// Returns the moment that many milliseconds after the Unix epoch.
     pub const fn from_millis(millis: u64) -> Self {
         if millis > Self::LATEST.0 {
             Self::LATEST
@@ -47,18 +47,18 @@ impl Timestamp {
         }
     }
 
-    /// Milliseconds since the Unix epoch.
+    /// Returns the milliseconds since the Unix epoch.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// Returns the time since `earlier`; zero when this is not after it.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Whole milliseconds of a duration, saturating.
+/// Returns the whole milliseconds of a duration, saturating.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What a failure means: its cause, its class, whom it concerns and when to come back.
+//! The verdict on a failure: its cause, class, scope and hint.
 //!
 //! Invariant: the class follows from the cause, so the two can never disagree.
 
@@ -28,7 +28,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Every class, in the order of the documentation.
+    /// All classes, in the order of the documentation.
     pub const ALL: [Self; 6] = [
         Self::Transient,
         Self::Deterministic,
@@ -50,25 +50,25 @@ macro_rules! causes {
         }
 
         impl Cause {
-            /// Every cause.
+            /// All causes.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The class that this cause belongs to.
+            /// Returns the class of this cause.
             pub const fn class(self) -> Class {
                 match self { $(Self::$name => Class::$class,)* }
             }
 
-            /// The cause's name on the wire.
+            /// Returns the name of the cause in events and configuration.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $word,)* }
             }
 
-            /// The cause of that name.
+            /// Returns the cause with that name.
             pub fn named(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|cause| cause.as_str() == word)
             }
 
-            /// The cause in words for a person.
+            /// Returns the cause in words for a person.
             pub const fn phrase(self) -> &'static str {
                 match self { $(Self::$name => $phrase,)* }
             }
@@ -143,76 +143,76 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Whom a failure concerns, and so who else will meet it.
+/// The scope of a failure: the other requests that will meet it, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// This request alone.
     Request,
-    /// Everyone who uses this credential.
+    /// All requests with this credential.
     Credential,
-    /// Everyone who uses this model.
+    /// All requests to this model.
     Model,
-    /// Everyone who uses this provider.
+    /// All requests to this provider.
     Provider,
-    /// This process or machine.
+    /// All requests of this process or machine.
     Process,
 }
 
-/// How much a stated time is worth.
+/// The reliability of a stated time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Authority {
     /// Our own estimate; never authorises a long sleep.
     Guessed,
-    /// Read from a report about usage, not from this answer.
+    /// Read from a report about usage, not from this response.
     Reported,
-    /// Said by the server about this very request.
+    /// Stated by the server about this very request.
     Stated,
 }
 
-/// When a failure's source says that trying again makes sense.
+/// The time from which a retry makes sense, according to the failure's source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hint {
-    /// Not before this moment.
+    /// The earliest time of a retry.
     pub not_before: Timestamp,
     /// The header, body field or wording that it was read from.
     pub source: String,
-    /// How much it is worth.
+    /// The reliability of the time.
     pub authority: Authority,
 }
 
 impl Hint {
-    /// How long from `now` until the hint allows a try.
+    /// Returns the time from `now` until the hint allows a retry.
     pub fn wait(&self, now: Timestamp) -> Duration {
         self.not_before.since(now)
     }
 }
 
-/// One fact that led to a verdict, so that it can be explained.
+/// One fact that led to a verdict, so that the verdict can be explained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Where the fact was seen: `status`, `code`, a header's or field's name, `io`, `text`, `transport`.
+    /// The source of the fact: `status`, `code`, a header's or field's name, `io`, `text`, `transport`.
     pub source: Cow<'static, str>,
-    /// What was seen there.
+    /// The value that was found there.
     pub found: Cow<'static, str>,
 }
 
 /// The judgement of one failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What went wrong.
+    /// The cause.
     pub cause: Cause,
-    /// Whom it concerns.
+    /// The scope.
     pub scope: Scope,
-    /// When to come back, if anyone said so.
+    /// The stated time of a retry, if any.
     pub hint: Option<Hint>,
     /// The facts that decided.
     pub evidence: Vec<Evidence>,
 }
 
 impl Verdict {
-    /// A verdict without hint or evidence.
+    /// Creates a verdict without hint or evidence.
     pub const fn of(cause: Cause, scope: Scope) -> Self {
         Self {
             cause,
@@ -222,7 +222,7 @@ impl Verdict {
         }
     }
 
-    /// The class of the cause.
+    /// Returns the class of the cause.
     pub const fn class(&self) -> Class {
         self.cause.class()
     }

@@ -1,4 +1,4 @@
-//! The scripted provider as a server, until it is interrupted: `cargo run -p outlast-mock --example serve`.
+//! The mock provider as a server, until it is interrupted: `cargo run -p outlast-mock --example serve`.
 #![allow(clippy::print_stdout, reason = "its address is what it has to say")]
 
 use outlast_engine::CancellationToken;

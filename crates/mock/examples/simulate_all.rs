@@ -1,6 +1,6 @@
-//! Plays every scenario that the gate is judged by and prints the numbers as a table.
+//! Plays every scenario by which the gate is judged and prints the metrics as a table.
 //!
-//! `scripts/simulate-all` builds and runs it. It fails when a number that is promised for the gate is missed.
+//! `scripts/simulate-all` builds and runs it. It fails when the gate misses a guaranteed metric.
 #![expect(
     clippy::print_stdout,
     reason = "a program of its own: the table is its output"
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What is played, under which name, and whether the gate is compared with the others.
+/// A scenario, its name, and whether the gate is compared with the others.
 struct Case {
     name: String,
     scenario: Scenario,
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plays all cases; answers how many of the gate's numbers were missed.
+/// Plays all cases; returns the number of metrics that the gate missed.
 fn play(cases: &[Case]) -> Result<usize, Box<dyn std::error::Error>> {
     println!(
         "| scenario | strategy | in outage | per success | first | drained | refused | peak | goodput | fairness | wasted | |"
@@ -59,7 +59,7 @@ fn play(cases: &[Case]) -> Result<usize, Box<dyn std::error::Error>> {
     Ok(all_missed)
 }
 
-// --- what is played ---
+// --- the scenarios ---
 
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -111,7 +111,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Three outages and an overload.
+/// Returns three outages and an overload.
 fn troubles(base: &Scenario, name: &str, compared: bool) -> Vec<Case> {
     let outages = [(1, "1 m"), (30, "30 m"), (240, "4 h")];
     let outages = outages.map(|(minutes, length)| Case {
@@ -162,9 +162,9 @@ fn case(name: &str, scenario: Scenario) -> Case {
     }
 }
 
-// --- what is promised ---
+// --- the guarantees ---
 
-/// The promises that were not kept.
+/// Returns the guarantees that were not kept.
 fn missed(scenario: &Scenario, numbers: &Metrics) -> Vec<&'static str> {
     let without_store = scenario.store_down.is_some();
     let capacity = f64::from(scenario.capacity * scenario.comes_back_at) / 100.0;
@@ -172,7 +172,7 @@ fn missed(scenario: &Scenario, numbers: &Metrics) -> Vec<&'static str> {
     let late = |time: Option<u64>, seconds: f64| {
         scenario.outage.is_some() && time.is_none_or(|time| time as f64 > seconds * 1000.0)
     };
-    // Calls that were on their way before a faster provider's first refusal was heard of.
+    // Calls that were in flight before the first refusal of a faster provider was known.
     let leaked = scenario.capacity.saturating_sub(25) as usize / 4;
     let half_an_hour = scenario
         .outage
@@ -195,7 +195,7 @@ fn missed(scenario: &Scenario, numbers: &Metrics) -> Vec<&'static str> {
         ),
         ("first", late(numbers.first_success, 20.0)),
         ("drained", late(numbers.drained, drained)),
-        // Nothing tells that a provider came back with less than it had.
+        // A provider does not report that it came back with less capacity than before.
         (
             "peak",
             numbers.peak
@@ -219,7 +219,7 @@ fn missed(scenario: &Scenario, numbers: &Metrics) -> Vec<&'static str> {
     missed.map(|(name, _)| name).collect()
 }
 
-// --- as text ---
+// --- the table ---
 
 fn row(scenario: &str, strategy: &str, numbers: &Metrics, missed: &[&str]) -> String {
     let seconds = |time: Option<u64>| {

@@ -1,9 +1,9 @@
-//! Answers that go on without their connection: those that were asked for in background mode.
+//! Responses in background mode, which continue without their connection.
 //!
-//! What happens to a connection does not happen to the answer: it is kept undamaged, and its rest can be fetched. An answer
-//! that ends with an error of the provider's own has ended. A fetch is a call like any other: the script's next fault
-//! strikes it, so that a rest can be damaged in turn, and `error:404` loses the answer.
-//! Invariant: what is kept is bounded; the oldest goes.
+//! A connection fault does not affect the response: it is stored undamaged, and its rest can be fetched. A response
+//! that ends with a provider error has ended. A fetch is a call like any other: the script's next fault applies to it,
+//! so a rest can be damaged in turn, and `error:404` deletes the response.
+//! Invariant: the storage is bounded; the oldest response is dropped.
 
 use crate::error_response::ErrorResponse;
 use crate::plan::{Plan, RequestContext, plan};
@@ -30,7 +30,7 @@ struct StoredResponse {
     pieces: Vec<String>,
 }
 
-/// What is left of an answer.
+/// The rest of a stored response.
 pub(crate) struct RemainingResponse {
     id: String,
     /// The model that was asked.
@@ -38,7 +38,7 @@ pub(crate) struct RemainingResponse {
     pieces: Vec<String>,
 }
 
-/// What there is not.
+/// The reason why a rest cannot be fetched.
 pub(crate) enum FetchError {
     Answer { id: String },
     Number,
@@ -46,7 +46,8 @@ pub(crate) enum FetchError {
 }
 
 impl BackgroundResponses {
-    /// What a request for an answer gets. Whatever becomes of that, the answer is kept if it was to be.
+    /// Returns the plan for a request, and stores the response if the request is in background mode, even if its
+    /// connection fails.
     pub(crate) fn plan(&mut self, reply: &Reply, ask: RequestContext<'_>) -> Plan {
         if ask.facts.in_background
             && let Some(whole) = whole(reply, ask)
@@ -76,7 +77,7 @@ impl BackgroundResponses {
         }
     }
 
-    /// The rest that a path asks for.
+    /// Returns the rest that a path identifies.
     pub(crate) fn rest(&self, path: &str) -> Result<RemainingResponse, FetchError> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let id = path.rsplit('/').next().unwrap_or_default();
@@ -104,7 +105,7 @@ impl BackgroundResponses {
     }
 }
 
-/// The answer as it would come without what happens to its connection, if there is one at all.
+/// Returns the response without its connection fault, or `None` if there is no response.
 fn whole(reply: &Reply, ask: RequestContext<'_>) -> Option<Plan> {
     match reply.act {
         Action::Answer
@@ -133,7 +134,7 @@ impl StoredResponse {
         pieces + self.model.len()
     }
 
-    /// The pieces without the frames up to that number. A frame without one comes with the frame before it.
+    /// Returns the pieces without the frames up to that number. A frame without a number belongs to the one before it.
     fn after(&self, after: Option<u64>) -> Vec<String> {
         let mut number = None;
         let mut is_after = |frame: &&str| {
@@ -155,7 +156,7 @@ fn sequence_number(frame: &str) -> Option<u64> {
 }
 
 impl RemainingResponse {
-    /// What a request for it gets.
+    /// Returns the plan for a fetch of the rest.
     pub(crate) fn plan(self, reply: &Reply, ask: RequestContext<'_>) -> Plan {
         if matches!(&reply.act, Action::Error { status, code } if *status == 404 && code.is_none())
         {

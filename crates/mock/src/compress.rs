@@ -1,4 +1,4 @@
-//! Compressed bodies: honest ones, and one that is not.
+//! Compressed bodies, and a decompression bomb.
 
 use bytes::Bytes;
 use flate2::write::{DeflateEncoder, GzEncoder};
@@ -8,7 +8,7 @@ use std::io::Write;
 const BLOCK_BYTES: usize = 1 << 20;
 const BLOCK_COUNT: usize = 4096;
 
-/// The pieces, compressed one by one: each can be read when it has come.
+/// Compresses the pieces one by one: each can be decompressed when it has arrived.
 pub(crate) fn gzip(pieces: &[Bytes]) -> Vec<Bytes> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let mut compressed: Vec<Bytes> = Vec::new();
@@ -22,9 +22,9 @@ pub(crate) fn gzip(pieces: &[Bytes]) -> Vec<Bytes> {
     compressed
 }
 
-/// A well-formed body of a few MiB that becomes one frame of 4 GiB.
+/// Returns a well-formed body of a few MiB that decompresses to one frame of 4 GiB.
 ///
-/// The same compressed MiB is sent again and again: a block that ends at the border of a byte does not know its place.
+/// The same compressed MiB is repeated: a block that ends on a byte boundary does not depend on its position.
 pub(crate) fn bomb(opening: &[u8]) -> Vec<Bytes> {
     const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
     /// An empty last block.
@@ -46,7 +46,7 @@ pub(crate) fn bomb(opening: &[u8]) -> Vec<Bytes> {
     pieces
 }
 
-/// Compressed data without an end, up to the border of a byte.
+/// Returns compressed data without an end, up to a byte boundary.
 fn flushed(data: &[u8]) -> Bytes {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     let written = encoder.write_all(data).and_then(|()| encoder.flush());

@@ -1,4 +1,4 @@
-//! What the answers say: each kind as deltas, made from what was asked.
+//! The content of completions: the deltas of each kind, derived from the request.
 
 mod agent;
 mod continuation;
@@ -11,12 +11,12 @@ use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
 use outlast_kernel::text;
 use serde_json::{Map, Value, json};
 
-/// The most of a prompt that is said back.
+/// The maximum number of bytes of the prompt that are echoed.
 const MAX_ECHO_BYTES: usize = 200;
 const LONG_ANSWER_WORDS: usize = 3000;
 const REASONING_TEXT: &str = "The user said something. A greeting is a fitting answer.";
 
-/// An answer of that kind.
+/// Returns the deltas of a completion of that kind.
 pub(crate) fn deltas(kind: AnswerKind, dialect: Dialect, facts: &RequestFacts) -> Vec<Delta> {
     let begun = &facts.conversation.begun;
     let mut deltas = continuation::rest(said(kind, dialect, facts), begun);
@@ -46,7 +46,7 @@ pub(crate) fn deltas(kind: AnswerKind, dialect: Dialect, facts: &RequestFacts) -
     deltas
 }
 
-/// What is said in it.
+/// Returns the content of the completion.
 fn said(kind: AnswerKind, dialect: Dialect, facts: &RequestFacts) -> Vec<Delta> {
     let greeting = || words(&greeting(facts));
     match kind {
@@ -97,7 +97,7 @@ fn words(text: &str) -> Vec<Delta> {
     words.map(|word| Delta::Text(word.to_owned())).collect()
 }
 
-/// Reasoning; with a proof it is complete.
+/// Returns reasoning; with a proof it is complete.
 fn thought(text: &str, proof: Option<Proof>) -> Vec<Delta> {
     let words = text.split_inclusive(' ');
     let mut deltas: Vec<Delta> = words
@@ -112,7 +112,7 @@ fn thought(text: &str, proof: Option<Proof>) -> Vec<Delta> {
     deltas
 }
 
-/// What this dialect's providers want back with reasoning.
+/// Returns the proof that this dialect's providers expect back with reasoning.
 fn proof(dialect: Dialect) -> Option<Proof> {
     match dialect {
         Dialect::Anthropic => Some(Proof::Signature {
@@ -135,7 +135,7 @@ fn images(facts: &RequestFacts) -> String {
     }
 }
 
-/// Calls of the tools that were offered, in turn; without any, of one that is made up.
+/// Returns calls of the offered tools, in turn; without any, of an invented one.
 fn calls(facts: &RequestFacts, count: usize) -> Vec<Delta> {
     let made_up = (
         "get_weather".to_owned(),
@@ -157,7 +157,7 @@ fn calls(facts: &RequestFacts, count: usize) -> Vec<Delta> {
     deltas
 }
 
-/// A value that a schema allows, as far as it is a simple one.
+/// Returns a value that matches a simple schema.
 fn example(schema: &Value, depth: usize) -> Value {
     const MAX_DEPTH: usize = 5;
     if let Some(value) = schema["enum"].get(0).or(schema.get("const")) {

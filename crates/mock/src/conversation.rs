@@ -1,48 +1,48 @@
-//! What was said before a request, as far as a scripted agent goes by it.
+//! The conversation of a request, as far as a scripted agent depends on it.
 //!
-//! Invariant: it follows from the request alone, so that it is the same after a restart of either side.
+//! Invariant: it is derived from the request alone, so that it is the same after a restart of either side.
 
 use serde_json::Value;
 
-/// So begins what a user says to have an answer that broke off gone on with.
+/// The beginning of the user message that asks the model to continue an interrupted completion.
 const CUT_OFF_PREFIX: &str = "Your last answer was cut off";
 
 /// A conversation, seen from its last prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conversation {
-    /// How often the user said something; results of tools alone are nothing said.
+    /// The number of user prompts; a message of tool results only is none.
     pub(crate) prompts: usize,
-    /// What the user said last.
+    /// The last prompt.
     pub(crate) prompt: String,
-    /// How often the model has answered since, in full.
+    /// The number of complete completions since the last prompt.
     pub(crate) answers: usize,
-    /// What tools have said since, in order.
+    /// The tool outputs since the last prompt, in order.
     pub(crate) outputs: Vec<String>,
-    /// What the model has already said of the answer that it is to go on with, in the parts in which it was sent.
+    /// The parts of the unfinished completion that the model is to continue.
     pub(crate) begun: Vec<String>,
-    /// Whether the last words are the model's own.
+    /// Whether the last message is the model's own.
     pub(crate) is_prefilled: bool,
 }
 
 /// One step of a conversation.
 enum Entry {
     Prompt(String),
-    /// An answer or a part of one: its text, and whether it calls a tool.
+    /// A completion or a part of one: its text, and whether it calls a tool.
     Answer(String, bool),
     Output(String),
 }
 
 impl Conversation {
-    /// Reads the messages or items of any dialect; what is strange among them is left out.
+    /// Reads the messages or items of any dialect; unknown ones are ignored.
     pub(crate) fn read(messages: &Value) -> Self {
         let mut conversation = Self::default();
-        // An answer that may go on: it may be several items, and it may have been cut off.
+        // The current completion: it may consist of several items, and may have been cut off.
         let mut answering = false;
         let mut called = false;
         for said in everything_said(messages) {
             conversation.is_prefilled = matches!(said, Entry::Answer(..));
             match said {
-                // It asks for nothing new; the answer before it goes on.
+                // This message is no new prompt; the completion before it goes on.
                 Entry::Prompt(prompt) if is_cut_off_notice(&prompt) && conversation.prompts > 0 => {
                     continue;
                 }
@@ -71,7 +71,7 @@ impl Conversation {
         conversation
     }
 
-    /// The last answer is not over, or it is one like any other.
+    /// Marks the last completion as unfinished, or as complete.
     fn go_on(&mut self, is_unfinished: bool) {
         if is_unfinished {
             self.answers = self.answers.saturating_sub(1);
@@ -82,14 +82,14 @@ impl Conversation {
     }
 }
 
-/// Whether a user says only that an answer was cut off.
+/// Returns whether the message only says that a completion was cut off.
 pub(crate) fn is_cut_off_notice(prompt: &str) -> bool {
     prompt.starts_with(CUT_OFF_PREFIX)
 }
 
 fn everything_said(messages: &Value) -> Vec<Entry> {
     match messages {
-        // A text in place of items is a prompt.
+        // A string in place of items is a prompt.
         Value::String(prompt) => vec![Entry::Prompt(prompt.clone())],
         messages => array(messages).iter().flat_map(said).collect(),
     }
@@ -107,7 +107,7 @@ fn said(message: &Value) -> Vec<Entry> {
     }
 }
 
-/// What the model said, to the letter: it may be in the middle of a line.
+/// Returns the model's text verbatim, as it may end in the middle of a line.
 fn answer(message: &Value) -> Entry {
     let content = &message["content"];
     let is_call = |part: &Value| part["type"] == "tool_use";
@@ -120,7 +120,7 @@ fn answer(message: &Value) -> Entry {
     Entry::Answer(text, calls)
 }
 
-/// Results first: what stands beside them is about what follows.
+/// Returns tool results first: the text beside them refers to the next step.
 fn user_entries(content: &Value) -> Vec<Entry> {
     let results = array(content)
         .iter()
@@ -139,7 +139,7 @@ fn array(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The text of a content: itself, or its parts that are text, each on lines of its own.
+/// Returns the text of a content: the string itself, or its text parts, each on lines of its own.
 pub(crate) fn text(content: &Value) -> String {
     if let Value::String(text) = content {
         return text.clone();

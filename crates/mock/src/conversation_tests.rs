@@ -30,7 +30,7 @@ fn results(outputs: &[&str]) -> Message {
     }
 }
 
-/// An answer of several parts, so that it is several items where parts are.
+/// Returns a completion of several parts, which are several items in the dialects that have items.
 fn answer() -> Message {
     let call = |id: &str| {
         Part::ToolCall(ToolCall {

@@ -1,4 +1,4 @@
-//! The errors of real providers: their statuses, codes, words and headers, in each dialect.
+//! The errors of real providers: their statuses, codes, messages and headers, in each dialect.
 
 mod request;
 
@@ -10,9 +10,9 @@ pub(crate) use request::for_request;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a rate limit holds when nothing else is said.
+/// The default duration of a rate limit.
 pub(crate) const DEFAULT_RATE_LIMIT_WAIT: Duration = Duration::from_secs(2);
-/// How long a plan's window is.
+/// The length of a plan's window.
 pub(crate) const USAGE_WINDOW: Duration = Duration::from_secs(5 * 3600);
 
 /// A response with an error status.
@@ -43,7 +43,7 @@ impl ErrorResponse {
     }
 }
 
-/// A refusal as the providers of that dialect word it.
+/// Returns the error as the providers of that dialect word it.
 pub(crate) fn of(trouble: ProviderError, dialect: Dialect, now: Timestamp) -> ErrorResponse {
     let (status, problem) = match (trouble, dialect) {
         (ProviderError::RateLimited, _) => {
@@ -139,7 +139,7 @@ fn openai(trouble: ProviderError) -> (u16, ApiError) {
     (status, ApiError::new(kind, message).with_code(code))
 }
 
-/// Any error status, as that dialect's providers would send it.
+/// Returns a response with the given error status, as the dialect's providers would send it.
 pub(crate) fn with_status(dialect: Dialect, status: u16, code: Option<&str>) -> ErrorResponse {
     let message = format!("The scripted provider answers with status {status}.");
     let kind = match (dialect, status) {
@@ -176,7 +176,7 @@ fn usual_code(status: u16) -> Option<&'static str> {
     }
 }
 
-/// A rate limit that says in that form when it ends.
+/// Returns a rate limit that states its end in the given form.
 pub(crate) fn rate_limit(
     dialect: Dialect,
     wait: Duration,
@@ -230,7 +230,7 @@ pub(crate) fn rate_limit(
     }
 }
 
-/// A plan's window that is used up.
+/// Returns the error for a plan whose window is used up.
 pub(crate) fn usage_limit(dialect: Dialect, wait: Duration, until: Timestamp) -> ErrorResponse {
     let seconds = wait.as_millis().div_ceil(1000);
     let second = Timestamp::from_millis(until.as_millis().div_ceil(1000) * 1000);
@@ -253,7 +253,7 @@ pub(crate) fn usage_limit(dialect: Dialect, wait: Duration, until: Timestamp) ->
         .with_header("x-codex-primary-reset-after-seconds", seconds)
 }
 
-/// The headers of a subscription whose window is used up.
+/// Adds the headers of a subscription whose window is used up.
 fn unified(refusal: ErrorResponse, reset: Timestamp) -> ErrorResponse {
     let reset = reset.as_millis() / 1000;
     refusal
@@ -267,7 +267,7 @@ fn unified(refusal: ErrorResponse, reset: Timestamp) -> ErrorResponse {
         )
 }
 
-/// A moment as HTTP writes it.
+/// Formats a time as HTTP does.
 pub(crate) fn http_date(at: Timestamp) -> String {
     let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
     let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
@@ -281,7 +281,7 @@ fn seconds_of(wait: Duration) -> Value {
     }
 }
 
-/// Seconds, with as many decimals as are needed.
+/// Formats seconds, with as many decimals as are needed.
 fn decimal(wait: Duration) -> String {
     match wait.subsec_millis() {
         0 => wait.as_secs().to_string(),
@@ -289,7 +289,7 @@ fn decimal(wait: Duration) -> String {
     }
 }
 
-/// A length of time as programs in Go write it: `28ms`, `1.5s`, `6m0s`, `1h0m0s`.
+/// Formats a duration as programs in Go do: `28ms`, `1.5s`, `6m0s`, `1h0m0s`.
 fn go_duration(wait: Duration) -> String {
     let (hours, minutes) = (wait.as_secs() / 3600, wait.as_secs() / 60 % 60);
     let rest = Duration::new(wait.as_secs() % 60, wait.subsec_nanos());

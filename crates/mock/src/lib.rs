@@ -1,7 +1,7 @@
-//! Pretends: a provider that fails on demand, in three dialects.
+//! A mock provider that fails on demand, in three dialects.
 //!
-//! A [`Script`] says what goes wrong and when. [`Scripted`] plays it in process as a transport, [`Server`] as a real
-//! HTTP server; both send the same bytes, so that everything above is what users run.
+//! A [`Script`] defines the faults and their order. [`ScriptedTransport`] plays it in process, [`Server`] as a real
+//! HTTP server; both send the same bytes, so that tests run the same code as users do.
 #![warn(missing_docs)]
 
 mod background_responses;

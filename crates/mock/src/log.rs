@@ -1,6 +1,7 @@
-//! What was asked, what was played, and how it ended.
+//! The request log: each request, the fault that applied, and the outcome.
 //!
-//! Invariants: no secret is kept; the entries and their bytes are bounded, the oldest go first, and their number is told.
+//! Invariants: no secret is stored; the entries and their bytes are bounded, the oldest are dropped first, and their
+//! number is reported.
 
 use crate::reply::Disconnect;
 use crate::request_facts::Headers;
@@ -12,11 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const MAX_ENTRIES: usize = 1000;
 const MAX_BYTES: usize = 32 << 20;
-/// A longer body is counted but not kept.
+/// The maximum size of a stored body; a longer one is only counted.
 const MAX_BODY_BYTES: usize = 1 << 20;
 const MAX_TEXT_BYTES: usize = 1024;
 const REDACTED: &str = "(hidden)";
-/// A header whose name holds one of these is hidden.
+/// The headers whose names contain one of these words are redacted.
 const SECRET_HEADER_WORDS: [&str; 6] = ["auth", "cookie", "key", "token", "secret", "password"];
 
 fn is_secret(name: &str) -> bool {
@@ -24,7 +25,7 @@ fn is_secret(name: &str) -> bool {
     SECRET_HEADER_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// A request, as it came.
+/// A request as it arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedRequest<'a> {
     pub(crate) time: Timestamp,
@@ -35,14 +36,14 @@ pub(crate) struct LoggedRequest<'a> {
     pub(crate) size: usize,
 }
 
-/// What one request was and became.
+/// A request and its outcome.
 #[derive(Clone, Debug, Serialize)]
 struct Entry {
     number: u64,
     time: Timestamp,
     method: String,
     path: String,
-    /// The model that was asked.
+    /// The model of the request.
     model: Option<String>,
     headers: Map<String, Value>,
     body: Value,
@@ -55,19 +56,19 @@ struct Entry {
     weight: usize,
 }
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
-    /// It has not.
+    /// The request is still open.
     Open,
     /// Everything was sent.
     Answered,
-    /// We closed the connection.
+    /// The server closed the connection.
     Closed,
-    /// We reset the connection.
+    /// The server reset the connection.
     Reset,
-    /// The client was gone before everything was sent.
+    /// The client disconnected before everything was sent.
     ClientClosed,
 }
 
@@ -97,7 +98,7 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a request; whoever holds the note says how it ends.
+    /// Records a request; the holder of the handle records the outcome.
     pub(crate) fn note(&self, asked: &LoggedRequest<'_>) -> EntryHandle {
         let mut entries = self.entries();
         entries.last += 1;
@@ -118,13 +119,13 @@ impl Log {
         }
     }
 
-    /// All of it, for reading.
+    /// Returns the whole log as JSON.
     pub(crate) fn show(&self) -> Value {
         let entries = self.entries();
         json!({ "requests": entries.kept, "dropped": entries.dropped })
     }
 
-    /// Forgets everything but the count.
+    /// Removes all entries; the count stays.
     pub(crate) fn clear(&self) {
         let mut entries = self.entries();
         let last = entries.last;
@@ -182,7 +183,7 @@ impl Entry {
     }
 }
 
-/// One request's place in the log. Dropped without a word, it says that the client went away.
+/// The log entry of one request. If it is dropped without an outcome, the client disconnected.
 #[derive(Debug)]
 pub(crate) struct EntryHandle {
     log: Log,
@@ -191,7 +192,7 @@ pub(crate) struct EntryHandle {
 }
 
 impl EntryHandle {
-    /// What plays for it.
+    /// Records the script and the fault that apply.
     pub(crate) fn played(&self, script: &str, fault: &str) {
         self.log.change(self.number, |entry| {
             entry.script = Some(text::bounded(script, MAX_TEXT_BYTES).into_owned());
@@ -199,7 +200,7 @@ impl EntryHandle {
         });
     }
 
-    /// What is answered.
+    /// Records the status of the response.
     pub(crate) fn answers(&self, status: u16) {
         self.log
             .change(self.number, |entry| entry.status = Some(status));

@@ -45,7 +45,7 @@ fn body(plan: &Plan) -> Vec<u8> {
     pieces.concat()
 }
 
-/// What a client of that dialect makes of a streamed plan.
+/// Returns the deltas that a client of that dialect decodes from a streamed plan.
 fn read(script: &str, dialect: Dialect) -> Result<Vec<Delta>, Box<Failure>> {
     let plan = plan_of(script, dialect, &facts(true));
     let mut decoder = sse::Decoder::new(1 << 20);
@@ -70,7 +70,7 @@ fn every_kind_is_the_same_in_pieces_and_whole() {
     for dialect in Dialect::ALL {
         for (word, ..) in AnswerKind::KEYWORDS {
             let script = format!("ok:{word}");
-            // Blanks without end are not read to theirs.
+            // The decoder does not read endless blanks to their end.
             let Ok(streamed) = read(&script, dialect) else {
                 assert_eq!(word, "blank-arguments", "{dialect:?}");
                 continue;

@@ -1,4 +1,4 @@
-//! A plan, carried out: each piece of the body at its time.
+//! Executes a plan: sends each piece of the body at its time.
 
 use crate::plan::{BodyEnd, Piece, Plan};
 use crate::reply::Disconnect;
@@ -8,7 +8,7 @@ use outlast_engine::{BoxStream, Clock};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A part of a body, or how its connection ends. A body that falls silent never ends.
+/// The pieces of a body, or the end of its connection. A body that falls silent never ends.
 pub(crate) type Body = BoxStream<'static, Result<Bytes, Disconnect>>;
 
 pub(crate) async fn wait(clock: &dyn Clock, wait: Duration) {
@@ -17,7 +17,7 @@ pub(crate) async fn wait(clock: &dyn Clock, wait: Duration) {
     }
 }
 
-/// The body of that plan.
+/// Returns the body of a plan.
 pub(crate) fn body(plan: Plan, clock: Arc<dyn Clock>) -> Body {
     let pieces = stream::iter(plan.pieces);
     let rest = match plan.end {

@@ -57,7 +57,7 @@ fn a_limit_is_stated_in_every_form_and_understood() {
                     assert_eq!(stated, None, "{place}");
                     continue;
                 }
-                // Whole seconds are rounded up: who waits that long does not come too early.
+                // Whole seconds are rounded up, so a client that waits that long is not too early.
                 let stated = stated.expect(&place);
                 let late = stated.checked_sub(wait).expect(&place);
                 assert!(late < Duration::from_secs(1), "{place}: {stated:?}");

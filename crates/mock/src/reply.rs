@@ -1,4 +1,4 @@
-//! What one call gets, in no dialect.
+//! The reply to one call, independent of the dialect.
 
 mod answer_kind;
 
@@ -7,63 +7,63 @@ use outlast_dialect::ErrorForm;
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
-/// What one call gets.
+/// The reply to one call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// The fault that decided it, as the script has it.
+    /// The fault that caused it, as written in the script.
     pub fault: String,
-    /// What is done.
+    /// The action of the provider.
     pub act: Action,
-    /// The answer that is given or damaged.
+    /// The kind of completion that is sent or damaged.
     pub of: AnswerKind,
 }
 
-/// What the provider does.
+/// The action of the provider.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Answers.
+    /// Sends the completion.
     Answer,
-    /// Refuses, with the status that this trouble has.
+    /// Refuses with the status of this error.
     Refuse(ProviderError),
     /// Refuses until a rate limit has passed.
     RateLimit {
-        /// What is left of the wait.
+        /// The remaining wait.
         wait: Duration,
-        /// When it is over.
+        /// The end of the wait.
         until: Timestamp,
-        /// How that is said.
+        /// The form in which the response states the end.
         form: HintForm,
     },
     /// Refuses until a plan's window ends.
     UsageLimit {
-        /// What is left of the window.
+        /// The remaining time of the window.
         wait: Duration,
-        /// When it ends.
+        /// The end of the window.
         until: Timestamp,
     },
-    /// Refuses with any status.
+    /// Refuses with an arbitrary status.
     Error {
         /// The status.
         status: u16,
         /// The provider's code, if not the usual one.
         code: Option<String>,
     },
-    /// Refuses a request of more tokens, and answers any other.
+    /// Refuses a request that exceeds the context window, and answers any other.
     Window {
-        /// The most tokens that the model takes.
+        /// The maximum number of tokens that the model takes.
         limit: u64,
     },
-    /// Refuses a request of more bytes, and answers any other.
+    /// Refuses a request with a larger body, and answers any other.
     TooLarge {
-        /// The most bytes that are taken.
+        /// The maximum size of the body in bytes.
         limit: usize,
     },
-    /// 408, because the request took too long to come.
+    /// Responds with 408, because the request took too long to arrive.
     BodyTimeout,
-    /// Refuses a request that ends with the assistant's own words, and answers any other.
+    /// Refuses a request that ends with an assistant message, and answers any other.
     NoPrefill,
-    /// Begins an error body and falls silent.
+    /// Begins an error body, then sends nothing more.
     SlowError {
         /// The status.
         status: u16,
@@ -73,9 +73,9 @@ pub enum Action {
         /// The status.
         status: u16,
     },
-    /// 401, and a message that repeats the key.
+    /// Responds with 401 and a message that repeats the key.
     EchoKey,
-    /// 307 to another address.
+    /// Responds with 307, a redirect to another address.
     Redirect {
         /// The address.
         to: String,
@@ -84,104 +84,104 @@ pub enum Action {
     HangUp(Disconnect),
     /// Ends the body after exactly that many bytes.
     Cut {
-        /// The bytes that come through.
+        /// The number of bytes that are sent.
         bytes: usize,
-        /// Whether the response ends as HTTP wants it.
+        /// Whether the response ends as HTTP requires.
         clean: bool,
     },
-    /// Resets the connection after some of the answer.
+    /// Resets the connection after a part of the completion.
     DropAfter {
-        /// The pieces that come through after the opening.
+        /// The number of pieces that are sent after the opening.
         pieces: usize,
     },
-    /// Falls silent after some of the answer.
+    /// Stops sending after a part of the completion.
     Stall {
-        /// The pieces that come through after the opening.
+        /// The number of pieces that are sent after the opening.
         pieces: usize,
     },
-    /// Sends only signs of life after some of the answer.
+    /// Sends only keep-alives after a part of the completion.
     Pings {
-        /// The pieces that come through after the opening.
+        /// The number of pieces that are sent after the opening.
         pieces: usize,
-        /// The time between two.
+        /// The time between two keep-alives.
         every: Duration,
     },
     /// Waits before each piece.
     Drip {
-        /// How long.
+        /// The length of the wait.
         delay: Duration,
     },
     /// Waits before the headers.
     Hold {
-        /// How long.
+        /// The length of the wait.
         delay: Duration,
     },
-    /// Breaks one frame of the answer.
+    /// Corrupts one frame of the completion.
     Malformed {
-        /// The pieces that come through whole after the opening.
+        /// The number of intact pieces that are sent after the opening.
         pieces: usize,
     },
-    /// Sends bytes that mean nothing.
+    /// Sends meaningless bytes.
     Garbage,
-    /// Sends a web page that names a status.
+    /// Sends a web page that mentions a status.
     Page {
-        /// The status that the page names.
+        /// The status that the page mentions.
         status: u16,
-        /// What it comes as.
+        /// The status and content type with which the page is sent.
         form: PageForm,
     },
-    /// Sends an error inside of an answer that began well.
+    /// Sends an error within a stream that began well.
     InBand {
         /// The error.
         trouble: ProviderError,
-        /// The pieces that come through after the opening; `None` when not even that comes.
+        /// The number of pieces that are sent after the opening; `None` when not even the opening is.
         after: Option<usize>,
-        /// What it looks like.
+        /// The form of the error.
         form: ErrorForm,
     },
-    /// Sends an error as the body of a response that went well.
+    /// Sends an error as the body of a response with status 200.
     JsonError(ProviderError),
-    /// Leaves the end of the answer out.
+    /// Leaves out the end of the completion.
     NoFinish,
-    /// Answers and leaves the connection open.
+    /// Sends the completion and leaves the connection open.
     Linger,
-    /// Answers compressed.
+    /// Sends the completion compressed.
     Gzip {
-        /// Even when that was not asked for.
+        /// Whether it is compressed even if the request does not accept that.
         always: bool,
     },
     /// Sends one frame of gigabytes, compressed to almost nothing.
     Bomb,
 }
 
-/// How a connection ends that does not end well.
+/// The way in which a connection breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disconnect {
-    /// It is reset.
+    /// The connection is reset.
     Reset,
-    /// It is closed.
+    /// The connection is closed.
     Closed,
 }
 
-/// A word of a script with its meaning, and what that is in a few words more.
+/// A keyword of a script, its value, and a short description.
 pub(crate) type Keyword<T> = (&'static str, T, &'static str);
 
-/// What a provider may be in trouble with.
+/// An error of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderError {
-    /// It has too much to do.
+    /// Overloaded.
     Overloaded,
     /// Too many requests.
     RateLimited,
     /// The plan's window is used up.
     UsageLimit,
-    /// Something broke.
+    /// An internal error.
     ServerError,
     /// The request is too long for the model.
     Overflow,
-    /// The key is not valid.
+    /// The key is invalid.
     Auth,
-    /// There is no money left.
+    /// The account has no credit.
     Billing,
 }
 
@@ -209,7 +209,7 @@ impl ProviderError {
     ];
 }
 
-/// How a rate limit says when it ends.
+/// The form in which a rate limit states its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HintForm {
     /// `retry-after` in seconds.
@@ -219,7 +219,7 @@ pub enum HintForm {
     Millis,
     /// `retry-after` as a date.
     Date,
-    /// The header that names the reset of an empty bucket, as this dialect's providers write it.
+    /// The dialect's header with the reset time of an empty bucket.
     Reset,
     /// A reset header in seconds or milliseconds since the Unix epoch.
     Epoch,
@@ -227,9 +227,9 @@ pub enum HintForm {
     Rfc3339,
     /// A field of the body.
     Body,
-    /// Words of the message.
+    /// The text of the message.
     Text,
-    /// Nowhere.
+    /// Not stated.
     Nowhere,
 }
 
@@ -247,15 +247,15 @@ impl HintForm {
     ];
 }
 
-/// What a web page comes as.
+/// The status and content type of a web page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageForm {
-    /// The content of an event stream.
+    /// Status 200, as an event stream.
     #[default]
     Stream,
-    /// A page, of a response that went well.
+    /// Status 200, as a web page.
     Html,
-    /// A page, with the status that it names.
+    /// The status that the page mentions, as a web page.
     Status,
 }
 

@@ -1,42 +1,42 @@
-//! What a request says that an answer depends on, read from its dialect.
+//! The facts of a request that determine the response, read from its dialect.
 
 use crate::conversation::{self, Conversation};
 use crate::script::BYTES_PER_TOKEN;
 use outlast_dialect::Dialect;
 use serde_json::Value;
 
-/// Facts about one request.
+/// The facts of one request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RequestFacts {
     pub(crate) model: String,
     pub(crate) streamed: bool,
-    /// What the model was told to be.
+    /// The system prompt.
     pub(crate) system: String,
-    /// Whether the answer is to go on without its connection, and to be kept.
+    /// Whether the response is to continue without its connection, and to be stored.
     pub(crate) in_background: bool,
-    /// What was said before.
+    /// The conversation so far.
     pub(crate) conversation: Conversation,
     pub(crate) images: Vec<Image>,
-    /// The tools that are offered: their names and the schemas of their arguments.
+    /// The available tools: their names and the schemas of their arguments.
     pub(crate) tools: Vec<(String, Value)>,
-    /// Whether a streamed answer is to tell what it used.
+    /// Whether a streamed response is to report the usage.
     pub(crate) wants_usage: bool,
-    /// About how many tokens the request has.
+    /// The estimated number of tokens of the request.
     pub(crate) tokens: u64,
-    /// How many bytes its body has.
+    /// The size of the body in bytes.
     pub(crate) bytes: usize,
     pub(crate) key: Option<String>,
     pub(crate) accepts_gzip: bool,
 }
 
-/// A picture that came along.
+/// An image of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
     pub(crate) media_type: String,
     pub(crate) bytes: usize,
 }
 
-/// Headers, names in lower case.
+/// Headers, with names in lower case.
 pub(crate) type Headers = [(String, String)];
 
 pub(crate) fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
@@ -45,7 +45,7 @@ pub(crate) fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
 }
 
 impl RequestFacts {
-    /// What that request says; what is missing or strange in it is left out.
+    /// Reads the facts of a request; missing or malformed parts are ignored.
     pub(crate) fn read(dialect: Dialect, headers: &Headers, body: &Value, size: usize) -> Self {
         let messages = match dialect {
             Dialect::OpenaiResponses => &body["input"],
@@ -79,7 +79,7 @@ fn key(headers: &Headers) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// One dialect has it among the messages.
+/// Returns the system prompt, which one dialect has among the messages.
 fn system(dialect: Dialect, body: &Value) -> String {
     match dialect {
         Dialect::Anthropic => conversation::text(&body["system"]),

@@ -1,4 +1,4 @@
-//! Which endpoint a path means.
+//! Maps paths to endpoints.
 
 use crate::plan::{Plan, RequestContext};
 use crate::request_facts::{Headers, header};
@@ -7,22 +7,22 @@ use outlast_dialect::Dialect;
 use outlast_engine::transport::Method;
 use serde_json::{Value, json};
 
-/// What is asked for.
+/// The endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// An answer in that dialect.
+    /// A completion in that dialect.
     Inference(Dialect),
-    /// The rest of an answer that was kept.
+    /// The rest of a stored completion.
     Rest,
     /// The list of models.
     Models,
-    /// The endpoint is there, but not for that method.
+    /// The endpoint exists, but not for that method.
     WrongMethod,
-    /// Nothing that there is.
+    /// There is no such endpoint.
     Unknown,
 }
 
-/// The endpoint of that path, which may leave its version out.
+/// Returns the endpoint of a path, which may omit the version.
 pub(crate) fn route(method: Method, path: &str) -> Route {
     let path = path.split('?').next().unwrap_or_default();
     let path = path.strip_prefix("/v1").unwrap_or(path);
@@ -39,7 +39,7 @@ pub(crate) fn route(method: Method, path: &str) -> Route {
     }
 }
 
-/// The dialect of someone who has not asked for an answer.
+/// Returns the dialect of a request that is not for a completion.
 pub(crate) fn spoken(route: Route, headers: &Headers) -> Dialect {
     match route {
         Route::Inference(dialect) => dialect,
@@ -49,7 +49,7 @@ pub(crate) fn spoken(route: Route, headers: &Headers) -> Dialect {
     }
 }
 
-/// Every fault is a model that can be asked for.
+/// Lists the models: every fault without required arguments is one.
 pub(crate) fn models(ask: RequestContext<'_>) -> Plan {
     let names = FAULTS.iter().filter(|row| !row.arguments.starts_with(':'));
     let names: Vec<&str> = names.map(|row| row.name).collect();

@@ -1,8 +1,8 @@
-//! What goes wrong, in which order.
+//! The script of the mock provider: the faults and their order.
 //!
-//! A script is a list of faults joined by `+`; when all are over, every call is answered. It is a pure state machine:
-//! the time and the size of a request come in, the reply comes out.
-//! Not here: what a reply looks like on the wire (see `plan`).
+//! A script is a list of faults joined by `+`; when all are over, every call succeeds. It is a pure state machine: the
+//! time and the size of a request come in, the reply comes out.
+//! Not here: the bytes of a reply (see `plan`).
 
 mod arguments;
 mod capacity;
@@ -18,11 +18,11 @@ use outlast_kernel::{Timestamp, text};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// About as many bytes of a request make a token.
+/// The approximate number of bytes of a request per token.
 pub(crate) const BYTES_PER_TOKEN: usize = 4;
 const MAX_SCRIPT_BYTES: usize = 4096;
 
-/// A script that cannot be read.
+/// A syntax error in a script.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("script `{script}`, at `{fault}`: {problem}; faults are joined by `+`{remedy}")]
 pub struct Error {
@@ -32,7 +32,7 @@ pub struct Error {
     remedy: String,
 }
 
-/// A script and how far it has been played.
+/// A script and its state.
 #[derive(Clone, Debug)]
 pub struct Script {
     text: String,
@@ -41,17 +41,17 @@ pub struct Script {
     memory: FaultState,
 }
 
-/// What the fault that is being played has done so far.
+/// The state of the current fault.
 #[derive(Clone, Debug, Default)]
 struct FaultState {
     struck: u32,
-    /// Until when it holds.
+    /// The time until which the fault holds.
     until: Option<Timestamp>,
     /// The size of the request that overflowed.
     overflowed: Option<usize>,
 }
 
-/// One fault and the answer that it damages.
+/// A fault and the kind of completion that it damages.
 #[derive(Clone, Debug)]
 struct Fault {
     course: FaultSchedule,
@@ -65,34 +65,34 @@ impl From<FaultSchedule> for Fault {
     }
 }
 
-/// When a fault strikes, and when it is over.
+/// The condition under which a fault applies, and its end.
 #[derive(Clone, Debug)]
 enum FaultSchedule {
-    /// So many times.
+    /// Applies a number of times.
     Strike { act: Action, times: u32 },
-    /// Until its time.
+    /// Applies until its time has passed.
     RateLimit { wait: Duration, form: HintForm },
-    /// Until its time.
+    /// Applies until its time has passed.
     UsageLimit { wait: Duration },
-    /// Until its time.
+    /// Applies until its time has passed.
     Outage { wait: Duration },
-    /// Until the request is smaller.
+    /// Applies until the request is smaller.
     Overflow,
-    /// For ever, by chance.
+    /// Applies forever, at random.
     Flaky { share: f64, rng: fastrand::Rng },
-    /// For ever, beyond so much.
+    /// Applies forever, to the calls beyond the capacity.
     Capacity(Capacity),
 }
 
-// --- playing ---
+// --- execution ---
 
 impl Script {
-    /// The script as it was written.
+    /// Returns the script as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What the next call gets. `size` is the length of its body.
+    /// Returns the reply to the next call. `size` is the length of its body in bytes.
     pub fn reply(&mut self, now: Timestamp, size: usize) -> Reply {
         while let Some((written, fault)) = self.faults.get_mut(self.next) {
             if let Some(act) = fault.course.strike(&mut self.memory, now, size) {
@@ -115,7 +115,7 @@ impl Script {
 }
 
 impl FaultSchedule {
-    /// What it does, or `None` when it is over.
+    /// Returns the fault's action, or `None` when the fault is over.
     fn strike(&mut self, memory: &mut FaultState, now: Timestamp, size: usize) -> Option<Action> {
         let mut hold = |wait: Duration| {
             let until = *memory.until.get_or_insert(now + wait);
@@ -133,7 +133,7 @@ impl FaultSchedule {
                 Some(Action::UsageLimit { wait, until })
             }
             Self::Outage { wait } => hold(*wait).map(|_| Action::Refuse(ProviderError::Overloaded)),
-            // A smaller request gets through, as it would with a real window.
+            // A smaller request succeeds, as it would with a real context window.
             Self::Overflow => {
                 let overflowed = *memory.overflowed.get_or_insert(size);
                 (size >= overflowed).then_some(Action::Refuse(ProviderError::Overflow))
@@ -167,13 +167,13 @@ fn within(capacity: &mut Capacity, now: Timestamp, size: usize) -> Action {
     }
 }
 
-/// Whether a text was meant to be a script: its first word is a fault.
+/// Returns whether a text is meant as a script: its first word is the name of a fault.
 pub(crate) fn starts_with_fault_name(text: &str) -> bool {
     let first = text.split([':', '+']).next().unwrap_or_default().trim();
     fault_table::FAULTS.iter().any(|row| row.name == first)
 }
 
-// --- reading ---
+// --- parsing ---
 
 impl FromStr for Script {
     type Err = Error;
@@ -203,7 +203,7 @@ impl FromStr for Script {
     }
 }
 
-/// One fault, or what is wrong with it and how it is written.
+/// Parses one fault; the error is the problem and the correct usage.
 fn fault(written: &str) -> Result<Fault, (String, String)> {
     let (name, rest) = written.split_once(':').unwrap_or((written, ""));
     let Some(row) = FAULTS.iter().find(|row| row.name == name) else {

@@ -1,9 +1,9 @@
-//! Which script plays for a request, and how far each has come.
+//! Selects the script for a request, and tracks the state of each script.
 //!
-//! A script that was set by hand comes before the one that a request names in a header, that before the one that its model
-//! was given at the start, that before the model's name, and that before the one that plays otherwise. Each model that was
-//! given a script plays its own; other scripts with the same text are one, so that the retries of a run walk through it.
-//! Invariant: the number of scripts that are remembered is bounded; the one that rested longest goes.
+//! Precedence: a script that was set through the control endpoints, then the one named in a header, then the one that
+//! the model was given at startup, then the model's name, then the default. Each model that was given a script has its
+//! own state; other scripts with the same text share one, so that the retries of a run advance it.
+//! Invariant: the number of stored scripts is bounded; the least recently used one is dropped.
 
 use crate::script;
 use crate::script::{Error, Script};
@@ -13,11 +13,11 @@ const MAX_SCRIPTS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct ScriptRegistry {
     default: Script,
-    /// Given to models at the start: as they were written, and as far as they have come.
+    /// The scripts that models were given at startup: as written, and in their current state.
     given: Vec<(String, Script, Script)>,
-    /// Set by hand: for one model, or for all.
+    /// The scripts that were set at run time: for one model, or for all.
     set: Vec<(Option<String>, Script)>,
-    /// The newest last.
+    /// Other scripts; the most recently used is last.
     remembered: Vec<Script>,
 }
 
@@ -46,7 +46,7 @@ impl ScriptRegistry {
         }
     }
 
-    /// Forgets what was set, and how far every script has come.
+    /// Removes the scripts that were set, and resets the state of all others.
     pub(crate) fn clear(&mut self) {
         self.set.clear();
         self.remembered.clear();
@@ -55,7 +55,7 @@ impl ScriptRegistry {
         }
     }
 
-    /// The script that plays. A name in a header must be a script; a model may just be a model.
+    /// Returns the script to play. A name in a header must be a script; a model may be any name.
     pub(crate) fn choose(
         &mut self,
         named: Option<&str>,
@@ -77,7 +77,7 @@ impl ScriptRegistry {
             Some(named) => named.parse()?,
             None => match model.parse() {
                 Ok(script) => script,
-                // A misspelt fault must not pass for a model that works.
+                // A misspelt fault must not be taken for a working model.
                 Err(error) if script::starts_with_fault_name(model) => return Err(error),
                 Err(_) => self.default.clone(),
             },

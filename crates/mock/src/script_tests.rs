@@ -194,7 +194,7 @@ fn an_overflow_stays_until_the_request_shrinks() {
     assert_eq!(overflow.reply(at(0), 60).act, Action::Answer);
 }
 
-/// The number of calls that are served in each second, when so many come, evenly.
+/// Returns the number of calls that succeed in each second, given evenly spaced calls.
 fn served(text: &str, per_second: u64, size: usize) -> Vec<usize> {
     let mut script = script(text);
     let mut answered = |second: u64| {
@@ -210,7 +210,7 @@ fn served(text: &str, per_second: u64, size: usize) -> Vec<usize> {
 fn a_capacity_serves_so_much_a_second_and_hides_the_first() {
     assert_eq!(served("capacity:requests=10", 10, 0), [10, 10, 10, 10]);
     assert_eq!(served("capacity:requests=10", 50, 0), [19, 10, 10, 10]);
-    // Forty bytes are ten tokens: five such requests a second.
+    // Forty bytes are ten tokens: five such requests per second.
     let tokens = "capacity:requests=100,tokens=50";
     assert_eq!(served(tokens, 50, 40), [9, 5, 5, 5]);
 }

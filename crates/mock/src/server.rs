@@ -1,7 +1,7 @@
-//! The scripted provider as an HTTP server: versions 1.1 and 2, plain.
+//! The mock provider as an HTTP server: versions 1.1 and 2, without TLS.
 //!
-//! Invariants: every wait is the clock's; what is read of a request is bounded; nothing outlives a stop by more than
-//! its grace. Not here: what is sent (see `plan`).
+//! Invariants: every wait uses the clock; the part of a request that is read is bounded; nothing outlives a stop by
+//! more than the grace period. Not here: the bytes that are sent (see `plan`).
 
 mod connection;
 mod control;
@@ -19,24 +19,24 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// How long answers may take to end when the server stops.
+/// The time that open responses have to end when the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
-/// How long a machine without room for a connection is left alone.
+/// The delay after a failed accept, when the machine has no room for a connection.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// What a server is told.
+/// The options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What plays when neither the request nor its model names a script.
+    /// The script to use when neither the request nor its model names one.
     pub script: Script,
-    /// What plays for each of these models.
+    /// The scripts of individual models.
     pub models: Vec<(String, Script)>,
-    /// Names by which the control endpoints may be reached, beside `localhost` and any number.
+    /// Host names that may access the control endpoints, beside `localhost` and any IP address.
     pub hosts: Vec<String>,
 }
 
 impl Options {
-    /// A server that plays that script when nothing else is asked for.
+    /// Returns the options for a server with this default script.
     pub fn new(script: Script) -> Self {
         Self {
             script,
@@ -45,8 +45,8 @@ impl Options {
         }
     }
 
-    /// The same, and what is written: `MODEL=SCRIPT` for one model, or a script for all others. What begins with a fault is
-    /// a script, even if it holds an equals sign.
+    /// Adds a script as written: `MODEL=SCRIPT` for one model, or a script for all others. A text that begins with the
+    /// name of a fault is a script, even if it contains an equals sign.
     pub fn with(mut self, written: &str) -> Result<Self, script::Error> {
         match written.split_once('=') {
             Some((model, script)) if !script::starts_with_fault_name(written) => {
@@ -59,7 +59,7 @@ impl Options {
     }
 }
 
-/// An address that cannot be listened on.
+/// The server cannot listen on the address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {source}; choose another, port 0 takes any that is free")]
 pub struct ListenError {
@@ -67,14 +67,14 @@ pub struct ListenError {
     source: std::io::Error,
 }
 
-/// A server that listens and does not answer yet.
+/// A server that listens but does not yet respond.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     shared: Arc<Shared>,
 }
 
-/// What all connections have in common.
+/// The state that all connections share.
 struct Shared {
     clock: Arc<dyn Clock>,
     book: Mutex<ScriptRegistry>,
@@ -84,7 +84,7 @@ struct Shared {
 }
 
 impl Server {
-    /// Listens at that address. Waits and times are the clock's.
+    /// Listens on the address. All waits and times use the clock.
     pub async fn bind(
         address: SocketAddr,
         clock: Arc<dyn Clock>,
@@ -111,12 +111,12 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until it is stopped. Answers that are under way then have a moment to end.
+    /// Serves requests until it is stopped. Open responses then have a moment to end.
     pub async fn serve(self, stop: CancellationToken) {
         let mut connections = JoinSet::new();
         loop {
@@ -129,7 +129,7 @@ impl Server {
                 Ok((stream, _)) => {
                     connections.spawn(connection(stream, Arc::clone(&self.shared), stop.clone()));
                 }
-                // The machine has no room for it; a moment later it may.
+                // The machine has no room for a connection; it may have some a moment later.
                 Err(_) => crate::playback::wait(&*self.shared.clock, ACCEPT_RETRY_DELAY).await,
             }
         }

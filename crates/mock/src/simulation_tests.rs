@@ -20,7 +20,7 @@ fn overload() -> Scenario {
     }
 }
 
-/// The four ways in which the provider may count and answer.
+/// Returns the four variants of a scenario, by the provider's limits and responses.
 fn variants(scenario: &Scenario) -> [Scenario; 4] {
     let tokens = Some(scenario.capacity * 10_000);
     [(None, false), (None, true), (tokens, false), (tokens, true)].map(
@@ -32,7 +32,7 @@ fn variants(scenario: &Scenario) -> [Scenario; 4] {
     )
 }
 
-/// Plays a scenario with the gate and holds it to what is promised with a store.
+/// Plays a scenario with the gate and asserts the guarantees that hold with a store.
 fn keeps_the_promises(scenario: &Scenario) -> Metrics {
     let numbers = run(scenario, &ours()).unwrap();
     println!("{scenario:?}: {numbers:?}");
@@ -147,7 +147,7 @@ fn a_dead_probe_holds_the_others_for_its_lease_and_no_longer() {
     );
 }
 
-// --- without it ---
+// --- without the gate ---
 
 #[test]
 fn each_for_itself_makes_hundreds_of_times_the_calls_or_sleeps_on_after_the_recovery() {
@@ -185,7 +185,7 @@ fn a_policy_without_retries_leaves_it_to_whoever_runs_the_agent() {
     let none = Policy::named("none").unwrap();
     let scenario = Scenario::default().with_outage(minutes(1));
     let numbers = run(&scenario, &Strategy::alone(none)).unwrap();
-    // Each of them twice or three times, thirty seconds apart.
+    // Each of them made two or three attempts, thirty seconds apart.
     assert!((700..1500).contains(&numbers.given_up), "{numbers:?}");
     assert_eq!(numbers.attempts_in_outage, numbers.given_up as usize);
 }
@@ -251,7 +251,7 @@ fn a_quiet_day_is_quiet() {
     for strategy in Strategy::usual().unwrap() {
         let numbers = run(&scenario, &strategy).unwrap();
         assert_eq!(numbers.attempts, numbers.successes);
-        // Half of 25 calls a second, for twenty minutes.
+        // Half of 25 calls per second, for twenty minutes.
         assert!(numbers.successes.abs_diff(15_000) < 300, "{numbers:?}");
         let over_time: u32 = numbers.attempts_over_time.iter().sum();
         assert_eq!(over_time as usize, numbers.attempts);

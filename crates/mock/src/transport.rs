@@ -1,4 +1,4 @@
-//! A script, played in process: what the server would send, without a network.
+//! The mock provider in process: the same responses as the server's, without a network.
 
 use crate::background_responses::BackgroundResponses;
 use crate::plan::{Plan, RequestContext};
@@ -15,7 +15,7 @@ use outlast_kernel::failure::IoKind;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The scripted provider's transport. It speaks the dialect of the path that it is asked at.
+/// The mock provider as a transport. It uses the dialect of the requested path.
 pub struct ScriptedTransport {
     playing: Mutex<State>,
     clock: Arc<dyn Clock>,
@@ -28,14 +28,14 @@ struct State {
 }
 
 impl ScriptedTransport {
-    /// Plays that script by that clock, whatever the model is.
+    /// Creates a transport that plays the script for every model.
     pub fn new(script: Script, clock: Arc<dyn Clock>) -> Self {
         let mut book = ScriptRegistry::new(script.clone());
         book.set(None, script);
         Self::playing(book, clock)
     }
 
-    /// Plays for each model the script that it is named after, and that script for a model that is named after none.
+    /// Creates a transport that plays the script named by the request's model, or `script` if the name is not a script.
     pub fn by_model(script: Script, clock: Arc<dyn Clock>) -> Self {
         Self::playing(ScriptRegistry::new(script), clock)
     }
@@ -112,7 +112,7 @@ impl Transport for ScriptedTransport {
     }
 }
 
-/// What a client sees. A connection that is closed looks different before and within a response.
+/// Returns the error that a client sees. A closed connection is a different error before and within a response.
 fn broken(how: Disconnect, closed: IoKind) -> Error {
     let (io, message) = match how {
         Disconnect::Reset => (IoKind::Reset, "connection reset by peer"),

@@ -1,10 +1,9 @@
-//! Agent programs: how each is started, and what its output means.
+//! Agent programs: starts each with the right arguments, and parses its output.
 //!
-//! A program that is known is asked without a terminal, for output that machines can read, and with no more rights than
-//! the step gives it; what it is asked comes by its standard input. Any other program is started by its template, and what
-//! it prints is its answer. Invariants: nothing of a prompt ever passes a shell; memory is bounded, whatever is printed; an
-//! agent whose output has no proper end has failed, whatever its exit says.
-//! Not here: running it (see `process`), and what its failure means (see `failing`).
+//! Known agents run without a terminal, with machine-readable output, with no more rights than the step grants and with
+//! the prompt on stdin. Other programs start from their template, and their stdout is the result. Invariants: no prompt
+//! passes a shell; memory is bounded; an agent whose output has no proper end has failed, whatever its exit code. Not
+//! here: running (`process`), the cause of a failure (`failure`).
 
 mod agent_output;
 mod claude;
@@ -23,42 +22,42 @@ use outlast_kernel::event::Usage;
 use outlast_session::process::output::HeadTailBuffer;
 use std::path::Path;
 
-/// What is wrong with an agent that ended before its answer did.
+/// The error of an agent whose output ended before its result.
 pub(crate) const NO_RESULT: &str = "the stream ended without a result";
 
-/// The longest line that is read, in bytes.
+/// Maximum length of a line in bytes.
 const MAX_LINE_BYTES: usize = 16 << 20;
-/// The most that is kept of a plain answer: of its beginning, and of its end.
+/// Maximum bytes kept of the beginning and of the end of plain output.
 const PLAIN_OUTPUT_LIMITS: (usize, usize) = (4 << 20, 12 << 20);
 
-/// How an agent is started.
+/// The program to start for an agent, and the reader of its output.
 pub(crate) struct Invocation {
     /// The program and its arguments.
     pub(crate) program: Vec<String>,
-    /// Variables that it needs.
+    /// Environment variables that the program needs.
     pub(crate) env: Vec<(String, String)>,
-    /// What it reads.
+    /// The data for its standard input.
     pub(crate) input: Option<Vec<u8>>,
-    /// Who reads what it prints to its standard output.
+    /// The reader of its standard output.
     pub(crate) reader: Reader,
 }
 
-/// What came of it.
+/// The result of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AgentResult {
-    /// What it said in the end.
+    /// The final text.
     pub(crate) text: String,
-    /// What it used, where it says so.
+    /// The tokens that the agent reports as used.
     pub(crate) usage: Usage,
-    /// What it cost, where it says so.
+    /// The cost that the agent reports.
     pub(crate) cost: Cost,
-    /// What it says itself that went wrong; [`NO_RESULT`] when its answer has no end.
+    /// The error that the agent reports; [`NO_RESULT`] if its output has no proper end.
     pub(crate) error: Option<String>,
-    /// When a limit that it ran into ends, where it says so exactly.
+    /// The end of a limit that the agent reached, if the agent reports the exact time.
     pub(crate) not_before: Option<Timestamp>,
 }
 
-/// How that agent is asked.
+/// Returns the invocation of the given agent.
 pub(crate) fn invocation(agent: &Agent, prompt: &str, prompt_file: &Path) -> Invocation {
     if let Some(template) = &agent.program {
         let model = agent.model.as_deref().unwrap_or_default();
@@ -72,7 +71,7 @@ pub(crate) fn invocation(agent: &Agent, prompt: &str, prompt_file: &Path) -> Inv
         return Invocation {
             program: template.iter().map(|part| filled(part, &names)).collect(),
             env: Vec::new(),
-            // What is not told elsewhere what to do reads it.
+            // A program without a prompt placeholder reads the prompt from its standard input.
             input: (!template.iter().any(asks)).then(|| prompt.as_bytes().to_vec()),
             reader: Reader::new(Format::Plain),
         };
@@ -86,7 +85,7 @@ pub(crate) fn invocation(agent: &Agent, prompt: &str, prompt_file: &Path) -> Inv
     }
 }
 
-/// The text with each name replaced by what it stands for; what a replacement holds is not looked at.
+/// Replaces each placeholder in the text; replacements are not scanned again.
 fn filled(part: &str, names: &[(&str, &str)]) -> String {
     let mut out = String::new();
     let mut rest = part;
@@ -101,23 +100,23 @@ fn filled(part: &str, names: &[(&str, &str)]) -> String {
     out + rest
 }
 
-/// What the output of an agent is written in.
+/// The format of an agent's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Claude,
     Codex,
     Opencode,
     Pi,
-    /// Text: what is printed is the answer.
+    /// Plain text: the whole output is the result.
     Plain,
 }
 
-/// Reads what an agent prints.
+/// Parses the standard output of an agent.
 pub(crate) struct Reader {
     format: Format,
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of a line whose end has not arrived.
     line: Vec<u8>,
-    /// Whether the line is too long, and its rest is left out.
+    /// Whether the line is too long; its rest is skipped.
     is_too_long: bool,
     story: AgentOutput,
     plain: HeadTailBuffer,
@@ -134,7 +133,7 @@ impl Reader {
         }
     }
 
-    /// Takes in what was printed to the standard output: what it shows of the agent.
+    /// Reads a chunk of the standard output, and returns the events that it shows.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<WatchEvent> {
         if self.format == Format::Plain {
             self.plain.push(bytes);
@@ -149,7 +148,7 @@ impl Reader {
         std::mem::take(&mut self.story.signs)
     }
 
-    /// What came of it.
+    /// Returns the result after the end of the output.
     pub(crate) fn finish(mut self) -> AgentResult {
         self.end_line();
         match self.format {

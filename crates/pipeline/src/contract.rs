@@ -1,11 +1,9 @@
-//! Contracts: whether what a step has made is what it was to make, and if not, exactly what is wrong with it.
+//! Contracts: checks the result of a step, and reports exactly what is wrong with it.
 //!
-//! What costs nothing is looked at first, then tests are run, and a model judges last: neither when something before has
-//! failed already. Within each of the three everything is looked at, so that one round of repair can repair all of it.
-//! Invariants: the message of a problem says the same of the same failure, whatever else the output says (the breaker knows
-//! failures by it); violations are exact, safe to show, bounded, and at most [`MAX_VIOLATIONS`]; a contract that only warns
-//! fails no attempt.
-//! Not here: what the next attempt is told (see `feedback`), and whether there is one.
+//! Free checks run first, then tests, then judges; a stage starts only if the one before passed, and checks all of its
+//! contracts, so that one rework can repair all. Invariants: the same failure gives the same message (the breaker
+//! relies on it); violations are exact, safe to show, bounded, at most [`MAX_VIOLATIONS`]; a warning contract fails no
+//! attempt. Not here: feedback (`step::feedback`), retries.
 
 mod basic;
 pub(crate) mod json;
@@ -23,45 +21,46 @@ use outlast_kernel::verdict::{Cause, Class};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How many violations are told.
+/// Maximum number of violations to report.
 pub(crate) const MAX_VIOLATIONS: usize = 50;
-/// The most that is kept of one violation, in bytes, but for what tests printed.
+/// Maximum length of a violation in bytes; the output of tests has its own limit.
 const MAX_VIOLATION_BYTES: usize = 1024;
-/// The most of a message, in bytes: it is to be short, and what is beyond that tells no failures apart.
+/// Maximum length of a message in bytes: text beyond it does not help to tell failures apart.
 const MAX_MESSAGE_BYTES: usize = 480;
 
-/// What is looked at, and by which means.
+/// The result to check, and the resources for the checks.
 pub(crate) struct CheckContext<'a> {
     /// The step.
     pub(crate) step: &'a Step,
-    /// What it has made by name, its output included.
+    /// The artifacts of the step by name, its output included.
     pub(crate) artifacts: &'a BTreeMap<String, Vec<u8>>,
-    /// Where it has worked.
+    /// The working directory of the step.
     pub(crate) directory: &'a Path,
-    /// Variables for test commands.
+    /// Environment variables for test commands.
     pub(crate) env: &'a [(String, String)],
-    /// Variables of ours that they must not see.
+    /// Variables of our own environment that test commands must not see.
     pub(crate) hidden_variables: &'a [String],
-    /// Asks a model.
+    /// The client that asks the judging model.
     pub(crate) ask: &'a dyn JudgeClient,
     /// Cancelled when the attempt is over.
     pub(crate) stop: &'a CancellationToken,
-    /// Is told what tests print, as it comes.
+    /// Receives the output of tests as it arrives.
     pub(crate) on_output: &'a (dyn Fn(&[u8]) + Send + Sync),
-    /// What time it is.
+    /// The clock.
     pub(crate) clock: &'a dyn Clock,
 }
 
 impl CheckContext<'_> {
-    /// What has to be said when the attempt is over before all is looked at. Who ended it knows why.
+    /// Returns the problem to report if the attempt ends before all checks are done. The caller that ended it knows
+    /// why.
     fn stopped() -> Problem {
         Problem::new(Cause::Interrupted, "ended while its result was checked")
     }
 }
 
-/// Asks a model.
+/// Asks a judging model.
 pub(crate) trait JudgeClient: Send + Sync {
-    /// What the model that judges says to that; a problem when it could not be asked.
+    /// Returns the completion of the judging model, or a problem if the model could not be asked.
     fn ask<'a>(
         &'a self,
         judge: &'a Judge,
@@ -69,34 +68,34 @@ pub(crate) trait JudgeClient: Send + Sync {
     ) -> BoxFuture<'a, Result<String, Problem>>;
 }
 
-/// All contracts are kept.
+/// The result of the checks when all contracts are satisfied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CheckOutcome {
-    /// What is worth saying all the same.
+    /// Warnings that do not fail the attempt.
     pub(crate) warnings: Vec<String>,
 }
 
-/// What was found when one contract was looked at.
+/// The result of the check of one contract.
 #[derive(Debug, Default)]
 struct Finding {
-    /// What is worth saying, and breaks nothing.
+    /// Warnings that violate nothing.
     warnings: Vec<String>,
-    /// How it is broken.
+    /// The breach, if the contract is violated.
     broken: Option<Breach>,
 }
 
-/// How a contract is broken.
+/// A breach of a contract.
 #[derive(Debug)]
 struct Breach {
     cause: Cause,
-    /// The same in a few words, which are the same for the same failure.
+    /// A short message, which is the same for the same failure.
     message: String,
-    /// What is wrong, one by one.
+    /// The violations, one by one.
     violations: Vec<String>,
 }
 
 impl Finding {
-    /// One thing is wrong.
+    /// Creates a finding with one violation.
     fn broken(cause: Cause, message: String, violation: String) -> Self {
         Self {
             warnings: Vec::new(),
@@ -109,7 +108,8 @@ impl Finding {
     }
 }
 
-/// Looks at all that a step has made. The problem says what is wrong; or why it could not be looked at, with its own cause.
+/// Checks all contracts of a step. The problem lists the violations, or states why a check was not possible, with its
+/// own cause.
 pub(crate) async fn check(scene: &CheckContext<'_>) -> Result<CheckOutcome, Problem> {
     let mut findings = Findings::default();
     for cost in [CheckCost::Free, CheckCost::Time, CheckCost::Money] {
@@ -149,7 +149,7 @@ async fn look(scene: &CheckContext<'_>, contract: &Contract) -> Result<Finding, 
     }
 }
 
-/// Something that a step has made, and its name.
+/// The name and the content of an artifact.
 type Artifact<'a> = (&'a str, &'a [u8]);
 
 async fn look_at(
@@ -162,12 +162,12 @@ async fn look_at(
         Rule::Regex { pattern, negated } => basic::expression(pattern, *negated, artifact),
         Rule::Judge(judge) => judge::check(scene, judge, artifact).await,
         Rule::NonEmpty => Ok(basic::non_empty(artifact)),
-        // They are about no artifact.
+        // These rules are not about an artifact.
         Rule::TestSuite { .. } | Rule::FileExists { .. } => Ok(Finding::default()),
     }
 }
 
-/// What it takes to look at a contract.
+/// The cost of checking a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckCost {
     Free,
@@ -185,7 +185,7 @@ impl CheckCost {
     }
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Debug, Default)]
 struct Findings {
     warnings: Vec<String>,
@@ -211,7 +211,7 @@ impl Findings {
         Ok(())
     }
 
-    /// All that is broken, as one problem.
+    /// Takes all breaches, as one problem.
     fn problem(&mut self) -> Option<Problem> {
         let cause = self.broken.iter().map(|it| it.cause).max_by_key(weight)?;
         let (mut messages, mut violations) = (Vec::new(), Vec::new());
@@ -227,7 +227,7 @@ impl Findings {
     }
 }
 
-/// What says most about what to do, when several things are broken.
+/// Ranks causes by how much they say about the repair; the highest one is reported when there are several breaches.
 fn weight(cause: &Cause) -> u8 {
     match cause {
         Cause::TestsFailed => 4,
@@ -238,12 +238,12 @@ fn weight(cause: &Cause) -> u8 {
     }
 }
 
-/// Whether nothing but this contract is the matter: the end of an attempt or of a budget ends more.
+/// Returns whether the problem concerns only this contract: the end of an attempt or of a budget ends more than that.
 fn is_limited_to_contract(problem: &Problem) -> bool {
     !matches!(problem.class, Class::Canceled | Class::BudgetExhausted)
 }
 
-/// As many as are told, with the number of the others in place of the last.
+/// Limits the violations to the maximum; the last one then states how many others there are.
 fn at_most(mut violations: Vec<String>) -> Vec<String> {
     if violations.len() > MAX_VIOLATIONS {
         let others = violations.len() - (MAX_VIOLATIONS - 1);
@@ -253,14 +253,14 @@ fn at_most(mut violations: Vec<String>) -> Vec<String> {
     violations
 }
 
-/// Text that may come from outside, safe to show and no longer than that.
+/// Makes text from outside safe to show, and bounds it to the limit in bytes.
 fn clean(said: &str, limit: usize) -> String {
     let said = text::bounded(said, 4 * limit);
     let said = text::plain(&said);
     text::bounded(&text::without_secrets(&said), limit).into_owned()
 }
 
-/// A short piece of text from outside in quotes, on one line.
+/// Quotes a short piece of text from outside on one line.
 fn quoted(said: &str, limit: usize) -> String {
     format!("{:?}", clean(said, limit))
 }

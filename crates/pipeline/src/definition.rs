@@ -1,7 +1,7 @@
-//! A pipeline as it is run: what its file says, with every name resolved and every default filled in.
+//! The definition of a pipeline, with every name resolved and every default filled in.
 //!
-//! Invariant: whoever holds a [`Pipeline`] need not check it. Names are those of steps that are there, needs have no
-//! circle, a policy ends. Not here: reading the file and finding out what is wrong with it (see `file`).
+//! Invariant: a [`Pipeline`] is valid. Every name refers to an existing step, needs have no cycle, and every retry
+//! policy ends. Not here: reading the file and reporting its faults (see `file`).
 
 use outlast_kernel::breaker;
 use outlast_kernel::budget::Cost;
@@ -12,107 +12,108 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The name of what a step says in the end: the answer of a model, what a command printed.
+/// The name of a step's main output: the completion of a model, or the text that a command printed.
 pub const OUTPUT: &str = "output";
 
 /// A pipeline.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
-    /// Its name.
+    /// The pipeline's name.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the pipeline, in words.
     pub description: Option<String>,
-    /// What a run is given.
+    /// The inputs of a run, by name.
     pub inputs: BTreeMap<String, Input>,
-    /// What counts for all steps.
+    /// The settings that apply to all steps.
     pub runtime: Runtime,
     /// The steps, those inside of loops included, in the order of the file.
     pub steps: Vec<Step>,
 }
 
 impl Pipeline {
-    /// The step of that id.
+    /// Returns the step of the given id.
     pub fn step(&self, id: &str) -> Option<&Step> {
         self.steps.iter().find(|step| step.id == id)
     }
 }
 
-/// Something that a run is given.
+/// An input of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Input {
-    /// What it is for.
+    /// The purpose of the input, in words.
     pub description: Option<String>,
-    /// What it is when nobody says otherwise; without it, it must be given.
+    /// The value to use when the caller gives none; without it, the input is required.
     pub default: Option<String>,
 }
 
-/// What counts for all steps.
+/// The settings that apply to all steps.
 #[derive(Clone, Debug)]
 pub struct Runtime {
-    /// How many steps work at a time; those that wait do not count.
+    /// The maximum number of steps that work at a time; waiting steps do not count.
     pub max_concurrency: NonZeroUsize,
-    /// When the same failure again and again ends a step.
+    /// The settings of the circuit breaker, which ends a step after repeated identical failures.
     pub circuit_breaker: breaker::Config,
-    /// For how long a step may show no activity, or no progress; `None` means for ever.
+    /// The maximum time that a step may show no activity, or no progress; `None` means no limit.
     pub stall_timeout: Option<Duration>,
-    /// What the run may spend.
+    /// The limits on what the run may spend.
     pub budget: Budget,
-    /// Which agents or models take the place of one that cannot go on, by its name.
+    /// The agents or models to fall back to, by the name of the one that they replace.
     pub fallbacks: BTreeMap<String, Vec<String>>,
 }
 
-/// What a run may spend.
+/// The limits on what a run may spend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// How long it may take.
+    /// The maximum duration.
     pub time: Option<Duration>,
-    /// What it may cost.
+    /// The maximum cost.
     pub cost: Option<Cost>,
-    /// How many tokens it may use.
+    /// The maximum number of tokens.
     pub tokens: Option<u64>,
 }
 
 /// One unit of a pipeline.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Its name, which no other has.
+    /// The step's id, unique in the pipeline.
     pub id: String,
-    /// The steps that must be done before it.
+    /// The steps that must be done before this one.
     pub needs: Vec<String>,
-    /// What is done.
+    /// The work of the step.
     pub work: Work,
-    /// What it can read, by the name under which it finds it.
+    /// The inputs that the step can read, by the name under which it finds them.
     pub inputs: BTreeMap<String, Source>,
-    /// The files that it leaves behind, kept under their names.
+    /// The files that the step produces, stored under their names.
     pub outputs: Vec<OutputFile>,
-    /// What its result must be.
+    /// The contracts that the result must satisfy.
     pub contracts: Vec<Contract>,
-    /// Variables for its commands.
+    /// Environment variables for the step's commands.
     pub env: BTreeMap<String, String>,
-    /// Where it works, relative to the folder of the run.
+    /// The working directory, relative to the folder of the run.
     pub directory: PathBuf,
-    /// How long one attempt may work; waiting for a provider does not count.
+    /// The maximum working time of one attempt; waiting for a provider does not count.
     pub timeout: Option<Duration>,
-    /// When it is tried again.
+    /// The retry settings of the step.
     pub retry: Retry,
-    /// What becomes of the run when it fails for good.
+    /// The consequence for the run when the step fails for good.
     pub on_failure: OnFailure,
-    /// Whether it is never begun a second time: not by a retry, and not after a crash.
+    /// Whether the step is never started a second time: neither by a retry nor after a crash.
     pub once: bool,
-    /// How often it may be visited.
+    /// The maximum number of visits.
     pub max_visits: NonZeroU32,
-    /// Where it leads when it has ended; the first that holds is taken.
+    /// The edges to follow when the step has ended; the first whose condition holds is taken.
     pub edges: Vec<Edge>,
-    /// Whether it begins only when something leads to it: an edge of an earlier step, or a step that is reworked.
+    /// Whether the step begins only when something leads to it: an edge of an earlier step, or a step that needs
+    /// rework.
     pub is_called: bool,
-    /// The loop that it is part of.
+    /// The loop that the step is part of.
     pub part_of: Option<String>,
 }
 
-/// What a step does.
+/// The work of a step.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// Asks a model, in a session of ours.
+    /// Asks a model, in a session that the run creates.
     Prompt(Prompt),
     /// Runs a command.
     Command(CommandLine),
@@ -120,33 +121,33 @@ pub enum Work {
     Agent(Agent),
     /// Waits for a person, or for a time.
     Gate(Gate),
-    /// Looks at what its steps have made, and has them run again until it is right.
+    /// Checks the result of its steps and runs them again until the condition holds.
     Loop(Loop),
 }
 
-/// What a model is asked.
+/// A prompt to a model.
 #[derive(Clone, Debug, Default)]
 pub struct Prompt {
-    /// What is said, with inputs in double braces.
+    /// The prompt text, with inputs in double braces.
     pub text: String,
-    /// What it is told before.
+    /// The system prompt.
     pub system: Option<String>,
-    /// Who answers; `None` is who the settings name.
+    /// The provider; `None` means the one in the settings.
     pub provider: Option<String>,
-    /// Which model; `None` is the one that the settings name.
+    /// The model; `None` means the one in the settings.
     pub model: Option<String>,
-    /// The models that are asked when that one cannot be.
+    /// The fallback models.
     pub fallbacks: Vec<String>,
-    /// Whether it is offered tools.
+    /// Whether the model is offered tools.
     pub tools: bool,
-    /// What it may do beside reading: `write`, `bash`, `outside`, `mcp`.
+    /// The permissions beside reading: `write`, `bash`, `outside`, `mcp`.
     pub allow: Vec<String>,
 }
 
-/// What is run.
+/// A command to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandLine {
-    /// By a shell.
+    /// A command line for a shell.
     Shell(String),
     /// A program and its arguments.
     Program(Vec<String>),
@@ -155,213 +156,213 @@ pub enum CommandLine {
 /// An agent program.
 #[derive(Clone, Debug, Default)]
 pub struct Agent {
-    /// Its name: one that is known (`claude`, `codex`, `opencode`, `pi`), or any when `program` is there.
+    /// The agent's name: a known one (`claude`, `codex`, `opencode`, `pi`), or any name if `program` is set.
     pub name: String,
-    /// How it is started: a program and its arguments, with `{prompt}`, `{prompt_file}` and `{model}` in them.
+    /// The program to start and its arguments, with the placeholders `{prompt}`, `{prompt_file}` and `{model}`.
     pub program: Option<Vec<String>>,
-    /// What it is asked, with inputs in double braces.
+    /// The prompt, with inputs in double braces.
     pub prompt: String,
-    /// Its model.
+    /// The model.
     pub model: Option<String>,
-    /// What it may do beside reading, where it can be told: `write`, `bash`.
+    /// The permissions beside reading, for agents that support them: `write`, `bash`.
     pub allow: Vec<String>,
-    /// The agents that take its place when it cannot go on.
+    /// The agents to fall back to when this one cannot continue.
     pub fallbacks: Vec<String>,
 }
 
-/// A wait for somebody or something.
+/// A wait for a person or a time.
 #[derive(Clone, Debug)]
 pub enum Gate {
-    /// For a person.
+    /// Waits for a person.
     Approval(Approval),
-    /// For a time.
+    /// Waits for a time.
     Timer(Duration),
 }
 
-/// What a person is asked.
+/// A question to a person.
 #[derive(Clone, Debug)]
 pub struct Approval {
     /// The question.
     pub message: String,
-    /// What can be answered; the first is to go on.
+    /// The possible answers; the first one means to continue.
     pub choices: Vec<Choice>,
-    /// How long an answer is waited for.
+    /// The maximum time to wait for an answer.
     pub timeout: Duration,
-    /// What is taken when none came; `None` fails the step.
+    /// The answer to use after the timeout; `None` fails the step.
     pub default: Option<String>,
 }
 
 /// A possible answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What is typed.
+    /// The key that a person types.
     pub key: String,
-    /// What it means.
+    /// The meaning of the choice, in words.
     pub label: String,
-    /// The step that it leads to; without it the run goes on as usual.
+    /// The step that the choice leads to; without it the run continues as usual.
     pub target: Option<Target>,
-    /// Whether it ends the step as failed.
+    /// Whether the choice ends the step as failed.
     pub rejects: bool,
 }
 
-/// Steps that run until something holds.
+/// Steps that run until a condition holds.
 #[derive(Clone, Debug)]
 pub struct Loop {
-    /// The steps, in order; they are among the pipeline's own.
+    /// The ids of the steps, in order; the steps themselves are in the pipeline's list.
     pub steps: Vec<String>,
-    /// What must hold of the last of them; `None` runs them as often as allowed.
+    /// The condition on the last of the steps; `None` runs them as often as allowed.
     pub until: Option<Condition>,
-    /// How often they may run.
+    /// The maximum number of iterations.
     pub max_iterations: NonZeroU32,
 }
 
-/// Where an input comes from.
+/// The source of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// What the run was given.
+    /// An input of the run.
     Run {
-        /// Its name.
+        /// The name of the input.
         name: String,
     },
-    /// What a step has made.
+    /// An artifact of a step.
     Step {
         /// The step.
         step: String,
-        /// The name of what it made.
+        /// The name of the artifact.
         artifact: String,
-        /// Whether it may be missing, and is empty then.
+        /// Whether the artifact may be missing; the input is empty then.
         optional: bool,
     },
 }
 
-/// A file that a step leaves behind.
+/// A file that a step produces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputFile {
-    /// The name under which it is kept.
+    /// The name under which the file is stored.
     pub name: String,
-    /// Where it is, relative to where the step works.
+    /// The path of the file, relative to the step's working directory.
     pub path: PathBuf,
 }
 
-/// What must be so after a step.
+/// A condition that the result of a step must satisfy.
 #[derive(Clone, Debug)]
 pub struct Contract {
-    /// What is looked at: the name of an artifact of the step, its output by default.
+    /// The name of the artifact to check: by default, the output of the step.
     pub artifact: String,
-    /// What must be so.
+    /// The rule to check.
     pub rule: Rule,
-    /// Whether it only warns.
+    /// Whether a violation only causes a warning.
     pub warns: bool,
 }
 
-/// What must be so.
+/// The rule of a contract.
 #[derive(Clone, Debug)]
 pub enum Rule {
-    /// It is JSON that matches a schema.
+    /// The artifact is JSON that matches a schema.
     JsonSchema {
-        /// The schema, read when the pipeline was.
+        /// The schema, read together with the pipeline.
         schema: Value,
     },
-    /// A command ends well.
+    /// A command succeeds.
     TestSuite {
         /// The command.
         command: CommandLine,
-        /// How long it may take.
+        /// The maximum duration of the command.
         timeout: Option<Duration>,
     },
-    /// A regular expression is found in it.
+    /// The artifact matches a regular expression.
     Regex {
         /// The expression.
         pattern: String,
-        /// Whether it must not be found.
+        /// Whether the expression must not match.
         negated: bool,
     },
-    /// A file is there.
+    /// A file exists.
     FileExists {
-        /// Relative to where the step works.
+        /// The path, relative to the step's working directory.
         path: PathBuf,
-        /// Whether it must have something in it.
+        /// Whether the file must not be empty.
         non_empty: bool,
     },
-    /// It is not empty.
+    /// The artifact is not empty.
     NonEmpty,
-    /// A model says that it is good enough.
+    /// A model judges the artifact as good enough.
     Judge(Judge),
 }
 
-/// What a model judges by.
+/// The settings of a judging model.
 #[derive(Clone, Debug)]
 pub struct Judge {
-    /// What must be so, one by one.
+    /// The criteria, judged one by one.
     pub criteria: Vec<String>,
-    /// The share of the criteria that must hold, in hundredths.
+    /// The share of the criteria that must be met, in percent.
     pub threshold_percent: u8,
-    /// Who judges; `None` is who the settings name.
+    /// The provider; `None` means the one in the settings.
     pub provider: Option<String>,
-    /// Which model.
+    /// The model; `None` means the one in the settings.
     pub model: Option<String>,
 }
 
-/// When a step is tried again.
+/// The retry settings of a step.
 #[derive(Clone, Debug)]
 pub struct Retry {
-    /// How often, and how fast.
+    /// The retry policy.
     pub policy: Policy,
-    /// Whether the step says so itself; else a failure that says nothing about itself is not tried again.
+    /// Whether the step itself configures retries; otherwise a failure of unknown cause is not retried.
     pub is_explicit: bool,
 }
 
-/// What becomes of the run when a step fails for good.
+/// The consequence for the run when a step fails for good.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Nothing more is begun, and the run has failed.
+    /// No further step starts, and the run has failed.
     #[default]
     Fail,
-    /// The step and those that need it are left out.
+    /// The step and its dependents are skipped.
     Skip,
-    /// It goes on as though the step had ended well.
+    /// The run continues as if the step had succeeded.
     Continue,
-    /// Another step makes good for it.
+    /// Another step repairs the failure.
     Rework {
-        /// That step.
+        /// The step that repairs the failure.
         step: String,
     },
 }
 
-/// Where a step leads.
+/// An edge from a step to a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Where.
+    /// The target of the edge.
     pub target: Target,
-    /// When.
+    /// The condition under which the edge is taken.
     pub condition: Condition,
 }
 
-/// What an edge leads to.
+/// The target of an edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A step, which is visited, once more if need be.
+    /// A step, which is visited, again if necessary.
     Step(String),
     /// The end of the run.
     Complete,
 }
 
-/// What must hold of a step that has ended.
+/// A condition on a step that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing.
+    /// Always holds.
     Always,
-    /// It ended well.
+    /// The step succeeded.
     Success,
-    /// It failed.
+    /// The step failed.
     Failure,
-    /// A field of its output, which is a JSON object, has that value.
+    /// A field of the step's output, which is a JSON object, has the given value.
     Context {
         /// The field.
         key: String,
         /// The value, as text.
         value: String,
-        /// Whether it must have another one.
+        /// Whether the field must have a different value.
         negated: bool,
     },
 }

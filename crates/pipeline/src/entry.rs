@@ -1,8 +1,8 @@
-//! What happens in a run, as it is written down: one entry for each thing that did, before it counts.
+//! The journal entries of a run: one for each event, written before the event takes effect.
 //!
-//! Invariants: an attempt is written down before it begins, a wait before its first second; what is decided about a
-//! failure is part of its entry, so that nobody has to decide it again. A run is a fold over its entries (see `state`).
-//! Not here: where they are kept (the store's journal, in a file for runs).
+//! Invariants: an attempt is recorded before it begins, and a wait before its first second. The decision about a
+//! failure is part of its entry, so that no later process decides again. A run is a fold over its entries (see
+//! `state`). Not here: the storage of entries (the store's journal, in a file for runs).
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// One thing that happened.
+/// An event of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Entry {
-    /// A run begins, or is begun again after it had ended.
+    /// A run begins, or begins again after it had ended.
     RunStarted(Box<RunParameters>),
-    /// A process takes up what another one left.
+    /// A process resumes a run that an earlier process left.
     RunResumed {},
-    /// A step is visited.
+    /// A visit of a step begins.
     StepStarted {
         /// The step.
         step: String,
@@ -34,44 +34,44 @@ pub enum Entry {
         step: String,
         /// The visit.
         visit: u32,
-        /// Its number within the visit, from 1.
+        /// The number of the attempt within the visit, from 1.
         attempt: u32,
-        /// Which agent or model works, when it is not the first choice.
+        /// The agent or model that works, if it is not the first choice.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instead: Option<String>,
         /// The session in which a model is asked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
     },
-    /// A process of an attempt has begun.
+    /// A process of an attempt has started.
     ProcessStarted {
         /// The step.
         step: String,
-        /// Its number.
+        /// The process id.
         pid: u32,
-        /// When the system says that it began, by which it is told from another one of the same number.
+        /// The start time that the system reports; it tells the process from a later one with the same id.
         born: u64,
     },
-    /// An attempt is over.
+    /// An attempt has ended.
     AttemptEnded {
         /// The step.
         step: String,
         /// The visit.
         visit: u32,
-        /// Its number within the visit.
+        /// The number of the attempt within the visit.
         attempt: u32,
-        /// What it used.
+        /// The tokens that the attempt used.
         #[serde(default)]
         usage: Usage,
-        /// What it cost, where that is known.
+        /// The cost of the attempt, where it is known.
         #[serde(default)]
         cost: Cost,
-        /// What went wrong; nothing when it ended well.
+        /// The problem that ended the attempt; `None` after success.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<Problem>,
-        /// What is done about it.
+        /// The next action.
         next: NextAction,
-        /// What is worth saying and fails nothing.
+        /// Warnings that do not fail the attempt.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },
@@ -80,92 +80,92 @@ pub enum Entry {
         /// The step.
         step: String,
     },
-    /// A person is asked, or a time is waited for.
+    /// A gate starts to wait for a person or a time.
     GateOpened {
         /// The step.
         step: String,
         /// The visit.
         visit: u32,
-        /// What is asked; nothing for a time.
+        /// The question to the person; `None` for a timer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
-        /// What can be answered.
+        /// The possible answers.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         choices: Vec<String>,
-        /// Until when.
+        /// The end of the wait.
         until: Timestamp,
     },
-    /// A gate is open no more.
+    /// A gate has closed.
     GateClosed {
         /// The step.
         step: String,
-        /// What was answered, if anything was.
+        /// The answer, if there was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         choice: Option<String>,
-        /// Whether nobody answered, and it is what counts then.
+        /// Whether the answer is the default because nobody answered.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_default: bool,
     },
-    /// A step that failed for good is made good for by another one.
+    /// A step that failed for good is repaired by another step.
     ReworkStarted {
-        /// The step.
+        /// The step that failed.
         step: String,
-        /// The other one.
+        /// The step that repairs it.
         by: String,
     },
     /// The steps of a loop run again.
     LoopRepeated {
         /// The loop.
         step: String,
-        /// How often they have run.
+        /// The number of iterations so far.
         iterations: u32,
-        /// The steps that are as though they had not run yet.
+        /// The steps that are reset to their state before the first run.
         resets: Vec<String>,
     },
-    /// A step is over.
+    /// A step has ended.
     StepEnded {
         /// The step.
         step: String,
-        /// The visit; 0 when it was never visited.
+        /// The visit; 0 if the step was never visited.
         visit: u32,
-        /// How.
+        /// The outcome.
         outcome: Outcome,
-        /// What it has made, by name.
+        /// The artifacts of the step, by name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         artifacts: BTreeMap<String, Artifact>,
-        /// The fields of its output that conditions can ask for.
+        /// The fields of the output that conditions can use.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         context: BTreeMap<String, String>,
-        /// Whether the run has failed with it.
+        /// Whether the run fails with this step.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         fails_run: bool,
-        /// Why it did not end well, in words.
+        /// The reason why the step did not succeed, in words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// A step leads to another one, or to the end.
+    /// A step leads to another step, or to the end.
     EdgeTaken {
         /// The step.
         from: String,
-        /// The other one; nothing for the end.
+        /// The target step; `None` for the end of the run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
-        /// The steps that are as though they had not run yet: what they made is made of what will change.
+        /// The steps that are reset to their state before the first run, because their inputs are about to change.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         resets: Vec<String>,
     },
-    /// The run is over.
+    /// The run has ended.
     RunEnded {
-        /// How.
+        /// The outcome.
         outcome: Outcome,
-        /// Why it did not end well, in words.
+        /// The reason why the run did not succeed, in words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
 }
 
 impl Entry {
-    /// The word by which the journal knows it: a run is one open turn until it ends.
+    /// Returns the kind under which the journal stores the entry: a run is one open turn until it ends.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::RunStarted(_) => "prompt",
@@ -174,7 +174,7 @@ impl Entry {
         }
     }
 
-    /// The step that it is about.
+    /// Returns the step that the entry is about.
     pub fn step(&self) -> Option<&str> {
         match self {
             Self::RunStarted(_) | Self::RunResumed {} | Self::RunEnded { .. } => None,
@@ -193,49 +193,49 @@ impl Entry {
     }
 }
 
-/// What a run is begun with.
+/// The parameters of a new run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunParameters {
     /// The name of the pipeline.
     pub name: String,
-    /// Where its file was.
+    /// The path of the pipeline's file.
     pub file: String,
-    /// Where it works.
+    /// The folder in which the run works.
     pub folder: String,
-    /// The file as it was: the run goes on with it, whatever becomes of the file.
+    /// The content of the file at the start: the run keeps using it when the file changes or disappears.
     pub source: String,
-    /// What it was given.
+    /// The inputs of the run.
     pub inputs: BTreeMap<String, String>,
-    /// What the door needs to carry it on: its own business.
+    /// Options of the front end that it needs to resume the run; opaque here.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub options: Value,
 }
 
-/// What went wrong with an attempt.
+/// The problem that an attempt ended with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What may be done about it; it follows from the cause, and is written for readers.
+    /// The class, which follows from the cause; it is stored for readers.
     pub class: Class,
-    /// What went wrong.
+    /// The cause.
     pub cause: Cause,
-    /// The same in words, with secrets and terminal escapes taken out, and bounded.
+    /// The message, bounded and without secrets and terminal escapes.
     pub message: String,
-    /// When trying again makes sense, if anyone said so.
+    /// The earliest time at which a retry makes sense, if a source states one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
-    /// What the result breaks, one by one; or the end of what failing tests printed.
+    /// The violations of the result, one by one, or the end of the output of failing tests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<String>,
-    /// What was seen last, when it was ended because nothing more came.
+    /// The last events before the watchdog ended the attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_events: Vec<String>,
-    /// Whether a turn has spent its retries on it already.
+    /// Whether a turn has already spent its retries on the problem.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retries_spent: bool,
 }
 
 impl Problem {
-    /// A problem in words.
+    /// Creates a problem from a cause and a message.
     pub fn new(cause: Cause, message: impl AsRef<str>) -> Self {
         Self {
             class: cause.class(),
@@ -249,54 +249,54 @@ impl Problem {
     }
 }
 
-/// What is done after an attempt.
+/// The action after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum NextAction {
-    /// The step has what it needs: it is over.
+    /// The step has succeeded and ends.
     Finish,
-    /// It is tried again at that time.
+    /// The step is retried after a wait.
     Wait {
-        /// When it began.
+        /// The beginning of the wait.
         since: Timestamp,
-        /// When it ends.
+        /// The end of the wait.
         until: Timestamp,
     },
-    /// It is tried again at once, and told what was wrong.
+    /// The step is retried at once, with feedback about the violations.
     Again,
-    /// Another agent or model takes its place, at once.
+    /// Another agent or model takes over at once.
     FallBack {
-        /// Its name.
+        /// The name of the agent or model.
         to: String,
     },
-    /// Nothing more is tried.
+    /// The step is not retried.
     Stop {
-        /// Why, in words.
+        /// The reason, in words.
         why: String,
     },
 }
 
-/// How a step or a run ended.
+/// The outcome of a step or a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Well.
+    /// It succeeded.
     Completed,
-    /// It failed, and what follows goes on all the same.
+    /// It failed, and its dependents run anyway.
     Continued,
-    /// It was left out.
+    /// It was skipped.
     Skipped,
     /// It failed.
     Failed,
-    /// Somebody ended it.
+    /// It was cancelled.
     Canceled,
 }
 
-/// Something that a step has made, kept by its content.
+/// An artifact of a step, stored by its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
-    /// What its content is known by: its SHA-256 in hexadecimal.
+    /// The SHA-256 hash of the content, in hexadecimal.
     pub hash: String,
-    /// How many bytes it has.
+    /// The size in bytes.
     pub size: u64,
 }

@@ -1,10 +1,9 @@
-//! What it means that a command or an agent program failed.
+//! The cause of a failed command or agent program.
 //!
-//! Facts decide: the signal that ended it, the exit code where the program is known for what it means by it, a test
-//! runner on the line. Only then is read what it printed. Invariants: what an exit has settled, no wording changes; an exit
-//! that says nothing about itself is tried again only where the step asks for it; nobody but a signal or the caller says
-//! that it was cancelled.
-//! Not here: what is done about it (see `react`).
+//! Facts decide first: the signal, the exit code of a known program, a test runner on the line; only then the printed
+//! text. Invariants: no wording changes a cause that the exit has settled; an exit that says nothing about itself is
+//! retried only if the step asks for it; only a signal or the caller can state a cancellation. Not here: the reaction
+//! (see `graph::react`).
 
 pub(super) mod command_line;
 pub(super) mod error_output;
@@ -23,8 +22,8 @@ use exit_codes::ExitMeaning;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::{Cause, Class};
 
-/// What went wrong with a command that did not end well. `is_explicit`: whether the step says itself that it is to be
-/// tried again.
+/// Returns the problem of a command that did not succeed. `is_explicit` states whether the step itself configures
+/// retries.
 pub(crate) fn problem(
     line: &CommandLine,
     ran: &ProcessResult,
@@ -50,20 +49,20 @@ pub(crate) fn problem(
     };
     let heard = || error_output::heard(OutputSource::Command, ran, now);
     match judged(ran, meaning, heard, is_explicit) {
-        // Whoever repairs them has to see what they printed.
+        // The rework needs the output of the failed tests.
         problem if problem.cause == Cause::TestsFailed => tests_failed(line, ran),
         problem => problem,
     }
 }
 
-/// What went wrong with an agent program: it did not end well, or it says itself that it failed.
+/// Returns the problem of an agent program that did not succeed, or that reports a failure itself.
 pub(crate) fn agent_problem(
     error: Option<&str>,
     ran: &ProcessResult,
     is_explicit: bool,
     now: Timestamp,
 ) -> Problem {
-    // That its answer has no end says less than what it printed to its errors, unless it ended as though all was well.
+    // A missing end of the output says less than the standard error, unless the exit status is 0.
     let own = error
         .map(str::trim)
         .filter(|error| !error.is_empty() && (*error != NO_RESULT || ran.code == Some(0)));
@@ -88,7 +87,7 @@ pub(crate) fn agent_problem(
     judged(ran, meaning, heard, is_explicit)
 }
 
-/// What follows from what the exit means and what was said.
+/// Combines the meaning of the exit with the meaning of the output.
 fn judged(
     ran: &ProcessResult,
     meaning: Option<ExitMeaning>,
@@ -103,7 +102,7 @@ fn judged(
     let heard = match meaning {
         Some(ExitMeaning::Settled(cause)) => bare(cause),
         Some(ExitMeaning::Default(cause)) => heard()
-            // What asks to be tried again is, whatever it said before.
+            // A program whose exit asks for a retry is retried, whatever it printed before.
             .filter(|heard| {
                 cause != Cause::CommandFailed || heard.cause.class() == Class::Transient
             })
@@ -140,7 +139,7 @@ fn found(ran: &ProcessResult, heard: ErrorLine, is_explicit: bool) -> Problem {
     }
 }
 
-/// How it ended that did not end well, in words.
+/// Describes an unsuccessful end, in words.
 fn how_it_ended(ran: &ProcessResult) -> String {
     match (ran.code, ran.signal) {
         (_, Some(signal)) => format!(
@@ -152,7 +151,7 @@ fn how_it_ended(ran: &ProcessResult) -> String {
     }
 }
 
-/// The same tests make the same message, so that the same failure is known again.
+/// The same tests give the same message, so that a repeated failure is recognized.
 fn tests_failed(line: &CommandLine, ran: &ProcessResult) -> Problem {
     let message = format!("{} failed: {}", name(line), summarize_failures(&ran.tail));
     let mut problem = Problem::new(Cause::TestsFailed, message);
@@ -162,7 +161,7 @@ fn tests_failed(line: &CommandLine, ran: &ProcessResult) -> Problem {
     problem
 }
 
-/// What a test runner says that never came to its tests, since it could not fetch what they need.
+/// Returns the error of a test runner that could not download its dependencies and never reached its tests.
 fn fetching(ran: &ProcessResult, now: Timestamp) -> Option<ErrorLine> {
     let lines = ran.tail.lines().rev().take(20);
     lines
@@ -171,7 +170,7 @@ fn fetching(ran: &ProcessResult, now: Timestamp) -> Option<ErrorLine> {
         .find(|heard| heard.cause.class() == Class::Transient)
 }
 
-/// Whether the shell itself says last that something could not be done.
+/// Returns whether the last line is an error of the shell itself.
 fn is_shell_error(ran: &ProcessResult) -> bool {
     let last = error_output::last_line(ran).unwrap_or_default();
     ["bash: ", "sh: ", "/bin/sh: "]

@@ -149,7 +149,7 @@ fn the_steps_of_a_loop_are_steps_of_the_pipeline() {
         ("inner", Some("outer"), &["b", "c"]),
         ("b", Some("inner"), &["a"]),
         ("c", Some("inner"), &["b"]),
-        // What is inside of a loop is done when the loop is.
+        // A step inside of a loop is done when the loop is.
         ("last", None, &["outer"]),
         ("end", None, &["outer"]),
     ];

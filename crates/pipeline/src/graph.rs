@@ -1,8 +1,8 @@
-//! Which steps are due: what has become possible, and what follows when a step has ended.
+//! Decides which steps are due, and the consequences of a step's end.
 //!
-//! Pure: it is told every entry that was written down, and answers with the entries that come next. Invariants: at most
-//! `max_concurrency` attempts are under way; a step begins when all that it needs is done, and after a failure nothing
-//! begins any more. Its work grows with what has changed, not with how many steps there are.
+//! Pure: it receives every written entry, and returns the entries that come next. Invariants: at most `max_concurrency`
+//! attempts are under way; a step begins when all of its needs are met, and none begins after a failure. The work grows
+//! with the changes, not with the number of steps.
 
 mod circuit_breaker;
 mod finish;
@@ -21,23 +21,23 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is due, as things stand.
+/// The scheduling state of a run.
 pub(super) struct Graph {
     pipeline: Arc<Pipeline>,
     places: HashMap<String, usize>,
-    /// Who needs a step.
+    /// The steps that need a step, by its index.
     dependents: Vec<Vec<usize>>,
-    /// Steps that may have become possible.
+    /// Steps that may have become due.
     stirred: BTreeSet<usize>,
-    /// Steps that can begin when there is room.
+    /// Steps that can begin when a slot is free.
     startable: BTreeSet<usize>,
-    /// Steps whose next attempt can begin when there is room.
+    /// Steps whose next attempt can begin when a slot is free.
     ready: BTreeSet<usize>,
     working: usize,
     active: usize,
-    /// How many of those wait for another step to make good for them.
+    /// The number of active steps that wait for another step to repair their failure.
     reworking: usize,
-    /// Why nothing more is to begin, once somebody wants that.
+    /// The reason of the cancellation, if the run is being cancelled.
     canceled: Option<String>,
     breaker: Breaker,
 }
@@ -78,7 +78,7 @@ impl Graph {
         graph
     }
 
-    /// Nothing more begins from here on.
+    /// Cancels the run: no further step begins.
     pub(super) fn cancel(&mut self, why: &str) {
         self.canceled.get_or_insert_with(|| why.to_owned());
     }
@@ -87,7 +87,7 @@ impl Graph {
         self.canceled.is_some()
     }
 
-    /// Adds what was written down, to the run and to what is known of it here.
+    /// Applies a written entry to the run and to the scheduling state.
     pub(super) fn apply(&mut self, run: &mut Run, time: Timestamp, entry: &Entry) {
         let touched = touched(entry);
         let before: Vec<Phase> = touched.iter().map(|step| run.phase(step)).collect();
@@ -117,7 +117,7 @@ impl Graph {
         }
     }
 
-    /// Has a step looked at again, and what is part of it.
+    /// Marks a step for examination, and the steps inside of it.
     fn stir(&mut self, place: usize) {
         self.stirred.insert(place);
         if let Work::Loop(inner) = &self.pipeline.steps[place].work {
@@ -126,7 +126,7 @@ impl Graph {
         }
     }
 
-    /// What is to be written down next; nothing when there is something to wait for.
+    /// Returns the entries to write next; none if the run has to wait for an event.
     pub(super) fn due(&mut self, run: &Run, now: Timestamp) -> Vec<Entry> {
         if run.ended.is_some() {
             return Vec::new();
@@ -165,7 +165,7 @@ impl Graph {
         entries
     }
 
-    /// The step of that id, found without looking at all of them.
+    /// Returns the step of the given id, without a search.
     pub(super) fn step(&self, id: &str) -> Option<&Step> {
         let place = self.places.get(id)?;
         self.pipeline.steps.get(*place)
@@ -194,7 +194,7 @@ impl Graph {
         Entry::RunEnded { outcome, reason }
     }
 
-    /// The next attempt of a step; of a new visit the first one.
+    /// Returns the start of the next attempt of a step, or of the first one of a new visit.
     fn attempt(&self, place: usize, run: &Run, new_visit: Option<u32>) -> Entry {
         let step = &self.pipeline.steps[place];
         let last = run.steps.get(&step.id).and_then(|state| state.attempt());
@@ -209,12 +209,12 @@ impl Graph {
             visit,
             attempt: last.map_or(1, |last| last.number + 1),
             instead,
-            // A model that is told what was wrong knows what it did.
+            // The same session continues: a model with feedback remembers its own work.
             session: last.and_then(|last| last.session.clone()),
         }
     }
 
-    /// Finds out whether a step can begin, or never will.
+    /// Examines whether a step can begin now, or never will.
     fn examine(&mut self, place: usize, run: &Run, now: Timestamp) -> Vec<Entry> {
         let pipeline = Arc::clone(&self.pipeline);
         let step = &pipeline.steps[place];
@@ -246,7 +246,7 @@ impl Graph {
         }
     }
 
-    /// A step that is left out, because one that it needs was.
+    /// Skips a step because a step that it needs was skipped.
     fn skip(&self, step: &Step, run: &Run, need: &str) -> Vec<Entry> {
         let reason = format!("`{need}`, which it needs, was left out");
         let reworks = run
@@ -276,14 +276,14 @@ impl Graph {
         for need in &step.needs {
             let is_inside = is_loop && self.part_of(need) == Some(step.id.as_str());
             match run.phase(need) {
-                // That it failed is why this one is there.
+                // The failure of that step is the reason for this visit.
                 Phase::Reworking if reworks == Some(need) => {}
                 Phase::Ended(Outcome::Completed | Outcome::Continued) => {}
-                // A loop looks at whatever came of its steps, and not at those that nothing led to.
+                // A loop accepts any outcome of its steps, and ignores those that nothing led to.
                 Phase::Ended(_) if is_inside => {}
                 Phase::Idle if is_inside && self.is_called(need) => {}
                 Phase::Ended(Outcome::Skipped) => return Needs::Skipped(need),
-                // Its loop will see to it.
+                // The loop of both steps handles the failure.
                 Phase::Ended(Outcome::Failed)
                     if step.part_of.is_some() && step.part_of.as_deref() == self.part_of(need) =>
                 {
@@ -295,7 +295,7 @@ impl Graph {
         met
     }
 
-    /// Whether a step begins only when something leads to it, or to the loop that it is part of, and nothing has.
+    /// Returns whether a step still waits for something to lead to it, or to the loop that it is part of.
     fn awaits_trigger(&self, step: &Step, run: &Run) -> bool {
         let own = step.is_called && run.phase(&step.id) != Phase::Called;
         let outer = step.part_of.as_deref().and_then(|outer| self.step(outer));
@@ -310,7 +310,7 @@ impl Graph {
         self.step(step)?.part_of.as_deref()
     }
 
-    /// A loop all of whose steps have ended: it ends, or they run again.
+    /// Ends or repeats a loop all of whose steps have ended.
     fn advance_loop(&self, step: &Step, run: &Run) -> Vec<Entry> {
         let Work::Loop(inner) = &step.work else {
             return Vec::new();
@@ -388,7 +388,7 @@ fn open(step: &Step, gate: &Gate, run: &Run, now: Timestamp) -> [Entry; 2] {
     ]
 }
 
-/// How often a step was visited since the run was begun last: whoever begins it again wants to see it tried.
+/// Returns how often a step was visited since the last start of the run: a restart allows new visits.
 fn visits_since_start(run: &Run, step: &str) -> u32 {
     let visits = run.steps.get(step).map_or(&[][..], |state| &state.visits);
     let late = visits
@@ -397,7 +397,7 @@ fn visits_since_start(run: &Run, step: &str) -> u32 {
     u32::try_from(late.count()).unwrap_or(u32::MAX)
 }
 
-/// The steps that an entry may move.
+/// Returns the steps whose scheduling an entry may change.
 fn touched(entry: &Entry) -> Vec<&str> {
     let own = entry.step().into_iter();
     match entry {

@@ -1,4 +1,4 @@
-//! Runs played without doing anything: what is due is decided, what comes of it is made up.
+//! Simulated runs: the graph decides the due entries, and the test makes up the outcomes.
 
 #[path = "graph_tests/random.rs"]
 mod random;
@@ -14,18 +14,18 @@ use outlast_kernel::event::Usage;
 use outlast_kernel::verdict::Cause;
 use std::path::Path;
 
-/// What comes of an attempt: nothing wrong, or a cause; of that step, visit and attempt.
+/// The outcome of an attempt, by step, visit and attempt: a failure of the given cause, or success.
 type AttemptOutcome<'a> = &'a dyn Fn(&str, u32, u32) -> Option<Cause>;
 
 struct SimulatedRun {
     run: Run,
     entries: Vec<Entry>,
-    /// The most attempts that were under way at once.
+    /// The maximum number of attempts that were under way at once.
     most_working: usize,
 }
 
 impl SimulatedRun {
-    /// The steps in the order in which they were visited.
+    /// Returns the steps in the order of their visits.
     fn visited(&self) -> Vec<&str> {
         let started = |entry: &'_ Entry| matches!(entry, Entry::StepStarted { .. });
         let visits = self.entries.iter().filter(|entry| started(entry));
@@ -60,7 +60,7 @@ fn play(source: &str, fate: AttemptOutcome<'_>) -> SimulatedRun {
     play_from(&pipeline(source), fate, Vec::new(), usize::MAX)
 }
 
-/// Plays on from those entries, as a process does that takes a run up, and stops after so many entries.
+/// Continues from the given entries, like a process that resumes a run, and stops after a number of entries.
 fn play_from(
     pipeline: &Arc<Pipeline>,
     fate: AttemptOutcome<'_>,
@@ -101,7 +101,7 @@ fn play_from(
     }
 }
 
-/// What is heard next: the end of the first thing that goes on.
+/// Returns the entries that follow the next event: the end of the first active operation.
 fn heard(graph: &mut Graph, run: &Run, fate: AttemptOutcome<'_>, time: Timestamp) -> Vec<Entry> {
     let active = |phase: Phase| {
         matches!(
@@ -285,7 +285,7 @@ fn the_same_failure_in_visit_after_visit_trips_the_breaker_and_others_do_not() {
     let source = "steps:
   - {id: implement, command: x}
   - {id: test, needs: [implement], command: x, edges: [{target: implement, condition: outcome=failure}]}";
-    // Numbers are accidents: the message of each visit is the same failure.
+    // Numbers are accidental: the messages of all visits stand for the same failure.
     let played = play(source, &|step, _, _| {
         (step == "test").then_some(Cause::Auth)
     });

@@ -1,8 +1,8 @@
-//! A run as it was written down, read by anybody: whoever runs it, or whether anybody does, does not matter.
+//! Reads a run from its journal, whether or not a process is executing it.
 //!
-//! Invariants: entries are read in pages and in order; one that cannot be read is an error that names it, as a run with a
-//! hole in it would be another run. What a model's session waited for is told with the attempt that it was part of.
-//! Not here: what comes next (see `graph`), and how a run is shown (see `report`).
+//! Invariants: entries are read in pages and in order. An unreadable entry is an error that names it, since a run with
+//! a gap would be a different run. The waits of a model's session are part of the attempt in which they happened. Not
+//! here: the next entries (see `graph`), and the presentation of a run (see `report`).
 
 use super::entry::Entry;
 use super::state::{Attempt, Run, WaitPeriod};
@@ -13,19 +13,19 @@ use outlast_store::Journal;
 use outlast_store::journal::{Page, StoredEntry};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many entries are read at a time.
+/// Number of entries to read at a time.
 const PAGE_SIZE: u32 = 500;
-/// The kinds of entries of a session that tell of waits.
+/// The kinds of session entries that record waits.
 const WAIT_KINDS: &[&str] = &["wait_scheduled", "wait_ended"];
 
-/// An entry with its number and its time.
+/// The sequence number, the time and the content of an entry.
 pub type RecordedEntry = (u64, Timestamp, Entry);
 
-/// A run that could not be read.
+/// The error of reading a run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The journal refused.
+    /// The journal returned an error.
     #[error(transparent)]
     Store(#[from] outlast_store::Error),
     /// An entry cannot be read, perhaps because a later version wrote it.
@@ -33,17 +33,17 @@ pub enum Error {
     Unreadable {
         /// The run.
         run: String,
-        /// The entry.
+        /// The sequence number of the entry.
         seq: u64,
-        /// What is wrong with it.
+        /// The parse error.
         error: serde_json::Error,
     },
-    /// What a step's session waited for cannot be read.
+    /// The waits of a step's session cannot be read.
     #[error(transparent)]
     Session(#[from] session::Error),
 }
 
-/// A run and its entries; `steps` is where the sessions of its steps are.
+/// Reads a run and its entries; `steps` holds the sessions of its steps.
 pub async fn read(
     runs: &Journal,
     steps: Option<&Journal>,
@@ -57,7 +57,7 @@ pub async fn read(
     Ok((run, entries))
 }
 
-/// The entries of a run that come after the one of that number.
+/// Reads the entries of a run after the given sequence number.
 pub async fn read_after(runs: &Journal, id: &str, after: u64) -> Result<Vec<RecordedEntry>, Error> {
     let mut entries = Vec::new();
     let mut read = |StoredEntry { seq, line }| {
@@ -73,7 +73,7 @@ pub async fn read_after(runs: &Journal, id: &str, after: u64) -> Result<Vec<Reco
     Ok(entries)
 }
 
-/// What the sessions of a run's steps have waited for, told with their attempts. To be added once.
+/// Adds the waits of the steps' sessions to their attempts. Call this once per run.
 pub async fn add_waits(run: &mut Run, steps: &Journal) -> Result<(), Error> {
     let mut sessions: BTreeMap<String, Vec<WaitPeriod>> = BTreeMap::new();
     for attempt in attempts(run) {
@@ -97,25 +97,25 @@ pub async fn add_waits(run: &mut Run, steps: &Journal) -> Result<(), Error> {
             .filter(is_within)
             .copied()
             .collect();
-        // The wait of the step itself comes after all that its session waited for.
+        // The wait of the step itself comes after all waits of its session.
         within.append(&mut attempt.waits);
         attempt.waits = within;
     }
     Ok(())
 }
 
-/// What a session waits for just now.
+/// The current wait of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CurrentWait {
-    /// The wait.
+    /// The period of the wait.
     pub span: WaitPeriod,
     /// The number of the retry that follows.
     pub retry: u32,
-    /// What the provider said, where that was written down.
+    /// The provider's message, if it was recorded.
     pub message: Option<String>,
 }
 
-/// What a session waits for just now, as far as it is written down.
+/// Returns the current wait of a session, as far as it is recorded.
 pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<CurrentWait>, Error> {
     let last = async |kind| match steps.last(session, kind).await {
         Err(outlast_store::Error::NoSuchSession { .. }) => Ok(None),
@@ -158,7 +158,7 @@ pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<CurrentWai
     }))
 }
 
-/// What a session has waited for; nothing when it is gone.
+/// Returns the waits of a session; none if the session no longer exists.
 async fn waits(steps: &Journal, session: &str) -> Result<Vec<WaitPeriod>, Error> {
     let mut waits: Vec<WaitPeriod> = Vec::new();
     let mut read = |stored: StoredEntry| {
@@ -176,7 +176,7 @@ async fn waits(steps: &Journal, session: &str) -> Result<Vec<WaitPeriod>, Error>
             }),
             journal::Entry::WaitEnded { .. } => {
                 if let Some(wait) = waits.last_mut() {
-                    // An end is written down no earlier than it comes, but perhaps a good deal later.
+                    // The end of a wait is recorded no earlier than it happens, but possibly much later.
                     wait.ended = Some(stored.line.time.min(wait.until));
                 }
             }
@@ -190,18 +190,18 @@ async fn waits(steps: &Journal, session: &str) -> Result<Vec<WaitPeriod>, Error>
     }
 }
 
-/// What a run has left elsewhere.
+/// The sessions and artifacts that a run refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
     /// The sessions of its steps.
     pub sessions: BTreeSet<String>,
-    /// What it has made, by the hashes.
+    /// The hashes of its artifacts.
     pub artifacts: BTreeSet<String>,
-    /// Whether all of its entries could be read.
+    /// Whether all of its entries were readable.
     pub is_whole: bool,
 }
 
-/// What a run has left elsewhere; as much of it as can be read.
+/// Returns the sessions and artifacts that a run refers to, as far as its entries can be read.
 pub async fn mentions(runs: &Journal, id: &str) -> Result<References, Error> {
     let mut mentions = References {
         is_whole: true,

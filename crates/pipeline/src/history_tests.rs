@@ -127,7 +127,7 @@ fn attempt_failed(message: &str) -> journal::Entry {
     }
 }
 
-/// A run of one step, whose second attempt succeeds.
+/// The entries of a run with one step, whose second attempt succeeds.
 fn entries() -> Vec<(u64, Entry)> {
     let problem = Problem::new(Cause::RateLimited, "slow down");
     let wait = NextAction::Wait {
@@ -196,10 +196,10 @@ async fn what_a_session_waited_for_is_told_with_its_attempt() {
     let session = [
         (2, scheduled(2, 5)),
         (9, wait_ended()),
-        // Cut short.
+        // The wait was cut short.
         (10, scheduled(10, 19)),
         (12, wait_ended()),
-        // Its end was never written down.
+        // The end of this wait was never recorded.
         (40, scheduled(40, 45)),
         (46, scheduled(46, 50)),
         (51, wait_ended()),

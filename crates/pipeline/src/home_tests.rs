@@ -15,7 +15,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Writes entries of a run into the folder, and keeps hold of it.
+/// Writes entries of a run into the folder, and holds its lock.
 async fn begin(folder: &Path, id: &str, entries: &[Entry]) -> (Journal, SessionLock) {
     let runs = Journal::open(&folder.join(RUNS)).unwrap().journal;
     let new = NewSession {
@@ -181,7 +181,7 @@ async fn what_means_nothing_to_a_run_is_refused() {
         "{repeated:?}"
     );
     assert!(!folder.path().join(MAIL).exists());
-    // Nobody is there to be told; whoever comes is.
+    // No process is there to receive the request; the next one does.
     let told = home.answer(FIRST, Some("ship"), None).await.unwrap();
     assert!(!told.is_at_work);
     assert_eq!(letters(folder.path()).len(), 1);

@@ -1,4 +1,4 @@
-//! What a run needs of the program that it is part of, and where it keeps things.
+//! The services that a run needs from its program, and the places where it stores data.
 
 use crate::run_store::mailbox::Mailbox;
 use outlast_engine::{BoxFuture, Clock};
@@ -8,45 +8,45 @@ use outlast_store::artifacts::Artifacts;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Makes sessions for steps.
+/// Creates sessions for steps.
 pub trait Host: Send + Sync {
-    /// What a session for that is made of, but for when it tries again; or why there can be none.
+    /// Returns the setup of a session without its retry policy, or the reason why there is none.
     fn setup<'a>(&'a self, wanted: SessionRequest<'a>) -> BoxFuture<'a, Result<Setup, String>>;
 
-    /// Variables of our environment that commands must not see.
+    /// Returns the variables of our environment that commands must not see.
     fn hidden_variables(&self) -> &[String];
 }
 
-/// The session that a step wants.
+/// The session that a step asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionRequest<'a> {
-    /// Who answers; `None` is who the settings name.
+    /// The provider; `None` means the one in the settings.
     pub provider: Option<&'a str>,
-    /// Which model; `None` is the one that the settings name.
+    /// The model; `None` means the one in the settings.
     pub model: Option<&'a str>,
-    /// The models that are asked when that one cannot be; none leaves it to the settings.
+    /// The fallback models; an empty list leaves them to the settings.
     pub fallbacks: &'a [String],
-    /// What it may do beside reading; `None` offers no tools at all.
+    /// The permissions beside reading; `None` offers no tools at all.
     pub allow: Option<&'a [String]>,
-    /// Where it works.
+    /// The working directory.
     pub directory: &'a Path,
 }
 
-/// What a run works with.
+/// The resources of a run.
 #[derive(Clone)]
 pub struct RunResources {
-    /// Where runs are written down.
+    /// The journal of the runs.
     pub runs: Journal,
-    /// Where the sessions of their steps are.
+    /// The journal of the sessions of their steps.
     pub sessions: Journal,
-    /// Where what steps make is kept.
+    /// The store of the steps' artifacts.
     pub artifacts: Arc<Artifacts>,
-    /// Where letters from other processes come in.
+    /// The mailbox of requests from other processes.
     pub mailbox: Arc<Mailbox>,
-    /// Who makes sessions.
+    /// The creator of sessions.
     pub host: Arc<dyn Host>,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Where the files of an attempt are put that its commands read; it is ours.
+    /// The folder for files that the commands of an attempt read; it belongs to us.
     pub scratch: PathBuf,
 }

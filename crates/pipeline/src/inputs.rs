@@ -1,32 +1,32 @@
-//! What a run is given.
+//! The inputs of a run.
 
 use super::definition::Pipeline;
 use std::collections::BTreeMap;
 
-/// What is wrong with what a run is to be given.
+/// The error of invalid inputs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The pipeline does not know it.
+    /// The pipeline has no such input.
     #[error("the pipeline has no input `{name}`; {}", match known.is_empty() {
         true => "it has none".to_owned(),
         false => format!("there are {}", known.join(", ")),
     })]
     Unknown {
-        /// Its name.
+        /// The given name.
         name: String,
-        /// Those that it knows.
+        /// The names of the pipeline's inputs.
         known: Vec<String>,
     },
-    /// It must be given.
+    /// A required input is missing.
     #[error("the pipeline needs the input `{name}`")]
     Missing {
-        /// Its name.
+        /// The name of the input.
         name: String,
     },
 }
 
-/// All that a run is given: what was said, else what the pipeline says.
+/// Returns all inputs of a run: the given values, with the pipeline's defaults for the others.
 pub fn given(
     pipeline: &Pipeline,
     said: BTreeMap<String, String>,

@@ -1,9 +1,8 @@
-//! Pipelines: steps that are run in order of their needs, each by a session, a command or an agent program.
+//! Pipelines: steps that run in the order of their needs, each in a session, a command or an agent program.
 //!
-//! A run is a journal: what happens is written down before it counts, and every process that takes it up finds it where
-//! it was. `graph` and `react` decide, purely; `runner` carries out.
-//! Invariants: a step that has ended is not run again unless an edge or a loop leads to it; one failure is handled by
-//! one layer: what a turn has waited for, its step does not wait for again.
+//! A run is a journal: each event is written before it counts, so every process can resume it where it stopped. `graph`
+//! and `graph::react` decide, purely; `runner` executes. Invariants: an ended step runs again only if an edge or a loop
+//! leads to it. One layer handles each failure: a step does not repeat waits that its turn has already made.
 
 mod agents;
 mod contract;

@@ -1,6 +1,6 @@
-//! A pipeline drawn in text: which steps can run together, what each needs, and what becomes of it.
+//! Draws a pipeline as text: the steps that can run together, their needs, and the handling of their outcomes.
 //!
-//! For a terminal of any width: one fact a line. Text from the file is shown on one line and cut.
+//! For a terminal of any width: one fact per line. Text from the file is shown on one line and cut.
 
 use super::definition::{
     Budget, CommandLine, Condition, Contract, Edge, Gate, Loop, OnFailure, Pipeline, Retry, Rule,
@@ -11,16 +11,16 @@ use outlast_kernel::time::Span;
 use std::collections::HashMap;
 use std::fmt::{self, Write};
 
-/// The most of a text that is shown, in bytes.
+/// Maximum bytes of a text to show.
 const MAX_TEXT_BYTES: usize = 60;
-/// How many delays of a policy are shown.
+/// Maximum number of a policy's delays to show.
 const MAX_DELAYS: usize = 8;
-/// How many names of steps are shown in a row.
+/// Maximum number of step names in a row.
 const MAX_NAMES: usize = 12;
-/// The widest column of names.
+/// Maximum width of the column of names.
 const MAX_NAME_WIDTH: usize = 24;
 
-/// The pipeline, drawn.
+/// Draws the pipeline.
 pub fn plan(pipeline: &Pipeline) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -108,7 +108,7 @@ fn budget(budget: &Budget) -> Vec<String> {
     [time, cost, tokens].into_iter().flatten().collect()
 }
 
-/// Steps that need only what is in the layers before; those that begin only when called are in none.
+/// Groups steps by layer: each needs only steps of earlier layers; steps that begin only when called are in none.
 fn layers(pipeline: &Pipeline) -> Vec<Vec<&Step>> {
     let levels = levels(&pipeline.steps);
     let mut layers = vec![Vec::new(); pipeline.steps.len()];
@@ -121,7 +121,7 @@ fn layers(pipeline: &Pipeline) -> Vec<Vec<&Step>> {
     layers
 }
 
-/// How many steps must come before each, one after the other.
+/// Returns the length of the longest chain of needs before each step.
 fn levels(steps: &[Step]) -> Vec<usize> {
     let named = steps.iter().enumerate();
     let by_name: HashMap<&str, usize> = named.map(|(at, step)| (step.id.as_str(), at)).collect();
@@ -234,7 +234,7 @@ fn loop_words(it: &Loop) -> String {
     )
 }
 
-/// What is to be said of a step beside its work, and how it begins.
+/// Returns the facts about a step beside its work and its start.
 fn facts(step: &Step) -> Vec<(&'static str, String)> {
     let is_loop = matches!(step.work, Work::Loop(_));
     let works = matches!(
@@ -383,7 +383,7 @@ fn on_failure(on_failure: &OnFailure) -> Option<String> {
     })
 }
 
-/// Names of steps, of which many are counted.
+/// Joins step names; of many names, counts the rest.
 fn several(names: &[String]) -> String {
     let first: Vec<_> = names
         .iter()
@@ -396,7 +396,7 @@ fn several(names: &[String]) -> String {
     }
 }
 
-/// A text from the file on one line, cut.
+/// Cuts a text from the file, on one line.
 fn shown(words: &str) -> String {
     let words = text::bounded(words, 8 * MAX_TEXT_BYTES);
     let clean = text::plain(&words);

@@ -2,7 +2,7 @@ use super::*;
 use crate::file;
 use std::path::Path;
 
-/// Something of everything.
+/// A pipeline with at least one element of each kind.
 const WHOLE: &str = r#"
 name: implement
 description: Writes what is asked for, and has it reviewed.

@@ -1,9 +1,8 @@
-//! Runs what a step says to its end: a line of a shell, or a program.
+//! Runs the command of a step to its end: a shell line, or a program.
 //!
-//! Invariants: what is kept is bounded, whatever is printed; when it is stopped, or its future is dropped, all of its
-//! processes are killed. What a step has made reaches a command by its environment and its input, and never as a part of
-//! its line.
-//! Not here: keeping hold of processes (see `tools::running`), and what an exit means (see `failing`).
+//! Invariants: captured output is bounded; when the command is stopped or its future dropped, all of its processes are
+//! killed. Artifacts reach a command by its environment and its input, never as part of its line. Not here: process
+//! groups and signals (see `outlast_session::process::command`), and the meaning of an exit (see `failure`).
 
 use super::definition::CommandLine;
 use super::entry::Problem;
@@ -16,60 +15,60 @@ use std::path::Path;
 
 pub(crate) use outlast_session::process::output::Stream;
 
-/// The most that is kept of what was printed to the standard output: of its beginning, and of its end.
+/// Maximum bytes kept of the beginning and of the end of the standard output.
 const OUTPUT_LIMITS: (usize, usize) = (4 << 20, 12 << 20);
-/// The most that is kept of the end of what was printed, in bytes.
+/// Maximum bytes kept of the end of the output.
 const TAIL_LIMIT: usize = 4096;
 
-/// What is run, and where.
+/// The command to run, and its environment.
 pub(crate) struct Spec<'a> {
-    /// What is run.
+    /// The command.
     pub(crate) line: &'a CommandLine,
-    /// Where.
+    /// The working directory.
     pub(crate) directory: &'a Path,
-    /// Variables that it finds beside ours.
+    /// Environment variables to add to ours.
     pub(crate) env: &'a [(String, String)],
-    /// Variables of our environment that it must not see.
+    /// Variables of our environment that the command must not see.
     pub(crate) hidden_variables: &'a [String],
-    /// What it can read; nothing without it.
+    /// The data for its standard input; `None` means empty.
     pub(crate) input: Option<&'a [u8]>,
 }
 
-/// Who is told what happens.
+/// Callbacks that observe a process.
 pub(crate) struct ProcessObserver<'a> {
-    /// Its first process has begun: the number of the process, and when the system says that it was born (0 where it
-    /// does not say).
+    /// The first process has started: its process id, and its start time as the system reports it (0 if the system does
+    /// not).
     pub(crate) on_start: &'a mut (dyn FnMut(u32, u64) + Send),
-    /// It has printed something.
+    /// The command has printed something.
     pub(crate) on_output: &'a mut (dyn FnMut(Stream, &[u8]) + Send),
 }
 
-/// How it ended.
+/// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessResult {
-    /// The code that it ended with; none when it was killed.
+    /// The exit code; `None` if the command was killed.
     pub(crate) code: Option<i32>,
-    /// The signal that killed it.
+    /// The signal that killed the command.
     pub(crate) signal: Option<i32>,
-    /// What it printed to the standard output; of very much, the beginning and the end.
+    /// The standard output; of long output, the beginning and the end.
     pub(crate) stdout: Vec<u8>,
-    /// The end of what it printed to the standard error, made safe to show.
+    /// The end of the standard error, made safe to show.
     pub(crate) errors: String,
-    /// The end of what it printed to either, made safe to show.
+    /// The end of both streams, made safe to show.
     pub(crate) tail: String,
-    /// Whether we stopped it.
+    /// Whether we stopped the command.
     pub(crate) stopped: bool,
 }
 
 impl ProcessResult {
-    /// Whether it ended well.
+    /// Returns whether the command succeeded.
     pub(crate) fn is_success(&self) -> bool {
         self.code == Some(0) && !self.stopped
     }
 }
 
-/// Runs it to its end, or until it is to be stopped: its processes are gone within 230 milliseconds then. It is a problem
-/// when it could not be started, also by the shell.
+/// Runs the command to its end, or until it is stopped: its processes are gone within 230 milliseconds then. Returns a
+/// problem if the command could not be started, also by the shell.
 #[cfg(unix)]
 pub(crate) async fn run(
     spec: Spec<'_>,
@@ -132,7 +131,7 @@ pub(crate) async fn run(
     shell_start_failure(spec.line, &ran).map_or(Ok(ran), Err)
 }
 
-/// Without the means to keep hold of a command's processes none is started.
+/// Refuses to run commands on systems where we cannot keep track of a command's processes.
 #[cfg(not(unix))]
 pub(crate) async fn run(
     _: Spec<'_>,
@@ -143,16 +142,16 @@ pub(crate) async fn run(
     std::future::ready(Err(Problem::new(Cause::Misconfigured, refused))).await
 }
 
-/// Kills what is left of a command that a process of ours started which is no more: its first process, if it is the one
-/// that was born then, and all that belongs to it. Once that has ended, nothing is left of the command: what it has put
-/// into the background lives on, as after any command.
+/// Kills the leftovers of a command of an earlier process: its first process, if the start time matches, and all that
+/// belongs to it. If the first process has ended, nothing counts as left over: background processes live on, as after
+/// any command.
 #[cfg(unix)]
 pub(crate) fn end_leftover(process: u32, born: u64) {
     use nix::sys::signal::Signal;
     use nix::unistd::Pid;
     use outlast_session::process::command::{born as born_at, signal_session};
 
-    // Where the system did not say when, nobody knows whose number it is now.
+    // Without a start time, the process id may belong to another process by now.
     if born == 0 || born_at(process) != Some(born) {
         return;
     }
@@ -161,11 +160,11 @@ pub(crate) fn end_leftover(process: u32, born: u64) {
     }
 }
 
-/// Nothing was started.
+/// Does nothing, since no command was started.
 #[cfg(not(unix))]
 pub(crate) fn end_leftover(_: u32, _: u64) {}
 
-/// What is run, as it may be shown.
+/// Returns the command as it may be shown.
 pub(super) fn name(line: &CommandLine) -> String {
     let name = match line {
         CommandLine::Shell(line) => line.trim(),
@@ -178,7 +177,7 @@ pub(super) fn name(line: &CommandLine) -> String {
 fn not_started(spec: &Spec<'_>, error: &std::io::Error) -> Problem {
     use std::io::ErrorKind;
     let (name, directory) = (name(spec.line), spec.directory.display());
-    // The system says the same of a folder that is not there.
+    // The system reports the same error for a missing folder.
     if !spec.directory.is_dir() {
         let why = format!("{name} could not be started: there is no folder {directory}");
         return Problem::new(Cause::Misconfigured, why);
@@ -192,7 +191,7 @@ fn not_started(spec: &Spec<'_>, error: &std::io::Error) -> Problem {
     Problem::new(cause, format!("{name} could not be started: {error}"))
 }
 
-/// A shell says by its exit that it could not start what its line names.
+/// Returns the problem if the exit code of a shell says that it could not start the program of its line.
 fn shell_start_failure(line: &CommandLine, ran: &ProcessResult) -> Option<Problem> {
     let cause = match (line, ran.code) {
         (CommandLine::Shell(_), Some(127)) => Cause::MissingBinary,
@@ -207,7 +206,7 @@ fn shell_start_failure(line: &CommandLine, ran: &ProcessResult) -> Option<Proble
     Some(Problem::new(cause, why))
 }
 
-/// What is kept of what was printed.
+/// The captured output of a command.
 struct CapturedOutput {
     output: HeadTailBuffer,
     errors: Tail,
@@ -243,18 +242,18 @@ impl CapturedOutput {
     }
 }
 
-/// The end of what was printed.
+/// The end of the output.
 #[derive(Default)]
 struct Tail(Vec<u8>);
 
 impl Tail {
-    /// The most that is kept before what only a terminal understands is taken out, in bytes.
+    /// Maximum bytes kept before terminal escapes are removed.
     const RAW_LIMIT: usize = 4 * TAIL_LIMIT;
 
     fn push(&mut self, bytes: &[u8]) {
         let end = bytes.len().saturating_sub(Self::RAW_LIMIT);
         self.0.extend_from_slice(&bytes[end..]);
-        // Not at every push: what is moved then is paid for by what came in between.
+        // Not at every push: the bytes in between pay for the move.
         if self.0.len() > 3 * Self::RAW_LIMIT {
             self.shorten();
         }
@@ -265,7 +264,7 @@ impl Tail {
         self.0.drain(..excess);
     }
 
-    /// The last lines, safe to show.
+    /// Returns the last lines, safe to show.
     fn text(mut self) -> String {
         self.shorten();
         let said = String::from_utf8_lossy(without_cut_start(&self.0));
@@ -283,7 +282,7 @@ impl Tail {
     }
 }
 
-/// Text of a command as it may be shown and kept.
+/// Makes the text of a command safe to show and store.
 pub(super) fn clean(said: &str) -> String {
     text::without_secrets(&printed(said)).into_owned()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
-/// The longest time from a stop to the end of all started processes, by the paused clock.
+/// The maximum time from a stop to the end of all started processes, by the paused clock.
 const PROMPT_EXIT_LIMIT: Duration = Duration::from_millis(250);
 /// Fails a test that would hang.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
@@ -35,13 +35,13 @@ async fn run_quietly(spec: Spec<'_>) -> Result<ProcessResult, Problem> {
     run(spec, watching, &CancellationToken::new()).await
 }
 
-/// How a command ends in a folder of its own.
+/// Runs a command in a folder of its own.
 pub(crate) async fn ran(line: &CommandLine) -> Result<ProcessResult, Problem> {
     let folder = TempDir::new().unwrap();
     run_quietly(in_folder(line, folder.path())).await
 }
 
-/// Whether the process runs; one that ended and was not yet taken away does not.
+/// Returns whether the process runs; a zombie does not.
 fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -50,7 +50,7 @@ fn is_alive(pid: u32) -> bool {
     state.is_some_and(|state| state != 'Z')
 }
 
-/// The process ids that a command writes, once there are that many.
+/// Returns the process ids that a command writes, once there are as many as expected.
 async fn written_pids(file: &Path, count: usize) -> Vec<u32> {
     let look = async {
         loop {
@@ -77,7 +77,7 @@ async fn all_gone(pids: &[u32]) {
 
 #[tokio::test]
 async fn the_streams_are_kept_apart_and_their_end_together() {
-    // Output of the two streams may arrive in another order: the command continues when a piece has arrived.
+    // The output of the two streams may arrive in another order: the command continues when each piece has arrived.
     let line = shell(
         r"heard() { until [ -e $1 ]; do sleep 0.01; done; }
         echo one; heard 1; printf '\033[31mred\033[0m\n' >&2; heard 2; echo two; exit 3",
@@ -220,7 +220,8 @@ async fn it_is_told_what_was_started_and_what_is_printed() {
     );
 }
 
-/// Processes that will not go by themselves: one that does not listen, one in a group of its own, one in the background.
+/// Processes that do not end by themselves: one ignores signals, one has a group of its own, one runs in the
+/// background.
 const STUBBORN: &str = "trap '' TERM; echo begun; echo $$ >> pids; \
     sh -c \"trap '' TERM; echo \\$\\$ >> pids; sleep 300; sleep 300\" & \
     timeout 300 sh -c 'echo $$ >> pids; sleep 300' & \

@@ -29,7 +29,7 @@ fn recordings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/program_tests")
 }
 
-/// What came of an agent that prints a recording, and what it was called with and asked.
+/// The result of an agent that prints a recording, with its arguments and its input.
 struct RecordedRun {
     answer: AgentResult,
     signs: Vec<WatchEvent>,
@@ -208,7 +208,7 @@ async fn what_an_agent_says_that_went_wrong_decides_whatever_its_exit() {
             1,
             Cause::ContextOverflow,
         ),
-        // It ends with 0 whatever happened.
+        // Its exit status is 0 whatever happened.
         ("pi", "pi-failed.jsonl", 0, Cause::ServerError),
         ("pi", "pi-overflow.jsonl", 0, Cause::ContextOverflow),
     ];

@@ -53,7 +53,7 @@ fn fails(time: u64, step: &str, rest: (u32, u32, Value, Value)) -> (u64, Value) 
     (time, json)
 }
 
-/// An attempt ends well, and its step with it.
+/// An attempt succeeds, and its step with it.
 fn completes(time: u64, step: &str, visit: u32, attempt: u32) -> [(u64, Value); 2] {
     let usage = json!({"input": 1200, "output": 300, "cache_read": 0, "cache_write": 0});
     let artifacts = json!({"output": {"hash": "ab".repeat(32), "size": 1234}});
@@ -74,7 +74,7 @@ fn completes(time: u64, step: &str, visit: u32, attempt: u32) -> [(u64, Value); 
 fn eventful() -> Run {
     let entries = [prepared(), tested(), next_morning()].concat();
     let mut run = run_of(&entries);
-    // What the session of `plan` waited for.
+    // The waits of the session of `plan`.
     let waits = [
         (200, 230, Cause::RateLimited),
         (250, 370, Cause::Overloaded),
@@ -96,7 +96,7 @@ fn stop(why: &str) -> Value {
     json!({"do": "stop", "why": why})
 }
 
-/// A wait, a step that cannot succeed, and one that is left out.
+/// A wait, a step that cannot succeed, and a step that is skipped.
 fn prepared() -> Vec<(u64, Value)> {
     let transient =
         json!({"class": "transient", "cause": "network", "message": "connection reset by peer"});
@@ -123,7 +123,7 @@ fn prepared() -> Vec<(u64, Value)> {
     entries
 }
 
-/// Tests that fail in every way, until another step makes good for them.
+/// Tests that fail in every way, until another step repairs them.
 fn tested() -> Vec<(u64, Value)> {
     let tests = json!({"class": "test_failure", "cause": "tests_failed", "message": "3 of 12 failed",
         "violations": ["test a::b failed", "test <c> failed | really"]});
@@ -187,7 +187,7 @@ fn next_morning() -> Vec<(u64, Value)> {
     entries
 }
 
-/// A picture is looked at as a file of its own.
+/// Removes the embedded picture, which has a snapshot of its own.
 fn without_picture(document: &str) -> String {
     let (before, _) = document.split_once("base64,").unwrap();
     format!("{before}PICTURE")
@@ -335,7 +335,7 @@ fn time_without_a_process_is_nobodys_work() {
 const HOSTILE: &str = "</title></svg><script>alert(1)</script>\u{1b}[31m\u{202e}\u{ffff}]]>--><!-- &amp; \" ' | \
     ![x](http://evil.example/x.png) [x]: y\n# heading\n```\n</main><img src=x onerror=alert(1)>";
 
-/// The same run, in which everything that can be named is named like that.
+/// The same run, in which everything with a name has the given name.
 fn hostile(name: &str) -> Run {
     let mut run = eventful();
     run.begun.name = name.to_owned();
@@ -390,7 +390,7 @@ fn nothing_from_outside_is_a_mark_of_markdown() {
     for line in document.lines() {
         let ticks: String = line.chars().take_while(|c| *c == '`').collect();
         match &fence {
-            // A fence ends with as many marks as it began with, and nothing else.
+            // A fence ends with as many marks as it began with, and no other text.
             Some(open) if line == open => fence = None,
             None if ticks.len() >= 3 => fence = Some(ticks),
             None if !line.starts_with("![Timeline]") => check(line),
@@ -400,7 +400,7 @@ fn nothing_from_outside_is_a_mark_of_markdown() {
     assert_eq!(fence, None);
 }
 
-/// A line outside of any fence.
+/// Checks a line outside of any fence.
 fn check(line: &str) {
     let bare = line.replace("\\<", "").replace("\\!\\[", "");
     assert!(!bare.contains("<script") && !bare.contains("!["), "{line}");

@@ -1,8 +1,8 @@
-//! The folder in which runs are kept, for whoever looks at them: which run is meant, and what it is told.
+//! The folder in which runs are stored: finds a run by its name, reads it, and sends it requests.
 //!
-//! Invariants: looking makes nothing: where nothing was ever run there are no files, and a run that begins later is found.
-//! A damaged file is an error that names it, and is left as it is. What cannot mean anything to a run is refused before
-//! a letter is posted. Not here: carrying runs out (see `runner`).
+//! Invariants: reading creates no files; a folder without runs is empty, and a run that begins later is found. A
+//! damaged file is an error that names it, and is left as it is. A request that has no meaning for its run is refused
+//! before it is posted. Not here: executing runs (see `runner`).
 
 pub mod mailbox;
 mod run_requests;
@@ -18,48 +18,48 @@ use outlast_store::journal::Summary;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Runs, one journal each.
+/// File name of the runs, one journal each.
 pub const RUNS: &str = "runs.db";
-/// The sessions of their steps.
+/// File name of the sessions of their steps.
 pub const STEPS: &str = "steps.db";
-/// What steps have made.
+/// Folder name of the artifacts of steps.
 pub const ARTIFACTS: &str = "artifacts";
-/// Letters to runs.
+/// Folder name of the requests to runs.
 pub const MAIL: &str = "mail";
-/// Files of attempts under way.
+/// Folder name of the files of attempts under way.
 pub const SCRATCH: &str = "scratch";
 
-/// The most that is repeated of a name that was given, in bytes.
+/// Maximum bytes of a given name to repeat in a message.
 const MAX_NAME_BYTES: usize = 64;
 
-/// What was wanted of runs and could not be had.
+/// The error of an operation on stored runs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No run is named.
+    /// The name of the run is empty.
     #[error("the name of a run is empty")]
     NoName,
-    /// There is no such run.
+    /// The run does not exist.
     #[error("there is no run {run}")]
     NotFound {
-        /// What was given.
+        /// The given name.
         run: String,
     },
-    /// More than one run is meant.
+    /// The prefix matches more than one run.
     #[error("{count} runs begin with `{prefix}`; give more of the name")]
     Ambiguous {
-        /// What was given.
+        /// The given prefix.
         prefix: String,
-        /// How many it fits.
+        /// The number of matching runs.
         count: u64,
     },
-    /// Nothing can be told to a run that is over.
+    /// The run is over and accepts no requests.
     #[error("run {run} is over")]
     Over {
         /// The run.
         run: String,
     },
-    /// Nothing is done about that step just now.
+    /// The step is neither working nor waiting.
     #[error("step {step} is not under way")]
     NotUnderWay {
         /// The run.
@@ -67,29 +67,29 @@ pub enum Error {
         /// The step.
         step: String,
     },
-    /// Nobody asks.
+    /// No gate asks a question.
     #[error("{} asks nothing", match step { Some(step) => format!("step {step}"), None => "the run".to_owned() })]
     NothingAsked {
-        /// The step; nothing when none was named.
+        /// The step; `None` if the caller named none.
         step: Option<String>,
     },
-    /// It is not said which of them is answered.
+    /// Several gates ask a question, and the caller named none.
     #[error("several steps ask; name one of: {}", steps.join(", "))]
     SeveralAsk {
-        /// The steps that ask.
+        /// The steps whose gates are open.
         steps: Vec<String>,
     },
-    /// That is no answer.
+    /// The answer is not one of the choices.
     #[error("`{choice}` is no answer to {step}; there are: {}", shown(&choices.join(", "), MAX_CHOICES_BYTES))]
     UnknownChoice {
         /// The step.
         step: String,
-        /// What was answered.
+        /// The given answer.
         choice: String,
-        /// What can be: each a key, and after a colon what it means.
+        /// The choices: each a key and, after a colon, its meaning.
         choices: Vec<String>,
     },
-    /// The run cannot be told.
+    /// The request could not be posted.
     #[error(transparent)]
     Letter(#[from] mailbox::Error),
     /// A file of runs cannot be read.
@@ -97,7 +97,7 @@ pub enum Error {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: outlast_store::Error,
     },
     /// A run cannot be read.
@@ -121,10 +121,10 @@ impl From<outlast_store::Error> for Error {
     }
 }
 
-/// The most that is said of what can be answered, in bytes.
+/// Maximum bytes of the choices in a message.
 const MAX_CHOICES_BYTES: usize = 400;
 
-/// What was given or written, on one line and not too long.
+/// Shortens the text to the given number of bytes, on one line.
 fn shown(words: &str, most: usize) -> String {
     let words = text::bounded(words, most);
     let plain = text::plain(&words);
@@ -132,7 +132,7 @@ fn shown(words: &str, most: usize) -> String {
     words.join(" ")
 }
 
-/// What is written down of runs.
+/// The stored runs of a folder.
 #[derive(Debug)]
 pub struct RunStore {
     folder: PathBuf,
@@ -141,7 +141,7 @@ pub struct RunStore {
 }
 
 impl RunStore {
-    /// What is in that folder, now or later.
+    /// Opens the store of a folder; its files may appear later.
     pub fn new(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -150,22 +150,22 @@ impl RunStore {
         }
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The runs; nothing where nothing was ever run.
+    /// Returns the journal of the runs, or `None` if nothing was ever run.
     pub async fn runs(&self) -> Result<Option<Journal>, Error> {
         opened(&self.runs, self.folder.join(RUNS)).await
     }
 
-    /// The sessions of their steps, if there are any.
+    /// Returns the journal of the sessions of steps, if there is one.
     pub async fn steps(&self) -> Result<Option<Journal>, Error> {
         opened(&self.steps, self.folder.join(STEPS)).await
     }
 
-    /// All runs, those in which something happened last first.
+    /// Returns all runs, the most recently changed first.
     pub async fn all(&self) -> Result<Vec<Summary>, Error> {
         match self.runs().await? {
             Some(runs) => Ok(runs.sessions().await?),
@@ -173,40 +173,40 @@ impl RunStore {
         }
     }
 
-    /// The run of that name, or the only one whose name begins so.
+    /// Finds the run of the given name, or the only run whose id begins with it.
     pub async fn find(&self, name: &str) -> Result<Summary, Error> {
-        // Every id begins with nothing: a variable that is not set would mean the only run that there is.
+        // Every id begins with the empty string: an unset variable would select the only run.
         if name.is_empty() {
             return Err(Error::NoName);
         }
         Ok(self.journal(name).await?.summary(name).await?)
     }
 
-    /// How a run stands.
+    /// Returns the status of a run.
     pub async fn standing(&self, run: &Summary) -> Result<RunStatus, Error> {
         let runs = self.journal(&run.id).await?;
         Ok(status::standing(&runs, run).await?)
     }
 
-    /// A run and its entries, without what the sessions of its steps have waited for.
+    /// Reads a run and its entries, without the waits of its steps' sessions.
     pub async fn read_without_waits(&self, id: &str) -> Result<(Run, Vec<RecordedEntry>), Error> {
         let runs = self.journal(id).await?;
         Ok(history::read(&runs, None, id).await?)
     }
 
-    /// A run and its entries.
+    /// Reads a run and its entries.
     pub async fn read(&self, id: &str) -> Result<(Run, Vec<RecordedEntry>), Error> {
         let (runs, steps) = (self.journal(id).await?, self.steps().await?);
         Ok(history::read(&runs, steps.as_ref(), id).await?)
     }
 
-    /// The entries of a run that come after the one of that number.
+    /// Reads the entries of a run after the given sequence number.
     pub async fn read_after(&self, id: &str, after: u64) -> Result<Vec<RecordedEntry>, Error> {
         let runs = self.journal(id).await?;
         Ok(history::read_after(&runs, id, after).await?)
     }
 
-    /// What the session of a step that is at work waits for.
+    /// Returns the current wait of the session of a working step.
     pub async fn waiting(&self, step: &StepState) -> Result<Option<CurrentWait>, Error> {
         let session = step.attempt().and_then(|attempt| attempt.session.as_ref());
         let Some(session) = session.filter(|_| step.phase == Phase::Working) else {
@@ -218,7 +218,7 @@ impl RunStore {
         }
     }
 
-    /// The file in which that run must be.
+    /// Returns the journal that must contain the given run.
     async fn journal(&self, run: &str) -> Result<Journal, Error> {
         let run = || shown(run, MAX_NAME_BYTES);
         let runs = self.runs().await?;
@@ -226,7 +226,7 @@ impl RunStore {
     }
 }
 
-/// A journal that is open, unless another file has taken the place of its own; else the one that is there.
+/// Returns the open journal, or opens the one at the path if another file has replaced it.
 async fn opened(open: &Mutex<Option<Journal>>, path: PathBuf) -> Result<Option<Journal>, Error> {
     let known = open.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(known) = known.filter(Journal::is_in_place) {

@@ -1,8 +1,8 @@
-//! Carries a run out: writes down what is due, does it, and hears what came of it.
+//! Executes a run: writes the entries that are due, acts on them, and receives the reports.
 //!
-//! One task holds the run and is the only one that writes; attempts and waits are tasks that report to it. Invariant:
-//! nothing is begun before the entry that says so is on the disk. When it cannot be written down, everything stops, and
-//! the run can be resumed.
+//! One task holds the run and is the only writer; attempts and waits are tasks that report to it. Invariant: nothing
+//! begins before its entry is on the disk. If the journal cannot be written, everything stops, and the run can be
+//! resumed.
 
 pub(crate) mod budget;
 mod events;
@@ -27,64 +27,64 @@ use std::time::Duration;
 use tasks::Tasks;
 use tokio::sync::mpsc;
 
-/// How often letters are looked for.
+/// Interval at which the runner checks the mailbox for requests.
 const REQUEST_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Something that a run could not do.
+/// The error of executing a run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The journal refused.
+    /// The journal returned an error.
     #[error("the run cannot be written down")]
     Store(#[from] outlast_store::Error),
-    /// Something of a step cannot be kept.
+    /// A file of a step cannot be stored.
     #[error("the run cannot be written down: {why}")]
     NotKept {
-        /// What, and why.
+        /// The file and the reason.
         why: String,
     },
-    /// An entry cannot be written.
+    /// An entry cannot be serialized.
     #[error("the run cannot be written down")]
     Entry(#[from] serde_json::Error),
 }
 
-/// What is told while a run goes on.
+/// An event of a run for its listener.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
-    /// Something that was written down.
+    /// An entry was written.
     Entry {
-        /// Its number within the run.
+        /// Its sequence number within the run.
         seq: u64,
-        /// When it happened.
+        /// Its time.
         time: Timestamp,
-        /// It.
+        /// The entry.
         entry: &'a Entry,
     },
-    /// Something that happened in the session of a step, pieces of text left out.
+    /// An event of a step's session, without text deltas.
     Live {
         /// The step.
         step: &'a str,
-        /// When.
+        /// The time of the event.
         time: Timestamp,
-        /// What.
+        /// The event.
         body: &'a Body,
     },
 }
 
-/// Is told what happens.
+/// A callback for the events of a run.
 pub type EventListener<'a> = &'a mut (dyn FnMut(RunEvent<'_>) + Send);
 
-/// What is heard of a step.
+/// A report about a step.
 enum TaskReport {
     Process(u32, u64),
     Live(Timestamp, Box<Body>),
     Done(Box<AttemptResult>),
     WaitOver,
-    /// Nobody answered in time, or the time has come.
+    /// The gate's timeout or timer has ended.
     GateOver,
 }
 
-/// A run that this process carries out.
+/// A run that this process executes.
 pub struct Runner {
     id: String,
     hold: SessionLock,
@@ -94,11 +94,11 @@ pub struct Runner {
     graph: Graph,
     spent: Arc<BudgetTracker>,
     entries: u64,
-    /// What is written down first.
+    /// The entries to write first.
     opening: Vec<Entry>,
-    /// What was taken in and is not written down yet.
+    /// Applied entries that are not written yet.
     unwritten: Vec<(Timestamp, Entry)>,
-    /// Says when to look for letters.
+    /// Ticks when the mailbox is to be checked.
     postman: tokio::time::Interval,
     letters: (
         mpsc::UnboundedSender<RunRequest>,
@@ -107,7 +107,7 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// A new run.
+    /// Begins a new run.
     pub async fn begin(
         means: RunResources,
         pipeline: Pipeline,
@@ -132,8 +132,8 @@ impl Runner {
         ))
     }
 
-    /// A run that another process left, or that has ended: what did not end well is tried anew. It is as so many entries have
-    /// it, which were read when the run was ours.
+    /// Resumes a run that an earlier process left, or restarts one that has ended: steps that did not succeed are
+    /// retried. `run` is the state after `entries` entries, read while holding the session lock.
     pub fn resume(
         means: RunResources,
         pipeline: Pipeline,
@@ -173,28 +173,28 @@ impl Runner {
         }
     }
 
-    /// Its id.
+    /// Returns the id of the run.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Where it stands.
+    /// Returns the state of the run.
     pub const fn state(&self) -> &Run {
         &self.run
     }
 
-    /// What it is a run of.
+    /// Returns the pipeline of the run.
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
 
-    /// Where letters can be handed in that need not go through the mailbox.
+    /// Returns a sender for run requests that bypass the mailbox.
     pub fn letters(&self) -> mpsc::UnboundedSender<RunRequest> {
         self.letters.0.clone()
     }
 
-    /// Carries it out until it has ended. When `stop` is cancelled it ends soon, as cancelled. When this is dropped, it is left
-    /// to be resumed, and all of its processes are killed.
+    /// Executes the run until it has ended. If `stop` is cancelled, the run soon ends as cancelled. If this future is
+    /// dropped, all processes of the run are killed, and it can be resumed.
     pub async fn run(
         &mut self,
         stop: &CancellationToken,
@@ -204,7 +204,7 @@ impl Runner {
         let opening = std::mem::take(&mut self.opening);
         self.take(opening);
         self.write(tell, &mut tasks).await?;
-        // A run that is begun again has forgotten what was counted.
+        // A restarted run begins with new breaker counts.
         self.graph = Graph::new(Arc::clone(&self.pipeline), &self.run);
         self.take_up(&mut tasks);
         loop {
@@ -215,14 +215,14 @@ impl Runner {
                 return Ok(ended);
             }
             for heard in self.listen(stop, &mut tasks).await? {
-                // One after the other: each is answered as things then stand.
+                // Handles events one by one, each with the state after the one before.
                 let follows = self.follows(heard, tell, &tasks);
                 self.take(follows);
             }
         }
     }
 
-    /// Everything that has become possible.
+    /// Applies all entries that are due.
     fn accept_due(&mut self) {
         loop {
             let due = self.graph.due(&self.run, self.means.clock.now());
@@ -233,7 +233,7 @@ impl Runner {
         }
     }
 
-    /// Takes entries in. They count from here on, and nothing is done about them before they are written down.
+    /// Applies entries. They count from here on; the runner acts on them only after they are written.
     fn take(&mut self, entries: Vec<Entry>) {
         for mut entry in entries {
             self.assign_session(&mut entry);
@@ -243,7 +243,7 @@ impl Runner {
         }
     }
 
-    /// Writes down what was taken in, all or nothing, and then does what it says.
+    /// Writes the applied entries, all or nothing, and then acts on them.
     async fn write(&mut self, tell: EventListener<'_>, tasks: &mut Tasks) -> Result<(), Error> {
         let entries = std::mem::take(&mut self.unwritten);
         if entries.is_empty() {
@@ -271,7 +271,7 @@ impl Runner {
         Ok(())
     }
 
-    /// A model that begins has a session of its own, which is found again by its name.
+    /// Assigns a new session to the first attempt of a model; later attempts find the session by its name.
     fn assign_session(&self, entry: &mut Entry) {
         if let Entry::AttemptStarted { step, session, .. } = entry
             && let Some(Work::Prompt(_)) = self.graph.step(step).map(|step| &step.work)
@@ -280,7 +280,7 @@ impl Runner {
         }
     }
 
-    /// Does what an entry says, unless something else has happened to its step by now.
+    /// Acts on an entry, unless the state of its step has changed since.
     fn act(&self, entry: &Entry, tasks: &mut Tasks) {
         let phase = |step: &str| self.run.phase(step);
         match entry {
@@ -317,7 +317,7 @@ impl Runner {
         }
     }
 
-    /// Goes on with what was under way: waits end at their time, attempts that were interrupted are made again.
+    /// Resumes the work that was under way: waits end at their time, and interrupted attempts are made again.
     fn take_up(&self, tasks: &mut Tasks) {
         for (step, state) in &self.run.steps {
             match state.phase {
@@ -329,7 +329,7 @@ impl Runner {
         }
     }
 
-    /// Whether its time was over then.
+    /// Returns whether the run's time budget is exhausted at the given time.
     pub fn is_past_deadline(&self, at: Timestamp) -> bool {
         self.deadline().is_some_and(|deadline| at >= deadline)
     }
@@ -339,12 +339,12 @@ impl Runner {
         Some(self.run.begun_last + time)
     }
 
-    /// Lets go of the run: another process may take it up.
+    /// Releases the run, so that another process may resume it.
     pub async fn close(self) -> Result<(), Error> {
         Ok(self.means.runs.release(self.hold).await?)
     }
 
-    /// Where what its steps have made is kept.
+    /// Returns the store of the steps' artifacts.
     pub fn artifacts(&self) -> &Artifacts {
         &self.means.artifacts
     }

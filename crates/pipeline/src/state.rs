@@ -1,7 +1,7 @@
-//! Where a run stands: a fold over its entries.
+//! The state of a run: a fold over its entries.
 //!
-//! Invariant: the same entries give the same state, in whichever process. Not here: what comes next (see `graph` and
-//! `react`).
+//! Invariant: the same entries give the same state, in every process. Not here: the next entries (see `graph` and
+//! `graph::react`).
 
 use super::entry::{Artifact, Entry, NextAction, Outcome, Problem, RunParameters};
 use outlast_kernel::Timestamp;
@@ -10,174 +10,174 @@ use outlast_kernel::event::Usage;
 use outlast_kernel::verdict::Cause;
 use std::collections::BTreeMap;
 
-/// Where a run stands, and how it got there.
+/// The state of a run and its history.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// What it was begun with.
+    /// The parameters of the run.
     pub begun: RunParameters,
-    /// When it began first.
+    /// The time of the first start.
     pub started: Timestamp,
-    /// When it was begun last, if it was begun again.
+    /// The time of the last start, if the run was started again.
     pub begun_last: Timestamp,
-    /// When something happened last.
+    /// The time of the last entry.
     pub changed: Timestamp,
-    /// When and how it ended; `None` as long as it has not.
+    /// The end of the run; `None` while it has not ended.
     pub ended: Option<EndStatus>,
-    /// Its steps, by their ids; those of which nothing was heard yet are not here.
+    /// The steps, by id; a step without entries is missing.
     pub steps: BTreeMap<String, StepState>,
-    /// When processes took it up again.
+    /// The times at which a process resumed the run.
     pub resumed: Vec<Timestamp>,
-    /// What all attempts used together.
+    /// The tokens that all attempts used together.
     pub usage: Usage,
-    /// What they cost.
+    /// The cost of all attempts together.
     pub cost: Cost,
-    /// Whether an edge has led to the end.
+    /// Whether an edge has led to the end of the run.
     pub is_completing: bool,
-    /// Why it has failed, once a step has failed that nothing makes good for.
+    /// The reason of the failure, once a step has failed that no other step repairs.
     pub failed: Option<String>,
-    /// That step.
+    /// The step of that failure.
     pub failed_step: Option<String>,
-    /// The number of the turn of the journal that it is written into, from 1.
+    /// The number of the journal turn that holds the current entries, from 1.
     pub turn: u64,
 }
 
-/// How something ended.
+/// The end of a step visit or a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndStatus {
-    /// When.
+    /// The time of the end.
     pub at: Timestamp,
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Why it did not end well, in words.
+    /// The reason why it did not succeed, in words.
     pub reason: Option<String>,
 }
 
-/// Where a step stands.
+/// The state of a step.
 #[derive(Clone, Debug, Default)]
 pub struct StepState {
-    /// What it is doing.
+    /// The current phase.
     pub phase: Phase,
-    /// Every time that it was visited, in order.
+    /// All visits, in order.
     pub visits: Vec<Visit>,
-    /// What it has made, by name, in its last visit that ended well.
+    /// The artifacts of the last successful visit, by name.
     pub artifacts: BTreeMap<String, Artifact>,
-    /// The fields of its output that conditions can ask for.
+    /// The fields of the output that conditions can use.
     pub context: BTreeMap<String, String>,
-    /// How often the steps of a loop have run, if it is one.
+    /// The number of iterations, if the step is a loop.
     pub iterations: u32,
-    /// The step that it makes good for, while it does.
+    /// The step that this one is repairing, if any.
     pub reworks: Option<String>,
-    /// Whether it was visited last to make good for another one.
+    /// Whether the last visit was a rework visit, which repairs another step.
     pub is_rework: bool,
 }
 
-/// What a step is doing.
+/// The phase of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing yet, or nothing since it was reset.
+    /// Not started, or reset.
     #[default]
     Idle,
-    /// Something leads to it: it is to be visited.
+    /// Something leads to the step: a visit is due.
     Called,
-    /// It is visited, and its next attempt can begin.
+    /// The step is visited, and its next attempt can begin.
     Ready,
     /// An attempt is under way.
     Working,
-    /// It waits for its next attempt.
+    /// The step waits for its next attempt.
     Waiting {
-        /// Since then.
+        /// The beginning of the wait.
         since: Timestamp,
-        /// Until then.
+        /// The end of the wait.
         until: Timestamp,
-        /// What went wrong.
+        /// The cause of the failed attempt.
         cause: Cause,
     },
-    /// It waits for a person or a time.
+    /// The step waits for a person or a time.
     AtGate {
-        /// Until then.
+        /// The end of the wait.
         until: Timestamp,
     },
-    /// Another step makes good for it.
+    /// Another step repairs the failure of this one.
     Reworking,
-    /// It is over.
+    /// The step has ended.
     Ended(Outcome),
 }
 
 impl Phase {
-    /// Whether it is over.
+    /// Returns whether the step has ended.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Ended(_))
     }
 
-    /// Whether it is visited, and not over.
+    /// Returns whether the step is visited and has not ended.
     pub const fn is_active(self) -> bool {
         !matches!(self, Self::Idle | Self::Called | Self::Ended(_))
     }
 }
 
-/// One visit of a step.
+/// A visit of a step.
 #[derive(Clone, Debug)]
 pub struct Visit {
-    /// Its number, from 1.
+    /// The number of the visit, from 1.
     pub number: u32,
-    /// When it began.
+    /// The time of its beginning.
     pub started: Timestamp,
-    /// How it ended.
+    /// Its end.
     pub ended: Option<EndStatus>,
-    /// Its attempts, in order.
+    /// The attempts, in order.
     pub attempts: Vec<Attempt>,
-    /// When a gate was open, if it is one.
+    /// The time during which the gate was open, if the step is a gate.
     pub gate: Option<WaitPeriod>,
-    /// What was answered there.
+    /// The answer at the gate.
     pub choice: Option<String>,
-    /// Whether nobody answered, and that is what counts then.
+    /// Whether the answer is the default because nobody answered.
     pub is_by_default: bool,
 }
 
-/// One attempt of a visit.
+/// An attempt of a visit.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Its number, from 1.
+    /// The number of the attempt, from 1.
     pub number: u32,
-    /// When it began.
+    /// The time of its beginning.
     pub started: Timestamp,
-    /// When it ended.
+    /// The time of its end.
     pub ended: Option<Timestamp>,
-    /// Who worked, when it was not the first choice.
+    /// The agent or model that worked, if it was not the first choice.
     pub instead: Option<String>,
     /// The session in which a model was asked.
     pub session: Option<String>,
-    /// The process that was started last, and when it was born.
+    /// The id and the start time of the process that was started last.
     pub process: Option<(u32, u64)>,
-    /// What went wrong.
+    /// The problem that ended the attempt.
     pub problem: Option<Problem>,
-    /// What was done about it.
+    /// The action after the attempt.
     pub next: Option<NextAction>,
-    /// What it used.
+    /// The tokens that the attempt used.
     pub usage: Usage,
-    /// What it cost.
+    /// The cost of the attempt.
     pub cost: Cost,
-    /// What was worth saying.
+    /// The warnings.
     pub warnings: Vec<String>,
-    /// The waits for a provider within it, and the one after it.
+    /// The waits for a provider within the attempt, and the wait after it.
     pub waits: Vec<WaitPeriod>,
 }
 
-/// A time that was waited.
+/// A period of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitPeriod {
-    /// When it began.
+    /// The beginning.
     pub since: Timestamp,
-    /// When it was to end.
+    /// The scheduled end.
     pub until: Timestamp,
-    /// When it did.
+    /// The actual end.
     pub ended: Option<Timestamp>,
-    /// What it was for; nothing at a gate.
+    /// The cause of the wait; `None` at a gate.
     pub cause: Option<Cause>,
 }
 
 impl Run {
-    /// A run as its entries have it.
+    /// Returns the state of a run after the given entries.
     pub fn of<'a>(entries: impl IntoIterator<Item = (Timestamp, &'a Entry)>) -> Self {
         let mut run = Self::default();
         for (time, entry) in entries {
@@ -186,7 +186,7 @@ impl Run {
         run
     }
 
-    /// Adds what happened.
+    /// Applies one more entry.
     pub fn apply(&mut self, time: Timestamp, entry: &Entry) {
         self.changed = self.changed.max(time);
         match entry {
@@ -216,7 +216,8 @@ impl Run {
             Entry::ReworkStarted { step, by } => {
                 self.step_mut(step).phase = Phase::Reworking;
                 let other = self.step_mut(by);
-                // One after the other: who comes later waits, also for what an edge has led to.
+                // A step repairs one failure at a time: later ones wait, also while an edge has called the repairing
+                // step.
                 if matches!(other.phase, Phase::Idle | Phase::Ended(_)) {
                     other.phase = Phase::Called;
                     other.reworks = Some(step.clone());
@@ -227,7 +228,7 @@ impl Run {
         }
     }
 
-    /// Where that step stands.
+    /// Returns the phase of the given step.
     pub fn phase(&self, step: &str) -> Phase {
         self.steps
             .get(step)
@@ -235,7 +236,7 @@ impl Run {
             .unwrap_or_default()
     }
 
-    /// How often that step was visited.
+    /// Returns how many times the given step was visited.
     pub fn visits(&self, step: &str) -> u32 {
         let visits = self.steps.get(step).map_or(0, |step| step.visits.len());
         u32::try_from(visits).unwrap_or(u32::MAX)
@@ -252,7 +253,7 @@ impl Run {
         }
     }
 
-    /// A run that had ended goes on: what did not end well is tried anew, what did stays.
+    /// Restarts a run that had ended: steps that did not succeed are retried, the others keep their results.
     fn begin(&mut self, time: Timestamp, begun: &RunParameters) {
         if self.turn == 0 {
             self.started = time;
@@ -268,7 +269,7 @@ impl Run {
                 step.phase,
                 Phase::Ended(Outcome::Completed | Outcome::Continued)
             ) {
-                // What was led to is led to still; who made good for another one waits to be asked again.
+                // A called step stays called; a step that repaired another one waits for the next rework.
                 step.phase = match step.phase {
                     Phase::Idle => Phase::Idle,
                     _ if step.is_rework => Phase::Idle,
@@ -293,7 +294,7 @@ impl Run {
         } = entry
         {
             let reason = reason.as_deref().unwrap_or("it failed");
-            // What failed first is why.
+            // The first failure is the reason.
             if self.failed.is_none() {
                 self.failed = Some(format!("step `{name}`: {reason}"));
                 self.failed_step = Some(name.to_owned());
@@ -304,12 +305,12 @@ impl Run {
 }
 
 impl StepState {
-    /// The visit that it is in, or was in last.
+    /// Returns the current or the last visit.
     pub fn visit(&self) -> Option<&Visit> {
         self.visits.last()
     }
 
-    /// The attempt that is under way, or was last.
+    /// Returns the current or the last attempt.
     pub fn attempt(&self) -> Option<&Attempt> {
         self.visits.last()?.attempts.last()
     }
@@ -417,7 +418,7 @@ impl StepState {
                 cause,
             },
             (NextAction::Again | NextAction::FallBack { .. }, _) => Phase::Ready,
-            // What follows in the same breath says how the step ended.
+            // A later entry of the same batch states how the step ended.
             _ => self.phase,
         };
         let Some(attempt) = self.attempt_mut() else {
@@ -474,7 +475,7 @@ impl StepState {
             outcome: *outcome,
             reason: reason.clone(),
         });
-        // One that was ended in the middle says nothing more.
+        // An attempt that was ended while it worked has no entry for its own end.
         if let Some(attempt) = last.attempts.last_mut() {
             attempt.ended.get_or_insert(time);
         }

@@ -1,6 +1,6 @@
-//! How a run stands, for whoever looks at it from outside: in a word, by its steps, and with what it asks.
+//! The status of a run for outside observers: a word, the order of its steps, and the open questions.
 //!
-//! Not here: reading its entries (see `history`), and what they come to (see `state`).
+//! Not here: reading entries (see `history`), and folding them (see `state`).
 
 use super::definition::Pipeline;
 use super::entry::{Entry, Outcome};
@@ -11,27 +11,27 @@ use outlast_store::Journal;
 use outlast_store::journal::{Availability, Summary};
 use std::path::Path;
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunStatus {
-    /// A process is at work on it.
+    /// A process is executing the run.
     Running,
-    /// It is not over, and no process is at work on it.
+    /// The run is not over, and no process is executing it.
     Unfinished,
-    /// Nothing had happened in it yet when its process ended.
+    /// The process ended before the run's first entry.
     Empty,
-    /// It ended well.
+    /// The run succeeded.
     Completed,
-    /// Somebody ended it.
+    /// The run was cancelled.
     Cancelled,
-    /// It failed.
+    /// The run failed.
     Failed,
-    /// It is over, and a later version has written how.
+    /// The run is over, with an outcome that only a later version knows.
     Finished,
 }
 
 impl RunStatus {
-    /// How a run stands that ended so.
+    /// Returns the status of a run with the given outcome.
     pub const fn of(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Completed | Outcome::Continued => Self::Completed,
@@ -40,7 +40,7 @@ impl RunStatus {
         }
     }
 
-    /// In a word.
+    /// Returns the status in a word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -54,7 +54,7 @@ impl RunStatus {
     }
 }
 
-/// How that run stands.
+/// Returns the status of the given run.
 pub async fn standing(runs: &Journal, run: &Summary) -> Result<RunStatus, Error> {
     match (run.state, run.open_turn) {
         (Availability::InUse, _) => return Ok(RunStatus::Running),
@@ -70,12 +70,14 @@ pub async fn standing(runs: &Journal, run: &Summary) -> Result<RunStatus, Error>
     })
 }
 
-/// The pipeline of a run, unless it cannot be read any more: by another version, or because a file is gone that it names.
+/// Returns the pipeline of a run, or `None` if it is unreadable: because of its version, or because a referenced file
+/// is gone.
 pub fn pipeline(run: &Run) -> Option<Pipeline> {
     file::read(&run.begun.source, Path::new(&run.begun.file)).ok()
 }
 
-/// The steps of a run whose pipeline is not at hand: those that have begun, in that order, and then what else was heard of.
+/// Returns the steps of a run without its pipeline: those that have begun, in that order, and then all others with
+/// entries.
 pub fn order(run: &Run) -> Vec<&str> {
     let first = |step: &StepState| step.visits.first().map(|visit| visit.started);
     let known = run.steps.iter();
@@ -86,33 +88,33 @@ pub fn order(run: &Run) -> Vec<&str> {
     steps.into_iter().map(|(_, _, id)| id).collect()
 }
 
-/// What a person is asked.
+/// A question to a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The question.
     pub message: String,
-    /// What can be answered: each a key, and after a colon what it means.
+    /// The choices: each a key and, after a colon, its meaning.
     pub choices: Vec<String>,
 }
 
 impl Question {
-    /// Whether that is the key of one of its choices.
+    /// Returns whether the key is the key of a choice.
     pub fn has(&self, key: &str) -> bool {
         self.choices.iter().any(|choice| split(choice).0 == key)
     }
 
-    /// Its choices: the key of each, and what it means.
+    /// Returns the choices: the key of each, and its meaning.
     pub fn keys(&self) -> impl Iterator<Item = (&str, &str)> {
         self.choices.iter().map(|choice| split(choice))
     }
 }
 
-/// A key is a name, in which there is no colon.
+/// A key is a name, which contains no colon.
 fn split(choice: &str) -> (&str, &str) {
     choice.split_once(": ").unwrap_or((choice, choice))
 }
 
-/// What a step that is at its gate asks; nothing when it waits for a time.
+/// Returns the question of a step at its gate; `None` for a timer.
 pub fn asked(step: &str, entries: &[RecordedEntry]) -> Option<Question> {
     let asked = |(_, _, entry): &RecordedEntry| match entry {
         Entry::GateOpened {

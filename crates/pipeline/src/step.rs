@@ -1,8 +1,8 @@
-//! One attempt of a step: its work, what it leaves behind, and whether that keeps its contracts.
+//! One attempt of a step: does its work, collects its outputs and checks its contracts.
 //!
-//! Invariants: it ends soon when it is stopped, and leaves no process behind; what it made is kept before it counts.
-//! Who ended it is told apart: a person, the watchdog, a time-out, a ceiling.
-//! Not here: whether it is made again (see `react`).
+//! Invariants: a stopped attempt ends soon and leaves no process behind; its outputs are stored before they count; its
+//! problem tells whether a person, the watchdog, a timeout or a budget limit ended it. Not here: the decision about
+//! retries (see `graph::react`).
 
 mod agent;
 mod command;
@@ -35,27 +35,27 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 
-/// An attempt that is to be made.
+/// An attempt to execute.
 pub(super) struct Job {
     run: String,
     pipeline: Arc<Pipeline>,
     step: Step,
     attempt: Attempt,
     visit: u32,
-    /// How many attempts were made in its session, this one included.
+    /// The number of attempts in its session, this one included.
     turns: u64,
-    /// What it is told: what was wrong with the last attempt's result, or with the step that this one makes good for.
+    /// The feedback: the problem of the last attempt's result, or of the step that this one repairs.
     earlier: Option<Problem>,
     inputs: BTreeMap<String, InputValue>,
     folder: PathBuf,
     deadline: Option<Timestamp>,
-    /// Whether another process was at it when it died.
+    /// Whether an earlier process died during the attempt.
     is_resumed: bool,
     means: RunResources,
     spent: Arc<BudgetTracker>,
 }
 
-/// The run that an attempt belongs to, and what the run works with.
+/// The run of an attempt, and its resources.
 pub(super) struct RunContext<'a> {
     pub(super) id: &'a str,
     pub(super) run: &'a Run,
@@ -64,25 +64,25 @@ pub(super) struct RunContext<'a> {
     pub(super) spent: Arc<BudgetTracker>,
 }
 
-/// What is shared with whoever waits for an attempt.
+/// The controls of an attempt, shared with the runner.
 pub(super) struct AttemptControl {
     pub(super) stop: CancellationToken,
-    /// Ends the wait of its turn.
+    /// Ends the wait of the attempt's turn.
     pub(super) retry_now: Arc<Notify>,
     pub(super) tell: Arc<dyn Fn(AttemptEvent) + Send + Sync>,
-    /// Where it is said that something of ours cannot be written down.
+    /// Receives the reason when our own files cannot be written.
     pub(super) halt: mpsc::UnboundedSender<String>,
 }
 
 impl AttemptControl {
-    /// What we cannot keep is no failure of the step: the run stops as it is, and can be resumed.
+    /// Stops the run, which can be resumed, because we cannot store something: the step has not failed.
     async fn halt<T>(&self, why: impl ToString) -> T {
-        // When nobody listens any more, the run has stopped already.
+        // Without a receiver the run has already stopped.
         self.halt.send(why.to_string()).ok();
         std::future::pending().await
     }
 
-    /// The same for files of ours; what a step asks for and cannot have is its own problem.
+    /// Stops the run if our own files cannot be written; an invalid request of the step is the step's own problem.
     async fn written<T>(&self, written: io::Result<T>) -> Result<T, Problem> {
         match written {
             Ok(written) => Ok(written),
@@ -94,13 +94,13 @@ impl AttemptControl {
     }
 }
 
-/// What is told of an attempt while it is made.
+/// A notification about an attempt under way.
 pub(super) enum AttemptEvent {
     Process(u32, u64),
     Session(Timestamp, Body),
 }
 
-/// What came of the work, before anybody looked at it.
+/// The result of the work, before its contracts are checked.
 struct WorkResult {
     output: Result<Vec<u8>, Problem>,
     usage: Usage,
@@ -117,10 +117,10 @@ impl From<Problem> for WorkResult {
     }
 }
 
-/// What an attempt is watched by, and told to end by.
+/// The watchdog and the stop signal of an attempt.
 struct AttemptContext {
     guard: Arc<Watchdog>,
-    /// Cancelled by whoever ends it.
+    /// Cancelled to end the attempt.
     stop: CancellationToken,
     live: AttemptControl,
 }
@@ -165,30 +165,30 @@ impl Job {
         })
     }
 
-    /// Where the step works.
+    /// Returns the working directory of the step.
     fn directory(&self) -> PathBuf {
         self.folder.join(&self.step.directory)
     }
 
-    /// How often it may be tried.
+    /// Returns the maximum number of attempts.
     fn most_attempts(&self) -> u32 {
         let retries = self.step.retry.policy.retries();
         retries.map_or(u32::MAX, |retries| retries.saturating_add(1))
     }
 
-    /// Where its files are, as long as it takes.
+    /// Returns the folder of the attempt's temporary files.
     fn scratch(&self) -> PathBuf {
         let name = format!("{}-{}-{}", self.step.id, self.visit, self.attempt.number);
         self.means.scratch.join(&self.run).join(name)
     }
 }
 
-/// Whether whoever tries again must do it in another way.
+/// Returns whether the next attempt must produce a different result.
 const fn is_result_failure(problem: &Problem) -> bool {
     matches!(problem.class, Class::ContractFailure | Class::TestFailure)
 }
 
-/// Makes the attempt.
+/// Executes the attempt.
 pub(super) async fn run(job: Job, live: AttemptControl) -> AttemptResult {
     let runtime = &job.pipeline.runtime;
     let guard = Watchdog::new(
@@ -265,7 +265,7 @@ async fn work(
     }
 }
 
-/// Sees to what an earlier process left, and reads what the step is given.
+/// Ends leftovers of an earlier process, and reads the inputs of the step.
 async fn begin(job: &Job) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
     if let Some(problem) = job.spent.problem() {
         return Err(problem);
@@ -286,7 +286,7 @@ async fn begin(job: &Job) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
     inputs::read(&job.inputs, &job.means.artifacts).await
 }
 
-/// Looks at what the work has left behind, and keeps it.
+/// Collects, checks and stores the outputs of the work.
 async fn finish(
     job: &Job,
     output: Vec<u8>,

@@ -1,57 +1,56 @@
-//! Prompts with names in double braces, which are filled in: `Review {{ diff }}`.
+//! Prompt templates with names in double braces, which are replaced: `Review {{ diff }}`.
 //!
-//! Two braces that are meant as such are written `{{ "{{" }}`; closing ones need nothing.
-//! Invariants: what is filled in is never read again, so that no input can name another; the result is bounded, and
-//! never cut in silence. Not here: what the names stand for. Nothing of this is for commands, which find their inputs in
-//! variables and files (see `given`).
+//! `{{ "{{" }}` stands for two literal braces; closing ones need no escape. Invariants: replacements are never parsed
+//! again, so no input can refer to another; the result is bounded, and never cut silently. Not here: the values of the
+//! names. Commands use no templates: they find their inputs in variables and files (see `step::input_files`).
 
-/// The longest text that is made, in bytes.
+/// Maximum length of a filled text in bytes.
 pub(crate) const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
-/// What stands for two braces.
+/// The escape for two literal braces.
 const LITERAL: &str = "\"{{\"";
-/// How much of something strange is shown, in bytes.
+/// Maximum bytes of an invalid name to show.
 const MAX_SHOWN_BYTES: usize = 40;
 
-/// What is wrong with a text.
+/// The error of a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// Braces are opened and not closed.
     #[error("`{{{{` is not closed; write `{{{{ \"{{{{\" }}}}` for two braces")]
     Unclosed {
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: usize,
     },
-    /// There is no name in the braces.
+    /// The braces contain no valid name.
     #[error(
         "`{found}` is not a name of letters, digits, `-` and `_`; write `{{{{ \"{{{{\" }}}}` for two braces"
     )]
     NoName {
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: usize,
-        /// What is there instead.
+        /// The text in the braces.
         found: String,
     },
-    /// Nothing stands behind a name.
+    /// The name has no value.
     #[error("nothing is called `{name}` here")]
     Unknown {
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: usize,
         /// The name.
         name: String,
     },
-    /// With what is filled in, it is too long.
+    /// The filled text is too long.
     #[error("with its inputs it has more than {MAX_BYTES} bytes")]
     TooLong {
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: usize,
     },
 }
 
 impl Error {
-    /// Where it is, in bytes from the beginning of the text.
+    /// Returns the offset of the error in the text, in bytes.
     pub(crate) const fn offset(&self) -> usize {
         match self {
             Self::Unclosed { offset }
@@ -62,7 +61,7 @@ impl Error {
     }
 }
 
-/// The names in a text, each with where it is, in bytes.
+/// Returns the names in a text, each with its offset in bytes.
 pub(crate) fn names(text: &str) -> Result<Vec<(usize, String)>, Error> {
     let mut names = Vec::new();
     for part in Parts::of(text) {
@@ -73,7 +72,7 @@ pub(crate) fn names(text: &str) -> Result<Vec<(usize, String)>, Error> {
     Ok(names)
 }
 
-/// The text with what its names stand for.
+/// Replaces all names in the text by their values.
 pub(crate) fn fill(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, Error> {
     let mut filled = String::new();
     for part in Parts::of(text) {
@@ -95,18 +94,18 @@ pub(crate) fn fill(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result
     Ok(filled)
 }
 
-/// A piece of a text.
+/// A part of a template.
 enum Part<'a> {
-    /// It stands for itself.
+    /// Literal text.
     Text(&'a str),
-    /// It is replaced.
+    /// A name to replace.
     Name(&'a str),
 }
 
-/// The pieces of a text, each with where it is.
+/// An iterator over the parts of a template, each with its offset.
 struct Parts<'a> {
     text: &'a str,
-    /// Where the rest begins; the end after an error.
+    /// The offset of the rest; the end of the text after an error.
     at: usize,
 }
 
@@ -115,7 +114,7 @@ impl<'a> Parts<'a> {
         Self { text, at: 0 }
     }
 
-    /// What is in the braces that open here.
+    /// Parses the braces that open at the current offset.
     fn braces(&mut self) -> Result<(usize, Part<'a>), Error> {
         let open = self.at;
         let start = open + OPEN.len();
@@ -129,7 +128,7 @@ impl<'a> Parts<'a> {
             self.at = closed;
             return Ok((offset, Part::Text(OPEN)));
         }
-        // Not further than to the next ones: those that were forgotten here are not closed there.
+        // Only up to the next opening braces: a brace that is missing here is not closed there.
         let end = inside.find(OPEN).unwrap_or(inside.len());
         let Some(close) = inside[..end].find(CLOSE) else {
             return Err(Error::Unclosed { offset: open });

@@ -1,7 +1,7 @@
 //! Drives a session in another process, as an editor would: `cargo run -p outlast-serve --example rpc_client`.
 //!
-//! It needs the `outlast` command (`cargo build -p outlast-cli`) and no key: the scripted provider is overloaded twice, and
-//! answers then.
+//! It needs the `outlast` command (`cargo build -p outlast-cli`) and no API key: the scripted provider is overloaded
+//! twice, then answers.
 #![expect(clippy::print_stdout, reason = "it is an example")]
 
 use outlast_serve::pi_rpc::client::RpcClient;
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let Ok(event) = event else { continue };
             if event["type"] == "auto_retry_start" {
                 println!("waiting {} ms: {}", event["delayMs"], event["errorMessage"]);
-                // Nobody has to wait for a wait.
+                // A client may end the wait at any time.
                 impatient.retry_now().await.ok();
             }
         }

@@ -1,12 +1,8 @@
-//! Sessions over HTTP and WebSocket, for programs and for a browser.
+//! Serves sessions, pipeline runs and gateways over HTTP and WebSocket, for programs and for the web page.
 //!
-//! ```text
-//! connection -> gatekeeper (names, pages, token, rate) -> router (api) -> sessions, socket
-//!                                                                         following: events out
-//! ```
-//!
-//! Invariants: every error is a problem with a word for programs; nothing is answered before the gatekeeper has looked at
-//! it; a client that hangs up ends nothing.
+//! `access_control` checks every request (host, origin, token, rate) before a route of `api` handles it;
+//! `session_events` streams events out. Invariants: every error is a problem document with a code for programs; a
+//! client that disconnects ends no turn.
 
 mod access_control;
 mod api;
@@ -58,38 +54,38 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-/// The most that a head may have.
+/// Maximum size of a request head, in bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// The most that a body may have: it becomes a command, which is a line.
+/// Maximum size of a request body, in bytes: a body becomes a command, and a command is one line of `MAX_LINE_BYTES`.
 const MAX_BODY_BYTES: usize = MAX_LINE_BYTES - (64 << 10);
-/// A client that has been silent for so long is asked whether it is still there, and how often and how many times.
+/// Idle time before TCP keep-alive probes start; below, the interval between probes and their number.
 const TCP_KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const TCP_KEEPALIVE_PROBES: u32 = 4;
-/// How long a machine without room for a connection is left alone.
+/// Delay before the next `accept` when the machine has no resources for another connection.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
-/// Answers that are under way when the server ends have so long.
+/// Time that requests in progress get to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What a server is made of.
+/// The parts of a server.
 pub struct Setup {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// The sessions that it serves.
+    /// The sessions to serve.
     pub sessions: Arc<LiveSessions>,
-    /// The runs that it tells of, and who begins them.
+    /// The runs to report, and the service that starts new ones.
     pub runs: (Runs, Arc<dyn StartRun>),
-    /// What is around them.
+    /// Services of the program beside sessions and runs.
     pub around: Arc<dyn HostServices>,
-    /// By which names it may be reached, and which pages may ask.
+    /// The host names under which the server may be reached, and the origins that may call it.
     pub names: AllowedNames,
-    /// What everything but the page itself needs, if anything.
+    /// The token that every path but the page's own files needs, if any.
     pub token: Option<Token>,
-    /// How much of everything there may be.
+    /// Limits on sizes, times, connections and rates.
     pub limits: Limits,
 }
 
-/// An address that cannot be listened on.
+/// The error of an address that the server cannot listen on.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot listen on {address}: {source}; choose another with --listen, port 0 takes any that is free"
@@ -108,7 +104,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Listens.
+    /// Binds the address and starts to listen.
     pub async fn bind(setup: Setup) -> Result<Self, ListenError> {
         let failed = |source| ListenError {
             address: setup.listen,
@@ -152,12 +148,12 @@ impl HttpServer {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until it is told to stop.
+    /// Answers requests until `stop` is cancelled.
     pub async fn serve(self, stop: CancellationToken) {
         let places = Arc::new(Semaphore::new(self.shared.limits.connections));
         let connections = TaskTracker::new();
@@ -170,7 +166,7 @@ impl HttpServer {
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             };
-            // Whoever comes when there is no room is not kept waiting.
+            // At the connection limit a new connection is closed at once instead of kept waiting.
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
                 continue;
             };
@@ -196,7 +192,7 @@ fn routes() -> Api {
     api
 }
 
-/// The document that describes what can be asked for.
+/// Returns the OpenAPI document of the routes.
 pub fn document() -> Value {
     routes().document()
 }
@@ -210,7 +206,7 @@ async fn connection(
     stop: CancellationToken,
 ) {
     stream.set_nodelay(true).ok();
-    // One that has vanished without a word would take its place for ever.
+    // A client that vanished without closing would occupy its permit for ever.
     let asking = TcpKeepalive::new().with_time(TCP_KEEPALIVE_IDLE);
     let asking = asking
         .with_interval(TCP_KEEPALIVE_INTERVAL)
@@ -221,8 +217,8 @@ async fn connection(
         request.extensions_mut().insert(peer.clone());
         let changes_something = !request.method().is_safe();
         let answer = router.call(request);
-        // An answer is dropped with its connection, even one that nobody has begun to make. What was received whole is
-        // done, however soon its client has gone.
+        // hyper drops a response with its connection, even before the handler has run. A request that changes something
+        // and was received completely is carried out, however soon its client disconnects.
         match changes_something {
             false => Either::Left(answer),
             true => Either::Right(
@@ -238,7 +234,7 @@ async fn connection(
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut serving = std::pin::pin!(serving);
-    // How a connection ends is its client's business.
+    // Errors of the connection are the client's business.
     tokio::select! {
         _ = serving.as_mut() => {}
         () = stop.cancelled() => {

@@ -1,4 +1,4 @@
-//! Serves: a session to programs, over the protocols that they speak.
+//! Serves sessions, pipeline runs and gateways to other programs, over RPC, HTTP and WebSocket.
 #![warn(missing_docs)]
 
 pub mod event_encoder;

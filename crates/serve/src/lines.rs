@@ -1,42 +1,41 @@
-//! Bytes to lines: what a peer says, one frame each.
+//! Splits a byte stream into lines, one frame each.
 //!
-//! A line ends at `\n` and nowhere else: U+2028, U+2029 and a lone `\r` may stand within JSON. One `\r` before the end is
-//! not part of it. Invariants: no more than the longest line is kept, a longer one is read past; however the bytes are cut
-//! into pieces, the lines are the same; a call that is dropped loses nothing.
-//! Not here: what a line means.
+//! A line ends at `\n` and nowhere else: U+2028, U+2029 and a lone `\r` may occur within JSON; one `\r` before the end
+//! is dropped. Invariants: memory is bounded by the longest line, longer lines are skipped; the lines do not depend on
+//! how the bytes are chunked; a cancelled call loses nothing. Not here: the meaning of a line.
 
 use std::io;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// How much is read at a time.
+/// Size of the read buffer, in bytes.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 
 /// Reads lines.
 pub struct LineReader<R> {
     reader: BufReader<R>,
     longest: usize,
-    /// What has come of the line under way; nothing once it is too long.
+    /// The current line so far; empty once it is too long.
     kept: Vec<u8>,
-    /// How long it is so far.
+    /// The length of the current line so far, in bytes.
     length: u64,
 }
 
 /// A line that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// All of it.
+    /// The complete line.
     Whole(String),
-    /// It is longer than is kept.
+    /// The line exceeds the limit and was skipped.
     TooLong {
-        /// How long it was, its end not counted.
+        /// Its length in bytes, without its end.
         bytes: u64,
     },
-    /// It is not UTF-8.
+    /// The line is not UTF-8.
     NotText,
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
-    /// Reads lines of up to so many bytes, their ends not counted.
+    /// Creates a reader of lines of up to `longest` bytes, their ends not counted.
     pub fn new(reader: R, longest: usize) -> Self {
         Self {
             reader: BufReader::with_capacity(READ_BUFFER_BYTES, reader),
@@ -46,11 +45,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// The next line that is not empty; nothing when there is no more. The last one needs no end. May be dropped and
-    /// called again.
+    /// Returns the next line that is not empty, or `None` at the end of the stream. The last line needs no line end.
+    /// Cancel safe.
     pub async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
-            // The only wait: what was taken before it is kept in `self`.
+            // The only wait: the bytes taken before it are kept in `self`.
             let piece = self.reader.fill_buf().await?;
             if piece.is_empty() {
                 return Ok(self.line());
@@ -59,7 +58,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             let part = &piece[..end.unwrap_or(piece.len())];
             let taken = part.len() + usize::from(end.is_some());
             self.length += part.len() as u64;
-            // One more than the longest, because that one may be a `\r` that does not count.
+            // One byte more than the limit, because that one may be a `\r` that does not count.
             if self.length <= self.longest as u64 + 1 {
                 self.kept.extend_from_slice(part);
             } else {
@@ -74,7 +73,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// The line that has ended, unless it is empty.
+    /// Takes the line that has ended, unless it is empty.
     fn line(&mut self) -> Option<Line> {
         let bytes = std::mem::take(&mut self.length);
         let mut kept = std::mem::take(&mut self.kept);

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncWriteExt, ReadBuf};
 
-/// Gives the bytes in pieces of these lengths, over and over.
+/// Yields the bytes in pieces of these lengths, cyclically.
 struct Pieces<'a> {
     bytes: &'a [u8],
     lengths: std::iter::Cycle<std::slice::Iter<'a, usize>>,
@@ -44,7 +44,7 @@ fn whole(text: &str) -> Line {
     Line::Whole(text.to_owned())
 }
 
-/// What lines are, said without any pieces.
+/// The expected lines, computed from the whole input at once.
 fn expected(bytes: &[u8], longest: usize) -> Vec<Line> {
     let lines = bytes.split(|byte| *byte == b'\n');
     lines
@@ -62,7 +62,7 @@ fn expected(bytes: &[u8], longest: usize) -> Vec<Line> {
         .collect()
 }
 
-/// Bytes that matter to lines, often.
+/// Byte strings in which the bytes that matter to lines are frequent.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         3 => Just(b"\n".to_vec()),
@@ -159,7 +159,7 @@ async fn what_cannot_be_read_is_said() {
     assert!(reader.next().await.is_err());
 }
 
-/// One line, then an error.
+/// A stream of one line, then an error.
 fn torn() -> impl AsyncRead + Unpin {
     struct Broken(bool);
     impl AsyncRead for Broken {

@@ -1,14 +1,11 @@
-//! The native dialect: events as they are, one line of JSON for each, and what a client asks to hear.
+//! The native dialect: events as they are, one line of JSON each.
 //!
-//! How a dispatcher uses it: [`NativeEncoder`] is the voice of the outbox. A listener of the session hands each event to
-//! [`NativeLog::push`], which keeps it and says whether the client hears it. [`NativeLog::begin`] is called for each
-//! session that is served. `follow` is [`Follow::read`] and then [`NativeLog::follow`]; an error of either is a refusal
-//! with [`FollowError::code`] and [`FollowError::oldest`] as fields of their own. The data of `snapshot` is a
-//! [`SnapshotView`].
-//!
-//! Invariants: nothing is put into the outbox between the reply to `follow` and the events that it asks for, so each
-//! event after that number comes once, in order. A client ignores events up to the number of its snapshot.
-//! Not here: what events look like (`kernel::event`), and the document that says so (`schema`).
+//! [`NativeEncoder`] encodes for the outbox. A listener passes each event to [`NativeLog::push`], which keeps it and
+//! says whether the client follows it; [`NativeLog::begin`] starts a session. A `follow` command is
+//! [`FollowRequest::read`], then [`NativeLog::follow`]; [`FollowError::code`] and [`FollowError::oldest`] become fields
+//! of the refusal. `snapshot` replies with a [`SnapshotView`]. Invariants: nothing is queued between the reply to
+//! `follow` and the events that it asks for, so each later event comes once, in order; a client ignores events up to
+//! the number of its snapshot. Not here: the events (`kernel::event`) and their `schema`.
 
 pub(crate) mod event_buffer;
 mod follow;
@@ -26,10 +23,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// From how many waiting bytes on pieces of one text are put together.
+/// Number of waiting bytes above which deltas of one text are merged.
 const MERGE_THRESHOLD_BYTES: usize = 256 << 10;
 
-/// Says events as they are.
+/// Encodes events as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NativeEncoder;
 

@@ -1,9 +1,9 @@
-//! What waits to be written to one client, in order.
+//! The queue of everything that waits to be written to one client, in order.
 //!
-//! Whoever sends never waits; who makes more than is read asks for room before it makes more. Invariants: order is kept;
-//! pieces of one text are put together while they wait, so that a client that reads slowly costs little more than the text;
-//! nothing is lost but to a client that is gone. No lock is held while something is awaited.
-//! Not here: what is said of an event (see `voice`).
+//! Sending never waits; a producer that may outpace the client waits for [`Outbox::room`] before it produces more.
+//! Invariants: order is kept; deltas of one text are merged while they wait, so a slow client costs little more than
+//! the text; nothing is lost unless the client is gone; no lock is held across an await. Not here: encoding (see
+//! `event_encoder`).
 
 use crate::event_encoder::{EventEncoder, JsonLines, written};
 use outlast_kernel::event::{Body, Event};
@@ -16,45 +16,45 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// How many bytes may wait before there is no more room, about.
+/// Approximate number of bytes that may wait before the outbox counts as full.
 pub const MAX_QUEUED_BYTES: usize = 8 << 20;
-/// How many things may wait, however small they are.
+/// Maximum number of items that may wait, however small they are.
 const MAX_QUEUED_ITEMS: usize = 1 << 14;
-/// How much is written in a second when it is the same text over and over, each time a little longer.
+/// Maximum bytes per second while the encoder repeats the same text, each time a little longer.
 const MAX_REPEATED_BYTES_PER_SECOND: usize = 10 << 20;
-/// How much is written at a time, about.
+/// Approximate size of one write, in bytes.
 const BATCH: usize = 64 << 10;
-/// What an item costs beside its text, about.
+/// Approximate memory of an item beside its text, in bytes.
 const OVERHEAD: usize = size_of::<QueuedItem>();
 
-/// One thing to be said to the client.
+/// One item to write to the client.
 #[derive(Debug)]
 pub enum Item {
-    /// Something happened; the voice says it.
+    /// An event, for the encoder to write.
     Event(Event),
-    /// A whole frame, said as it is.
+    /// A complete frame, written as it is.
     Reply(Box<RawValue>),
-    /// Everything that followed from what was asked is over; the voice says it.
+    /// The end of a run: no turn is running, and none follows by itself. The encoder writes it.
     RunEnded {
-        /// Whether by a person's will.
+        /// Whether the user aborted the run.
         aborted: bool,
     },
 }
 
-/// Takes what is to be written. The last one that is dropped closes it.
+/// The sending half. The outbox closes when its last clone is dropped.
 #[derive(Clone)]
 pub struct Outbox {
     end: Arc<SenderGuard>,
 }
 
-/// Writes it.
+/// The writing half.
 pub struct Writer {
     shared: Arc<Shared>,
-    /// When the next piece of a text is written that could become longer until then.
+    /// The earliest time to write a lone delta; until then it may grow.
     next_piece: Instant,
 }
 
-/// Closes the outbox when nobody is left who could send.
+/// Closes the outbox when the last sender is dropped.
 struct SenderGuard {
     shared: Arc<Shared>,
 }
@@ -62,18 +62,18 @@ struct SenderGuard {
 struct Shared {
     queue: Mutex<Queue>,
     merges_above: usize,
-    /// Told to the writer: there is something to do.
+    /// Notifies the writer of new items.
     arrived: Notify,
-    /// Told to who waits for room: there is less than before.
+    /// Notifies waiting senders of freed room.
     left: Notify,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<QueuedItem>,
-    /// The weight of what waits and of what is being written.
+    /// The weight of the items that wait or are being written, in bytes.
     weight: usize,
-    /// Nothing is taken any more.
+    /// Whether new items are dropped.
     closed: bool,
 }
 
@@ -83,7 +83,7 @@ struct QueuedItem {
 }
 
 impl Outbox {
-    /// An empty one, and what writes it. Pieces of a text are put together when more bytes wait than that.
+    /// Creates an empty outbox and its writer. Deltas of a text are merged while more than `merges_above` bytes wait.
     pub fn new(merges_above: usize) -> (Self, Writer) {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
@@ -99,24 +99,25 @@ impl Outbox {
         (Self { end }, writer)
     }
 
-    /// Has that written after everything that was sent before. What is sent after the end is dropped.
+    /// Queues an item. After the outbox is closed, items are dropped.
     pub fn send(&self, item: Item) {
         let shared = &self.end.shared;
         shared.queue().push(item, shared.merges_above);
         shared.arrived.notify_one();
     }
 
-    /// Whether so much waits that no more should be made.
+    /// Returns whether so many bytes wait that producers should pause.
     pub fn is_full(&self) -> bool {
         self.end.shared.queue().weight > MAX_QUEUED_BYTES
     }
 
-    /// Waits until there is room, also when that is because the client is gone. May be dropped; many may wait.
+    /// Waits until there is room, or the client is gone. Cancel safe; any number of callers may wait.
     pub async fn room(&self) {
         self.until(|queue| queue.weight <= MAX_QUEUED_BYTES).await;
     }
 
-    /// Waits until few enough things wait, however large they are: for what is small, and should not wait for anything.
+    /// Waits until the number of items is within its limit, regardless of bytes: for small items, such as replies, that
+    /// should not wait for large ones.
     pub async fn wait_for_item_slot(&self) {
         self.until(|queue| queue.waiting.len() <= MAX_QUEUED_ITEMS)
             .await;
@@ -124,7 +125,7 @@ impl Outbox {
 
     async fn until(&self, is_so: impl Fn(&Queue) -> bool) {
         loop {
-            // Listens before it looks, so that nothing is missed in between.
+            // Registers before it checks, so that no notification is missed in between.
             let left = self.end.shared.left.notified();
             if is_so(&self.end.shared.queue()) {
                 return;
@@ -133,7 +134,7 @@ impl Outbox {
         }
     }
 
-    /// Nothing is taken any more. What waits is still written, then the writer ends.
+    /// Closes the outbox. The writer still writes the queued items, then ends.
     pub fn close(&self) {
         self.end.shared.close();
     }
@@ -155,7 +156,7 @@ impl Shared {
         self.arrived.notify_one();
     }
 
-    /// That much has been written.
+    /// Frees the room of written items.
     fn release(&self, weight: usize) {
         self.queue().weight -= weight;
         self.left.notify_waiters();
@@ -180,14 +181,14 @@ impl Queue {
         self.waiting.push_back(QueuedItem { item, weight });
     }
 
-    /// Whether nothing waits and nothing will.
+    /// Returns whether the queue is empty and will stay empty.
     fn is_over(&self) -> bool {
         self.closed && self.waiting.is_empty()
     }
 }
 
 impl Writer {
-    /// Writes until the outbox is closed and empty, or nothing can be written any more.
+    /// Writes until the outbox is closed and empty, or writing fails.
     pub async fn run(
         mut self,
         mut out: impl AsyncWrite + Unpin,
@@ -204,7 +205,7 @@ impl Writer {
             } else if self.shared.queue().is_over() {
                 return Ok(());
             } else {
-                // What has arrived since is remembered, and ends this at once.
+                // An item that arrived in the meantime is remembered, and ends this wait at once.
                 let arrived = self.shared.arrived.notified();
                 tokio::select! {
                     () = arrived => {}
@@ -214,7 +215,7 @@ impl Writer {
         }
     }
 
-    /// Has the voice say what waits, item by item, until there is enough to write. Says how much that weighed.
+    /// Encodes waiting items until there is enough for one write. Returns their weight.
     fn take(&mut self, voice: &mut dyn EventEncoder, lines: &mut JsonLines) -> usize {
         let mut weight = 0;
         while lines.as_bytes().len() < BATCH {
@@ -238,7 +239,7 @@ impl Writer {
         weight
     }
 
-    /// Whether nothing waits but a piece of a text, which may become longer while it does.
+    /// Returns whether the only waiting item is a delta, which may still grow.
     fn has_only_delta(&self) -> bool {
         let queue = self.shared.queue();
         let first = queue.waiting.front();
@@ -259,14 +260,15 @@ impl Item {
     }
 }
 
-/// A voice may say the whole text with each piece of it: then the pieces become larger, and fewer.
+/// Returns the pause after a delta of that many encoded bytes. An encoder may repeat the whole text with each delta:
+/// the pause then makes deltas larger and fewer.
 fn delta_delay(bytes: usize) -> Duration {
     let millis = bytes.saturating_mul(1000) / MAX_REPEATED_BYTES_PER_SECOND;
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 impl Drop for Writer {
-    /// Nobody writes any more: nothing is kept, and nobody waits for room.
+    /// Without a writer nothing is kept, and no sender waits for room.
     fn drop(&mut self) {
         let mut queue = self.shared.queue();
         *queue = Queue {
@@ -278,7 +280,7 @@ impl Drop for Writer {
     }
 }
 
-/// Adds a piece of a text to the one before it, where both are of the same attempt. Says how much longer that one is.
+/// Appends a delta to the one before it, if both belong to the same attempt. Returns the number of bytes added.
 fn merge(last: &mut Item, next: &Item) -> Option<usize> {
     let (Item::Event(last), Item::Event(next)) = (last, next) else {
         return None;
@@ -302,7 +304,7 @@ fn merge(last: &mut Item, next: &Item) -> Option<usize> {
     Some(more.len())
 }
 
-/// What an item takes while it waits, about.
+/// Returns the approximate number of bytes that an item occupies while it waits.
 fn weight(item: &Item) -> usize {
     match item {
         Item::Event(event) => written(event),

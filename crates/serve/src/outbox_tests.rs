@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 
-/// Says events as they are.
+/// Encodes events unchanged.
 struct PlainEncoder;
 
 impl EventEncoder for PlainEncoder {
@@ -53,7 +53,7 @@ fn reply(id: u64) -> Item {
     whole(&json!({ "type": "response", "id": id }))
 }
 
-/// Everything that is written when all of it was sent before the writer runs.
+/// Returns everything that is written when all items were sent before the writer runs.
 async fn written(merges_above: usize, items: Vec<Item>) -> Vec<Value> {
     let (outbox, writer) = Outbox::new(merges_above);
     for item in items {
@@ -69,7 +69,7 @@ async fn written(merges_above: usize, items: Vec<Item>) -> Vec<Value> {
         .collect()
 }
 
-/// What was said of each, in short.
+/// Returns the written frames in short form.
 async fn said(merges_above: usize, items: Vec<Item>) -> Vec<String> {
     let frames = written(merges_above, items).await;
     let short = |frame: &Value| match frame["text"].as_str() {
@@ -79,7 +79,7 @@ async fn said(merges_above: usize, items: Vec<Item>) -> Vec<String> {
     frames.iter().map(short).collect()
 }
 
-/// A writer at work, and what its client reads from.
+/// Starts a writer, and returns the stream that its client reads from.
 fn running(buffer: usize) -> (Outbox, JoinHandle<io::Result<()>>, DuplexStream) {
     let (outbox, writer) = Outbox::new(0);
     let (near, far) = duplex(buffer);
@@ -87,7 +87,7 @@ fn running(buffer: usize) -> (Outbox, JoinHandle<io::Result<()>>, DuplexStream) 
     (outbox, task, far)
 }
 
-/// Lets everything run that can.
+/// Lets all tasks run until they block.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -293,7 +293,7 @@ async fn nobody_waits_for_a_writer_that_was_dropped() {
     outbox.room().await;
 }
 
-/// What is not flushed is not there.
+/// A stream that shows only flushed bytes.
 #[derive(Clone, Default)]
 struct Buffered(Arc<Mutex<Pages>>);
 
@@ -344,7 +344,7 @@ async fn what_was_written_is_there_as_soon_as_nothing_else_waits() {
     task.await.unwrap().unwrap();
 }
 
-/// Says the whole text with each piece of it.
+/// Repeats the whole text with each delta.
 #[derive(Default)]
 struct Repeating(String);
 

@@ -1,7 +1,7 @@
-//! The pi RPC protocol: what it says of events and of history, and a client of it.
+//! The pi RPC protocol: its frames for events and history, and a client.
 //!
-//! Its frames keep the names and types of fields that released clients read; what is ours beside them stands under
-//! `outlast`. Invariant: nothing here asks or changes a session. Not here: what becomes of commands (see `rpc`).
+//! The frames keep the field names and types that released clients read; our own fields are under `outlast`. Invariant:
+//! nothing here calls or changes a session. Not here: carrying out commands (see `rpc`).
 
 pub mod bash_message;
 pub mod client;

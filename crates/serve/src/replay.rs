@@ -1,8 +1,7 @@
-//! What was written down of a session, told again as events: whoever comes late shows it with the code that shows live
-//! events.
+//! Replays a session's recorded entries as events: a late client shows them with the code for live events.
 //!
-//! Invariants: what these events say is what those said who told of it the first time, pieces of one text put together;
-//! what was taken back is left out, and so is what passes (waits, gates, starts of attempts).
+//! Invariants: these events have the content of the live ones, with the deltas of one text merged; retracted content is
+//! left out, and so are transient events (waits, gates, starts of attempts).
 
 use outlast_dialect::{Message, Part};
 use outlast_engine::journal::{Entry, ModelSwitch, TurnError};
@@ -13,7 +12,7 @@ use outlast_session::compaction::is_summary;
 use outlast_session::read;
 use outlast_store::journal::StoredEntry;
 
-/// Tells the entries of a session again, in order. One that cannot be read is said to be so.
+/// Replays the entries of a session, in order. An entry that cannot be read becomes an event that says so.
 pub fn tell<'a>(
     session_id: &str,
     entries: impl IntoIterator<Item = &'a StoredEntry>,
@@ -31,7 +30,7 @@ pub fn tell<'a>(
             }),
         }
     }
-    // The turn is not settled; what its last call had said by then stands, until it is asked for anew.
+    // The last turn is not settled: the content of its last call stands until the call is retried.
     replay.events
 }
 
@@ -41,12 +40,12 @@ struct Replay {
     turn_id: String,
     time: Timestamp,
     events: Vec<Event>,
-    /// Where the turn's beginning is, until it is known who answers.
+    /// The index of the turn's start event, until the model that answers is known.
     start: Option<usize>,
-    /// What an attempt had said when it failed, and its code: whether it stands is seen by what comes next.
+    /// The content and the code of a failed attempt; the next entry decides whether the content stands.
     failed: Option<(Message, Option<String>)>,
     stop: Option<StopReason>,
-    /// What was said last; a turn that tries another one again is about the same.
+    /// The last input; a turn that retries another one has the same input.
     said: String,
     says_nothing_new: bool,
 }
@@ -88,7 +87,7 @@ impl Replay {
                 note: false,
                 ..
             } => messages.iter().for_each(|message| self.input(message)),
-            // It is asked for anew, or its beginning is part of the whole.
+            // The attempt is retried, or its beginning is part of the complete message.
             Entry::AttemptStarted { .. } => self.failed = None,
             Entry::AttemptFailed {
                 judged, message, ..

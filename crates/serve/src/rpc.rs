@@ -1,13 +1,13 @@
-//! A session over two streams of lines: commands come in, replies and events go out.
+//! Serves a session over two streams of lines: commands come in, replies and events go out.
 //!
 //! ```text
-//! lines -> command -> control (at once) -> desk: the session in use, the run under way
-//!                  -> lane (in order)   -> work, run
-//! session's events and replies -> outbox -> voice (pi or native) -> lines
+//! lines -> command -> control (at once)          -> session_state: the session in use, the active run
+//!                  -> command_queue (in order)   -> run, sessions, history
+//! session's events and replies -> outbox -> event encoder (pi or native) -> lines
 //! ```
 //!
-//! Invariants: every command is answered once, with its id; what stops something never stands behind what it stops; an
-//! accepted prompt has one completion; whoever does not read holds up the turn, and costs a bounded amount of memory.
+//! Invariants: every command is answered once, with its id; a command that stops something never waits behind the thing
+//! it stops; an accepted prompt completes once; a client that does not read pauses the turn, and costs bounded memory.
 
 mod command;
 mod command_queue;
@@ -36,52 +36,52 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// The longest line that is read.
+/// Maximum length of a line, in bytes.
 pub(crate) const MAX_LINE_BYTES: usize = 64 << 20;
-/// How many kilobytes of commands may wait for their turn before no more are read: more than the longest line.
+/// Maximum size of the queued commands, in kilobytes, before the server stops reading: more than the longest line.
 const MAX_QUEUED_KILOBYTES: usize = 96 << 10;
-/// When nothing was begun for so long after the last command was read, nothing more is answered.
+/// After the input has closed: if no command starts for this long, the remaining ones are not answered.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
-/// Who does not read what is left for longer than this does not read it.
+/// Time that a client gets to read the remaining output.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
-/// So long is a session closed at most.
+/// Time that closing a session may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The same when the process is told to end: it is given a second for everything.
+/// The same two limits when the process is told to exit: it has about a second for everything.
 const SHORT_FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 const SHORT_CLOSE_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// How events are said.
+/// The protocol in which events are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// As the clients of pi know them.
+    /// The pi protocol.
     Pi,
-    /// As they are.
+    /// The native dialect.
     Native,
 }
 
-/// Why serving has ended.
+/// The reason why serving ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DisconnectReason {
-    /// The client will send no more.
+    /// The client closed its input.
     InputClosed,
-    /// The client reads no more.
+    /// The client no longer reads.
     OutputLost,
     /// The server was told to stop.
     Stopped,
 }
 
-/// What is served, and to whom.
+/// A server for one client.
 pub struct Server {
-    /// Where sessions come from.
+    /// The source of sessions.
     pub host: Arc<dyn Host>,
-    /// How events are said.
+    /// The protocol in which events are written.
     pub dialect: Dialect,
-    /// Ends serving.
+    /// Cancelled to end serving.
     pub stop: CancellationToken,
 }
 
 impl Server {
-    /// Serves a session until the client has gone. A turn that is running then is left as it is, to be resumed; otherwise the
+    /// Serves a session until the client disconnects. A turn that runs then is left to be resumed; otherwise the
     /// session is closed.
     pub async fn serve(
         self,
@@ -112,7 +112,7 @@ impl Server {
         if ending == DisconnectReason::InputClosed {
             desk.drain_commands(&mut working).await;
         }
-        // Nothing is begun any more.
+        // From here on no command starts.
         working.abort();
         let (goodbye, last_words) = match ending {
             DisconnectReason::InputClosed => (CLOSE_TIMEOUT, FLUSH_TIMEOUT),
@@ -130,7 +130,7 @@ impl Server {
 }
 
 impl SessionState {
-    /// Answers what was read, for as long as that goes on.
+    /// Waits for the commands that were read, as long as they make progress.
     async fn drain_commands(&self, working: &mut AbortOnDropHandle<()>) {
         loop {
             let begun = self.begun.load(Ordering::Relaxed);
@@ -147,7 +147,7 @@ impl SessionState {
         }
     }
 
-    /// Reads commands until there are no more. Whoever reads no answers is not listened to for ever.
+    /// Reads commands until the input ends. Pauses while the client does not read its replies.
     async fn read(
         self: &Arc<Self>,
         mut lines: LineReader<impl AsyncRead + Unpin>,
@@ -169,7 +169,7 @@ impl SessionState {
         }
     }
 
-    /// Does at once what must not wait; the rest is for the lane.
+    /// Handles urgent commands at once, and returns the others for the command queue.
     fn receive(self: &Arc<Self>, line: Line) -> Option<command_queue::QueuedCommand> {
         let unread = |why: String| command::unreadable(&why);
         let read = match line {

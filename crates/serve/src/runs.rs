@@ -1,7 +1,7 @@
-//! Runs of pipelines, as whoever asks over the network is told of them.
+//! Pipeline runs, as the HTTP API shows and controls them.
 //!
-//! [`Runs`] is what is asked, [`StartRun`] who begins a run. Invariants: looking makes no files; what is told is bounded, and
-//! has nothing in it that a terminal would obey. Not here: HTTP, and what of an error becomes which status.
+//! [`Runs`] reads and controls runs, [`StartRun`] starts them. Invariants: reading creates no files; a view is bounded,
+//! and contains no terminal escapes. Not here: HTTP, and the status that an error maps to.
 
 mod run_snapshot;
 mod start;
@@ -19,24 +19,24 @@ use run_snapshot::RunSnapshot;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The most runs that are told of at once.
+/// Maximum number of runs in one list.
 pub const MAX_RUNS: usize = 1000;
 
-/// The runs that are kept in a folder.
+/// The runs that are stored in a folder.
 #[derive(Debug)]
 pub struct Runs {
     home: RunStore,
 }
 
 impl Runs {
-    /// Those in that folder, now or later.
+    /// Returns the runs of that folder, which need not exist yet.
     pub fn new(folder: &Path) -> Self {
         Self {
             home: RunStore::new(folder),
         }
     }
 
-    /// Runs, those in which something happened last first; so many at most, and never more than [`MAX_RUNS`].
+    /// Lists runs, the most recently changed first: at most `limit`, and never more than [`MAX_RUNS`].
     pub async fn list(&self, limit: usize) -> Result<Vec<RunRow>, Error> {
         let all = self.home.all().await?;
         let mut rows = Vec::new();
@@ -47,9 +47,9 @@ impl Runs {
         Ok(rows)
     }
 
-    /// The run of that id, or the only one whose id begins so.
+    /// Returns the run with that id, or the only one whose id begins with it.
     pub async fn show(&self, id: &str) -> Result<RunView, Error> {
-        // In this order: what a process has written before it left is then read.
+        // The status is read before the entries, so that everything that a process wrote before it exited is included.
         let summary = self.home.find(id).await?;
         let state = self.home.standing(&summary).await?;
         let (run, entries) = self.home.read_without_waits(&summary.id).await?;
@@ -66,22 +66,23 @@ impl Runs {
             entries,
             waits,
         };
-        // The pipeline's file may be long.
+        // Off the async threads: the pipeline's file may be long.
         let shown = tokio::task::spawn_blocking(move || seen.view()).await;
         shown.map_err(|_| Error::from(outlast_store::Error::Gone))
     }
 
-    /// Has a run try again at once what it waits to try again: that step, or all that wait.
+    /// Makes a waiting run retry at once: the given step, or all steps that wait.
     pub async fn retry_now(&self, id: &str, step: Option<&str>) -> Result<RunRequestView, Error> {
         Ok(self.home.retry_now(id, step).await?.into())
     }
 
-    /// Ends a run.
+    /// Cancels a run.
     pub async fn cancel(&self, id: &str) -> Result<RunRequestView, Error> {
         Ok(self.home.cancel(id).await?.into())
     }
 
-    /// Answers what a run asks: at that step, or at the only one that asks; with that choice, or the first one.
+    /// Answers a run's question: at the given step, or at the only one that asks; with the given choice, or the first
+    /// one.
     pub async fn answer(
         &self,
         id: &str,

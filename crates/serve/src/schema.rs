@@ -1,8 +1,8 @@
-//! The JSON Schema of the native dialect: every line that is written, and every command that is read.
+//! The JSON Schema of the native dialect: every line that the server writes, and every command that it reads.
 //!
-//! Events, snapshots and the settlement are derived from the types that are written, so they cannot differ from them; the
-//! envelope of replies and the commands are tables. It is published as `docs/native-events.schema.json`.
-//! Not here: the data of replies that are the same in the pi dialect.
+//! Events, snapshots and the settlement are derived from the serialized types, so they cannot differ from them; the
+//! envelope of replies and the commands are tables. Published as `docs/native-events.schema.json`. Not here: the data
+//! of replies that are the same in the pi dialect.
 
 mod command;
 
@@ -13,7 +13,7 @@ use outlast_kernel::event::Event;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// The whole document. Its root is a line that is written; a line that is read is `#/$defs/Command`.
+/// Returns the whole document. Its root is a line that the server writes; a line that it reads is `#/$defs/Command`.
 pub fn document() -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .for_serialize()
@@ -38,13 +38,13 @@ pub fn document() -> Value {
     })
 }
 
-/// The document as it is published.
+/// Returns the document as it is published.
 pub fn text() -> String {
-    // A value is always written; `{:#}` is its indented form.
+    // `{:#}` is the indented form of a value, and cannot fail.
     format!("{:#}\n", document())
 }
 
-/// The reply to a command.
+/// Returns the schema of the reply to a command.
 fn reply() -> Value {
     json!({
         "description": "The reply to a command, in the order in which commands are answered.",
@@ -81,7 +81,7 @@ fn reply() -> Value {
     })
 }
 
-/// What the data of a command's reply is.
+/// Returns the rule that the data of a command's reply matches a definition.
 fn answered(command: &str, definition: &str) -> Value {
     let (command, definition) = (json!({ "const": command }), format!("#/$defs/{definition}"));
     json!({
@@ -90,7 +90,7 @@ fn answered(command: &str, definition: &str) -> Value {
     })
 }
 
-/// A field without a value is left out, never written as null.
+/// Removes `null` from the schema: a field without a value is left out, never written as null.
 fn leave_out_null(schema: &mut Value) {
     match schema {
         Value::Object(object) => {

@@ -1,8 +1,8 @@
-//! The turn stream: what clients of a turn are told, in names of their own. A thin translation of native events.
+//! The turn stream: a small vocabulary for clients of a turn, translated from native events.
 //!
-//! Invariants: `provider-retry` is said once for each retry, before its wait, and counts from 0; a client that knows
-//! only this vocabulary never has to take anything back, unless the session was told to retract.
-//! Not here: what happens that this vocabulary has no word for (gates, other models, compaction); the native dialect has.
+//! Invariants: `provider-retry` is sent once for each retry, before its wait, and counts from 0; a client of this
+//! vocabulary never has to take anything back, unless the session is configured to retract. Not here: events without a
+//! word in this vocabulary (gates, model switches, compaction); the native dialect has them.
 
 use outlast_kernel::event::{Body, Event, StopReason, TurnStatus, Usage};
 use outlast_kernel::verdict::{Cause, Class};
@@ -142,7 +142,7 @@ pub struct TokenUsage {
 }
 
 impl TurnEvent {
-    /// What this vocabulary says of an event, if anything.
+    /// Translates a native event, or returns `None` if this vocabulary has no word for it.
     pub fn of(event: &Event) -> Option<Self> {
         Some(Self {
             what: TurnEventBody::of(&event.body)?,
@@ -217,7 +217,7 @@ impl TurnEventBody {
     }
 }
 
-/// A name, where it is known.
+/// Returns the name, or `None` if it is empty.
 fn known(name: String) -> Option<String> {
     Some(name).filter(|name| !name.is_empty())
 }

@@ -34,7 +34,7 @@ fn retry(attempt: u32, code: Option<&str>) -> Body {
     }
 }
 
-/// The fields are these and no others, and their types, too.
+/// Exactly these fields with these types: clients depend on them.
 #[test]
 fn a_retry_is_said_with_exactly_the_fields_that_clients_know() {
     let expected = json!({
@@ -56,7 +56,7 @@ fn call(arguments: &str) -> Body {
     })
 }
 
-/// Each with what it is said as.
+/// Returns events of every kind, each with the word that the turn stream uses for it.
 fn vocabulary() -> Vec<(Body, &'static str)> {
     let text = || "a".to_owned();
     let usage = Usage {

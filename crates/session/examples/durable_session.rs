@@ -1,5 +1,5 @@
-//! A durable session with a tool and a retry strategy of one's own. It is interrupted in the middle of a wait, and carried
-//! on from its journal as another process would do it.
+//! A durable session with a custom tool and a custom retry strategy. It is interrupted in the middle of a wait, and resumed
+//! from its journal as another process would do it.
 //!
 //! Run it with `cargo run -p outlast-session --example durable_session`.
 
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Books a table. A second booking would be one too many, so it is never run again.
+/// Books a table. A second booking would be one too many, so the tool is never run again.
 struct Book;
 
 impl Tool for Book {
@@ -50,7 +50,7 @@ impl Tool for Book {
     }
 }
 
-/// Tries again after one second, five times.
+/// Retries after one second, at most five times.
 struct EverySecond;
 
 impl RetryStrategy for EverySecond {
@@ -72,7 +72,7 @@ impl RetryStrategy for EverySecond {
     }
 }
 
-/// The scripted provider, which is overloaded once; then it calls the tools that the prompt names.
+/// Creates a setup with the scripted provider, which is overloaded once; then it calls the tools that the prompt names.
 fn setup(folder: &Path) -> Result<Setup, outlast_mock::Error> {
     let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
     let script = "overloaded:1+ok:agent,times=always".parse()?;

@@ -1,6 +1,6 @@
-//! Making the conversation smaller by hand.
+//! Compacts the conversation on request.
 //!
-//! Invariants: what is asked meanwhile waits and is not lost; nothing has changed until it is written down.
+//! Invariants: prompts that arrive meanwhile wait and are not lost; nothing changes until the result is in the journal.
 
 use super::turns::RunGuard;
 use super::{Error, Session};
@@ -11,27 +11,27 @@ use outlast_engine::token_estimate;
 use outlast_kernel::budget::{Limits, Prompt};
 use outlast_kernel::event::{Body, CompactionReason};
 
-/// A conversation that was made smaller.
+/// The result of a compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compacted {
-    /// How many tokens it had, about.
+    /// Estimated number of tokens before.
     pub before: u64,
-    /// How many it has, about.
+    /// Estimated number of tokens after.
     pub after: u64,
-    /// What stands for what was left out, if it was summarised.
+    /// The summary that replaces the older part, if a model wrote one.
     pub summary: Option<String>,
-    /// Who summarised it.
+    /// The model that wrote the summary, if any.
     pub model: Option<String>,
 }
 
 impl Session {
-    /// Makes the conversation smaller now; `focus` says what the summary should look at.
+    /// Compacts the conversation now; `focus` is the topic that the summary should concentrate on.
     pub async fn compact(&self, focus: Option<&str>, limits: Limits) -> Result<Compacted, Error> {
         let abort = CancellationToken::new();
         self.compact_cancellable(abort, focus, limits).await
     }
 
-    /// The same, until that is cancelled.
+    /// Compacts the conversation now, until `abort` is cancelled.
     pub async fn compact_cancellable(
         &self,
         abort: CancellationToken,

@@ -1,8 +1,8 @@
-//! Makes a conversation smaller: a summary of its older part, or parts left out.
+//! Makes a conversation smaller: replaces its older part by a summary, or elides parts of it.
 //!
-//! Invariants: what is handed out fits, or nothing is; a tool call and its result stay together; the newest prompt is
-//! never lost; nothing is tried without end. Whoever failed has changed nothing.
-//! Not here: when a turn asks for it, and where it is written down (see the engine's turn).
+//! Invariants: a result fits, otherwise there is none; a tool call and its result stay together; the newest prompt is
+//! never lost; the number of attempts is bounded; a failed compaction changes nothing.
+//! Not here: when a turn requests a compaction, and the journal entry for it (see the engine's `turn`).
 
 mod buffered_provider;
 mod conversation;
@@ -27,23 +27,23 @@ use summary_call::SummaryOutcome;
 
 const CANCELLED: &str = "cancelled";
 
-/// Whether that message stands for a part of a conversation that was made smaller, and was not said by anybody.
+/// Returns whether the message is a summary of an earlier part of the conversation, not something that anybody said.
 pub fn is_summary(message: &Message) -> bool {
     summary::is_one(message)
 }
 
-/// How conversations are made smaller.
+/// The settings of compaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Whether it is done unasked.
+    /// Whether turns compact the conversation by themselves.
     pub enabled: bool,
-    /// The share of the window from which on it is due.
+    /// The share of the context window above which a compaction is due.
     pub threshold: f64,
-    /// How many of the newest tokens stay as they are, about; never more than 30 % of the window.
+    /// Number of newest tokens that stay as they are, approximately; never more than 30 % of the window.
     pub keep: u64,
-    /// The most tokens that a summary may have; never more than a quarter of the window.
+    /// Maximum number of tokens of a summary; never more than a quarter of the window.
     pub summary: u32,
-    /// What the user wants summaries to heed.
+    /// The user's instructions for summaries.
     pub instructions: Option<String>,
 }
 
@@ -65,12 +65,12 @@ pub struct Compaction {
     retry: Arc<dyn RetryStrategy>,
     clock: Arc<dyn Clock>,
     settings: Settings,
-    /// How large the conversation was when it could not be brought below the threshold.
+    /// The size of the conversation, in tokens, when it could not be brought below the threshold.
     stuck_at: Mutex<Option<u64>>,
 }
 
 impl Compaction {
-    /// One that has these summarise, in order, and tries again by that strategy; without any, parts are left out.
+    /// Creates a compaction that asks these models in order and retries by this strategy; without models it elides parts.
     pub fn new(
         routes: Vec<ModelTarget>,
         retry: Arc<dyn RetryStrategy>,
@@ -118,7 +118,7 @@ impl Compaction {
             .map_err(|messages| work.room.refusal(&messages, why.as_deref()))
     }
 
-    /// The older part in a model's words, before the newer one. A result that is still too large is elided.
+    /// Replaces the older part by a model's summary. If the result is still too large, parts of it are elided.
     async fn summarise(
         &self,
         work: &mut CompactionRun<'_>,
@@ -139,7 +139,7 @@ impl Compaction {
         let routes = self.in_order(work.job.left);
         let mut too_small = None;
         for route in routes {
-            // What one cannot read is shown only to those who are known to read more.
+            // After a model could not read the conversation, only models with a larger known window are asked.
             if too_small.is_some_and(|window| route.traits.window <= window) {
                 continue;
             }
@@ -163,7 +163,7 @@ impl Compaction {
         Err(why)
     }
 
-    /// Those who summarise, in order. A model that was left is asked when nobody else can write one.
+    /// Returns the summarising models in order. Models in cooldown come last: they are asked when no other one succeeds.
     fn in_order(&self, left: &Exclusions) -> Vec<&ModelTarget> {
         const ANY_SIZE: u64 = 0;
         let now = self.clock.now();
@@ -173,7 +173,7 @@ impl Compaction {
         [free, left].concat()
     }
 
-    /// The new conversation, unless the summary is no shorter than what it stands for.
+    /// Returns the new conversation, or an error if the summary is no shorter than the part that it replaces.
     fn with_summary(
         &self,
         work: &CompactionRun<'_>,
@@ -196,13 +196,13 @@ impl Compaction {
         })
     }
 
-    // --- Whether it is due ---
+    // --- Whether a compaction is due ---
 
     fn is_above(&self, tokens: u64, window: u64) -> bool {
         tokens as f64 > self.settings.threshold * window as f64
     }
 
-    /// What could not be brought below the threshold is not tried again until it has grown.
+    /// Records the size of a conversation that stayed above the threshold: it is not compacted again until it has grown.
     fn note_size(&self, tokens: u64, window: Option<u64>) {
         let stuck = window.is_some_and(|window| self.is_above(tokens, window));
         *self.stuck_at() = stuck.then_some(tokens);
@@ -241,7 +241,7 @@ impl Compactor for Compaction {
     }
 }
 
-/// One conversation that is made smaller, and what that has used.
+/// One compaction and its usage so far.
 struct CompactionRun<'a> {
     job: Job<'a>,
     room: SizeBudget,

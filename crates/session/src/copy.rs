@@ -1,7 +1,6 @@
-//! A session's entries as they are, and a session that begins with those of another one.
+//! Reads a session's entries, and forks a session.
 //!
-//! Invariants: the session that is copied stays as it is; a copy never ends in the middle of a turn, and nothing waits
-//! in it.
+//! Invariants: the source session is not changed; a copy never ends in the middle of a turn, and its queue is empty.
 
 use super::session_journal::{SessionJournal, Storage, read};
 use super::setup::Setup;
@@ -12,13 +11,13 @@ use outlast_store::Journal;
 use outlast_store::journal::{NewSession, RawEntry, SessionLock, StoredEntry};
 
 impl Session {
-    /// Everything that happened in it, in order, also what could not be written down yet.
+    /// Returns all entries of the session in order, including those that could not be written yet.
     pub async fn entries(&self) -> Result<Vec<StoredEntry>, Error> {
         self.record.entries(&self.id).await
     }
 
-    /// A new session that begins with the entries of this one: those before the entry of that number, or all. It is kept
-    /// in that journal, or as long as it lives.
+    /// Creates a new session with the entries of this one: those before entry number `before`, or all. The new session is
+    /// stored in the journal; without one it exists only in memory.
     pub async fn fork(
         &self,
         journal: Option<&Journal>,
@@ -62,7 +61,7 @@ impl Session {
         copied: Vec<StoredEntry>,
         new: NewSession,
     ) -> Result<SessionLock, Error> {
-        // What cannot be written down there can be here.
+        // The store cannot copy entries that are not in it yet; if writing them fails, they are copied one by one below.
         if self.is_kept() && self.record.flush_backlog().await.is_ok() {
             let next = copied.last().map_or(0, |last| last.seq) + 1;
             return Ok(journal.fork(&self.id, Some(next), new).await?);
@@ -73,7 +72,8 @@ impl Session {
         Ok(hold)
     }
 
-    /// Where the turn begins that an entry begins: one that began with what waited has said nothing before.
+    /// Returns the first entry of the turn that the given entry opens. A turn that began with queued messages has a prompt
+    /// entry without a message before it.
     fn beginning(&self, entries: &[StoredEntry], seq: u64) -> u64 {
         let entry = |seq: u64| {
             let stored = entries.iter().find(|stored| stored.seq == seq)?;
@@ -85,7 +85,7 @@ impl Session {
         if said && begun { before } else { seq }
     }
 
-    /// What waits was meant for the session that was copied.
+    /// Empties the copied queue: its messages were meant for the source session.
     async fn discard_queue(&self) -> Result<(), Error> {
         let waiting = self.record.look(|standing| standing.waiting.clone());
         if waiting.is_empty() {

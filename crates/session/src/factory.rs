@@ -1,6 +1,6 @@
-//! What a server needs of the program that it is part of: sessions, and the models that can be chosen.
+//! Interfaces that a server needs from its program: sessions, and the models to choose from.
 //!
-//! A [`Host`] is behind one session at a time, a [`House`] behind any number of them.
+//! A [`Host`] serves one session at a time, a [`SessionFactory`] any number of them.
 
 use crate::Session;
 use crate::Setup;
@@ -14,79 +14,79 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where sessions come from.
+/// Opens and creates sessions for one client.
 pub trait Host: Send + Sync {
-    /// A new session.
+    /// Creates a new session.
     fn begin(&self) -> BoxFuture<'_, Result<OpenedSession, String>>;
 
-    /// The session of that name, or the only one whose name begins so.
+    /// Opens the session of that name, or the only one whose name begins with it.
     fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<OpenedSession, String>>;
 
-    /// A new session that begins with the entries of another one: those before the one of that number, or all.
+    /// Creates a new session with the entries of another one: those before the given entry number, or all.
     fn fork<'a>(
         &'a self,
         session: &'a Session,
         before: Option<u64>,
     ) -> BoxFuture<'a, Result<OpenedSession, String>>;
 
-    /// The models that can be chosen, always in the same order.
+    /// Returns the available models, always in the same order.
     fn models(&self) -> Vec<Model>;
 
-    /// What the session is made of when it asks that model of that provider; `None` when there is no such model.
+    /// Returns the setup for asking that model of that provider; `None` when there is no such model.
     fn choose<'a>(
         &'a self,
         now: Arc<Setup>,
         wanted: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Option<(Setup, Model)>, String>>;
 
-    /// What the session is made of when it retries by that policy.
+    /// Returns the setup with the retry policy of that name.
     fn choose_policy(&self, now: &Setup, name: &str) -> Result<Setup, String>;
 
-    /// The policy by which the session in use retries.
+    /// Returns the retry policy of the current session.
     fn policy(&self) -> Option<Policy>;
 
-    /// What a prompt may spend that begins now.
+    /// Returns the limits for a prompt that begins now.
     fn limits(&self) -> Limits;
 
-    /// What another process needs to carry a prompt on that begins now.
+    /// Returns the data that another process needs to resume a prompt that begins now.
     fn options(&self) -> Value;
 
-    /// Where sessions are kept, if they are.
+    /// Returns the path of the session store, if there is one.
     fn file(&self) -> Option<String>;
 
-    /// Where the session in use works.
+    /// Returns the working folder of the current session.
     fn folder(&self) -> PathBuf;
 
-    /// A command of the client's, in the folder of the session.
+    /// Prepares a command of the client, to be run in the folder of the session.
     fn shell(&self, command: &str) -> ShellCommand;
 
-    /// The session is left: for another one, or for good.
+    /// Is called when the client leaves the session, for another one or for good.
     fn leave(&self, session: &Session);
 
-    /// Tells whoever has started the program, and not the client.
+    /// Warns the user who started the program, not the client.
     fn warn(&self, warning: &str);
 }
 
-/// Where the sessions of a server come from that has many.
+/// Opens and creates the sessions of a server that has many.
 pub trait SessionFactory: Send + Sync {
-    /// Where they are written down, if they are.
+    /// Returns the journal in which sessions are stored, if there is one.
     fn journal(&self) -> Option<&Journal>;
 
-    /// The clock that they go by.
+    /// Returns the clock of the sessions.
     fn clock(&self) -> Arc<dyn Clock>;
 
-    /// Where a session works that is not told where.
+    /// Returns the default working folder of a session.
     fn folder(&self) -> PathBuf;
 
-    /// What a session would be made of that is not open: the one of that name, or a new one.
+    /// Describes a session that is not open: the one of that name, or a new one.
     fn look<'a>(
         &'a self,
         name: Option<&'a str>,
         wishes: &'a SessionOptions,
     ) -> BoxFuture<'a, Result<SessionDescription, FactoryError>>;
 
-    /// The session of that name, open: as its last prompt left it, with what is wished since. One that nothing was ever
-    /// said in is begun.
+    /// Opens the session of that name: with the settings of its last prompt, and the options requested since. A session
+    /// without any entries is created.
     fn open<'a>(
         &'a self,
         name: &'a str,
@@ -94,7 +94,7 @@ pub trait SessionFactory: Send + Sync {
     ) -> BoxFuture<'a, Result<HostedSession, FactoryError>>;
 }
 
-/// A session of a house, and the host behind it.
+/// A session of a factory, with its host.
 pub struct HostedSession {
     /// The session.
     pub opened: OpenedSession,
@@ -102,52 +102,52 @@ pub struct HostedSession {
     pub host: Arc<dyn Host>,
 }
 
-/// What somebody wants of a session; what they do not say is as the settings have it.
+/// Options that a client requests for a session; the settings supply those that are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionOptions {
-    /// Where it works.
+    /// The working folder.
     pub folder: Option<PathBuf>,
-    /// What it is about.
+    /// The title.
     pub title: Option<String>,
-    /// Who answers.
+    /// The provider.
     pub provider: Option<String>,
-    /// Which model is asked.
+    /// The model.
     pub model: Option<String>,
     /// The retry policy.
     pub policy: Option<String>,
-    /// What becomes of an answer that breaks off.
+    /// The reaction to a completion that breaks off.
     pub after_content: Option<String>,
 }
 
 impl SessionOptions {
-    /// Whether something is wished that a prompt keeps.
+    /// Returns whether an option is requested that a prompt records.
     pub const fn has_settings(&self) -> bool {
         let is_asked = self.provider.is_some() || self.model.is_some();
         is_asked || self.policy.is_some() || self.after_content.is_some()
     }
 
-    /// A prompt has kept it.
+    /// Clears the options that a prompt has recorded.
     pub fn clear_settings(&mut self) {
         (self.provider, self.model) = (None, None);
         (self.policy, self.after_content) = (None, None);
     }
 }
 
-/// What a session is made of, as clients are told.
+/// A session's setup, as clients see it.
 #[derive(Clone, Debug)]
 pub struct SessionDescription {
-    /// The model that is asked.
+    /// The current model.
     pub model: Model,
-    /// The models that can be chosen.
+    /// The available models.
     pub models: Vec<Model>,
     /// The retry policy.
     pub policy: String,
-    /// Why nothing can be said as things are; then the rest is what was said of it before.
+    /// The reason why no prompt is possible now; the other fields then hold the last known values.
     pub problem: Option<String>,
 }
 
 impl SessionDescription {
-    /// One with which something can be said.
+    /// Returns the description if a prompt is possible; otherwise the problem as an error.
     pub fn sound(self) -> Result<Self, FactoryError> {
         match self.problem {
             Some(problem) => Err(FactoryError::Wrong(problem)),
@@ -156,33 +156,33 @@ impl SessionDescription {
     }
 }
 
-/// Why there is no such session.
+/// The reason why a session is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FactoryError {
-    /// There is none of that name.
+    /// There is no session of that name.
     #[error("there is no session {name}")]
     Unknown {
-        /// The name.
+        /// The session's name.
         name: String,
     },
-    /// Another process leads it.
+    /// Another process holds the session.
     #[error(
         "session {name} is in use by another process; it can be gone on with when that has left it"
     )]
     InUse {
-        /// The name.
+        /// The session's name.
         name: String,
     },
-    /// What is wished for, or set, cannot be had.
+    /// A requested option or a setting cannot be satisfied.
     #[error("{0}")]
     Wrong(String),
-    /// It could not be opened.
+    /// The session could not be opened.
     #[error("{0}")]
     Failed(String),
 }
 
-/// A session, and the model that it asks.
+/// A session and its model.
 pub struct OpenedSession {
     /// The session.
     pub session: Arc<Session>,
@@ -190,49 +190,49 @@ pub struct OpenedSession {
     pub model: Model,
 }
 
-/// A model, as clients are told of it.
+/// A model, as clients see it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Model {
-    /// Its name at the provider.
+    /// The provider's name for the model.
     pub id: String,
-    /// Its name for people.
+    /// The display name.
     pub name: String,
-    /// What is spoken with the provider: `anthropic-messages`, `openai-completions` or `openai-responses`.
+    /// The wire protocol: `anthropic-messages`, `openai-completions` or `openai-responses`.
     pub api: String,
-    /// Who answers.
+    /// The provider.
     pub provider: String,
-    /// Where that is.
+    /// The base URL of the provider.
     pub base_url: String,
-    /// Whether how much it thinks can be chosen.
+    /// Whether the amount of reasoning can be chosen.
     pub reasoning: bool,
-    /// What it reads.
+    /// The kinds of input that the model accepts.
     pub input: Vec<String>,
-    /// What a million tokens cost, in dollars.
+    /// The price of a million tokens, in dollars.
     pub cost: ModelCost,
-    /// How many tokens it can read.
+    /// Maximum number of tokens that the model can read.
     pub context_window: u64,
-    /// How many it can write.
+    /// Maximum number of tokens that the model can write.
     pub max_tokens: u64,
 }
 
 impl Model {
-    /// Whether that is the same model of the same provider.
+    /// Returns whether both are the same model of the same provider.
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.provider, &self.id) == (&other.provider, &other.id)
     }
 }
 
-/// What a million tokens cost, in dollars.
+/// The price of a million tokens, in dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelCost {
-    /// Read.
+    /// Input tokens.
     pub input: f64,
-    /// Written.
+    /// Output tokens.
     pub output: f64,
-    /// Read from the cache.
+    /// Tokens read from the cache.
     pub cache_read: f64,
-    /// Written to the cache.
+    /// Tokens written to the cache.
     pub cache_write: f64,
 }

@@ -1,9 +1,8 @@
-//! Hooks: commands of the user's that are run when something happens in a session, with a line of JSON to read.
+//! Hooks: the user's commands that run on session events, with one line of JSON on standard input.
 //!
-//! Events are translated where they are heard, which never waits, and run by a worker for each hook, one after the other.
-//! Invariants: no hook delays, fails or reorders a session; what waits for a slow one is bounded, and so is the wait for
-//! all of them at the end; nothing that a hook prints reaches stdout; none finds a key in its environment.
-//! Not here: what a hook reads (see `payload`) and how it is run (see `worker`).
+//! The listener translates events without blocking; one worker for each hook runs them in order. Invariants: no hook delays,
+//! fails or reorders a session; its queue and the final wait for all hooks are bounded; no hook output reaches stdout; no hook
+//! finds a key in its environment. Not here: the JSON (see `payload`) and running a command (see `worker`).
 
 mod payload;
 mod worker;
@@ -19,42 +18,42 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use worker::{QueuedEvent, Worker};
 
-/// How many events may wait for a hook.
+/// Maximum number of events in a hook's queue.
 const MAX_QUEUED_EVENTS: usize = 64;
 
-/// A command, and when it is run.
+/// A command and the events that run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
-    /// When it is run.
+    /// The events that run it.
     pub on: Vec<HookEvent>,
-    /// What is run, by a shell in the folder of the session.
+    /// The command line, run by a shell in the folder of the session.
     pub command: String,
-    /// How long it may run; then it is killed with all that it started.
+    /// The time limit; then the command is killed with all that it started.
     pub timeout: Duration,
 }
 
-/// When a hook may be run.
+/// An event that can run a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HookEvent {
-    /// A retry will happen.
+    /// A retry is scheduled.
     AutoRetryStart,
-    /// A chain of retries is over.
+    /// A chain of retries has ended.
     AutoRetryEnd,
-    /// A turn is over.
+    /// A turn has ended.
     TurnEnd,
     /// A tool begins to run.
     ToolStart,
     /// A tool call has a result; a call that was refused has one as well, and no start.
     ToolEnd,
-    /// An account is set aside.
+    /// An account is blocked.
     AccountBlocked,
     /// The process leaves the session.
     SessionStopped,
 }
 
 impl HookEvent {
-    /// All of them.
+    /// All hook events.
     pub const ALL: [Self; 7] = [
         Self::AutoRetryStart,
         Self::AutoRetryEnd,
@@ -65,7 +64,7 @@ impl HookEvent {
         Self::SessionStopped,
     ];
 
-    /// Its name, which is the `type` of what a hook reads.
+    /// Returns the event's name, which is the `type` in the JSON that a hook reads.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AutoRetryStart => "auto_retry_start",
@@ -78,27 +77,27 @@ impl HookEvent {
         }
     }
 
-    /// The one with that name.
+    /// Returns the event of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|moment| moment.as_str() == name)
     }
 }
 
-/// Why a process leaves a session.
+/// The reason why a process leaves a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitReason {
-    /// Its work is done.
+    /// The work is done.
     Ended,
-    /// The system wants the process to end.
+    /// The system asked the process to end.
     Terminated,
-    /// Nobody is there any more.
+    /// The terminal is gone.
     HungUp,
-    /// A person wants it to end.
+    /// The user interrupted the process.
     Interrupted,
 }
 
-/// Is told what is wrong with a hook, in a line that is safe to show.
+/// Receives the problems of hooks, each as a line that is safe to show.
 pub type ProblemReporter = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The hooks of a session, or of several in the same folder.
@@ -111,19 +110,19 @@ struct Shared {
     report: ProblemReporter,
 }
 
-/// A hook, what waits for it, and who runs it.
+/// A hook with its queue and its worker.
 struct HookQueue {
     hook: Hook,
     waiting: Sender<QueuedEvent>,
-    /// How many events were dropped since the last one that was not.
+    /// Number of events dropped since the last one that was queued.
     dropped: AtomicU64,
-    /// How many were dropped in all.
+    /// Number of events dropped in all.
     lost: AtomicU64,
     worker: AbortOnDropHandle<()>,
 }
 
 impl Hooks {
-    /// Hooks that run in that folder, without those variables of the environment. Must be called within a runtime.
+    /// Creates hooks that run in that folder, without those environment variables. Must be called within a runtime.
     pub fn new(
         hooks: Vec<Hook>,
         folder: PathBuf,
@@ -151,12 +150,12 @@ impl Hooks {
         }))
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no hooks.
     pub fn is_empty(&self) -> bool {
         self.0.lanes().is_empty()
     }
 
-    /// Runs the hooks on what happens in that session, until the subscription is dropped.
+    /// Runs the hooks on the events of that session, until the subscription is dropped.
     pub fn listen(&self, session: &Session) -> Subscription {
         let mut translation = EventTranslator::of(session);
         let hooks = self.clone();
@@ -167,7 +166,7 @@ impl Hooks {
         })
     }
 
-    /// Runs the hooks that want to know that the process leaves that session.
+    /// Runs the hooks for [`HookEvent::SessionStopped`] of that session.
     pub fn stopped(&self, session: &Session, reason: ExitReason) {
         let snapshot = session.snapshot();
         self.say(Payload {
@@ -181,12 +180,12 @@ impl Hooks {
         });
     }
 
-    /// Waits until everything that was said is run, but no longer than that; what still runs then is killed. Nothing is
-    /// run afterwards.
+    /// Waits until all queued events are handled, at most for that long, and kills the commands that still run then. No hook
+    /// runs afterwards.
     pub async fn finish(&self, limit: Duration) {
         let until = Instant::now() + limit;
         let lanes = std::mem::take(&mut *self.0.lanes());
-        // All of them at once: a worker ends when nothing more can come.
+        // All queues at once: a worker ends when its queue is closed.
         let workers: Vec<_> = lanes
             .into_iter()
             .map(|lane| (lane.hook.command, lane.worker))

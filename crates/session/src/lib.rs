@@ -1,9 +1,9 @@
-//! A session: a conversation that outlives failures, and the process that leads it.
+//! Sessions: conversations that survive failures, and the process that owns them.
 //!
-//! The turn performs every wait and every retry; the session supplies what it needs, keeps what comes of it and lets
-//! others watch and steer. Invariants: what failed stays in the history and out of the conversation; one turn at a time;
-//! one process at a time; after its end nothing more is asked of it.
-//! Not here: how a conversation is made smaller (see `compaction`), and what a message looks like on the wire.
+//! The engine's turn performs every wait and retry; the session supplies its setup, records the results and lets clients
+//! watch and steer. Invariants: failed attempts stay in the history and out of the conversation; one turn at a time; one
+//! process at a time; a closed session makes no requests.
+//! Not here: how a conversation is made smaller (see `compaction`), and the wire format of a message.
 #![warn(missing_docs)]
 
 mod compact;
@@ -41,11 +41,11 @@ use snapshot::EventHub;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Something that a session could not do.
+/// An error of a session operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The journal refused.
+    /// The journal refused the operation.
     #[error(transparent)]
     Store(#[from] outlast_store::Error),
     /// A turn is running.
@@ -57,7 +57,7 @@ pub enum Error {
         /// The session.
         session: String,
     },
-    /// There is nothing to carry on.
+    /// There is no turn to resume or retry.
     #[error("there is no turn to carry on in session {session}: the last one was answered")]
     NothingToDo {
         /// The session.
@@ -66,16 +66,16 @@ pub enum Error {
     /// The session was closed.
     #[error("the session is closed; open it again to go on")]
     Closed,
-    /// What was to be added to the session could not be written down, and is not part of it.
+    /// An addition to the session could not be written to the journal, and is not part of the session.
     #[error("it could not be written down: {why}")]
     NotWritten {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The conversation could not be made smaller.
     #[error("the conversation is as it was: {why}")]
     NotCompacted {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// An entry cannot be read.
@@ -83,9 +83,9 @@ pub enum Error {
     Unreadable {
         /// The session.
         session: String,
-        /// The entry.
+        /// The number of the entry.
         seq: u64,
-        /// What is wrong with it.
+        /// The error of the decoder.
         error: serde_json::Error,
     },
 }
@@ -101,13 +101,13 @@ pub struct Session {
     retries: AtomicBool,
     compactions: AtomicBool,
     queue: Mutex<QueueState>,
-    /// How to reach the turn that is running.
+    /// The handle of the running turn.
     running: Mutex<Option<Handle>>,
-    /// Held while the conversation is made smaller by hand: what is asked meanwhile waits.
+    /// Held during a compaction by hand: prompts that arrive meanwhile wait for it.
     compacting: tokio::sync::Mutex<()>,
 }
 
-/// What a person knows a session by.
+/// The attributes by which people recognise a session.
 #[derive(Clone, Debug, Default)]
 struct Metadata {
     directory: String,
@@ -115,19 +115,19 @@ struct Metadata {
 }
 
 impl Session {
-    /// A session that lives as long as this value does.
+    /// Creates a session that exists only in memory, as long as this value lives.
     pub fn in_memory(setup: Setup) -> Self {
         Self::in_memory_with_id(uuid::Uuid::now_v7().to_string(), setup)
     }
 
-    /// The same, with an id that the caller has told others.
+    /// Creates a session in memory with an id that the caller has already announced.
     pub fn in_memory_with_id(id: String, setup: Setup) -> Self {
         let home = Storage::Memory(Vec::new());
         let record = SessionJournal::new(home, State::default(), setup.clock.clone());
         Self::with(id, Metadata::default(), setup, record)
     }
 
-    /// A new session in the journal, which belongs to that folder and has that title.
+    /// Creates a session in the journal; `about` is its folder and its title.
     pub async fn begin(
         journal: &Journal,
         about: (&str, &str),
@@ -137,7 +137,7 @@ impl Session {
         Self::create_with_id(journal, id, about.0, about.1, setup).await
     }
 
-    /// The same, with an id that the caller has written down before.
+    /// Creates a session in the journal with an id that the caller has already recorded.
     pub async fn create_with_id(
         journal: &Journal,
         id: String,
@@ -161,7 +161,7 @@ impl Session {
         Ok(Self::with(id, about, setup, record))
     }
 
-    /// A session that is in the journal. It is taken from a process that died, never from one that lives.
+    /// Opens a session of the journal. Takes it over from a process that died, never from one that lives.
     pub async fn open(journal: &Journal, id: &str, setup: Setup) -> Result<Self, Error> {
         let hold = journal.claim(id).await?;
         let (standing, about) = match known(journal, id).await {
@@ -202,8 +202,9 @@ impl Session {
         session
     }
 
-    /// Ends what its tools keep running and gives the session back: another process may open it. One in which nothing has
-    /// happened is not kept. A turn that runs must end first; after an error it is as it was, and can be closed again.
+    /// Stops the background processes of its tools and releases the session, so that another process may open it. A session
+    /// without entries is removed. A running turn must end first; after an error nothing has changed, and `close` can be
+    /// called again.
     pub async fn close(&self) -> Result<(), Error> {
         let _others_wait = self.compacting.lock().await;
         let running = match self.enter() {
@@ -216,18 +217,18 @@ impl Session {
         self.record.release().await
     }
 
-    // --- What it is made of ---
+    // --- Setup ---
 
-    /// What it is made of.
+    /// Returns the current setup.
     pub fn setup(&self) -> Arc<Setup> {
         let setup = self.setup.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&setup)
     }
 
-    /// Makes it of something else, from the next turn on. Its clock stays, and whether failures are retried; tools that it
-    /// does not have any more are the caller's to close.
+    /// Replaces the setup, from the next turn on. The clock stays, and so does the retry switch; the caller closes the tools
+    /// that are no longer part of the setup.
     pub fn change_setup(&self, setup: Setup) {
-        // No turn begins or ends meanwhile.
+        // No turn begins or ends while this lock is held.
         let running = self.running();
         if running.is_none() {
             let model = setup.model.clone();
@@ -237,7 +238,7 @@ impl Session {
         *current = Arc::new(setup);
     }
 
-    /// Gives it another title.
+    /// Changes the title.
     pub async fn rename(&self, title: &str) -> Result<(), Error> {
         self.record.rename(title).await?;
         let title = title.to_owned();
@@ -246,7 +247,7 @@ impl Session {
         Ok(())
     }
 
-    /// What it is about.
+    /// Returns the title.
     pub fn title(&self) -> String {
         self.about().title
     }
@@ -261,117 +262,117 @@ impl Session {
 
     // --- Steering ---
 
-    /// Ends what is running: the wait for a retry first, then the call or the tool.
+    /// Aborts the running turn: the wait for a retry first, then the call or the tool.
     pub fn abort(&self) {
         if let Some(handle) = &*self.running() {
             handle.abort();
         }
     }
 
-    /// Ends the wait for a retry; the turn then fails with the error that it waited out.
+    /// Cancels the wait for a retry; the turn then fails with the error that caused the wait.
     pub fn abort_retry(&self) {
         if let Some(handle) = &*self.running() {
             handle.abort_retry();
         }
     }
 
-    /// Ends the wait for a retry and tries at once.
+    /// Ends the wait for a retry and retries at once.
     pub fn retry_now(&self) {
         if let Some(handle) = &*self.running() {
             handle.retry_now();
         }
     }
 
-    /// Whether failures are retried from here on, also those of a turn that is running. It is this session's alone.
+    /// Switches retries on or off for this session only, also for a running turn.
     pub fn set_auto_retry_enabled(&self, enabled: bool) {
         self.retries.store(enabled, Ordering::Relaxed);
         self.board
             .change(|snapshot| snapshot.auto_retry_enabled = enabled);
     }
 
-    /// Whether the conversation is made smaller by itself, also in a turn that is running. By hand it always can be.
+    /// Switches automatic compaction on or off, also for a running turn. Compaction by hand is always possible.
     pub fn set_auto_compaction_enabled(&self, enabled: bool) {
         self.compactions.store(enabled, Ordering::Relaxed);
     }
 
     // --- Watching ---
 
-    /// Whether the conversation is made smaller by itself.
+    /// Returns whether the conversation is compacted automatically.
     pub fn auto_compaction_enabled(&self) -> bool {
         self.compactions.load(Ordering::Relaxed)
     }
 
-    /// Whether a turn is running, or the conversation is being made smaller.
+    /// Returns whether a turn or a compaction is running.
     pub fn is_running(&self) -> bool {
         self.running().is_some()
     }
 
-    /// Whether failures are retried.
+    /// Returns whether failures are retried.
     pub fn auto_retry_enabled(&self) -> bool {
         self.retries.load(Ordering::Relaxed)
     }
 
-    /// Whether a chain of retries is open: one is waited for or under way.
+    /// Returns whether a chain of retries is open: a retry is waited for or under way.
     pub fn is_retrying(&self) -> bool {
         self.snapshot().retry.is_some()
     }
 
-    /// Where the session stands: the retry with its cause and its wake time, the usage, the number of the last event.
+    /// Returns the current snapshot: the retry with its cause and its wake time, the usage, the number of the last event.
     pub fn snapshot(&self) -> Snapshot {
         self.board.snapshot()
     }
 
-    /// Tells the listener of every event from here on, until the subscription is dropped.
+    /// Calls the listener with every event from here on, until the subscription is dropped.
     pub fn subscribe(&self, listener: impl FnMut(&Event) + Send + 'static) -> Subscription {
         self.board.subscribe(Box::new(listener))
     }
 
-    /// Whether it is written down, and can be carried on by another process.
+    /// Returns whether the session is in a journal, so that another process can resume it.
     pub const fn is_kept(&self) -> bool {
         self.record.is_kept()
     }
 
-    /// The clock that it goes by.
+    /// Returns the clock of the session.
     pub fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
 
-    /// Its id.
+    /// Returns the session's id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The conversation as it would be sent: without what failed.
+    /// Returns the conversation as it would be sent: without failed attempts.
     pub fn messages(&self) -> Vec<Message> {
         self.record.look(|standing| standing.messages.clone())
     }
 
-    /// How many tokens its next request has, about.
+    /// Returns the estimated number of tokens of the next request.
     pub fn tokens(&self) -> u64 {
         token_estimate::tokens(&self.setup().request(self.messages()))
     }
 
-    /// How many messages it has.
+    /// Returns the number of messages in the conversation.
     pub fn message_count(&self) -> usize {
         self.record.look(|standing| standing.messages.len())
     }
 
-    /// How many turns it has, one that is not settled included.
+    /// Returns the number of turns, including one that is not settled.
     pub fn turn_count(&self) -> u64 {
         self.record.look(|standing| standing.turns)
     }
 
-    /// How its last turn was settled.
+    /// Returns the status with which the last turn was settled.
     pub fn last_seal(&self) -> Option<TurnStatus> {
         self.record.look(|standing| standing.last_seal)
     }
 
-    /// What is not settled, if anything.
+    /// Returns the turn that is not settled, if there is one.
     pub fn unfinished_turn(&self) -> Option<UnfinishedTurn> {
         self.record.look(|standing| standing.unfinished.clone())
     }
 
-    /// Tells listeners of something that does not come from a turn.
+    /// Posts an event that does not come from a turn.
     fn say(&self, body: Body) {
         self.board.post(self.event(body));
     }
@@ -379,7 +380,7 @@ impl Session {
     fn event(&self, body: Body) -> Event {
         Event {
             v: VERSION,
-            // The board gives it its number.
+            // The event hub assigns the number.
             seq: 0,
             time: self.clock.now(),
             session_id: self.id.clone(),
@@ -390,7 +391,7 @@ impl Session {
     }
 }
 
-/// What the journal knows of a session.
+/// Reads the state and the metadata of a session from the journal.
 async fn known(journal: &Journal, id: &str) -> Result<(State, Metadata), Error> {
     let summary = journal.summary(id).await?;
     let about = Metadata {

@@ -1,4 +1,4 @@
-//! Commands run for tools, hooks and pipeline steps: the process under way, and what is kept of its output.
+//! Commands run for tools, hooks and pipeline steps: the running process, and the bounded buffer of its output.
 
 #[cfg(unix)]
 pub mod command;

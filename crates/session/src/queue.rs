@@ -1,8 +1,8 @@
-//! What waits to be said to the model, and what is only noted.
+//! The queue of a session: messages for the model, and notes that are only added to the conversation.
 //!
-//! Invariants: what waits is written down before whoever sent it is told so, and said once, whatever dies meanwhile; an
-//! abort leaves it waiting; every change of it is an event.
-//! Not here: when a running turn asks for it (see the engine's `turn`).
+//! Invariants: a message is in the journal before its sender gets `Ok`, and is sent exactly once, even if the process dies in
+//! between; an abort leaves the queue alone; every change of the queue is an event.
+//! Not here: when a running turn takes messages (see the engine's `turn`).
 
 use super::{Error, Session};
 use outlast_dialect::Message;
@@ -12,27 +12,27 @@ use outlast_kernel::event::Body;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many of the messages that wait in one place are said at a time.
+/// How many queued messages of one kind are sent at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DrainMode {
     /// All of them.
     All,
-    /// The one that waits longest.
+    /// The oldest one.
     #[default]
     OneAtATime,
 }
 
-/// The messages that wait, those that wait longest first.
+/// The queued messages, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Queued {
-    /// What is said as soon as the model can be told something.
+    /// Messages for the next call of the running turn.
     pub steering: Vec<Message>,
-    /// What is said when it has answered.
+    /// Messages for a turn of their own, after the running one.
     pub follow_up: Vec<Message>,
 }
 
 impl Queued {
-    /// Whether nothing waits.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.steering.is_empty() && self.follow_up.is_empty()
     }
@@ -51,7 +51,7 @@ impl Queued {
     }
 }
 
-/// How what waits is said, and what listeners know of it.
+/// The drain modes, and the queue as last announced to listeners.
 #[derive(Debug, Default)]
 pub(super) struct QueueState {
     steering: DrainMode,
@@ -60,8 +60,8 @@ pub(super) struct QueueState {
 }
 
 impl Session {
-    /// Has a message said to the model later. Once this is `Ok` it is written down and survives a crash; an error means
-    /// that it does not wait.
+    /// Queues a message for the model. After `Ok` the message is in the journal and survives a crash; after an error it is
+    /// not queued.
     pub async fn queue(&self, place: QueueKind, message: Message) -> Result<(), Error> {
         let id = uuid::Uuid::now_v7().to_string();
         let entry = Entry::Queued {
@@ -75,19 +75,19 @@ impl Session {
             let taken_back = self
                 .record
                 .update_queue(|waiting| place(waiting).map(|place| waiting.remove(place)));
-            // What was said meanwhile was said.
+            // If a turn has sent the message meanwhile, queueing it has succeeded.
             return taken_back.map_or(Ok(()), |_| Err(error));
         }
         self.publish_queue();
         Ok(())
     }
 
-    /// What waits.
+    /// Returns the queued messages, without notes.
     pub fn waiting(&self) -> Queued {
         self.record.look(|standing| Queued::of(&standing.waiting))
     }
 
-    /// Takes out everything that waits: it is not said. Notes stay.
+    /// Removes all queued messages and returns them. Notes stay.
     pub async fn clear_queue(&self) -> Result<Queued, Error> {
         let is_note = |letter: &QueuedMessage| letter.place == QueueKind::Note;
         let taken: Vec<QueuedMessage> = self
@@ -106,7 +106,7 @@ impl Session {
         Ok(Queued::of(&taken))
     }
 
-    /// Adds something to the conversation without asking the model: now, or with the next call of the turn that runs.
+    /// Adds a message to the conversation without a request to the model: now, or with the next call of the running turn.
     pub async fn note(&self, message: Message) -> Result<(), Error> {
         if self.is_running() {
             return self.queue(QueueKind::Note, message).await;
@@ -127,7 +127,7 @@ impl Session {
         self.write_between_turns(vec![entry]).await
     }
 
-    /// Writes something down that belongs to no turn. What cannot be written now is written with what comes next.
+    /// Writes entries that belong to no turn. Entries that cannot be written now are written with the next ones.
     pub(super) async fn write_between_turns(&self, entries: Vec<Entry>) -> Result<(), Error> {
         let turn = self.record.look(|standing| standing.turns);
         self.record.begin_turn(turn);
@@ -141,31 +141,31 @@ impl Session {
         }
     }
 
-    /// Notes that came too late for the last call of a turn are part of the conversation when it is over.
+    /// Adds notes that came too late for the last call of a turn to the conversation, once the turn is over.
     pub(super) async fn write_late_notes(&self) {
         let notes = self.record.update_queue(notes);
         if !notes.is_empty() {
-            // Whoever has lost the session has been told so by the turn.
+            // If another process has taken the session over, the turn has already reported it.
             self.write_between_turns(Entry::said(notes)).await.ok();
         }
     }
 
-    /// How many messages are said at a time with a call of a running turn.
+    /// Returns how many steering messages are sent with one call of a running turn.
     pub fn steering_mode(&self) -> DrainMode {
         self.modes().steering
     }
 
-    /// How many messages begin a turn of their own together.
+    /// Returns how many follow-ups begin a turn together.
     pub fn follow_up_mode(&self) -> DrainMode {
         self.modes().follow_up
     }
 
-    /// Changes how many messages are said at a time with a call of a running turn.
+    /// Sets how many steering messages are sent with one call of a running turn.
     pub fn set_steering_mode(&self, mode: DrainMode) {
         self.modes().steering = mode;
     }
 
-    /// Changes how many messages begin a turn of their own together.
+    /// Sets how many follow-ups begin a turn together.
     pub fn set_follow_up_mode(&self, mode: DrainMode) {
         self.modes().follow_up = mode;
     }
@@ -174,7 +174,7 @@ impl Session {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes out what a turn of its own begins with: steering before follow-ups.
+    /// Removes and returns the messages that begin a turn of their own: steering before follow-ups.
     pub(super) fn take_for_turn(&self) -> Vec<QueuedMessage> {
         let (steering, follow_up) = (self.steering_mode(), self.follow_up_mode());
         self.record.update_queue(|waiting| {
@@ -192,7 +192,7 @@ impl Session {
         })
     }
 
-    /// Tells listeners of what waits, if it is not what they know.
+    /// Announces the queue to listeners, if it has changed since the last announcement.
     pub(super) fn publish_queue(&self) {
         {
             let mut queue = self.modes();
@@ -207,7 +207,7 @@ impl Session {
             }
             queue.announced.clone_from(&now);
             let (steering, follow_up) = now;
-            // Put up before anybody else can look at what is known, told when they can.
+            // Enqueue the event before the lock on the announced queue is released, deliver it afterwards.
             self.board.enqueue(self.event(Body::QueueChanged {
                 steering,
                 follow_up,
@@ -216,7 +216,7 @@ impl Session {
         self.board.tell();
     }
 
-    /// What waits is known to whoever opened the session.
+    /// Marks the current queue as announced: the process that opened the session knows it.
     pub(super) fn mark_queue_announced(&self) {
         let Queued {
             steering,
@@ -227,10 +227,10 @@ impl Session {
     }
 }
 
-/// What waits, as a running turn asks for it.
+/// The queue as a running turn sees it.
 pub(super) struct SessionInbox<'a> {
     session: &'a Session,
-    /// Whether the turn has just begun with what waited, so that its first call says no more.
+    /// Whether the turn began with queued messages, so that its first call takes no more.
     has_begun_with: AtomicBool,
 }
 
@@ -255,7 +255,7 @@ impl Inbox for SessionInbox<'_> {
     }
 }
 
-/// Takes all notes out, and of that place as many as are said at a time.
+/// Removes and returns all notes, and as many messages of that kind as the mode allows.
 fn take(waiting: &mut Vec<QueuedMessage>, place: QueueKind, mode: DrainMode) -> Vec<QueuedMessage> {
     let mut left = match mode {
         DrainMode::All => usize::MAX,
@@ -269,7 +269,7 @@ fn take(waiting: &mut Vec<QueuedMessage>, place: QueueKind, mode: DrainMode) -> 
     waiting.extract_if(.., is_next).collect()
 }
 
-/// Takes all notes out.
+/// Removes and returns all notes.
 pub(super) fn notes(waiting: &mut Vec<QueuedMessage>) -> Vec<QueuedMessage> {
     let is_note = |letter: &mut QueuedMessage| letter.place == QueueKind::Note;
     waiting.extract_if(.., is_note).collect()

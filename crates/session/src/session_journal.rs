@@ -1,8 +1,8 @@
-//! Where a session's entries go: into the store's journal, if it has one, and into where the session stands.
+//! The journal of a session: writes entries to the store, if the session has one, and applies them to the state.
 //!
-//! Invariants: every entry is folded once, in order, whether it could be written down at once or not; what a turn could
-//! not write down until its end is written before what the next one writes; what happens beside a turn is written in
-//! its own way, and leaves alone what the turn still has to write.
+//! Invariants: every entry is applied once, in order, whether it could be written at once or not; entries that a turn could
+//! not write until its end are written before those of the next turn; an entry that does not belong to the turn is written
+//! separately, and does not touch the turn's unwritten entries.
 
 use super::Error;
 use super::state::State;
@@ -12,7 +12,7 @@ use outlast_engine::{BoxFuture, Clock};
 use outlast_store::journal::{Page, RawEntry, SessionLock, StoredEntry};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many entries are read at a time: of a long session, what was folded is not needed any more.
+/// Number of entries per read: entries that were applied need not stay in memory.
 const PAGE: u32 = 1000;
 
 pub(super) struct SessionJournal {
@@ -22,23 +22,24 @@ pub(super) struct SessionJournal {
     state: Mutex<Inner>,
 }
 
-/// Where entries are kept.
+/// The place where entries are stored.
 pub(super) enum Storage {
-    /// Here, as long as the session lives.
+    /// In memory, as long as the session lives.
     Memory(Vec<StoredEntry>),
     /// In the store's journal.
     Journal(outlast_store::Journal, SessionLock),
-    /// Nowhere: the session was given back.
+    /// Nowhere: the session was released.
     Closed,
 }
 
 struct Inner {
     standing: State,
-    /// The turn that entries belong to.
+    /// The turn that new entries belong to.
     turn: u64,
-    /// How many of the entries that come next were folded already, when they could not be written down.
+    /// How many of the next entries were already applied, when they could not be written.
     ahead: usize,
-    /// What the turn could not write down when it last tried, and what earlier ones never could.
+    /// The entries of this turn that the last write failed to store, and in `owed` those of earlier turns that were never
+    /// stored.
     unwritten: Vec<RawEntry>,
     owed: Vec<RawEntry>,
 }
@@ -70,17 +71,17 @@ impl SessionJournal {
         self.home.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is true of where the session stands.
+    /// Reads the state.
     pub(super) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
         look(&self.lock().standing)
     }
 
-    /// Changes what waits. Whoever takes something out has it written down as said, or puts it back.
+    /// Changes the queue. A caller that removes messages must write them to the journal as sent, or put them back.
     pub(super) fn update_queue<R>(&self, change: impl FnOnce(&mut Vec<QueuedMessage>) -> R) -> R {
         change(&mut self.lock().standing.waiting)
     }
 
-    /// From here on entries belong to that turn. What the one before has not written down it will not try again.
+    /// Assigns new entries to that turn. The previous turn will not retry its unwritten entries, so they become owed.
     pub(super) fn begin_turn(&self, number: u64) {
         let mut state = self.lock();
         let unwritten = std::mem::take(&mut state.unwritten);
@@ -96,7 +97,7 @@ impl SessionJournal {
         matches!(*self.home(), Storage::Closed)
     }
 
-    /// Writes down what could not be written before. Should that fail, it is as it was. No turn may be running.
+    /// Writes the entries that could not be written before. On failure nothing changes. No turn may be running.
     pub(super) async fn flush_backlog(&self) -> Result<(), Error> {
         // The next turn would do the same.
         let turn = self.lock().turn;
@@ -111,7 +112,7 @@ impl SessionJournal {
         Ok(())
     }
 
-    /// Writes down what could not be written before, and lets go of the session. Should the first fail, it is as it was.
+    /// Writes the entries that could not be written before, and releases the session. If writing fails, nothing changes.
     pub(super) async fn release(&self) -> Result<(), Error> {
         self.flush_backlog().await?;
         let home = std::mem::replace(&mut *self.home(), Storage::Closed);
@@ -130,7 +131,7 @@ impl SessionJournal {
         Ok(renamed.await?)
     }
 
-    /// Everything that was written down, and after it what is still to be.
+    /// Returns all entries: those in the journal, followed by those that are still to be written.
     pub(super) async fn entries(&self, session: &str) -> Result<Vec<StoredEntry>, Error> {
         let journal = match &*self.home() {
             Storage::Memory(lines) => return Ok(lines.clone()),
@@ -159,7 +160,7 @@ impl SessionJournal {
         Ok(entries)
     }
 
-    /// Writes down something that happens beside a turn. It counts at once: whatever follows from it is written after it.
+    /// Writes an entry outside of a turn. The state includes it at once, so later entries are written after it.
     pub(super) async fn jot(&self, entry: Entry) -> Result<(), Error> {
         let written = {
             let mut state = self.lock();
@@ -185,7 +186,7 @@ impl SessionJournal {
         let lines: Result<Vec<RawEntry>, _> =
             entries.iter().map(|entry| self.line(turn, entry)).collect();
         let lines = lines.map_err(|error| failed(error.to_string()))?;
-        // Should nobody stay to hear what came of it, it is written all the same, and owed no more.
+        // If the caller is dropped before the result arrives, the entries are written all the same, and no longer owed.
         let owed = std::mem::take(&mut self.lock().owed);
         let all = owed.iter().chain(&lines).cloned().collect();
         let Err(error) = self.hand_in(all).await else {
@@ -202,7 +203,7 @@ impl SessionJournal {
         })
     }
 
-    /// Has lines written, in the order in which this is called, even if nobody waits for it.
+    /// Hands lines to the store, which writes them in the order of these calls, even if no caller waits for the result.
     fn hand_in(&self, lines: Vec<RawEntry>) -> BoxFuture<'static, Result<(), Error>> {
         match &mut *self.home() {
             Storage::Memory(stored) => {
@@ -241,7 +242,7 @@ impl Journal for SessionJournal {
     }
 }
 
-/// Where a session stands that the journal keeps.
+/// Returns the state of a session that the journal holds.
 pub(super) async fn standing(
     journal: &outlast_store::Journal,
     session: &str,
@@ -259,7 +260,7 @@ pub(super) async fn standing(
     }
 }
 
-/// The entry that a line holds.
+/// Decodes a stored entry.
 pub fn read(session: &str, stored: &StoredEntry) -> Result<Entry, Error> {
     serde_json::from_str(&stored.line.body).map_err(|error| Error::Unreadable {
         session: session.to_owned(),

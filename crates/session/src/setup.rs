@@ -1,4 +1,4 @@
-//! What a session is made of, and what is asked of it.
+//! The setup of a session, and a request to prompt it.
 
 use outlast_dialect::{Delivery, Message, Request, Tool};
 use outlast_engine::accounts::Accounts;
@@ -19,54 +19,54 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often in a row a model is told that its answer was none.
+/// Default number of corrections in a row.
 const DEFAULT_MAX_CORRECTIONS: u32 = 3;
 
-/// What a session is made of.
+/// The setup of a session.
 #[derive(Clone)]
 pub struct Setup {
-    /// Who answers.
+    /// The provider.
     pub provider: Arc<dyn Provider>,
-    /// The model that is asked.
+    /// The model.
     pub model: String,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What the model is told before the conversation.
+    /// The system prompt.
     pub system: Option<String>,
-    /// The most tokens that an answer may have.
+    /// Maximum number of tokens of a completion.
     pub max_tokens: Option<u32>,
-    /// Whether answers come as a whole or in pieces.
+    /// Whether completions are streamed or delivered as a whole.
     pub delivery: Delivery,
-    /// When to try again; without it nothing is tried again.
+    /// The retry strategy; without it failures are not retried.
     pub retry: Option<Arc<dyn RetryStrategy>>,
-    /// Whether failures are retried, until that is switched.
+    /// Whether failures are retried at the start; can be switched later.
     pub retry_enabled: bool,
-    /// The accounts to ask with.
+    /// The accounts to make requests with.
     pub accounts: Option<Arc<Accounts>>,
-    /// What is known of the provider beyond this session.
+    /// The state of gates and accounts that is shared beyond this session.
     pub knowledge: Option<SharedState>,
-    /// What tokens cost, for a ceiling on the cost of a prompt.
+    /// The price of tokens, for a ceiling on the cost of a prompt.
     pub price: Option<Price>,
-    /// What is known of the model.
+    /// The capabilities of the model.
     pub traits: Capabilities,
-    /// The models that are asked when this one cannot be, in order.
+    /// The models to ask when this one cannot answer, in order.
     pub fallbacks: Vec<ModelTarget>,
-    /// When they are.
+    /// The conditions under which a fallback is asked.
     pub fallback_rules: fallback::Rules,
-    /// What makes the conversation smaller when it has become too large.
+    /// Makes the conversation smaller when it has become too large.
     pub compaction: Option<Arc<dyn Compactor>>,
-    /// What becomes of an answer that breaks off when part of it was handed on.
+    /// The reaction to a completion that breaks off after part of it was handed on.
     pub after_content: AfterContent,
-    /// How often in a row the model is told that its answer was none, and asked again.
+    /// Maximum number of corrections in a row: the model is told that its completion is invalid, and asked again.
     pub corrections: u32,
-    /// What runs the tools.
+    /// The component that runs the tools.
     pub tools: Option<Arc<dyn Toolbox>>,
-    /// The tools that the model is offered.
+    /// The tools offered to the model.
     pub offered: Vec<Tool>,
 }
 
 impl Setup {
-    /// A session with that model, without retries and tools; the other fields can be set.
+    /// Creates a setup for that model, without retries and tools; the other fields can be set.
     pub fn new(
         provider: Arc<dyn Provider>,
         model: impl Into<String>,
@@ -95,7 +95,7 @@ impl Setup {
         }
     }
 
-    /// All models that may be asked, the first one first. One that is the same as an earlier one is none.
+    /// Returns all models that may be asked, the primary one first, without duplicates.
     pub(super) fn routes(&self) -> Vec<ModelTarget> {
         let first = ModelTarget {
             provider: self.provider.clone(),
@@ -128,16 +128,16 @@ impl Setup {
     }
 }
 
-/// What is asked of a session.
+/// A request to prompt a session.
 #[derive(Clone, Debug, Default)]
 pub struct PromptRequest {
-    /// What is said.
+    /// The prompt.
     pub message: Option<Message>,
-    /// What the turn may spend.
+    /// The limits of the turn.
     pub limits: Limits,
-    /// What the door needs to carry the turn on after a restart.
+    /// Data that the front end needs to resume the turn after a restart.
     pub options: Value,
-    /// Whether somebody has just chosen the model: whatever was held against models is void.
+    /// Whether the user has just chosen the model: this clears all cooldowns of models.
     pub chosen: bool,
     /// Aborts the turn when it is cancelled, also before it begins.
     pub abort: CancellationToken,
@@ -174,7 +174,7 @@ impl RetryStrategy for SwitchableRetry<'_> {
         delay: Duration,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<(), Aborted>> {
-        // A wait that has begun goes on.
+        // Switching retries off does not end a wait that has begun.
         self.strategy.sleep(delay, cancel)
     }
 

@@ -1,8 +1,8 @@
-//! What a session tells those who watch it: events as they happen, and where it stands at any moment.
+//! The view of a session for listeners: its events as they happen, and a snapshot at any moment.
 //!
-//! Invariants: events are numbered here, whoever they come from; a snapshot and the events after its number say everything;
-//! listeners are told in the order of the numbers, before anything else happens to whoever put the event up, unless
-//! somebody else is telling them just then.
+//! Invariants: the event hub numbers all events, from any source; a snapshot and the events after its number are complete;
+//! listeners receive events in the order of their numbers, before the call that posted the event returns, unless another
+//! caller is delivering at that moment.
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, Usage};
@@ -10,26 +10,26 @@ use outlast_kernel::verdict::Cause;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Where a session stands.
+/// The current status of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// The number of the last event; the next one that a listener hears has the next number.
+    /// The number of the last event; the next event has the next number.
     pub events: u64,
-    /// The turn that is running.
+    /// The id of the running turn.
     pub turn_id: Option<String>,
-    /// The number of the call that was made last in it.
+    /// The number of its latest attempt.
     pub attempt: u32,
     /// The retry that is waited for or under way.
     pub retry: Option<RetryStatus>,
-    /// Until when the gate holds the call, and why.
+    /// The end of the wait at the gate, and its cause.
     pub held: Option<GateHold>,
-    /// The model that is asked.
+    /// The current model.
     pub model: String,
-    /// Whether the conversation is being made smaller.
+    /// Whether the conversation is being compacted.
     pub is_compacting: bool,
     /// Whether failures are retried.
     pub auto_retry_enabled: bool,
-    /// What all turns used, failed attempts included.
+    /// The usage of all turns, failed attempts included.
     pub usage: Usage,
 }
 
@@ -38,28 +38,28 @@ pub struct Snapshot {
 pub struct RetryStatus {
     /// Its number, from 1.
     pub attempt: u32,
-    /// How many there can be.
+    /// Maximum number of retries, if limited.
     pub max_attempts: Option<u32>,
-    /// What went wrong.
+    /// The cause of the failure.
     pub cause: Cause,
     /// The provider's message.
     pub message: String,
-    /// When it will happen, while it is waited for.
+    /// The time of the retry, while it is waited for.
     pub wake_at: Option<Timestamp>,
 }
 
 /// A wait at the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateHold {
-    /// Until then, as things are.
+    /// The time at which the gate opens, as far as is known now.
     pub until: Timestamp,
-    /// What is wrong there.
+    /// The cause for which the gate is closed.
     pub cause: Option<Cause>,
 }
 
 type Listener = Box<dyn FnMut(&Event) + Send>;
 
-/// Ends when it is dropped.
+/// A registration of a listener; dropping it unsubscribes the listener.
 pub struct Subscription {
     id: u64,
     board: Weak<EventHub>,
@@ -71,14 +71,14 @@ impl Drop for Subscription {
             let mut listeners = lock(&board.listeners);
             let place = listeners.iter().position(|(id, _)| *id == self.id);
             let gone = place.map(|place| listeners.remove(place));
-            // A listener may hold subscriptions of its own, which end with it: the list must be free by then.
+            // A listener may own subscriptions, which are dropped with it: release the lock on the list first.
             drop(listeners);
             drop(gone);
         }
     }
 }
 
-/// Where events are put up.
+/// Numbers events, updates the snapshot and delivers events to listeners.
 #[derive(Default)]
 pub(super) struct EventHub {
     snapshot: Mutex<Snapshot>,
@@ -87,17 +87,17 @@ pub(super) struct EventHub {
     untold: Mutex<PendingEvents>,
 }
 
-/// What listeners have not been told yet.
+/// Events that were not delivered yet.
 #[derive(Default)]
 struct PendingEvents {
     events: VecDeque<Event>,
-    /// The number of the last event that was put up.
+    /// The number of the last event that was enqueued.
     last: u64,
-    /// Whether somebody is telling them.
+    /// Whether a caller is delivering events.
     is_telling: bool,
 }
 
-/// Somebody is telling listeners; when it ends, however it does, another may.
+/// Marks a delivery in progress; dropping it, also in a panic, allows the next delivery.
 struct DeliveryGuard<'a>(&'a EventHub);
 
 impl Drop for DeliveryGuard<'_> {
@@ -125,13 +125,13 @@ impl EventHub {
         }
     }
 
-    /// Takes note of an event, then tells everyone.
+    /// Enqueues an event and delivers all pending ones.
     pub(super) fn post(&self, event: Event) {
         self.enqueue(event);
         self.tell();
     }
 
-    /// Gives an event its number, and so its place among the others.
+    /// Assigns the next number to an event and enqueues it.
     pub(super) fn enqueue(&self, mut event: Event) {
         let mut untold = lock(&self.untold);
         untold.last += 1;
@@ -139,7 +139,7 @@ impl EventHub {
         untold.events.push_back(event);
     }
 
-    /// Tells everyone what is put up. Should somebody be at it already, a listener among them, they do it.
+    /// Delivers all pending events. If another caller is delivering, a listener among them, that caller delivers them.
     pub(super) fn tell(&self) {
         while let Some(_telling) = self.begin_delivery() {
             while let Some(event) = self.next_pending() {
@@ -160,7 +160,7 @@ impl EventHub {
         lock(&self.untold).events.pop_front()
     }
 
-    /// A listener is out of the list while it is told, so that it may subscribe others or unsubscribe.
+    /// A listener is out of the list while it is called, so that it may subscribe others or unsubscribe.
     fn tell_of(&self, event: &Event) {
         let ids: Vec<u64> = lock(&self.listeners).iter().map(|(id, _)| *id).collect();
         for id in ids {

@@ -1,7 +1,7 @@
-//! From the entries of a journal to where a session stands.
+//! The state of a session, computed from the entries of its journal.
 //!
-//! Invariants: what failed is not part of the conversation; every tool call of the conversation is followed by its
-//! result, whatever was lost; the same entries always make the same state.
+//! Invariants: failed attempts are not part of the conversation; every tool call of the conversation is followed by a
+//! result, whatever entries were lost; the same entries always produce the same state.
 
 use outlast_dialect::{Message, Part, Role, ToolResult};
 use outlast_engine::inbox::QueuedMessage;
@@ -20,40 +20,40 @@ use std::sync::Arc;
 const NOT_RUN: &str = "it was not run: the turn ended before it began";
 const INTERRUPTED: &str = "it was interrupted and may have partly run";
 
-/// Where a session stands.
+/// The state of a session.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// The conversation, as it is sent.
+    /// The conversation as it is sent.
     pub messages: Vec<Message>,
-    /// How many turns there were.
+    /// Number of turns.
     pub turns: u64,
-    /// What all turns used.
+    /// The usage of all turns.
     pub usage: Usage,
     /// The turn that is not settled.
     pub unfinished: Option<UnfinishedTurn>,
-    /// How the last turn was settled.
+    /// The status with which the last turn was settled.
     pub last_seal: Option<TurnStatus>,
-    /// The models that were left, and for how long.
+    /// The models in cooldown, and for how long.
     pub models: fallback::Exclusions,
-    /// What waits to be said to the model, in the order in which it came.
+    /// The queued messages, the oldest first.
     pub waiting: Vec<QueuedMessage>,
 }
 
-/// A turn that an earlier process left.
+/// A turn that an earlier process did not finish.
 #[derive(Clone, Debug)]
 pub struct UnfinishedTurn {
-    /// Its id.
+    /// The turn's id.
     pub turn_id: String,
-    /// What it may spend.
+    /// The turn's budget.
     pub budget: Prompt,
-    /// What the door gave it along.
+    /// Data that the front end has stored with the turn.
     pub options: Value,
-    /// How far it came.
+    /// The progress of the turn.
     pub taken_up: ResumeState,
 }
 
 impl State {
-    /// Where the entries lead.
+    /// Computes the state from all entries.
     pub fn after(entries: impl IntoIterator<Item = Entry>) -> Self {
         let mut standing = Self::default();
         for entry in entries {
@@ -62,7 +62,7 @@ impl State {
         standing
     }
 
-    /// One more entry.
+    /// Applies the next entry.
     pub fn take_in(&mut self, entry: Entry) {
         match entry {
             prompt @ Entry::Prompt { .. } => self.begin_turn(prompt),
@@ -153,7 +153,7 @@ impl State {
         });
     }
 
-    /// What does not wait any more.
+    /// Removes messages from the queue.
     fn forget(&mut self, ids: &[String]) {
         self.waiting.retain(|letter| !ids.contains(&letter.id));
     }
@@ -161,7 +161,7 @@ impl State {
     fn say(&mut self, messages: Vec<Message>, note: bool) {
         self.complete_tool_calls();
         if let Some(turn) = &mut self.unfinished {
-            // Nothing is said into the middle of an answer: what was kept of one was given up before.
+            // A message never interrupts a completion: the prefix of a broken one was given up before.
             turn.taken_up.kept = None;
             if !note {
                 let texts = messages.iter().map(Message::text);
@@ -180,7 +180,7 @@ impl State {
             if let Some(left) = switch.left {
                 self.models.leave(&switch.from, left);
             }
-            // Whatever was held against a model that is asked is over.
+            // A model that is asked again is no longer in cooldown.
             self.models.take_back(&switch.to);
         }
     }
@@ -224,7 +224,7 @@ impl State {
         }
     }
 
-    /// Gives every call of the last answer a result, and ends its step.
+    /// Gives every call of the last completion a result, and ends its step.
     fn complete_tool_calls(&mut self) {
         let Some(turn) = &mut self.unfinished else {
             return;
@@ -297,13 +297,13 @@ impl UnfinishedTurn {
 fn apply_model_switch(taken_up: &mut ResumeState, switch: ModelSwitch) {
     let is_back = |(key, _): &mut (String, _)| *key == switch.to;
     let came_back = taken_up.may_come_back.take_if(is_back);
-    // What is held against a model is what came of asking it.
+    // A model in cooldown has been asked: its failure put it there.
     if switch.left.is_some() {
         taken_up.asked.push(switch.from.clone());
         let may_pass = |judged: &Arc<ClassifiedFailure>| judged.verdict.class() == Class::Transient;
         let failure = taken_up.failure.clone();
         match (came_back, failure.filter(may_pass)) {
-            // It is waited for what the model was left for.
+            // The model is waited for, so the failure that counts is the one for which it was left.
             (Some((_, earlier)), _) => taken_up.failure = Some(earlier),
             (None, Some(failure)) => taken_up.may_come_back = Some((switch.from, failure)),
             (None, None) => {}

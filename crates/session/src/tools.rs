@@ -1,13 +1,9 @@
-//! What a model may do to the world.
+//! Tools: the actions that a model may request.
 //!
 //! [`Tools`] holds the tools of a session, decides which calls may run (`permission`) and runs them. Each tool is a file
-//! of its own.
-//!
-//! Invariants: what is refused has not begun; a tool that hangs, panics or says too much costs its own call and
-//! nothing else. A path that leaves the working folder needs a permission of its own, looked at when the call is admitted
-//! and again when it runs.
-//!
-//! Not here: when a call is made, and what is remembered of it.
+//! of its own. Invariants: a refused call has not begun; a tool that hangs, panics or prints too much affects its own call
+//! only. A path outside of the working folder needs a permission of its own, checked when the call is admitted and again when
+//! it runs. Not here: when a call is made, and the record of it (see the engine's `turn`).
 
 mod atomic_write;
 #[cfg(unix)]
@@ -41,19 +37,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a tool may run that says nothing else.
+/// Default time limit of a tool.
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(600);
 
-/// One thing that a model may do.
+/// A tool that a model can call.
 pub trait Tool: Send + Sync {
-    /// Its name, what it does and the schema of its arguments, for the model.
+    /// Returns the tool's name, description and argument schema, for the model.
     fn describe(&self) -> outlast_dialect::Tool;
 
-    /// What running it twice would do.
+    /// Returns the effect of running the tool twice.
     fn effect(&self) -> Effect;
 
-    /// The permissions of which one has to be given before it runs, the narrowest first; none when it may always run. What
-    /// changes nothing may, and everything else is allowed by its name, unless a tool says otherwise.
+    /// Returns the permissions of which one is required before it runs, the narrowest first; empty when it may always run. By
+    /// default a pure tool needs none, and any other tool the permission of its own name.
     fn permissions(&self) -> Vec<String> {
         match self.effect() {
             Effect::Pure => Vec::new(),
@@ -61,50 +57,50 @@ pub trait Tool: Send + Sync {
         }
     }
 
-    /// What a person is shown before it runs, in one line, such as `bash: cargo test`.
+    /// Describes a call for a person in one line, such as `bash: cargo test`.
     fn summary(&self, arguments: &Value) -> String;
 
-    /// What is wrong with the arguments, for the model. Only arguments that passed are shown, asked about and run.
+    /// Checks the arguments; the error is for the model. Only valid arguments are shown, approved and run.
     fn check(&self, _arguments: &Value) -> Result<(), String> {
         Ok(())
     }
 
-    /// The paths that it would touch, as they were given. Those outside of the working folder must be allowed.
+    /// Returns the paths that the call would touch, as given. Those outside of the working folder must be allowed.
     fn paths(&self, _arguments: &Value) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// How long it may run. The session's limit counts as well.
+    /// Returns the time limit of the call. The session's limit applies as well.
     fn time_limit(&self, _arguments: &Value) -> Duration {
         DEFAULT_TIME_LIMIT
     }
 
-    /// Runs it. Once the context's `cancel` is cancelled it should end within 200 milliseconds and hand back what it
-    /// has; that it was interrupted is said by the caller. The future may be dropped at any time.
+    /// Runs the tool. Once the context's `cancel` is cancelled it should end within 200 milliseconds and return the output so
+    /// far; the caller adds that it was interrupted. The future may be dropped at any time.
     fn run<'a>(&'a self, arguments: Value, context: &'a Context) -> BoxFuture<'a, Output>;
 
-    /// Ends what it keeps running between two calls. It may be called more than once.
+    /// Stops the processes that the tool keeps running between calls. May be called more than once.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 }
 
-/// Where and under which conditions a tool runs.
+/// The environment in which a tool runs.
 #[derive(Clone)]
 pub struct Context {
     /// The working folder: relative paths begin here.
     pub directory: PathBuf,
-    /// Cancelled when the tool has to end, for whatever reason.
+    /// Cancelled when the tool has to end, for any reason.
     pub cancel: CancellationToken,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Variables that commands must not see.
+    /// Environment variables hidden from commands.
     pub hidden_variables: Vec<String>,
     /// Whether this call may leave the working folder.
     pub reach: PathScope,
 }
 
-/// How far the paths of a call may lead.
+/// The places that the paths of a call may lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathScope {
     /// Only within the working folder.

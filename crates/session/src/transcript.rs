@@ -1,9 +1,8 @@
-//! A session as a document: what a person reads, or another program.
+//! Writes a session as a document, for people or for other programs.
 //!
-//! Entries come in one by one and are written at once, so that a long session needs no memory. Invariants: an entry that
-//! cannot be read never ends the document, it is shown as what it is; nothing that a model, a tool or a provider said
-//! can pass for a part of the document's own structure.
-//! Not here: where the entries come from (see the store's journal), and where the document goes.
+//! Each entry is written as soon as it comes in, so that a long session needs no memory. Invariants: an unreadable entry
+//! never ends the document, it is shown as such; text from a model, a tool or a provider cannot imitate the document's own
+//! structure. Not here: the source of the entries (see the store's journal), and the destination of the document.
 
 mod blocks;
 pub mod escape;
@@ -19,16 +18,16 @@ use outlast_store::journal::{StoredEntry, Summary};
 use serde::Serialize;
 use std::io;
 
-/// What stands at the beginning of a document.
+/// The data at the beginning of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Header {
     /// The session's name.
     pub id: String,
-    /// What it is about; may be empty.
+    /// The session's title; may be empty.
     pub title: String,
-    /// Where it works.
+    /// The session's working folder.
     pub directory: String,
-    /// When it began.
+    /// The time at which the session began.
     pub created: Timestamp,
 }
 
@@ -44,7 +43,7 @@ impl From<&Summary> for Header {
 }
 
 impl Header {
-    /// What the document is called.
+    /// Returns the title of the document.
     fn name(&self) -> String {
         match self.title.trim() {
             "" => format!("Session {}", self.id),
@@ -52,7 +51,7 @@ impl Header {
         }
     }
 
-    /// What is said of the session before its first turn.
+    /// Returns the facts that precede the first turn.
     fn facts(&self) -> [(&'static str, String); 3] {
         [
             ("Session", self.id.clone()),
@@ -62,16 +61,16 @@ impl Header {
     }
 }
 
-/// What a document looks like.
+/// The format of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// One JSON object for each entry, with all that was written down.
+    /// One JSON object for each entry, with its complete content.
     Jsonl,
-    /// Markdown, with everything that was said and done.
+    /// Markdown, with all messages and actions.
     Markdown,
-    /// One page for a browser, without scripts, with everything that was said and done.
+    /// One HTML page without scripts, with all messages and actions.
     Html,
-    /// Text for a terminal; what tools said is cut to a few lines.
+    /// Text for a terminal; outputs of tools are cut to a few lines.
     Plain,
 }
 
@@ -109,7 +108,7 @@ impl<W: io::Write> Writer<W> {
         self.out.write_all(text.as_bytes())
     }
 
-    /// Ends the document, and hands back what it was written to.
+    /// Ends the document, and returns its writer.
     pub fn finish(mut self) -> io::Result<W> {
         let last = self.story.end();
         let mut text = self.render(&last);
@@ -123,7 +122,7 @@ impl<W: io::Write> Writer<W> {
 
     fn render(&self, pieces: &[blocks::Block]) -> String {
         let render = match self.format {
-            // Its lines are the entries themselves.
+            // The entries themselves are the lines.
             Format::Jsonl => return String::new(),
             Format::Markdown => markdown::piece,
             Format::Html => html::piece,

@@ -178,7 +178,7 @@ fn head_of(title: &str) -> Header {
     }
 }
 
-/// A session in which most things happen.
+/// A session in which most kinds of entries occur.
 fn eventful() -> Session {
     let mut session = Session::default();
     let mut question = Message::user("What is in `main.rs`?\n\nBe *short*.");
@@ -238,7 +238,7 @@ fn a_session_reads_well_in_a_terminal() {
     insta::assert_snapshot!(eventful().document(Format::Plain, &head_of("")));
 }
 
-// --- What is told ---
+// --- Content ---
 
 #[test]
 fn a_wait_that_was_cut_short_says_when() {

@@ -1,7 +1,7 @@
-//! Running turns: one at a time, each with what the session was made of when it began.
+//! Runs turns: one at a time, each with the setup that the session had when it began.
 //!
-//! Invariants: a prompt returns when its last retry is over, not before; what is said and that it waited no more are
-//! written down together. Not here: what a turn does (see the engine's `turn`).
+//! Invariants: a prompt returns when its last retry is over, not before; a queued message that is sent and its removal from
+//! the queue are written together. Not here: the steps of a turn (see the engine's `turn`).
 
 use super::queue::{SessionInbox, notes};
 use super::setup::{PromptRequest, Setup, SwitchableCompaction, SwitchableRetry};
@@ -18,7 +18,7 @@ use outlast_kernel::fallback;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 impl Session {
-    /// Says something to the model, and returns when all that follows from it is over: steps, retries, waits.
+    /// Sends a prompt to the model, and returns when its turn is over, including all steps, retries and waits.
     pub async fn prompt(&self, ask: PromptRequest) -> Result<TurnOutcome, Error> {
         drop(self.compacting.lock().await);
         let running = self.acquire_run_cancellable(ask.abort.clone())?;
@@ -28,7 +28,7 @@ impl Session {
         Ok(self.run(running, begun).await)
     }
 
-    /// Says what waits to the model, as a turn of its own; `None` when nothing waits. What else is to be said is left out.
+    /// Sends the queued messages as a turn of their own; `None` when the queue is empty. Ignores the message in `ask`.
     pub async fn prompt_queued(&self, ask: PromptRequest) -> Result<Option<TurnOutcome>, Error> {
         drop(self.compacting.lock().await);
         let running = self.acquire_run_cancellable(ask.abort.clone())?;
@@ -42,12 +42,12 @@ impl Session {
         Ok(Some(self.run(running, begun).await))
     }
 
-    /// Carries the unfinished turn on, from where an earlier process left it.
+    /// Resumes the unfinished turn at the point where an earlier process left it.
     pub async fn resume(&self) -> Result<TurnOutcome, Error> {
         self.resume_cancellable(CancellationToken::new()).await
     }
 
-    /// The same, until that is cancelled.
+    /// Resumes the unfinished turn, until `abort` is cancelled.
     pub async fn resume_cancellable(&self, abort: CancellationToken) -> Result<TurnOutcome, Error> {
         let running = self.acquire_run_cancellable(abort)?;
         let found = self.record.look(|standing| {
@@ -70,7 +70,7 @@ impl Session {
         Ok(self.run(running, begun).await)
     }
 
-    /// Tries the last turn again that failed or was cancelled. Nothing is said anew, and no tool runs again.
+    /// Retries the last turn, which failed or was cancelled. No message is added, and no tool runs again.
     pub async fn try_again(&self, ask: PromptRequest) -> Result<TurnOutcome, Error> {
         let last_seal = self.record.look(|standing| standing.last_seal);
         if matches!(last_seal, None | Some(TurnStatus::Completed)) {
@@ -101,12 +101,12 @@ impl Session {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes sure that one turn runs at a time.
+    /// Reserves the session for one turn or compaction; fails if another one is running.
     pub(super) fn enter(&self) -> Result<RunGuard<'_>, Error> {
         self.acquire_run_cancellable(CancellationToken::new())
     }
 
-    /// The same, for what ends when that is cancelled.
+    /// Reserves the session for a turn or compaction that is aborted when `abort` is cancelled.
     pub(super) fn acquire_run_cancellable(
         &self,
         abort: CancellationToken,
@@ -128,7 +128,7 @@ impl Session {
         })
     }
 
-    /// A turn that begins with these letters: notes before what is asked, all else after it.
+    /// Begins a turn with these queued messages: notes before the prompt, all others after it.
     fn begin_turn(&self, ask: PromptRequest, letters: Vec<QueuedMessage>) -> TurnStart {
         let (mut messages, turns, mut models) = self.record.look(|standing| {
             (
@@ -221,7 +221,8 @@ impl Session {
         ended
     }
 
-    /// What is said waits no more when that is heard. The last event of a turn comes when all of it is folded.
+    /// Posts an event of the turn. At the input event the sent messages have left the queue; at the last event the state
+    /// contains the whole turn.
     fn post(&self, event: Event) {
         match event.body {
             Body::Input { .. } => self.publish_queue(),
@@ -235,7 +236,7 @@ impl Session {
     }
 }
 
-/// Adds what entries say to a conversation; the answer is what the user said of it.
+/// Adds the messages of entries to a conversation; returns the user's texts among them.
 fn say(entries: &[Entry], messages: &mut Vec<Message>) -> Vec<String> {
     let mut inputs = Vec::new();
     for entry in entries {
@@ -252,7 +253,7 @@ fn say(entries: &[Entry], messages: &mut Vec<Message>) -> Vec<String> {
     inputs
 }
 
-/// What a turn begins with.
+/// The start of a turn.
 struct TurnStart {
     messages: Vec<Message>,
     models: fallback::Exclusions,
@@ -260,17 +261,17 @@ struct TurnStart {
     budget: Prompt,
     taken_up: ResumeState,
     opening: Vec<Entry>,
-    /// Whether its opening says what waited.
+    /// Whether the opening entries contain queued messages.
     has_said_waiting: bool,
 }
 
-/// A turn that is running; the session is free again when this is gone.
+/// A running turn; dropping it frees the session.
 pub(super) struct RunGuard<'a> {
     session: &'a Session,
-    /// What the session was made of when it began.
+    /// The session's setup at the start of the turn.
     pub(super) setup: Arc<Setup>,
     control: Option<Control>,
-    /// Cancelled when it is to end.
+    /// Cancelled when the turn is to end.
     pub(super) abort: CancellationToken,
 }
 
@@ -285,7 +286,7 @@ impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
         let mut running = self.session.running();
         let setup = self.session.setup();
-        // A turn that was dropped in the middle has said no end of its retry.
+        // A turn that was dropped in the middle has not announced the end of its retry.
         self.session.board.change(|snapshot| {
             (snapshot.turn_id, snapshot.retry, snapshot.held) = (None, None, None);
             snapshot.is_compacting = false;

@@ -1,8 +1,8 @@
-//! What happened in sessions, in a file of its own: written down before it counts, and never lost.
+//! The journal: the durable record of sessions, in a file of its own.
 //!
-//! Invariants: a session has one owner at a time, whatever stops or crashes, and only its owner writes; what was
-//! acknowledged is on the disk; the entries of a session are numbered from one on, without gaps.
-//! Not here: what an entry's body means (it is text), and when a session is to be resumed (see the engine).
+//! Invariants: a session has one owner at a time, even when processes stop or crash, and only the owner writes;
+//! acknowledged entries are on the disk; the entries of a session are numbered from 1 without gaps.
+//! Not here: the meaning of an entry's body (it is text), and the decision when to resume a session (see the engine).
 
 mod fork;
 mod owner;
@@ -22,7 +22,7 @@ use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The journal, as this process has it open. Clones share one thread, and own sessions together.
+/// The journal as this process has it open. Clones share one thread and own sessions together.
 #[derive(Clone, Debug)]
 pub struct Journal {
     place: Arc<JournalFile>,
@@ -30,46 +30,46 @@ pub struct Journal {
     owner: Arc<Owner>,
 }
 
-/// A journal that was opened, or made.
+/// The result of opening or creating a journal.
 #[derive(Debug)]
 pub struct OpenedJournal {
-    /// It.
+    /// The opened journal.
     pub journal: Journal,
-    /// Where a file that could not be read was put, if one was there.
+    /// The path to which an unreadable file was moved, if there was one.
     pub replaced: Option<PathBuf>,
 }
 
-/// Something that happened, as it is written down.
+/// A journal entry without its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawEntry {
-    /// The turn that it belongs to.
+    /// The turn that the entry belongs to.
     pub turn: u64,
-    /// What it is; `prompt` begins a turn and `settled` ends it, each once.
+    /// The kind of entry; `prompt` begins a turn and `settled` ends it, each once per turn.
     pub kind: String,
-    /// When it happened.
+    /// The time of the event.
     pub time: Timestamp,
-    /// All else, as JSON.
+    /// The remaining fields, as JSON.
     pub body: String,
 }
 
-/// Something that was written down.
+/// An entry as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEntry {
-    /// Its number in the session.
+    /// The number of the entry in its session, from 1.
     pub seq: u64,
-    /// What it is.
+    /// The entry itself.
     pub line: RawEntry,
 }
 
 impl Journal {
-    /// Opens the journal at that path, or makes it. Blocks for as long as the disk takes.
+    /// Opens the journal at that path, or creates it. Blocks while the disk works.
     pub fn open(path: &Path) -> Result<OpenedJournal, Error> {
         let (connection, replaced) = database::open(path, &JOURNAL)?;
         let journal = Self::with(path, connection)?;
         Ok(OpenedJournal { journal, replaced })
     }
 
-    /// Opens the journal at that path if there is one. A damaged one is an error and stays where it is.
+    /// Opens the journal at that path if it exists. A damaged file is an error and is left in place.
     pub fn open_existing(path: &Path) -> Result<Option<Self>, Error> {
         let found = database::open_existing(path, &JOURNAL)?;
         found
@@ -77,7 +77,7 @@ impl Journal {
             .transpose()
     }
 
-    /// Whether its file is still the one at that path; what is asked of it fails when it is not.
+    /// Returns whether the opened file is still the one at its path; every call fails when it is not.
     pub fn is_in_place(&self) -> bool {
         self.place.check().is_ok()
     }
@@ -91,7 +91,8 @@ impl Journal {
         })
     }
 
-    /// Makes a change, as a whole or not at all. Once this has returned it is carried out, whoever still waits for it.
+    /// Runs a change, as a whole or not at all. The change is carried out once this has returned, even if the caller
+    /// stops waiting.
     fn change<R: Send + 'static>(
         &self,
         change: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
@@ -104,7 +105,7 @@ impl Journal {
         self.worker.change(OnCallerGone::Do, change, |made| made)
     }
 
-    /// Reads without changing anything.
+    /// Runs a read-only query.
     async fn look<R: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
@@ -112,7 +113,7 @@ impl Journal {
         let place = Arc::clone(&self.place);
         let look = self.worker.run(move |connection, _| {
             place.check()?;
-            // One view of the file, however many statements.
+            // One view of the file for all statements of the query.
             let view = connection.transaction()?;
             read(&view)
         });
@@ -120,7 +121,7 @@ impl Journal {
     }
 }
 
-/// Where the file is, and which one it is.
+/// The path of the file and its identity.
 #[derive(Debug)]
 struct JournalFile {
     path: PathBuf,
@@ -128,7 +129,8 @@ struct JournalFile {
 }
 
 impl JournalFile {
-    /// What is written to a file that was put aside would be acknowledged and never found again.
+    /// Fails when another file is at the path: entries written to a file that was moved aside would be acknowledged and
+    /// never found again.
     fn check(&self) -> Result<(), Error> {
         if database::identity(&self.path) == self.identity {
             return Ok(());
@@ -138,12 +140,12 @@ impl JournalFile {
     }
 }
 
-/// A number as the file has it.
+/// Converts a number to the file's integer type.
 fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A number from the file.
+/// Converts an integer of the file to a number.
 fn natural(integer: i64) -> u64 {
     u64::try_from(integer).unwrap_or_default()
 }

@@ -1,12 +1,12 @@
-//! Remembers, in two SQLite files: what all processes on a machine know of their providers (`Store`), and what happened
-//! in their sessions (`Journal`). The first can be learned again, the second cannot: its writes wait for the disk. And,
-//! in a folder, what was made there (`Artifacts`). A gateway has a third file, of what its requests wait for (`holds`).
+//! Stores the state of this machine: shared provider state (`Store`) and the session journal (`Journal`) in two SQLite
+//! files, artifacts in a folder (`Artifacts`), and the waits of a gateway's requests in a file of their own (`holds`).
 //!
-//! Every change is one short transaction, made by one thread per process, so that a process that dies leaves nothing
-//! half written and a slow disk holds up nobody but who asked.
+//! Shared state can be learned again; the journal cannot, so its writes wait for the disk. Every change is one short
+//! transaction on the one thread that a process has per file: a process that dies leaves no partial write, and a slow
+//! disk delays only the callers that wait for it.
 //!
-//! Invariants: a file that cannot be read is kept under another name before a new one is made; an error here is a value,
-//! and what to do without the store is the caller's business (see the engine).
+//! Invariants: an unreadable file is kept under another name before a new one is made. An error is a value; the caller
+//! decides how to continue without the store (see the engine).
 #![warn(missing_docs)]
 
 pub mod artifacts;
@@ -34,7 +34,7 @@ use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use worker::Worker;
 
-/// The file, as this process has it open. Clones share the one thread.
+/// The shared state file as this process has it open. Clones share one thread.
 #[derive(Clone, Debug)]
 pub struct Store {
     path: PathBuf,
@@ -44,13 +44,13 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the file at that path, or makes it. Blocks for as long as the disk takes.
+    /// Opens the file at that path, or creates it. Blocks while the disk works.
     pub fn open(path: &Path) -> Result<OpenedStore, Error> {
         let (connection, replaced) = database::open(path, &SHARED_STATE)?;
         Self::with(path, connection, replaced)
     }
 
-    /// Makes a new file in the place of one that is known to be damaged, unless that was done already.
+    /// Replaces a file that is known to be damaged with a new one, unless another process has done so already.
     pub fn replace(path: &Path) -> Result<OpenedStore, Error> {
         let (connection, replaced) = database::replace(path, &SHARED_STATE)?;
         Self::with(path, connection, replaced)
@@ -70,7 +70,7 @@ impl Store {
         Ok(OpenedStore { store, replaced })
     }
 
-    /// Whether another process has changed anything since this was asked last.
+    /// Returns whether another process has changed the file since the last call.
     pub async fn has_external_changes(&self) -> Result<bool, Error> {
         if database::identity(&self.path) != self.identity {
             let path = self.path.clone();
@@ -95,7 +95,7 @@ impl Store {
             .await
     }
 
-    /// Reads without changing anything.
+    /// Runs a read-only query.
     async fn read<R: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,

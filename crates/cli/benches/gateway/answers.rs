@@ -1,11 +1,11 @@
-//! What the pretended provider says: the same every time, in the form of its dialect.
+//! The constant responses of the simulated provider, in the form of each dialect.
 //!
 //! Invariant: a stream has exactly `FRAMES` frames and ends with its dialect's own terminal event.
 
 use std::fmt::Write as _;
 
 pub(crate) const FRAMES: usize = 200;
-/// What every answer has in its last text, so that one that was written anew can be recognised.
+/// The end of every response's text, which identifies a response that was rewritten.
 pub(crate) const LAST_WORDS: &str = "and that was all of it.";
 const CHAT_TAIL: &str = "\"finish_reason\":null}]}\n\n";
 
@@ -41,7 +41,7 @@ impl Dialect {
     }
 }
 
-/// The whole answer of about a KiB.
+/// Returns a complete response of about a KiB.
 pub(crate) fn json(dialect: Dialect) -> String {
     let text = format!("{}{LAST_WORDS}", "A sentence of usual length. ".repeat(24));
     match dialect {
@@ -59,7 +59,7 @@ pub(crate) fn json(dialect: Dialect) -> String {
     }
 }
 
-/// A stream, frame by frame.
+/// Returns a stream, frame by frame.
 pub(crate) fn stream(dialect: Dialect) -> Vec<String> {
     match dialect {
         Dialect::Chat => chat(),
@@ -67,7 +67,7 @@ pub(crate) fn stream(dialect: Dialect) -> Vec<String> {
     }
 }
 
-/// One frame of text.
+/// Returns one frame of text.
 pub(crate) fn text_frame(dialect: Dialect, text: &str) -> String {
     match dialect {
         Dialect::Chat => format!(
@@ -132,9 +132,9 @@ fn event(name: &str, fields: &str) -> String {
     format!("event: {name}\ndata: {{\"type\":\"{name}\"{comma}{fields}}}\n\n")
 }
 
-// --- as bytes of a response ---
+// --- HTTP responses ---
 
-/// The head of a response, with as many headers as providers send.
+/// Returns the head of a response, with as many headers as providers send.
 pub(crate) fn head(status: &str, content_type: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\ndate: Tue, 14 Nov 2023 22:13:20 GMT\r\ncontent-type: {content_type}\r\n{body}\r\n\
@@ -143,7 +143,7 @@ pub(crate) fn head(status: &str, content_type: &str, body: &str) -> String {
     )
 }
 
-/// A whole response of known length.
+/// Returns a complete response of known length.
 pub(crate) fn response(status: &str, body: &str) -> Vec<u8> {
     let length = format!("content-length: {}", body.len());
     let mut response = head(status, "application/json", &length);
@@ -151,7 +151,7 @@ pub(crate) fn response(status: &str, body: &str) -> Vec<u8> {
     response.into_bytes()
 }
 
-/// The head of a stream, and each of its frames as a chunk; the last chunk is the end.
+/// Returns the head of a stream, and each of its frames as a chunk; the last chunk is the end.
 pub(crate) fn streamed(frames: &[String]) -> Vec<Vec<u8>> {
     let head = head(
         "200 OK",

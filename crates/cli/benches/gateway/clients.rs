@@ -1,6 +1,6 @@
-//! The clients that wait: each sends what no other does, and knows the answer that is its own.
+//! The clients of held requests: each sends a unique request, and recognises its own response.
 //!
-//! Invariant: an answer is whole, names its client, and comes after nothing but what keeps a client alive.
+//! Invariant: a response is complete, names its client, and follows nothing but keep-alive bytes.
 
 use crate::answers::Dialect;
 use crate::hold::Extent;
@@ -20,12 +20,12 @@ use tokio::time::{Instant, interval};
 
 const BODY_BYTES: usize = 64 * 1024;
 const SMALL_BODY_BYTES: usize = 512;
-/// A client's name is this and its number.
+/// The prefix of a client's name, before its number.
 const MARK: &str = "agent-";
 const DIGITS: usize = 6;
-/// The usual load, as a part of the capacity.
+/// The normal load, relative to the capacity.
 const USUAL_LOAD: f64 = 0.9;
-/// Connections that carry it, for each dialect.
+/// Connections of the normal load, for each dialect.
 const USUAL_CONNECTIONS: u32 = 8;
 const USER_AGENTS: [&str; 3] = [
     "OpenAI/Python 2.8.0",
@@ -40,7 +40,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Sends a request when there is room for it, and waits for its answer.
+    /// Sends a request once a permit is free, and waits for its response.
     pub(crate) async fn ask(self, room: Arc<Semaphore>, sent: Arc<AtomicUsize>) -> io::Result<()> {
         let permit = room.acquire_owned().await.map_err(wire::broken)?;
         let mut connection = Connection::new(TcpStream::connect(self.address).await?)?;
@@ -86,7 +86,7 @@ impl Client {
     }
 }
 
-/// Waits for all clients; what is returned says who got no answer.
+/// Waits for all clients; returns those without a response.
 pub(crate) async fn losses(clients: &mut JoinSet<io::Result<()>>) -> Vec<String> {
     let mut lost = Vec::new();
     while let Some(ended) = clients.join_next().await {
@@ -97,7 +97,7 @@ pub(crate) async fn losses(clients: &mut JoinSet<io::Result<()>>) -> Vec<String>
     lost
 }
 
-/// The provider's usual load, in both dialects.
+/// Runs the provider's normal load, in both dialects.
 pub(crate) async fn usual_load(address: SocketAddr, extent: Extent) -> Result<()> {
     let pace = f64::from(extent.per_second) * USUAL_LOAD;
     let every = Duration::from_secs_f64(f64::from(USUAL_CONNECTIONS) / pace);
@@ -122,13 +122,13 @@ pub(crate) async fn usual_load(address: SocketAddr, extent: Extent) -> Result<()
     }
 }
 
-// --- what is sent ---
+// --- requests ---
 
 fn name(number: usize) -> String {
     format!("{MARK}{number:0DIGITS$}")
 }
 
-/// A request of about so many bytes that no other client makes.
+/// Builds a unique request of about that many bytes.
 fn body(dialect: Dialect, number: usize, length: usize) -> Vec<u8> {
     let mut text = format!(
         "{{\"model\":\"{}\",\"stream\":true,\"max_tokens\":1024,\"messages\":[{{\"role\":\"user\",\"content\":\"{} {length} ",
@@ -143,7 +143,7 @@ fn body(dialect: Dialect, number: usize, length: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Who sent a body; nobody when it is not as it was sent.
+/// Returns the client that sent a body; `None` if the body was changed.
 pub(crate) fn sender(received: &[u8]) -> Option<String> {
     let start = std::str::from_utf8(received.get(..256)?).ok()?;
     let (before, rest) = start.split_once(MARK)?;

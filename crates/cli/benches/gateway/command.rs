@@ -1,4 +1,4 @@
-//! What can be asked of the benchmark.
+//! The arguments of the benchmark.
 
 use crate::answers::Dialect;
 use crate::compare::{self, Cell, Kind, compare};
@@ -85,7 +85,7 @@ struct Hold {
 
 pub(crate) fn run() -> Result<()> {
     let asked = Arguments::parse();
-    // One thread: the provider and the load share a core, and nothing is lost to handing work over.
+    // One thread: the provider and the load share a core, and no time is lost in handing work over.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -172,7 +172,7 @@ impl Hold {
     }
 }
 
-/// What systems have said is kept when something is wrong.
+/// Keeps the logs of the systems if the benchmark failed.
 fn keep(result: Result<()>, folder: TempDir) -> Result<()> {
     if result.is_err() {
         eprintln!("logs are in {}", folder.keep().display());

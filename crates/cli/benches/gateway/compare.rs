@@ -1,6 +1,6 @@
-//! Systems beside each other: each has a short slice of every round, so that what else the machine does meets all of them.
+//! Compares systems: each has a short slice of every round, so that other load on the machine affects all of them.
 //!
-//! Invariant: a ratio is one of figures of the same round, and of all rounds the middle one counts.
+//! Invariant: a ratio compares figures of the same round, and the median of all rounds counts.
 
 use crate::answers::Dialect;
 use crate::load::{Outcome, RequestKind};
@@ -10,9 +10,9 @@ use crate::upstream::Upstream;
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 
-/// Connections where the pace counts.
+/// Number of connections for throughput.
 const MANY: usize = 32;
-/// Before what is measured, so that connections are there and pages are touched.
+/// Duration before the measurement, so that connections are open and pages are touched.
 const WARM_UP: Duration = Duration::from_millis(150);
 
 /// One kind of load.
@@ -22,7 +22,7 @@ pub(crate) struct Cell {
     pub(crate) kind: Kind,
 }
 
-/// What is asked, how many at a time, and how it is answered.
+/// The kind of request, its concurrency, and the kind of response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// A whole answer, one request at a time: what a system adds to the time that a request takes.
@@ -38,33 +38,33 @@ impl Kind {
     pub(crate) const ALL: [Self; 4] = [Self::Alone, Self::Whole, Self::Stream, Self::Frames];
 }
 
-/// What a slice showed.
+/// The figures of one slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     pub(crate) requests: usize,
-    /// Milliseconds of a core for each request; nothing is known of the provider itself.
+    /// Milliseconds of a core for each request; `None` for the provider itself.
     pub(crate) cpu: Option<f64>,
-    /// How much of its core the system used.
+    /// Share of its core that the system used.
     pub(crate) busy: f64,
     pub(crate) per_second: f64,
     pub(crate) p50: Duration,
     pub(crate) p99: Duration,
 }
 
-/// What a system showed in all rounds.
+/// The figures of a system in all rounds.
 pub(crate) struct Row {
     pub(crate) name: Name,
     pub(crate) cells: Vec<(Cell, Vec<Figures>)>,
 }
 
-/// How long it goes on.
+/// The duration of the measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     pub(crate) rounds: usize,
     pub(crate) slice: Duration,
 }
 
-/// Measures all systems; fails when Outlast costs more than it may.
+/// Measures all systems; fails if Outlast exceeds a limit.
 pub(crate) async fn compare(
     places: &Setup,
     upstream: &Upstream,
@@ -79,7 +79,7 @@ pub(crate) async fn compare(
     for round in 0..extent.rounds {
         eprintln!("round {} of {}", round + 1, extent.rounds);
         for at in 0..systems.len() {
-            // Nobody is always behind the same one.
+            // The order rotates, so that no system always follows the same one.
             let at = (at + round) % systems.len();
             for (cell, figures) in &mut rows[at].cells {
                 figures.push(measure(&systems[at], upstream, *cell, extent.slice).await?);
@@ -93,7 +93,7 @@ pub(crate) async fn compare(
     Ok(())
 }
 
-/// One load on one system.
+/// Puts one load on one system.
 pub(crate) async fn one(
     places: &Setup,
     upstream: &Upstream,

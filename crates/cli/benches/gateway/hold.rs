@@ -1,8 +1,8 @@
-//! Ten thousand requests that wait: what they cost, and what becomes of them when the provider is back.
+//! Holds ten thousand requests: their cost, and their outcome when the provider is back.
 //!
-//! Before the outage the provider carries its usual load, so that its pace is known; then it is down, all clients ask, and nothing
-//! but waiting goes on for a minute; then it is up again and serves so many a second.
-//! Invariant: whoever does not get the answer that is its own is lost, and one that is lost fails the measurement.
+//! Before the outage the provider carries its normal load, so that its pace is known; then it is down, all clients send
+//! their requests, and for a minute nothing happens but waiting; then it is up again and serves a fixed number a
+//! second. Invariant: a client without its own response counts as lost, and one lost client fails the measurement.
 
 use crate::answers::Dialect;
 use crate::clients::{self, Client};
@@ -21,16 +21,16 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-/// So many clients send their request at a time.
+/// Number of clients that send their request at the same time.
 const SENDING: usize = 128;
-/// Until everything that follows a request's arrival is done.
+/// Time until all work after a request's arrival is done.
 const SETTLE: Duration = Duration::from_secs(10);
-/// The last answers are waited for so many times longer than they may take: to see how late they are.
+/// Time to wait for the last responses, as a multiple of the limit, to measure how late they are.
 const PATIENCE: u32 = 3;
-/// How often the process is looked at.
+/// Interval at which the process is sampled.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How much is held, and for how long.
+/// The number of held requests, and the durations.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     pub(crate) clients: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Extent {
     pub(crate) waiting: Duration,
 }
 
-/// Holds, recovers, reports; fails when a promise is broken.
+/// Holds, recovers and reports; fails if a limit is exceeded.
 pub(crate) async fn hold(places: &Setup, provider: &Provider, extent: Extent) -> Result<()> {
     let address = systems::free_address()?;
     let command = systems::outlast(places, &address.to_string());
@@ -78,7 +78,7 @@ fn calls(provider: &Provider, since: Instant) -> usize {
     calls.iter().sum()
 }
 
-/// Waits until something listens.
+/// Waits until the address accepts connections.
 async fn ready(process: &mut Process, address: SocketAddr) -> Result<()> {
     for _ in 0..100 {
         if process.has_ended() {
@@ -112,7 +112,7 @@ async fn send_all(address: SocketAddr, count: usize) -> Result<JoinSet<io::Resul
     Ok(clients)
 }
 
-/// The most memory, and the part of a core that is used, while nothing happens.
+/// Returns the maximum memory and the share of a core used during an idle period.
 async fn look(process: &Process, length: Duration) -> (Memory, f64) {
     let mut most = Memory::default();
     let (begun, before) = (Instant::now(), process.cpu());

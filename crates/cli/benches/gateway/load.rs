@@ -1,6 +1,7 @@
-//! The load: so many connections, each of which asks again as soon as it was answered.
+//! The load: a number of connections, each of which repeats its request after every response.
 //!
-//! Invariant: every answer is checked, to the last byte where it must pass unchanged. One that is wrong fails the measurement.
+//! Invariant: every response is checked, to the last byte where it must pass unchanged. A wrong one fails the
+//! measurement.
 
 use crate::answers::{self, Dialect};
 use crate::wire::{self, Connection};
@@ -12,21 +13,21 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// How long an answer may take.
+/// Limit for a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is asked, and how it must be answered.
+/// A request, and the check of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestKind {
     pub(crate) dialect: Dialect,
     pub(crate) is_streamed: bool,
 }
 
-/// How much of an answer must be as the provider sent it.
+/// The required match between a response and the provider's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fidelity {
     EveryByte,
-    /// A system that writes answers anew: the last words must be there, and the end of the stream.
+    /// The system rewrites responses: the last words and the end of the stream must be there.
     Words,
 }
 
@@ -43,11 +44,11 @@ pub(crate) struct Load {
     pub(crate) headers: String,
 }
 
-/// What came of it.
+/// The result of a load.
 pub(crate) struct Outcome {
     pub(crate) requests: usize,
     pub(crate) took: Duration,
-    /// In order, from the fastest.
+    /// In ascending order.
     latencies: Vec<Duration>,
 }
 
@@ -56,7 +57,7 @@ impl Outcome {
         self.requests as f64 / self.took.as_secs_f64()
     }
 
-    /// How long the given share of requests took at most.
+    /// Returns the latency that the given percentage of requests did not exceed.
     pub(crate) fn latency(&self, percent: usize) -> Duration {
         let at = self.latencies.len() * percent / 100;
         self.latencies[at.min(self.latencies.len() - 1)]
@@ -64,7 +65,7 @@ impl Outcome {
 }
 
 impl Load {
-    /// Asks until the time is over, and waits for the last answers.
+    /// Sends requests until the time is over, and waits for the last responses.
     pub(crate) async fn run(self) -> io::Result<Outcome> {
         let asking = Arc::new(RequestLoop::of(&self));
         let begun = Instant::now();

@@ -1,7 +1,7 @@
-//! What the gateway costs, beside others and while ten thousand requests wait in it.
+//! The cost of the gateway, compared with others and while it holds ten thousand requests.
 //!
-//! `compare` fails when Outlast costs more than twice what nginx does; `hold` when waiting costs more than it may, when a request
-//! is lost or when the provider is asked too fast afterwards. Both are run by `scripts/bench-gateway`, which says how.
+//! `compare` fails when Outlast costs more than twice what nginx does; `hold` when holding costs more than the limit, a
+//! request is lost or the provider is called too fast afterwards. `scripts/bench-gateway` runs both and explains how.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -51,7 +51,7 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// What a process used is read where only Linux says it.
+/// The resource usage of a process is read from Linux's `/proc`.
 #[cfg(not(target_os = "linux"))]
 fn main() {
     println!("the gateway is measured on Linux only");

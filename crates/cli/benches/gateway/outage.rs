@@ -1,7 +1,7 @@
-//! A provider that is down until it is told otherwise, and then serves so many requests a second in each dialect.
+//! A provider that is down until it is switched, and then serves a fixed number of requests a second in each dialect.
 //!
-//! Invariant: every request is counted when it has arrived as a whole, whether it is served or refused. Each bucket holds one second
-//! of the capacity. A request that did not arrive as its client sent it is answered as a wrong one, which nobody retries.
+//! Invariant: every request is counted once it has arrived whole, whether it is served or refused. Each bucket holds
+//! one second of the capacity. A changed request is answered with a client error, which is not retried.
 
 use crate::answers::{self, Dialect};
 use crate::clients;
@@ -16,14 +16,14 @@ use tokio::time::Instant;
 
 const A_SECOND: Duration = Duration::from_secs(1);
 
-/// The provider.
+/// The simulated provider.
 pub(crate) struct Provider {
     is_down: AtomicBool,
     chat: Mutex<Counter>,
     messages: Mutex<Counter>,
 }
 
-/// One dialect's bucket, and what came.
+/// The bucket of one dialect, and its arrivals.
 struct Counter {
     per_second: f64,
     level: f64,
@@ -32,18 +32,18 @@ struct Counter {
     served: Vec<Instant>,
 }
 
-/// What came in one dialect since some time.
+/// The arrivals of one dialect since some time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrivals {
     pub(crate) calls: usize,
     pub(crate) served: usize,
-    /// The most calls in any one second.
+    /// Maximum number of calls in any second.
     pub(crate) peak: usize,
     pub(crate) first_served: Option<Duration>,
 }
 
 impl Provider {
-    /// Begins to answer, and is up.
+    /// Starts the provider, which is up.
     pub(crate) async fn start(per_second: u32) -> io::Result<(Arc<Self>, SocketAddr)> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -161,7 +161,7 @@ impl Counter {
     }
 }
 
-/// A short answer that names whom it is for.
+/// Returns a short response that names its client.
 pub(crate) fn frames(dialect: Dialect, name: &str) -> Vec<String> {
     let all = answers::stream(dialect);
     let (opening, ending) = match dialect {

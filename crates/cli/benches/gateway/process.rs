@@ -1,6 +1,6 @@
-//! A process under measurement: what it and its children used.
+//! A process under measurement, and the resources of it and its children.
 //!
-//! Invariant: it does not outlive its measurement; it has a process group of its own, which is ended as a whole.
+//! Invariant: it does not outlive its measurement; its process group is killed as a whole.
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -14,12 +14,12 @@ use std::time::Duration;
 /// The system counts time in hundredths of a second.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A process of ours.
+/// A process that the benchmark started.
 pub(crate) struct Process {
     child: Child,
 }
 
-/// Memory that is in use now.
+/// The memory in use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) resident: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Memory {
 }
 
 impl Process {
-    /// Starts a program, on one core where that is wanted; what it says goes into a file.
+    /// Starts a program, on one core if requested; its output goes to a file.
     pub(crate) fn start(mut command: Command, log: &Path) -> io::Result<Self> {
         let said = fs::File::create(log)?;
         command
@@ -49,7 +49,7 @@ impl Process {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The time that it and its children have used so far.
+    /// Returns the CPU time that it and its children have used so far.
     pub(crate) fn cpu(&self) -> Duration {
         self.all().into_iter().map(cpu).sum()
     }
@@ -63,12 +63,12 @@ impl Process {
         memory
     }
 
-    /// The most memory that it alone has had at a time.
+    /// Returns its own peak memory.
     pub(crate) fn peak(&self) -> u64 {
         status(self.child.id(), "VmHWM:")
     }
 
-    /// The process and its children, and theirs.
+    /// Returns the process, its children, and theirs.
     fn all(&self) -> Vec<u32> {
         let parents: Vec<(u32, u32)> = fs::read_dir("/proc")
             .unwrap()
@@ -93,7 +93,7 @@ impl Drop for Process {
         let Ok(group) = i32::try_from(self.child.id()) else {
             return;
         };
-        // It may have ended by itself; if not, it may put its things in order.
+        // It may have ended by itself; otherwise it gets time to clean up.
         killpg(Pid::from_raw(group), Signal::SIGTERM).ok();
         for _ in 0..300 {
             if self.has_ended() {
@@ -106,7 +106,7 @@ impl Drop for Process {
     }
 }
 
-/// The fields of a process after its name, which may have anything in it.
+/// Returns the fields of a process after its name, which may contain anything.
 fn fields(process: u32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;

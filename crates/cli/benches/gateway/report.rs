@@ -1,4 +1,4 @@
-//! What holding many requests came to, beside what was promised.
+//! The results of holding many requests, beside the limits.
 
 use crate::hold::Extent;
 use crate::outage::Arrivals;
@@ -7,13 +7,13 @@ use anyhow::{Result, bail};
 use std::time::Duration;
 
 const MAX_MEMORY: u64 = 100 << 20;
-/// Of a core, while all wait.
+/// Share of a core while all requests are held.
 const MAX_CPU: f64 = 0.01;
-/// The most calls in any one second, as a part of the capacity.
+/// Maximum number of calls in any second, relative to the capacity.
 const MAX_PEAK: f64 = 1.2;
-/// Until the first success, and so much more than all of them need.
+/// Time until the first success, on top of the time that all of them need.
 const RECOVERY_GRACE: Duration = Duration::from_secs(20);
-/// What all of them need, as a part of what they would at the capacity.
+/// The time that all of them may take, relative to that at full capacity.
 const SLOWER_THAN_CAPACITY: f64 = 1.5;
 
 pub(crate) struct Report {
@@ -23,7 +23,7 @@ pub(crate) struct Report {
     pub(crate) peak_memory: u64,
     pub(crate) cpu: f64,
     pub(crate) calls_in_outage: usize,
-    /// After it, by dialect.
+    /// Requests after the outage, by dialect.
     pub(crate) arrived: [Arrivals; 2],
     pub(crate) lost: Vec<String>,
     pub(crate) drained: Duration,
@@ -44,14 +44,14 @@ impl Report {
         }
     }
 
-    /// How long it may take until all are served.
+    /// Returns the time limit until all requests are served.
     pub(crate) fn drain_limit(&self) -> Duration {
         let capacity = f64::from(self.extent.per_second) * self.arrived.len() as f64;
         let needed = self.extent.clients as f64 / capacity;
         RECOVERY_GRACE + Duration::from_secs_f64(SLOWER_THAN_CAPACITY * needed)
     }
 
-    /// Prints everything; fails when a promise is broken.
+    /// Prints everything; fails if a limit is exceeded.
     pub(crate) fn judge(&self) -> Result<()> {
         let calls: usize = self.arrived.iter().map(|dialect| dialect.calls).sum();
         let served: usize = self.arrived.iter().map(|dialect| dialect.served).sum();

@@ -1,6 +1,6 @@
-//! The systems that are measured beside each other, and how each is started.
+//! The systems under comparison, and how each is started.
 //!
-//! Each has one core for itself and as many workers as that makes sensible: one.
+//! Each has a core of its own and as many workers as suit it: one.
 
 use crate::answers::Dialect;
 use crate::load::{Fidelity, Load, RequestKind};
@@ -13,10 +13,10 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long a system may take to start: some load for half a minute.
+/// Limit for the start of a system: some need half a minute.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// What can be measured.
+/// A system that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     Direct,
@@ -48,17 +48,17 @@ impl Name {
         }
     }
 
-    /// Whether it passes on what it gets as it is, in every dialect.
+    /// Whether it passes requests on unchanged, in every dialect.
     pub(crate) const fn passes_through(self) -> bool {
         matches!(self, Self::Direct | Self::Nginx | Self::Outlast)
     }
 }
 
-/// Where everything is.
+/// The paths and the core of a measurement.
 pub(crate) struct Setup {
-    /// Where files of the measurement go.
+    /// The folder for files of the measurement.
     pub(crate) folder: PathBuf,
-    /// Where other gateways are installed.
+    /// The folder in which other gateways are installed.
     pub(crate) peers: PathBuf,
     pub(crate) outlast: PathBuf,
     pub(crate) upstream: SocketAddr,
@@ -66,12 +66,12 @@ pub(crate) struct Setup {
     pub(crate) core: Option<usize>,
 }
 
-/// A system that runs.
+/// A running system.
 pub(crate) struct System {
     pub(crate) name: Name,
     pub(crate) process: Option<Process>,
     address: SocketAddr,
-    /// What its paths begin with.
+    /// The prefix of its paths.
     prefix: &'static str,
     model: &'static str,
     headers: String,
@@ -101,7 +101,7 @@ impl System {
         Ok(system)
     }
 
-    /// A load of one kind.
+    /// Creates a load of one kind.
     pub(crate) fn load(&self, question: RequestKind, connections: usize, length: Duration) -> Load {
         Load {
             target: self.address,
@@ -121,7 +121,7 @@ impl System {
         }
     }
 
-    /// The command that starts it; none for the provider itself, which runs.
+    /// Returns the command that starts it; `None` for the provider, which is already running.
     fn prepare(&mut self, places: &Setup) -> Result<Option<Command>> {
         let (listen, upstream) = (self.address.to_string(), places.upstream.to_string());
         let file = |name: &str, text: &str| -> Result<PathBuf> {
@@ -199,7 +199,7 @@ impl System {
     }
 }
 
-/// `outlast gateway` with nothing but what it was told here.
+/// Creates the command for `outlast gateway` with only these settings.
 pub(crate) fn outlast(places: &Setup, listen: &str) -> Command {
     let home = places.folder.join("outlast-home");
     let mut command = Command::new(&places.outlast);
@@ -212,7 +212,7 @@ pub(crate) fn outlast(places: &Setup, listen: &str) -> Command {
     command
 }
 
-/// A port that nobody has now.
+/// Returns a free port.
 pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
@@ -236,7 +236,7 @@ fn pinned(command: Command, core: Option<usize>) -> Command {
     pinned
 }
 
-/// What a system that chooses its port has said of it.
+/// Returns the address from the log of a system that chooses its port.
 fn said_address(log: &Path) -> Option<SocketAddr> {
     let said = fs::read_to_string(log).ok()?;
     let (_, rest) = said.split_once("listening: http://")?;

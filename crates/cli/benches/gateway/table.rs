@@ -1,17 +1,17 @@
-//! The figures as a table, each beside nginx's, and the limits that Outlast must keep.
+//! Prints the figures as a table, each beside nginx's, and checks the limits for Outlast.
 
 use crate::answers::Dialect;
 use crate::compare::{Figures, Kind, Row};
 use crate::systems::Name;
 
-/// At most so many times nginx's CPU, for each request and each stream.
+/// Maximum CPU time for each request and each stream, relative to nginx.
 const MAX_CPU_RATIO: f64 = 2.0;
-/// At most so many times the time that nginx adds to a request.
+/// Maximum latency added to a request, relative to nginx.
 const MAX_ADDED_LATENCY: f64 = 2.0;
-/// At least this part of nginx's pace.
+/// Minimum throughput, relative to nginx.
 const MIN_PACE: f64 = 0.6;
 
-/// Prints everything; what is returned are the limits that are broken.
+/// Prints everything; returns the limits that are exceeded.
 pub(crate) fn print(rows: &[Row]) -> Vec<String> {
     let mut broken = Vec::new();
     for dialect in Dialect::ALL {
@@ -39,7 +39,7 @@ pub(crate) fn print(rows: &[Row]) -> Vec<String> {
     broken
 }
 
-/// The middle figures of a system in one dialect.
+/// The medians of a system in one dialect.
 struct Medians {
     name: Name,
     alone: Figures,
@@ -50,7 +50,7 @@ struct Medians {
     ratios: Ratios,
 }
 
-/// How many times nginx's; nothing without nginx.
+/// Ratios to nginx; `None` without nginx.
 struct Ratios {
     cpu: Option<f64>,
     pace: Option<f64>,
@@ -80,7 +80,7 @@ impl Medians {
         };
         let alone = |name: Name| of(name, Kind::Alone);
         let micros = |figures: &Figures| figures.p50.as_secs_f64() * 1e6;
-        // What is added to the direct way in the same round.
+        // Latency added to that of the direct connection in the same round.
         let added = |name: Name| -> Option<Vec<f64>> {
             let pairs = alone(name)?.into_iter().zip(alone(Name::Direct)?);
             Some(
@@ -170,7 +170,7 @@ impl Medians {
     }
 }
 
-/// Each figure's middle by itself.
+/// Returns the median of each figure separately.
 fn typical(rounds: &[Figures]) -> Option<Figures> {
     let of = |figure: fn(&Figures) -> f64| middle(rounds.iter().map(figure).collect());
     let time = |figure: fn(&Figures) -> f64| of(figure).map(std::time::Duration::from_secs_f64);

@@ -1,6 +1,6 @@
-//! A provider that answers at once, with what was written down before.
+//! A provider that responds at once with prepared bytes.
 //!
-//! Its own cost is two system calls for a whole answer; it shares a core with the load, so that it must be small.
+//! A complete response costs it two system calls; it shares a core with the load, so its cost must be small.
 
 use crate::answers::{self, Dialect};
 use crate::wire::{self, Connection};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpListener;
 
-/// The provider's answers as bytes.
+/// The provider's prepared responses.
 pub(crate) struct Upstream {
     chat: PreparedResponses,
     messages: PreparedResponses,
@@ -25,7 +25,7 @@ struct PreparedResponses {
 }
 
 impl Upstream {
-    /// Begins to answer; it ends with the runtime.
+    /// Starts serving; it ends with the runtime.
     pub(crate) async fn start() -> io::Result<(Arc<Self>, SocketAddr)> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -38,7 +38,7 @@ impl Upstream {
         Ok((upstream, address))
     }
 
-    /// Whether each frame of a stream is sent by itself, or all of them at once.
+    /// Sets whether each frame of a stream is sent separately, or all of them at once.
     pub(crate) fn set_frame_by_frame(&self, yes: bool) {
         self.is_frame_by_frame.store(yes, Ordering::Relaxed);
     }
@@ -47,7 +47,7 @@ impl Upstream {
         while let Ok((stream, _)) = listener.accept().await {
             let upstream = Arc::clone(&self);
             tokio::spawn(async move {
-                // Whoever hangs up has what it wanted: what was lost is missed by the load.
+                // A closed connection is no error here: the load notices a lost response.
                 upstream.serve(Connection::new(stream)?).await
             });
         }
@@ -66,7 +66,7 @@ impl Upstream {
             } else if self.is_frame_by_frame.load(Ordering::Relaxed) {
                 for part in &answers.parts {
                     connection.send(part).await?;
-                    // The other streams have their frame before this one has its next.
+                    // Lets the other streams send a frame before the next one of this stream.
                     tokio::task::yield_now().await;
                 }
             } else {

@@ -1,7 +1,7 @@
-//! Just enough of HTTP/1.1 to ask and to answer at little cost of our own.
+//! Just enough HTTP/1.1 for requests and responses at little cost of its own.
 //!
-//! Invariant: a body is whole (by its length, or by its last chunk) or it is an error. A connection that waits holds no buffer.
-//! Not here: anything that a measured system must be able to do; what is broken is refused, not understood.
+//! Invariant: a body is complete (by its length, or by its last chunk) or an error. A waiting connection holds no
+//! buffer. Not here: the tolerance that a real system needs; broken messages are refused.
 
 use std::io;
 use tokio::net::TcpStream;
@@ -13,11 +13,11 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// What is before this was taken.
+    /// The bytes before this were taken.
     start: usize,
 }
 
-/// The start line and what says where the body ends.
+/// The start line, and the fields that determine the end of the body.
 pub(crate) struct Head {
     /// The second word of the start line: a path, or a status.
     pub(crate) word: String,
@@ -54,7 +54,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The head of the next message; `None` when the other side has closed instead.
+    /// Reads the head of the next message; `None` if the other side has closed instead.
     pub(crate) async fn head(&mut self) -> io::Result<Option<Head>> {
         let mut looked_at = 0;
         loop {
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// The status and the body of the next final answer; interim ones are passed over.
+    /// Reads the head and the body of the next final response; interim ones are skipped.
     pub(crate) async fn answer(&mut self, body: &mut Vec<u8>) -> io::Result<Head> {
         loop {
             let head = self.head().await?;
@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// The body that belongs to a head, in place of what was in `body`.
+    /// Reads the body of a message, replacing the content of `body`.
     pub(crate) async fn body(&mut self, head: &Head, body: &mut Vec<u8>) -> io::Result<()> {
         body.clear();
         match head.length {
@@ -119,7 +119,7 @@ impl Connection {
         }
     }
 
-    /// Takes a line; what is returned is where it is in the buffer.
+    /// Reads a line; returns its range in the buffer.
     async fn line(&mut self) -> io::Result<std::ops::Range<usize>> {
         loop {
             if let Some(found) = position(&self.buffer[self.start..], b"\r\n") {
@@ -158,7 +158,7 @@ impl Connection {
             self.start = 0;
         }
         loop {
-            // Only what is there takes room: ten thousand connections that wait must not take any.
+            // A buffer is allocated only when data arrives: ten thousand waiting connections must not have one each.
             if self.buffer.is_empty() {
                 self.stream.readable().await?;
             }
@@ -201,7 +201,7 @@ impl Head {
     }
 }
 
-/// Where something small is.
+/// Returns the position of a short byte string.
 pub(crate) fn position(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     let first = wanted[0];
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! What can be typed after `outlast demo`.
+//! Arguments of `outlast demo`.
 
 use clap::Args;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What can be typed after `outlast explain`.
+//! Arguments of `outlast explain`.
 
 use crate::commands::explain::TransportKind;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! What can be typed after `outlast gateway`.
+//! Arguments of `outlast gateway`.
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -85,7 +85,7 @@ pub(crate) struct GatewayFlags {
 }
 
 impl GatewayFlags {
-    /// What was typed, by the settings that it overrides.
+    /// Returns the typed flags as overrides, each keyed by the path of its setting.
     pub(crate) fn overrides(&self) -> Vec<(&'static str, String)> {
         let flags = [
             ("gateway.upstream", self.upstream.clone()),
@@ -98,7 +98,7 @@ impl GatewayFlags {
 }
 
 impl GatewayServeArguments {
-    /// What was typed, by the settings that it overrides.
+    /// Returns the typed flags as overrides, each keyed by the path of its setting.
     pub(crate) fn overrides(&self) -> Vec<(&'static str, String)> {
         let listen = self
             .listen

@@ -1,9 +1,9 @@
-//! What stands below the options in the help of the whole command. The manual has the same sections on every page.
+//! Text below the options in the help of the whole command. The manual has the same sections on every page.
 //!
 //! A section is a line that ends with a colon, and indented lines below it; `Examples:` comes last. An example can be
-//! pasted into a shell as it stands, with its `# comment`.
+//! pasted into a shell unchanged, with its `# comment`.
 
-/// A contract: scripts rely on the numbers.
+/// Exit codes. A contract: scripts rely on the numbers.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0    success
   1    failed: trying again cannot help, the model refused or said nothing, or something is
@@ -43,10 +43,10 @@ const EXAMPLES: &str = "Examples:
   outlast gateway run -- claude          # keep the agent that you have
   outlast policy show overnight";
 
-/// Without arguments there is more to it than an option can say.
+/// Description of the chat, which is not an option: `outlast` opens it when it gets no arguments.
 const CHAT: &str = "Without arguments, `outlast` opens a chat in the terminal.";
 
-/// All of it.
+/// Returns the whole text below the options.
 pub(super) fn below_options() -> String {
     [CHAT, EXIT_CODES, ENVIRONMENT, FILES, EXAMPLES].join("\n\n")
 }

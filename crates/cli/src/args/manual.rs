@@ -1,4 +1,4 @@
-//! What can be typed after `outlast completions` and `outlast man`.
+//! Arguments of `outlast completions` and `outlast man`.
 
 use clap::Args;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What can be typed after `outlast mock`.
+//! Arguments of `outlast mock`.
 
 use clap::Args;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What can be typed after `outlast run`.
+//! Arguments of `outlast run`.
 
 use super::SettingFlags;
 use clap::Args;

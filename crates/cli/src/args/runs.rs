@@ -1,4 +1,4 @@
-//! What can be typed after `outlast runs`.
+//! Arguments of `outlast runs`.
 
 use clap::{Args, Subcommand};
 

@@ -1,4 +1,4 @@
-//! What can be typed after `outlast serve`.
+//! Arguments of `outlast serve`.
 
 use super::{SessionArguments, SettingFlags};
 use clap::Args;
@@ -44,7 +44,7 @@ pub(crate) struct ServerArguments {
 }
 
 impl ServerArguments {
-    /// What is typed for every session.
+    /// Returns the options that apply to every session of the server.
     pub(crate) fn choice(&self) -> SessionArguments {
         SessionArguments {
             flags: self.flags.clone(),

@@ -1,4 +1,4 @@
-//! What can be typed after `outlast sessions`, `outlast resume` and `outlast rpc`.
+//! Arguments of `outlast sessions`, `outlast resume` and `outlast rpc`.
 
 use super::{RpcMode, SessionArguments};
 use clap::{Args, Subcommand};

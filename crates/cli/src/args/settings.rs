@@ -1,4 +1,4 @@
-//! What can be typed to look at what is set, and to change it: policies, settings, accounts, trust, doctor.
+//! Arguments of the commands that show and change settings: `policy`, `config`, `accounts`, `doctor` and `trust`.
 
 use super::SettingFlags;
 use clap::{Args, Subcommand};

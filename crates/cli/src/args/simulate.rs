@@ -1,4 +1,4 @@
-//! What can be typed after `outlast simulate`.
+//! Arguments of `outlast simulate`.
 
 use crate::config::duration;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `outlast accounts`: which accounts are free, which are blocked, why, and until when.
+//! `outlast accounts`: lists the accounts, and why and until when one is blocked.
 
 use crate::args::AccountsArguments;
 use crate::config::{self, AccountSettings, KeyLocation, Provider, Settings};
@@ -17,7 +17,7 @@ use outlast_kernel::{Timestamp, text};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// One account and what is held against it.
+/// An account and its blocks.
 struct Row {
     name: String,
     provider: Provider,
@@ -47,12 +47,12 @@ pub(crate) fn run(arguments: &AccountsArguments) -> anyhow::Result<Exit> {
     print(&lines(&rows, now))
 }
 
-/// The accounts that these settings name, a line for each.
+/// Formats the configured accounts as a table, one line each.
 pub(crate) fn table(settings: &Settings, blocks: &Blocks, now: Timestamp) -> String {
     lines(&rows(settings, blocks), now)
 }
 
-/// The accounts that these settings name, as a server shows them.
+/// Returns the configured accounts in the form that a server sends.
 pub(crate) fn shown(settings: &Settings, blocks: &Blocks, now: Timestamp) -> Vec<Account> {
     let rows = rows(settings, blocks);
     rows.iter().map(|row| row.shown(now)).collect()
@@ -66,7 +66,7 @@ fn lines(rows: &[Row], now: Timestamp) -> String {
     text::plain(&lines).into_owned()
 }
 
-/// The account of that name; the place where it is need not be typed.
+/// Resolves a typed account name; the `@host` suffix of the name may be omitted.
 fn known(settings: &Settings, typed: &str) -> Result<String, UsageError> {
     let names: Vec<String> = accounts(settings)
         .into_iter()
@@ -85,8 +85,8 @@ fn known(settings: &Settings, typed: &str) -> Result<String, UsageError> {
     )))
 }
 
-/// All accounts: those that are named, and the single key of the provider in use. Of that provider, they are those at
-/// the place where it is.
+/// Returns all configured accounts, and the single key of the provider in use. Accounts of that provider carry the
+/// host at which it is used.
 fn accounts(settings: &Settings) -> Vec<(String, Provider, String)> {
     let in_use = provider::accounts(settings, None);
     let row = |account: &AccountSettings| {

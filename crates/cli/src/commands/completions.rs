@@ -1,4 +1,4 @@
-//! `outlast completions`: a script that completes commands and options in a shell.
+//! `outlast completions`: prints a shell completion script.
 
 use crate::args::{Arguments, CompletionsArguments};
 use crate::output::print;

@@ -1,4 +1,4 @@
-//! `outlast config`: what is wrong with the settings, what they are, and what there is to set.
+//! `outlast config`: checks and shows the settings, and prints their JSON Schema.
 
 use crate::args::{ConfigCommand, SettingFlags};
 use crate::config::{
@@ -39,7 +39,7 @@ fn check_all() -> anyhow::Result<Exit> {
     if let Some(warning) = gathered.warning() {
         all.lines.push(format!("warning: {warning}"));
     }
-    // What is wrong only in sight of other settings has no line of its own.
+    // A conflict between settings belongs to no single line.
     if let Some(problem) = gathered.check_consistency().err() {
         all.lines.push(format!("error: {problem}"));
         all.exit = Exit::Failed;
@@ -47,7 +47,7 @@ fn check_all() -> anyhow::Result<Exit> {
     all.print()
 }
 
-/// The lines of a check, and whether they say that all is well.
+/// The lines of a check, and its exit code.
 struct Report {
     lines: Vec<String>,
     exit: Exit,
@@ -99,7 +99,7 @@ impl Report {
 
 // --- show ---
 
-/// One line of what is shown.
+/// One line of `config show`.
 struct Row<'a> {
     setting: String,
     found: Option<&'a SourcedValue>,
@@ -116,7 +116,7 @@ fn show(flags: &SettingFlags, as_json: bool) -> anyhow::Result<Exit> {
     print(&text::plain(&table(&rows)))
 }
 
-/// In the order of the table: what is set, what is ignored, and for what is not set the pattern.
+/// Returns the rows in the order of the table: settings in effect, ignored ones, and the pattern of each unset one.
 fn rows(layers: &Layers) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
     for setting in SETTINGS {

@@ -1,6 +1,6 @@
-//! `outlast doctor`: what would keep a prompt from being answered, and what to do about it.
+//! `outlast doctor`: finds problems that would keep a prompt from being answered, and says how to fix them.
 //!
-//! Invariant: nothing is changed, no model is asked, nothing secret is shown.
+//! Invariant: it changes nothing, calls no model and shows no secret.
 
 mod checks;
 
@@ -11,7 +11,7 @@ use crate::platform::exit::Exit;
 use outlast_kernel::text;
 use serde_json::{Value, json};
 
-/// How a check went.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckStatus {
     Well,
@@ -19,7 +19,7 @@ enum CheckStatus {
     Wrong,
 }
 
-/// One thing that was looked at.
+/// One check, its result and a remedy.
 #[derive(Debug)]
 struct Check {
     subject: &'static str,

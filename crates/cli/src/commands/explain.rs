@@ -1,4 +1,4 @@
-//! `outlast explain`: what one failure means, in words or as lines of JSON.
+//! `outlast explain`: explains a failure, in words or as lines of JSON.
 
 mod input;
 pub(crate) mod wording;
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: ExplainArguments) -> anyhow::Result<Exit> {
     }
 }
 
-/// Answers every line; one that cannot be read gets an error line, and the rest goes on.
+/// Explains every line of a file. A line that cannot be read gets an error line, and the next one follows.
 fn explain_lines(path: &str, now: input::LocalTime) -> anyhow::Result<Exit> {
     let mut lines: Box<dyn BufRead> = if path == "-" {
         Box::new(BufReader::new(std::io::stdin()))
@@ -75,7 +75,7 @@ enum Line {
     End,
 }
 
-/// The next line; of one that is too long nothing is kept.
+/// Reads the next line; the content of a line that is too long is dropped.
 fn read_line(lines: &mut dyn BufRead) -> std::io::Result<Line> {
     let mut line = Vec::new();
     lines.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
@@ -106,10 +106,10 @@ fn explain_line(line: &[u8], now: input::LocalTime) -> Result<Option<Value>, Str
     Ok(Some(as_json(&input.id, &ClassifiedFailure::new(failure))))
 }
 
-/// The longest wait that is still worth waiting for without a person's word.
+/// The longest wait that is accepted without asking a person.
 const MAX_WORTHWHILE_WAIT: Duration = Duration::from_secs(8 * 24 * 3600);
 
-/// Whether the same request should be sent again by itself.
+/// Reports whether the same request should be retried automatically.
 fn is_retryable(failure: &Failure, verdict: &Verdict) -> bool {
     let in_time = verdict
         .hint

@@ -1,4 +1,4 @@
-//! `outlast gateway`: stands between agents and their providers, and holds what fails until it works.
+//! `outlast gateway`: runs a proxy between agents and their providers that holds failed requests until they succeed.
 //!
 //! Not here: the gateway itself (see `outlast_gateway`).
 

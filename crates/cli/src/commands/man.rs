@@ -1,7 +1,7 @@
-//! `outlast man`: the manual, made of what `--help` says.
+//! `outlast man`: the manual, generated from the texts of `--help`.
 //!
-//! What stands below the options in the help becomes sections of the page. Those that hold for all commands are on every
-//! page. Not here: the texts (see `cli`).
+//! The text below the options of a command becomes sections of its page. The sections that hold for all commands are on
+//! every page. Not here: the texts (see `args`).
 
 mod sections;
 
@@ -16,7 +16,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 use sections::Section;
 use std::path::Path;
 
-/// The section of manuals for commands.
+/// The section of the manual for commands.
 const MANUAL_SECTION: &str = "1";
 
 pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<Exit> {
@@ -37,16 +37,16 @@ pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<Exit> {
     }
 }
 
-/// All commands. The one that prints help has no page: it says what others are about.
+/// Returns all commands but `help`, which describes only the others.
 fn tree() -> Command {
     let mut tree = Arguments::command().disable_help_subcommand(true);
     tree.build();
     tree
 }
 
-/// A command, and the one that it belongs to.
+/// The page of a command, with its parent command.
 struct Page {
-    /// Such as `outlast-gateway-run`.
+    /// The name of the page, such as `outlast-gateway-run`.
     name: String,
     command: Command,
     parent: Option<String>,
@@ -84,7 +84,7 @@ impl Page {
         let below = self.command.get_after_help().map(ToString::to_string);
         let own = sections::read(&below.unwrap_or_default());
         let mut bare = self.command.clone().after_help(Resettable::Reset);
-        // Every page has one, and none says more than the first.
+        // Every page has a version; none says more than that of the first page.
         bare = bare.version(env!("CARGO_PKG_VERSION"));
         let manual = Man::new(bare)
             .title(self.name.to_uppercase())
@@ -98,13 +98,13 @@ impl Page {
             section.render(&mut roff);
         }
         self.see_also(&mut roff);
-        // Its first lines, about quotation marks, are there already.
+        // The rendered text begins with lines about quotation marks that the page has already.
         let more = roff.render();
         let begin = more.find(".SH").unwrap_or_default();
         Ok(String::from_utf8(text)? + &more[begin..])
     }
 
-    /// Its own, and those of every page, in the order of manuals.
+    /// Returns the command's own sections and the shared ones, in the order of manuals.
     fn sections(&self, own: Vec<Section>) -> Vec<Section> {
         let shared = [help::EXIT_CODES, help::ENVIRONMENT, help::FILES];
         let mut all: Vec<Section> = shared.into_iter().flat_map(sections::read).collect();

@@ -1,4 +1,4 @@
-//! `outlast mock`: the scripted provider as a server, to rehearse an outage with.
+//! `outlast mock`: runs the scripted provider as a server, to rehearse an outage.
 
 use crate::args::MockArguments;
 use crate::output::print;
@@ -19,7 +19,7 @@ pub(crate) fn run(arguments: &MockArguments) -> anyhow::Result<Exit> {
     runtime.block_on(async {
         let server = Server::bind(arguments.listen, clock, options).await?;
         let stop = CancellationToken::new();
-        // Whoever reads that it listens may end it at once.
+        // Listen first: a reader of the line may end the process at once.
         let mut signals = signals::signals();
         print(&format!("listening on http://{}\n", server.address()))?;
         let stopping = stop.clone();
@@ -41,10 +41,11 @@ fn options(scripts: &[String]) -> Result<Options, Error> {
     scripts.try_fold(options, |options, written| options.with(written))
 }
 
-/// A thread of its own: reading stdin cannot be stopped, and must not keep the process from ending.
+/// Stops the server when stdin ends. A thread of its own: reading stdin cannot be cancelled, and must not keep the process
+/// from ending.
 fn stop_with_stdin(stop: CancellationToken) {
     std::thread::spawn(move || {
-        // What cannot be read has ended, too.
+        // A read error counts as the end.
         std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()).ok();
         stop.cancel();
     });

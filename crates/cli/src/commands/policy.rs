@@ -1,4 +1,4 @@
-//! `outlast policy`: the named policies, as tables, JSON and pictures.
+//! `outlast policy`: shows the named policies as tables, JSON and pictures.
 
 use crate::args::PolicyCommand;
 use crate::commands::policy_plot;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// More delays than this are not listed; no named policy has as many.
+/// The largest number of delays that is listed; no named policy has as many.
 const MAX_DELAYS: usize = 10_000;
 
 pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<Exit> {
@@ -47,7 +47,7 @@ fn pretty(value: &Value) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-/// Every nominal delay of a policy.
+/// Returns every nominal delay of a policy.
 pub(crate) fn delays(policy: &Policy) -> Vec<Duration> {
     policy.delays(MAX_DELAYS)
 }
@@ -123,7 +123,7 @@ fn show(policy: &Policy) -> String {
     text
 }
 
-/// The schedule in words.
+/// Describes the schedule of a policy in words.
 fn schedule(policy: &Policy) -> String {
     if policy.retries() == Some(0) {
         return "never tries again".to_owned();

@@ -1,4 +1,4 @@
-//! A picture of a policy: one bar for each retry, on a logarithmic scale, with the sleep so far under it.
+//! Draws a policy: one bar for each retry, on a logarithmic scale, with the total sleep so far below it.
 
 use crate::commands::policy::delays;
 use outlast_kernel::policy::Policy;

@@ -1,7 +1,7 @@
 //! `outlast rpc`: a session that another program drives over stdin and stdout.
 //!
-//! Invariant: nothing but the protocol is written to stdout. A turn that is running when the client goes, or a signal
-//! comes, is left to be resumed.
+//! Invariant: nothing but the protocol is written to stdout. When the client disconnects or a signal arrives, a running
+//! turn is left to be resumed.
 
 use crate::args::{RpcMode, SessionArguments};
 use crate::complain;
@@ -62,7 +62,7 @@ pub(crate) fn run(mode: RpcMode, choice: &SessionArguments) -> anyhow::Result<Ex
     })
 }
 
-/// Prints what the native dialect looks like.
+/// Prints the JSON Schema of the native events.
 pub(crate) fn schema() -> anyhow::Result<Exit> {
     print(&outlast_serve::schema::text())
 }

@@ -1,7 +1,7 @@
-//! `outlast run`: a pipeline from its file, or a run that was interrupted.
+//! `outlast run`: runs a pipeline from its file, or resumes a run that was interrupted.
 //!
-//! Invariant: stdout carries what the last steps have said (or, with `--json`, what happens) and nothing else. What is
-//! wrong with the file is said before anything is begun.
+//! Invariant: stdout carries the output of the last steps (or, with `--json`, the events) and nothing else. Errors in the
+//! file are reported before anything is started.
 
 pub(crate) mod files;
 mod watch;
@@ -86,14 +86,14 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     })
 }
 
-/// Whoever has started us may go, and the terminal with it.
+/// Detaches from the terminal: the process that started us may end, and the terminal with it.
 fn detach_from_terminal() {
-    // A process that leads its group has left already.
+    // `setsid` fails if the process leads its group; then it has its own session already.
     #[cfg(unix)]
     nix::unistd::setsid().ok();
 }
 
-/// Runs of pipelines are carried on by their own command: they have commands to run.
+/// Lists the unfinished runs, each with the command that resumes it: runs execute commands, so nothing else resumes them.
 pub(crate) fn say_unfinished() -> anyhow::Result<()> {
     let Some(runs) = Journal::open_existing(&home::path()?.join(RUNS))? else {
         return Ok(());
@@ -111,7 +111,7 @@ pub(crate) fn say_unfinished() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who carries the run out, and what was typed for it.
+/// The clock, the typed options and the home folder for a run.
 struct RunContext {
     clock: Arc<dyn Clock>,
     typed: Options,
@@ -161,7 +161,7 @@ fn typed(arguments: &RunArguments) -> Options {
     options
 }
 
-/// The text of a pipeline's file.
+/// Reads the text of a pipeline file.
 pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
     use std::io::Read;
     let failed = |error| {
@@ -172,7 +172,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
     };
     let opened = std::fs::File::open(path).map_err(failed)?;
     let mut source = String::new();
-    // One that is longer is refused by whoever reads it.
+    // The parser rejects a longer text.
     let most = file::MAX_FILE_BYTES as u64 + 1;
     opened
         .take(most)
@@ -189,7 +189,7 @@ fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
     })
 }
 
-/// What the run is given: what was typed, else what the pipeline says.
+/// Returns the inputs of the run: the typed ones, else the defaults of the pipeline.
 fn given(pipeline: &Pipeline, typed: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
     let mut said = BTreeMap::new();
     for pair in typed {
@@ -218,8 +218,9 @@ async fn begin(
     Ok(Some(Runner::begin(means, pipeline, begun).await?))
 }
 
-/// Takes over the run of that name, or one that was left. What seems to be in use is tried for a moment: a command that was
-/// being started when its process was killed keeps a hold of what that process held until it is another program.
+/// Claims the named run, or an interrupted one; `None` if there is none. Retries for a second if it seems to be in use: a
+/// command that was being started when its process was killed keeps that process's lock until it has become another
+/// program.
 async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<SessionLock>> {
     const PAUSE: Duration = Duration::from_millis(50);
     const TRIES: usize = 20;
@@ -297,7 +298,7 @@ async fn resume(name: &str, files: Files, mut door: RunContext) -> anyhow::Resul
 }
 
 impl RunContext {
-    /// Steps that say nothing about retries have the policy that was typed.
+    /// Sets the typed policy for steps that have no `retry`.
     fn with_policy(&self, mut pipeline: Pipeline) -> Result<Pipeline, UsageError> {
         let Some(name) = self.typed.get("retry.policy") else {
             return Ok(pipeline);
@@ -319,7 +320,7 @@ impl RunContext {
         folder: PathBuf,
         pipeline: &Pipeline,
     ) -> anyhow::Result<RunResources> {
-        // What is wrong with the settings is said before anything is begun.
+        // Errors in the settings are reported before anything is started.
         let settings = config::load_in(Some(&folder), &self.typed.overrides())?;
         let host = RunHost {
             knowledge: shared_state::open(Some(self.home.clone()), &self.clock).await,

@@ -1,6 +1,6 @@
 //! `outlast runs`: list, show, follow, report on, answer and delete runs of pipelines.
 //!
-//! Nothing here runs anything: whoever is at work on a run is left to it, and is told what a person wants by letter.
+//! This module runs nothing: a run stays with the process that executes it, and commands reach it as run requests.
 
 mod delete;
 pub(crate) mod find;
@@ -25,13 +25,13 @@ use outlast_pipeline::report;
 use outlast_pipeline::run_store::RunStore;
 
 const NO_RUNS: &str = "No runs yet.";
-/// What is said to whoever wants something of a run where there is none.
+/// The error for a command that needs a run when there is none.
 const NO_RUN: &str = "there is no run yet; `outlast run FILE` begins one";
 
 pub(crate) fn run(arguments: RunsArguments) -> anyhow::Result<Exit> {
     let json = arguments.json;
     let command = arguments.command.unwrap_or(RunsCommand::List { json });
-    // What was typed is wrong whether there is something to delete or not.
+    // The argument is checked even if there is nothing to delete.
     if let RunsCommand::Delete {
         older_than: Some(age),
         ..
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: RunsArguments) -> anyhow::Result<Exit> {
     })
 }
 
-/// What is said when it takes long. Whoever watches a run sees that.
+/// Shows a spinner for slow commands; `show --watch` has its own display.
 fn working(command: &RunsCommand) -> Option<Spinner> {
     match command {
         RunsCommand::Show(arguments) if arguments.watch => None,
@@ -115,7 +115,7 @@ async fn report(
     print(&document(&run, &id, clock.now()))
 }
 
-/// What is answered where nothing was ever run.
+/// Responds to a command when there are no runs at all.
 fn nothing(command: &RunsCommand) -> anyhow::Result<Exit> {
     match command {
         RunsCommand::List { json: true } => print("[]\n"),

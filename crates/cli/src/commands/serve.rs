@@ -1,4 +1,4 @@
-//! `outlast serve`: sessions over HTTP and WebSocket, and a page for the browser.
+//! `outlast serve`: serves sessions over HTTP and WebSocket, and a page for the browser.
 //!
 //! Not here: the server itself (see `outlast_serve::http`).
 
@@ -28,7 +28,7 @@ use outlast_session::factory::SessionFactory;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where the token is, within the home folder.
+/// The name of the token file in the home folder.
 const TOKEN_FILE: &str = "serve.token";
 
 pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<Exit> {
@@ -105,7 +105,7 @@ async fn serve(
     Ok(Exit::Success)
 }
 
-/// The key to everything, where others than this user may come.
+/// Loads or creates the token that every request needs, if others than this user may reach the server.
 fn token(settings: &ServeSettings) -> anyhow::Result<Option<Token>> {
     if !settings.requires_token() {
         return Ok(None);
@@ -124,7 +124,7 @@ fn limits(settings: &ServeSettings) -> Limits {
     }
 }
 
-/// A few lines. The first one is for programs.
+/// Returns a few lines of text. The first one is for programs.
 fn greeting(address: std::net::SocketAddr, settings: &ServeSettings) -> String {
     let key = match token_path(settings) {
         Some(place) => format!("It asks for the token in {place}.\n"),

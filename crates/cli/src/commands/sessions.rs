@@ -1,4 +1,4 @@
-//! `outlast sessions`: list, show, export, compact and delete what was written down.
+//! `outlast sessions`: list, show, export, compact and delete sessions.
 
 use crate::args::{ExportFormat, SessionsCommand};
 use crate::commands::compact;
@@ -24,11 +24,11 @@ use std::time::Duration;
 
 const NO_SESSIONS: &str = "No sessions yet.";
 
-/// How many entries are read at a time: a long session needs no memory.
+/// The number of entries that are read at a time: a long session needs no memory.
 const PAGE_SIZE: u32 = 500;
 
 pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
-    // What was typed is wrong whether there is something to delete or not.
+    // The argument is checked even if there is nothing to delete.
     if let SessionsCommand::Delete {
         older_than: Some(age),
         ..
@@ -65,7 +65,7 @@ pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
     })
 }
 
-/// What is said when it takes long. Whoever makes a conversation smaller tells of it.
+/// Shows a spinner for slow commands; compaction reports its own progress.
 fn working(command: &SessionsCommand) -> Option<Spinner> {
     match command {
         SessionsCommand::List { .. } => Some(Spinner::on("reading the sessions")),
@@ -79,7 +79,7 @@ fn working(command: &SessionsCommand) -> Option<Spinner> {
     }
 }
 
-/// What is answered where nothing was ever written down.
+/// Responds to a command when there are no sessions at all.
 fn nothing(command: &SessionsCommand) -> anyhow::Result<Exit> {
     match command {
         SessionsCommand::List { json: true } => print("[]\n"),
@@ -131,7 +131,7 @@ async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
     print(&text::plain(&lines))
 }
 
-/// What a session is about that nobody has given a title: what was said in it first.
+/// Returns the first prompt of a session as its title, for a session without one.
 pub(crate) async fn first_words(journal: &Journal, session: &str) -> anyhow::Result<String> {
     let page = Page {
         after: 0,
@@ -149,7 +149,7 @@ pub(crate) async fn first_words(journal: &Journal, session: &str) -> anyhow::Res
     })
 }
 
-/// How a session stands, in a word.
+/// Returns the status of a session in one word.
 pub(crate) const fn standing(session: &Summary, seal: Option<TurnStatus>) -> &'static str {
     match (session.state, session.open_turn) {
         (Availability::InUse, _) => "in use",
@@ -184,7 +184,7 @@ fn line((session, seal): &(Summary, Option<TurnStatus>)) -> String {
     format!("{id}  {changed}  {standing:<11}  {turns:>4}  {title}\n")
 }
 
-/// Writes a session as a document to stdout.
+/// Writes the given session, or the newest one, as a document to stdout.
 async fn write(journal: &Journal, id: Option<String>, format: Format) -> anyhow::Result<Exit> {
     let session = match id {
         Some(id) => journal::find(journal, &id).await?,
@@ -196,7 +196,7 @@ async fn write(journal: &Journal, id: Option<String>, format: Format) -> anyhow:
     write_session(journal, &Header::from(&session), format).await
 }
 
-/// Writes the session that begins with that as a document to stdout.
+/// Writes the session with the given header as a document to stdout.
 pub(crate) async fn write_session(
     journal: &Journal,
     head: &Header,
@@ -240,7 +240,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 async fn delete(journal: &Journal, sessions: &[String]) -> anyhow::Result<Exit> {
-    // All are found before the first one is gone.
+    // Look all of them up before the first one is deleted.
     let mut found = Vec::new();
     for id in sessions {
         found.push(journal::find(journal, id).await?);
@@ -253,7 +253,7 @@ async fn delete(journal: &Journal, sessions: &[String]) -> anyhow::Result<Exit> 
     Ok(Exit::Success)
 }
 
-/// How old something must be, as it was typed.
+/// Parses the typed age.
 pub(crate) fn parse_age(typed: &str) -> Result<Duration, UsageError> {
     let age = duration::parse(typed);
     age.ok_or_else(|| {

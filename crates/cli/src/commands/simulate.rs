@@ -1,4 +1,4 @@
-//! `outlast simulate`: what policies make of an outage, as a table, JSON and a picture.
+//! `outlast simulate`: compares policies in a simulated outage, as a table, JSON and a picture.
 //!
 //! Not here: the simulation (see `outlast_mock::simulation`).
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// One strategy and what came of it.
+/// A strategy and its metrics.
 pub(crate) struct StrategyResult {
     pub(crate) name: String,
     pub(crate) numbers: Metrics,
@@ -73,7 +73,7 @@ fn scenario(arguments: &SimulateArguments) -> Scenario {
     }
 }
 
-/// The usual four, and each policy that was asked for with and without the gate.
+/// Returns the usual four strategies, and each requested policy with and without the gate.
 fn strategies(policies: &[String]) -> Result<Vec<Strategy>, UsageError> {
     let unknown = |error: outlast_kernel::policy::Error| UsageError(format!("--policy: {error}"));
     let mut strategies = Strategy::usual().map_err(unknown)?;
@@ -88,7 +88,7 @@ fn strategies(policies: &[String]) -> Result<Vec<Strategy>, UsageError> {
     Ok(strategies)
 }
 
-/// The flag that is to blame, and what is wrong with it.
+/// Converts an error of the simulation to a usage error that names the flag.
 fn usage(error: &Error) -> UsageError {
     UsageError(match error {
         Error::OutsideOfTheRun { what, .. } => {
@@ -153,7 +153,7 @@ fn table(scenario: &Scenario, all: &[StrategyResult]) -> String {
     text
 }
 
-/// The scenario in words.
+/// Describes the scenario in words.
 fn headline(scenario: &Scenario) -> String {
     let capacity = match scenario.tokens_per_second {
         Some(tokens) => format!("{tokens} tokens ({} calls) a second", scenario.capacity),
@@ -202,7 +202,7 @@ fn seconds(time: Option<u64>) -> String {
     })
 }
 
-/// A large number in three digits or so.
+/// Formats a large number in about three digits.
 fn short(number: u64) -> String {
     let units = [(1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")];
     match units.into_iter().find(|(size, _)| number >= *size) {

@@ -1,4 +1,4 @@
-//! A picture of a simulation: for each strategy its calls over time, all on one logarithmic scale.
+//! Draws a simulation: for each strategy its calls over time, all on one logarithmic scale.
 
 use crate::commands::simulate::StrategyResult;
 use outlast_kernel::time::Span;
@@ -17,7 +17,7 @@ const CALLS: RGBColor = RGBColor(0x3b, 0x6e, 0xa5);
 const OUTAGE: RGBColor = RGBColor(0xd8, 0x5c, 0x4a);
 const WIDTH: u32 = 1000;
 const PANEL_HEIGHT: u32 = 190;
-/// What is less than this, in calls a second, is not seen.
+/// The smallest rate that is drawn, in calls a second.
 const MIN_RATE: f64 = 0.01;
 
 pub(crate) fn svg(scenario: &Scenario, all: &[StrategyResult]) -> anyhow::Result<String> {
@@ -86,12 +86,12 @@ fn draw_one(
     Ok(())
 }
 
-/// How long a part of the run is, in seconds.
+/// Returns the length of a part of the run, in seconds.
 fn part(played: &StrategyResult) -> f64 {
     played.numbers.part as f64 / 1000.0
 }
 
-/// The calls a second in each part of the run, with its beginning.
+/// Returns the calls a second in each part of the run, with the part's beginning.
 fn rates(played: &StrategyResult) -> impl Iterator<Item = (f64, f64)> {
     let part = part(played);
     let counts = played.numbers.attempts_over_time.iter().enumerate();

@@ -1,8 +1,8 @@
 //! `outlast trust`: the folders whose `outlast.toml` may set everything.
 //!
-//! Kept in `trusted.json` in the home folder. Invariant: it is written in whole or not at all, by one process at a time,
-//! each of which has read what the one before it wrote. Trust is in one folder, not in those below it: a dependency that
-//! was copied into a project is not the project.
+//! Kept in `trusted.json` in the home folder. Invariant: the file is replaced atomically, by one process at a time that has
+//! read its predecessor's version. Trust covers one folder, not those below it: a dependency that was copied into a
+//! project is not the project.
 
 use crate::args::TrustArguments;
 use crate::config::{self, Trust};
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: TrustArguments) -> anyhow::Result<Exit> {
     print(&text::plain(&(said + "\n")))
 }
 
-/// Whether the file in that folder may set everything.
+/// Reports whether the file in the given folder may set everything.
 pub(crate) fn of(folder: &Path) -> anyhow::Result<Trust> {
     let Ok(home) = home::path() else {
         return Ok(Trust::Untrusted);
@@ -118,7 +118,7 @@ fn remove(folder: &Path) -> anyhow::Result<String> {
     Ok(format!("{} {said}", real.display()))
 }
 
-/// Reads, changes and writes under a lock; says whether there was something to change.
+/// Reads, changes and writes the file under a lock. Returns whether there was something to change.
 fn change(edit: impl FnOnce(&mut BTreeSet<PathBuf>) -> bool) -> anyhow::Result<bool> {
     let home = home::prepare()?;
     let lock_path = home.join(LOCK);
@@ -171,7 +171,7 @@ fn read(home: &Path) -> anyhow::Result<Trusted> {
 
 fn write(home: &Path, trusted: &Trusted) -> std::io::Result<()> {
     let draft = home.join(DRAFT);
-    // One that a crash left behind; the lock says that nobody is writing it.
+    // A crash may have left a draft; the lock guarantees that nobody is writing it.
     fs::remove_file(&draft).or_else(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
@@ -183,7 +183,7 @@ fn write(home: &Path, trusted: &Trusted) -> std::io::Result<()> {
     fs::rename(&draft, home.join(FILE))
 }
 
-/// Only the user may read what is made.
+/// Restricts a file that is created to this user.
 fn private(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);

@@ -1,14 +1,14 @@
-//! Durations as settings have them: `30s`, `2m`, `1h30m`, `500ms`, `1.5s`, or a number of seconds.
+//! Durations in settings: `30s`, `2m`, `1h30m`, `500ms`, `1.5s`, or a number of seconds.
 
 use outlast_kernel::time::Span;
 use std::time::Duration;
 
-/// The duration, or `None` when the text is none.
+/// Parses a duration; `None` if the text is none.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     text.parse::<Span>().ok().map(|span| span.0)
 }
 
-/// The duration as it can be written in a file, to the millisecond.
+/// Formats a duration as a file can have it, to the millisecond.
 pub(crate) fn words(duration: Duration) -> String {
     let span = Span(duration).to_string();
     if parse(&span) == Some(duration) {

@@ -1,4 +1,4 @@
-//! One `outlast.toml`: read, parsed, and every key held against the table.
+//! Reads one `outlast.toml` and checks every key against the table of settings.
 
 use super::key::Key;
 use super::problem::{LineIndex, Location, Problem, Problems};
@@ -11,10 +11,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// What was meant is not looked for more often: nobody reads that much.
+/// The largest number of problems that get a suggestion: nobody reads more.
 const MAX_SUGGESTIONS: usize = 1000;
 
-/// A setting that a file holds.
+/// A setting in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) value: Value,
@@ -23,7 +23,7 @@ pub(crate) struct Entry {
 
 pub(crate) type Entries = BTreeMap<Key, Entry>;
 
-/// Every setting of the file, or everything that is wrong with it.
+/// Returns every setting of the file, or all of its problems.
 pub(crate) fn read(path: &Path) -> Result<Entries, Problems> {
     let text = contents(path).map_err(|text| {
         Problems(vec![Problem {
@@ -35,10 +35,10 @@ pub(crate) fn read(path: &Path) -> Result<Entries, Problems> {
     parse(path, &text)
 }
 
-/// The text of a small file; for anything else what is wrong with it.
+/// Returns the text of a small file; an error for anything else.
 fn contents(path: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-    // Looked at before it is opened: opening a pipe would wait for its other end.
+    // Checked before it is opened: opening a pipe would wait for its other end.
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err("is not a file".to_owned());
     }
@@ -69,7 +69,7 @@ fn parse(path: &Path, text: &str) -> Result<Entries, Problems> {
     };
     match DeTable::parse(text) {
         Ok(table) => walk.table(&Key::default(), table.get_ref()),
-        // Its message has no piece of the file; its `Display` would have one.
+        // The message quotes nothing of the file; its `Display` would.
         Err(error) => {
             let at = error.span().map_or(0, |span| span.start);
             walk.problem(at, None, format!("is not TOML: {}", error.message()));
@@ -120,7 +120,7 @@ impl TableWalker<'_> {
         }
     }
 
-    /// Tables without names, which are counted.
+    /// Reads a list of unnamed tables, which are numbered.
     fn list(&mut self, key: &Key, value: &Spanned<DeValue<'_>>) {
         let not_one =
             |found: &str| format!("expected tables that begin with [[{key}]], found {found}");

@@ -1,16 +1,16 @@
-//! Where the files are: one of the user, one of the project.
+//! The locations of the configuration files: one of the user, one of the project.
 
 use crate::platform::home::{self, SETTINGS_FILE as FILE};
 use std::path::{Path, PathBuf};
 
-/// The user's file, whether it is there or not. Without a home there is none.
+/// Returns the path of the user's file, whether or not it exists; `None` without a home folder.
 pub(crate) fn user_file() -> Option<PathBuf> {
     let home = home::path().ok()?;
     std::path::absolute(home.join(FILE)).ok()
 }
 
-/// The project's file: in this folder or the nearest above it, up to the root of the repository. Outside of one, only in
-/// this folder.
+/// Returns the project's file: in this folder or the nearest above it, up to the root of the repository. Outside of a
+/// repository, only this folder counts.
 pub(crate) fn project_file(folder: &Path) -> Option<PathBuf> {
     let root = folder
         .ancestors()
@@ -25,13 +25,13 @@ pub(crate) fn project_file(folder: &Path) -> Option<PathBuf> {
         .filter(|file| !is_user_file(file))
 }
 
-/// Someone may work in the home folder itself; its file is not a project's.
+/// Reports whether this is the user's file: a session may work in the home folder itself, whose file is not a project's.
 fn is_user_file(file: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     user_file().is_some_and(|user| real(&user).is_some() && real(&user) == real(file))
 }
 
-/// A file that cannot be looked at is there: it is an error to be reported, not one to be passed over.
+/// Reports whether the path exists. One that cannot be inspected does: it is an error to report, not to pass over.
 pub(crate) fn is_there(path: &Path) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     match path.symlink_metadata() {

@@ -1,4 +1,4 @@
-//! What the layers amount to for a gateway.
+//! Tests of the gateway's settings as the layers combine them.
 
 use super::layers::Trust;
 use super::sections::gateway::{BodyStore, Upstream};

@@ -1,25 +1,25 @@
-//! Where a setting stands: its path with every name filled in, and which entry of the table that is.
+//! The key of a setting: its path with every name filled in, and its entry in the table of settings.
 
 use super::table::{Placeholder, SETTINGS, Setting};
 use outlast_kernel::text;
 use std::fmt;
 
-/// Stands in a path for the place in a list of tables.
+/// The segment of a path that stands for the index in a list of tables.
 const LIST_INDEX: &str = "<number>";
-/// The longest word that is shown of a key.
+/// The longest word of a key that is shown, in bytes.
 const MAX_SHOWN_LENGTH: usize = 80;
 
-/// A path in a file. A name may hold dots, so it is more than a text.
+/// A path in a file. Its names may hold dots, so it is a list of segments and not one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(Vec<String>);
 
 impl Key {
-    /// The key of a path without free names.
+    /// Returns the key of a path without placeholders.
     pub(crate) fn of(path: &str) -> Self {
         Self(path.split('.').map(str::to_owned).collect())
     }
 
-    /// The key of a path whose free name is this one.
+    /// Returns the key of a path with the given name for its placeholder.
     pub(crate) fn named(path: &str, name: &str) -> Self {
         let fill = |segment: &str| match Placeholder::of(segment) {
             Some(_) => name.to_owned(),
@@ -41,7 +41,7 @@ impl Key {
         Self(words)
     }
 
-    /// The name that stands for a free one in such a path, if it is one.
+    /// Returns the name at the placeholder of the given path, if the key fits that path.
     pub(crate) fn name_in(&self, path: &str) -> Option<&str> {
         let segments: Vec<&str> = path.split('.').collect();
         let fits = segments.len() == self.0.len()
@@ -59,41 +59,41 @@ impl Key {
         self.0.last().map_or("", String::as_str)
     }
 
-    /// Whether it stands right in that table.
+    /// Reports whether the key is directly in the given table.
     pub(crate) fn is_in(&self, table: &Self) -> bool {
         self.0
             .split_last()
             .is_some_and(|(_, words)| words == table.0)
     }
 
-    /// The setting that stands here.
+    /// Returns the setting with this key.
     pub(crate) fn setting(&self) -> Option<&'static Setting> {
         self.below()
             .find(|setting| setting.segments().count() == self.0.len())
     }
 
-    /// Whether this is a table that settings stand in.
+    /// Reports whether this is a table of settings.
     pub(crate) fn is_table(&self) -> bool {
         self.next().next().is_some()
     }
 
-    /// Whether this is a list of tables that settings stand in.
+    /// Reports whether this is a list of tables of settings.
     pub(crate) fn is_list(&self) -> bool {
         self.next().any(|segment| segment == LIST_INDEX)
     }
 
-    /// What must stand in this table of a list.
+    /// Returns the required settings of this table of a list.
     pub(crate) fn required(&self) -> impl Iterator<Item = &'static str> {
         let required = self.below().filter(|setting| setting.required);
         required.filter_map(|setting| setting.segments().nth(self.0.len()))
     }
 
-    /// Its place in a list of tables, if it stands in one.
+    /// Returns the index in a list of tables, if the key is in one.
     pub(crate) fn number(&self) -> Option<u32> {
         self.0[self.list_index_position()?].parse().ok()
     }
 
-    /// The same that many places further down in its list, if it stands in one.
+    /// Returns the key moved down by that many places in its list, if it is in one.
     pub(crate) fn shifted_by(mut self, places: u32) -> Self {
         if let (Some(at), Some(number)) = (self.list_index_position(), self.number()) {
             self.0[at] = number.saturating_add(places).to_string();
@@ -107,7 +107,7 @@ impl Key {
             .position(|segment| segment == LIST_INDEX)
     }
 
-    /// The settings that stand here or below.
+    /// Returns the settings with this key or below it.
     fn below(&self) -> impl Iterator<Item = &'static Setting> {
         SETTINGS.iter().filter(|setting| {
             let mut segments = setting.segments();
@@ -117,13 +117,13 @@ impl Key {
         })
     }
 
-    /// What may follow, as the table has it.
+    /// Returns the segments that may follow, as the table has them.
     fn next(&self) -> impl Iterator<Item = &'static str> {
         self.below()
             .filter_map(|setting| setting.segments().nth(self.0.len()))
     }
 
-    /// What may follow, in words.
+    /// Returns the segments that may follow, in words.
     pub(crate) fn expected(&self) -> String {
         let mut words: Vec<String> = self
             .next()
@@ -135,7 +135,7 @@ impl Key {
         words.join(", ")
     }
 
-    /// What was probably meant by a word that may not follow here.
+    /// Returns the key that was probably meant by a word that may not follow here.
     pub(crate) fn nearest(&self, word: &str) -> Option<Self> {
         let siblings = self
             .next()
@@ -158,7 +158,7 @@ fn fits(segment: &str, word: &str) -> bool {
     Placeholder::of(segment).map_or(segment == word, |free| free.allows(word))
 }
 
-/// The word of a list that another one is a misspelling of.
+/// Returns the word of a list that the given word is a misspelling of.
 pub(crate) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > MAX_SHOWN_LENGTH {
         return None;
@@ -172,7 +172,7 @@ pub(crate) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) 
         .map(|(_, other)| other)
 }
 
-/// A word from outside, short and without what looks like a key.
+/// Makes a word from outside safe to show: short and without anything that looks like a secret key.
 pub(crate) fn shown(word: &str) -> String {
     let clean = text::plain(word);
     text::bounded(&text::without_secrets(&clean), MAX_SHOWN_LENGTH).replace('\n', " ")

@@ -1,6 +1,6 @@
-//! The layers, one over the other: defaults, the user's file, the project's file, the environment, flags.
+//! The layers of settings: defaults, the user's file, the project's file, the environment, flags.
 //!
-//! Invariant: what a project may not set before it is trusted is never in `effective`.
+//! Invariant: a setting that a project may not set before it is trusted is never in `effective`.
 
 use super::file::Entries;
 use super::key::Key;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Default,
@@ -44,7 +44,7 @@ impl Origin {
         }
     }
 
-    /// The folder that a relative path is meant from, if it is not the current one.
+    /// Returns the folder that relative paths start from, if it is not the current one.
     pub(crate) fn folder(&self) -> Option<&Path> {
         match self {
             Self::User { file, .. } | Self::Project { file, .. } => file.parent(),
@@ -53,7 +53,7 @@ impl Origin {
     }
 }
 
-/// In their order: a later one counts.
+/// The layers in their order: a later one overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Layer {
     Default,
@@ -76,13 +76,13 @@ pub(crate) enum Trust {
     Untrusted,
 }
 
-/// What a variable of the environment holds.
+/// A lookup of environment variables.
 pub(crate) type EnvLookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Layers {
     pub(crate) effective: BTreeMap<Key, SourcedValue>,
-    /// What a project set without being trusted.
+    /// Settings of a project that is not trusted.
     pub(crate) ignored: BTreeMap<Key, SourcedValue>,
     pub(crate) problems: Vec<Problem>,
 }
@@ -103,7 +103,7 @@ impl Layers {
         layers
     }
 
-    /// Has a setting count for another one that nobody has set.
+    /// Uses the value of `other` for the setting at `path` if nobody has set that.
     pub(crate) fn stand_in(&mut self, path: &str, other: &str) {
         let found = |path: &str| self.effective.get(&Key::of(path));
         let is_set = found(path).is_some_and(|found| found.origin != Origin::Default);
@@ -122,7 +122,7 @@ impl Layers {
     }
 
     pub(crate) fn project(&mut self, file: &Path, entries: Entries, trust: Trust) {
-        // Lists of tables are gone on with: those of the user are not overwritten.
+        // A project's lists of tables continue those of the user instead of overwriting them.
         let numbers = self.effective.keys().filter_map(Key::number);
         let last = numbers.max().unwrap_or(0);
         for (key, entry) in entries {
@@ -139,7 +139,7 @@ impl Layers {
         }
     }
 
-    /// After the files, since `api_key_env` says which variable holds a key.
+    /// Applies the environment. Call it after the files, since `api_key_env` names the variable that holds a key.
     pub(crate) fn environment(&mut self, lookup: EnvLookup<'_>) {
         for setting in SETTINGS {
             let mut done: Vec<Key> = Vec::new();
@@ -158,7 +158,7 @@ impl Layers {
         }
     }
 
-    /// The variable that is asked, which the settings may have changed.
+    /// Returns the variable to read, which the settings may have changed.
     fn variable(&self, setting: &Setting, variable: &Variable) -> String {
         let renamed = variable
             .of
@@ -190,7 +190,7 @@ impl Layers {
         );
     }
 
-    /// A flag, by the path of its setting.
+    /// Applies a flag, given by the path of its setting.
     pub(crate) fn flag(&mut self, path: &str, text: &str) {
         let key = Key::of(path);
         let name = |setting: &Setting| {
@@ -242,7 +242,7 @@ impl Layers {
 const API_KEY: &str = "providers.<provider>.api_key";
 const API_KEY_VARIABLE: &str = "providers.<provider>.api_key_env";
 
-/// The variable that holds a provider's key.
+/// Returns the name of the variable that holds a provider's key.
 pub(crate) fn key_variable(layers: &Layers, provider: &str) -> Option<String> {
     let setting = SETTINGS.iter().find(|setting| setting.path == API_KEY)?;
     let variable = setting
@@ -252,7 +252,7 @@ pub(crate) fn key_variable(layers: &Layers, provider: &str) -> Option<String> {
     Some(layers.variable(setting, variable))
 }
 
-/// A text and where it stands.
+/// A text and its location.
 struct RawSetting<'a> {
     origin: Origin,
     place: Location,

@@ -1,6 +1,6 @@
-//! A value that is a list: an array of texts in a file; elsewhere one text, with an entry on each line.
+//! Values that are lists: an array of texts in a file; elsewhere one text, with an entry on each line.
 //!
-//! A name of a model may hold commas; all else may be separated by them as well.
+//! Entries other than names of models may be separated by commas as well; the name of a model may hold commas.
 
 use super::key::{nearest, shown};
 use super::sections::fallback_chain::ModelEntry;
@@ -9,10 +9,10 @@ use super::value::RawValue;
 use outlast_kernel::policy::Policy;
 use toml::de::DeValue;
 
-/// What stands between the entries of a list that is one text.
+/// The separator between the entries of a list that is one text.
 pub(crate) const SEPARATOR: char = '\n';
 
-/// The entries of a list of that kind, each of them checked; else what is wrong.
+/// Returns the checked entries of a list of the given kind, or a description of the problem.
 pub(super) fn read(kind: Kind, given: RawValue<'_>) -> Result<Vec<String>, String> {
     let expected = kind.expected();
     let Some(texts) = texts(given, !matches!(kind, Kind::Models)) else {
@@ -58,7 +58,7 @@ fn check_name(text: &str, expected: &str) -> Result<(), String> {
     }
 }
 
-/// It is not repeated.
+/// Checks a key. The error does not repeat it.
 fn check_key(text: &str, expected: &str) -> Result<(), String> {
     match !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic()) {
         true => Ok(()),
@@ -68,7 +68,7 @@ fn check_key(text: &str, expected: &str) -> Result<(), String> {
     }
 }
 
-/// The path and the name of a policy in `PATH=POLICY`.
+/// Splits `PATH=POLICY` into the path and the name of the policy.
 pub(super) fn route(text: &str) -> Option<(&str, &str)> {
     let (path, policy) = text.rsplit_once('=')?;
     let (path, policy) = (path.trim(), policy.trim());

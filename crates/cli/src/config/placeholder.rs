@@ -1,8 +1,8 @@
-//! Names in a path that are free: of providers, models, headers, accounts, servers and variables; and the numbers in lists.
+//! Placeholders in a path: names of providers, models, headers, accounts, servers and variables; and indexes of lists.
 
 use crate::config::table::REMOTE_PROVIDERS;
 
-/// A free name in a path.
+/// A placeholder in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placeholder {
     Provider,
@@ -11,7 +11,7 @@ pub(crate) enum Placeholder {
     Account,
     Server,
     Variable,
-    /// The place in a list of tables, from 1.
+    /// The index in a list of tables, from 1.
     Number,
 }
 
@@ -42,7 +42,7 @@ impl Placeholder {
         }
     }
 
-    /// The only names that there are, if they are known.
+    /// Returns the allowed names, if they are a fixed set.
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::Provider => REMOTE_PROVIDERS,
@@ -71,16 +71,16 @@ impl Placeholder {
     }
 }
 
-/// Names of accounts are shown, typed and put into keys of the store.
+/// Checks the name of an account: such names are shown, typed and put into keys of the store.
 fn is_account_name(name: &str) -> bool {
     const MAX_LENGTH: usize = 64;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(plain)
 }
 
-/// The names of servers stand in those of their tools, which may have 64 characters.
+/// The longest name of a server, in bytes: it is part of its tools' names, which may have 64 characters.
 pub(crate) const MAX_SERVER_NAME_LENGTH: usize = 24;
-/// What is allowed or called by these names is something else.
+/// Names that mean something else where tools are allowed or called.
 pub(crate) const RESERVED_SERVER_NAMES: [&str; 7] =
     ["bash", "edit", "grep", "mcp", "outside", "read", "write"];
 

@@ -1,15 +1,15 @@
-//! What is wrong with the settings, and where.
+//! Problems with the settings, and their locations.
 //!
-//! Invariant: a problem holds no piece of a file but a key and, where it cannot be a secret, a value.
+//! Invariant: a problem holds no text of a file except a key and, where it cannot be a secret, a value.
 
 use super::key::Key;
 use std::fmt;
 use std::path::PathBuf;
 
-/// More problems than this are counted only.
+/// The largest number of problems that are shown; further ones are counted.
 const MAX_SHOWN: usize = 50;
 
-/// Where something was said.
+/// The location of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     File(PathBuf),
@@ -57,7 +57,7 @@ impl fmt::Display for Problem {
 }
 
 impl Problems {
-    /// One line for each.
+    /// Returns one line for each problem.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
             .0
@@ -80,7 +80,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Finds line and column of an offset.
+/// Converts offsets in a text to line and column.
 pub(crate) struct LineIndex<'a> {
     text: &'a str,
     starts: Vec<usize>,
@@ -93,7 +93,7 @@ impl<'a> LineIndex<'a> {
         Self { text, starts }
     }
 
-    /// Both from 1, the column in characters.
+    /// Returns line and column of an offset, both from 1; the column is in characters.
     pub(crate) fn position(&self, offset: usize) -> (usize, usize) {
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = line.checked_sub(1).map_or(0, |before| self.starts[before]);

@@ -1,4 +1,4 @@
-//! Sections of the settings that have a shape of their own.
+//! Sections of the settings with a type of their own.
 
 pub(crate) mod accounts;
 pub(crate) mod fallback_chain;

@@ -1,4 +1,4 @@
-//! What the layers amount to.
+//! Tests of the settings as the layers combine them.
 
 use super::file::{self, Entries};
 use super::layers::{Layers, Trust};
@@ -294,7 +294,7 @@ fn a_server_is_read_with_its_own_variables_and_can_be_allowed() {
     assert!(!format!("{settings:?}").contains("sesame"));
 }
 
-/// The chain of the model in use, as it would be typed.
+/// Returns the fallback chain of the model in use, as it would be typed.
 fn chain(user: &str, flags: &[(&str, &str)]) -> Vec<String> {
     let settings = settings(Inputs {
         user,
@@ -314,16 +314,16 @@ fn a_chain_goes_on_with_that_of_its_last_model_and_ends() {
         "provider = \"openai\"\nmodel = \"a\"\nfallback.models = [\"b\", \"anthropic:c\"]\n";
     let of = |rest: &str, flags| chain(&format!("{begin}{rest}"), flags);
     assert_eq!(of("", &[]), ["openai:b", "anthropic:c"]);
-    // Only the last one's own chain follows it, at its own provider.
+    // Only the last model's own chain follows, at that model's provider.
     let own = "[models.c]\nfallback = [\"d\"]\n[models.b]\nfallback = [\"x\"]\n";
     assert_eq!(of(own, &[]), ["openai:b", "anthropic:c", "anthropic:d"]);
-    // Each model is there once, and the first one not at all.
+    // Each model is in the chain once, and the first one never.
     let round = "[models.c]\nfallback = [\"openai:a\", \"openai:b\", \"d\"]\n[models.d]\nfallback = [\"c\", \"a\"]\n";
     assert_eq!(
         of(round, &[]),
         ["openai:b", "anthropic:c", "anthropic:d", "anthropic:a"]
     );
-    // One's own counts before the default one, and what was typed before both.
+    // The model's own list overrides the default one, and a typed list overrides both.
     let first = "models.a.fallback = [\"a\", \"e\"]\n";
     assert_eq!(of(first, &[]), ["openai:e"]);
     assert_eq!(of("models.a.fallback = []\n", &[]), [""; 0]);

@@ -1,8 +1,8 @@
-//! Numbers of bytes as settings have them: `65536`, `512KiB`, `64MiB`, `1GiB`.
+//! Sizes in bytes in settings: `65536`, `512KiB`, `64MiB`, `1GiB`.
 
 const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("B", 0)];
 
-/// The number of bytes, or `None` when the text is none.
+/// Parses a number of bytes; `None` if the text is none.
 pub(crate) fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let unit = UNITS.iter().find_map(|(name, power)| {
@@ -14,7 +14,7 @@ pub(crate) fn parse(text: &str) -> Option<u64> {
     number.checked_mul(1 << power)
 }
 
-/// The number of bytes as it can be written in a file.
+/// Formats a number of bytes as a file can have it.
 pub(crate) fn words(bytes: u64) -> String {
     let whole = |(_, power): &&(&str, u32)| bytes > 0 && bytes.is_multiple_of(1 << power);
     let unit = UNITS.iter().rev().skip(1).find(whole);

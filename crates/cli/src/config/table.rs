@@ -1,8 +1,8 @@
-//! The table of settings: the one description of what `outlast.toml` may hold.
+//! The table of settings: the one description of the contents of `outlast.toml`.
 //!
 //! Reading, checking, origins, secrets, trust, variables of the environment and the JSON Schema all come from it.
 //! Invariant: a setting that can send a request or a key elsewhere is `restricted`; one that holds a key is `secret`.
-//! Not here: the rows of the servers (see `gateway_table`, `serve_table`), what a value must look like (see `value`) and what the settings amount to (see `settings`).
+//! Not here: rows of the servers (`gateway_table`, `serve_table`), forms of values (`value`), typed settings (`settings`).
 
 pub(crate) use super::kind::Kind;
 pub(crate) use super::placeholder::Placeholder;
@@ -40,18 +40,18 @@ const HOOK_EVENTS: &[&str] = &[
     HookEvent::AccountBlocked.as_str(),
     HookEvent::SessionStopped.as_str(),
 ];
-/// The longest that a hook may run, in seconds.
+/// The longest time limit of a hook, in seconds.
 const MAX_HOOK_SECONDS: u32 = 600;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Setting {
-    /// Its place in the file. What stands in `<…>` is a name; see [`Free`].
+    /// The path in the file. A segment in `<…>` stands for a name; see [`Placeholder`].
     pub(crate) path: &'static str,
     pub(crate) kind: Kind,
     pub(crate) about: &'static str,
-    /// Written as on a command line.
+    /// The default, written as on a command line.
     pub(crate) default: Option<&'static str>,
-    /// The first of them that is set counts.
+    /// The variables of the setting; the first one that is set counts.
     pub(crate) variables: &'static [Variable],
     pub(crate) flag: Option<&'static str>,
     /// Never shown.
@@ -64,7 +64,7 @@ pub(crate) struct Setting {
 
 pub(crate) struct Variable {
     pub(crate) name: &'static str,
-    /// Whose setting it is, when the path holds a free name.
+    /// The name for the path's placeholder, if it has one.
     pub(crate) of: Option<&'static str>,
 }
 
@@ -134,7 +134,7 @@ const fn provider_variable(provider: &'static str, name: &'static str) -> Variab
     }
 }
 
-/// All of them.
+/// All settings.
 pub(crate) const SETTINGS: &[Setting] = &joined::<{ COMMON.len() + GATEWAY.len() + SERVE.len() }>();
 
 const fn joined<const LENGTH: usize>() -> [Setting; LENGTH] {

@@ -1,15 +1,15 @@
-//! The two kinds of addresses in settings: where an API is, and where a proxy is.
+//! The two kinds of addresses in settings: of an API, and of a proxy.
 //!
-//! Invariant: nothing here repeats an address in an error, and what is shown of one has no user and no password.
+//! Invariant: no error here repeats an address, and a shown address has no user and no password.
 
-/// The parts that matter; what is not an address at all is `None`.
+/// The relevant parts of an address; `split` returns `None` for anything else.
 struct UrlParts<'a> {
     scheme: &'a str,
     user: Option<&'a str>,
     rest: &'a str,
 }
 
-/// What is wrong with the address of an API, if anything is.
+/// Checks the address of an API.
 pub(crate) fn check_base(url: &str) -> Result<(), &'static str> {
     let parts = split(url).ok_or("it is not an address")?;
     if !["http", "https"].contains(&parts.scheme) {
@@ -24,10 +24,10 @@ pub(crate) fn check_base(url: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// What an upstream begins with that is the scripted provider.
+/// The prefix of an upstream that is the scripted provider.
 pub(crate) const SCRIPTED_PREFIX: &str = "mock:";
 
-/// What is wrong with the place that requests are sent to, if anything is.
+/// Checks an upstream: the address of an API, or a script.
 pub(crate) fn check_upstream(text: &str) -> Result<(), String> {
     match text.strip_prefix(SCRIPTED_PREFIX) {
         Some(script) => match script.parse::<outlast_mock::Script>() {
@@ -38,7 +38,7 @@ pub(crate) fn check_upstream(text: &str) -> Result<(), String> {
     }
 }
 
-/// The host and port of an address, in small letters.
+/// Returns the host and port of an address, in lower case.
 pub(crate) fn place(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -46,7 +46,7 @@ pub(crate) fn place(url: &str) -> String {
     host.to_ascii_lowercase()
 }
 
-/// The address of a proxy with its scheme. Without one it is `http`, as everywhere.
+/// Returns the address of a proxy with its scheme; the default scheme is `http`, as everywhere.
 pub(crate) fn complete_proxy(url: &str) -> Result<String, &'static str> {
     let url = if url.contains("://") {
         url.to_owned()
@@ -70,7 +70,7 @@ pub(crate) fn complete_proxy(url: &str) -> Result<String, &'static str> {
     Ok(url)
 }
 
-/// A text; of an address, what stands after a `?` is left out, because it may be a key.
+/// Returns the text; the part of an address after `?` is left out, because it may be a key.
 pub(crate) fn without_query(text: &str) -> String {
     match text.split_once('?') {
         Some((address, _)) if address.starts_with("http") => format!("{address}?…"),
@@ -78,7 +78,7 @@ pub(crate) fn without_query(text: &str) -> String {
     }
 }
 
-/// The address without user and password.
+/// Returns the address without user and password.
 pub(crate) fn shown(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     match rest.rsplit_once('@') {
@@ -105,7 +105,7 @@ fn split(url: &str) -> Option<UrlParts<'_>> {
     })
 }
 
-/// A name, an IPv4 address or an IPv6 address in brackets, perhaps with a port.
+/// Reports whether the text is a name, an IPv4 address or an IPv6 address in brackets, with or without a port.
 fn is_host(text: &str) -> bool {
     let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
     if let Some(inside) = text.strip_prefix('[') {

@@ -1,4 +1,4 @@
-//! From settings to hooks, and how the process waits for them when it leaves a session.
+//! Builds hooks from settings, and waits for them when the process leaves a session.
 //!
 //! Invariant: that wait is bounded, and short once somebody wants the process to end.
 
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long hooks are waited for when the work is done.
+/// The time limit for hooks when the work is done.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same after a signal.
+/// The time limit for hooks after a signal.
 const FINISH_TIMEOUT_AFTER_SIGNAL: Duration = Duration::from_secs(1);
 
-/// The hooks of a session in that folder. Must be called within a runtime.
+/// Returns the hooks of a session in the given folder. Must be called within a runtime.
 pub(crate) fn of(settings: &Settings, folder: &Path) -> Hooks {
     // A folder that was removed has no name.
     let is_gone = folder.as_os_str().is_empty();
@@ -31,7 +31,7 @@ pub(crate) fn of(settings: &Settings, folder: &Path) -> Hooks {
     )
 }
 
-/// Why the process leaves a session.
+/// Returns the reason why the process leaves a session.
 pub(crate) const fn reason(signalled: Option<Signal>) -> ExitReason {
     match signalled {
         None => ExitReason::Ended,
@@ -41,7 +41,7 @@ pub(crate) const fn reason(signalled: Option<Signal>) -> ExitReason {
     }
 }
 
-/// Waits for hooks to be done, for a bounded time. A signal ends the wait, unless one has come before.
+/// Waits for hooks to finish, for a bounded time. A signal ends the wait, unless one has come before.
 pub(crate) async fn finish(hooks: &Hooks, signalled: Option<Signal>, mut signals: Signals) {
     if signalled.is_some() {
         return hooks.finish(FINISH_TIMEOUT_AFTER_SIGNAL).await;
@@ -52,7 +52,7 @@ pub(crate) async fn finish(hooks: &Hooks, signalled: Option<Signal>, mut signals
     }
 }
 
-/// Says what is wrong with a hook, instead of a line that counts down.
+/// Reports a problem of a hook, in place of a countdown line.
 fn report(problem: &str) {
     if diagnostics::is_taken() {
         return complain(&format!("warning: {problem}"));

@@ -1,4 +1,4 @@
-//! Pictures that go along with a prompt.
+//! Pictures for a prompt.
 
 use crate::platform::exit::UsageError;
 use base64::Engine;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 const MAX_IMAGE_BYTES: u64 = 20 << 20;
 
-/// The picture in that file. What it is, its first bytes say, not its name.
+/// Reads the picture in the given file. Its type is found from its first bytes, not from its name.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Image> {
     let shown = path.display();
     let failed = |error| UsageError(format!("cannot read the picture {shown}: {error}"));

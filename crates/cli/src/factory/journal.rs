@@ -1,4 +1,4 @@
-//! The file in our folder in which sessions are written down.
+//! The file with the journal of sessions in our folder.
 
 use crate::complain;
 use crate::platform::exit::UsageError;
@@ -8,13 +8,13 @@ use outlast_store::journal::Summary;
 use outlast_store::{Error, Journal};
 use std::path::{Path, PathBuf};
 
-/// The file in our folder.
+/// The name of the file.
 pub(crate) const FILE: &str = "sessions.db";
 
-/// What is said to whoever wants something of a session where there is none.
+/// The error for a command that needs a session when there is none.
 pub(crate) const NO_SESSION: &str = "there is no session yet; `outlast -p \"…\"` begins one";
 
-/// Opens the journal, or makes it. A damaged one is put aside, and that is said.
+/// Opens or creates the journal. A damaged file is moved aside with a warning.
 pub(crate) fn open(home: &Path) -> Result<(Journal, EarlierSessions), Error> {
     let opened = Journal::open(&home.join(FILE))?;
     let Some(aside) = opened.replaced else {
@@ -28,14 +28,14 @@ pub(crate) fn open(home: &Path) -> Result<(Journal, EarlierSessions), Error> {
     Ok((opened.journal, EarlierSessions::Damaged))
 }
 
-/// How earlier sessions were found.
+/// The state of earlier sessions when the journal was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EarlierSessions {
     Whole,
     Damaged,
 }
 
-/// The files that were put aside because they are damaged.
+/// Returns the files that were moved aside because they are damaged.
 pub(crate) fn damaged(home: &Path) -> Vec<PathBuf> {
     let prefix = format!("{FILE}.damaged-");
     let files = std::fs::read_dir(home).into_iter().flatten().flatten();
@@ -51,7 +51,7 @@ pub(crate) fn damaged(home: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Opens the journal that is there. A damaged one is an error: what it holds is what was asked for.
+/// Opens the journal if there is one. A damaged file is an error: the caller needs its contents.
 pub(crate) fn existing() -> anyhow::Result<Option<Journal>> {
     let file = home::path()?.join(FILE);
     let damaged = || {
@@ -63,9 +63,9 @@ pub(crate) fn existing() -> anyhow::Result<Option<Journal>> {
     Journal::open_existing(&file).with_context(damaged)
 }
 
-/// The session that was named, by its id or the beginning of it.
+/// Returns the session with the given id or the given beginning of one.
 pub(crate) async fn find(journal: &Journal, name: &str) -> anyhow::Result<Summary> {
-    // Every id begins with nothing: a variable that is not set would mean the only session that there is.
+    // Every id begins with the empty text: an unset variable would mean the only session that there is.
     if name.is_empty() {
         return Err(UsageError(
             "the name of a session is empty; `outlast sessions list` shows all".to_owned(),

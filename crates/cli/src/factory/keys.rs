@@ -1,4 +1,4 @@
-//! Where keys come from: the environment, a file, a command. They are never arguments, and never shown.
+//! Sources of keys: the environment, a file, a command. Keys are never arguments, and never shown.
 
 use crate::config::KeyLocation;
 use outlast_engine::BoxFuture;
@@ -14,7 +14,7 @@ use tokio::process::Command;
 const MAX_KEY_BYTES: u64 = 64 << 10;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A key that stands in the settings.
+/// A key from the settings.
 pub(crate) struct FixedKey(pub(crate) SecretString);
 
 impl KeySource for FixedKey {
@@ -54,7 +54,7 @@ async fn read(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// Runs the command in a shell. What it writes to stderr is not shown: it may hold what should not be.
+/// Runs the command in a shell. Its stderr is not shown: it may hold secrets.
 async fn run(command: &str) -> Result<String, String> {
     let mut shell = if cfg!(windows) {
         let mut shell = Command::new("cmd");
@@ -80,7 +80,7 @@ async fn run(command: &str) -> Result<String, String> {
     let run = async {
         let mut stdout = stdout.take(MAX_KEY_BYTES);
         stdout.read_to_string(&mut text).await?;
-        // Whoever writes on hears that nobody reads.
+        // A command that writes more gets an error instead of waiting for a reader.
         drop(stdout);
         child.wait().await
     };

@@ -1,4 +1,4 @@
-//! From settings to MCP servers, where they are built in.
+//! Starts MCP servers from settings, where they are built in.
 
 use crate::config::Settings;
 use crate::platform::exit::UsageError;
@@ -6,11 +6,11 @@ use outlast_session::tools::Tools;
 #[cfg(all(unix, feature = "mcp"))]
 use {std::pin::pin, std::time::Duration, tokio::time::timeout};
 
-/// How long nothing is said of servers that start: some are fetched from the network first.
+/// The time before a notice about starting servers: some are fetched from the network first.
 #[cfg(all(unix, feature = "mcp"))]
 const QUIET_PERIOD: Duration = Duration::from_secs(2);
 
-/// Says what to do when servers are set and cannot be used.
+/// Returns an error with a remedy if servers are configured and cannot be used.
 pub(crate) fn check(settings: &Settings) -> Result<(), UsageError> {
     let built_in = cfg!(all(unix, feature = "mcp"));
     match settings.servers.first() {
@@ -23,7 +23,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), UsageError> {
     }
 }
 
-/// With the tools of all servers. What is wrong with a server is said on stderr.
+/// Adds the tools of all servers. Problems with a server are reported on stderr.
 #[cfg(all(unix, feature = "mcp"))]
 pub(crate) async fn started(tools: Tools, settings: &Settings) -> Tools {
     let servers = settings.servers.iter();
@@ -42,7 +42,7 @@ pub(crate) async fn started(tools: Tools, settings: &Settings) -> Tools {
     tools
 }
 
-/// Without any server: there is none, see [`check`].
+/// Returns the tools unchanged: there are no servers, see [`check`].
 #[cfg(not(all(unix, feature = "mcp")))]
 pub(crate) fn started(tools: Tools, _: &Settings) -> std::future::Ready<Tools> {
     std::future::ready(tools)

@@ -1,13 +1,13 @@
-//! What was typed for a prompt, as far as a later process needs it to carry the prompt on. It is kept with the prompt.
+//! The typed options of a prompt that a later process needs to resume it. They are stored with the prompt.
 //!
-//! Invariant: nothing here is secret; keys come from the settings of whoever carries on.
+//! Invariant: nothing here is secret; keys come from the settings of the resuming process.
 
 use crate::args::SessionArguments;
 use crate::config::{Provider, Settings};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What counts for one prompt alone, and not for those that follow it in its session.
+/// Settings that apply to one prompt alone, and not to later ones of its session.
 const SINGLE_PROMPT_SETTINGS: [&str; 2] = ["limits.deadline", "tools.allow"];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub(crate) struct Options {
     settings: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) base_url: Option<String>,
-    /// Whether answers are asked for as a whole.
+    /// Whether completions are requested as a whole.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) whole: bool,
 }
@@ -42,7 +42,7 @@ impl Options {
         }
     }
 
-    /// Settings by their paths, those that were said.
+    /// Builds options from settings by their paths; those without a value are left out.
     pub(crate) fn said<const N: usize>(settings: [(&str, Option<String>); N]) -> Self {
         let said = settings.into_iter();
         let said = said.filter_map(|(path, value)| Some((path.to_owned(), value?)));
@@ -52,7 +52,7 @@ impl Options {
         }
     }
 
-    /// The same, with others that count before them.
+    /// Merges the options with others, which take precedence.
     pub(crate) fn with(mut self, others: &Self) -> Self {
         self.settings.extend(others.settings.clone());
         Self {
@@ -61,7 +61,7 @@ impl Options {
         }
     }
 
-    /// A model that is asked from here on.
+    /// Selects a model from here on.
     pub(crate) fn choosing(self, provider: &str, model: &str) -> Self {
         let chosen = [("provider", provider), ("model", model)];
         let chosen = chosen.map(|(path, value)| (path.to_owned(), value.to_owned()));
@@ -71,7 +71,7 @@ impl Options {
         };
         let kept = self.settings.clone();
         let mut options = chosen.after(self);
-        // It is still the same process that was allowed something.
+        // The permissions were given to this process, which is still the same.
         for path in SINGLE_PROMPT_SETTINGS {
             let value = kept.get(path).cloned();
             options
@@ -81,7 +81,7 @@ impl Options {
         options
     }
 
-    /// Allows more than was allowed before.
+    /// Adds to the allowed tools.
     pub(crate) fn allow(&mut self, names: &str) {
         let allowed = self.settings.entry("tools.allow".to_owned());
         let allowed = allowed.or_default();
@@ -91,8 +91,8 @@ impl Options {
         };
     }
 
-    /// Keeps who is asked first, wherever that was set: a later process may find other settings. Whoever is asked in
-    /// its place for a while is not kept here.
+    /// Stores the provider, model and policy in use, whatever their origin: a later process may find other settings. A
+    /// temporary fallback model is not stored.
     pub(crate) fn pin(&mut self, settings: &Settings, model: &str) {
         let provider = settings.provider.unwrap_or(Provider::Mock).name();
         let pinned = [
@@ -106,12 +106,12 @@ impl Options {
         self.base_url = self.base_url.take().or(settings.base_url.clone());
     }
 
-    /// What counts for the next prompt of a session: what was typed for it, else what was typed before.
+    /// Returns the options for the next prompt of a session: those typed for it, else the earlier ones.
     pub(crate) fn after(self, mut earlier: Self) -> Self {
         earlier
             .settings
             .retain(|path, _| !SINGLE_PROMPT_SETTINGS.contains(&path.as_str()));
-        // Another provider is not where the one before it was, and has other models.
+        // Another provider has another address and other models.
         let provider = self.settings.get("provider");
         if provider.is_some() && provider != earlier.settings.get("provider") {
             earlier.base_url = None;
@@ -126,8 +126,8 @@ impl Options {
         }
     }
 
-    /// The same, and what is usual where nothing was said. Where the usual provider is, is the machine's business and not
-    /// the session's.
+    /// Fills the gaps with the usual options. The address of the usual provider is left out: it belongs to the machine and
+    /// not to the session.
     pub(crate) fn or(mut self, usual: &Self) -> Self {
         let own = self.settings.get("provider").cloned();
         let is_usual = own.is_none_or(|own| usual.get("provider").is_none_or(|it| it == own));
@@ -146,7 +146,7 @@ impl Options {
         }
     }
 
-    /// What was said of a setting.
+    /// Returns the typed value of a setting.
     pub(crate) fn get(&self, path: &str) -> Option<&str> {
         self.settings.get(path).map(String::as_str)
     }

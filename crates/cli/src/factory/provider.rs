@@ -1,4 +1,4 @@
-//! From settings to a provider that can be asked.
+//! Builds providers and models from settings.
 
 use crate::config::{Provider, Settings, url};
 use crate::factory::keys::FixedKey;
@@ -23,16 +23,16 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the scripted provider does when nothing else is asked for: enough to see a retry at work.
+/// The default of the scripted provider: enough to see a retry at work.
 pub(crate) const DEFAULT_SCRIPT: &str = "overloaded:2";
 const MAX_CERTIFICATE_BYTES: u64 = 4 << 20;
 
-/// The model that is asked, who answers for it, and with which accounts.
+/// A model with its provider and accounts, ready to be called.
 pub(crate) struct ResolvedModel {
     pub(crate) adapter: Adapter,
     pub(crate) model: String,
     pub(crate) accounts: Vec<Account>,
-    /// Whether what is learnt of it is of use to others.
+    /// Whether other processes can use the shared state of this provider.
     pub(crate) is_shared: bool,
     pub(crate) price: Option<Price>,
     pub(crate) traits: Capabilities,
@@ -40,7 +40,7 @@ pub(crate) struct ResolvedModel {
 }
 
 impl ResolvedModel {
-    /// How the model is asked; what is learnt of its accounts goes where that knowledge is.
+    /// Builds the target of requests; the accounts report to the given shared state.
     pub(crate) fn route(self, knowledge: &SharedState, clock: &Arc<dyn Clock>) -> ModelTarget {
         let accounts = (!self.accounts.is_empty())
             .then(|| Accounts::new(self.accounts, knowledge.clone(), clock.clone()));
@@ -55,12 +55,12 @@ impl ResolvedModel {
     }
 }
 
-/// What a client is told where nothing is known.
+/// The values that clients receive for a model with unknown limits, in tokens.
 const DEFAULT_CONTEXT_WINDOW: u64 = 128_000;
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
 impl ResolvedModel {
-    /// The model as a client is told of it.
+    /// Describes the model for a client.
     pub(crate) fn card(&self, settings: &Settings, base_url: Option<&str>) -> Model {
         let dialect = settings.provider.and_then(dialect);
         let api = match dialect {
@@ -96,11 +96,11 @@ impl ResolvedModel {
 }
 
 fn dollars(cost: Cost) -> f64 {
-    // Prices are far below what a float counts exactly.
+    // Prices are far below the limit up to which a float counts exactly.
     u32::try_from(cost.0).map_or(f64::MAX, f64::from) / 1e6
 }
 
-/// A model that is asked beside the one that is chosen. An address that was typed is that of the chosen provider.
+/// Builds a model besides the chosen one. A typed address applies only to the provider of the chosen model.
 pub(crate) fn other(
     other: &Settings,
     role: &str,
@@ -115,7 +115,7 @@ pub(crate) fn other(
     self::model(other, base_url, clock.clone()).with_context(context)
 }
 
-/// The provider and the model that the settings name.
+/// Builds the provider and the model in the settings.
 pub(crate) fn model(
     settings: &Settings,
     base_url: Option<&str>,
@@ -140,14 +140,14 @@ pub(crate) fn model(
     })
 }
 
-/// The accounts of the provider in use: those that the settings name, else the one key that it has. At another place
-/// than the provider's own they are others: what is learnt there says nothing about the real ones.
+/// Returns the accounts of the provider in use: those in the settings, else the one for its single key. At an address
+/// other than the provider's own they have other names: state from there says nothing about the real accounts.
 pub(crate) fn accounts(settings: &Settings, base_url: Option<&str>) -> Vec<Account> {
     let providers: Vec<Provider> = settings.provider.into_iter().collect();
     accounts_at(settings, &providers, &place(settings, base_url))
 }
 
-/// The same for whoever answers at that place, which is nothing where it is the providers' own.
+/// Returns the accounts of the given providers at `place`, which is empty for the providers' own address.
 pub(crate) fn accounts_at(
     settings: &Settings,
     providers: &[Provider],
@@ -182,7 +182,7 @@ pub(crate) fn accounts_at(
     }
 }
 
-/// A few bits by which keys are told apart, and from which none can be guessed (FNV-1a, folded to 20 bits).
+/// Returns a few bits that tell keys apart, and from which none can be guessed (FNV-1a, folded to 20 bits).
 fn fingerprint(key: &str) -> u64 {
     let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -190,7 +190,7 @@ fn fingerprint(key: &str) -> u64 {
     (hash >> 40 ^ hash >> 20 ^ hash) & 0xf_ffff
 }
 
-/// The host and port of an address that is not the provider's own; else nothing.
+/// Returns the host and port of an address that is not the provider's own; else an empty text.
 fn place(settings: &Settings, base_url: Option<&str>) -> String {
     let Some(url) = base_url.or(settings.base_url.as_deref()) else {
         return String::new();
@@ -198,8 +198,7 @@ fn place(settings: &Settings, base_url: Option<&str>) -> String {
     url::place(url)
 }
 
-/// The provider that the settings name, unless it is the scripted one. A key is needed only where the address is the
-/// provider's own.
+/// Builds the provider in the settings; `None` for the scripted one. A key is needed only at the provider's own address.
 pub(crate) fn provider(
     settings: &Settings,
     base_url: Option<&str>,
@@ -235,7 +234,7 @@ fn dialect(provider: Provider) -> Option<Dialect> {
     }
 }
 
-/// Where a provider is when nobody says otherwise.
+/// Returns the default address of a provider.
 pub(crate) fn home_of(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Anthropic => "https://api.anthropic.com",
@@ -253,7 +252,7 @@ fn no_key(settings: &Settings, name: &str) -> String {
     )
 }
 
-/// The scripted provider inside this program.
+/// Builds the scripted provider inside this program.
 fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<ResolvedModel> {
     let model = settings
         .model
@@ -270,7 +269,7 @@ fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<Resolv
         adapter,
         model,
         accounts: Vec::new(),
-        // It lives in this process alone.
+        // The scripted provider exists in this process alone.
         is_shared: false,
         price: settings.price,
         traits: settings.traits,
@@ -286,7 +285,7 @@ fn http(settings: &Settings, base_url: &str) -> anyhow::Result<Http> {
     Http::new(&settings).map_err(|error| UsageError(error.to_string()).into())
 }
 
-/// The way to that address, without the headers of a provider.
+/// Returns the HTTP settings for the given address, without the headers of a provider.
 pub(crate) fn http_settings(settings: &Settings, base_url: &str) -> anyhow::Result<HttpSettings> {
     let certificates = settings.ca_file.as_deref().map(read_certificates);
     let proxy = |proxy: &Option<crate::config::ProxyUrl>| {

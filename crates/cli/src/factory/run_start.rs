@@ -1,8 +1,7 @@
-//! Runs that a server begins: each is a process of its own, which outlives the server.
+//! Starts runs for a server: each is a process of its own, which outlives the server.
 //!
-//! What is wrong with the file is found out here, so that it comes with line and column; all else that keeps a run from
-//! beginning is said by its process before it has begun. Invariant: nothing of the server is held by a run: its pipes may
-//! be gone at any time.
+//! The file is checked here, so that errors come with line and column; the run's process reports all other errors that
+//! prevent its start. Invariant: a run depends on nothing of the server: its pipes may be gone at any time.
 
 use crate::commands::run;
 use anyhow::Context;
@@ -17,25 +16,25 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::Command;
 
-/// How long a run may take to begin: its process may have to ask a keychain, or wait for the disk.
+/// The time limit for the start of a run: its process may have to ask a keychain, or wait for the disk.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// The most that is heard of a process that does not begin its run, in bytes.
+/// The longest output that is kept of a process that does not start its run, in bytes.
 const MAX_OUTPUT_BYTES: u64 = 16 * 1024;
-/// How long is listened to a process that has ended.
+/// The time limit for reading the output of a process that has ended.
 const EXIT_OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest input, in bytes: systems refuse a program whose arguments are longer.
 const MAX_INPUT_BYTES: usize = 100_000;
-/// With what a process ends that was told something wrong.
+/// The exit code of a process that was given wrong arguments.
 const USAGE_EXIT_CODE: i32 = 2;
 
-/// Begins runs, each by a process of this program.
+/// Starts runs, each as a process of this program.
 pub(crate) struct RunStarter {
     program: PathBuf,
     folder: PathBuf,
 }
 
 impl RunStarter {
-    /// Runs work in that folder unless it is said where.
+    /// Creates a starter; `folder` is the default folder of its runs.
     pub(crate) fn new(folder: &Path) -> anyhow::Result<Self> {
         Ok(Self {
             program: std::env::current_exe().context("cannot find this program's own file")?,
@@ -61,7 +60,7 @@ impl StartRun for RunStarter {
     }
 }
 
-/// A run that can be begun, as far as can be told here.
+/// A run that has passed the checks of this module.
 #[derive(Debug)]
 struct CheckedRun {
     file: PathBuf,
@@ -69,7 +68,7 @@ struct CheckedRun {
     inputs: Vec<(String, String)>,
 }
 
-/// Finds out what is wrong with what is wanted. Blocks for as long as the disk takes.
+/// Checks a request for a run. Blocks for as long as the disk takes.
 fn check(folder: &Path, wanted: NewRun) -> Result<CheckedRun, StartError> {
     let folder = folder.join(wanted.directory.unwrap_or_default());
     let found = folder.canonicalize().ok().filter(|found| found.is_dir());
@@ -103,12 +102,12 @@ fn arguments(checked: &CheckedRun) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = ["run", "--detached"].map(OsString::from).to_vec();
     let inputs = checked.inputs.iter();
     arguments.extend(inputs.map(|(name, value)| format!("--input={name}={value}").into()));
-    // It is absolute, and so never taken for an option.
+    // The path is absolute, and so never taken for an option.
     arguments.push(checked.file.clone().into());
     arguments
 }
 
-/// Starts a process that says the id of its run, and leaves it to itself once it has.
+/// Starts a process and returns the run id that it prints; the process then runs on by itself.
 async fn announced(mut command: Command, patience: Duration) -> Result<String, StartError> {
     command
         .stdin(Stdio::null())
@@ -118,7 +117,7 @@ async fn announced(mut command: Command, patience: Duration) -> Result<String, S
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(failed(&"its process says nothing"));
     };
-    // Read all the while, so that a process with much to say is not held up.
+    // Read concurrently, so that a process with much output is not blocked.
     let said = tokio::spawn(heard(stderr));
     let line = tokio::time::timeout(patience, first_line(stdout)).await;
     let Ok(line) = line else {
@@ -134,13 +133,13 @@ async fn announced(mut command: Command, patience: Duration) -> Result<String, S
         return Ok(id);
     }
     let ended = child.wait().await.map_err(|error| failed(&error))?;
-    // What it has started may still have its stderr.
+    // A child of the process may still have its stderr open.
     let said = tokio::time::timeout(EXIT_OUTPUT_TIMEOUT, said).await;
     let said = said.map(Result::unwrap_or_default).unwrap_or_default();
     Err(start_error(&said, ended))
 }
 
-/// The line that a process says when its run has begun; nothing when it ends without.
+/// Returns the line that a process prints when its run has started; `None` if it ends without.
 async fn first_line(stdout: impl AsyncRead + Unpin) -> Option<String> {
     let mut line = String::new();
     let mut stdout = BufReader::new(stdout.take(MAX_OUTPUT_BYTES));
@@ -148,7 +147,7 @@ async fn first_line(stdout: impl AsyncRead + Unpin) -> Option<String> {
     line.strip_suffix('\n').map(str::to_owned)
 }
 
-/// The beginning of what a process says; the rest is read and forgotten.
+/// Returns the beginning of a process's output; the rest is read and dropped.
 async fn heard(mut stderr: impl AsyncRead + Unpin) -> String {
     let mut said = Vec::new();
     let mut first = (&mut stderr).take(MAX_OUTPUT_BYTES);

@@ -110,7 +110,7 @@ fn a_run_is_given_its_file_its_folder_and_its_inputs() {
 async fn a_process_is_left_to_itself_once_it_has_said_its_run() {
     let folder = tempfile::tempdir().unwrap();
     let (pipe, done) = (folder.path().join("pipe"), folder.path().join("done"));
-    // It goes on only once it is let, and has something to say that nobody hears.
+    // The process goes on only when it is let, and then writes output that nobody reads.
     let script = format!(
         "mkfifo {0}; echo some-id; trap '' PIPE; read line < {0}; echo x; echo x >&2; echo x > {1}",
         pipe.display(),
@@ -145,7 +145,7 @@ async fn what_a_process_says_before_its_run_begins_is_why_it_does_not() {
         let error = announced(shell(script), START_TIMEOUT).await.unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
-    // Much of it does not hold the process up, and little of it is kept.
+    // Long output does not block the process, and little of it is kept.
     let much = "yes error | head -c 1000000 >&2; exit 2";
     let error = announced(shell(much), START_TIMEOUT).await.unwrap_err();
     assert!(error.to_string().len() <= text::MAX_MESSAGE_BYTES);

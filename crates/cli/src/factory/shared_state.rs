@@ -1,4 +1,4 @@
-//! What all processes of this user know of their providers, in one file of our folder.
+//! Opens the shared state of all processes of this user: one file in our folder.
 
 use crate::complain;
 use outlast_engine::Clock;
@@ -6,10 +6,10 @@ use outlast_engine::shared_state::{SharedState, StoreEvent};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The file in our folder.
+/// The name of the file.
 pub(crate) const FILE: &str = "outlast.db";
 
-/// Opens it; without a folder, what is learnt stays in this process.
+/// Opens the shared state; without a folder it stays in this process.
 pub(crate) async fn open(home: Option<PathBuf>, clock: &Arc<dyn Clock>) -> SharedState {
     match home {
         Some(home) => SharedState::shared(home.join(FILE), clock.clone(), Arc::new(say)).await,

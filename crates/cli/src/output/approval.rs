@@ -1,6 +1,6 @@
-//! Asking the person at the terminal whether a tool may run.
+//! Asks the user at the terminal whether a tool may run.
 //!
-//! Invariants: what the model wrote never looks like a line of ours; what was typed before a question does not answer it.
+//! Invariants: text of the model never looks like a line of ours; input from before a question does not answer it.
 
 use outlast_engine::BoxFuture;
 use outlast_kernel::text;
@@ -8,11 +8,11 @@ use outlast_session::tools::{ApprovalDecision, ApprovalRequest, Approver};
 use serde_json::Value;
 use std::io::{BufRead, IsTerminal, Write};
 
-/// The person who sits there.
+/// An approver that asks on the terminal.
 pub(crate) struct TerminalApprover;
 
 impl TerminalApprover {
-    /// Whether somebody sits there who can read a question and answer it.
+    /// Whether both stdin and stderr are terminals, so that a question can be read and answered.
     pub(crate) fn is_attended() -> bool {
         std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
@@ -23,7 +23,7 @@ impl Approver for TerminalApprover {
         let text = format!("\r\u{1b}[2K{}", words(question));
         Box::pin(async move {
             let asked = tokio::task::spawn_blocking(move || ask(&text));
-            // Whoever cannot be asked has not said yes.
+            // Without an answer the tool is not approved.
             asked
                 .await
                 .ok()
@@ -33,25 +33,25 @@ impl Approver for TerminalApprover {
     }
 }
 
-/// A question in words that cannot be mistaken for ours.
+/// A question in words that cannot be imitated by the model.
 pub(crate) struct QuestionText {
-    /// What would be done, in one line.
+    /// The action in one line.
     pub(crate) line: String,
     /// The arguments that the line does not show in full.
     pub(crate) details: String,
 }
 
-/// How much of a long argument is shown.
+/// The visible part of a long argument.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Its beginning and its end.
     BothEnds,
-    /// All of it but for what nobody could read, for whoever can look through it.
+    /// All of it up to a generous limit, for a view that scrolls.
     Whole,
 }
 
 impl Extent {
-    /// How many lines of its beginning and of its end, and how much of a line.
+    /// Returns the number of lines at the beginning and at the end, and the maximum length of a line.
     const fn limits(self) -> (usize, usize, usize) {
         match self {
             Self::BothEnds => (12, 4, 160),
@@ -73,14 +73,14 @@ impl QuestionText {
     }
 }
 
-/// The question, and how it is answered with a line.
+/// Returns the question, with the choices for a typed answer.
 pub(crate) fn words(question: &ApprovalRequest) -> String {
     let QuestionText { line, details } = QuestionText::of(question, Extent::BothEnds);
     let always = &question.permission;
     format!("? {line}\n{details}  run it? [y]es, [n]o, [a]lways allow {always}: ")
 }
 
-/// The arguments that the line does not show in full, each line of them marked as the model's.
+/// Returns the arguments that the line does not show in full, each line marked as the model's.
 fn details(arguments: &Value, line: &str, extent: Extent) -> String {
     let (first, last, longest) = extent.limits();
     let texts = arguments.as_object().into_iter().flatten();
@@ -109,7 +109,7 @@ fn details(arguments: &Value, line: &str, extent: Extent) -> String {
         .collect()
 }
 
-/// A long line by its beginning and its end: what matters may stand anywhere.
+/// Shortens a long line in the middle, because the important part may be at either end.
 fn truncate_middle(line: &str, longest: usize) -> String {
     let length = line.chars().count();
     if length <= longest {
@@ -144,7 +144,7 @@ fn ask(question: &str) -> std::io::Result<ApprovalDecision> {
 #[cfg(unix)]
 pub(crate) fn forget_what_was_typed() {
     use nix::sys::termios::{FlushArg, tcflush};
-    // Where it cannot be done there is no terminal.
+    // A failure means that there is no terminal.
     tcflush(std::io::stdin(), FlushArg::TCIFLUSH).ok();
 }
 

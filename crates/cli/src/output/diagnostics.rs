@@ -1,9 +1,8 @@
-//! What is said on stderr beside answers, and what of it stays when little is to be said (`--quiet`).
+//! Messages on stderr beside the completions, and the subset for `--quiet`.
 //!
-//! What explains an exit code other than 0 stays, and so do warnings (something is not as it should be: not written down,
-//! ignored, damaged) and questions. What tells how it goes, or that it went well, does not.
-//! Invariant: nothing that was said is lost while a chat has the screen: what it has not shown by its end is written to
-//! stderr then.
+//! `--quiet` keeps the reasons for exit codes other than 0, warnings (not written to the journal, ignored, damaged) and
+//! questions, and drops progress and success messages. Invariant: no message is lost while a chat owns the screen:
+//! those that it has not shown by its end are written to stderr then.
 
 use outlast_kernel::text;
 use std::io::Write;
@@ -11,18 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// What the lines begin with that tell of a session or a run as it goes on: a wait, a step, a tool, another model.
-/// Failures (`✗`), what was cancelled (`■`), what was gone on without (`!`) and questions (`?`) are none of them.
+/// First characters of progress lines of a session or a run: a wait, a step, a tool, another model. Failures (`✗`),
+/// cancellations (`■`), omissions (`!`) and questions (`?`) are not progress.
 const PROGRESS_MARKS: [char; 9] = ['⚠', '●', '○', '▶', '✓', '↻', '→', '…', '–'];
 
-/// Whether a line is drawn on the terminal that others take the place of.
+/// Whether a temporary line is drawn on the terminal.
 static IS_LINE_DRAWN: Mutex<bool> = Mutex::new(false);
 
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
-/// The chat that has the screen.
+/// The chat that owns the screen.
 static CHAT_OUTPUT: Mutex<Option<UnboundedSender<String>>> = Mutex::new(None);
 
-/// From here on only what matters is said.
+/// Suppresses progress messages from now on.
 pub(crate) fn set_quiet() {
     IS_QUIET.store(true, Ordering::Relaxed);
 }
@@ -31,33 +30,32 @@ pub(crate) fn is_quiet() -> bool {
     IS_QUIET.load(Ordering::Relaxed)
 }
 
-/// Whether a line about a session or a run only tells how it goes.
+/// Whether a line about a session or a run is only progress.
 pub(crate) fn is_news(line: &str) -> bool {
     line.trim_start().starts_with(PROGRESS_MARKS)
 }
 
-/// Says a line that matters, an error or a warning, on stderr or to the chat that has the screen. When even that fails
-/// there is nobody left to tell.
+/// Writes an error or a warning to stderr, or to the chat that owns the screen. A failure to write is ignored.
 pub(crate) fn complain(line: &str) {
     let line = text::plain(line);
     let taken = taken_by().as_ref().map(|chat| chat.send(line.to_string()));
     if !matches!(taken, Some(Ok(()))) {
         clear_line();
-        // In one piece: whoever reads along sees the line with its end, and no other process writes between the two.
+        // One write, so that no other process writes between the line and its end.
         std::io::stderr()
             .write_all(format!("{line}\n").as_bytes())
             .ok();
     }
 }
 
-/// Writes a line to stderr that tells how it goes, unless little is to be said.
+/// Writes a progress line to stderr, unless `--quiet` is set.
 pub(crate) fn notice(line: &str) {
     if !is_quiet() {
         complain(line);
     }
 }
 
-/// Draws a line on the terminal, in place of the one that is drawn.
+/// Draws a temporary line on the terminal, in place of the previous one.
 pub(crate) fn draw_line(line: &str) {
     let mut is_drawn = IS_LINE_DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut stderr = std::io::stderr();
@@ -66,7 +64,7 @@ pub(crate) fn draw_line(line: &str) {
     *is_drawn = true;
 }
 
-/// Takes the line back, for others who write to the terminal.
+/// Removes the temporary line before other output.
 pub(crate) fn clear_line() {
     let mut is_drawn = IS_LINE_DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
     if std::mem::take(&mut *is_drawn) {
@@ -76,17 +74,17 @@ pub(crate) fn clear_line() {
     }
 }
 
-/// Whether a chat has the screen.
+/// Whether a chat owns the screen.
 pub(crate) fn is_taken() -> bool {
     taken_by().is_some()
 }
 
-/// Has everything said on stderr again.
+/// Directs messages to stderr again.
 pub(crate) fn give_back() {
     *taken_by() = None;
 }
 
-/// Takes what is said from here on, until it is dropped.
+/// Directs messages to the returned capture until it is dropped.
 pub(crate) fn take() -> Capture {
     let (sender, receiver) = unbounded_channel();
     *taken_by() = Some(sender);
@@ -96,7 +94,7 @@ pub(crate) fn take() -> Capture {
 pub(crate) struct Capture(UnboundedReceiver<String>);
 
 impl Capture {
-    /// The next line.
+    /// Waits for the next message.
     pub(crate) async fn next(&mut self) -> String {
         match self.0.recv().await {
             Some(line) => line,

@@ -1,7 +1,7 @@
-//! Retries, shown to a person on stderr while the answer is awaited.
+//! Shows retries on stderr while a completion is awaited.
 //!
 //! On a terminal the line counts down in place, from the absolute wake time; elsewhere each retry is one line.
-//! Not here: the lines about what is done instead of a retry (see `progress/news.rs`).
+//! Not here: the lines about other remedies (see `progress/event_lines.rs`).
 
 pub(crate) mod event_lines;
 
@@ -14,33 +14,33 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::time::Duration;
 
-/// From this on a person is told that the answer is still awaited.
+/// Time without output after which a line says that the completion is still awaited.
 const SILENCE_THRESHOLD: Duration = Duration::from_secs(3);
-/// From this on the time of day is shown as well.
+/// From this duration on the time of day is shown as well.
 const LONG_WAIT_THRESHOLD: Duration = Duration::from_secs(60);
 
-/// The most of a tool's arguments that is shown.
+/// Maximum length of a tool's arguments as shown.
 const MAX_ARGUMENTS_LENGTH: usize = 100;
 
 pub(crate) struct Progress<Out: Write> {
     out: Out,
     is_terminal: bool,
-    /// Whether only what matters is said.
+    /// Whether only problems are printed.
     is_quiet: bool,
     wait: Option<Wait>,
-    /// Since when an answer is awaited.
+    /// Start of the wait for a completion.
     asking_since: Option<Timestamp>,
     held: Option<Held>,
     shown: String,
-    /// What every line begins with.
+    /// The beginning of every line.
     label: String,
-    /// What the tools are called with, by the ids of the calls.
+    /// The arguments of tool calls, by the ids of the calls.
     calls: HashMap<String, String>,
     /// The model that the turn began with.
     first_model: String,
 }
 
-/// A wait at the gate.
+/// A hold of the gate.
 #[derive(Clone, Copy)]
 struct Held {
     until: Timestamp,
@@ -74,7 +74,7 @@ impl<Out: Write> Progress<Out> {
         }
     }
 
-    /// For one of several: lines stay, and begin with the label.
+    /// Creates the progress of one of several prompts: lines stay, and begin with the label.
     pub(crate) fn labelled(out: Out, label: &str) -> Self {
         Self {
             label: format!("[{label}] "),
@@ -82,7 +82,7 @@ impl<Out: Write> Progress<Out> {
         }
     }
 
-    /// The same, with nothing said but what matters.
+    /// Restricts the output to problems.
     pub(crate) fn quietly(self) -> Self {
         Self {
             is_terminal: false,
@@ -91,7 +91,7 @@ impl<Out: Write> Progress<Out> {
         }
     }
 
-    /// Takes note of an event that happened at `now`.
+    /// Handles an event that happened at `now`.
     pub(crate) fn event(&mut self, body: &Body, now: Timestamp) {
         match body {
             Body::RetryScheduled {
@@ -141,7 +141,7 @@ impl<Out: Write> Progress<Out> {
         }
     }
 
-    /// What becomes of the calls of tools.
+    /// Handles the events of tool calls.
     fn tool_event(&mut self, body: &Body) {
         match body {
             Body::ToolCall(call) => {
@@ -149,7 +149,7 @@ impl<Out: Write> Progress<Out> {
                 let shown = format!("{} {arguments}", call.name);
                 self.calls.insert(call.id.clone(), shown);
             }
-            // Whoever is asked about a tool must be able to read the question.
+            // The line is cleared, so that an approval question can be read.
             Body::StepComplete { .. } => {
                 self.asking_since = None;
                 if self.is_terminal {
@@ -160,7 +160,7 @@ impl<Out: Write> Progress<Out> {
                 let shown = self.calls.remove(id).unwrap_or_else(|| name.clone());
                 self.print(&format!("● {shown}"));
             }
-            // One that was started has left the list.
+            // A call that was started has left the list.
             Body::ToolResult {
                 id,
                 output,
@@ -175,7 +175,7 @@ impl<Out: Write> Progress<Out> {
         }
     }
 
-    /// Brings the countdown, or the time that the answer has been awaited, up to date.
+    /// Updates the countdown, or the time that the completion has been awaited.
     pub(crate) fn tick(&mut self, now: Timestamp) {
         if !self.is_terminal {
             return;
@@ -195,7 +195,7 @@ impl<Out: Write> Progress<Out> {
         }
     }
 
-    /// The gate holds the call. Before its own time, the wait that is shown is its own.
+    /// Handles a hold of the gate. Before a scheduled retry is due, its own wait stays on display.
     fn hold(&mut self, until: Timestamp, cause: Option<Cause>, now: Timestamp) {
         if self.wait.as_ref().is_some_and(|wait| wait.at > now) {
             return;
@@ -229,7 +229,7 @@ impl<Out: Write> Progress<Out> {
         if self.is_terminal {
             self.redraw(String::new());
         }
-        // A stderr that is gone cannot be told so.
+        // An error of stderr cannot be reported.
         writeln!(self.out, "{}{}", self.label, text::plain(line)).ok();
     }
 
@@ -242,7 +242,7 @@ impl<Out: Write> Progress<Out> {
         }
     }
 
-    /// The line of a wait stays behind, as it was at first, as a record of it.
+    /// Ends a wait, and leaves its first line behind as a record.
     fn end_wait(&mut self) {
         let Some(wait) = self.wait.take().filter(|_| self.is_terminal) else {
             return;
@@ -288,7 +288,7 @@ impl Wait {
     }
 }
 
-/// The time in the user's zone, with the date when it is not today.
+/// Formats the time in the user's zone, with the date if it is not today.
 pub(crate) fn time_of_day(at: Timestamp, now: Timestamp) -> String {
     let zoned = |time: Timestamp| {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! What the user sees of a prompt: events or an answer on stdout, progress on stderr.
+//! The output of a prompt: events or a completion on stdout, progress on stderr.
 
 use crate::output::diagnostics;
 use crate::output::progress::Progress;
@@ -17,10 +17,10 @@ use std::io::{IsTerminal, Write};
 pub(crate) struct Screen {
     pub(crate) progress: Progress<std::io::Stderr>,
     json: bool,
-    /// What is said before the answer, where there are several.
+    /// Printed before the completion if there are several.
     heading: Option<String>,
     lost_stdout: Option<std::io::Error>,
-    /// Why the turn failed, as it was said.
+    /// The reason for a failed turn, as printed.
     reason: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Screen {
         }
     }
 
-    /// One of several: its lines stay, and begin with its label.
+    /// Creates the output of one of several prompts: its lines stay, and begin with its label.
     pub(crate) fn one_of_several(json: bool, label: &str, heading: String) -> Self {
         Self {
             progress: with_verbosity(Progress::labelled(std::io::stderr(), label)),
@@ -47,22 +47,22 @@ impl Screen {
         }
     }
 
-    /// Whether nobody reads on: to go on would spend money for nothing.
+    /// Whether the reader of stdout has gone: continuing would spend money for nothing.
     pub(crate) const fn is_lost(&self) -> bool {
         self.lost_stdout.is_some()
     }
 
-    /// Whether events are printed instead of the answer.
+    /// Whether events are printed instead of the completion.
     pub(crate) const fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Whether everything that was said has reached stdout.
+    /// Returns the error that lost output on stdout, if there was one.
     pub(crate) fn written(self) -> std::io::Result<()> {
         self.lost_stdout.map_or(Ok(()), Err)
     }
 
-    /// What kept the events from stdout, if anything did.
+    /// Takes the error that lost events on stdout, if there was one.
     pub(crate) fn take_lost_stdout(&mut self) -> Option<std::io::Error> {
         self.lost_stdout.take()
     }
@@ -92,7 +92,7 @@ impl Screen {
         }
         match &self.lost_stdout {
             None => {}
-            // Readers leave.
+            // The reader of a pipe may close it.
             Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
                 return Ok(Exit::Failed);
             }
@@ -111,7 +111,7 @@ impl Screen {
         })
     }
 
-    /// Prints an answer that was whole before.
+    /// Prints a completion that was already complete.
     pub(crate) fn answer(&self, answer: &str) -> anyhow::Result<()> {
         let answer = text::plain(answer);
         let said = self.print_answer(answer.trim_end_matches('\n'));
@@ -149,7 +149,7 @@ impl Screen {
     }
 }
 
-/// What is to be said of a turn to whoever has seen its events: what is wrong with it, and what could be done.
+/// Prints the closing lines about a turn whose events were shown: the problem and its remedy.
 pub(crate) fn afterword(
     ended: &TurnOutcome,
     policy: Option<&Policy>,
@@ -180,7 +180,7 @@ fn with_verbosity(progress: Progress<std::io::Stderr>) -> Progress<std::io::Stde
     }
 }
 
-/// In what an answer that came through falls short of one.
+/// The reason that a successful response has no usable completion.
 enum UnusableAnswer {
     Refused,
     Empty,
@@ -217,7 +217,7 @@ impl UnusableAnswer {
         match self {
             Self::Refused => "error: the model refused to answer".to_owned(),
             Self::Empty => "error: the answer is empty".to_owned(),
-            // That it was is said by the turn.
+            // The turn reports the cut itself.
             Self::CutOff => "  hint: `max_tokens` raises the output limit".to_owned(),
             Self::WantsTools(names) => {
                 format!("error: the model wants to run a tool that it was not offered: {names}")
@@ -226,7 +226,7 @@ impl UnusableAnswer {
     }
 }
 
-/// What a provider says may not look like a line of ours.
+/// Joins a provider's text into one line, so that it cannot imitate a line of ours.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

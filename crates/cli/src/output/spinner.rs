@@ -1,6 +1,6 @@
-//! A line that says what is being done, and for how long, when that takes longer than a moment.
+//! A temporary line with the current action and its duration, after a delay.
 //!
-//! Only on a terminal, and not when little is to be said. Whatever else is said takes its place, and it is gone at the end.
+//! Only on a terminal and without `--quiet`. Other output replaces it, and it is removed at the end.
 
 use crate::output::diagnostics;
 use crate::output::run_view::{cut, stderr_size};
@@ -9,10 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often it is brought up to date, and how long nothing is said at first.
+/// The delay before the first line, and the interval of updates.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Something that may take long, until it is dropped.
+/// A slow action; dropping it removes the line.
 pub(crate) struct Spinner {
     shared: Arc<Shared>,
     painter: Option<JoinHandle<()>>,
@@ -43,12 +43,13 @@ impl Spinner {
         working
     }
 
-    /// For what is written to stdout as it is found: on a terminal, that is seen.
+    /// Starts a spinner for output that is streamed to stdout, unless stdout is a terminal, where the output itself is
+    /// visible.
     pub(crate) fn start_for_stream(what: &str) -> Option<Self> {
         (!std::io::stdout().is_terminal()).then(|| Self::on(what))
     }
 
-    /// What is being done from here on.
+    /// Sets the current action.
     pub(crate) fn now(&self, what: &str) {
         what.clone_into(&mut lock(&self.shared.state).what);
     }
@@ -58,13 +59,13 @@ impl Drop for Spinner {
     fn drop(&mut self) {
         lock(&self.shared.state).is_over = true;
         self.shared.over.notify_all();
-        // One that panicked has said so.
+        // A panic of the thread has been reported already.
         drop(self.painter.take().map(JoinHandle::join));
         diagnostics::clear_line();
     }
 }
 
-/// Says it, second by second, until it is over.
+/// Draws the line every second until the action is over.
 fn paint(shared: &Shared) {
     let mut state = lock(&shared.state);
     for seconds in 1_u64.. {

@@ -1,4 +1,4 @@
-//! What the environment says.
+//! The clock of this process, with the time scale from the environment.
 
 use crate::platform::exit::UsageError;
 use outlast_engine::clock::WallClock;
@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 const TIME_SCALE_VARIABLE: &str = "OUTLAST_TIME_SCALE";
 
-/// The one clock of this process.
+/// Returns the clock of this process.
 pub(crate) fn clock() -> Result<WallClock, UsageError> {
     let Some(scale) = scale()? else {
         return Ok(WallClock::default());
@@ -18,7 +18,7 @@ pub(crate) fn clock() -> Result<WallClock, UsageError> {
     })
 }
 
-/// How many times as fast as the clock on the wall it runs, where it does not keep its pace.
+/// Returns how many times as fast as real time the clock runs, or `None` for real time.
 pub(crate) fn scale() -> Result<Option<NonZeroU32>, UsageError> {
     let Some(text) = std::env::var_os(TIME_SCALE_VARIABLE) else {
         return Ok(None);

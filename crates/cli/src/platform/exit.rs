@@ -1,4 +1,4 @@
-//! How the process ends. The numbers are documented in `--help` and are a contract.
+//! Exit codes. The numbers are documented in `--help` and are a contract.
 
 use crate::platform::signals::Signal;
 use outlast_engine::turn::TurnOutcome;
@@ -11,14 +11,14 @@ pub(crate) enum Exit {
     Failed,
     Usage,
     BudgetSpent,
-    /// Answered, but not written down.
+    /// The model has answered, but the session could not be written down.
     Unrecorded,
     Signalled(Signal),
-    /// As a program ended that was run.
+    /// The exit code of a program that we ran.
     Program(u8),
 }
 
-/// Something that the user typed or set is wrong.
+/// An error in what the user typed or configured.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 
@@ -30,7 +30,7 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// What went wrong, and what was behind it. Some errors have said the latter themselves.
+/// Formats an error with its causes, without those that the text already contains.
 pub(crate) fn reason(error: &anyhow::Error) -> String {
     let mut said = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

@@ -1,7 +1,7 @@
-//! The one folder in which Outlast keeps everything, private to the user.
+//! The home folder of Outlast: the one folder for all of its files, private to the user.
 //!
-//! Invariant: a folder that is not ours is never changed. Ours is one that we made, that was empty (but for the user's
-//! settings), or that holds our mark.
+//! Invariant: a folder that is not ours is never changed. Ours is a folder that we made, that was empty (but for the user's
+//! settings), or that holds our marker file.
 
 use crate::platform::exit::UsageError;
 use anyhow::{Context, bail};
@@ -9,12 +9,12 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The user's settings.
+/// The name of the user's settings file.
 pub(crate) const SETTINGS_FILE: &str = "outlast.toml";
 const MARKER_FILE: &str = "VERSION";
 const MARKER_CONTENT: &str = "1\n";
 
-/// Makes the folder, or makes sure that the one that is there is private.
+/// Creates the folder, or makes an existing one of ours private.
 pub(crate) fn prepare() -> anyhow::Result<PathBuf> {
     let home = path()?;
     let remedy = "set OUTLAST_HOME to a folder that is yours";
@@ -22,7 +22,7 @@ pub(crate) fn prepare() -> anyhow::Result<PathBuf> {
         .with_context(|| format!("cannot make the folder {}; {remedy}", home.display()))?;
     let mark = home.join(MARKER_FILE);
     let empty = is_empty(&home).with_context(|| format!("cannot read {}", home.display()))?;
-    // In this order: another process may be leaving its mark just now.
+    // In this order: another process may be writing its marker just now.
     if !empty && !mark.exists() {
         bail!("the folder {} holds other things; {remedy}", home.display());
     }
@@ -35,7 +35,7 @@ pub(crate) fn prepare() -> anyhow::Result<PathBuf> {
     Ok(home)
 }
 
-/// Written in whole or not at all, so that nobody meets half a mark.
+/// Writes the marker atomically, so that no process reads half of one.
 fn write_marker(mark: &Path) -> std::io::Result<()> {
     let draft = mark.with_extension(std::process::id().to_string());
     let mut options = fs::OpenOptions::new();
@@ -46,7 +46,7 @@ fn write_marker(mark: &Path) -> std::io::Result<()> {
     fs::rename(&draft, mark)
 }
 
-/// Where the folder is, whether it is there or not.
+/// Returns the path of the folder, whether or not it exists.
 pub(crate) fn path() -> anyhow::Result<PathBuf> {
     let set = |name: &str| {
         std::env::var_os(name)
@@ -54,7 +54,7 @@ pub(crate) fn path() -> anyhow::Result<PathBuf> {
             .map(PathBuf::from)
     };
     if let Some(home) = set("OUTLAST_HOME") {
-        // A relative one would be another in each folder, and a project could bring its own.
+        // A relative path would be another folder in each directory, and a project could bring its own.
         if home.is_relative() {
             let found = home.display();
             let problem = format!(
@@ -78,7 +78,7 @@ pub(crate) fn path() -> anyhow::Result<PathBuf> {
     Ok(data.join("outlast"))
 }
 
-/// Whether there is nothing in it but what may come before our mark: the user's settings, and drafts of the mark.
+/// Reports whether the folder holds only files that may precede our marker: the user's settings, and marker drafts.
 fn is_empty(folder: &Path) -> std::io::Result<bool> {
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
@@ -89,7 +89,7 @@ fn is_empty(folder: &Path) -> std::io::Result<bool> {
     Ok(true)
 }
 
-/// Whether another process is leaving its mark just now, or died doing so.
+/// Reports whether the file is a marker draft: another process is writing it just now, or died doing so.
 fn is_marker_draft(name: &str) -> bool {
     let number = name
         .strip_prefix(MARKER_FILE)
@@ -120,7 +120,7 @@ fn make_private(folder: &Path) -> std::io::Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
 }
 
-/// On Windows the user's data folder is private already.
+/// Does nothing: on Windows the user's data folder is private already.
 #[cfg(not(unix))]
 fn make_private(_: &Path) -> std::io::Result<()> {
     Ok(())

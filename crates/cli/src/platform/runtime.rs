@@ -1,18 +1,19 @@
-//! The threads that a turn runs on.
+//! The async runtime, and the limits of the process for open files.
 //!
-//! Invariant: when this returns, no tool is left that runs on; what a signal interrupts is stopped before the process ends.
+//! Invariant: when `run` returns, no tool is still running; a tool that a signal interrupts is stopped before the process
+//! ends.
 
 use std::time::Duration;
 
-/// What is still looked up, connected or read from the terminal is of no use any more, and not waited for longer.
+/// The time limit at shutdown for open lookups, connections and reads from the terminal: their results are of no use.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Runs work to its end, and ends what it has left behind.
+/// Runs the work to its end, and stops the tasks that it has left behind.
 pub(crate) fn run<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     run_with_limit(work, SHUTDOWN_TIMEOUT)
 }
 
-/// The same, for work that reads stdin: that cannot be stopped, and is not waited for so long.
+/// Runs work that reads stdin: such a read cannot be cancelled, so the shutdown limit is a sixth of the usual one.
 pub(crate) fn run_reading<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     run_with_limit(work, SHUTDOWN_TIMEOUT / 6)
 }
@@ -31,13 +32,13 @@ fn run_with_limit<T>(
     });
     // Tools run in tasks of their own, whose commands are killed when the tasks are dropped.
     runtime.shutdown_timeout(limit);
-    // A busy machine may not get to that within the limit.
+    // A busy machine may not drop all tasks within the limit.
     #[cfg(unix)]
     outlast_session::tools::kill_all_commands();
     result
 }
 
-/// A file that may not grow any more is an error of the write; without somebody who listens it would end the process.
+/// Makes a write to a file at its size limit fail with an error; without a listener the signal would end the process.
 #[cfg(target_os = "linux")]
 fn survive_the_file_limit() -> Option<tokio::signal::unix::Signal> {
     const SIGXFSZ: i32 = 25;
@@ -48,7 +49,7 @@ fn survive_the_file_limit() -> Option<tokio::signal::unix::Signal> {
 #[cfg(not(target_os = "linux"))]
 fn survive_the_file_limit() {}
 
-/// Whoever waits or watches has a connection. As many as the system lets us have.
+/// Raises the limit for open files as far as the system allows: each held request and each viewer has a connection.
 #[cfg(unix)]
 pub(crate) fn raise_file_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -60,7 +61,7 @@ pub(crate) fn raise_file_limit() {
 #[cfg(not(unix))]
 pub(crate) fn raise_file_limit() {}
 
-/// How many connections there is room for: whoever waits takes one descriptor, whoever is served two.
+/// Returns the largest number of connections: a waiting one takes one descriptor, one in service takes two.
 #[cfg(unix)]
 pub(crate) fn most_connections() -> usize {
     use nix::sys::resource::{Resource, getrlimit};

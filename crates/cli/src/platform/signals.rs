@@ -1,26 +1,26 @@
-//! Signals: Ctrl-C cancels; being hung up or terminated leaves the work to be resumed. After a second one nothing is waited
-//! for longer than it takes to stop a tool.
+//! Signals: Ctrl-C cancels; a hang-up or a termination leaves the work to be resumed. After a second signal, the process
+//! waits only as long as it takes to stop a tool.
 
 use crate::platform::exit::Exit;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// A tool that is told to end is gone by then, and the turn is settled.
+/// The time limit for stopping: by then a tool that was told to end is gone, and the turn is settled.
 const STOP_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// A request to end.
+/// A request to end the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// A person wants it to end.
+    /// Ctrl-C: a person wants the process to end.
     Interrupt,
     /// The terminal is gone.
     HangUp,
-    /// The system wants it to end.
+    /// The system wants the process to end.
     Terminate,
 }
 
 impl Signal {
-    /// The code with which a process ends that it has ended.
+    /// Returns the exit code of a process that this signal has ended.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::HangUp => 129,
@@ -30,16 +30,16 @@ impl Signal {
     }
 }
 
-/// The first signal, for everyone who waits for it.
+/// The first signal, for all listeners.
 #[derive(Clone)]
 pub(crate) struct Signals(watch::Receiver<Option<Signal>>);
 
-/// Listens from here on. Must be called within a runtime.
+/// Starts to listen. Must be called within a runtime.
 pub(crate) fn signals() -> Signals {
     from(SignalStream::new())
 }
 
-/// The same for whoever goes on without its terminal.
+/// Starts to listen, but not for hang-ups: for work that goes on without its terminal.
 pub(crate) fn signals_without_hang_up() -> Signals {
     from(SignalStream::new().without_hang_up())
 }
@@ -56,7 +56,7 @@ fn from(mut source: SignalStream) -> Signals {
 }
 
 impl Signals {
-    /// Comes with the first signal, once.
+    /// Resolves with the first signal, once.
     pub(crate) async fn next(&mut self) -> Signal {
         loop {
             let changed = self.0.changed().await;
@@ -70,13 +70,13 @@ impl Signals {
     }
 }
 
-/// Every signal that comes, one after the other.
+/// A stream of all signals.
 #[cfg(unix)]
 pub(crate) struct SignalStream(Vec<(Signal, tokio::signal::unix::Signal)>);
 
 #[cfg(unix)]
 impl SignalStream {
-    /// Listens from here on. Must be called within a runtime.
+    /// Starts to listen. Must be called within a runtime.
     pub(crate) fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         let kinds = [
@@ -90,7 +90,7 @@ impl SignalStream {
         Self(wanted.filter_map(listen).collect())
     }
 
-    /// Ctrl-\ and its signal end it, too, as it has something to put in order first.
+    /// Treats `Ctrl-\` and its signal as a termination, too: the caller has to clean up first.
     pub(crate) fn and_quit(mut self) -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         let quit = signal(SignalKind::quit()).ok();
@@ -116,7 +116,7 @@ impl SignalStream {
     }
 }
 
-/// Whether whoever started us wants a lost terminal to be outlived, as `nohup` does.
+/// Reports whether the parent process had hang-ups ignored, as `nohup` does.
 #[cfg(unix)]
 fn ignores_hang_up() -> bool {
     const HANG_UP: u64 = 1;

@@ -1,7 +1,7 @@
-//! The line above the editor: what is going on, and how long it will take.
+//! The activity line above the editor: the current activity and its remaining time.
 //!
-//! Invariant: a countdown is told from the time at which it ends, so it is right after a sleep of the machine, a resize or
-//! a restart.
+//! Invariant: a countdown is computed from its end time, so it is right after a suspend of the machine, a resize or a
+//! restart.
 
 use crate::output::progress::time_of_day;
 use outlast_kernel::Timestamp;
@@ -9,60 +9,60 @@ use outlast_kernel::time::{Span, millis};
 use outlast_kernel::verdict::Cause;
 use std::time::Duration;
 
-/// From this on the time of day is shown as well.
+/// Duration from which a wait also shows the time of day at its end.
 const LONG_WAIT_THRESHOLD: Duration = Duration::from_secs(60);
-/// A gate that would have had the call try by then has not.
+/// Time after which an early retry that the gate announced is no longer expected.
 const EARLY_RETRY_GRACE: Duration = Duration::from_secs(1);
-/// An answer that comes sooner is not timed.
+/// Duration from which a completion shows a timer.
 const MIN_TIMED_DURATION: Duration = Duration::from_secs(2);
 
-/// What is going on.
+/// The current activity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Activity {
-    /// Nothing: it is the user's turn.
+    /// Idle: the chat waits for the user.
     #[default]
     Nothing,
     /// The session is being opened.
     Starting,
-    /// An answer is awaited or comes in.
+    /// A completion is awaited or streamed.
     Working { since: Timestamp },
-    /// A retry is waited for.
+    /// A retry is scheduled.
     Retrying(Retrying),
-    /// The gate has the first call wait.
+    /// The gate holds the first call.
     InLine {
         until: Timestamp,
         cause: Option<Cause>,
     },
-    /// The conversation is made smaller.
+    /// The conversation is being compacted.
     Compacting { since: Timestamp },
 }
 
-/// A retry that is waited for.
+/// A scheduled retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Retrying {
     pub(crate) attempt: u32,
     pub(crate) max_attempts: Option<u32>,
-    /// When it happens by its own schedule.
+    /// The time that the retry policy scheduled.
     pub(crate) at: Timestamp,
-    /// When the gate would have it happen before that.
+    /// The time at which the gate would allow an earlier retry.
     pub(crate) early: Option<Timestamp>,
 }
 
 impl Retrying {
-    /// When it will happen, as things are.
+    /// Returns the expected time of the retry.
     pub(crate) fn wake(&self, now: Timestamp) -> Timestamp {
         let early = self.early.filter(|early| now < *early + EARLY_RETRY_GRACE);
         early.map_or(self.at, |early| early.min(self.at))
     }
 
-    /// The words that everyone who knows such a wait looks for.
+    /// Returns the full text of the countdown.
     pub(crate) fn words(&self, now: Timestamp) -> String {
         let (attempt, most) = (self.attempt, self.most());
         let seconds = seconds_left(self.wake(now), now);
         format!("Retrying ({attempt}/{most}) in {seconds}s… (esc to cancel)")
     }
 
-    /// The same where there is hardly any room: the time first, which must not be cut.
+    /// Returns a short form for narrow screens: the time comes first, because it must not be cut.
     fn short(&self, now: Timestamp) -> String {
         let left = Span(Duration::from_secs(seconds_left(self.wake(now), now)));
         format!("{left}… {}/{}", self.attempt, self.most())
@@ -74,25 +74,25 @@ impl Retrying {
     }
 }
 
-/// What is said of what is going on.
+/// The texts of an activity line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) words: String,
-    /// What is added where there is room.
+    /// Details for a wider screen.
     pub(crate) more: String,
-    /// What a key would do that is otherwise a letter.
+    /// The key hint that applies only while the editor is empty.
     pub(crate) key: Option<&'static str>,
-    /// What is said instead where there is not.
+    /// A short form for a narrow screen.
     pub(crate) short: String,
 }
 
 impl Activity {
-    /// Whether the line changes as time goes by.
+    /// Whether the line changes with time.
     pub(crate) fn moves(&self) -> bool {
         !matches!(self, Self::Nothing | Self::Starting)
     }
 
-    /// What is said of it.
+    /// Returns the texts for the activity.
     pub(crate) fn said(&self, now: Timestamp) -> Option<Said> {
         let timed = |words: &str, since: Timestamp| {
             let past = now.since(since);
@@ -138,7 +138,7 @@ impl Said {
     }
 }
 
-/// The length and the end of a wait that is long enough for somebody to do something else.
+/// Returns the length and the end time of a long wait, or an empty text for a short one.
 fn clock(at: Timestamp, now: Timestamp) -> String {
     let left = Duration::from_secs(seconds_left(at, now));
     match left >= LONG_WAIT_THRESHOLD {
@@ -147,7 +147,7 @@ fn clock(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Counted up to whole seconds: a wait that is not over never reads zero.
+/// Returns the time left, rounded up to whole seconds: a wait that is not over never shows zero.
 fn seconds_left(at: Timestamp, now: Timestamp) -> u64 {
     millis(at.since(now)).div_ceil(1000)
 }

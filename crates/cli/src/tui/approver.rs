@@ -1,4 +1,4 @@
-//! Asking whoever sits at the chat whether a tool may run.
+//! Asks the user of the chat whether a tool may run.
 
 use crate::tui::driver::Message;
 use outlast_engine::BoxFuture;
@@ -16,7 +16,7 @@ impl Approver for ChatApprover {
         let is_asked = self.0.send(asked).is_ok();
         Box::pin(async move {
             let _withdrawn = withdrawn;
-            // Whoever cannot be asked has not said yes.
+            // Without an answer the tool is not approved.
             match is_asked {
                 true => answer.await.unwrap_or(ApprovalDecision::No),
                 false => ApprovalDecision::No,
@@ -25,7 +25,7 @@ impl Approver for ChatApprover {
     }
 }
 
-/// Takes the question off the screen when nobody waits for the answer any more.
+/// Removes the question from the screen when its answer is no longer needed.
 struct WithdrawOnDrop<'a>(&'a UnboundedSender<Message>);
 
 impl Drop for WithdrawOnDrop<'_> {

@@ -1,9 +1,8 @@
-//! A chat: what is shown, and what becomes of keys and events. Nothing here touches a terminal or a session.
+//! The state of a chat, and how keys and events change it. It uses neither a terminal nor a session.
 //!
-//! [`Chat::take`] takes in what happens and hands back what is wanted of the session; views read the rest.
-//! Invariants: a message is shown when the session says that it was said, so nothing is shown that was not; Esc means one
-//! thing at a time, and what that is stands on the screen.
-//! Not here: what a key means (`chat/keys.rs`), what an event changes (`chat/events.rs`).
+//! [`Chat::take`] handles an input and returns the actions for the session; views read the rest. Invariants: a message
+//! is shown when the session reports it; Esc has one meaning at a time, and the screen shows it. Not here: key bindings
+//! (`chat/keys.rs`), the effect of events (`chat/events.rs`).
 
 mod events;
 mod keys;
@@ -24,45 +23,45 @@ use outlast_kernel::event::Event;
 use outlast_session::compaction::is_summary;
 use outlast_session::tools::{ApprovalDecision, ApprovalRequest};
 
-/// Something that happens.
+/// An input of the chat.
 pub(crate) enum Input {
     Key(KeyEvent),
     /// Text from the clipboard.
     Pasted(String),
-    /// The wheel was turned by that many lines; those above come with a negative number.
+    /// A turn of the wheel, in lines; negative is upwards.
     Scrolled(isize),
-    /// That row of the transcript was clicked.
+    /// A click on that row of the transcript.
     Clicked(u16),
-    /// A whole line was typed, where keys cannot be read.
+    /// A whole typed line, where keys cannot be read.
     Line(String),
-    /// Ctrl-C, where it comes as a signal.
+    /// Ctrl-C, where it arrives as a signal.
     Interrupted,
-    /// A session is there.
+    /// A session was opened.
     Joined(Box<Joined>),
-    /// Something was begun that takes a while.
+    /// An action that takes a while has started.
     Begun,
-    /// What was said in earlier sessions, the newest last.
+    /// Messages of earlier sessions, the newest last.
     Remembered(Vec<String>),
     Event(Event),
-    /// Somebody has to be asked.
+    /// A tool call needs approval.
     Asked(ApprovalRequest),
-    /// What is typed from here on can be meant as an answer to the question of that number.
+    /// Keys can answer the question of that number from now on.
     Armed(u64),
-    /// Nobody needs the answer any more.
+    /// The open question was withdrawn.
     Unasked,
-    /// The turn that begins says again what was said before.
+    /// The turn that begins repeats messages of an earlier process.
     SaidAgain,
-    /// What was wanted has come to an end.
+    /// The action has ended.
     Ended(Outcome),
-    /// What had been waiting to be said is not, and can be changed.
+    /// Queued messages were removed from the queue and can be edited.
     TakenBack(Vec<String>),
-    /// Sessions that can be gone on with.
+    /// Sessions that can be continued.
     Sessions(Vec<PastSession>),
     Changed(Change),
     Notice(Tone, String),
 }
 
-/// Something that the line at the bottom tells is different from here on.
+/// A change of a value in the status line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Model { name: String, window: Option<u64> },
@@ -71,34 +70,34 @@ pub(crate) enum Change {
     Cost(Cost),
 }
 
-/// A session that the chat is about from here on.
+/// A session that the chat now shows.
 pub(crate) struct Joined {
     pub(crate) status: Status,
     pub(crate) models: Vec<String>,
     /// The conversation so far.
     pub(crate) messages: Vec<Message>,
-    /// How much of it is said again by its last turn, which is carried on.
+    /// Number of its messages that the last, resumed turn repeats.
     pub(crate) said_again: usize,
-    /// What waits to be said.
+    /// Queued messages.
     pub(crate) queued: Vec<String>,
-    /// What the user should know before the first word.
+    /// A notice for the user before the first message.
     pub(crate) greeting: Option<String>,
 }
 
-/// How what was wanted has ended.
+/// The outcome of an action.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Whether the model was interrupted, or has failed.
+    /// Whether the model was interrupted or failed.
     pub(crate) is_cut_short: bool,
-    /// What could not be done.
+    /// An error of the action.
     pub(crate) problem: Option<String>,
-    /// What could be done about an error that was told.
+    /// The remedy for an error, shown as a hint.
     pub(crate) remedy: Option<String>,
-    /// What could not be said.
+    /// A message that could not be sent.
     pub(crate) unsaid: Option<String>,
 }
 
-/// What is wanted of the session.
+/// An action for the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Say(String),
@@ -107,10 +106,10 @@ pub(crate) enum Action {
     RetryNow,
     TryAgain,
     SwitchRetry(bool),
-    /// What waits to be said is to be handed back.
+    /// Return the queued messages to the editor.
     TakeBack,
     Answer(ApprovalDecision),
-    /// The question of that number was not there when the last key was pressed.
+    /// Arm the question of that number after a delay: a key pressed before that may be meant for the draft.
     ArmSoon(u64),
     Compact(String),
     Model(String),
@@ -124,7 +123,7 @@ pub(crate) enum Action {
     Quit,
 }
 
-/// Everything that a view shows.
+/// The state that a view shows.
 pub(crate) struct Chat {
     pub(crate) transcript: Transcript,
     pub(crate) editor: Editor,
@@ -132,43 +131,43 @@ pub(crate) struct Chat {
     pub(crate) question: Option<Asked>,
     pub(crate) doing: Activity,
     pub(crate) status: Status,
-    /// What waits to be said.
+    /// Queued messages.
     pub(crate) queued: Vec<String>,
-    /// A word about what the next key would do.
+    /// A hint about the effect of the next key.
     pub(crate) hint: Option<&'static str>,
     known: Candidates,
     turn: Turn,
-    /// How often something is said again that was said before.
+    /// Number of repeated messages still to come.
     repeats: usize,
-    /// Whether something was said that no turn has begun with.
+    /// Whether a message was sent for which no turn has begun.
     is_unheard: bool,
-    /// How many questions there were.
+    /// Number of questions so far; the last one has this number.
     questions: u64,
     wants: Vec<Action>,
 }
 
-/// A question, and whether keys answer it.
+/// An open approval question, and whether keys answer it.
 pub(crate) struct Asked {
     pub(crate) question: ApprovalRequest,
     pub(crate) is_armed: bool,
-    /// Its first line on the screen, once somebody looks through it.
+    /// Its first visible line, once the user scrolls it.
     pub(crate) top: usize,
-    /// How many of its lines are on the screen.
+    /// Number of its visible lines.
     pub(crate) page: usize,
 }
 
-/// What is remembered of a turn while it runs.
+/// The state of a turn while it runs.
 #[derive(Default)]
 struct Turn {
     is_running: bool,
     first_model: String,
-    /// Whether its retries were in vain, and that was said.
+    /// Whether a failed retry chain has been reported.
     said_failed: bool,
-    /// The retry that was scheduled last, until its chain ends.
+    /// The last scheduled retry, until its chain ends.
     retry: Option<Retrying>,
-    /// Where in the transcript it began.
+    /// The index of its first block in the transcript.
     from: usize,
-    /// Its attempts so far, and where each of them began.
+    /// Its attempts so far, and the index of each one's first block.
     attempts: Vec<(u32, usize)>,
 }
 
@@ -192,7 +191,7 @@ impl Chat {
         }
     }
 
-    /// Takes in what happened at `now`, and says what is wanted because of it.
+    /// Handles an input at `now`, and returns the resulting actions.
     pub(crate) fn take(&mut self, input: Input, now: Timestamp) -> Vec<Action> {
         match input {
             Input::Key(key) => self.key(key),
@@ -244,7 +243,7 @@ impl Chat {
         wants
     }
 
-    /// Shows at once what is about to happen, as whoever wants it looks for that.
+    /// Shows the effect of an action at once, before the session reports it.
     fn expect(&mut self, want: &Action, now: Timestamp) {
         match (want, &mut self.doing) {
             (Action::Say(_), doing) if !self.turn.is_running => {
@@ -253,7 +252,7 @@ impl Chat {
                     self.await_answer(now);
                 }
             }
-            // From here on its own time is not what it waits for.
+            // The retry happens now, not at its scheduled time.
             (Action::RetryNow, Activity::Retrying(retrying)) => {
                 (retrying.at, retrying.early) = (retrying.at.min(now), None);
             }
@@ -266,7 +265,7 @@ impl Chat {
         self.doing = Activity::Working { since: now };
     }
 
-    /// Whether the view changes as time goes by.
+    /// Whether the view changes with time.
     pub(crate) fn moves(&self) -> bool {
         self.doing.moves()
     }
@@ -287,7 +286,7 @@ impl Chat {
     }
 
     fn join(&mut self, joined: Joined, now: Timestamp) {
-        // What was said before there was any session is not of one.
+        // Notices from before the first session are shown again in it.
         let early = match self.status.session.is_empty() {
             true => self.transcript.take_notices(),
             false => Vec::new(),
@@ -303,7 +302,7 @@ impl Chat {
         self.repeats = joined.said_again;
         self.doing = Activity::Nothing;
         self.question = None;
-        // It was said while the session was opened, and is what it begins with.
+        // The user sent a message while the session was being opened; it begins the first turn.
         if self.is_unheard {
             self.await_answer(now);
         }
@@ -326,7 +325,7 @@ impl Chat {
             self.transcript
                 .notice(Tone::Faint, &format!("hint: {remedy}"));
         }
-        // It cannot be meant for a turn that is over.
+        // The user queued these messages for the turn that has just ended.
         if !self.queued.is_empty() {
             self.want(Action::TakeBack);
         }
@@ -349,7 +348,7 @@ impl Chat {
         self.choices = Choices::of(&self.editor.text(), &self.known);
     }
 
-    /// Carries out a command, or says a message.
+    /// Runs a command, or sends a message.
     fn send(&mut self, text: &str) {
         self.transcript.go_to_end();
         match commands::read(text) {
@@ -358,7 +357,7 @@ impl Chat {
             Some(Ok(order)) => self.order(order),
             Some(Err(problem)) => {
                 self.transcript.notice(Tone::Error, &problem);
-                // So that it can be mended.
+                // The command returns to the editor, where the user can correct it.
                 self.editor.prepend(&[text.to_owned()]);
             }
         }
@@ -387,13 +386,13 @@ impl Chat {
         }
     }
 
-    /// Has one of several things chosen.
+    /// Opens a list of choices.
     fn list(&mut self, command: &str) {
         self.editor.set(command);
         self.choices = Choices::of(command, &self.known);
     }
 
-    /// Whether somebody could be told to go on at once.
+    /// Whether a retry or the gate makes the chat wait; the user can end such a wait.
     fn is_waiting(&self) -> bool {
         matches!(self.doing, Activity::Retrying(_) | Activity::InLine { .. })
     }
@@ -402,7 +401,7 @@ impl Chat {
         self.turn.is_running || matches!(self.doing, Activity::Compacting { .. })
     }
 
-    /// What can be chosen, for whoever shows it as text.
+    /// Returns the open choices as text.
     pub(crate) fn choices_as_text(&self) -> String {
         let items = self.choices.items.iter();
         items
@@ -414,7 +413,7 @@ impl Chat {
     }
 }
 
-/// What the user said.
+/// Returns the texts of the user's messages.
 fn said(messages: &[Message]) -> impl Iterator<Item = String> + '_ {
     let of_user = messages
         .iter()

@@ -1,48 +1,46 @@
-//! What could be meant by the beginning of a command.
+//! The completions for the beginning of a command.
 
 use super::commands::COMMANDS;
 use outlast_kernel::policy::Policy;
 
-/// Something that can be chosen.
+/// One choice of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// What the editor holds when it is chosen.
+    /// The text of the editor once the user takes the choice.
     pub(crate) text: String,
-    /// What is shown of it.
     pub(crate) name: String,
     pub(crate) about: String,
-    /// Whether something has to follow it.
+    /// Whether the command needs an argument.
     pub(crate) goes_on: bool,
 }
 
-/// What can be chosen beyond the commands themselves.
+/// The known arguments of commands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Candidates {
     pub(crate) models: Vec<String>,
     pub(crate) sessions: Vec<PastSession>,
 }
 
-/// A session that can be gone on with.
+/// A session that can be continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PastSession {
     pub(crate) id: String,
-    /// What it is about.
     pub(crate) title: String,
-    /// How it stands, and since when.
+    /// Its state and age.
     pub(crate) about: String,
 }
 
-/// A list that is open.
+/// An open list of choices.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choices {
     pub(crate) items: Vec<Choice>,
     pub(crate) selected: usize,
-    /// Whether somebody went through it.
+    /// Whether the user moved the selection.
     is_walked: bool,
 }
 
 impl Choices {
-    /// What could be meant by that text; nothing when it is no beginning of a command.
+    /// Returns the choices for the text; none if it does not begin a command.
     pub(crate) fn of(text: &str, known: &Candidates) -> Self {
         let items = match text.split_once(' ') {
             _ if !text.starts_with('/') || text.contains('\n') => Vec::new(),
@@ -55,8 +53,8 @@ impl Choices {
         }
     }
 
-    /// Whether the text is meant as it was typed, and not what the list makes of it: a model and a policy have names that
-    /// others begin with.
+    /// Whether the typed text is used instead of the selection: some names of models and policies begin with another
+    /// name.
     pub(crate) fn is_typed(&self, text: &str) -> bool {
         let argument = ["/model ", "/policy "]
             .iter()
@@ -68,7 +66,7 @@ impl Choices {
         self.items.get(self.selected)
     }
 
-    /// Goes through the list, and begins anew at its ends.
+    /// Moves the selection, wrapping around at the ends.
     pub(crate) fn step(&mut self, by: isize) {
         let Ok(length) = isize::try_from(self.items.len()) else {
             return;
@@ -180,7 +178,7 @@ mod tests {
         ] {
             assert!(names(text).is_empty(), "{text:?}");
         }
-        // Every choice is a command that can be read.
+        // The parser accepts every choice.
         for text in ["/", "/model ", "/retry ", "/policy ", "/sessions "] {
             for name in names(text) {
                 let read = crate::tui::commands::read(&name);

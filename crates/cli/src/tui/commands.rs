@@ -1,4 +1,4 @@
-//! What can be typed after a slash.
+//! The slash commands.
 
 use crate::config::nearest;
 
@@ -38,7 +38,7 @@ pub(crate) const COMMANDS: [Command; 10] = [
     command("/quit", "", "leave; the session is kept"),
 ];
 
-/// What a command wants.
+/// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SlashCommand {
     Model(String),
@@ -54,7 +54,7 @@ pub(crate) enum SlashCommand {
     Quit,
 }
 
-/// Reads a command; `None` when the text is a message. What is wrong with it is said with the remedy.
+/// Parses a command; `None` if the text is a message. The error contains the remedy.
 pub(crate) fn read(text: &str) -> Option<Result<SlashCommand, String>> {
     let text = text.trim();
     let (name, argument) = match text.split_once(char::is_whitespace) {
@@ -68,7 +68,7 @@ pub(crate) fn read(text: &str) -> Option<Result<SlashCommand, String>> {
     (looks_like_one && !is_message).then(|| order(name, argument))
 }
 
-/// The command that is meant by a word that is, or nearly is, one.
+/// Returns the command that a word names or nearly names.
 fn near(name: &str) -> Option<&'static str> {
     let others = ["/resume", "/clear", "/exit"];
     nearest(
@@ -111,7 +111,7 @@ fn order(name: &str, argument: &str) -> Result<SlashCommand, String> {
     }
 }
 
-/// What the help says.
+/// Returns the help text.
 pub(crate) fn help() -> String {
     let mut text = String::from("Commands\n");
     for Command {

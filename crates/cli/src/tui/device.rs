@@ -1,6 +1,6 @@
-//! The terminal itself: taken for a chat, and given back as it was, whatever ends the process.
+//! The terminal: taken over for a chat, and restored however the process ends.
 //!
-//! Invariant: giving it back is done once, by whoever comes first: the end of the chat, a signal, a panic.
+//! Invariant: it is restored once, by the first of these: the end of the chat, a signal, a panic.
 
 use crossterm::event::{
     DisableBracketedPaste, EnableBracketedPaste, KeyboardEnhancementFlags,
@@ -17,14 +17,14 @@ use std::io::{self, Stdout, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-/// The thread whose chat has the terminal.
+/// The thread whose chat owns the terminal.
 static OWNER_THREAD: Mutex<Option<ThreadId>> = Mutex::new(None);
 
-/// Presses and the wheel are told, movements are not: those would be many.
+/// Reports presses and the wheel, but not movements, because there would be too many.
 const MOUSE_ON: &str = "\u{1b}[?1000h\u{1b}[?1006h";
 const MOUSE_OFF: &str = "\u{1b}[?1006l\u{1b}[?1000l";
 
-/// The terminal while a chat has it.
+/// The terminal while a chat owns it.
 pub(crate) struct Device {
     pub(crate) terminal: Terminal<CrosstermBackend<Stdout>>,
 }
@@ -37,7 +37,7 @@ impl Device {
         Ok(Self { terminal })
     }
 
-    /// Lets the shell have the terminal until the user comes back to us.
+    /// Returns the terminal to the shell until the user resumes the process.
     #[cfg(unix)]
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         give_back();
@@ -45,7 +45,7 @@ impl Device {
             nix::unistd::Pid::from_raw(0),
             nix::sys::signal::Signal::SIGTSTP,
         )?;
-        // Not a second device: with the first one the terminal would be given back.
+        // A second `Device` would restore the terminal when the first one is replaced.
         take_over()?;
         self.terminal.clear()
     }
@@ -65,7 +65,7 @@ impl Drop for Device {
 fn take_over() -> io::Result<()> {
     enable_raw_mode()?;
     *taken_by() = Some(std::thread::current().id());
-    // Whatever was done is undone.
+    // A partial setup is undone.
     enter(&mut io::stdout()).inspect_err(|_| give_back())
 }
 
@@ -90,7 +90,7 @@ fn leave(out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// Whether a chat of this thread has the terminal.
+/// Whether a chat of this thread owns the terminal.
 pub(crate) fn is_owned_by_this_thread() -> bool {
     *taken_by() == Some(std::thread::current().id())
 }
@@ -99,7 +99,7 @@ fn taken_by() -> MutexGuard<'static, Option<ThreadId>> {
     OWNER_THREAD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives the terminal back, if a chat has it. A terminal that is gone need not be told.
+/// Restores the terminal, if a chat owns it. Errors of a closed terminal are ignored.
 pub(crate) fn give_back() {
     if taken_by().take().is_some() {
         leave(&mut io::stdout()).ok();
@@ -127,11 +127,11 @@ mod tests {
         assert!(left.ends_with("\u{1b}[?25h"));
     }
 
-    /// Set for the process that panics.
+    /// The environment variable that is set for the process that panics.
     const PANICS: &str = "OUTLAST_TEST_PANICS";
     const NAME: &str = "tui::device::tests::a_panic_gives_the_terminal_back_before_it_is_told";
 
-    /// This test once more, on a terminal of its own: there it takes that, and panics.
+    /// Runs this test again on a pseudo-terminal, where it takes the terminal over and panics.
     #[cfg(unix)]
     #[test]
     fn a_panic_gives_the_terminal_back_before_it_is_told() {

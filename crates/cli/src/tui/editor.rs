@@ -1,7 +1,7 @@
-//! Where a message is written: several lines, what was said before, and pastes of any size.
+//! The message editor: several lines, history, and pastes of any size.
 //!
-//! Invariants: what is pasted is never sent by itself, whatever line ends it holds; a long paste costs the editor a few
-//! words, and is sent whole; what was being written is there again after looking through what was said before.
+//! Invariants: a paste is never sent by itself, whatever line ends it has; a long paste is shown as a placeholder and
+//! sent whole; the draft is restored after browsing the history.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use outlast_kernel::text;
@@ -11,32 +11,32 @@ use ratatui::style::Style;
 use ratatui::widgets::{Clear, Widget};
 use ratatui_textarea::{CursorMove, DataCursor, TextArea, WrapMode};
 
-/// A paste that is longer stands in the editor as a few words.
+/// Limits in bytes and lines beyond which a paste is shown as a placeholder.
 const LONG_PASTE_BYTES: usize = 1000;
 const LONG_PASTE_LINES: usize = 8;
-/// A paste that is larger does not come back once it was removed.
+/// Maximum size of a removed paste that undo can restore.
 const MAX_RESTORABLE_PASTE_BYTES: usize = 64 << 10;
-/// A message may have this much, as with `-p -`.
+/// Maximum size of a message in bytes, as with `-p -`.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 const MAX_ROWS: u16 = 200;
-/// As much of what was said before can be looked through, in messages and in bytes.
+/// Limits of the history, in messages and in bytes.
 const MAX_HISTORY_MESSAGES: usize = 500;
 const MAX_HISTORY_BYTES: usize = 4 << 20;
 
-/// What is being written.
+/// The draft with its pastes and the history.
 pub(crate) struct Editor {
     area: TextArea<'static>,
-    /// Also those that were removed, which may come back.
+    /// Long pastes, including removed ones, which undo may restore.
     pastes: Vec<Paste>,
     /// The number of the last paste.
     pasted: usize,
-    /// What was said before, the newest last.
+    /// Earlier messages, the newest last.
     said: Vec<String>,
-    /// Which of them is shown, and what was being written before that.
+    /// The shown history entry, and the draft from before.
     looking_at: Option<(usize, String)>,
 }
 
-/// A long paste: the words that stand for it, and what it holds.
+/// A long paste: its placeholder and its content.
 struct Paste {
     words: String,
     content: String,
@@ -57,14 +57,14 @@ impl Default for Editor {
 fn area(lines: Vec<String>) -> TextArea<'static> {
     let mut area = TextArea::new(lines);
     area.set_wrap_mode(WrapMode::WordOrGlyph);
-    // The terminal's own cursor is shown: a screen reader and an input method look for that.
+    // The terminal's own cursor is shown, because screen readers and input methods look for it.
     area.set_cursor_style(Style::default());
     area.set_cursor_line_style(Style::default());
     area
 }
 
 impl Editor {
-    /// What is written, as it is shown.
+    /// Returns the draft as it is shown.
     pub(crate) fn text(&self) -> String {
         self.area.lines().join("\n")
     }
@@ -73,14 +73,14 @@ impl Editor {
         self.area.is_empty()
     }
 
-    /// Writes something else instead.
+    /// Replaces the draft.
     pub(crate) fn set(&mut self, text: &str) {
         self.area = area(text.split('\n').map(str::to_owned).collect());
         self.area.move_cursor(CursorMove::Bottom);
         self.area.move_cursor(CursorMove::End);
     }
 
-    /// Throws away what is written.
+    /// Clears the draft.
     pub(crate) fn clear(&mut self) {
         self.area = area(Vec::new());
         self.pastes.clear();
@@ -88,7 +88,7 @@ impl Editor {
         self.looking_at = None;
     }
 
-    /// Writes texts before what is written; long ones stand there as a few words.
+    /// Inserts texts before the draft; long ones become placeholders.
     pub(crate) fn prepend(&mut self, texts: &[String]) {
         self.looking_at = None;
         let texts = texts.iter().map(|text| match is_long(text) {
@@ -101,7 +101,7 @@ impl Editor {
         self.set(&all.join("\n"));
     }
 
-    /// Takes what is written, with what was pasted.
+    /// Takes the draft, with placeholders replaced by their pastes.
     pub(crate) fn take(&mut self) -> String {
         let shown = self.text();
         let text = self.whole(&shown);
@@ -113,7 +113,7 @@ impl Editor {
     fn whole(&self, shown: &str) -> String {
         let (mut whole, mut left) = (String::new(), shown);
         let mut pastes: Vec<&Paste> = self.pastes.iter().collect();
-        // Only what is shown stands for something: a paste may hold the words of another one.
+        // Only placeholders in the shown text count: a paste may contain the words of another placeholder.
         loop {
             let found = pastes.iter().enumerate();
             let found =
@@ -130,7 +130,7 @@ impl Editor {
         whole
     }
 
-    /// Adds to what can be looked through with the arrows.
+    /// Adds a message to the history.
     pub(crate) fn remember(&mut self, text: &str) {
         let is_new = self.said.last().is_none_or(|last| last != text);
         if !is_new || text.trim().is_empty() || text.len() > MAX_HISTORY_BYTES {
@@ -147,12 +147,12 @@ impl Editor {
         self.said.drain(..self.said.len() - kept);
     }
 
-    /// Whether something is shown that was said before.
+    /// Whether a history entry is shown.
     pub(crate) const fn is_browsing_history(&self) -> bool {
         self.looking_at.is_some()
     }
 
-    /// Adds what was said before all that can be looked through.
+    /// Adds older messages to the history.
     pub(crate) fn prepend_history(&mut self, mut said: Vec<String>) {
         said.append(&mut self.said);
         for text in said {
@@ -160,7 +160,7 @@ impl Editor {
         }
     }
 
-    /// Takes in what was pasted; what is wrong with it is the error.
+    /// Inserts a paste; the error says why it was refused.
     pub(crate) fn paste(&mut self, pasted: &str) -> Result<(), String> {
         let pasted = pasted.replace("\r\n", "\n").replace('\r', "\n");
         let content = text::plain(&pasted).into_owned();
@@ -182,7 +182,7 @@ impl Editor {
         Ok(())
     }
 
-    /// The words that stand for a text from here on.
+    /// Stores a text and returns its placeholder.
     fn add_placeholder(&mut self, content: String) -> String {
         self.pasted += 1;
         let number = self.pasted;
@@ -202,7 +202,7 @@ impl Editor {
         words
     }
 
-    /// What was removed may come back by undoing that, unless there is much of it.
+    /// Drops removed pastes that are too large to be restored by undo.
     fn drop_removed_pastes(&mut self, shown: &str) {
         let before = self.looking_at.as_ref().map(|(_, before)| before.as_str());
         let is_there = |paste: &Paste| {
@@ -214,7 +214,6 @@ impl Editor {
             .retain(|paste| is_small(paste) || is_there(paste));
     }
 
-    /// What a key does to the text.
     pub(crate) fn key(&mut self, key: KeyEvent) {
         let plain = key.modifiers.is_empty();
         match key.code {
@@ -233,7 +232,7 @@ impl Editor {
         }
     }
 
-    /// What was said before becomes what is written, once it is changed; what was being written can be looked back at.
+    /// Edits the text. A changed history entry becomes the draft; the previous draft joins the history.
     fn edit(&mut self, key: KeyEvent) {
         let is_changed = self.area.input(key);
         if let Some((_, before)) = self.looking_at.take_if(|_| is_changed) {
@@ -246,7 +245,7 @@ impl Editor {
         self.area.insert_newline();
     }
 
-    /// A backslash before Enter asks for another line, where terminals know no other key for that.
+    /// Removes a backslash before Enter, which inserts a line in terminals without another key for that.
     pub(crate) fn take_backslash(&mut self) -> bool {
         let DataCursor(row, column) = self.area.cursor();
         let before = self.area.lines()[row].chars().nth(column.wrapping_sub(1));
@@ -259,12 +258,12 @@ impl Editor {
 
     fn is_on_last_row(&self) -> bool {
         let row = self.area.screen_cursor().row;
-        // A row that is not there is told as the last one.
+        // The widget reports the last row for a row beyond the end.
         let begins = |row: usize| self.area.screen_to_data(row, 0);
         begins(row) == begins(row + 1)
     }
 
-    /// Removes the words of a paste in one go.
+    /// Removes a placeholder as a whole.
     fn remove_paste(&mut self) -> bool {
         let DataCursor(row, column) = self.area.cursor();
         let line = self.area.lines()[row].clone();
@@ -312,7 +311,7 @@ impl Editor {
         }
     }
 
-    /// Shows what was said before; what is long stands there as a few words.
+    /// Shows a history entry; a long one becomes a placeholder.
     fn show_history_entry(&mut self, at: usize) {
         let said = self.said[at].clone();
         self.drop_removed_pastes("");
@@ -323,27 +322,27 @@ impl Editor {
         self.set(&shown);
     }
 
-    /// How many rows the text needs at that width.
+    /// Returns the rows that the text needs at that width.
     pub(crate) fn rows(&self, width: u16) -> u16 {
-        // More rows than a screen has need not be told apart.
+        // More rows than a screen has need not be counted.
         let lines = self.area.lines().iter().take(MAX_ROWS.into());
         let probe = area(lines.cloned().collect());
         let place = Rect::new(0, 0, room(width), 1);
         (&probe).render(place, &mut Buffer::empty(place));
-        // A row that is not there is told as the last one.
+        // The widget reports the last row for a row beyond the end.
         let begins = |row: u16| probe.screen_to_data(row.into(), 0);
         let is_last = |row: &u16| begins(*row) == begins(row + 1);
         (0..MAX_ROWS).find(is_last).map_or(MAX_ROWS, |row| row + 1)
     }
 
-    /// Draws the text, and says where the cursor is.
+    /// Draws the text, and returns the position of the cursor.
     pub(crate) fn draw(&mut self, area: Rect, buffer: &mut Buffer) -> Position {
         let place = Rect {
             width: room(area.width),
             ..area
         };
         (&self.area).render(place, buffer);
-        // A screen that has grown has room for what was scrolled away.
+        // A screen that has grown has room for rows that were scrolled away.
         let (top, rows) = (self.area.scroll_offset().0, self.rows(area.width));
         let empty = (top + area.height).saturating_sub(rows).min(top);
         if let (1.., Ok(empty)) = (empty, i16::try_from(empty))
@@ -366,7 +365,7 @@ impl Editor {
     }
 }
 
-/// The columns that text takes: the last one is for a cursor after it.
+/// Returns the columns for text: the last one is for a cursor after it.
 fn room(width: u16) -> u16 {
     width.saturating_sub(1).max(1)
 }

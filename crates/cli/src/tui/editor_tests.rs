@@ -1,4 +1,4 @@
-//! What is written, pasted and looked through; and the rows that it takes.
+//! Typing, pasting and browsing the history; and the rows of the editor.
 
 use super::*;
 use proptest::prelude::{ProptestConfig, Strategy, prop_assert, prop_assert_eq};
@@ -219,7 +219,7 @@ fn what_is_put_back_stands_before_the_draft() {
 
 // --- Rows ---
 
-/// How many rows were drawn, and where the cursor was, at that width and with room for all.
+/// Returns the number of rows and the cursor position at that width, with room for everything.
 fn drawn(editor: &mut Editor, width: u16) -> (u16, Position) {
     let area = Rect::new(0, 0, width, MAX_ROWS);
     let mut buffer = Buffer::empty(area);
@@ -299,7 +299,7 @@ proptest! {
         editor.set(&text);
         let (rows, (written, cursor)) = (editor.rows(width), drawn(&mut editor, width));
         prop_assert!(written <= rows, "{} of {}", written, rows);
-        // The cursor stands behind the last character.
+        // The cursor is after the last character.
         prop_assert_eq!(cursor.y + 1, rows);
         prop_assert!(cursor.x < width);
     }

@@ -1,8 +1,8 @@
-//! Colours for code: comments, strings, numbers and keywords, and the lines of a diff.
+//! Highlights code: comments, strings, numbers and keywords, and the lines of a diff.
 //!
-//! By tables, not by parsing: a line at a time, with what is still open carried over to the next. Linear, and it only paints:
-//! the text of the spans is the text of the line. What it does not know is left as it is.
-//! Not here: the tables (see `languages`).
+//! Uses tables instead of a parser: a line at a time, with the open token carried over to the next. Linear, and it only
+//! adds styles: the text of the spans is the text of the line. Unknown text is left unchanged. Not here: the tables
+//! (see `languages`).
 
 mod languages;
 
@@ -18,16 +18,16 @@ pub(crate) struct Highlighter<'a> {
     open: OpenToken,
 }
 
-/// What a line begins in.
+/// The token in which a line begins.
 enum OpenToken {
     Nothing,
-    /// How many comments are to be closed.
+    /// The depth of open comments.
     Comment(usize),
     Quote(&'static Quote),
 }
 
 impl<'a> Highlighter<'a> {
-    /// For a language by one of its usual names; whatever it does not know stays as it is.
+    /// Creates a highlighter for a language by one of its usual names; an unknown language is left unstyled.
     pub(crate) fn new(name: &str, theme: &'a Theme) -> Self {
         Self {
             language: languages::named(name),
@@ -36,7 +36,7 @@ impl<'a> Highlighter<'a> {
         }
     }
 
-    /// The next line of the code, without its newline.
+    /// Styles the next line of the code, without its newline.
     pub(crate) fn line(&mut self, line: &str) -> Vec<Span<'static>> {
         let Some(language) = self.language else {
             return vec![Span::styled(line.to_owned(), self.theme.code_block)];
@@ -78,7 +78,7 @@ impl<'a> Highlighter<'a> {
         }
     }
 
-    /// The length and the style of what comes next. Opens what it begins.
+    /// Returns the length and the style of the next token, and opens it if it continues.
     fn token(&mut self, language: &'static Language, rest: &str, before: &str) -> (usize, Style) {
         if language.traits != Traits::AtWords || !ends_in_word(before) {
             if begins_with_any(language.line_comments, rest) {
@@ -111,7 +111,7 @@ impl<'a> Highlighter<'a> {
         (length, style)
     }
 
-    /// How far a comment reaches: to its next mark, or to the end of the line.
+    /// Returns the length of a comment: to its next mark, or to the end of the line.
     fn comment(&mut self, language: &Language, rest: &str, depth: usize) -> usize {
         let Some((open, close)) = language.block_comment else {
             self.open = OpenToken::Nothing;
@@ -135,7 +135,7 @@ impl<'a> Highlighter<'a> {
         rest.len()
     }
 
-    /// How far a string reaches.
+    /// Returns the length of a string.
     fn quoted(&mut self, quote: &Quote, rest: &str) -> usize {
         let mut chars = rest.char_indices();
         while let Some((at, c)) = chars.next() {
@@ -181,7 +181,7 @@ fn word_length(rest: &str) -> usize {
         .unwrap_or(rest.len())
 }
 
-/// With a suffix, but without the dots of a range.
+/// Returns the length of a number with its suffix, but without the dots of a range.
 fn number_length(rest: &str) -> usize {
     let whole = word_length(rest);
     match rest[whole..].strip_prefix('.') {
@@ -192,7 +192,7 @@ fn number_length(rest: &str) -> usize {
     }
 }
 
-/// Spans, one for neighbours of the same style.
+/// Collects spans, and merges neighbours of the same style.
 #[derive(Default)]
 struct SpanBuffer {
     spans: Vec<Span<'static>>,

@@ -1,9 +1,9 @@
-//! What is painted how, and that nothing but the paint is added.
+//! The styles of code, and the invariant that its text is unchanged.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Each line with a letter below each character: comment, string, number, keyword, or a dot.
+/// Formats each line with a letter below each character: comment, string, number, keyword, or a dot.
 fn painted(language: &str, code: &str) -> String {
     let theme = Theme::colour();
     let mut highlighter = Highlighter::new(language, &theme);

@@ -1,9 +1,9 @@
-//! Markdown as lines of a terminal: CommonMark with tables, strikethrough, task lists and footnotes.
+//! Renders Markdown as terminal lines: CommonMark with tables, strikethrough, task lists and footnotes.
 //!
-//! Pure, and for text that no one has checked: whatever is in it, nothing but printable characters comes out, no line is wider
-//! than the width, and neither depth nor length can exhaust the stack or take more than linear time.
-//! Text that is still arriving can be shown at any moment: blocks that are finished do not change when more of it comes.
-//! Not here: colours (see `theme`), breaking lines (see `wrap`) and the languages of code (see `highlight`).
+//! Pure, and safe for untrusted text: only printable characters are emitted, no line exceeds the width, and neither
+//! depth nor length can exhaust the stack or take more than linear time. Streamed text can be shown at any moment:
+//! finished blocks do not change when more of it arrives. Not here: colours (see `theme`), line breaks (see `wrap`) and
+//! the languages of code (see `highlight`).
 
 mod draw;
 mod inline;
@@ -63,10 +63,10 @@ enum Block {
     None,
     Text,
     Heading(HeadingLevel),
-    /// What is about to become a list, for all that can be known: a paragraph and the dashes below it.
+    /// The underline of a paragraph which may still become a list.
     Unsettled(String),
     Code {
-        /// Of a fence: it may be empty.
+        /// The info string of a fence, which may be empty; `None` for indented code.
         language: Option<String>,
         code: String,
     },
@@ -74,7 +74,7 @@ enum Block {
     Table(Table),
 }
 
-/// What was drawn last, without a blank line after it.
+/// The kind of the last block, if no blank line follows it yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LastDrawn {
     Nothing,
@@ -86,7 +86,7 @@ struct Renderer<'a> {
     source: &'a str,
     width: u16,
     theme: &'a Theme,
-    /// Where links by name are defined, the first one last.
+    /// The positions of link definitions, in reverse order.
     definitions: Vec<Range<usize>>,
     lines: Vec<Line<'static>>,
     nesting: Nesting,
@@ -95,7 +95,7 @@ struct Renderer<'a> {
     follows: LastDrawn,
 }
 
-// --- impl Page: events ---
+// --- impl Renderer: events ---
 
 impl Renderer<'_> {
     fn take(&mut self, event: Event<'_>, range: Range<usize>) {
@@ -248,10 +248,10 @@ impl Renderer<'_> {
     }
 }
 
-// --- impl Page: where blocks begin ---
+// --- impl Renderer: starts of blocks ---
 
 impl Renderer<'_> {
-    /// Ends what came before, with a blank line where one belongs.
+    /// Ends the previous block, with a blank line where one belongs.
     fn begin(&mut self, at: usize) {
         self.end_block();
         self.show_definitions(at);
@@ -266,7 +266,7 @@ impl Renderer<'_> {
         self.follows = LastDrawn::Nothing;
     }
 
-    /// A list may stand right below the text that announces it.
+    /// Begins a list, which may follow its introduction without a blank line.
     fn begin_list(&mut self, at: usize) {
         self.end_block();
         self.show_definitions(at);
@@ -276,7 +276,7 @@ impl Renderer<'_> {
         self.begin(at);
     }
 
-    /// Text in a tight list comes without a paragraph around it.
+    /// Begins a paragraph if none is open: text in a tight list has none around it.
     fn begin_text(&mut self, at: usize) {
         if matches!(self.block, Block::None) {
             self.begin(at);
@@ -295,8 +295,8 @@ impl Renderer<'_> {
         });
     }
 
-    /// At the end of what has arrived, one or two dashes below a paragraph are more likely the beginning of a list or of a rule
-    /// than a heading.
+    /// Returns an underline that is still incomplete: at the end of streamed text, one or two dashes below a paragraph
+    /// more likely begin a list or a rule than mark a heading.
     fn unsettled_underline(&self, range: Range<usize>) -> Option<String> {
         let at_the_end = range.end == self.source.len();
         let heading = self.source.get(range).filter(|_| at_the_end)?;
@@ -317,7 +317,8 @@ impl Renderer<'_> {
         self.nesting.enter_with_marker(kind, marker);
     }
 
-    /// As the source has it, so that a list does not change when a later item is set apart.
+    /// Whether the source has a blank line there. The source decides, so that a list does not change when a later item
+    /// is set apart.
     fn is_after_blank_line(&self, at: usize) -> bool {
         let before = self.source.get(..at).unwrap_or_default();
         let gap = before.bytes().rev();
@@ -331,7 +332,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// The definitions of links that stand before this place, as they are written.
+    /// Draws the link definitions before this position verbatim.
     fn show_definitions(&mut self, at: usize) {
         while let Some(span) = self.definitions.pop_if(|span| span.start < at) {
             if self.follows == LastDrawn::Text || self.is_after_blank_line(span.start) {

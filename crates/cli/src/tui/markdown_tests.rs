@@ -1,4 +1,4 @@
-//! What documents look like, and what holds for every text: see the header of `markdown`.
+//! Examples of rendered documents, and the properties in the header of `markdown`.
 
 use super::super::wrap::columns;
 use super::*;
@@ -16,9 +16,9 @@ fn text(source: &str, width: u16) -> Vec<String> {
     lines.iter().map(ToString::to_string).collect()
 }
 
-// --- what it looks like ---
+// --- appearance ---
 
-/// Each piece that has a style as `‹style|text›`.
+/// Formats each styled piece as `‹style|text›`.
 fn marked(lines: &[Line<'_>]) -> String {
     let mut shown = String::new();
     for line in lines {
@@ -53,7 +53,7 @@ fn name(style: Style) -> String {
         .join(" ")
 }
 
-/// As a terminal shows it.
+/// Returns the text as a terminal shows it.
 fn drawn(source: &str, width: u16) -> String {
     let lines = lines(source, width, &Theme::plain());
     let height = u16::try_from(lines.len()).unwrap();
@@ -138,7 +138,7 @@ fn an_entity_cannot_smuggle_an_escape() {
     }
 }
 
-// --- text that is still arriving ---
+// --- streamed text ---
 
 #[test]
 fn unfinished_text_looks_sensible() {
@@ -343,7 +343,7 @@ proptest! {
     }
 }
 
-/// By the time of this thread on a processor, which others do not add to.
+/// Measures the processor time of this thread, which other threads do not affect.
 #[cfg(target_os = "linux")]
 #[test]
 fn ten_times_the_text_takes_about_ten_times_the_work() {
@@ -361,7 +361,7 @@ fn ten_times_the_text_takes_about_ten_times_the_work() {
         }
         spent() - before
     };
-    // The time is told in ticks.
+    // The time is counted in ticks.
     let resolution = 8_000;
     let shapes = [
         DOCUMENT,
@@ -388,7 +388,8 @@ fn ten_times_the_text_takes_about_ten_times_the_work() {
     for shape in shapes {
         let small = shape.repeat((10 << 10) / shape.len());
         let large = shape.repeat((100 << 10) / shape.len());
-        // A processor that others heat up is slower for a while, not three times in a row.
+        // A processor that other work has throttled is slower for a while, but not three times in a
+        // row.
         let linear = (0..3).any(|_| {
             let (ten_small, one_large) = (cost(&small, 10), cost(&large, 1));
             one_large * 10 <= 25 * ten_small + 10 * resolution

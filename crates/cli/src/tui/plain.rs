@@ -1,7 +1,7 @@
-//! The chat line by line: nothing on the screen changes that was written once, as a screen reader wants it.
+//! The chat line by line for screen readers: lines once written never change.
 //!
-//! What is typed ends with Enter. Esc and Enter cancels a retry, `r` and Enter retries now, Ctrl-C interrupts. Lines that
-//! come from a file or a pipe are taken one at a time, each when what the one before it asked for is over.
+//! Input ends with Enter. Esc and Enter cancels a retry, `r` and Enter retries now, Ctrl-C interrupts. Lines from a
+//! file or a pipe are read one at a time, each when the work of the previous one has ended.
 
 use super::activity::Activity;
 use super::chat::{Chat, Input};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader, Split, Stdin};
 
-/// The most lines of a tool's output that are read out.
+/// Maximum number of lines of a tool's output.
 const MAX_OUTPUT_LINES: usize = 10;
 const RETRACTED: &str = "What came of the answer broke off; it is asked for again.\n";
 
@@ -28,10 +28,10 @@ struct PlainChat {
     complaints: Capture,
     lines: Option<Split<BufReader<Stdin>>>,
     is_attended: bool,
-    /// How many blocks were written of that session.
+    /// Number of blocks of that session that were written.
     written: usize,
     session: String,
-    /// What was last said of what is going on.
+    /// The last announced activity.
     told: Announced,
 }
 
@@ -114,13 +114,13 @@ impl PlainChat {
         self.driver.show(Input::Line(line), &mut self.chat)
     }
 
-    /// Whether it is the user's turn.
+    /// Whether the chat waits for the user.
     fn is_ready(&self) -> bool {
         let is_over = self.chat.doing == Activity::Nothing && !self.chat.is_busy();
         is_over && self.driver.is_idle() || self.chat.question.is_some()
     }
 
-    /// Writes what is new.
+    /// Writes the new blocks.
     fn write(&mut self) -> std::io::Result<()> {
         let mut new = String::new();
         if self.session != self.chat.status.session {
@@ -129,7 +129,7 @@ impl PlainChat {
         }
         let mut was_retracted = false;
         let settled = self.chat.transcript.settled_from(self.written);
-        // What is said before there is a session is said again when it is there.
+        // Blocks from before the session are repeated when it is open.
         for (number, kind, is_retracted) in settled.filter(|_| !self.session.is_empty()) {
             match is_retracted {
                 true if was_retracted => {}
@@ -145,15 +145,15 @@ impl PlainChat {
         stdout.flush()
     }
 
-    /// What is said once of what is going on.
+    /// Returns the announcement of a new activity.
     fn going_on(&mut self) -> String {
         let now = self.driver.clock().now();
         let retry = match &self.chat.doing {
-            // One that was hastened is about to happen.
+            // A retry that is due happens at once and needs no announcement.
             Activity::Retrying(retrying) if retrying.wake(now) > now => {
                 Some((retrying.attempt, retrying.wake(now)))
             }
-            // Told once: the time may move often.
+            // A hold is announced once, because its time may move often.
             Activity::InLine { .. } => Some((0, Timestamp::default())),
             _ => None,
         };
@@ -191,7 +191,7 @@ impl PlainChat {
     }
 }
 
-/// Whether that wait was told: the same retry, at about the same time.
+/// Whether the wait was announced: the same retry, at about the same time.
 fn is_told(retry: Option<(u32, Timestamp)>, before: Option<(u32, Timestamp)>) -> bool {
     const SMALL_CHANGE: Duration = Duration::from_secs(2);
     let (Some((attempt, at)), Some((before, told))) = (retry, before) else {
@@ -200,7 +200,8 @@ fn is_told(retry: Option<(u32, Timestamp)>, before: Option<(u32, Timestamp)>) ->
     attempt == before && at.since(told).max(told.since(at)) < SMALL_CHANGE
 }
 
-/// What is no text is shown as such, and the next line is as good as any.
+/// Reads the next line. A line that is not valid UTF-8 is shown with replacement characters; reading continues with the
+/// next one.
 async fn next_line(lines: &mut Option<Split<BufReader<Stdin>>>) -> std::io::Result<Option<String>> {
     let Some(lines) = lines else {
         return std::future::pending().await;
@@ -209,7 +210,7 @@ async fn next_line(lines: &mut Option<Split<BufReader<Stdin>>>) -> std::io::Resu
     Ok(line.map(|line| String::from_utf8_lossy(&line).into_owned()))
 }
 
-/// A block, as it is read out.
+/// Returns the text of a block.
 fn words(kind: &Kind) -> String {
     match kind {
         Kind::User(said) => format!("You: {said}\n"),

@@ -1,7 +1,7 @@
-//! The chat on a terminal: keys in, frames out.
+//! The chat on a terminal: reads keys and draws frames.
 //!
-//! Invariants: frames are drawn when something has changed, and no more often than a person sees; while nothing happens
-//! nothing is done.
+//! Invariants: frames are drawn only after a change, and no more often than a person can see; an idle chat does no
+//! work.
 
 use super::chat::{Chat, Input};
 use super::device::Device;
@@ -19,11 +19,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// As often as a frame is worth drawing.
+/// Minimum time between two frames.
 const FRAME_INTERVAL: Duration = Duration::from_millis(16);
-/// As often as a countdown is looked at.
+/// Interval at which a countdown is updated.
 const TICK_INTERVAL: Duration = Duration::from_millis(100);
-/// Lines that the wheel moves by.
+/// Number of lines that one turn of the wheel scrolls.
 const WHEEL_LINES: isize = 3;
 
 struct ChatScreen {
@@ -36,7 +36,7 @@ struct ChatScreen {
     is_stale: bool,
 }
 
-/// Chats until the user leaves or a signal comes; then, what is left of the session.
+/// Runs the chat until the user leaves or a signal arrives, and then closes the session.
 pub(super) async fn run(
     choice: SessionArguments,
     clock: Arc<dyn Clock>,
@@ -54,7 +54,7 @@ pub(super) async fn run(
     screen.draw()?;
     screen.driver.start();
     let signal = screen.chat_on().await;
-    // What went wrong is said on the terminal as it was before.
+    // Errors are printed on the restored terminal.
     let ChatScreen {
         device,
         complaints,
@@ -68,14 +68,14 @@ pub(super) async fn run(
 }
 
 impl ChatScreen {
-    /// Until the user leaves, or the signal that ends it.
+    /// Runs until the user leaves, or returns the signal that ends the chat.
     async fn chat_on(&mut self) -> anyhow::Result<Option<Signal>> {
         let mut keys = EventStream::new();
         let mut signals = SignalStream::new().and_quit();
         let mut ticks = tokio::time::interval(TICK_INTERVAL);
         loop {
             let frame = self.drawn + FRAME_INTERVAL;
-            // Whatever comes in without an end, it is seen.
+            // Frames are drawn even during endless input.
             if self.is_stale && Instant::now() >= frame {
                 self.draw()?;
                 continue;
@@ -116,7 +116,7 @@ impl ChatScreen {
                 MouseEventKind::Down(MouseButton::Left) => Input::Clicked(mouse.row),
                 _ => return Flow::GoOn,
             },
-            // A resize is seen when the next frame is drawn.
+            // The next frame uses the new size.
             Event::Resize(..) | Event::FocusGained | Event::FocusLost => return Flow::GoOn,
         };
         self.driver.show(input, &mut self.chat)

@@ -1,8 +1,8 @@
-//! The line at the bottom: who is asked, with what, and what it has come to.
+//! The status line at the bottom: model, settings and usage.
 
 use outlast_kernel::budget::Cost;
 
-/// What is told of the session at any time.
+/// The values of the status line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Status {
     /// The session's id.
@@ -11,20 +11,20 @@ pub(crate) struct Status {
     pub(crate) model: String,
     pub(crate) account: Option<String>,
     pub(crate) policy: String,
-    /// How many tokens the conversation has, and how many the model can read.
+    /// The tokens of the conversation, and the model's limit.
     pub(crate) context: u64,
     pub(crate) window: Option<u64>,
     pub(crate) cost: Option<Cost>,
-    /// How often something was tried again.
+    /// Number of retries so far.
     pub(crate) retries: u64,
-    /// Whether failures are not tried again.
+    /// Whether automatic retries are off.
     pub(crate) retries_off: bool,
-    /// Whether it is written nowhere.
+    /// Whether the session has no journal.
     pub(crate) is_forgotten: bool,
 }
 
 impl Status {
-    /// What is told, the most important first: what does not fit is left out from the end.
+    /// Returns the parts, the most important first: the last ones are left out if they do not fit.
     pub(crate) fn parts(&self) -> Vec<String> {
         let mut parts = vec![self.model.clone()];
         parts.extend(self.account.clone());
@@ -53,7 +53,7 @@ impl Status {
         }
     }
 
-    /// The line at that width.
+    /// Returns the line at that width.
     pub(crate) fn line(&self, width: usize) -> String {
         let mut line = String::new();
         for part in self.parts() {
@@ -77,7 +77,7 @@ fn thousands(tokens: u64) -> String {
 }
 
 fn dollars(cost: Cost) -> String {
-    // A cost is kept in millionths.
+    // A cost is stored in millionths.
     let cents = cost.0.div_ceil(10_000);
     match cost.0 {
         0 => "$0.00".to_owned(),

@@ -1,8 +1,8 @@
-//! How things look, by what they mean.
+//! The styles of the chat, named by their meaning.
 //!
-//! Invariant: colours are among the sixteen that a terminal's owner has chosen, never white, black or yellow, which vanish on
-//! one background or the other; without colours a meaning is told by bold, dim, reversed and underlined alone.
-//! Not here: what is shown, and where.
+//! Invariant: colours are among the sixteen that the user's terminal defines, never white, black or yellow, which are
+//! invisible on one background or the other; without colours, bold, dim, reversed and underlined alone express the
+//! meaning. Not here: the content and its position.
 
 use ratatui::style::{Color, Modifier, Style};
 use std::ffi::OsStr;
@@ -10,9 +10,9 @@ use std::ffi::OsStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Theme {
     pub(crate) text: Style,
-    /// What may be overlooked: addresses, languages, times.
+    /// Secondary text: addresses, languages, times.
     pub(crate) faint: Style,
-    /// What the person at the terminal has written.
+    /// The user's messages.
     pub(crate) user: Style,
     pub(crate) heading: Style,
     pub(crate) strong: Style,
@@ -20,10 +20,10 @@ pub(crate) struct Theme {
     pub(crate) struck: Style,
     /// Code within a sentence.
     pub(crate) code: Style,
-    /// Code that stands alone, where no language says more.
+    /// A code block without highlighting.
     pub(crate) code_block: Style,
     pub(crate) link: Style,
-    /// The bar beside what is quoted.
+    /// The bar beside a quotation.
     pub(crate) quote: Style,
     /// The bullets and numbers of lists.
     pub(crate) marker: Style,
@@ -36,14 +36,14 @@ pub(crate) struct Theme {
     pub(crate) success: Style,
     pub(crate) warning: Style,
     pub(crate) error: Style,
-    /// What the eye should find first.
+    /// The most important text.
     pub(crate) accent: Style,
     pub(crate) selected: Style,
     pub(crate) border: Style,
 }
 
 impl Theme {
-    /// Plain when `NO_COLOR` is set to anything but nothing (<https://no-color.org>).
+    /// Returns the plain theme if `NO_COLOR` is set and not empty (<https://no-color.org>).
     pub(crate) fn from_environment(no_color: Option<&OsStr>) -> Self {
         match no_color {
             Some(value) if !value.is_empty() => Self::plain(),

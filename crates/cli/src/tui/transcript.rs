@@ -1,11 +1,9 @@
-//! What was said and done, as blocks, and which of it is on the screen.
+//! The transcript as blocks, and its visible part.
 //!
-//! A block is laid out when it is first seen at a width, and again only when it has changed. The place on the screen is a
-//! block and a line in it, so that a transcript of any length costs what its visible part costs.
-//! Invariants: what is being read does not move while more comes in; nothing of a retracted answer looks like an answer;
-//! what comes in is laid out again only in its last part.
-//! Not here: what a block looks like (`transcript/block.rs`), where a long text is cut (`transcript/cut.rs`), which lines are
-//! on the screen (`transcript/window.rs`).
+//! A block is laid out when it is first visible at a width, and again only when it changes; of incoming text only the
+//! last part is. Positions are a block and a line in it, so the cost depends on the visible part, not on the length.
+//! Invariants: visible text does not move while more arrives; a retracted completion never looks valid. Not here: the
+//! look of blocks (`render.rs`), splitting long texts (`split.rs`), the visible lines (`viewport.rs`).
 
 mod block;
 pub(crate) mod render;
@@ -24,28 +22,28 @@ use std::ops::Range;
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     blocks: Vec<Block>,
-    /// The first line on the screen; nothing while the end is followed.
+    /// The first visible line; `None` while the end is followed.
     top: Option<LinePosition>,
-    /// By how many lines it is to move when it is next drawn.
+    /// Number of lines that the next draw moves the view by.
     pending: isize,
     shows_tools: bool,
     shows_thoughts: bool,
     height: u16,
-    /// The blocks on the rows of the screen, as they were drawn last.
+    /// The block on each row of the screen, as last drawn.
     rows: Vec<usize>,
-    /// Whether the next piece of an answer goes on where the last one was interrupted.
+    /// Whether the next piece of a completion continues an interrupted one.
     goes_on: bool,
-    /// Where the last thought begins.
+    /// The first block of the last thought.
     thought_from: usize,
-    /// The first block that was cut since the last frame.
+    /// The first block that was split since the last frame.
     cut: Option<usize>,
-    /// The blocks whose lines are kept.
+    /// The blocks whose lines are cached.
     laid: Vec<usize>,
     #[cfg(test)]
     laid_out: LayoutStats,
 }
 
-/// What was laid out so far.
+/// The layout work so far.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct LayoutStats {
@@ -53,7 +51,7 @@ struct LayoutStats {
     bytes: usize,
 }
 
-/// A line of a block.
+/// The position of a line: its block, and its number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LinePosition {
     block: usize,
@@ -63,7 +61,7 @@ struct LinePosition {
 const BEGINNING: LinePosition = LinePosition { block: 0, line: 0 };
 
 impl Transcript {
-    /// A conversation that was.
+    /// Creates the transcript of an earlier conversation.
     pub(crate) fn of(messages: &[Message]) -> Self {
         let mut transcript = Self::default();
         for message in messages {
@@ -99,7 +97,7 @@ impl Transcript {
         self.blocks.len()
     }
 
-    /// The blocks from that one on that nothing is added to any more.
+    /// Returns the blocks from `from` on that can no longer grow.
     pub(crate) fn settled_from(&self, from: usize) -> impl Iterator<Item = (usize, &Kind, bool)> {
         let blocks = self.blocks.iter().enumerate().skip(from);
         let settled = blocks.take_while(|(_, block)| !block.is_open());
@@ -111,7 +109,7 @@ impl Transcript {
         self.push(Kind::User(text.to_owned()));
     }
 
-    /// More of an answer.
+    /// Adds a piece of a completion.
     pub(crate) fn answer(&mut self, text: &str) {
         for piece in pieces(text) {
             self.answer_piece(piece);
@@ -126,7 +124,7 @@ impl Transcript {
             opening: self.goes_on.then(|| self.open_code()).flatten(),
             ..Continuation::default()
         };
-        // Blanks before the first word are not yet an answer, unless they stand in code.
+        // Leading blanks are not yet a completion, unless they are in a code block.
         let text = match part.opening {
             Some(_) => text,
             None => text.trim_start_matches('\n'),
@@ -137,7 +135,7 @@ impl Transcript {
         }
     }
 
-    /// More of what the model thinks.
+    /// Adds a piece of a thought.
     pub(crate) fn thought(&mut self, text: &str) {
         for piece in pieces(text) {
             if !self.extends(|kind| matches!(kind, Kind::Thought(_)), piece) {
@@ -159,7 +157,7 @@ impl Transcript {
         }
     }
 
-    /// Adds to the last block, if it is one of that kind that still grows.
+    /// Appends to the last block if it is of that kind and still grows; returns whether it did.
     fn extends(&mut self, is_meant: fn(&Kind) -> bool, text: &str) -> bool {
         let number = self.blocks.len().saturating_sub(1);
         let Some(last) = self.blocks.last_mut() else {
@@ -179,12 +177,12 @@ impl Transcript {
         true
     }
 
-    /// The answer that broke off goes on with the next piece.
+    /// Makes the next piece continue the interrupted completion.
     pub(crate) fn go_on(&mut self) {
         self.goes_on = true;
     }
 
-    /// The line that opened the block of code in which the last answer stopped.
+    /// Returns the fence line of the code block in which the last completion stopped.
     fn open_code(&self) -> Option<String> {
         let mut newest = self.blocks.iter().rev();
         newest
@@ -192,7 +190,7 @@ impl Transcript {
             .open_code()
     }
 
-    /// A call that is carried on after a restart is told again.
+    /// Adds a tool call. A call that is resumed after a restart is reported again.
     pub(crate) fn call(&mut self, call: &ToolCall) {
         self.settle();
         let kind = Kind::tool(call);
@@ -214,13 +212,13 @@ impl Transcript {
         }
     }
 
-    /// The newest call of that id: some providers give the same one twice.
+    /// Returns the newest call of that id: some providers repeat ids.
     fn tool(&mut self, id: &str) -> Option<&mut Block> {
         let mut newest = self.blocks.iter_mut().rev();
         newest.find(|block| block.is_call(id))
     }
 
-    /// What was said that is no part of a conversation.
+    /// Removes all blocks, and returns the notices among them.
     pub(crate) fn take_notices(&mut self) -> Vec<(Tone, String)> {
         let blocks = std::mem::take(&mut self.blocks).into_iter();
         let notices = blocks.filter_map(|block| match block.kind {
@@ -230,7 +228,7 @@ impl Transcript {
         notices.collect()
     }
 
-    /// Says something. The same failure again is counted. An answer that comes in goes on after it.
+    /// Adds a notice. A repeated failure is counted instead of repeated. A streaming completion continues after the notice.
     pub(crate) fn notice(&mut self, tone: Tone, text: &str) {
         let is_failure = matches!(tone, Tone::Warning | Tone::Error);
         if let Some(last) = self.blocks.last_mut().filter(|_| is_failure)
@@ -249,7 +247,7 @@ impl Transcript {
         });
     }
 
-    /// Nothing is added to an answer any more.
+    /// Ends the current completion: nothing is added to it any more.
     pub(crate) fn settle(&mut self) {
         self.goes_on = false;
         if let Some(last) = self.blocks.last_mut() {
@@ -257,7 +255,7 @@ impl Transcript {
         }
     }
 
-    /// Nothing of what was said and done so far changes any more.
+    /// Ends all blocks: none of them changes any more.
     pub(crate) fn seal(&mut self) {
         self.goes_on = false;
         for block in &mut self.blocks {
@@ -265,7 +263,7 @@ impl Transcript {
         }
     }
 
-    /// What those blocks say does not count.
+    /// Marks blocks as retracted.
     pub(crate) fn retract(&mut self, blocks: Range<usize>) {
         let mut says_so = true;
         let count = blocks.len();
@@ -283,7 +281,7 @@ impl Transcript {
     }
 }
 
-/// A long text as it would come in.
+/// Splits a long text into pieces as they would arrive.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut left = text;
     std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
-//! A chat on a screen of any size.
+//! Draws a chat on a screen of any size.
 //!
-//! Invariants: where you write, what is waited for and what is asked are there on the smallest screen; no text from
-//! outside reaches a cell unless it was cleaned.
+//! Invariants: the editor, the current wait and the open question are visible on the smallest screen; external text
+//! reaches a cell only after it was cleaned.
 
 use super::activity::Said;
 use super::chat::{Asked, Chat};
@@ -20,7 +20,7 @@ const MAX_QUEUED: usize = 3;
 const MAX_ACTIVITY_ROWS: u16 = 3;
 const MAX_QUEUED_BYTES: usize = 1000;
 const PROMPT: &str = "› ";
-/// What stands before what the model wrote.
+/// The prefix of the model's own text in a question.
 const BAR: &str = "  │ ";
 const MIN_PROMPT_WIDTH: u16 = 6;
 
@@ -78,7 +78,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, theme: &Theme, now: T
     Paragraph::new(truncated(&status, area.width)).render(place, frame.buffer_mut());
 }
 
-/// What stands between the transcript and the editor.
+/// The parts between the transcript and the editor.
 struct Panels {
     queued: Vec<Line<'static>>,
     question: Option<QuestionPanel>,
@@ -94,7 +94,7 @@ impl Panels {
         });
         let asked = chat.question.as_ref();
         let question = asked.map(|asked| QuestionPanel::of(chat, asked, width, theme));
-        // While somebody is asked, that is what is going on; Esc then means no.
+        // The question replaces the activity line, because Esc then answers no.
         let loader = match asked {
             Some(_) => Vec::new(),
             None => loader(chat, area, theme, now),
@@ -107,7 +107,7 @@ impl Panels {
     }
 }
 
-/// What is going on, in as many words as there is room for.
+/// Returns the activity line at the length that fits.
 fn loader(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Vec<Line<'static>> {
     let Some(said) = chat.doing.said(now) else {
         return Vec::new();
@@ -118,7 +118,7 @@ fn loader(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Vec<Line<'s
         key,
         short,
     } = said;
-    // In what is being written it is a letter.
+    // While there is a draft, the key types a letter.
     if let Some(key) = key.filter(|_| chat.editor.is_empty()) {
         more.push_str(&format!(" · {key}"));
     }
@@ -133,7 +133,7 @@ fn loader(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Vec<Line<'s
     fitting.unwrap_or_else(|| vec![truncated(&Line::styled(short, theme.accent), area.width)])
 }
 
-/// What waits to be said, or how much more of it there is.
+/// Returns the queued messages, or how many more there are.
 fn queued(all: &[String]) -> impl Iterator<Item = Cow<'_, str>> {
     let shown = match all.len() {
         ..=MAX_QUEUED => MAX_QUEUED,
@@ -141,14 +141,14 @@ fn queued(all: &[String]) -> impl Iterator<Item = Cow<'_, str>> {
     };
     let more = all.len().saturating_sub(shown);
     let more = (more > 0).then(|| Cow::Owned(format!("… and {more} more")));
-    // What is shown is a line: the beginning is enough.
+    // Each message gets one line, so its beginning is enough.
     let first = all.iter().take(shown);
     first
         .map(|said| text::bounded(said, MAX_QUEUED_BYTES))
         .chain(more)
 }
 
-/// How many rows each part has.
+/// The rows of each part.
 struct Rows {
     transcript: u16,
     queued: u16,
@@ -161,7 +161,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// What matters most comes first; the transcript has what is left.
+    /// Assigns rows by priority; the transcript gets the rest.
     fn of(chat: &Chat, above: &Panels, area: Rect) -> Self {
         let mut left = area.height;
         let mut take = |wanted: usize, most: u16| {
@@ -194,7 +194,7 @@ impl Rows {
     }
 }
 
-/// Where there is hardly any room, it is for what is written.
+/// On narrow screens the prompt gives way to the text.
 fn prompt_width(width: u16) -> u16 {
     if width < MIN_PROMPT_WIDTH { 0 } else { 2 }
 }
@@ -217,7 +217,7 @@ fn draw_editor(frame: &mut Frame<'_>, chat: &mut Chat, place: Rect, theme: &Them
     }
 }
 
-/// The line between what was said and what is being written.
+/// Returns the line between the transcript and the editor.
 fn rule(chat: &Chat, width: u16, theme: &Theme) -> Line<'static> {
     let more = match chat.transcript.follows_end() {
         true => "",
@@ -238,7 +238,7 @@ fn status(chat: &Chat, width: u16) -> String {
 fn choices(chat: &Chat, width: u16, rows: u16, theme: &Theme) -> Vec<Line<'static>> {
     let rows = usize::from(rows);
     let choices = &chat.choices;
-    // The one that is selected is in sight.
+    // Scrolls so that the selected choice is visible.
     let first = (choices.selected + 1).saturating_sub(rows);
     let shown = choices.items.iter().enumerate().skip(first).take(rows);
     shown
@@ -261,13 +261,13 @@ fn choices(chat: &Chat, width: u16, rows: u16, theme: &Theme) -> Vec<Line<'stati
         .collect()
 }
 
-/// A question: what would be done, and how it is answered.
+/// A question: the action to approve, and the keys.
 struct QuestionPanel {
     what: Vec<Line<'static>>,
     keys: Vec<Line<'static>>,
-    /// The same in few words.
+    /// The keys in a short form.
     short: &'static str,
-    /// The first line that is looked at.
+    /// The first visible line.
     top: usize,
 }
 
@@ -277,7 +277,7 @@ impl QuestionPanel {
         let heading = Line::styled(format!("? {}", shown.line), theme.warning);
         let mut what = wrapped(&heading, width, &Indent::default());
         for detail in shown.details.lines() {
-            // Nothing of it is left out, however narrow the screen is.
+            // The whole text is shown, however narrow the screen is.
             let (bar, detail) = match detail.strip_prefix(BAR) {
                 Some(detail) => (BAR, detail),
                 None => ("", detail),
@@ -307,7 +307,7 @@ impl QuestionPanel {
         self.what.len() + self.keys.len()
     }
 
-    /// How many lines of it are shown with too few rows, beside a note and how it is answered.
+    /// Returns the number of lines that fit beside a note and the keys when there are too few rows.
     fn shown(&self, rows: u16) -> usize {
         let rows = usize::from(rows);
         let keys = match rows > self.keys.len() + 1 {
@@ -317,8 +317,8 @@ impl QuestionPanel {
         rows.saturating_sub(keys + 1).max(1)
     }
 
-    /// With too few rows, its beginning, its end and how it is answered, as what matters may stand anywhere; or the part of
-    /// it that is looked at.
+    /// Returns the visible lines. With too few rows these are its beginning, its end and the keys, because the
+    /// important part may be anywhere; or the part that the user scrolled to.
     fn within(&self, rows: u16, width: u16, theme: &Theme) -> Vec<Line<'static>> {
         let rows = usize::from(rows);
         if self.rows() <= rows {

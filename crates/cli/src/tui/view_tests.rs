@@ -1,4 +1,4 @@
-//! What is on the screen, frame by frame, and where the cursor is.
+//! Frames of the chat, and the cursor position.
 
 use super::*;
 use crate::output::progress::time_of_day;
@@ -24,7 +24,7 @@ fn drawn(chat: &mut Chat, (width, height): (u16, u16), theme: &Theme) -> TestBac
     terminal.backend().clone()
 }
 
-/// What each row shows, by a function of its cells.
+/// Formats each row with a function of its cells.
 fn rows(backend: &TestBackend, show: impl Fn(&Cell) -> String) -> String {
     let buffer = backend.buffer();
     let width = usize::from(buffer.area.width.max(1));
@@ -36,7 +36,7 @@ fn rows(backend: &TestBackend, show: impl Fn(&Cell) -> String) -> String {
 fn frame_of(chat: &mut Chat, size: (u16, u16)) -> String {
     let backend = drawn(chat, size, &Theme::colour());
     let mut frame = rows(&backend, |cell| cell.symbol().to_owned());
-    // The zone is that of whoever runs this.
+    // The time zone is that of the machine.
     let time = time_of_day(later(5 * 3600), NOW);
     frame = frame.replace(&time, "TIME");
     let cursor = backend.cursor_position();
@@ -329,7 +329,7 @@ fn every_size_shows_what_matters_most() {
     for (name, scene) in scenes {
         for size in sizes {
             let frame = frame_of(&mut scene(), size);
-            // Rows without anything say nothing.
+            // Empty rows are omitted.
             let frame = frame.replace("|\n", "");
             all.push_str(&format!("=== {name}, {} by {}\n{frame}", size.0, size.1));
         }
@@ -436,7 +436,7 @@ fn a_question_that_does_not_fit_can_be_looked_through() {
     for row in &content {
         assert!(seen.contains(row), "{row}");
     }
-    // However far somebody went, the way back is not longer than the question.
+    // However far the user has scrolled, the way back is at most as long as the question.
     for _ in 0..20 {
         chat.take(key(KeyCode::PageUp), NOW);
         seen = frame_of(&mut chat, (60, 14));

@@ -1,8 +1,8 @@
-//! Lines that fit: styled text, broken by words to a number of columns.
+//! Wraps styled text by words to a number of columns.
 //!
-//! Invariants: no line is wider than asked for, as ratatui counts; no character that can be seen is lost, unless it alone is
-//! wider than the line, which then shows `…`; no control character comes out; the time is linear in the text.
-//! Not here: what the text means (see `markdown`).
+//! Invariants: no line exceeds the width as ratatui counts it; no visible character is lost, except one that alone is
+//! wider than the line, which shows as `…`; no control character is emitted; the time is linear in the text. Not here:
+//! the meaning of the text (see `markdown`).
 
 mod unit;
 
@@ -12,13 +12,13 @@ pub(crate) use unit::columns;
 use unit::{Kind, Unit, columns_of, for_each_unit, is_variation_selector};
 
 const ELLIPSIS: &str = "…";
-/// A prefix that leaves less room than this is left out.
+/// Minimum number of columns beside a prefix; a prefix that leaves fewer is omitted.
 const MIN_TEXT_COLUMNS: usize = 2;
-/// What must not begin a line after a wide character, and what must not end one before it.
+/// Characters that must not begin a line after a wide character, and those that must not end one before it.
 const CLOSING: &str = "、。，．！？：；）」』】》〉〕］｝ー々)]},.!?:;";
 const OPENING: &str = "（「『【《〈〔［｛([{";
 
-/// What stands before the first line and before those that follow it.
+/// The prefixes of the first line and of those after it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Indent {
     pub(crate) first: Vec<Span<'static>>,
@@ -26,7 +26,7 @@ pub(crate) struct Indent {
 }
 
 impl Indent {
-    /// The same before every line.
+    /// Creates an indent with the same prefix for every line.
     pub(crate) fn even(prefix: Vec<Span<'static>>) -> Self {
         Self {
             first: prefix.clone(),
@@ -35,7 +35,7 @@ impl Indent {
     }
 }
 
-/// The line in as many lines as it takes: at least one. A newline in it ends a line; blanks where it is broken are dropped.
+/// Wraps a line into at least one line. A newline ends a line; blanks at a break are dropped.
 pub(crate) fn wrapped(line: &Line<'_>, width: u16, indent: &Indent) -> Vec<Line<'static>> {
     let mut wrapper = Wrapper::new(width.into(), indent);
     for_each_unit(&line.spans, |unit| {
@@ -50,11 +50,11 @@ pub(crate) fn wrapped(line: &Line<'_>, width: u16, indent: &Indent) -> Vec<Line<
     lines
 }
 
-/// The line itself or as much of its beginning as fits, with an ellipsis. Newlines become blanks.
+/// Returns the line, or the part of its beginning that fits, with an ellipsis. Newlines become blanks.
 pub(crate) fn truncated(line: &Line<'_>, width: u16) -> Line<'static> {
     let width = usize::from(width);
     let mut kept = SpanRun::default();
-    // What fits only if nothing follows.
+    // This text fits only if nothing follows, because the ellipsis needs its columns.
     let mut last = SpanRun::default();
     let mut cut = None;
     for_each_unit(&line.spans, |unit| {
@@ -90,7 +90,7 @@ pub(crate) fn truncated(line: &Line<'_>, width: u16) -> Line<'static> {
     }
 }
 
-// --- impl Run ---
+// --- impl SpanRun ---
 
 /// Spans that grow at their end.
 #[derive(Default)]
@@ -117,7 +117,7 @@ impl SpanRun {
         }
     }
 
-    /// Takes over all that the other one has.
+    /// Moves all spans of the other run to its end.
     fn append(&mut self, other: &mut Self) {
         let mut moved = other.spans.drain(..);
         if let Some(first) = moved.next() {
@@ -132,7 +132,7 @@ impl SpanRun {
         self.width += std::mem::take(&mut other.width);
     }
 
-    /// Keeps so many columns of blanks.
+    /// Keeps the given number of columns of blanks.
     fn shorten_blanks(&mut self, width: usize) {
         let style = self.spans.first().map_or_else(Style::new, |s| s.style);
         self.clear();
@@ -144,7 +144,7 @@ impl SpanRun {
 
 // --- impl Wrapper ---
 
-/// A prefix as far as it fits, and what is left beside it.
+/// The part of a prefix that fits, and the columns left beside it.
 struct Margin<'a> {
     prefix: &'a [Span<'static>],
     room: usize,
@@ -162,7 +162,7 @@ impl<'a> Margin<'a> {
     }
 }
 
-/// What the word ends with.
+/// The class of a word's last character.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WordEnding {
     Narrow,
@@ -181,7 +181,7 @@ impl WordEnding {
         }
     }
 
-    /// Whether a line may end before this one without a blank.
+    /// Whether a line may break before the next character without a blank.
     fn allows_break(self, wide: bool, symbol: &str) -> bool {
         self != Self::Opening
             && (wide || self == Self::Wide)
@@ -193,7 +193,7 @@ struct Wrapper<'a> {
     first: Margin<'a>,
     later: Margin<'a>,
     lines: Vec<Line<'static>>,
-    /// What is on the line that is being filled, then the blanks after it, then the word that is not complete.
+    /// The current line, the blanks after it, and the incomplete word.
     row: SpanRun,
     blanks: SpanRun,
     word: SpanRun,
@@ -248,7 +248,8 @@ impl<'a> Wrapper<'a> {
             self.push(unit.symbol, unit.style, unit.width);
             return;
         }
-        // Not even alone on a line: its characters one by one, without what would make them wider again.
+        // The unit does not even fit alone on a line: its characters are added one by one, without selectors that would
+        // widen them again.
         let chars = unit.symbol.char_indices();
         for (at, c) in chars.filter(|(_, c)| !is_variation_selector(*c)) {
             let symbol = &unit.symbol[at..at + c.len_utf8()];
@@ -262,7 +263,7 @@ impl<'a> Wrapper<'a> {
     }
 
     fn push(&mut self, symbol: &str, style: Style, width: usize) {
-        // A word that follows others can end up on a later line only.
+        // A word after others can only move to a later line.
         let limit = if self.row.is_empty() {
             self.margin().room
         } else {
@@ -275,7 +276,7 @@ impl<'a> Wrapper<'a> {
         self.word.push(symbol, style, width);
     }
 
-    /// The word is complete: on this row if it fits, else on the next.
+    /// Places the complete word: on this row if it fits, else on the next.
     fn settle(&mut self) {
         if self.word.is_empty() {
             return;
@@ -314,7 +315,7 @@ impl<'a> Wrapper<'a> {
     }
 }
 
-/// Without blanks at the end.
+/// Removes blanks at the end.
 pub(crate) fn trim_end(spans: &mut Vec<Span<'static>>) {
     while let Some(last) = spans.last_mut() {
         let kept = last.content.trim_end().len();

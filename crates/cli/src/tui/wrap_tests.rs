@@ -1,4 +1,4 @@
-//! What a line looks like once it is broken, and what holds for every text and width.
+//! Examples of wrapped lines, and properties for every text and width.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ fn rows(text: &str, width: u16) -> Vec<String> {
     shown(&wrapped(&one(text), width, &Indent::default()))
 }
 
-/// Not `Line::raw`, which drops newlines.
+/// Creates a line with newlines, which `Line::raw` would drop.
 fn one(text: impl Into<String>) -> Line<'static> {
     Line::from(Span::raw(text.into()))
 }
@@ -205,7 +205,7 @@ fn spans() -> impl Strategy<Value = Line<'static>> {
     })
 }
 
-/// What can be seen, with its style.
+/// Returns the visible characters, with their styles.
 fn visible(line: &Line<'_>) -> Vec<(char, Style)> {
     let hidden = |c: char| {
         c.is_whitespace() || c.is_control() || c == '\u{200b}' || is_variation_selector(c)
@@ -217,7 +217,7 @@ fn visible(line: &Line<'_>) -> Vec<(char, Style)> {
     chars.filter(|(c, _)| !hidden(*c)).collect()
 }
 
-/// As a buffer of ratatui counts when it draws.
+/// Returns the width as a ratatui buffer counts it when it draws.
 fn drawn(line: &Line<'_>) -> usize {
     let graphemes = line.styled_graphemes(Style::new());
     graphemes.map(|g| usize::from(g.symbol.cell_width())).sum()

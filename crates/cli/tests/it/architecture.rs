@@ -1,4 +1,4 @@
-//! The arrows between the crates, and the dependencies from outside, checked against what cargo says.
+//! Checks the dependencies between the crates, and the external ones, against `cargo metadata`.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,8 +86,8 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ),
 ];
 
-/// All that the kernel may use from outside: nothing of it can wait, read a clock or do I/O on its own. `schemars` only
-/// derives what events look like, and only for those who ask for it.
+/// The external crates of the kernel: none of them can wait, read a clock or do I/O on its own. `schemars` only derives
+/// schemas of events, as an optional feature.
 const KERNEL_MAY_USE: [&str; 7] = [
     "arrayvec",
     "jiff",
@@ -98,7 +98,7 @@ const KERNEL_MAY_USE: [&str; 7] = [
     "thiserror",
 ];
 
-/// Crates that only some of ours may name.
+/// External crates that only the given workspace crates may use.
 const RESERVED: [(&str, &[&str]); 11] = [
     ("reqwest", &["outlast-engine"]),
     ("rustls", &["outlast-engine"]),
@@ -183,7 +183,7 @@ const LICENCES: [&str; 9] = [
 /// The source of crates.io in `Cargo.lock`, whatever mirror a machine uses.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The workspace with all features and all platforms, and every crate that it uses.
+/// The metadata of the workspace with all features and platforms, and of every crate that it uses.
 static METADATA: LazyLock<Value> = LazyLock::new(|| {
     let arguments = "metadata --format-version=1 --locked --offline --all-features";
     let output = Command::new(env!("CARGO"))
@@ -216,12 +216,12 @@ fn workspace_packages() -> impl Iterator<Item = &'static Value> {
     packages().filter(|package| members.contains(&package["id"]))
 }
 
-/// The name and the version of a package, for messages.
+/// Returns the name and version of a package, for messages.
 fn label(package: &'static Value) -> String {
     format!("{} {}", text(&package["name"]), text(&package["version"]))
 }
 
-/// Each crate of the workspace with what it uses outside of its tests.
+/// Returns each crate of the workspace with its dependencies outside tests.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let name = |value: &'static Value| text(&value["name"]).to_owned();
     let used = |package: &'static Value| {

@@ -1,4 +1,4 @@
-//! `outlast -p`: what comes out where, and how it ends.
+//! `outlast -p`: its output, errors and exit codes.
 
 use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
@@ -260,7 +260,7 @@ fn an_empty_folder_becomes_a_private_home_and_a_used_one_is_left_alone() {
     std::fs::write(home.join("thesis.txt"), "mine").unwrap();
     set_mode(0o755);
     let ran = outlast.run(&["-p", "Say hello", "--model", "ok"]);
-    // Answered, but not written down.
+    // The prompt succeeds, but is not in the journal.
     assert_eq!((ran.code, ran.stdout.as_str(), mode()), (4, HELLO, 0o755));
     assert!(
         ran.stderr.contains("holds other things; set OUTLAST_HOME"),

@@ -1,5 +1,4 @@
-//! A conversation that is made smaller while something else goes wrong: a process that is killed, a model that was left,
-//! an answer that nobody has read.
+//! Compaction while something else fails: a killed process, a model that was replaced, an undelivered completion.
 
 use crate::support::Outlast;
 use crate::written::{self, LeftAs, answer, completed, prompt, typed};
@@ -37,7 +36,7 @@ fn an_answer_that_was_said_is_not_said_again_after_a_kill_in_the_middle_of_a_sum
 #[test]
 fn a_model_that_was_left_is_not_the_first_to_be_asked_for_a_summary() {
     let outlast = Outlast {
-        // Minutes pass between two commands otherwise.
+        // At a faster clock, minutes would pass between two commands.
         scale: "10",
         ..Outlast::new()
     };

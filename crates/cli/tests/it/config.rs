@@ -1,11 +1,12 @@
-//! `outlast config` and what a wrong setting does to a prompt.
+//! `outlast config`, and the effect of invalid settings on a prompt.
 
 use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
 
 const USER: &str = "home/outlast.toml";
 const PROJECT: &str = "outlast.toml";
-/// What must never be seen. It looks like no key of any provider, so that nothing but our own care hides it.
+/// A secret that must never be shown. It has the form of no provider's key, so only our own redaction hides
+/// it.
 const SECRET: &str = "open-sesame";
 
 fn rows(ran: &CommandResult) -> Vec<Value> {
@@ -121,7 +122,7 @@ fn settings_that_do_not_go_together_are_named_by_a_check_as_by_a_prompt() {
     }
 }
 
-/// Each wrong file with its first problem.
+/// Each invalid file with its first problem.
 const WRONG: [(&str, &str); 29] = [
     (
         "modle = 1",
@@ -386,7 +387,8 @@ fn no_secret_is_ever_seen() {
         &["-p", "hi", "--model", "ok"],
         &["trust"],
     ];
-    // Right, with a mistake beside the secrets, cut off inside of one, and a value of the wrong kind.
+    // A valid file, one with a mistake beside the secrets, one that is cut off inside a secret, and one with
+    // a value of the wrong type.
     let endings = [
         "",
         "zebra = 1\n",
@@ -425,7 +427,7 @@ fn a_folder_that_was_removed_has_no_settings() {
 fn settings_that_were_there_first_do_not_keep_the_home_from_being_ours() {
     let outlast = Outlast::new();
     outlast.write(USER, "model = \"a\"");
-    // What a process that is leaving its mark just now has written so far.
+    // The incomplete file of a process that is just writing its version.
     outlast.write("home/VERSION.4711", "");
     let ran = outlast.run(&["-p", "hi", "--model", "ok"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
@@ -450,7 +452,7 @@ fn the_schema_describes_what_is_read() {
     insta::assert_snapshot!(outline(&schema, 0));
 }
 
-/// The shape of a schema: one line for each setting.
+/// Returns the shape of a schema: one line for each setting.
 fn outline(schema: &Value, depth: usize) -> String {
     let indent = "  ".repeat(depth);
     let mut lines = String::new();

@@ -82,7 +82,7 @@ fn member() {
     println!("answered {answered} of {TURNS}");
 }
 
-/// The times, in seconds, at which requests came, and whether each was served.
+/// Returns the arrival times of requests, in seconds, and whether each succeeded.
 fn requests(mock: &MockServer) -> Vec<(f64, bool)> {
     let log: Value = serde_json::from_str(&mock.requests()).unwrap();
     let time = |text: &str| {
@@ -104,7 +104,7 @@ fn requests(mock: &MockServer) -> Vec<(f64, bool)> {
 
 fn outage(hint: &str) {
     let mock = MockServer::start_in(Outlast {
-        // All that is asked for below leaves a busy machine seconds of its own.
+        // At this speed a busy machine has seconds of real time for the limits below.
         scale: "4",
         ..Outlast::new()
     });
@@ -125,7 +125,8 @@ fn outage(hint: &str) {
         .filter(|(_, ok)| !ok)
         .map(|(at, _)| *at)
         .collect();
-    // In the first seconds everyone's first request may go out before anybody knows; after that there are probes.
+    // In the first seconds every process may send its first request before it knows of the outage; after that there
+    // are probes.
     let learnt = first + LEARNING;
     let probes: Vec<f64> = refused
         .iter()
@@ -150,7 +151,7 @@ fn outage(hint: &str) {
     assert_eq!(served.len(), all);
     assert!(probes.len() <= 30, "{} probes", probes.len());
     assert!(shortest > 1.0, "two probes within {shortest} s");
-    // The first success is the next probe: nobody is told later than a probe takes to come, or twice that.
+    // The first success is the next probe: every process learns of it within the interval of a probe, or twice that.
     let longest = refused.windows(2).map(|pair| pair[1] - pair[0]);
     let longest = longest.fold(DOWN as f64, f64::max);
     assert!(begun <= 2.0 * longest, "first success after {begun} s");

@@ -1,4 +1,4 @@
-//! `outlast demo`, as somebody meets it who has just installed this.
+//! `outlast demo`, as a new user runs it.
 
 #[cfg(target_os = "linux")]
 use crate::mock_server::wait_for;
@@ -32,7 +32,7 @@ impl Demo {
         self.outlast.folder.path().join("tmp")
     }
 
-    /// Nothing in the temporary folder, and no home.
+    /// Checks that the temporary folder is empty and that there is no home.
     fn assert_nothing_left(&self) {
         let left: Vec<_> = std::fs::read_dir(self.tmp()).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
@@ -40,7 +40,7 @@ impl Demo {
     }
 }
 
-/// The number, the parent and the state of every process, as far as they can be seen.
+/// Returns the id, the parent and the state of every visible process.
 #[cfg(target_os = "linux")]
 fn processes() -> Vec<(u32, u32, char)> {
     let stat = |entry: std::fs::DirEntry| {
@@ -54,7 +54,7 @@ fn processes() -> Vec<(u32, u32, char)> {
     all.filter_map(stat).collect()
 }
 
-/// The processes that this one has started.
+/// Returns the child processes of a process.
 #[cfg(target_os = "linux")]
 fn children(parent: u32) -> Vec<u32> {
     let own = processes().into_iter().filter(|(_, of, _)| *of == parent);
@@ -76,7 +76,7 @@ fn children(_: u32) -> Vec<u32> {
 #[cfg(all(unix, not(target_os = "linux")))]
 fn wait_for_end(_: &[u32]) {}
 
-/// The lines of a text that hold that mark at their beginning.
+/// Counts the lines of a text that begin with the mark.
 fn marked(text: &str, mark: char) -> usize {
     let is_marked = |line: &&str| line.starts_with(&format!("  {mark} "));
     text.lines().filter(is_marked).count()
@@ -107,7 +107,7 @@ fn it_runs_to_its_end_and_its_picture_agrees_with_what_happened() {
         least.clone().all(|(wait, least)| *wait >= least),
         "{waits:?}"
     );
-    // Nine that were told of, and the one of the scene that tells nothing.
+    // Nine from the report, and one of the scene without a report.
     let bars = picture.split("▲ asks").next().unwrap();
     assert_eq!(bars.matches('▲').count(), 10, "{picture}");
     for (mark, count) in [('✂', 1), ('●', 1), ('✗', 1), ('↻', 1), ('✓', 3), ('■', 1)] {
@@ -126,7 +126,7 @@ fn it_runs_to_its_end_and_its_picture_agrees_with_what_happened() {
     assert!(waited[0] / 60 >= told / 60, "{waited:?}");
 }
 
-/// The durations between two marks, in seconds. How much longer than it must a busy machine waits is nobody's promise.
+/// Returns the durations between two marks, in seconds. A busy machine may wait longer than that, by any amount.
 fn times(text: &str, after: &str, before: &str) -> Vec<u64> {
     let text = text.split_once(after).unwrap().1;
     let text = text.split_once(before).unwrap().0;
@@ -185,7 +185,7 @@ fn two_at_once_do_not_disturb_each_other_and_draw_pictures() {
     }
 }
 
-/// Every element is closed, in the right order, and nothing stands in a text that would begin one.
+/// Checks that every element is closed in the right order, and that texts are escaped.
 fn assert_well_formed(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = svg;
@@ -211,7 +211,8 @@ fn assert_well_formed(svg: &str) {
     assert!(svg.starts_with("<svg "), "{svg}");
 }
 
-/// Starts a demo, sends the signal when a line says that, and returns how it ended, with all that it started.
+/// Starts a demo, sends the signal when a line has the text, and returns the result once all child processes have
+/// ended.
 #[cfg(unix)]
 fn interrupted(demo: &Demo, signal: &str, when: &str) -> CommandResult {
     let mut child = demo
@@ -335,7 +336,7 @@ fn a_place_that_cannot_be_written_to_is_named_with_its_remedy() {
     demo.assert_nothing_left();
 }
 
-/// A folder that nothing can be written to; for root there is none.
+/// Returns a folder that cannot be written; for root there is none.
 #[cfg(unix)]
 fn read_only(folder: &Path) -> Option<std::path::PathBuf> {
     use std::os::unix::fs::PermissionsExt;

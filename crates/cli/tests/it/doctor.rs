@@ -1,11 +1,11 @@
-//! `outlast doctor`: what it finds, what it says to do, and what it keeps to itself.
+//! `outlast doctor`: its checks and remedies, and the secrets that it hides.
 
 use crate::mock_server::{DIALECTS, MockServer, PLANTED};
 use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 
-/// The state and the words of each check, by its subject.
+/// Returns the state and the text of each check, by its subject.
 fn checks(ran: &CommandResult) -> Vec<(String, String, String)> {
     let checks: Vec<Value> = serde_json::from_str(&ran.stdout).unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -130,7 +130,7 @@ fn files_that_others_can_read_are_found() {
         "{}",
         ran.stdout
     );
-    // A link is as private as what it leads to.
+    // A link is as private as its target.
     let elsewhere = outlast.folder.path().join("elsewhere.toml");
     std::fs::rename(&file, &elsewhere).unwrap();
     std::fs::set_permissions(&elsewhere, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -148,7 +148,7 @@ fn files_that_others_can_read_are_found() {
 
 #[test]
 fn every_account_is_looked_at() {
-    // Sped up, a provider is looked at for a fortieth of a second.
+    // With a scaled clock, a provider would have a fortieth of a second to respond.
     let mock = MockServer::start_in(Outlast::in_real_time());
     std::fs::create_dir_all(mock.outlast.home()).unwrap();
     let settings = format!(

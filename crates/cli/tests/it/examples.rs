@@ -1,4 +1,4 @@
-//! The example pipelines, run as their READMEs say, on copies.
+//! The example pipelines, run on copies as their READMEs say.
 
 use crate::support::{CommandResult, Outlast};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ fn checked_in() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 
-/// An example in a folder of its own, and what came of its run.
+/// An example in a folder of its own, and the result of its run.
 struct Example {
     outlast: Outlast,
     ran: CommandResult,
@@ -16,7 +16,7 @@ struct Example {
 impl Example {
     fn run(name: &str) -> Self {
         let mut outlast = Outlast::new();
-        // Its time limits are meant for people: they must not strike a test on a busy machine.
+        // Its time limits are meant for people: they must not be reached on a busy test machine.
         outlast.scale = "10";
         copy(&checked_in().join(name), outlast.folder.path());
         let path = std::env::var("PATH").unwrap_or_default();
@@ -25,7 +25,7 @@ impl Example {
         Self { outlast, ran }
     }
 
-    /// What was said of failures, in order.
+    /// Returns the reported failures, in order.
     fn failures(&self) -> Vec<&str> {
         let lines = self.ran.stderr.lines();
         lines.filter_map(|line| line.strip_prefix("⚠ ")).collect()
@@ -42,7 +42,7 @@ fn copy(from: &Path, to: &Path) {
         let entry = entry.unwrap();
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         match entry.file_type().unwrap().is_dir() {
-            // What a run by hand left behind.
+            // Files that a manual run left behind.
             true if entry.file_name() == "work" => {}
             true => copy(&source, &target),
             false => std::fs::write(target, std::fs::read(source).unwrap()).unwrap(),
@@ -50,7 +50,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Whether these are the beginnings of the lines.
+/// Checks that each line has the given beginning.
 fn begin_like(lines: &[&str], beginnings: &[&str]) {
     let same = lines.len() == beginnings.len();
     let mut both = lines.iter().zip(beginnings);

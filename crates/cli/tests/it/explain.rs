@@ -1,4 +1,4 @@
-//! `outlast explain`: verdicts in words and as lines, and the score on the corpus.
+//! `outlast explain`: verdicts as text and as JSON lines, and the score on the corpus.
 
 use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
@@ -20,7 +20,7 @@ fn explain_stdin(input: &str) -> CommandResult {
     Outlast::new().run_with_stdin(&["explain", "--jsonl"], input)
 }
 
-/// How well the answers to a labelled file agree with its labels.
+/// How well the verdicts for a labelled file agree with its labels.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Score {
     lines: usize,

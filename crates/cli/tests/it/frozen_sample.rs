@@ -1,11 +1,11 @@
-//! What an earlier version has written down is read and carried on.
+//! Sessions of earlier versions are read and resumed.
 //!
-//! `samples/sessions-1.db` was written by the first version that kept sessions, in the folder `/`: one that is finished,
-//! with a failed attempt and tools, and one that was killed in a wait. `sessions-2.db` has what came next: one that changed
-//! its model and was told what was wrong with its answers, and one that was made smaller and then killed in a wait, with
-//! the beginning of an answer kept. `sessions-3.db` has one in which messages waited, were said and were taken out again,
-//! with notes, and one that was killed in a wait while messages waited. The files are frozen: they are never made again, and when the format changes another
-//! one is put beside them. A snapshot that changes here breaks what users have.
+//! `samples/sessions-1.db` was written by the first version that kept sessions, in the folder `/`: a finished session
+//! with a failed attempt and tools, and one that was killed in a wait. `sessions-2.db` is from the next version: a
+//! session that changed its model and received corrections for invalid completions, and one that was compacted and then
+//! killed in a wait, with the beginning of a completion kept. `sessions-3.db` has a session with queued messages that
+//! were delivered and removed, and notes, and one that was killed in a wait with messages queued. The files are frozen:
+//! never regenerate them; a change of the format adds another one. A snapshot that changes here breaks users' data.
 
 use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
@@ -19,7 +19,7 @@ const COMPACTED: &str = "01a1dfa7-d6a5";
 const QUEUED: &str = "01a1dff6-681f";
 const WAITING: &str = "01a1dff6-7037";
 
-/// A home that has the sessions of the first sample.
+/// Creates a home with the sessions of the first sample.
 fn home() -> Outlast {
     home_of("sessions-1.db")
 }
@@ -76,7 +76,7 @@ fn a_wait_of_an_earlier_version_is_carried_on() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap());
     let entries: Vec<Value> = entries.collect();
-    // The wait that was under way has passed meanwhile, and is paid for; the next call is the second.
+    // The wait that was under way has passed meanwhile, and is charged to the budget; the next call is the second.
     let spent = &entries[0]["spent"]["prompt"]["sleep"];
     assert_eq!(entries[0]["kind"], "wait_ended");
     assert_eq!(
@@ -155,7 +155,7 @@ fn a_message_that_waited_in_an_earlier_version_is_said() {
         entry["kind"].as_str().unwrap().to_owned()
     });
     let kinds: Vec<String> = kinds.collect();
-    // The note and what steers, then what was to follow.
+    // The note and the steering message, then the follow-up.
     let expected = [
         "wait_ended",
         "said",

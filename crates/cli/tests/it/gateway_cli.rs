@@ -1,4 +1,4 @@
-//! `outlast gateway` from outside: what it prints, whom it starts, how it is steered and how it ends.
+//! `outlast gateway` from outside: its output, the agents that it starts, its controls and its end.
 
 use crate::mock_server::wait_for;
 use crate::support::{CommandResult, Outlast};
@@ -11,7 +11,7 @@ const SETTINGS: &str = "home/outlast.toml";
 pub(crate) const REQUEST_BODY: &str =
     r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
 
-/// A gateway, until it is dropped.
+/// A running gateway; dropping it ends the process.
 pub(crate) struct Gateway<'a> {
     outlast: &'a Outlast,
     pub(crate) address: String,
@@ -48,7 +48,7 @@ impl<'a> Gateway<'a> {
         }
     }
 
-    /// A request that is on its way.
+    /// Sends a request.
     pub(crate) fn send(&self, body: &str) -> TcpStream {
         let mut socket = TcpStream::connect(&self.address).unwrap();
         let head = format!(
@@ -60,7 +60,7 @@ impl<'a> Gateway<'a> {
         socket
     }
 
-    /// A request and all of its answer.
+    /// Sends a request and returns its whole response.
     fn ask(&self) -> String {
         answer(self.send(REQUEST_BODY))
     }
@@ -82,13 +82,13 @@ impl<'a> Gateway<'a> {
         self.waiting().unwrap()
     }
 
-    /// The id of a request that waits.
+    /// Returns the id of a held request.
     fn waiting(&self) -> Option<String> {
         let id = &self.status()["waiting"][0]["id"];
         id.as_str().map(str::to_owned)
     }
 
-    /// Its exit code, and what it wrote to stderr.
+    /// Returns the exit code and stderr.
     fn ended(mut self) -> (i32, String) {
         let mut said = String::new();
         let stderr = self.child.stderr.take();
@@ -231,7 +231,7 @@ fn a_project_that_is_not_trusted_sends_nothing_elsewhere() {
     );
 }
 
-// --- settings that change ---
+// --- reloading settings ---
 
 #[test]
 fn settings_are_read_again_when_their_file_changes_or_it_is_told_to() {
@@ -352,7 +352,7 @@ fn each_agent_is_started_in_its_own_way() {
     insta::assert_snapshot!(without_ports(&all));
 }
 
-/// Ports are others in each run.
+/// Replaces ports, which differ between runs.
 fn without_ports(text: &str) -> String {
     let mut rest = text;
     let mut result = String::new();
@@ -370,7 +370,7 @@ fn without_ports(text: &str) -> String {
     result + rest
 }
 
-// --- what to set ---
+// --- client settings ---
 
 #[test]
 fn what_to_set_is_for_the_gateway_that_runs() {
@@ -396,7 +396,7 @@ fn what_to_set_is_for_the_gateway_that_runs() {
     );
 }
 
-// --- what waits ---
+// --- held requests ---
 
 #[test]
 fn where_nothing_runs_that_is_said() {

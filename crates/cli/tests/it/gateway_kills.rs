@@ -1,5 +1,5 @@
-//! The gateway as a process among clients, signals, full disks and few resources: what waits outlives it, what is under
-//! way ends well, memory stays within bounds, and no secret gets out.
+//! The gateway as a process among clients, signals, full disks and few resources: held requests outlive it, responses
+//! under way finish, memory stays bounded, and no secret leaks.
 
 mod disks;
 mod drains;

@@ -1,4 +1,4 @@
-//! `outlast gateway page`, and what a browser finds at that address.
+//! `outlast gateway page`, and the page that a browser gets at that address.
 
 use crate::gateway_cli::{Gateway, REQUEST_BODY};
 use crate::support::Outlast;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// The head and the body that a gateway answers.
+/// Returns the head and the body of the gateway's response.
 fn get(address: &str, path: &str, token: &str) -> (String, String) {
     let mut socket = TcpStream::connect(address).unwrap();
     let head = format!(
@@ -20,7 +20,7 @@ fn get(address: &str, path: &str, token: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-/// The address that is printed: where the gateway is, the path, and the token.
+/// Returns the printed address: the gateway, the path, and the token.
 fn printed(outlast: &Outlast, arguments: &[&str]) -> (String, String, String) {
     let ran = outlast.run(&[&["gateway", "page"], arguments].concat());
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));

@@ -1,4 +1,4 @@
-//! Hooks through the commands: what they read, who may set them, and that nobody waits for them for long.
+//! Hooks through the commands: their input, who may configure them, and that no command waits for them for long.
 
 use crate::mock_server::{PLANTED, wait_for};
 use crate::support::{CommandResult, Outlast};
@@ -13,12 +13,12 @@ const ALL: &str = "auto_retry_start, auto_retry_end, turn_end, tool_start, tool_
 
 const WAIT: &str = "[retry]\nbase_delay_ms = 600000\n";
 
-/// The settings of a hook on everything.
+/// Returns the settings of a hook on every event.
 fn hook(command: &str) -> String {
     format!("[[hooks]]\non = \"{ALL}\"\ncommand = '''{command}'''\n")
 }
 
-/// What a hook has written that appends what it reads to `lines`.
+/// Returns the lines that a hook has appended to `lines`.
 fn lines(outlast: &Outlast) -> Vec<Value> {
     let file = outlast.folder.path().join("lines");
     let text = fs::read_to_string(file).unwrap_or_default();
@@ -124,8 +124,8 @@ fn a_hook_that_fails_or_hangs_changes_nothing_but_a_line_on_stderr() {
     );
 }
 
-/// A prompt that waits for ten minutes, and what a signal makes of it. Neither that wait nor a hook that sleeps as long is
-/// waited for.
+/// Sends a signal to a prompt that waits for ten minutes. It ends without waiting for the delay or for a hook that
+/// sleeps as long.
 fn signalled(outlast: &Outlast, signal: &str) -> CommandResult {
     let arguments = ["-p", "hi", "--model", "overloaded:1", "--policy", "session"];
     let mut child = outlast
@@ -150,8 +150,8 @@ fn signalled(outlast: &Outlast, signal: &str) -> CommandResult {
     ran
 }
 
-/// The same where a hook writes down what it is told. A busy machine may need more than the second that a hook has after a
-/// signal; then that is said, and it is tried again.
+/// The same with a hook that records its input. A busy machine may need more than the second that a hook has after a
+/// signal; then that is reported, and the test tries again.
 fn told(signal: &str) -> (Outlast, CommandResult) {
     loop {
         let outlast = Outlast {

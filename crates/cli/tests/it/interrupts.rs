@@ -1,12 +1,12 @@
-//! Ctrl-C and its kin, sent to a real process in the middle of an eight-hour wait.
+//! Ctrl-C and similar signals, sent to a real process in the middle of an eight-hour wait.
 
 use crate::mock_server::MockServer;
 use crate::support::{CommandResult, Outlast};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-/// Starts a wait in real time, sends the signal once the wait has begun, and returns how it ended. A process that waited
-/// on would not end before `HANG_TIMEOUT`.
+/// Starts a wait in real time, sends the signal once the wait has begun, and returns the result. A process that kept
+/// waiting would not end before `HANG_TIMEOUT`.
 fn interrupted_by(signal: &str) -> CommandResult {
     let outlast = Outlast {
         scale: "1",

@@ -1,7 +1,7 @@
-//! Sessions whose process is killed: at every call that changes the journal, and anywhere.
+//! Kills the process of a session at every call that changes the journal, and at random times.
 //!
-//! Each scene is one prompt against a server of its own, so that what the server has been through outlives the kills.
-//! What must hold afterwards is in `proof`, what is asked in `plan`.
+//! Each scene is one prompt against a mock server of its own, whose state survives the kills. `plan` has the prompts,
+//! `proof` the checks afterwards.
 
 pub(crate) mod crew;
 pub(crate) mod plan;
@@ -17,13 +17,13 @@ use proof::Proof;
 use scene::{KILLED, Scene};
 use std::process::Command;
 
-/// What makes an entry durable.
+/// Calls that make an entry durable.
 pub(crate) const SYNCS: Counted = Counted::Syncs("sessions.db-wal,sessions.db");
-/// What writes an entry: before the first such call of an entry its event has happened and nobody knows, and between
-/// them the entry is half written.
+/// Calls that write an entry: before the first of them its event has happened and is not recorded, and between them
+/// the entry is half written.
 const CHANGES: Counted = Counted::Changes("sessions.db-wal,sessions.db");
 
-/// The boundary at which the prompt becomes durable.
+/// Returns the call that makes the prompt durable.
 pub(crate) fn boundary_of_the_prompt(plan: &Plan) -> u64 {
     let has_prompt = |at: &u64| {
         Scene::alone(plan, |scene| {
@@ -35,8 +35,8 @@ pub(crate) fn boundary_of_the_prompt(plan: &Plan) -> u64 {
     (1..100).find(has_prompt).unwrap()
 }
 
-/// Kills a process before each call by which it changes the journal, and has the rest done by others. The scenes begin
-/// with what comes before that process.
+/// Kills a process before each call that changes the journal, and lets later processes finish. Each scene is first
+/// brought to the state in which that process starts.
 fn kill_everywhere(
     name: &str,
     begin: impl Fn(&mut Scene<'_>) + Sync,
@@ -56,7 +56,7 @@ fn kill_everywhere(
         begin(&mut scene);
         let recorder = Recorder::new(CHANGES);
         let ran = scene.run(recorder.kill(&mut command(&scene), at, Moment::Before));
-        // What waits are for is in the journal; what others have learnt may be lost.
+        // The reasons for waits are in the journal; shared state may be lost.
         scene.lose_knowledge();
         scene.resume_all();
         Proof::of(&scene, &format!("{name}, killed before call {at}")).holds();
@@ -64,7 +64,7 @@ fn kill_everywhere(
     });
     let kills = killed.iter().filter(|killed| **killed).count();
     println!("{name}: {kills} kills at {calls} calls");
-    // The last calls are made while the process ends, and not always the same.
+    // The last calls are made while the process ends, and differ between runs.
     assert!(kills as u64 > calls - 10, "{kills} kills at {calls} calls");
 }
 
@@ -75,7 +75,7 @@ fn a_prompt_survives_a_kill_at_every_change_of_the_journal() {
 
 #[test]
 fn a_resume_survives_a_kill_at_every_change_of_the_journal() {
-    // The first process dies when its prompt is written down, and leaves everything else to the second one.
+    // The first process dies when its prompt is in the journal, and leaves everything else to the second one.
     let first = (boundary_of_the_prompt(&Plan::all_kinds()), Moment::After);
     let begin = |scene: &mut Scene<'_>| {
         scene.run(Recorder::new(SYNCS).kill(&mut scene.prompt(), first.0, first.1));

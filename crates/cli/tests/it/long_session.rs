@@ -1,4 +1,4 @@
-//! A session of ten thousand turns is carried on with work in proportion to its length, and fits into little memory.
+//! Resuming a session of ten thousand turns takes work in proportion to its length, and little memory.
 
 use crate::mock_server::MockServer;
 use crate::support::{CommandResult, Outlast};
@@ -10,19 +10,19 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 const TURNS: usize = 10_000;
-/// A session that is compared with it.
+/// The length of the session that it is compared with.
 const FEWER_TURNS: usize = TURNS / 4;
-/// How many times as much work the long one may be: in proportion it is four times as much, with the square of its length
-/// sixteen times. Both are measured by the same run on the same machine.
+/// Limit for the ratio of work: four times as long is four times the work if it is linear, sixteen times if it is
+/// quadratic. Both are measured by the same run on the same machine.
 const MAX_WORK_RATIO: u32 = 9;
 const MAX_MEMORY: u64 = 100 << 20;
 const ID: &str = "01900000-0000-7000-8000-000000000001";
 
-/// That many turns that are over, and one that is not.
+/// Builds that many finished turns, and an open one.
 fn turns(count: usize, typed: &Value) -> Vec<Vec<Entry>> {
     let said =
         "What a person asks is a sentence or two, and sometimes a piece of a file. ".repeat(3);
-    // Some have two steps, so that pages of entries are cut at all places of a turn.
+    // Some have two steps, so that pages of entries are cut at all positions of a turn.
     let turn = |number: usize| {
         let mut turn = vec![prompt(&format!("{number}: {said}"), typed.clone())];
         let steps = 1 + usize::from(number.is_multiple_of(7));
@@ -43,7 +43,7 @@ fn turns(count: usize, typed: &Value) -> Vec<Vec<Entry>> {
     (1..=count).map(turn).chain([last]).collect()
 }
 
-/// What a process was seen to have used.
+/// The resources that a process has used.
 #[derive(Default)]
 struct Used {
     memory: u64,
@@ -51,7 +51,7 @@ struct Used {
 }
 
 impl Used {
-    /// Watches a process to its end. Both numbers only grow, so that nothing but the very end can be missed.
+    /// Watches a process to its end. Both numbers only grow, so only the very end can be missed.
     fn until_the_end(child: &mut Child) -> Self {
         let mut used = Self::default();
         while child.try_wait().unwrap().is_none() {
@@ -65,14 +65,14 @@ impl Used {
     }
 }
 
-/// The most memory that it ever had, which the system keeps count of.
+/// Returns the peak memory, which the system keeps count of.
 fn memory(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) << 10
 }
 
-/// The time of processors, its own and the system's for it, in hundredths of a second.
+/// Returns the processor time, user and system, which is counted in hundredths of a second.
 fn work(stat: &str) -> Duration {
     let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
     let ticks = fields.split(' ').skip(11).take(2);
@@ -82,8 +82,8 @@ fn work(stat: &str) -> Duration {
 
 /// Resumes a session of that many turns to its end.
 fn resumed(count: usize) -> Used {
-    // The provider is a process of its own, so that what it needs is not counted.
-    // Nothing waits, and no limit on an answer is to be reached while the turns are read.
+    // The provider is a process of its own, so that its resources are not counted. Nothing waits, and no response
+    // timeout may be reached while the turns are read.
     let mock = MockServer::start_in(Outlast::in_real_time());
     let typed = json!({"settings": {"provider": "openai", "model": "ok"}, "base_url": mock.url()});
     written::session(&mock.outlast, ID, &turns(count, &typed), LeftAs::Free);
@@ -108,7 +108,7 @@ fn resumed(count: usize) -> Used {
         "{}",
         ran.stdout
     );
-    // The turn that was carried on is the one that was open: none was lost in reading.
+    // The open turn was resumed: none was lost in reading.
     let listed = mock.outlast.run(&["sessions", "list", "--json"]).stdout;
     let rows: Value = serde_json::from_str(&listed).unwrap();
     let (state, turns) = (&rows[0]["state"], &rows[0]["turns"]);

@@ -1,4 +1,4 @@
-//! The `outlast` command from outside: real processes, real files, a clock that is sped up.
+//! Tests the `outlast` command from outside: real processes, real files, a scaled clock.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,6 +1,6 @@
-//! How the command line behaves, for every command that there is: help, examples, completions, manual, errors, `--quiet`.
+//! The conventions of the command line, for every command: help, examples, completions, manual, errors, `--quiet`.
 //!
-//! What commands there are is read from what they say themselves, so that a new one is held to the same.
+//! The list of commands is read from the help texts, so that a new command is checked as well.
 
 mod completions;
 mod examples;
@@ -13,12 +13,12 @@ mod terminal;
 use crate::support::Outlast;
 use std::collections::BTreeMap;
 
-/// Wide enough that nothing is wrapped.
+/// Wide enough that no line is wrapped.
 const WIDE: &str = "400";
-/// The most columns of a line of examples.
+/// Maximum width of a line of examples, in columns.
 const MAX_COLUMNS: usize = 110;
 
-/// A command by its names, such as `gateway`, `run`, and what its help says.
+/// A command by its names, such as `gateway`, `run`, and its help text.
 struct Help {
     names: Vec<String>,
     text: String,
@@ -35,14 +35,14 @@ impl Help {
         }
     }
 
-    /// With the command's own name before them.
+    /// Returns the full command line, with the program's own name.
     fn title(&self) -> String {
         let names = self.names.iter().map(String::as_str);
         let names: Vec<&str> = std::iter::once("outlast").chain(names).collect();
         names.join(" ")
     }
 
-    /// The lines of a section, such as `Commands`, without their indentation.
+    /// Returns the lines of a section, such as `Commands`, without their indentation.
     fn section(&self, name: &str) -> Vec<&str> {
         let lines = self.text.lines();
         let mut lines = lines.skip_while(|line| line.strip_suffix(':') != Some(name));
@@ -51,7 +51,7 @@ impl Help {
         own.map(str::trim).collect()
     }
 
-    /// Those that are its own; the one that only prints help is not.
+    /// Returns its subcommands, without the one that only prints help.
     fn commands(&self) -> Vec<&str> {
         let lines = self.section("Commands").into_iter();
         let names = lines.filter_map(|line| line.split_whitespace().next());
@@ -62,7 +62,7 @@ impl Help {
         self.section("Examples")
     }
 
-    /// Every option that it names, such as `--json`.
+    /// Returns every option in its help, such as `--json`.
     fn options(&self) -> Vec<&str> {
         let lines = self.text.lines().map(str::trim_start);
         let lines = lines.take_while(|line| *line != "Examples:");
@@ -73,7 +73,7 @@ impl Help {
     }
 }
 
-/// Every command, each before its own.
+/// Returns every command, each before its subcommands.
 fn all() -> Vec<Help> {
     fn walk(help: Help, all: &mut Vec<Help>) {
         let names: Vec<String> = help.commands().into_iter().map(str::to_owned).collect();
@@ -114,7 +114,7 @@ fn every_help_is_as_it_was_meant() {
     for help in all() {
         let family = help.names.first().map_or("outlast", String::as_str);
         let names: Vec<&str> = help.names.iter().map(String::as_str).collect();
-        // As it is where nobody says how wide a terminal is.
+        // At the default width, for a terminal of unknown size.
         let shown = Outlast::new().run(&[&names, &["--help"][..]].concat());
         let text = format!("$ {} --help\n{}\n", help.title(), shown.stdout);
         *families.entry(family.to_owned()).or_default() += &text;

@@ -1,8 +1,9 @@
-//! MCP servers through the command: configured, allowed, called, and what is said when they cannot be used.
+//! MCP servers through the command: configuration, permissions, calls, and messages about servers that
+//! cannot be used.
 
 use crate::support::Outlast;
 
-/// The scripted model that calls the tools which the prompt names.
+/// The scripted model that calls the tools in the prompt.
 #[cfg(feature = "mcp")]
 const AGENT: &str = "ok:agent,times=always";
 
@@ -11,7 +12,7 @@ const SCRIPT: &str = concat!(
     "/../session/tests/it/mcp_server.sh"
 );
 
-/// The settings of a server that notes what is asked of it in a file of that folder.
+/// Returns the settings of a server that logs its requests to a file of that folder.
 fn settings(outlast: &Outlast) -> String {
     let log = outlast.folder.path().join("log");
     format!(
@@ -94,7 +95,7 @@ mod built_in {
     const CALL: &str = "call mcp__notes__echo {\"text\":\"you\"}";
 
     fn outlast(settings: &str) -> Outlast {
-        // Sped up, a call would soon have taken too long.
+        // With a scaled clock, a call would soon time out.
         let outlast = Outlast {
             scale: "1",
             ..Outlast::new()
@@ -108,7 +109,7 @@ mod built_in {
         CommandResult::of(outlast.command(&arguments).env("PATH", "/usr/bin:/bin"))
     }
 
-    /// The process ids that the server noted, and whatever else it did.
+    /// Returns the process ids that the server logged, and its other log lines.
     fn noted(outlast: &Outlast) -> (Vec<String>, Vec<String>) {
         let log = fs::read_to_string(outlast.folder.path().join("log")).unwrap_or_default();
         let lines = log.lines().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! `outlast mock` as a process of its own, and a line to it.
+//! Runs `outlast mock` as a process, and offers its control endpoints as methods.
 
 use crate::support::{CommandResult, HANG_TIMEOUT, NO_TIMEOUTS, Outlast};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// A key that must not be seen anywhere.
+/// A key that must not appear anywhere.
 pub(crate) const PLANTED: &str = "planted-key-7f3a9c1e5b";
 pub(crate) const DIALECTS: [&str; 3] = ["anthropic", "openai", "openai-responses"];
 
-/// The scripted provider, until it is dropped.
+/// A running mock server; dropping it ends the process.
 pub(crate) struct MockServer {
     pub(crate) outlast: Outlast,
     pub(crate) address: String,
@@ -28,7 +28,8 @@ impl MockServer {
         Self::start_with(outlast, &[])
     }
 
-    /// One that is told more. Where the clock is sped up, prompts of its home have no timeouts.
+    /// Starts one with further arguments. With a scaled clock, prompts of its home have no
+    /// timeouts.
     pub(crate) fn start_with(outlast: Outlast, arguments: &[&str]) -> Self {
         if outlast.scale != "1" {
             outlast.write("home/outlast.toml", NO_TIMEOUTS);
@@ -58,7 +59,7 @@ impl MockServer {
         format!("http://{}", self.address)
     }
 
-    /// A prompt to it, with a planted key.
+    /// Creates a prompt to it, with a planted key.
     pub(crate) fn command(&self, dialect: &str, arguments: &[&str]) -> std::process::Command {
         let url = self.url();
         let mut all = vec!["-p", "Say hello", "--provider", dialect, "--base-url", &url];
@@ -73,7 +74,7 @@ impl MockServer {
         CommandResult::of(&mut self.command(dialect, arguments))
     }
 
-    /// One request to its control endpoints; the answer is the body.
+    /// Sends one request to its control endpoints, and returns the body.
     pub(crate) fn control(&self, method: &str, path: &str, body: &str) -> String {
         let mut socket = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
@@ -87,25 +88,25 @@ impl MockServer {
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
-    /// What it has received.
+    /// Returns its log of requests.
     pub(crate) fn requests(&self) -> String {
         self.control("GET", "/_outlast/requests", "")
     }
 
-    /// Waits until the log has a request that stands like this.
+    /// Waits until the log has a request in this state.
     pub(crate) fn wait_for_request(&self, ended: &str) {
         let wanted = format!(r#""ended":"{ended}""#);
         wait_for(ended, || self.requests().contains(&wanted));
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until that many requests have arrived.
     pub(crate) fn wait_for_requests(&self, count: usize) {
         wait_for("requests", || {
             self.requests().matches(r#""number":"#).count() >= count
         });
     }
 
-    /// Ends it; the answer is what it wrote to stderr.
+    /// Stops it, and returns its stderr.
     pub(crate) fn stop(mut self) -> String {
         self.child.kill().unwrap();
         let mut said = String::new();
@@ -126,7 +127,7 @@ impl Drop for MockServer {
     }
 }
 
-/// Makes a home and the settings in it what they are when a command makes them: for the user alone.
+/// Restricts a home and its settings to the user, as the commands do that create them.
 #[cfg(unix)]
 fn keep_private(home: &Path) {
     use std::fs::{Permissions, set_permissions};
@@ -135,7 +136,7 @@ fn keep_private(home: &Path) {
     set_permissions(home.join("outlast.toml"), Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Waits for something that must come.
+/// Waits until a condition holds, up to the hang timeout.
 pub(crate) fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_there() {

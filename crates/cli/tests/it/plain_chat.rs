@@ -1,4 +1,4 @@
-//! The chat line by line, as a screen reader gets it.
+//! The chat line by line, as a screen reader reads it.
 
 use crate::support::Outlast;
 

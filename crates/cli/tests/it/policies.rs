@@ -1,4 +1,4 @@
-//! `outlast policy`, as its users see it.
+//! `outlast policy` from the user's view.
 
 use crate::support::Outlast;
 use serde_json::Value;

@@ -1,8 +1,8 @@
-//! The power fails: what was acknowledged is there, and what may not happen twice does not.
+//! Power failures: acknowledged entries survive, and no command runs twice.
 //!
-//! A prompt is recorded once, write by write. For every sync of it the disk is made as it would be if the power had
-//! failed before it: without what was not synced, or with the beginning of it. `outlast resume` goes on from there.
-//! An entry is acknowledged when its event is on stdout.
+//! A prompt is recorded once, write by write. For every sync of it the disk is computed as if the power had failed
+//! before it: without the unsynced writes, or with the beginning of them. `outlast resume` continues from there. An
+//! entry is acknowledged when its event is on stdout.
 
 use crate::kills::crew::server;
 use crate::kills::plan::Plan;
@@ -19,15 +19,15 @@ struct Recording {
     /// The disk before it.
     before: Disk,
     log: Vec<Record>,
-    /// What was written down in the end.
+    /// Its entries at the end.
     entries: Vec<Value>,
 }
 
-/// One way in which the power can fail.
+/// One power failure.
 struct PowerLoss {
     label: String,
     files: Files,
-    /// The events that were on stdout by then.
+    /// The events that were on stdout before it.
     acknowledged: Vec<Value>,
 }
 
@@ -45,7 +45,7 @@ impl Recording {
         }
     }
 
-    /// Before every sync and at the end, each with nothing, something and all of what was not synced.
+    /// Returns a failure before every sync and at the end, each with none, some and all of the unsynced bytes.
     fn cuts(&self) -> Vec<PowerLoss> {
         let (mut disk, mut cuts) = (self.before.clone(), Vec::new());
         for (place, record) in self.log.iter().enumerate() {
@@ -71,13 +71,13 @@ impl Recording {
         survivors.iter().map(cut).collect()
     }
 
-    /// How many entries are acknowledged by these events.
+    /// Returns how many entries these events acknowledge.
     fn promised(&self, acknowledged: &[Value]) -> usize {
         let mut steps = 0;
         let numbers = acknowledged.iter().filter_map(|event| {
             let (kind, for_event, of_entry) = entry_of(event)?;
             let mut entries = self.entries.iter().filter(|entry| {
-                // One that has no such field is the only one of its kind.
+                // An entry without such a field is the only one of its kind.
                 entry["kind"] == kind && event[for_event] == entry[of_entry]
             });
             let entry = match kind {
@@ -94,7 +94,7 @@ impl Recording {
     }
 }
 
-/// The events on stdout: whole lines only.
+/// Returns the events on stdout: whole lines only.
 fn events(log: &[Record]) -> Vec<Value> {
     let output = log.iter().filter_map(|record| match &record.call {
         Call::Output { data } => Some(data.as_slice()),
@@ -108,7 +108,7 @@ fn events(log: &[Record]) -> Vec<Value> {
         .collect()
 }
 
-/// The kind of entry that an event acknowledges, and which field of the event is which of the entry's.
+/// Returns the kind of entry that an event acknowledges, and the matching fields of event and entry.
 fn entry_of(event: &Value) -> Option<(&'static str, &'static str, &'static str)> {
     Some(match event["type"].as_str().unwrap() {
         "input" => ("prompt", "", ""),
@@ -118,12 +118,12 @@ fn entry_of(event: &Value) -> Option<(&'static str, &'static str, &'static str)>
         "tool_result" => ("tool_finished", "id", "id"),
         "step_complete" => ("message", "", ""),
         "sealed" => ("settled", "", ""),
-        // The pieces of a step are promised when the step is complete.
+        // The pieces of a step are acknowledged when the step is complete.
         _ => return None,
     })
 }
 
-/// Makes the disk, resumes and looks at what came of it.
+/// Writes the disk, resumes and checks the result.
 fn play(scene: &mut Scene<'_>, recording: &Recording, cut: &PowerLoss) {
     scene.forget();
     scene.kills = 1;
@@ -144,7 +144,7 @@ fn play(scene: &mut Scene<'_>, recording: &Recording, cut: &PowerLoss) {
     );
     let proof = Proof::of(scene, label);
     proof.journal_holds();
-    // The folder is that of before: what runs now runs again if it ran before.
+    // The folder is that of the first run: a command that runs twice shows there.
     let acknowledged = |id: &Value| {
         let mut events = cut.acknowledged.iter();
         events.any(|event| event["type"] == "tool_started" && event["id"] == *id)

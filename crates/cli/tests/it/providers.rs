@@ -1,13 +1,13 @@
-//! `outlast -p` against the scripted provider over real HTTP, in every dialect: answers, faults, hints, secrets.
+//! `outlast -p` against the scripted provider over real HTTP, in every dialect: responses, faults, hints, secrets.
 
 use crate::mock_server::{DIALECTS, MockServer, PLANTED};
 use crate::support::{CommandResult, NO_TIMEOUTS, Outlast};
 use serde_json::Value;
 use std::path::Path;
 
-/// Answers of every kind, and every fault that a provider or the way to it can show.
+/// Successful responses of every kind, and every fault of a provider or the network.
 const SCRIPTS: &[&str] = &[
-    // Answers.
+    // Successful responses.
     "ok",
     "ok:reasoning",
     "ok:tool",
@@ -21,7 +21,7 @@ const SCRIPTS: &[&str] = &[
     "drip:2000",
     "hold:200",
     "linger",
-    // Errors with a status.
+    // Error statuses.
     "overloaded:2",
     "overflow",
     "error:400",
@@ -37,7 +37,7 @@ const SCRIPTS: &[&str] = &[
     "redirect",
     "slow-error:503",
     "endless-error:503",
-    // Errors inside of a response that went well.
+    // Errors inside a response with a success status.
     "in-band:overloaded",
     "in-band:rate-limited",
     "in-band:usage-limit",
@@ -75,7 +75,7 @@ const SCRIPTS: &[&str] = &[
     "bomb",
 ];
 
-/// What a user sees of one prompt, in a few lines.
+/// Summarises the visible outcome of one prompt.
 fn seen(ran: &CommandResult) -> String {
     let mut lines = vec![format!("exit {}", ran.code)];
     lines.extend(ran.stdout.lines().map(|line| format!("out: {line}")));
@@ -83,7 +83,7 @@ fn seen(ran: &CommandResult) -> String {
     lines.join("\n    ")
 }
 
-/// How large a request is depends on the name of the folder, which the model is told.
+/// The size of a request depends on the name of the folder, which is part of the system prompt.
 fn without_sizes(text: &str) -> String {
     let is_size = |word: &str| {
         let digits = word.trim_end_matches(',');
@@ -103,17 +103,18 @@ fn without_sizes(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Scripts that must reach a limit, and the limit. The retry after it must not: two or three seconds are enough for that.
+/// Scripts that must reach a time limit, and the limit. The retry after it must not: two or three seconds are enough
+/// for that.
 const LIMITED: [(&str, &str); 5] = [
     ("linger", "20m"),
     ("stall", "20m"),
     ("stall:3", "20m"),
-    // One that only shows signs of life is given three times the limit.
+    // A stream with nothing but keep-alive events gets three times the limit.
     ("pings", "10m"),
     ("hold:4000", "20m"),
 ];
 
-/// Settings in which no other script reaches a limit.
+/// Returns settings in which no other script reaches a limit.
 fn limits() -> String {
     let limits = LIMITED.map(|(script, limit)| {
         format!(
@@ -123,12 +124,12 @@ fn limits() -> String {
     NO_TIMEOUTS.to_owned() + &limits.concat()
 }
 
-/// What comes of a script at a provider.
+/// Returns the outcome of a script in a dialect.
 fn outcome(mock: &MockServer, script: &str, dialect: &str, delivery: &[&str]) -> String {
     let ran = mock.ask(dialect, &[&["--model", script], delivery].concat());
-    // Where the server is differs from run to run.
+    // The address of the server differs between runs.
     let seen = seen(&ran).replace(&mock.url(), "URL");
-    // Stated in whole seconds, the end of a window may lie a second later.
+    // The end of a window, stated in whole seconds, may be a second later.
     let seen = seen.replace("5h1s", "5h");
     let seen = without_sizes(&seen);
     assert!(!seen.contains(PLANTED), "{script}: {seen}");
@@ -145,7 +146,7 @@ fn outcomes(dialect: &str, delivery: &[&str]) -> String {
     let is_limited = |script: &str| LIMITED.iter().any(|(limited, _)| *limited == script);
     let mock = start();
     std::thread::scope(|scope| {
-        // Those that wait for seconds do so beside the others, and beside each other.
+        // Scripts that wait for seconds run in parallel with the others and with each other.
         let limited = SCRIPTS.iter().filter(|script| is_limited(script));
         let limited: Vec<_> = limited
             .map(|script| scope.spawn(move || outcome(&start(), script, dialect, delivery)))
@@ -184,7 +185,7 @@ fn every_fault_ends_well_or_is_named_unstreamed() {
     insta::assert_snapshot!(outcomes("anthropic", &["--no-stream"]));
 }
 
-/// The events of one prompt.
+/// Returns the events of one prompt.
 fn events(mock: &MockServer, dialect: &str, arguments: &[&str]) -> Vec<Value> {
     lines(&mock.ask(dialect, &[arguments, &["--json"]].concat()))
 }
@@ -211,22 +212,22 @@ fn every_form_in_which_a_wait_is_stated_is_honoured() {
     let is_honoured = |mock: &MockServer, dialect: &str, form: &str| {
         let script = format!("rate-limited:retry-after=200,as={form}");
         let mut command = mock.command(dialect, &["--model", &script, "--json"]);
-        // What one has learnt of the provider is not for the others.
+        // Each command has a home of its own, so that none uses the shared state of another.
         let home = mock.outlast.folder.path().join(form);
         let ran = CommandResult::of(command.env("OUTLAST_HOME", home));
         let events = lines(&ran);
         let retries = of_type(&events, "retry_scheduled");
         assert_eq!(retries.len(), 1, "{dialect} {form}: {events:?}");
         let delay = retries[0]["delay_ms"].as_u64().unwrap();
-        // Some forms are times of day, until which less is left on a busy machine, and the clocks of two processes differ by
-        // as long as one of them was stopped at its start. The schedule alone would be two seconds.
+        // Some forms are times of day, which are closer on a busy machine, and the clocks of two processes differ by as
+        // long as one of them was stopped at its start. The schedule alone would be two seconds.
         assert!(
             (20_000..=295_000).contains(&delay),
             "{dialect} {form}: {delay}"
         );
         assert_eq!(of_type(&events, "done").len(), 1, "{dialect} {form}");
     };
-    // Each waits for two seconds and has nearly as long to hear how long; all wait at once.
+    // Each waits for two seconds, and has nearly as long to receive the delay; all wait at the same time.
     let mocks = DIALECTS.map(|dialect| {
         let outlast = Outlast {
             scale: "100",
@@ -246,7 +247,7 @@ fn every_form_in_which_a_wait_is_stated_is_honoured() {
 #[test]
 fn reasoning_calls_and_usage_arrive_as_events() {
     for dialect in DIALECTS {
-        // Sped up, what follows the end of an answer is waited for for three milliseconds.
+        // With a scaled clock, the wait for events after the end of a completion would be three milliseconds.
         let mock = MockServer::start_in(Outlast::in_real_time());
         let thoughts = events(&mock, dialect, &["--model", "ok:reasoning"]);
         let done = &of_type(&thoughts, "reasoning_done")[0];
@@ -358,7 +359,7 @@ fn a_key_is_seen_nowhere_but_by_the_provider() {
     for text in &said {
         assert!(!text.contains(HEADER), "{text}");
     }
-    // The server has seen the header, and need not know that it is a secret.
+    // The mock server has received the header, and need not know that it is a secret.
     said.push(mock.requests());
     std::fs::remove_file(mock.outlast.home().join("outlast.toml")).unwrap();
     assert_eq!(files_with(mock.outlast.folder.path(), PLANTED), [""; 0]);
@@ -368,7 +369,7 @@ fn a_key_is_seen_nowhere_but_by_the_provider() {
     }
 }
 
-/// The files below a folder that hold a text.
+/// Returns the files below a folder that contain a text.
 fn files_with(folder: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

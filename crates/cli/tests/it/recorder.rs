@@ -1,7 +1,7 @@
-//! Runs the command with its writes recorded, and kills it at any one of them.
+//! Runs the command with its writes recorded, and kills it at any of them.
 //!
-//! The recorder is a library that is put before libc (`tests/crash/recorder.c`), compiled once for each run of the tests.
-//! What a crash would have left of the recorded files is in `disk`.
+//! The recorder is a library that is preloaded before libc (`tests/crash/recorder.c`), compiled once for each run of
+//! the tests. `disk` computes the files that a crash would have left.
 
 pub(crate) mod disk;
 
@@ -19,28 +19,28 @@ pub(crate) struct Recorder {
     counted: Counted,
 }
 
-/// Which calls are counted.
+/// The calls that are counted.
 #[derive(Clone, Copy)]
 pub(crate) enum Counted {
-    /// All that are recorded.
+    /// Every recorded call.
     Everything,
-    /// Those that change a file, or make it durable, whose name ends in one of these, joined by commas.
+    /// Calls that change or sync a file whose name ends in one of these, joined by commas.
     Changes(&'static str),
-    /// Those that make a file durable whose name ends in one of these, joined by commas.
+    /// Calls that sync a file whose name ends in one of these, joined by commas.
     Syncs(&'static str),
 }
 
-/// Whether the call at which the process is killed is carried out.
+/// Whether the process is killed before or after the call takes effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Moment {
     Before,
     After,
 }
 
-/// One call that changed something.
+/// One recorded call that changed something.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Record {
-    /// The file, in the home; nothing for stdout.
+    /// The path relative to the home; empty for stdout.
     pub(crate) path: PathBuf,
     pub(crate) call: Call,
 }
@@ -55,13 +55,13 @@ pub(crate) enum Call {
     Truncate {
         length: usize,
     },
-    /// Of a file, or of a folder.
+    /// A sync of a file or a folder.
     Sync,
     Remove,
     Rename {
         to: PathBuf,
     },
-    /// To stdout.
+    /// A write to stdout.
     Output {
         data: Vec<u8>,
     },
@@ -73,7 +73,7 @@ impl Recorder {
         Self { folder, counted }
     }
 
-    /// Has the command recorded, after what was recorded before.
+    /// Sets up the command to be recorded, appending to the earlier records.
     pub(crate) fn record<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
             .env("LD_PRELOAD", library())
@@ -88,7 +88,7 @@ impl Recorder {
         }
     }
 
-    /// Has it killed at that counted call too, the first being 1.
+    /// Sets up the command to be recorded and killed at the given counted call, the first being 1.
     pub(crate) fn kill<'a>(
         &self,
         command: &'a mut Command,
@@ -103,14 +103,14 @@ impl Recorder {
             .env("RECORDER_KILL", format!("{at},{moment}"))
     }
 
-    /// How many calls of the last command were counted.
+    /// Returns how many calls of the last command were counted.
     pub(crate) fn counted(&self) -> u64 {
         let text = fs::read_to_string(self.count_file()).unwrap();
-        // Nothing is written before the first.
+        // The count file does not exist before the first counted call.
         text.trim().parse().unwrap_or(0)
     }
 
-    /// What was recorded, in order.
+    /// Returns the recorded calls, in order.
     pub(crate) fn log(&self) -> Vec<Record> {
         let bytes = fs::read(self.log_file()).unwrap_or_default();
         let mut rest = bytes.as_slice();
@@ -126,7 +126,7 @@ impl Recorder {
     }
 }
 
-/// The next record: four numbers, the path, the data.
+/// Parses the next record: four numbers, the path, the data.
 fn record(rest: &mut &[u8]) -> Option<Record> {
     let kind = number(rest)?;
     let (path_length, offset, length) = (number(rest)?, number(rest)?, number(rest)?);
@@ -159,7 +159,7 @@ fn name(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
-/// The recorder, compiled.
+/// Returns the path of the compiled recorder.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -167,7 +167,7 @@ fn library() -> &'static Path {
         let library = folder.join("recorder.so");
         let made = folder.join(format!("recorder-{}.so", std::process::id()));
         compile("recorder.c", &["-shared", "-fPIC"], &made);
-        // Another run of the tests may have the old one open.
+        // Another run of the tests may have the old file open.
         fs::rename(made, &library).unwrap();
         library
     })
@@ -193,10 +193,10 @@ mod tests {
     use crate::mock_server::MockServer;
     use crate::support::CommandResult;
 
-    /// What `CommandResult` has for a process that a signal ended.
+    /// The code that `CommandResult` has for a process that a signal ended.
     const KILLED: i32 = -1;
 
-    /// A prompt that fails once, so that the store is written, in that home.
+    /// Creates a prompt in that home that fails once, so that the store is written.
     fn prompt(mock: &MockServer, home: &Path) -> Command {
         mock.control("DELETE", "/_outlast/script", "");
         let mut command = mock.command("openai", &["--model", "overloaded:1"]);
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn what_is_recorded_is_what_the_files_hold_and_what_was_said() {
         let (mock, home) = (MockServer::start(), TempDir::new().unwrap());
-        // The second prompt finds what the first one left.
+        // The second prompt reads the state that the first one left.
         for round in ["first", "second"] {
             let before = Disk::of(&disk::read(home.path()));
             let recorder = Recorder::new(Counted::Everything);
@@ -240,7 +240,7 @@ mod tests {
         let ran = CommandResult::of(recorder.record(&mut prompt(&mock, home.path())));
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         let count = recorder.counted();
-        // The last of them are made while the process ends, and not always the same.
+        // The last calls are made while the process ends, and differ between runs.
         for at in [1, 2, count / 3, count / 2] {
             for moment in [Moment::Before, Moment::After] {
                 let (recorder, home) =
@@ -278,7 +278,7 @@ mod tests {
         );
         assert_ne!(recorder.counted(), 0);
 
-        // Whatever is left of the home, the next prompt can live with it.
+        // The next prompt must cope with any state of the home.
         let middle = replayed(Disk::default(), &log[..log.len() / 2]);
         for unsynced in [0, middle.unsynced() / 2, usize::MAX] {
             let home = TempDir::new().unwrap();
@@ -317,7 +317,7 @@ mod tests {
         let of = |call: Call| log.iter().filter(|record| record.call == call).count();
         let counts = [Call::Create, Call::Sync, Call::Remove].map(of);
         assert_eq!(counts, [7, 3, 3], "{log:?}");
-        // What a child says before it is another program is not ours.
+        // Output of a child before its exec is not recorded.
         let data = b"done\n".to_vec();
         assert_eq!(log.last().unwrap().call, Call::Output { data });
         assert!(

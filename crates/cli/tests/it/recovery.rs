@@ -1,5 +1,5 @@
-//! What is done when a retry is not the answer, from the command line: another model, another try at an answer that broke
-//! off or is none, a smaller conversation.
+//! Remedies other than waiting, from the command line: another model, another try for a truncated or invalid
+//! completion, compaction.
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::support::{CommandResult, NO_TIMEOUTS, Outlast};
@@ -29,7 +29,7 @@ fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     of_type.collect()
 }
 
-/// The text that a reader of the events has in the end: what was retracted is gone.
+/// Returns the text that a reader of the events has at the end, without retracted content.
 fn heard(events: &[Value]) -> String {
     let mut text = String::new();
     for event in events {
@@ -42,12 +42,11 @@ fn heard(events: &[Value]) -> String {
     text
 }
 
-/// The lines without what differs from run to run: times and how far away they are, and the size of what the model is
-/// told of its folder.
+/// Replaces the parts of lines that differ between runs: times and delays, and the size of the folder's description.
 fn steady(text: &str) -> String {
     let line = |line: &str| {
         let until = line.split_once(" until ").map(|(before, _)| {
-            // How long that is differs, too.
+            // The length of the delay differs, too.
             let cut = before.rsplit_once(" for ");
             let before = cut.map_or(before.to_owned(), |(before, _)| format!("{before} …"));
             format!("{before} until …\n")
@@ -59,12 +58,12 @@ fn steady(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-// --- Other models ---
+// --- Fallback models ---
 
 #[test]
 fn a_chain_is_asked_in_order_and_each_change_is_said() {
     let outlast = Outlast {
-        // Seconds pass before a line is said otherwise.
+        // At a faster clock, seconds would pass before a line is printed.
         scale: "60",
         ..Outlast::new()
     };
@@ -96,7 +95,7 @@ fn a_chain_is_asked_in_order_and_each_change_is_said() {
 #[test]
 fn a_model_that_was_left_is_not_asked_again_before_its_time_unless_it_is_chosen() {
     let outlast = Outlast {
-        // Minutes pass between two commands otherwise.
+        // At a faster clock, minutes would pass between two commands.
         scale: "10",
         ..Outlast::new()
     };
@@ -107,14 +106,14 @@ fn a_model_that_was_left_is_not_asked_again_before_its_time_unless_it_is_chosen(
     );
     let first = ask(&outlast, &chain);
     assert_eq!(first.code, 0, "{}", first.stderr);
-    // The chain that was typed is kept, and the one that was asked for a while is not the session's model.
+    // The typed chain of models is kept; a temporary fallback does not become the session's model.
     let next = ask(&outlast, &["--continue"]);
     assert_eq!((next.code, next.stdout.as_str()), (0, HELLO));
     assert_eq!(
         steady(&next.stderr),
         "● ok is asked instead of overloaded:1, until …\n"
     );
-    // Whoever names the model means it.
+    // A model named on the command line overrides the chain.
     let chosen = ask(&outlast, &["--continue", "--model", "overloaded:1"]);
     assert!(
         chosen
@@ -177,7 +176,7 @@ fn a_fallback_at_another_provider_is_reached_by_its_own_address_and_key() {
         "{}",
         ran.stderr
     );
-    // The address that was typed is that of the chosen provider.
+    // The typed address belongs to the chosen provider.
     assert_eq!(asked(&mock), ["overloaded:9", "error:401"]);
     assert_eq!(asked(&other), ["ok"]);
     assert!(!ran.stderr.contains(PLANTED), "{}", ran.stderr);
@@ -242,7 +241,7 @@ fn another_model_is_asked_only_for_what_is_set() {
     assert!(ran.stderr.starts_with("error: Refused by a content filter"));
 }
 
-// --- Answers that broke off ---
+// --- Truncated completions ---
 
 #[test]
 fn an_answer_that_broke_off_comes_out_once() {
@@ -294,7 +293,7 @@ fn what_is_done_about_an_answer_that_broke_off_is_said() {
     ");
 }
 
-// --- Answers that are none ---
+// --- Invalid completions ---
 
 #[test]
 fn a_model_is_told_that_its_answer_is_none_unless_that_is_switched_off() {
@@ -326,7 +325,7 @@ fn a_refusal_fails_and_an_answer_at_the_output_limit_warns_once() {
     );
 }
 
-// --- A smaller conversation ---
+// --- Compaction ---
 
 #[test]
 fn a_conversation_is_made_smaller_by_hand() {
@@ -358,7 +357,7 @@ fn a_conversation_is_made_smaller_by_hand() {
         assert_eq!(last, begin);
         let shown = outlast.run(&["sessions", "show"]).stdout;
         assert!(shown.contains("Summary of 5 messages."), "{shown}");
-        // Nothing was asked, and it can be gone on with.
+        // No request was sent, and the session can be resumed.
         let listed = outlast.run(&["sessions", "list"]).stdout;
         assert!(listed.contains("  finished        3  "), "{listed}");
         let next = ask(&outlast, &["--continue"]);

@@ -1,4 +1,4 @@
-//! The table of cases in `docs/recovery.md`: each case stands there once, and the tests that it names exist.
+//! Checks the table of cases in `docs/recovery.md`: each case occurs once, and the named tests exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ const GROUPS: [(char, u32, u32); 5] = [
     ('I', 1, 31),
 ];
 
-/// Words that begin a row for which no test is named.
+/// Beginnings of rows that name no test.
 const REASONS: [&str; 2] = ["does not apply: ", "not done: "];
 
 fn repository() -> PathBuf {
@@ -21,7 +21,7 @@ fn repository() -> PathBuf {
     app.ancestors().nth(2).unwrap().to_owned()
 }
 
-/// What stands in the columns of the table: the case, what must happen, and what proves it.
+/// Returns the columns of the table: the case, the required behaviour, and its tests.
 fn rows(page: &str) -> Vec<[&str; 3]> {
     page.lines().filter_map(row).collect()
 }
@@ -41,7 +41,7 @@ fn row(line: &str) -> Option<[&str; 3]> {
     is_case.then(|| [case, what.trim(), proof.trim()])
 }
 
-/// All test functions, each as the name of its file and its own.
+/// Returns all test functions, each with the name of its file.
 fn tests() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut folders = vec![repository().join("crates")];
@@ -60,7 +60,7 @@ fn tests() -> BTreeSet<String> {
     found
 }
 
-/// The functions that follow the mark of a test.
+/// Returns the functions that follow a test attribute.
 fn functions(source: &str) -> impl Iterator<Item = &str> {
     let marks = ["#[test]", "#[tokio::test"];
     let mut is_next = false;
@@ -73,7 +73,7 @@ fn functions(source: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The tests that a text names between backticks.
+/// Returns the tests that a text names between backticks.
 fn named(text: &str) -> impl Iterator<Item = &str> {
     let quoted = text.split('`').skip(1).step_by(2);
     quoted.filter(|word| word.contains("::"))

@@ -1,4 +1,5 @@
-//! Where recovery ends, and what of it outlives a process, against a real server that notes what it was asked.
+//! The limits of recovery, and the parts of it that outlive a process, against a mock server that logs its
+//! requests.
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::support::{CommandResult, NO_TIMEOUTS, Outlast};
@@ -8,7 +9,7 @@ use serde_json::Value;
 const USER: &str = "home/outlast.toml";
 const ID: &str = "01900000-0000-7000-8000-000000000001";
 
-/// The models that were asked, in order.
+/// Returns the requested models, in order.
 fn asked(mock: &MockServer) -> Vec<String> {
     let log: Value = serde_json::from_str(&mock.requests()).unwrap();
     let requests = log["requests"].as_array().unwrap().iter();
@@ -16,7 +17,7 @@ fn asked(mock: &MockServer) -> Vec<String> {
     requests.map(model).collect()
 }
 
-/// The error that ended it; there must be one, and nothing must be printed.
+/// Returns the error that ended the command; stdout must be empty.
 fn only_error(ran: &CommandResult) -> &str {
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{}", ran.stderr);
     let is_error = |line: &&str| line.starts_with("error:");
@@ -56,7 +57,7 @@ fn a_prompt_that_no_compaction_makes_fit_costs_few_requests_and_one_error() {
         ] {
             assert!(error.contains(part), "{what}: {error}");
         }
-        // The second one asked for a summary, which does not fit either.
+        // The second request was for a summary, which does not fit either.
         assert_eq!(asked(&mock).len(), requests, "{what}");
     }
 }

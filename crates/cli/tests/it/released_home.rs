@@ -1,9 +1,9 @@
-//! The data folder of release 0.1: this version opens it and goes on with what is in it.
+//! The data folder of release 0.1: this version opens it and continues its sessions and runs.
 //!
-//! `samples/home-0.1` was made by the released binary and is frozen; its `README.md` says what is in it and how it was made.
-//! Each test works on a copy, in which the path of the project is replaced by that of the copy. Waits and gates of the
-//! fixture either are over for good or end in 2126, so that the tests hold at any later date. A test that fails here
-//! breaks the data of users.
+//! `samples/home-0.1` was made by the released binary and is frozen; its `README.md` describes the content and how it
+//! was made. Each test works on a copy with the path of the project replaced. Waits and gates of the fixture are either
+//! over for good or end in 2126, so that the tests hold at any later date. A test that fails here breaks the data of
+//! users.
 
 use crate::mock_server::wait_for;
 use crate::run_driver::Run;
@@ -48,7 +48,7 @@ impl ReleasedHome {
         Self { outlast, project }
     }
 
-    /// A command in the folder of the project.
+    /// Creates a command in the folder of the project.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.outlast.with_path(arguments);
         command.current_dir(&self.project);
@@ -59,7 +59,7 @@ impl ReleasedHome {
         CommandResult::of(&mut self.command(arguments))
     }
 
-    /// The stdout of a command that must succeed.
+    /// Returns the stdout of a command that must succeed.
     fn succeed(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);
         assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
@@ -77,7 +77,7 @@ impl ReleasedHome {
 
     // --- sessions ---
 
-    /// The ids of the sessions with that title, the newest first.
+    /// Returns the ids of the sessions with that title, the newest first.
     fn sessions(&self, title: &str) -> Vec<String> {
         let all = self.json(&["sessions", "list", "--json"]);
         let all = all.as_array().unwrap().iter();
@@ -147,7 +147,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// How many entries are of that kind.
+/// Returns how many entries are of that kind.
 fn count(entries: &[Value], kind: &str) -> usize {
     entries.iter().filter(|entry| entry["kind"] == kind).count()
 }
@@ -156,7 +156,7 @@ fn contains(entries: &[Value], part: &str) -> bool {
     entries.iter().any(|entry| entry.to_string().contains(part))
 }
 
-/// What `after` has more than `before`, of which nothing has changed.
+/// Returns the entries that `after` has in addition to `before`, which must be unchanged.
 fn added<'a>(before: &[Value], after: &'a [Value]) -> &'a [Value] {
     assert_eq!(&after[..before.len()], before);
     &after[before.len()..]
@@ -214,7 +214,7 @@ fn finished_session_continues_with_its_history() {
     let after = home.entries(&id);
     let added = added(&before, &after);
     assert_eq!((count(added, "prompt"), count(added, "settled")), (1, 1));
-    // The provider numbers its calls by the prompts that it is sent: this was the third.
+    // The provider numbers its calls by the prompts that it receives: this was the third.
     assert!(contains(added, "call_3_0_0"), "{added:#?}");
     assert_eq!(home.lines_of("tools-run"), ["finished", "waited"]);
 }
@@ -300,7 +300,7 @@ fn compacted_session_continues_from_its_summary() {
     let after = home.entries(&id);
     let settled = added(&before, &after).last().unwrap();
     assert_eq!(settled["seal"], "completed");
-    // The summary takes the place of a thousand words.
+    // The summary replaces a thousand words.
     let read = settled["usage"]["input"].as_u64().unwrap();
     assert!(read < 1000, "{settled}");
 }
@@ -429,7 +429,7 @@ fn waiting_run_makes_its_second_attempt() {
 
 // --- accounts, gates and holds ---
 
-/// The accounts and their states, as the user's settings name them: those of the project use none.
+/// Returns the accounts and their states from the user's settings: those of the project use none.
 fn accounts(home: &ReleasedHome) -> Vec<(String, String)> {
     let ran = home.outlast.run(&["accounts", "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -459,7 +459,7 @@ fn blocked_account_is_listed_until_it_is_unblocked() {
 #[test]
 fn prompt_uses_free_account_while_other_is_blocked() {
     let home = ReleasedHome::copy();
-    // The address of the provider does not exist: this proxy is asked in its place.
+    // The address of the provider does not exist: this proxy receives the requests.
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", proxy.local_addr().unwrap());
     let asked = std::thread::spawn(move || {
@@ -490,7 +490,7 @@ fn prompt_uses_free_account_while_other_is_blocked() {
     assert!(head.contains("http://provider.invalid/v1/"), "{head}");
 }
 
-/// The head of a request, whose body is read as well.
+/// Reads a request and returns its head.
 fn head(socket: &mut TcpStream) -> String {
     socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
     let mut reader = BufReader::new(socket);
@@ -507,7 +507,7 @@ fn head(socket: &mut TcpStream) -> String {
     head
 }
 
-/// A gateway of this version that takes over the file of the released one, until it is dropped.
+/// A gateway of this version that takes over the file of the released one; dropping it ends the process.
 struct Gateway<'a> {
     home: &'a ReleasedHome,
     address: String,
@@ -515,8 +515,8 @@ struct Gateway<'a> {
 }
 
 impl<'a> Gateway<'a> {
-    /// The holds of a gateway are in the file of its port, so the file is named after one that is free here. Another process
-    /// may take the port before the gateway does; then the next one is tried.
+    /// The holds of a gateway are in the file of its port, so the file is named after one that is free here. Another
+    /// process may take the port before the gateway does; then the next one is tried.
     fn start(home: &'a ReleasedHome, upstream: &str) -> Self {
         let file = |port| home.outlast.home().join(format!("gateway-{port}.db"));
         let mut named = 4180;
@@ -549,7 +549,7 @@ impl<'a> Gateway<'a> {
         self.home.json(&["gateway", "status", "--json"])
     }
 
-    /// The requests that wait for the model which is closed until 2126; others of the fixture are too old to be kept.
+    /// Returns the requests that are held for the model which is closed until 2126; others of the fixture have expired.
     fn held(&self) -> Vec<Value> {
         let status = self.status();
         let all = status["waiting"].as_array().unwrap().iter();
@@ -629,7 +629,7 @@ fn gateway_resumes_released_hold_when_its_request_is_sent_again() {
     let mut socket = gateway.resend("Held 1");
     socket.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    // One attempt of the released gateway, and one of this.
+    // One attempt of the released gateway, and one of this version.
     assert!(answer.contains("x-outlast-attempts: 2\r\n"), "{answer}");
     assert!(answer.contains("You said: Held 1"), "{answer}");
     assert_eq!(gateway.status()["counters"]["taken_up"], 1);
@@ -639,7 +639,7 @@ fn gateway_resumes_released_hold_when_its_request_is_sent_again() {
 #[test]
 fn gateway_holds_request_at_released_gate() {
     let home = ReleasedHome::copy();
-    // Nobody answers there: an attempt would be counted.
+    // Nothing listens there: an attempt would be counted.
     let gateway = Gateway::start(&home, "http://provider.invalid");
     let mut socket = gateway.resend("Held 2");
     let live = || {
@@ -667,7 +667,7 @@ fn gateway_holds_request_at_released_gate() {
 
 // --- trust and settings ---
 
-/// A prompt that has a command run, which only a trusted project allows.
+/// A prompt that runs a command, which only a trusted project allows.
 const COMMAND: &str = "call bash {\"command\":\"echo trusted >> tools-run\"}\nsay Asked.";
 
 #[test]

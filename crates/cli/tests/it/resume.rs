@@ -1,4 +1,5 @@
-//! `outlast resume`: what it carries on, what it says again, and what it leaves alone.
+//! `outlast resume`: the turns that it resumes, the results that it repeats, and the sessions that
+//! it leaves alone.
 
 use crate::mock_server::{MockServer, PLANTED, wait_for};
 use crate::support::{CommandResult, Outlast};
@@ -13,12 +14,12 @@ use std::process::{Child, Command, Stdio};
 pub(crate) const FIRST: &str = "01900000-0000-7000-8000-000000000001";
 pub(crate) const SECOND: &str = "01900000-0000-7000-8000-000000000002";
 
-/// A turn that was begun and not finished, which the script would answer.
+/// Builds an unfinished turn that the script would complete.
 fn begun(text: &str, script: &str) -> Vec<Entry> {
     vec![prompt(text, typed(script))]
 }
 
-/// How every session stands, as it is listed.
+/// Returns the state of every listed session.
 fn standing(outlast: &Outlast) -> Vec<(String, String)> {
     let listed = outlast.run(&["sessions", "list", "--json"]).stdout;
     let rows: Value = serde_json::from_str(&listed).unwrap();
@@ -28,13 +29,14 @@ fn standing(outlast: &Outlast) -> Vec<(String, String)> {
         .collect()
 }
 
-/// How often an entry of that kind was written down in a session.
+/// Returns how many entries of that kind a session has.
 fn count(outlast: &Outlast, session: &str, kind: &str) -> usize {
     let ran = outlast.run(&["sessions", "export", session, "--format", "jsonl"]);
     ran.stdout.matches(&format!(r#""kind":"{kind}""#)).count()
 }
 
-/// For calls that are to hang: sped up, they would soon have taken too long.
+/// Creates a command in real time, for calls that hang: with a scaled clock they would soon time
+/// out.
 fn in_real_time() -> Outlast {
     let scale = "1";
     Outlast {
@@ -60,13 +62,13 @@ fn signal(child: &Child, signal: &str) {
     );
 }
 
-/// A home with one session whose folder is gone, and the name of that folder.
+/// Creates a home with one session whose folder is gone, and returns the name of that folder.
 pub(crate) fn after_its_folder_is_gone(turns: &[Vec<Entry>], left: LeftAs) -> (Outlast, String) {
     let (outlast, elsewhere) = (Outlast::new(), Outlast::new());
     written::session(&elsewhere, FIRST, turns, left);
     for name in ["VERSION", "sessions.db", "sessions.db-wal"] {
         let file = elsewhere.home().join(name);
-        // What is all in the file itself has no log beside it.
+        // A file that is complete in itself has no log beside it.
         if let Ok(bytes) = fs::read(file) {
             outlast.write(&format!("home/{name}"), bytes);
         }
@@ -75,7 +77,7 @@ pub(crate) fn after_its_folder_is_gone(turns: &[Vec<Entry>], left: LeftAs) -> (O
     (outlast, folder)
 }
 
-// --- What is carried on ---
+// --- Resumed turns ---
 
 #[test]
 fn everything_that_is_not_finished_is_carried_on_each_under_its_name() {
@@ -160,7 +162,7 @@ fn two_at_once_carry_each_turn_on_once() {
     assert_eq!(log["requests"].as_array().unwrap().len(), ids.len());
 }
 
-// --- What is left alone ---
+// --- Sessions left alone ---
 
 #[test]
 fn a_session_of_a_living_process_is_left_alone() {
@@ -202,7 +204,7 @@ fn a_session_of_a_living_process_is_left_alone() {
     assert_eq!(standing(outlast), [(id, "unfinished".to_owned())]);
 }
 
-// --- What was not said ---
+// --- Undelivered results ---
 
 #[test]
 fn an_answer_that_a_dead_process_did_not_say_is_said_once() {

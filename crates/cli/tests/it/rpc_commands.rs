@@ -1,4 +1,4 @@
-//! Every command of `outlast rpc` in every situation: it is answered, once, with its id, and an abort is never behind it.
+//! Every command of `outlast rpc` in every situation: it gets one reply, with its id, and never blocks an abort.
 
 use crate::rpc_driver::{Rpc, in_real_time, word};
 use crate::support::Outlast;
@@ -6,10 +6,10 @@ use crate::written;
 use serde_json::{Value, json};
 
 const ID: &str = "01900000-0000-7000-8000-000000000001";
-/// They end when what they began ends, and not before.
+/// Commands that reply only when their work has ended.
 const TAKE_LONG: [&str; 3] = ["compact", "prompt", "resume"];
 
-/// Every command with fields that are right; the last two are our own.
+/// Returns every command with valid fields; the last two are extensions of outlast.
 fn commands(entry: &str) -> Vec<Value> {
     vec![
         json!({ "type": "prompt", "message": "p" }),
@@ -52,11 +52,11 @@ fn commands(entry: &str) -> Vec<Value> {
 
 // --- In every situation ---
 
-/// What is under way when a command comes.
+/// The work under way when a command arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Situation {
     Idle,
-    /// No answer has begun.
+    /// No completion has begun.
     Asking,
     Streaming,
     Waiting,
@@ -65,7 +65,7 @@ enum Situation {
 }
 
 impl Situation {
-    /// A script that stays in it.
+    /// Returns a script that stays in the situation.
     const fn script(self) -> &'static str {
         match self {
             Self::Streaming => "drip:30,of=long,times=always",
@@ -76,7 +76,7 @@ impl Situation {
         }
     }
 
-    /// A client of a session whose conversation is worth a summary. A retry is an hour away.
+    /// Starts a client of a session with a conversation long enough for a summary. A retry is an hour away.
     fn start(self, outlast: &Outlast) -> Rpc {
         let settings =
             "compaction.keep = 1000\n[retry]\nbase_delay_ms = 3600000\nmax_delay = \"2h\"\n";
@@ -85,7 +85,7 @@ impl Situation {
         Rpc::with(outlast, &["--session", ID])
     }
 
-    /// Gets into it; the answer is what it began with.
+    /// Enters the situation; returns the id of the command that began it.
     fn enter(self, rpc: &mut Rpc) -> Option<String> {
         let (command, event) = match self {
             Self::Idle => return None,
@@ -102,7 +102,7 @@ impl Situation {
     }
 }
 
-/// Whether what comes of a command can be answered before it has ended.
+/// Whether the reply to the command may come only when its work has ended.
 fn takes_long(situation: Situation, name: &str) -> bool {
     use Situation::{Bash, Compacting, Idle};
     TAKE_LONG.contains(&name)
@@ -112,7 +112,7 @@ fn takes_long(situation: Situation, name: &str) -> bool {
         }
 }
 
-/// Ends whatever is under way.
+/// Ends the work under way.
 fn end(rpc: &mut Rpc, begun: Option<&str>) {
     rpc.get("abort");
     rpc.get("abort_bash");
@@ -121,7 +121,7 @@ fn end(rpc: &mut Rpc, begun: Option<&str>) {
     }
 }
 
-/// Goes back to where the next case begins.
+/// Restores the state in which the next case begins.
 fn go_back(rpc: &mut Rpc) {
     rpc.get("clear_queue");
     let state = rpc.idle();
@@ -131,8 +131,8 @@ fn go_back(rpc: &mut Rpc) {
     rpc.forget();
 }
 
-/// A command in a situation, answered before the abort or together with it. What is under way would go on for longer
-/// than a reply is waited for, so that neither the command nor the abort waits for its end.
+/// Sends a command in a situation and requires its reply before or together with that of the abort. The work under way
+/// would last longer than the limit for a reply, so neither the command nor the abort waits for its end.
 fn case(situation: Situation, rpc: &mut Rpc, command: &Value, at_once: bool) {
     let begun = situation.enter(rpc);
     let id = rpc.send(command.clone());
@@ -157,7 +157,7 @@ fn every_command_in(situation: Situation) {
             case(situation, &mut rpc, command, at_once);
         }
     }
-    // No run came to its own end: only a wait that is given up ends without an abort.
+    // No run ended by itself: only a cancelled wait ends without an abort.
     let settled = |frame: &&Value| frame["type"] == "agent_settled" && frame["aborted"] == false;
     let ended = rpc.frames().iter().filter(settled).count();
     assert!(
@@ -203,7 +203,7 @@ fn every_command_is_answered_while_a_command_of_the_client_runs() {
     every_command_in(Situation::Bash);
 }
 
-// --- Commands that are wrong ---
+// --- Invalid commands ---
 
 #[test]
 fn a_field_that_is_missing_or_wrong_is_named_and_nothing_else_happens() {

@@ -1,7 +1,7 @@
-//! `outlast rpc` as a process of its own, and both ends of the lines to it.
+//! Runs `outlast rpc` as a process, and reads and writes its lines.
 //!
-//! Every line that comes must be a JSON object. Events are waited for from where the last wait has ended; replies are found
-//! wherever they came.
+//! Every received line must be a JSON object. A wait for an event starts after the last one; replies are found
+//! anywhere.
 
 use crate::support::{HANG_TIMEOUT, Outlast};
 use serde_json::value::RawValue;
@@ -14,20 +14,20 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A client of `outlast rpc`; the process ends with it.
+/// A client of `outlast rpc`; dropping it ends the process.
 pub(crate) struct Rpc {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     frames: Vec<Value>,
-    /// From where on events are waited for.
+    /// Index of the first frame that the next wait for an event looks at.
     place: usize,
     ids: u32,
     stderr: Arc<Mutex<String>>,
     readers: Vec<JoinHandle<()>>,
 }
 
-/// What was left of a process.
+/// The exit code and stderr of a process that has ended.
 pub(crate) struct Left {
     pub(crate) code: Option<i32>,
     pub(crate) frames: Vec<Value>,
@@ -35,7 +35,7 @@ pub(crate) struct Left {
 }
 
 impl Rpc {
-    /// The pi dialect, with the scripted provider.
+    /// Starts the pi dialect with the scripted provider.
     pub(crate) fn start(outlast: &Outlast, model: &str) -> Self {
         Self::with(outlast, &["--model", model])
     }
@@ -80,9 +80,9 @@ impl Rpc {
         }
     }
 
-    // --- What is sent ---
+    // --- Sending ---
 
-    /// One line, as it is.
+    /// Sends one line unchanged.
     pub(crate) fn line(&mut self, line: &str) {
         let input = self.input.as_mut().unwrap();
         let sent = input.write_all(format!("{line}\n").as_bytes());
@@ -91,7 +91,7 @@ impl Rpc {
         }
     }
 
-    /// A command; it is given an id, which is handed back.
+    /// Sends a command with a new id, and returns the id.
     pub(crate) fn send(&mut self, mut command: Value) -> String {
         self.ids += 1;
         let id = format!("c{}", self.ids);
@@ -100,7 +100,7 @@ impl Rpc {
         id
     }
 
-    /// A command without fields.
+    /// Sends a command without fields.
     pub(crate) fn say(&mut self, name: &str) -> String {
         self.send(json!({ "type": name }))
     }
@@ -109,9 +109,9 @@ impl Rpc {
         self.input = None;
     }
 
-    // --- What comes ---
+    // --- Receiving ---
 
-    /// The next frame; `None` when no more come, or not in time.
+    /// Returns the next frame; `None` at the end of the output or at the deadline.
     fn next(&mut self, until: Instant) -> Option<&Value> {
         let left = until.saturating_duration_since(Instant::now());
         let line = self.lines.recv_timeout(left).ok()?;
@@ -119,7 +119,7 @@ impl Rpc {
         self.frames.last()
     }
 
-    /// The first frame from there on that is wanted.
+    /// Returns the index of the first matching frame at or after `from`.
     fn find(&mut self, from: usize, is_it: impl Fn(&Value) -> bool) -> Option<usize> {
         let until = Instant::now() + HANG_TIMEOUT;
         let known = self.frames.iter().skip(from).position(&is_it);
@@ -134,7 +134,7 @@ impl Rpc {
         None
     }
 
-    /// The next event that is wanted; what came before it is behind.
+    /// Waits for the next matching event; later waits start after it.
     pub(crate) fn wait(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let Some(place) = self.find(self.place, is_it) else {
             panic!("no {what} came:\n{}", self.story());
@@ -143,12 +143,12 @@ impl Rpc {
         self.frames[place].clone()
     }
 
-    /// The next event of that kind.
+    /// Waits for the next event of the given type.
     pub(crate) fn event(&mut self, kind: &str) -> Value {
         self.wait(kind, |frame| frame["type"] == kind)
     }
 
-    /// The reply to what has that id.
+    /// Waits for the reply with the given id.
     pub(crate) fn reply(&mut self, id: &str) -> Value {
         let is_it = |frame: &Value| frame["type"] == "response" && frame["id"] == id;
         let Some(place) = self.find(0, is_it) else {
@@ -163,7 +163,7 @@ impl Rpc {
         self.reply(&id)
     }
 
-    /// Asks something that must be done; the answer is its data.
+    /// Sends a command that must succeed, and returns the data of its reply.
     pub(crate) fn data(&mut self, command: Value) -> Value {
         let asked = command.to_string();
         let reply = self.ask(command);
@@ -171,12 +171,12 @@ impl Rpc {
         reply["data"].clone()
     }
 
-    /// What an asked command without fields answers.
+    /// Sends a command without fields, and returns the data of its reply.
     pub(crate) fn get(&mut self, name: &str) -> Value {
         self.data(json!({ "type": name }))
     }
 
-    /// Prompts and waits until it is accepted; what came before that is behind.
+    /// Sends a prompt and waits until it is accepted; later waits start after that.
     pub(crate) fn prompt(&mut self, message: &str) {
         let data = self.data(json!({ "type": "prompt", "message": message }));
         assert_eq!(data["disposition"], "started");
@@ -185,18 +185,18 @@ impl Rpc {
         self.place = reply.unwrap_or_default();
     }
 
-    /// What has come until now is behind.
+    /// Makes later waits ignore all frames so far.
     pub(crate) fn forget(&mut self) {
         self.place = self.frames.len();
     }
 
-    /// Prompts and waits for the completion.
+    /// Sends a prompt and waits for the completion.
     pub(crate) fn prompt_and_wait(&mut self, message: &str) -> Value {
         self.prompt(message);
         self.event("agent_settled")
     }
 
-    /// The state when nothing is under way any more.
+    /// Waits until nothing is running, and returns the state.
     pub(crate) fn idle(&mut self) -> Value {
         let until = Instant::now() + HANG_TIMEOUT;
         loop {
@@ -213,26 +213,26 @@ impl Rpc {
         }
     }
 
-    /// All frames until now.
+    /// Returns all frames so far.
     pub(crate) fn frames(&self) -> &[Value] {
         &self.frames
     }
 
-    /// How many frames of that kind have come until now.
+    /// Returns how many frames of the given type have arrived.
     pub(crate) fn count(&self, kind: &str) -> usize {
         let frames = self.frames.iter();
         frames.filter(|frame| frame["type"] == kind).count()
     }
 
-    /// All texts of the conversation, in order, each with who said it.
+    /// Returns all texts of the conversation, in order, each with its role.
     pub(crate) fn conversation(&mut self) -> Vec<(String, String)> {
         let messages = self.get("get_messages")["messages"].clone();
         let messages = messages.as_array().unwrap().iter();
         messages.map(|it| (word(&it["role"]), text(it))).collect()
     }
 
-    /// Checks what must be true of everything that came until now, when all has been answered: each command once, and one
-    /// completion for each run.
+    /// Checks the frames of a dialogue whose commands all have replies: one reply for each command, one completion for
+    /// each run.
     pub(crate) fn check(&self) {
         for number in 1..=self.ids {
             let id = format!("c{number}");
@@ -248,7 +248,7 @@ impl Rpc {
         assert_eq!(run, None, "a run is not over:\n{}", self.story());
     }
 
-    /// What came, in a few words each, for people.
+    /// Summarises the last frames for a failed assertion.
     fn story(&self) -> String {
         let frames = self.frames.iter().rev().take(60).rev();
         let mut story: Vec<String> = frames
@@ -260,13 +260,13 @@ impl Rpc {
 
     // --- The end ---
 
-    /// Closes its input and waits until it has gone.
+    /// Closes the input and waits until the process has ended.
     pub(crate) fn finish(mut self) -> Left {
         self.close_input();
         self.gone()
     }
 
-    /// Waits until it has gone.
+    /// Waits until the process has ended.
     pub(crate) fn gone(&mut self) -> Left {
         let until = Instant::now() + HANG_TIMEOUT;
         while self.next(until).is_some() {}
@@ -287,7 +287,7 @@ impl Rpc {
         }
     }
 
-    /// Ends it at once, as a crash does.
+    /// Kills the process, as a crash does.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -301,18 +301,18 @@ impl Drop for Rpc {
     }
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Debug, PartialEq, Eq)]
 enum Run {
     /// Its prompt is accepted.
     Accepted,
     Begun,
-    /// Something was said in it.
+    /// It has produced a message.
     Said,
     Ended,
 }
 
-/// Whether a frame may come there: a run begins once, says something, ends once and is settled.
+/// Whether the frame is valid at this point: a run begins once, produces a message, ends once and is settled.
 fn is_in_place(frame: &Value, run: &mut Option<Run>) -> bool {
     let is_running = matches!(run, Some(Run::Begun | Run::Said));
     let (may_come, then) = match frame["type"].as_str().unwrap() {
@@ -330,8 +330,8 @@ fn is_in_place(frame: &Value, run: &mut Option<Run>) -> bool {
     may_come
 }
 
-/// A frame as it was written. A field that is nested deeper than is read here (a tree is as deep as it is long) is kept as
-/// its text.
+/// Parses a frame. A field that is nested too deeply for the parser (a tree is as deep as it is long) is kept as its
+/// text.
 fn read(line: &str) -> Value {
     if let Ok(frame @ Value::Object(_)) = serde_json::from_str(line) {
         return frame;
@@ -346,18 +346,19 @@ fn read(line: &str) -> Value {
         .collect()
 }
 
-/// A text as such.
+/// Returns a string value as an owned string.
 pub(crate) fn word(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// What a message says.
+/// Returns the text of a message.
 pub(crate) fn text(message: &Value) -> String {
     let blocks = message["content"].as_array().into_iter().flatten();
     blocks.map(|block| word(&block["text"])).collect()
 }
 
-/// One in real time whose first retry is an hour away: it does not come while a test looks at the wait.
+/// Creates a command in real time whose first retry is an hour away, so that it does not happen while a test looks at
+/// the wait.
 pub(crate) fn with_long_waits() -> Outlast {
     let outlast = in_real_time();
     let settings = "[retry]\nbase_delay_ms = 3600000\nmax_delay = \"2h\"\n";
@@ -365,7 +366,7 @@ pub(crate) fn with_long_waits() -> Outlast {
     outlast
 }
 
-/// A command that runs as fast as the clock on the wall.
+/// Creates a command whose clock runs in real time.
 pub(crate) fn in_real_time() -> Outlast {
     let scale = "1";
     Outlast {

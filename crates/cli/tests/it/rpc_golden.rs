@@ -1,8 +1,8 @@
-//! A recorded dialogue, played again: every line that the client sent then is sent now, and whatever it found in the
-//! frames that came back it must find in ours.
+//! Replays a recorded dialogue: sends every line that the client sent, and requires every field of the recorded frames
+//! in the current ones.
 //!
-//! What differs on purpose: a run ends once, when its retries are over, and is then settled; an unknown command is answered
-//! with its id; the words of errors.
+//! Intended differences: a run ends once, after its retries, and is then settled; the reply to an unknown command
+//! carries its id; error messages are worded differently.
 
 use crate::rpc_driver::{Rpc, in_real_time, word};
 use crate::support::Outlast;
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 const RECORDED: &str = include_str!("../../../serve/tests/golden-0.73.1.jsonl");
 const ID: &str = "01900000-0000-7000-8000-000000000001";
-/// What stands in for the recorded model until it failed, and from there on.
+/// Scripts in place of the recorded model: until it failed, and from then on.
 const ANSWERS: &str = "ok:agent,times=always";
 const FAILS: &str = "error:429,times=1+hold:86400,times=always";
-/// What a provider may tell and we do not keep.
+/// A field that a provider may report and that is not kept.
 const NOT_KEPT: &str = "responseId";
 
-/// A line of the recording: whether the client sent it, and what it was.
+/// Returns the lines of the recording, each with whether the client sent it.
 fn recorded() -> Vec<(bool, String)> {
     let lines = RECORDED.lines();
     lines
@@ -28,7 +28,7 @@ fn recorded() -> Vec<(bool, String)> {
         .collect()
 }
 
-/// What is missing in the second of what the first has: fields, and their types.
+/// Returns the fields of `wanted` that `found` lacks or holds with another type.
 fn missing(wanted: &Value, found: &Value, path: &str) -> Vec<String> {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => wanted
@@ -47,7 +47,7 @@ fn missing(wanted: &Value, found: &Value, path: &str) -> Vec<String> {
             (Some(_), None) => vec![format!("{path} is empty")],
             (None, _) => Vec::new(),
         },
-        // What was not known then may be known now.
+        // A value that was null in the recording may be set now.
         (Value::Null, _) => Vec::new(),
         (wanted, found) if kind(wanted) == kind(found) => Vec::new(),
         (wanted, found) => vec![format!("{path}: {found} instead of {wanted}")],
@@ -65,23 +65,23 @@ const fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// What a reply must have in common with the recorded one, beside its fields.
+/// Returns the fields of a reply that must equal the recorded ones.
 fn head(reply: &Value) -> [Value; 3] {
     ["command", "success", "type"].map(|key| reply[key].clone())
 }
 
-/// The dialogue, as far as it has come.
+/// The dialogue as far as it has been replayed.
 struct Replay {
     rpc: Rpc,
-    /// The folder in whose place the recording has another one.
+    /// The current folder; the recording names another one.
     folder: String,
-    /// The entry that the recording forks from, in ours.
+    /// The current entry in place of the one that the recording forks from.
     entry: String,
     differences: Vec<String>,
 }
 
 impl Replay {
-    /// A recorded line in the words of this run.
+    /// Translates a recorded line to the folder and entry of this run.
     fn translated(&self, line: &str) -> String {
         let line = line.replace("/home/user", &self.folder);
         line.replace("\"m1\"", &format!("\"{ANSWERS}\""))
@@ -97,7 +97,7 @@ impl Replay {
         self.rpc.line(&line);
     }
 
-    /// Waits for the reply that the recording has here.
+    /// Waits for the reply that the recording expects next.
     fn reply(&mut self, wanted: &Value) {
         let ours = match wanted["id"].as_str() {
             Some(id) => self.rpc.reply(id),
@@ -123,7 +123,7 @@ impl Replay {
         }
     }
 
-    /// Waits for the event that the recording has here.
+    /// Waits for the event that the recording expects next.
     fn event(&mut self, wanted: &Value) {
         let ours = self.rpc.event(wanted["type"].as_str().unwrap());
         self.differences.extend(missing(
@@ -137,7 +137,7 @@ impl Replay {
 #[test]
 fn whatever_a_client_found_in_a_recorded_dialogue_it_finds_in_ours() {
     let outlast = in_real_time();
-    // The recorded conversation could be made smaller; ours has to be worth a summary.
+    // The recorded conversation was compacted; the current one must be long enough for a summary.
     let long = "The first half of the work is done. ".repeat(4000);
     let turn = vec![
         prompt("hello there", typed(ANSWERS)),
@@ -161,7 +161,7 @@ fn whatever_a_client_found_in_a_recorded_dialogue_it_finds_in_ours() {
         let is_retried = |(_, next): &(bool, String)| next.contains("auto_retry_start");
         match wanted["type"].as_str().unwrap() {
             "response" => replay.reply(&wanted),
-            // A run that is retried is not over.
+            // A run that is retried has not ended.
             "agent_end" if lines.get(place + 1).is_some_and(is_retried) => {}
             _ => replay.event(&wanted),
         }
@@ -175,7 +175,7 @@ fn whatever_a_client_found_in_a_recorded_dialogue_it_finds_in_ours() {
     assert_eq!(replay.rpc.finish().code, Some(0));
 }
 
-/// What a frame is, with what it updates; updates of the same kind are one.
+/// Returns the types of the frames, each with the type of its update; consecutive equal updates count once.
 fn kinds(frames: &[Value]) -> Vec<String> {
     let events = frames
         .iter()

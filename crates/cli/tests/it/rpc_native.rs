@@ -1,4 +1,4 @@
-//! `outlast rpc --mode native`: events as they are, numbered, with absolute times, said again to whoever asks.
+//! `outlast rpc --mode native`: unchanged events with numbers and absolute times, repeated on request.
 
 use crate::rpc_driver::{Rpc, with_long_waits, word};
 use crate::support::Outlast;
@@ -8,7 +8,7 @@ fn native(outlast: &Outlast, model: &str) -> Rpc {
     Rpc::with(outlast, &["--mode", "native", "--model", model])
 }
 
-/// The events that came, without replies and completions.
+/// Returns the events, without replies and completions.
 fn events(rpc: &Rpc) -> Vec<Value> {
     let frames = rpc.frames().iter();
     frames.filter(|it| it["seq"].is_u64()).cloned().collect()

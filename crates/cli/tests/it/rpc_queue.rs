@@ -1,20 +1,20 @@
-//! What is said to `outlast rpc` while it is busy: what waits, in which order it is said, and what an abort does to it.
+//! Input to `outlast rpc` while it is busy: the queued messages, the order of delivery, and the effect of an abort.
 
 use crate::rpc_driver::{Rpc, in_real_time, text, with_long_waits, word};
 use crate::support::Outlast;
 use serde_json::{Value, json};
 
-/// Says a little, then nothing any more, and answers from then on.
+/// Streams a little, stalls, and responds normally from then on.
 const STALLS_ONCE: &str = "stall:3,times=1+ok:text,times=always";
 
 fn said(message: &str) -> (String, String) {
     ("user".to_owned(), message.to_owned())
 }
 
-/// What keeps a turn busy until it may go on, see `go_on`.
+/// A command that keeps a turn busy until `go_on` releases it.
 const WAITS: &str = r#"call bash {"command": "until [ -e go ]; do sleep 0.02; done; echo gone"}"#;
 
-/// A client of a turn that is in the middle of a tool.
+/// Starts a client whose turn is in the middle of a tool call.
 fn busy(outlast: &Outlast) -> Rpc {
     let arguments = ["--model", "ok:agent,times=always", "--allow", "bash"];
     let mut rpc = Rpc::with(outlast, &arguments);
@@ -27,7 +27,7 @@ fn go_on(outlast: &Outlast) {
     outlast.write("go", "");
 }
 
-/// What users said, in order.
+/// Returns the user messages, in order.
 fn users(rpc: &mut Rpc) -> Vec<String> {
     let all = rpc.conversation().into_iter();
     all.filter(|(role, _)| role == "user")

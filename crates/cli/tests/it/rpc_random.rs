@@ -1,10 +1,10 @@
-//! Random commands at random moments: whatever comes, each is answered once, and each run is completed once.
+//! Random commands at random times: each gets one reply, and each run is completed once.
 
 use crate::rpc_driver::Rpc;
 use crate::support::Outlast;
 use serde_json::{Value, json};
 
-/// With these scripts runs end at once, fail, wait, hang, and call tools.
+/// Scripts whose runs succeed at once, fail, wait, hang, and call tools.
 const SCRIPTS: [&str; 4] = [
     "ok:text,times=always",
     "error:503,times=1+ok:text,times=2+error:400,times=1+overloaded:9",
@@ -61,7 +61,7 @@ fn sequences(script: &str, seed: u64) {
         for _ in 0..random.usize(2..12) {
             ids.push(rpc.send(any(&mut random)));
             if random.u8(0..4) == 0 {
-                // Something has happened before the next one comes.
+                // Let something happen before the next command.
                 rpc.get("get_state");
             }
         }

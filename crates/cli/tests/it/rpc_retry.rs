@@ -1,4 +1,4 @@
-//! The retry surface of `outlast rpc`: what a client is told of retries, and what it can do about them.
+//! The retry surface of `outlast rpc`: its events about retries, and the commands that control them.
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::rpc_driver::{Rpc, in_real_time, text, with_long_waits, word};
@@ -7,10 +7,10 @@ use crate::written;
 use serde_json::{Value, json};
 
 const ID: &str = "01900000-0000-7000-8000-000000000001";
-/// Fails, and its first retry is two seconds away.
+/// Fails; its first retry is two seconds away.
 const DOWN: &str = "error:503,times=always";
 
-/// The fields that both kinds of clients know, of all frames of that kind.
+/// Returns the fields that both kinds of clients know, of all frames of that type.
 fn told(frames: &[Value], kind: &str) -> Vec<Value> {
     let frames = frames.iter().filter(|frame| frame["type"] == kind);
     let known = |frame: &Value| {
@@ -144,7 +144,7 @@ fn retries_are_switched_off_and_on_for_the_session_and_no_settings_are_written()
     rpc.prompt_and_wait("hello");
     assert_eq!(rpc.count("auto_retry_start"), 0);
     assert_eq!(rpc.count("auto_retry_end"), 0);
-    // Another process of the same home is not concerned.
+    // Another process of the same home is not affected.
     let mut other = Rpc::start(&outlast, "ok");
     assert_eq!(retry(&mut other)["enabled"], true);
     rpc.data(json!({ "type": "set_auto_retry", "enabled": true }));
@@ -196,7 +196,7 @@ fn what_is_too_long_is_made_smaller_and_not_retried() {
     assert!(answer.ends_with("You said: hello"), "{answer}");
 }
 
-// --- When the process goes in the middle of a wait ---
+// --- When the process ends in the middle of a wait ---
 
 fn with_key(mock: &MockServer, arguments: &[&str]) -> Rpc {
     let url = mock.url();

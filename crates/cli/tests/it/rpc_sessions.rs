@@ -1,4 +1,4 @@
-//! Sessions and models of `outlast rpc`: what an earlier process left, what was chosen, and where it is asked.
+//! Sessions and models of `outlast rpc`: sessions of earlier processes, model selection, and addresses.
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::rpc_driver::{Rpc, in_real_time, word};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const RECOVERS: &str = "overloaded:1+ok:text,times=always";
 
-/// The id of a session whose process was killed in a wait, with what waited then.
+/// Kills a process during a wait with these messages queued, and returns the id of its session.
 fn killed_in_a_wait(outlast: &Outlast, waiting: &[(&str, &str)]) -> String {
     let arguments = ["--model", RECOVERS, "--policy", "overnight"];
     let mut rpc = Rpc::with(outlast, &arguments);
@@ -227,7 +227,7 @@ fn an_address_stays_with_the_provider_that_it_was_given_for() {
     assert_eq!(place(&model), there("ok"));
 }
 
-// --- What is refused ---
+// --- Refused commands ---
 
 #[test]
 fn what_cannot_be_meant_is_refused_by_name() {

@@ -1,4 +1,4 @@
-//! `outlast rpc` where it is hard on it: readers that stop, answers without end, hostile lines, signals, lost files.
+//! `outlast rpc` under stress: stopped readers, endless completions, hostile lines, signals, lost files.
 
 mod client;
 mod endings;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// How long a provider may be silent: it is not the one who is when nobody reads.
+/// Limit for the silence of a provider, which must not be exceeded because the client does not read.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn in_real_time() -> Outlast {
@@ -24,7 +24,7 @@ fn in_real_time() -> Outlast {
     }
 }
 
-/// A server whose provider has much to say.
+/// Starts a server whose provider streams a long completion.
 fn start(outlast: &Outlast, provider: &Provider, mode: &str) -> Client {
     let arguments = [&["rpc", "--mode", mode], provider.arguments().as_slice()].concat();
     let mut client = Client::of(outlast.command(&arguments).env("OPENAI_API_KEY", PLANTED));
@@ -32,25 +32,25 @@ fn start(outlast: &Outlast, provider: &Provider, mode: &str) -> Client {
     client
 }
 
-/// What a client has seen of a run.
+/// The frames of a run that a client has read.
 #[derive(Default)]
 struct Seen {
     kinds: Vec<String>,
-    /// The pieces of the answer, put together.
+    /// The pieces of the completion, joined.
     pieces: String,
-    /// The answer that was said to be whole.
+    /// The completion as reported at its end.
     whole: String,
     bytes: usize,
 }
 
-/// A frame, of which only what matters here is kept: the texts in it are long.
+/// The parts of a frame that matter here; its texts are long.
 #[derive(Deserialize)]
 struct Frame {
     #[serde(rename = "type")]
     kind: String,
     #[serde(rename = "assistantMessageEvent")]
     update: Option<Update>,
-    /// A piece of an answer, in the native dialect.
+    /// A piece of a completion, in the native dialect.
     text: Option<String>,
 }
 
@@ -81,7 +81,7 @@ fn read_run(client: &mut Client, last: &str) -> Seen {
     seen
 }
 
-/// Does the work for each case, all of them at once: they wait more than they work.
+/// Runs all cases in parallel: they wait more than they work.
 fn in_parallel<Case: Send>(cases: impl IntoIterator<Item = Case>, work: impl Fn(Case) + Sync) {
     std::thread::scope(|scope| {
         for case in cases {
@@ -97,7 +97,7 @@ fn in_parallel<Case: Send>(cases: impl IntoIterator<Item = Case>, work: impl Fn(
 fn a_reader_that_stops_holds_up_the_provider_costs_little_and_misses_nothing() {
     let modes = [("rpc", "agent_settled"), ("native", "sealed")];
     in_parallel(modes, |(mode, last)| {
-        // More than has a place between it and the client.
+        // More than fits into the buffers between server and client.
         let provider = Provider::start(60_000, 400);
         let outlast = in_real_time();
         let limit = format!("[timeouts]\nidle = \"{}s\"\n", IDLE_TIMEOUT.as_secs());
@@ -122,7 +122,7 @@ fn a_reader_that_stops_holds_up_the_provider_costs_little_and_misses_nothing() {
             let count = |kind: &str| seen.kinds.iter().filter(|it| *it == kind).count();
             assert_eq!((count("agent_end"), count("agent_settled")), (1, 1));
             assert_eq!(seen.kinds[seen.kinds.len() - 2], "agent_end");
-            // Pieces that wait are put together; otherwise each would bring the whole text along.
+            // Queued pieces are merged; otherwise each would carry the whole text.
             assert!(count("message_update") < 1000, "{:?}", seen.kinds.len());
         }
         let ended = client.end();
@@ -145,7 +145,7 @@ fn a_long_answer_in_small_pieces_is_not_said_anew_with_every_piece() {
             bytes as u64 / MIB
         );
         assert!(seen.pieces == provider.text());
-        // Said anew with every piece, it would be twenty-six thousand times as long.
+        // With the whole text in every update it would be twenty-six thousand times as long.
         assert!(bytes < 1000 * whole, "{mode}: {bytes} bytes");
         let (_, most) = client.memory();
         assert!(most < 160 * MIB, "{mode}: {} MiB", most / MIB);

@@ -1,9 +1,9 @@
-//! Agent programs as steps: how they are asked, what their output means, and who takes their place.
+//! Agent programs as steps: their arguments and input, the meaning of their output, and fallbacks.
 
 use crate::run_driver::Run;
 use crate::support::{CommandResult, Outlast};
 
-/// Puts programs into a folder of their own, where they are found first.
+/// Runs a pipeline with these programs in a folder at the front of the path.
 fn with_programs(programs: &[(&str, &str)], source: &str) -> (Outlast, Run) {
     use std::os::unix::fs::PermissionsExt;
     let outlast = Outlast::new();
@@ -76,7 +76,7 @@ steps:
     assert_eq!(run.of("ask", "attempt_started")[1]["instead"], "codex");
     assert_eq!(outlast.notes("asked-codex"), ["Do this"]);
     assert_eq!(outlast.notes("tries").len(), 1);
-    // What passes is waited for first.
+    // A temporary failure is waited for first.
     let (outlast, run) = with_programs(&[("claude", LIMITED), ("codex", CODEX)], source);
     assert_eq!(outlast.notes("tries").len(), 5, "{}", run.dump());
     assert_eq!(
@@ -84,7 +84,7 @@ steps:
         Some("finish")
     );
     assert_eq!(run.waits("ask").len(), 4);
-    // Without another one it is over.
+    // Without a fallback the step ends.
     let alone =
         "steps:\n  - {id: ask, agent: claude, prompt: Do this, retry: {policy: aggressive}}\n";
     let (_, run) = with_programs(&[("claude", TOO_LONG)], alone);

@@ -1,4 +1,5 @@
-//! The circuit breaker of a run: the same failure again and again ends the step, and only the same.
+//! The circuit breaker of a run: repeating the same failure ends the step; different failures do
+//! not.
 
 use crate::run_driver::{FILE, signal};
 use crate::support::Outlast;

@@ -1,11 +1,11 @@
-//! The six classes of failures, each decided by what a step really met: tried again, stopped, reworked or left.
+//! The six classes of failures, each decided from the real output of a step: retried, stopped, reworked or ignored.
 
 use crate::run_driver::{ended, seconds, signal};
 use crate::support::Outlast;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// What a command says as it fails: the cause, its class, and whether it is tried again when the step says nothing.
+/// The output of a failing command, its cause and class, and whether the step retries it by default.
 const CLASSIFIED_OUTPUTS: [(&str, &str, &str, bool); 22] = [
     (
         "HTTP 429 Too Many Requests",
@@ -237,7 +237,7 @@ fn failing_tests_are_repaired_by_whoever_reads_what_they_printed() {
         "{}",
         prompts[1]
     );
-    // A command finds the same in a file.
+    // A command reads the same from a file.
     assert_eq!(run.attempts("command"), ["tests_failed: again", "finish"]);
     assert_eq!(outlast.notes("tries"), ["1", "2"]);
     assert!(outlast.notes("told").concat().contains("want 6, got 9"));
@@ -278,7 +278,7 @@ steps:
             "tests_failed: stop"
         ]
     );
-    // A repair in between begins the schedule anew.
+    // A rework in between starts the schedule anew.
     assert_eq!(run.waits("mixed"), [Duration::from_secs(1); 2]);
     assert_eq!(run.attempts("warned"), ["finish"]);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Runs pipelines through the real binary, and reads what they wrote down.
+//! Runs pipelines through the real binary, and reads their journals.
 
 use crate::support::{CommandResult, HANG_TIMEOUT, Outlast};
 use outlast_kernel::Timestamp;
@@ -6,14 +6,14 @@ use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The file into which every test writes its pipeline.
+/// The file name of every pipeline under test.
 pub(crate) const FILE: &str = "pipeline.yaml";
 
-/// A run, or what is known of it so far.
+/// A run, or its events so far.
 pub(crate) struct Run {
     pub(crate) code: i32,
     pub(crate) stderr: String,
-    /// Everything that it said, as `--json` has it.
+    /// Every line that it printed with `--json`.
     pub(crate) lines: Vec<Value>,
 }
 
@@ -33,26 +33,26 @@ impl Run {
         self.lines[0]["run_id"].as_str().unwrap()
     }
 
-    /// The entries of that kind.
+    /// Returns the entries of the given type.
     pub(crate) fn all(&self, kind: &str) -> Vec<&Value> {
         let lines = self.lines.iter();
         lines.filter(|line| line["type"] == kind).collect()
     }
 
-    /// The entries of that kind that are about a step.
+    /// Returns the entries of the given type for one step.
     pub(crate) fn of(&self, step: &str, kind: &str) -> Vec<&Value> {
         let mut lines = self.all(kind);
         lines.retain(|line| line["step"] == step);
         lines
     }
 
-    /// How the attempts of a step ended, each as what went wrong and what was done about it.
+    /// Returns how the attempts of a step ended: the cause of each failure and the action taken.
     pub(crate) fn attempts(&self, step: &str) -> Vec<String> {
         let ended = self.of(step, "attempt_ended");
         ended.into_iter().map(attempt).collect()
     }
 
-    /// What a step waited for the next attempts.
+    /// Returns the waits before the further attempts of a step.
     pub(crate) fn waits(&self, step: &str) -> Vec<Duration> {
         let ended = self.of(step, "attempt_ended");
         let next = ended.into_iter().map(|entry| &entry["next"]);
@@ -61,7 +61,7 @@ impl Run {
             .collect()
     }
 
-    /// What the turns of a step waited for the next calls.
+    /// Returns the waits between the model calls in the turns of a step.
     pub(crate) fn waits_of_turns(&self, step: &str) -> Vec<Duration> {
         let events = self.events(step, "retry_scheduled");
         let delays = events
@@ -70,7 +70,7 @@ impl Run {
         delays.map(Duration::from_millis).collect()
     }
 
-    /// What happened in the sessions of a step.
+    /// Returns the events of the given type in the sessions of a step.
     pub(crate) fn events(&self, step: &str, kind: &str) -> Vec<&Value> {
         let events = self
             .of(step, "session")
@@ -79,13 +79,13 @@ impl Run {
         events.filter(|event| event["type"] == kind).collect()
     }
 
-    /// What the models of a step were told.
+    /// Returns the prompts that the models of a step received.
     pub(crate) fn prompts(&self, step: &str) -> Vec<&str> {
         let said = self.events(step, "input").into_iter();
         said.map(|event| event["text"].as_str().unwrap()).collect()
     }
 
-    /// How the visits of a step ended.
+    /// Returns the outcomes of the visits of a step.
     pub(crate) fn outcomes(&self, step: &str) -> Vec<&str> {
         let ended = self.of(step, "step_ended").into_iter();
         ended
@@ -93,18 +93,18 @@ impl Run {
             .collect()
     }
 
-    /// Why a step ended as it did in the end.
+    /// Returns the reason for the last outcome of a step.
     pub(crate) fn reason(&self, step: &str) -> &str {
         let ended = self.of(step, "step_ended");
         ended.last().unwrap()["reason"].as_str().unwrap_or_default()
     }
 
-    /// The problem of an attempt of a step, counted from 0 over all visits.
+    /// Returns the problem of an attempt of a step, counted from 0 over all visits.
     pub(crate) fn problem(&self, step: &str, attempt: usize) -> &Value {
         &self.of(step, "attempt_ended")[attempt]["problem"]
     }
 
-    /// How the run ended.
+    /// Returns the outcome of the run.
     pub(crate) fn outcome(&self) -> &str {
         let ended = self.all("run_ended");
         ended
@@ -112,7 +112,7 @@ impl Run {
             .map_or("", |entry| entry["outcome"].as_str().unwrap())
     }
 
-    /// What is shown when something is not as it must be.
+    /// Returns the text that a failed assertion shows.
     pub(crate) fn dump(&self) -> String {
         let is_told = |line: &&Value| line["source"].is_null() && line["type"] != "process_started";
         let mut dump = format!("exit {}\n{}", self.code, self.stderr);
@@ -139,7 +139,7 @@ fn attempt(entry: &Value) -> String {
     }
 }
 
-/// A time that was written down.
+/// Parses a timestamp of the journal.
 pub(crate) fn time(value: &Value) -> Timestamp {
     value.as_str().unwrap().parse().unwrap()
 }
@@ -152,7 +152,7 @@ pub(crate) fn seconds(delays: &[f64]) -> Vec<Duration> {
 }
 
 impl Outlast {
-    /// One whose time is that of the wall.
+    /// Creates a command whose clock runs in real time.
     pub(crate) fn in_real_time() -> Self {
         Self {
             scale: "1",
@@ -176,7 +176,7 @@ impl Outlast {
         self.with_path(&[&["run", FILE, "--json"], arguments].concat())
     }
 
-    /// Begins a pipeline, which is left running.
+    /// Starts a pipeline and leaves it running.
     pub(crate) fn begin(&self, source: &str) -> Child {
         let mut command = self.pipeline_command(source, &[]);
         command
@@ -186,18 +186,18 @@ impl Outlast {
             .unwrap()
     }
 
-    /// Goes on with the only run that there is, or with one that is named.
+    /// Resumes the only run, or the named one.
     pub(crate) fn resume(&self, arguments: &[&str]) -> Run {
         let arguments = [&["run", "--json", "--resume"], arguments].concat();
         Run::read(&CommandResult::of(&mut self.with_path(&arguments)))
     }
 
-    /// All that is written down of the newest run.
+    /// Reads the journal of the newest run.
     pub(crate) fn written(&self) -> Run {
         Run::read(&self.run(&["runs", "show", "--json"]))
     }
 
-    /// Waits until something is written down of a step of the newest run.
+    /// Waits until the journal of the newest run has an entry of the given type for a step.
     pub(crate) fn wait_for_entry(&self, step: &str, kind: &str) {
         let start = Instant::now();
         while self
@@ -212,7 +212,7 @@ impl Outlast {
         }
     }
 
-    /// How often something was noted by the commands of a pipeline: lines of a file.
+    /// Returns the lines that the commands of a pipeline appended to a file.
     pub(crate) fn notes(&self, file: &str) -> Vec<String> {
         let noted = std::fs::read_to_string(self.folder.path().join(file)).unwrap_or_default();
         noted.lines().map(str::to_owned).collect()
@@ -232,7 +232,7 @@ pub(crate) fn signal(name: &str, child: &Child) {
     assert!(sent.unwrap().success());
 }
 
-/// What a process that was begun has said when it has ended.
+/// Waits for a process to end and reads its output.
 pub(crate) fn ended(child: Child) -> Run {
     Run::read(&CommandResult::ended(child))
 }

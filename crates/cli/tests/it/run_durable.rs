@@ -1,4 +1,4 @@
-//! Runs outlive the processes that carry them out: what was begun goes on where it was, what is done stays done.
+//! Runs outlive their processes: work in progress continues, and finished work stays finished.
 
 use crate::mock_server::wait_for;
 use crate::run_driver::{FILE, Run, ended, signal, time};
@@ -91,7 +91,7 @@ fn a_killed_wait_of_a_step_is_waited_to_its_end_only() {
     let all = outlast.written();
     let over = time(&all.of("limited", "wait_ended")[0]["time"]);
     assert!(over >= until, "{}", all.dump());
-    // One that was begun anew would have ended no sooner than that.
+    // A wait that starts again would have ended no sooner than that.
     let anew = resumed + Duration::from_secs(40 * 60);
     assert!(over < anew, "{}", all.dump());
     assert_eq!(outlast.notes("tries"), ["1", "2"]);
@@ -127,7 +127,7 @@ fn a_killed_wait_of_a_turn_goes_on_in_the_same_session_and_nothing_is_said_twice
         all.dump()
     );
     let shown = shown().stdout;
-    // Once as it was said, and once as the scripted answer repeats it.
+    // Once as the prompt, and once as the scripted completion repeats it.
     assert_eq!(shown.matches("What is the time?").count(), 2, "{shown}");
     assert_eq!(shown.matches("You said:").count(), 1, "{shown}");
 }
@@ -144,7 +144,7 @@ steps:
 ",
     );
     outlast.wait_for_entry("b", "process_started");
-    // Nobody else can carry it on meanwhile.
+    // No other process can resume it meanwhile.
     let id = outlast.written().id().to_owned();
     let second = outlast.run(&["run", "--resume", &id]);
     let expected = format!(
@@ -295,7 +295,7 @@ fn a_folder_that_is_gone_is_said() {
 #[test]
 fn what_cannot_be_kept_is_no_failure_of_the_step_and_the_run_can_be_resumed() {
     let outlast = Outlast::new();
-    // The step takes the place away in which its own output would be kept, once.
+    // Once, the step blocks the path at which its own output would be stored.
     let source = "steps:
   - id: a
     command: 'if [ ! -e tried ]; then touch tried; mv home/artifacts away; touch home/artifacts; fi; echo made'

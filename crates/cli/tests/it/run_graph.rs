@@ -1,4 +1,5 @@
-//! Which steps of a pipeline run, how often, and with what: needs, edges, loops, gates, and what becomes of failures.
+//! The order of the steps of a pipeline, their visits and inputs: needs, edges, loops, gates, and the effect of
+//! failures.
 
 use crate::run_driver::{Run, time};
 use crate::support::Outlast;
@@ -291,7 +292,7 @@ fn a_gate_takes_its_default_or_fails_when_nobody_answers() {
     let time = |kind: &str, field: &str| time(&run.of("timer", kind)[0][field]);
     let until = time("gate_opened", "until");
     assert!(time("gate_closed", "time") >= until, "{}", run.dump());
-    // What a busy machine needs to write that it was opened is not waited for.
+    // The delay of a busy machine before it records the opening is not part of the wait.
     let left = until.since(time("gate_opened", "time")).as_secs();
     assert!((1..=600).contains(&left), "{left}");
     assert_eq!(run.of("chosen", "gate_closed")[0]["choice"], "b");
@@ -396,7 +397,7 @@ steps:
     assert_eq!(said(&outlast, &run, "program"), format!("{HOSTILE}\n"));
 }
 
-/// What a step has said, found by its content.
+/// Returns the output of a step from the artifacts, found by its hash.
 fn said(outlast: &Outlast, run: &Run, step: &str) -> String {
     let ended = run.of(step, "step_ended");
     let hash = ended[0]["artifacts"]["output"]["hash"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! Files that are wrong, and what is typed wrong: said with line and column, and nothing is begun.
+//! Invalid files and arguments: reported with line and column, and no run begins.
 
 use crate::run_driver::FILE;
 use crate::support::Outlast;

@@ -1,8 +1,8 @@
-//! Runs of a pipeline whose process is killed anywhere, and carried on by others, which are killed too.
+//! Kills the process of a pipeline run at random, and the processes that resume it.
 //!
-//! Every one must end as the one that nobody kills: see `proof`. `OUTLAST_RUN_KILLS` says how many are played
-//! (`scripts/run-kills 200` plays that many), `OUTLAST_RUN_KILLS_SEED` where to begin. A failure names the seed that
-//! brings it back, and keeps the folder.
+//! Every run must end like an undisturbed one: see `proof`. `OUTLAST_RUN_KILLS` is the number of runs
+//! (`scripts/run-kills 200` plays 200), `OUTLAST_RUN_KILLS_SEED` the first seed. A failure names the seed that
+//! reproduces it, and keeps the folder.
 
 mod proof;
 mod scene;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// As many as `cargo test` has time for.
 const RUNS: usize = 80;
 const MAX_KILLS: usize = 4;
-/// They wait more than they work, so more than there are processors.
+/// Runs wait more than they work, so more than there are processors.
 const WORKERS: usize = 4;
 
 fn setting(name: &str) -> Option<usize> {
@@ -55,7 +55,7 @@ fn a_run_survives_kills_anywhere() {
     }
 }
 
-/// What comes of a run that nobody kills, and how long it takes.
+/// Returns the result and the duration of an undisturbed run.
 fn undisturbed() -> (Result, Measured) {
     let mut scene = Scene::new("undisturbed");
     let measured = scene.measure();
@@ -66,7 +66,7 @@ fn undisturbed() -> (Result, Measured) {
     (result, measured)
 }
 
-/// Plays the run of a seed; the answer is how often it was killed.
+/// Plays the run of a seed; returns how often it was killed.
 fn play(seed: usize, expected: &Result, measured: Measured) -> usize {
     let mut random = fastrand::Rng::with_seed(seed as u64);
     let kills: Vec<Kill> = (0..random.usize(1..=MAX_KILLS))
@@ -87,7 +87,7 @@ fn play(seed: usize, expected: &Result, measured: Measured) -> usize {
     killed
 }
 
-/// At a time, or at a call by which the process writes something. Those that carry on have less to do.
+/// Chooses a time, or a recorded call. A resumed process has less to do.
 fn kill(random: &mut fastrand::Rng, measured: Measured, place: usize) -> Kill {
     let less = |all: u64| (all / (1 + place as u64)).max(2);
     match random.bool() {

@@ -1,4 +1,4 @@
-//! What other processes tell a run: answers, retries at once, cancellations.
+//! Run requests from other processes: answers, immediate retries, cancellations.
 
 use crate::mock_server::wait_for;
 use crate::run_driver::ended;
@@ -106,7 +106,7 @@ fn waits_are_ended_and_runs_cancelled_from_another_process() {
     };
     tell(&["retry-now", &id, "command"]);
     outlast.wait_for_entry("prompt", "attempt_started");
-    // Its turn waits a moment later.
+    // The step begins to wait a moment later.
     wait_for("gate", || {
         tell(&["retry-now", &id]);
         !outlast.written().of("gate", "gate_opened").is_empty()

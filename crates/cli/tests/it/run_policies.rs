@@ -1,11 +1,11 @@
-//! The named policies of steps, and what overrides them: the waits, exactly.
+//! The named policies of steps and their overrides: the exact waits.
 
 use crate::run_driver::{Run, seconds};
 use crate::support::Outlast;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// What is said about retries, and the waits that follow.
+/// Returns retry settings with the waits that follow from them.
 fn table() -> Vec<(&'static str, Vec<Duration>)> {
     vec![
         ("{policy: none}", seconds(&[])),
@@ -71,7 +71,7 @@ fn a_command_waits_exactly_as_its_policy_says() {
     });
     let run = Outlast::new().pipeline(&file);
     check(&run, &table, Run::waits);
-    // The last attempt is one more than there are waits.
+    // There is one attempt more than there are waits.
     for (number, (retry, waits)) in table.iter().enumerate() {
         let attempts = run.attempts(&format!("s{number}"));
         assert_eq!(attempts.len(), waits.len() + 1, "{retry}");
@@ -81,7 +81,7 @@ fn a_command_waits_exactly_as_its_policy_says() {
 #[test]
 fn a_prompt_waits_exactly_as_its_policy_says_and_its_step_not_again() {
     let table = table();
-    // Each has a model of its own, so that none is held for another.
+    // Each has a model of its own, so that no gate holds one back for another.
     let file = steps(&table, |number| {
         format!("prompt: hi, model: 'overloaded:{}'", 900 + number)
     });
@@ -135,6 +135,6 @@ fn a_stated_time_counts_before_the_schedule() {
     let (problem, waits) = (run.problem("told", 0), run.waits("told"));
     let next = &run.of("told", "attempt_ended")[0]["next"];
     assert_eq!(next["until"], problem["not_before"], "{}", run.dump());
-    // The time counts from when the command had ended, which is seen a little later.
+    // The wait counts from the end of the command, which is noticed a little later.
     assert!(waits[0] > Duration::from_secs(20), "{waits:?}");
 }

@@ -1,4 +1,4 @@
-//! Steps from which nothing more comes: stalls, time-outs and ceilings end them, and waiting for a retry is none of these.
+//! Steps without progress: stalls, timeouts and ceilings end them, and a wait for a retry counts as none of these.
 
 use crate::mock_server::wait_for;
 use crate::run_driver::{Run, ended, seconds, signal};
@@ -6,7 +6,7 @@ use crate::support::Outlast;
 use std::fs;
 use std::time::Duration;
 
-/// Twenty times as fast as the wall: a limit of a minute leaves a busy machine three seconds.
+/// Creates a command with a clock of twenty times real time: a limit of a minute leaves a busy machine three seconds.
 fn hasty() -> Outlast {
     Outlast {
         scale: "20",
@@ -14,7 +14,7 @@ fn hasty() -> Outlast {
     }
 }
 
-/// Whether a process with that number is at work.
+/// Whether the process is alive.
 fn is_alive(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().unwrap_or_default().trim();
@@ -108,7 +108,7 @@ steps:
 
 #[test]
 fn a_timeout_is_a_cause_of_its_own_with_and_without_the_watchdog() {
-    // What a step needs to begin is real: a limit that must not be reached leaves it seconds of that.
+    // The start of a step takes real time: a limit that must not be reached leaves it seconds of that.
     for stall in ["0", "1800s", "60s"] {
         let run = hasty().pipeline(&format!(
             r#"runtime: {{stall_timeout: {stall}}}

@@ -1,4 +1,4 @@
-//! `outlast runs`: what is found, shown, followed and deleted of runs that are written down.
+//! `outlast runs`: finding, showing, following and deleting runs in the journal.
 
 use crate::support::{CommandResult, Outlast};
 use crate::written::{answer, completed, prompt, typed};
@@ -70,14 +70,14 @@ impl<'a> Written<'a> {
             .unwrap();
     }
 
-    /// A run that its process has let go of.
+    /// Writes a run whose process has released it.
     fn run(&self, id: &str, entries: &[(u64, Value)]) {
         let hold = self.begin(&self.runs, id);
         self.add(&hold, entries);
         self.runtime.block_on(self.runs.release(hold)).unwrap();
     }
 
-    /// The session of a step.
+    /// Writes the session of a step.
     fn session(&self) {
         let hold = self.begin(&self.steps, SESSION);
         let entries = [prompt("What?", typed("ok")), answer("That."), completed()];
@@ -102,7 +102,7 @@ impl<'a> Written<'a> {
         Artifacts::open(&self.outlast.home().join("artifacts")).unwrap()
     }
 
-    /// Keeps something that was made long ago, and says by what it is known.
+    /// Stores an artifact with an old timestamp, and returns its hash.
     fn make(&self, content: &str) -> String {
         let artifacts = self.artifacts();
         let (hash, _) = artifacts.put(content.as_bytes()).unwrap();
@@ -119,7 +119,7 @@ fn started() -> (u64, Value) {
     (0, json)
 }
 
-/// The first step, which needs two attempts.
+/// Returns the entries of the first step, which needs two attempts.
 fn planned() -> Vec<(u64, Value)> {
     vec![
         started(),
@@ -286,7 +286,7 @@ fn a_run_is_followed_until_it_ends() {
     let mut lines = BufReader::new(child.stdout.take().unwrap())
         .lines()
         .map(Result::unwrap);
-    // What there is so far is said at once.
+    // Earlier entries are printed at once.
     assert!(lines.next().unwrap().contains(FIRST));
     let last = lines.find(|line| line.contains("attempt 1 failed"));
     assert!(last.is_some());
@@ -307,7 +307,7 @@ fn a_run_is_followed_until_it_ends() {
     ];
     assert_eq!(rest, expected);
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    // One that comes to a run that is over hears all of it, and waits for nothing.
+    // On a finished run the command prints everything and does not wait.
     let ran = outlast.run(&["runs", "show", "--watch", "--json"]);
     assert_eq!(
         (ran.code, ran.stdout.lines().count()),
@@ -399,9 +399,9 @@ fn what_is_at_work_or_not_finished_is_not_deleted_by_its_age() {
     assert_eq!((ran.code, ran.stderr), (2, expected));
 }
 
-// --- Letters ---
+// --- Run requests ---
 
-/// A run at two gates, and at a timer.
+/// Returns the entries of a run that waits at two gates and a timer.
 fn at_gates() -> Vec<(u64, Value)> {
     let mut entries = vec![started()];
     for step in ["approve", "name-it"] {
@@ -493,7 +493,7 @@ fn what_means_nothing_to_a_run_is_refused() {
         assert_eq!((ran.code, ran.stderr), (2, expected), "{arguments:?}");
     }
     assert!(!outlast.home().join("mail").exists());
-    // Nobody is there to be told; whoever comes is.
+    // No process runs; the request is left for the next one.
     let ran = outlast.run(&["runs", "approve", FIRST, "approve"]);
     let expected = format!(
         "No process is at work on run {FIRST}; `outlast run --resume {FIRST}` carries it on, and is told.\n"

@@ -1,4 +1,5 @@
-//! Runs as a server begins them and tells of them: processes of the real binary, seen by their files.
+//! Runs as a server starts and reads them: processes of the real binary, observed through their
+//! files.
 
 use crate::mock_server::wait_for;
 use crate::run_driver::{FILE, signal};
@@ -13,7 +14,7 @@ fn show(outlast: &Outlast, id: &str) -> RunView {
     Runtime::new().unwrap().block_on(runs.show(id)).unwrap()
 }
 
-/// Begins a run as a server does, and hears its id.
+/// Starts a run as a server does, and reads its id.
 fn begin(outlast: &Outlast, source: &str) -> (Child, String) {
     outlast.write(FILE, source);
     let mut command = outlast.with_path(&["run", "--detached", "--input=name=world", FILE]);
@@ -31,7 +32,7 @@ fn begin(outlast: &Outlast, source: &str) -> (Child, String) {
         stderr.read_to_string(&mut line).unwrap();
         panic!("{line}");
     }
-    // Whoever has started it goes.
+    // The process that started it goes away.
     drop((stdout, child.stderr.take()));
     (child, line.trim_end().to_owned())
 }
@@ -46,7 +47,7 @@ steps:
 fn a_run_outlives_the_server_that_has_begun_it() {
     let outlast = Outlast::in_real_time();
     let (mut child, id) = begin(&outlast, SLOW);
-    // It is written down before its id is said.
+    // The run is in the journal before its id is printed.
     let view = show(&outlast, &id);
     assert_eq!((view.state, view.steps.len()), (StateView::Running, 2));
     #[cfg(target_os = "linux")]
@@ -71,7 +72,7 @@ fn a_run_that_was_killed_is_told_as_unfinished() {
     });
     signal("-KILL", &child);
     child.wait().unwrap();
-    // A process that it was about to start holds its lock until it has become a command.
+    // A child that is just being started holds the lock until its exec.
     wait_for("the end of the process", || {
         show(&outlast, &id).state != StateView::Running
     });
@@ -83,7 +84,7 @@ fn a_run_that_was_killed_is_told_as_unfinished() {
     let phases: Vec<PhaseView> = view.steps.iter().map(|step| step.phase).collect();
     assert_eq!(phases, [PhaseView::Interrupted, PhaseView::Idle]);
     assert_eq!(view.steps[0].attempts[0].ended, None);
-    // The command that it left ends with its next process, or by itself.
+    // The command that was left behind ends with the next process, or by itself.
     outlast.write("go", "");
     assert_eq!(outlast.resume(&[&id]).code, 0);
     assert_eq!(show(&outlast, &id).state, StateView::Completed);
@@ -111,7 +112,7 @@ steps:
     assert!(waiting.until.since(step.attempts[0].began).as_secs() > 3000);
     assert!(!waiting.message.unwrap().is_empty());
     let (runs, runtime) = (Runs::new(&outlast.home()), Runtime::new().unwrap());
-    // It begins to wait a moment after that is written down.
+    // The wait begins a moment after its entry.
     wait_for("end of the run", || {
         runtime.block_on(runs.retry_now(&id, Some("ask"))).ok();
         child.try_wait().unwrap().is_some()

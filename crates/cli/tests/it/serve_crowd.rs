@@ -1,4 +1,4 @@
-//! `outlast serve` with many who watch: each sees everything, once, and nobody costs much.
+//! `outlast serve` with many subscribers: each receives every event exactly once, at little cost.
 
 use crate::serve_driver::Serve;
 use crate::serve_driver::transcript::Transcript;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio_tungstenite::tungstenite::Message;
 
-/// What a client has put together, and how far it has come.
+/// The transcript that a client has built, and its cursor.
 #[derive(Default)]
 struct Client {
     transcript: Transcript,
@@ -17,7 +17,7 @@ struct Client {
 }
 
 impl Client {
-    /// Takes a frame of the socket in.
+    /// Applies a frame of the socket.
     fn take(&mut self, frame: &Value) {
         match frame["type"].as_str().unwrap_or_default() {
             "chat.snapshot" => {
@@ -37,7 +37,8 @@ impl Client {
     }
 }
 
-/// Follows a session until its turn is sealed, leaving at random and coming back where it left, or from nowhere.
+/// Follows a session until its turn is sealed, disconnecting at random and reconnecting with its cursor or
+/// without one.
 async fn follow(address: String, session: String, seed: u64) -> Transcript {
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut client = Client::default();
@@ -46,9 +47,9 @@ async fn follow(address: String, session: String, seed: u64) -> Transcript {
         let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
         let mut subscribe = json!({ "type": "chat.subscribe", "id": 1, "conversationId": session });
         match dice.u8(..8) {
-            // One that has forgotten everything.
+            // Reconnects without any state.
             0 => client = Client::default(),
-            // One that has a place of another server.
+            // Reconnects with a cursor of another server.
             1 => subscribe["after"] = "00000000-7".into(),
             _ => subscribe["after"] = client.place.clone().into(),
         }
@@ -69,7 +70,7 @@ async fn follow(address: String, session: String, seed: u64) -> Transcript {
                 break;
             }
         }
-        // Some say goodbye, some are just gone.
+        // Some close the socket properly, others drop it.
         if dice.bool() {
             socket.close(None).await.ok();
         }
@@ -77,7 +78,7 @@ async fn follow(address: String, session: String, seed: u64) -> Transcript {
     client.transcript
 }
 
-/// Tools run, and an answer breaks off in the middle and is taken back.
+/// Tools run, and a completion breaks off in the middle and is retracted.
 #[test]
 fn a_hundred_clients_that_come_and_go_end_with_the_same_transcript() {
     let outlast = Outlast::new();
@@ -113,18 +114,18 @@ fn a_hundred_clients_that_come_and_go_end_with_the_same_transcript() {
     }
 }
 
-/// What a process holds in memory, in KiB.
+/// Returns the resident memory of a process, in KiB.
 #[cfg(target_os = "linux")]
 fn memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     field(&status, "VmRSS:")
 }
 
-/// How often the threads of a process have gone to sleep, which is how often something has woken them.
+/// Returns how often the threads of a process have gone to sleep, which equals how often they were woken.
 #[cfg(target_os = "linux")]
 fn wakes(pid: u32) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    // A thread may end while it is looked at.
+    // A thread may end while it is read.
     let statuses = threads
         .flatten()
         .flat_map(|thread| std::fs::read_to_string(thread.path().join("status")));
@@ -140,7 +141,7 @@ fn field(status: &str, name: &str) -> u64 {
     word.unwrap().parse().unwrap()
 }
 
-/// A socket that listens to a session of its own, and has its snapshot.
+/// Opens a socket that follows a session of its own and has received its snapshot.
 #[cfg(target_os = "linux")]
 async fn listen(address: &str, session: &str) -> impl Sized {
     let url = format!("ws://{address}/api/ws");
@@ -169,7 +170,7 @@ fn a_thousand_idle_sessions_with_a_listener_each_cost_little() {
         ..Outlast::new()
     };
     let server = Serve::with(&outlast, &[]);
-    // What is needed once is there.
+    // One-time allocations are made before the measurement.
     server.session();
     let before = memory(server.pid());
     let sessions: Vec<String> = (0..SESSIONS).map(|_| server.session()).collect();
@@ -188,6 +189,6 @@ fn a_thousand_idle_sessions_with_a_listener_each_cost_little() {
     println!("{each} KiB each, woken {woken} times in {SECONDS} s");
     assert_eq!(listeners.len() as u64, SESSIONS);
     assert!(each < 64, "{each} KiB each: from {before} to {after} KiB");
-    // Whatever looked after each of them would be woken once for each, at least.
+    // A task for each session would be woken at least once for each.
     assert!(woken < SESSIONS, "woken {woken} times in {SECONDS} s");
 }

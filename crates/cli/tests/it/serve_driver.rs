@@ -1,4 +1,4 @@
-//! `outlast serve` as a process of its own, and what a client does with its sessions.
+//! Runs `outlast serve` as a process, and offers its HTTP API as methods.
 
 pub(crate) mod http;
 pub(crate) mod socket;
@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Settings under which the first wait of a chain is an hour.
+/// Settings in which the first wait of a retry chain is an hour.
 pub(crate) const AN_HOUR: &str =
     "[retry]\nbase_delay_ms = 3600000\nmax_delay = \"2h\"\n[serve]\npolicy = \"session\"\n";
 
-/// A server, until it is dropped.
+/// A running server; dropping it ends the process.
 pub(crate) struct Serve {
     pub(crate) address: String,
     child: Child,
@@ -27,7 +27,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// A server whose sessions ask the scripted provider.
+    /// Starts a server whose sessions use the scripted provider.
     pub(crate) fn start(outlast: &Outlast, model: &str) -> Self {
         Self::with(outlast, &["--model", model])
     }
@@ -79,43 +79,43 @@ impl Serve {
         RequestBuilder::new(&self.address, method, path)
     }
 
-    /// What is answered to a GET that must be answered well.
+    /// Sends a GET request that must succeed, and returns the body.
     pub(crate) fn get(&self, path: &str) -> Value {
         self.ask("GET", path).send().well()
     }
 
-    /// What is answered to a POST that must be answered well.
+    /// Sends a POST request that must succeed, and returns the body.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
         self.ask("POST", path).json(body).send().well()
     }
 
     // --- Sessions ---
 
-    /// Begins a session as it is wished; the answer is its id.
+    /// Creates a session with the given settings, and returns its id.
     pub(crate) fn begin(&self, wishes: &Value) -> String {
         let session = self.post("/api/sessions", wishes);
         session["id"].as_str().unwrap().to_owned()
     }
 
-    /// A new session as the settings have it.
+    /// Creates a session with default settings.
     pub(crate) fn session(&self) -> String {
         self.begin(&json!({}))
     }
 
-    /// Says something, and follows the turn that begins with it.
+    /// Sends a prompt, and follows the turn that it begins.
     pub(crate) fn say(&self, id: &str, text: &str) -> Lines {
         let path = format!("/api/sessions/{id}/prompt");
         let ask = self.ask("POST", &path).json(&json!({ "text": text }));
         ask.with("accept", "application/x-ndjson").send().lines()
     }
 
-    /// Says something without following; the answer is what became of it.
+    /// Sends a prompt without following the turn, and returns the reply.
     pub(crate) fn leave(&self, id: &str, text: &str) -> Value {
         let path = format!("/api/sessions/{id}/prompt");
         self.post(&path, &json!({ "text": text }))["disposition"].clone()
     }
 
-    /// Gives an order about the turn of a session.
+    /// Sends a command such as `abort` for the turn of a session.
     pub(crate) fn order(&self, id: &str, order: &str) {
         let path = format!("/api/sessions/{id}/{order}");
         let answer = self.ask("POST", &path).send();
@@ -131,19 +131,19 @@ impl Serve {
         self.get(&format!("/api/sessions/{id}/snapshot"))
     }
 
-    /// The place that everything up to now leads to.
+    /// Returns the cursor after all events so far.
     pub(crate) fn place(&self, id: &str) -> String {
         self.snapshot(id)["place"].as_str().unwrap().to_owned()
     }
 
-    /// The events of a snapshot.
+    /// Returns the events of a snapshot.
     pub(crate) fn told(&self, id: &str) -> Vec<Value> {
         let snapshot = self.snapshot(id);
         assert_eq!(snapshot["truncated"], false);
         snapshot["events"].as_array().unwrap().clone()
     }
 
-    /// Server-sent events of a session; after a place, or from a snapshot on.
+    /// Opens the server-sent events of a session after a cursor, or from a snapshot on.
     pub(crate) fn sse(&self, id: &str, last: Option<&str>) -> Messages {
         let path = format!("/api/sessions/{id}/events");
         let ask = self.ask("GET", &path).with("accept", "text/event-stream");
@@ -155,7 +155,7 @@ impl Serve {
         answer.messages()
     }
 
-    /// Lines of a session after a place, each with its own place.
+    /// Opens the event lines of a session after a cursor, each with its own cursor.
     pub(crate) fn envelopes(&self, id: &str, after: &str) -> Lines {
         self.follow(id, &format!("envelope=true&after={after}"))
             .lines()
@@ -166,7 +166,7 @@ impl Serve {
             .send()
     }
 
-    /// Where a session stands, as soon as it stands like this.
+    /// Waits until the state of a session satisfies the condition, and returns it.
     pub(crate) fn when(&self, id: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + HANG_TIMEOUT;
         loop {
@@ -175,7 +175,7 @@ impl Serve {
                 return session;
             }
             assert!(Instant::now() < until, "{session}\n{}", self.complaints());
-            // An address may ask a thousand times a second, and no more.
+            // The server limits an address to 1000 requests a second.
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -184,25 +184,25 @@ impl Serve {
         self.when(id, |session| session["state"] == "idle")
     }
 
-    /// Waits until the retry of a session is waited for.
+    /// Waits until a session waits before a retry.
     pub(crate) fn when_waiting(&self, id: &str) -> Value {
         self.when(id, |session| session["state"] == "waiting")
     }
 
     // --- The end ---
 
-    /// What it wrote to stderr until now.
+    /// Returns the stderr output so far.
     pub(crate) fn complaints(&self) -> String {
         self.stderr.lock().unwrap().clone()
     }
 
-    /// What it wrote to stderr, as soon as that is a line.
+    /// Returns the stderr output as soon as it is a whole line.
     pub(crate) fn complaint(&self) -> String {
         wait_for("complaint", || self.complaints().ends_with('\n'));
         self.complaints()
     }
 
-    /// Ends it at once, as a crash does.
+    /// Kills the server, as a crash does.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -214,7 +214,7 @@ impl Serve {
         assert!(sent.success());
     }
 
-    /// Waits for its end: its exit code, and what it wrote to stderr.
+    /// Waits for the end of the server, and returns its exit code and stderr.
     pub(crate) fn ended(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         self.listening.take().unwrap().join().unwrap();
@@ -229,7 +229,7 @@ impl Drop for Serve {
     }
 }
 
-/// The kinds of events in order; pieces of one text are one.
+/// Returns the types of events in order; consecutive pieces of one text count once.
 pub(crate) fn kinds(events: &[Value]) -> Vec<String> {
     let kinds = events.iter().map(|event| event["type"].as_str().unwrap());
     let mut kinds: Vec<String> = kinds.map(str::to_owned).collect();
@@ -237,7 +237,7 @@ pub(crate) fn kinds(events: &[Value]) -> Vec<String> {
     kinds
 }
 
-/// The events of that kind.
+/// Returns the events of the given type.
 pub(crate) fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     let events = events.iter();
     events.filter(|event| event["type"] == kind).collect()

@@ -1,4 +1,5 @@
-//! Whom `outlast serve` lets in on this machine: programs, its own page, and pages that were named; no others.
+//! Access to `outlast serve` on this machine: programs, its own page and configured origins are allowed,
+//! everything else is refused.
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::serve_driver::Serve;
@@ -12,7 +13,7 @@ fn server(outlast: &Outlast, settings: &str) -> Serve {
     Serve::start(outlast, "ok:text,times=always")
 }
 
-/// Something that is read, something that is done, and a file of the page.
+/// Returns a request that reads, one that writes, and one for a file of the page.
 fn asks(server: &Serve) -> Vec<RequestBuilder> {
     vec![
         server.ask("GET", "/api/sessions"),
@@ -26,7 +27,7 @@ fn asks(server: &Serve) -> Vec<RequestBuilder> {
     ]
 }
 
-/// What all of it is answered with when these headers come along.
+/// Checks that all of these requests are refused with these headers.
 fn refused(server: &Serve, headers: &[(&str, &str)], status: u16, code: &str) {
     for ask in asks(server) {
         let answer = headers
@@ -91,7 +92,7 @@ fn token(outlast: &Outlast) -> String {
     std::fs::read_to_string(file).unwrap().trim().to_owned()
 }
 
-/// Whoever has a name for it comes from elsewhere, and needs the token.
+/// A client that uses a configured host name comes from elsewhere and needs the token.
 #[test]
 fn a_name_that_was_given_is_ours_and_needs_the_token() {
     let outlast = Outlast::new();
@@ -216,7 +217,7 @@ fn pages_that_were_named_may_ask() {
     assert_eq!(made.status, 201);
     assert_eq!(made.header("access-control-allow-origin"), Some(friend));
     assert_eq!(made.header("vary"), Some("origin"));
-    // Also a problem can be read there.
+    // A configured origin can read error responses, too.
     let wrong = ask("POST").json(&json!({ "policy": "nonsense" })).send();
     assert_eq!(
         (wrong.status, wrong.header("access-control-allow-origin")),
@@ -271,14 +272,14 @@ fn whoever_asks_too_often_is_told_when_to_come_back() {
     let outlast = Outlast::new();
     let server = server(&outlast, "[serve]\nmax_requests = 1\n");
     let mut socket = Socket::open(&server);
-    // How much comes in a second is for the machine to say.
+    // The number of requests in a second depends on the machine.
     let mut answers = (0..20).map(|_| server.ask("GET", "/api/about").send());
     let refused = answers.find(|answer| answer.status != 200).unwrap();
     let after: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=2).contains(&after), "{after}");
     let (status, code, _) = refused.problem();
     assert_eq!((status, &*code), (429, "too_many_requests"));
-    // A WebSocket is no way around it.
+    // A WebSocket does not bypass the limit.
     let mut replies = (0..20).map(|_| socket.ask("chat.subscribe", "x", json!({})));
     let is_refused = |reply: &Value| reply["problem"]["code"] == "too_many_requests";
     assert!(replies.any(|reply| is_refused(&reply)));

@@ -1,4 +1,4 @@
-//! Clients of `outlast serve` that go at once, that come at the same time, and that come through something else.
+//! Clients of `outlast serve` that disconnect at once, connect at the same time, or connect through a proxy.
 
 use crate::serve_driver::Serve;
 use crate::support::Outlast;
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Sends a prompt and is gone before anything is answered.
+/// Sends a prompt and disconnects before the response.
 fn say_and_go(server: &Serve, session: &str, delay: Duration) {
     let body = json!({ "text": "hello" }).to_string();
     let head = format!(
@@ -21,13 +21,13 @@ fn say_and_go(server: &Serve, session: &str, delay: Duration) {
     std::thread::sleep(delay);
 }
 
-/// Whatever was received whole is done, however soon its client has gone.
+/// A request that was received whole is handled, however soon its client disconnects.
 #[test]
 fn a_prompt_is_said_although_its_client_has_gone() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok");
     let sessions: Vec<String> = (0..24).map(|_| server.session()).collect();
-    // Half of them go with their last byte.
+    // Half of them disconnect with their last byte.
     for (number, session) in (-12_i64..).zip(&sessions) {
         let delay = Duration::from_millis(number.max(0).unsigned_abs());
         say_and_go(&server, session, delay);
@@ -37,7 +37,7 @@ fn a_prompt_is_said_although_its_client_has_gone() {
     }
 }
 
-/// Many prompts at once in one session: each that begins a turn is told of that turn, and of no other.
+/// Many prompts at once in one session: each that begins a turn gets the stream of that turn only.
 #[test]
 fn a_stream_of_a_prompt_tells_of_its_own_turn_to_its_end() {
     let outlast = Outlast::new();
@@ -87,7 +87,7 @@ fn a_stream_of_a_prompt_tells_of_its_own_turn_to_its_end() {
     assert!(streams > 0, "{answers:?}");
 }
 
-/// A proxy on this machine comes from this machine, whoever is behind it.
+/// A proxy on this machine counts as a local client, so its requests need a token.
 #[test]
 fn who_comes_through_a_proxy_needs_a_token() {
     let outlast = Outlast::new();

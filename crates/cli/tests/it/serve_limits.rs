@@ -1,4 +1,4 @@
-//! How much there may be of everything, and what becomes of those who are there when the server ends.
+//! The limits of `outlast serve`, and open connections when the server ends.
 
 use crate::mock_server::wait_for;
 use crate::rpc_driver::in_real_time;
@@ -41,13 +41,13 @@ fn a_server_that_ends_closes_its_sockets() {
     assert_eq!(server.ended(), (Some(0), String::new()));
 }
 
-/// Whether there is room for one more.
+/// Whether there is capacity for one more connection.
 fn is_answered(server: &Serve) -> bool {
     let mut socket = TcpStream::connect(&server.address).unwrap();
     let host = &server.address;
     let head = format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     let mut said = Vec::new();
-    // Whoever comes when there is no room is not kept waiting.
+    // A connection beyond the limit is refused without delay.
     socket.write_all(head.as_bytes()).ok();
     socket.read_to_end(&mut said).ok();
     said.starts_with(b"HTTP/1.1 200")
@@ -64,7 +64,7 @@ fn a_socket_takes_the_place_of_a_connection() {
     wait_for("room", || is_answered(&server));
 }
 
-/// A stream that cannot go on does not look like one that has ended.
+/// A stream that is cut off differs from one that has ended.
 #[test]
 fn who_reads_too_slowly_is_cut_off_and_who_reads_hears_everything() {
     let outlast = Outlast::new();
@@ -76,7 +76,7 @@ fn who_reads_too_slowly_is_cut_off_and_who_reads_hears_everything() {
     change.send().well();
     let place = server.place(&id);
     let mut followed = server.follow(&id, &format!("after={place}")).lines();
-    // Each is more than the server keeps of the others, and than the machine does of what is not read.
+    // Each is longer than the server's buffer for a stream and the buffers of the system.
     let long = "word ".repeat(1_000_000);
     for _ in 0..3 {
         let turn = server.say(&id, &long).all();

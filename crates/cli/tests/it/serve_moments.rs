@@ -1,4 +1,4 @@
-//! Whoever comes in the middle of a turn, and follows it from there, sees what those see who were there all the time.
+//! Subscribers that join in the middle of a turn see the same as those who were connected from its start.
 
 use crate::rpc_driver::in_real_time;
 use crate::serve_driver::transcript::Transcript;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 const TOOLS: &str = "call grep {\"pattern\":\"x\"}\nand read {\"path\":\"missing\"}\ncall write {\"path\":\"a\",\"content\":\"b\"}\nsay done";
-/// Keeps a turn busy until there is a file `go`.
+/// Keeps a turn busy until a file `go` exists.
 const WAITS: &str = "call bash {\"command\": \"echo ran >> runs; until [ -e go ]; do sleep 0.02; done; echo gone\"}\nsay done";
 
-/// What is shown to somebody who takes a snapshot now, and what follows its place until the turn has ended.
+/// The snapshot of a subscriber that joins now, and the stream after its cursor until the turn ends.
 struct LateSubscriber {
     shown: Transcript,
     place: String,
@@ -26,7 +26,7 @@ impl LateSubscriber {
         }
     }
 
-    /// Everything that it has seen when that place was reached.
+    /// Returns its transcript at the given cursor.
     fn at_end(mut self, server: &Serve, id: &str, end: &str) -> Transcript {
         if self.place == end {
             return self.shown;
@@ -61,7 +61,7 @@ fn a_snapshot_in_the_middle_and_what_follows_it_say_everything() {
     let so_far = kinds(&server.told(&id));
     assert_eq!(so_far.last().map(String::as_str), Some("step-complete"));
     outlast.write("go", "");
-    // While a retry is waited for: it is part of what is told.
+    // During the wait before a retry, which is part of the snapshot.
     live.extend(stream.until("provider-retry").into_iter().map(|it| it.data));
     server.when_waiting(&id);
     late.push(LateSubscriber::comes(&server, &id));
@@ -85,7 +85,7 @@ fn a_snapshot_in_the_middle_and_what_follows_it_say_everything() {
 fn so_it_is_at_any_moment() {
     for after_content in ["fail", "retract"] {
         let outlast = Outlast {
-            // A turn takes long enough to be looked at more than once on a busy machine.
+            // At this speed a turn lasts long enough to be read more than once on a busy machine.
             scale: "200",
             ..Outlast::new()
         };
@@ -103,7 +103,7 @@ fn so_it_is_at_any_moment() {
             {
                 break;
             }
-            // An address may ask a thousand times a second, and no more.
+            // The server limits an address to 1000 requests a second.
             std::thread::sleep(Duration::from_millis(2));
         }
         let live = stream.until("sealed");

@@ -1,10 +1,10 @@
-//! The description of what can be asked of `outlast serve`, and whether it is true.
+//! The OpenAPI description of `outlast serve`, and whether it is correct.
 
 use crate::serve_driver::Serve;
 use crate::support::Outlast;
 use serde_json::{Value, json};
 
-/// What it says of each operation: by which method, where, its name, and the answers that it has.
+/// Returns each operation of the description: its method, path, name, and responses.
 fn operations(document: &Value) -> Vec<(String, String, Value)> {
     let paths = document["paths"].as_object().unwrap();
     let all = paths.iter().flat_map(|(path, methods)| {

@@ -1,4 +1,4 @@
-//! What is said to a session over HTTP while a turn of it runs.
+//! Input to a session over HTTP while a turn runs.
 
 use crate::resume::{FIRST, SECOND};
 use crate::rpc_driver::in_real_time;
@@ -8,10 +8,10 @@ use crate::support::Outlast;
 use crate::written::{self, LeftAs, prompt, typed};
 use serde_json::{Value, json};
 
-/// Keeps a turn busy until there is a file `go`.
+/// Keeps a turn busy until a file `go` exists.
 const WAITS: &str = "call bash {\"command\": \"until [ -e go ]; do sleep 0.02; done\"}\nsay first";
 
-/// A server, and a session of it with a turn that is in the middle of a tool.
+/// Starts a server, and a session whose turn is in the middle of a tool call.
 fn busy(outlast: &Outlast) -> (Serve, String) {
     let arguments = ["--model", "ok:agent,times=always", "--allow", "bash"];
     let server = Serve::with(outlast, &arguments);
@@ -118,7 +118,7 @@ fn of_two_who_say_something_at_once_each_is_told_of_its_own_turn() {
                     let path = format!("/api/sessions/{id}/prompt");
                     let ask = server.ask("POST", &path).json(&json!({ "text": said }));
                     let answer = ask.with("accept", "application/x-ndjson").send();
-                    // One that waits is told of by no stream.
+                    // A queued message has no stream.
                     if answer.status == 202 {
                         continue;
                     }
@@ -128,11 +128,12 @@ fn of_two_who_say_something_at_once_each_is_told_of_its_own_turn() {
             });
         }
     });
-    // Between two turns nothing runs, too.
+    // Between two turns the session is idle, too.
     server.when(&id, |it| it["turns"] == 20 && it["state"] == "idle");
 }
 
-/// Whoever has heard the end of a turn begins the next one, however soon it comes.
+/// A client that has received the end of a turn starts the next one, however quickly it sends the
+/// prompt.
 #[test]
 fn what_is_said_right_after_a_turn_has_a_turn_of_its_own() {
     let outlast = Outlast::new();
@@ -145,7 +146,7 @@ fn what_is_said_right_after_a_turn_has_a_turn_of_its_own() {
     }
 }
 
-/// A turn that was left is carried on by whatever is said next, also by what is to follow it.
+/// The next message resumes an interrupted turn, even if it is a follow-up.
 #[test]
 fn what_is_to_follow_a_turn_that_was_left_carries_it_on() {
     let outlast = Outlast::new();

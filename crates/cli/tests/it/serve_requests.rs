@@ -1,4 +1,4 @@
-//! Requests that are wrong: each is answered with a problem that says what is.
+//! Invalid requests: each gets a problem document that describes the problem.
 
 use crate::serve_driver::Serve;
 use crate::serve_driver::http::{HttpResponse, RequestBuilder};
@@ -11,7 +11,7 @@ fn server(outlast: &Outlast) -> Serve {
     Serve::start(outlast, "ok:text,times=always")
 }
 
-/// What a body that is sent to begin a session is answered with.
+/// Returns the problem for the body of a request that creates a session.
 fn begun(server: &Serve, body: &Value) -> (u16, String, String) {
     let ask = server.ask("POST", "/api/sessions");
     ask.json(body).send().problem()
@@ -97,7 +97,7 @@ fn a_body_that_cannot_be_read_is_refused() {
             problem.2
         );
     }
-    // The length is also counted where nobody says it.
+    // The limit also holds without a declared length.
     let chunk = format!("{:x}\r\n{long}\r\n0\r\n\r\n", long.len());
     let ask = server
         .ask("POST", "/api/sessions")
@@ -112,7 +112,7 @@ fn a_body_that_cannot_be_read_is_refused() {
     assert_eq!(post(None, b"").status, 201, "nothing at all is no wish");
 }
 
-/// Every way to ask something about a session.
+/// Returns every request for the data of a session.
 fn about(server: &Serve, id: &str) -> Vec<(String, RequestBuilder)> {
     let gets = ["", "/snapshot", "/events", "/settings", "/models"];
     let posts = [

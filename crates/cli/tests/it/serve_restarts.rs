@@ -1,4 +1,4 @@
-//! A server that was killed or told to end, and the next one: turns are carried on, and nobody who watches is lost.
+//! A server that is killed or stopped, and its successor: turns are resumed, and subscribers can reconnect.
 
 use crate::mock_server::{MockServer, PLANTED, wait_for};
 use crate::resume::{FIRST, SECOND, after_its_folder_is_gone};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const HELLO: &str = "Hello from the scripted provider: no network, no key, no cost. You said: hi";
 
-/// A home, and a provider that outlives the servers of it.
+/// A home, and a provider that outlives its servers.
 struct Scene {
     mock: MockServer,
     model: String,
@@ -43,12 +43,12 @@ impl Scene {
         Serve::spawn(command.env("ANTHROPIC_API_KEY", PLANTED))
     }
 
-    /// How often the provider was asked.
+    /// Returns how many requests the provider has received.
     fn asked(&self) -> usize {
         self.mock.requests().matches(r#""number":"#).count()
     }
 
-    /// The entries of a session of that kind.
+    /// Returns the entries of that kind in a session.
     fn entries(&self, id: &str, kind: &str) -> Vec<Value> {
         let ran = self
             .outlast
@@ -59,7 +59,7 @@ impl Scene {
     }
 }
 
-/// A client that has shown what it heard, and comes back to another server.
+/// A client that has shown some events, and reconnects to another server.
 struct Watcher {
     shown: Vec<Message>,
 }
@@ -71,7 +71,8 @@ impl Watcher {
         }
     }
 
-    /// What it shows when the turn has ended. The other server does not know its place, and says all anew.
+    /// Returns the transcript at the end of the turn. The other server does not know the cursor and repeats
+    /// everything.
     fn comes_back(&self, server: &Serve, id: &str) -> Transcript {
         let mut stream = server.sse(id, Some(&self.shown.last().unwrap().id));
         let first = stream.next().unwrap();
@@ -104,7 +105,7 @@ fn a_wait_is_gone_on_with_until_its_original_time() {
     assert_eq!(after["retry"], before["retry"]);
     assert_eq!(after["turn_id"], before["turn_id"]);
     assert_eq!(scene.asked(), 1);
-    // The wait is told to whoever comes, with what is left of it.
+    // A new subscriber receives the wait with the time that is left.
     let told = server.told(&id);
     assert_eq!(kinds(&told), ["start", "input", "provider-retry"]);
     let (retry, earlier) = (&told[2], &watcher.shown.last().unwrap().data);
@@ -127,7 +128,7 @@ fn a_wait_is_gone_on_with_until_its_original_time() {
 
 #[test]
 fn a_wait_fires_by_itself_and_not_before_its_time() {
-    // The first is due when the next server has been there for a while, the second before.
+    // The first is due a while after the next server has started, the second before.
     for minutes in [10, 1] {
         let scene = Scene::new("600", "overloaded:1");
         let delay = minutes * 60_000;
@@ -145,7 +146,7 @@ fn a_wait_fires_by_itself_and_not_before_its_time() {
         let until = time(&wait["until"]);
         let server = scene.start();
         server.when_idle(&id);
-        // The first server may have been killed only when its wait was over: then two have asked after it.
+        // The first server may have been killed only when its wait was over: then two requests follow it.
         let started = scene.entries(&id, "attempt_started");
         assert!((2..=3).contains(&started.len()), "{started:?}");
         for attempt in &started[1..] {
@@ -247,7 +248,7 @@ fn a_server_that_is_told_to_end_leaves_turns_to_be_carried_on() {
         let mut watcher = server.sse(&id, None);
         assert_eq!(watcher.next().unwrap().event, "snapshot");
         server.signal(signal);
-        // Streams end as they should; nothing is said of an end of the turn.
+        // Streams end properly, without an event for the end of the turn.
         assert!(of_kind(&turn.all(), "sealed").is_empty());
         while let Some(message) = watcher.next() {
             assert_ne!(message.data["type"], "sealed");
@@ -294,7 +295,7 @@ fn what_other_processes_left_is_carried_on_and_what_cannot_be_is_named() {
     assert!(detail.contains(&folder), "{detail}");
 }
 
-/// A turn that the server is about to carry on hears what is asked of it.
+/// A turn that the server is about to resume accepts commands.
 #[test]
 fn a_wait_is_ended_by_hand_as_soon_as_the_server_is_back() {
     for _ in 0..6 {

@@ -1,4 +1,4 @@
-//! Runs of pipelines and gateways, as `outlast serve` tells of them and begins them.
+//! Runs of pipelines and gateways, as `outlast serve` reports and starts them.
 
 use crate::gateway_cli::{Gateway, REQUEST_BODY};
 use crate::serve_driver::Serve;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const PIPELINE: &str = "name: made\nsteps:\n  - id: one\n    command: echo hello > made\n  - id: two\n    needs: [one]\n    command: cat made\n";
 
-/// Asks until it is so.
+/// Repeats a request until the result satisfies the condition.
 fn until(ask: impl Fn() -> Value, is_so: impl Fn(&Value) -> bool) -> Value {
     let limit = Instant::now() + HANG_TIMEOUT;
     loop {
@@ -17,7 +17,7 @@ fn until(ask: impl Fn() -> Value, is_so: impl Fn(&Value) -> bool) -> Value {
             return answer;
         }
         assert!(Instant::now() < limit, "{answer}");
-        // An address may ask a thousand times a second, and no more.
+        // The server limits an address to 1000 requests a second.
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -66,7 +66,7 @@ fn a_run_that_cannot_begin_says_why_and_where() {
     assert_eq!(server.get("/api/runs")["runs"], json!([]));
 }
 
-/// A request that a gateway of this machine holds is seen here, and tried again from here.
+/// A request that a gateway of this machine holds is listed here, and can be retried from here.
 #[test]
 fn a_gateway_of_this_machine_is_seen_and_steered() {
     let outlast = Outlast {

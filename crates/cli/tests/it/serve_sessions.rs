@@ -1,4 +1,4 @@
-//! Sessions over HTTP: beginning them, listing them, sharing them with other processes.
+//! Sessions over HTTP: creating, listing and sharing them with other processes.
 
 use crate::rpc_driver::{Rpc, word};
 use crate::serve_driver::transcript::Transcript;
@@ -57,7 +57,7 @@ fn sessions_are_listed_in_pages_the_newest_first() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let mut ids: Vec<String> = (0..5).map(|_| server.session()).collect();
-    // Whether something was said in them makes no difference.
+    // Sessions with and without messages behave the same.
     for id in &ids[..3] {
         server.say(id, "Say\n  something").all();
     }
@@ -141,7 +141,7 @@ fn a_session_of_another_process_can_be_read_and_is_gone_on_with_when_that_has_le
     server.say(&id, "from the browser").all();
     let told = Transcript::of(&server.told(&id));
     assert_eq!(told.inputs(), ["from the terminal", "from the browser"]);
-    // Now it is the server's.
+    // Now the server owns it.
     let ran = outlast.run(&["-p", "hi", "--session", &id]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     assert!(ran.stderr.contains("in use"), "{}", ran.stderr);
@@ -171,7 +171,7 @@ fn pictures_reach_the_model() {
     outlast.write("home/outlast.toml", AN_HOUR);
     let server = Serve::start(&outlast, "ok:image-seen,times=always");
     let id = server.session();
-    // A picture of one point.
+    // A picture of one pixel.
     let data = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     let said = json!({ "text": "look", "images": [{ "media_type": "image/png", "data": data }] });
     let ask = server
@@ -186,7 +186,7 @@ fn pictures_reach_the_model() {
     assert!(text.contains("image/png"), "{text}");
 }
 
-/// Settings that are wrong keep nobody from reading.
+/// Invalid settings do not prevent reading.
 #[test]
 fn what_was_said_can_be_read_although_nothing_can_be_said_any_more() {
     let outlast = Outlast::new();
@@ -228,7 +228,7 @@ fn what_was_said_can_be_read_although_nothing_can_be_said_any_more() {
     server.say(&id, "after").all();
 }
 
-/// Whoever follows a session that is not there is told so, also by a stream.
+/// A request for a missing session gets an error, also as a stream.
 #[test]
 fn a_stream_that_cannot_begin_says_why() {
     let outlast = Outlast::new();

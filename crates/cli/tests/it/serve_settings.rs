@@ -1,4 +1,4 @@
-//! How sessions are led over HTTP: settings that are changed, and those that they begin with.
+//! The settings of sessions over HTTP: initial values and changes.
 
 use crate::serve_driver::{Serve, kinds, of_kind};
 use crate::support::Outlast;
@@ -16,7 +16,7 @@ fn settings_count_from_the_next_turn_on_and_for_a_session_that_is_not_open_when_
     let outlast = Outlast::new();
     let server = Serve::with(&outlast, &["--model", DOWN, "--policy", "session"]);
     let retries = |id: &str| of_kind(&server.say(id, "hi").all(), "provider-retry").len();
-    // Before anything was said, and after.
+    // Before and after the first message.
     for is_open in [false, true] {
         let id = server.session();
         if is_open {
@@ -81,7 +81,7 @@ fn the_model_and_the_title_can_be_changed_and_are_kept() {
         (&wanted["title"], &wanted["model"])
     );
     assert_eq!(server.say(&id, "hi").all()[0]["model"], wanted["model"]);
-    // A title alone, of one that is not open.
+    // Only the title, in a session that is not open.
     let other = server.session();
     change(&server, &other, &json!({ "title": "New" }));
     assert_eq!(server.show(&other)["title"], "New");
@@ -117,7 +117,7 @@ fn of_settings_that_cannot_be_had_none_is_taken() {
             assert!(detail.contains(named), "{wanted}: {detail}");
         }
         let mut after = server.get(&path);
-        // The first words stand for a title that nobody has given.
+        // Without a title the first words take its place.
         after["title"] = before["title"].clone();
         assert_eq!(after, before);
     }

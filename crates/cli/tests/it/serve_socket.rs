@@ -8,7 +8,7 @@ use crate::support::Outlast;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-/// The events of frames that are all of one conversation, each with a higher number than the one before.
+/// Returns the events of frames of one conversation, whose numbers must increase.
 fn events(frames: &[Value], id: &str) -> Vec<Value> {
     let mut last = 0;
     let events = frames.iter().map(|frame| {
@@ -69,7 +69,7 @@ fn a_session_is_followed_from_a_snapshot_and_spoken_to() {
             "sealed"
         ]
     );
-    // Whoever comes back with a place gets what follows it and no snapshot.
+    // A client that reconnects with a cursor gets the events after it and no snapshot.
     let place = &frames[2]["place"];
     let mut other = Socket::open(&server);
     other.done("chat.subscribe", &id, json!({ "after": place }));
@@ -130,7 +130,7 @@ fn one_socket_follows_many_and_each_once() {
     let ids = [server.session(), server.session(), server.session()];
     let mut socket = Socket::open(&server);
     for id in &ids {
-        // The second time replaces the first.
+        // The second subscription replaces the first.
         for _ in 0..2 {
             socket.done("chat.subscribe", id, json!({}));
         }
@@ -215,7 +215,7 @@ fn what_is_wrong_is_a_problem_with_the_id_of_its_request() {
         );
         assert_eq!(problem["type"], "about:blank");
     }
-    // An id is whatever the client likes.
+    // An id may be any JSON value.
     for own in [json!("a"), json!({ "x": [1] }), Value::Null] {
         let request = json!({ "type": "chat.unsubscribe", "id": own, "conversationId": id });
         socket.send(Message::text(request.to_string()));

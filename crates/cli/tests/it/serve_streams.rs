@@ -1,4 +1,4 @@
-//! Following a session over HTTP: places, snapshots, reconnects.
+//! Following a session over HTTP: cursors, snapshots, reconnects.
 
 use crate::rpc_driver::in_real_time;
 use crate::serve_driver::http::Message;
@@ -7,11 +7,11 @@ use crate::serve_driver::{AN_HOUR, Serve, kinds};
 use crate::support::Outlast;
 use serde_json::{Value, json};
 
-/// Tells of retries, two calls of a tool, and words.
+/// A script with retries, two tool calls, and text.
 const BUSY: &str = "overloaded:2+ok:agent,times=always";
 const PROMPT: &str = "call grep {\"pattern\":\"x\"}\ncall read {\"path\":\"a\"}\nsay done";
 
-/// The number of a place, and the log that it is of.
+/// Splits a cursor into its log and its number.
 fn number(place: &str) -> (&str, u64) {
     let (log, seq) = place.split_once('-').unwrap();
     assert_eq!(log.len(), 8, "{place}");
@@ -54,7 +54,7 @@ fn whoever_comes_without_a_place_gets_a_snapshot_first_and_then_what_happens() {
     );
 }
 
-/// The turn of the busy script, as a client heard it that was there all the time.
+/// Returns the turn of the busy script as a live client receives it.
 fn heard(server: &Serve, id: &str) -> Vec<Message> {
     let mut stream = server.sse(id, None);
     stream.next().unwrap();
@@ -100,7 +100,7 @@ fn whoever_comes_back_in_the_middle_goes_on_live() {
     server.leave(&id, "hi");
     let mut came = one.until("input");
     drop(one);
-    // Something happens while it is away, and something when it is back.
+    // One event happens while the client is disconnected, and one after it is back.
     let before = all.until("provider-retry");
     let mut back = server.sse(&id, Some(&came.last().unwrap().id));
     came.extend(back.until("provider-retry"));
@@ -126,7 +126,7 @@ fn a_place_that_is_not_known_is_made_good_by_a_snapshot_or_answered_with_gone() 
         let gone = server.follow(&id, &format!("after={place}")).problem();
         assert_eq!((gone.0, &*gone.1), (410, "stale"), "{place}");
     }
-    // A browser may come with anything; a program is told.
+    // A browser may send any value and gets a snapshot; a program gets an error.
     let first = server.sse(&id, Some("nonsense")).next().unwrap();
     assert_eq!(first.event, "snapshot");
     let (status, code, detail) = server.follow(&id, "after=nonsense").problem();

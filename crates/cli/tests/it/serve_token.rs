@@ -1,4 +1,5 @@
-//! The token of `outlast serve`: what needs it, how it is brought, and where it is.
+//! The token of `outlast serve`: the requests that need it, how they carry it, and where it is
+//! stored.
 
 use crate::serve_driver::Serve;
 use crate::serve_driver::http::RequestBuilder;
@@ -7,7 +8,7 @@ use crate::support::Outlast;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 
-/// A server that asks for a token, and the token.
+/// Starts a server that requires a token, and returns the token.
 fn server(outlast: &Outlast) -> (Serve, String) {
     outlast.write("home/outlast.toml", "[serve]\nrequire_token = true\n");
     let server = Serve::start(outlast, "ok:text,times=always");
@@ -19,7 +20,7 @@ fn token(outlast: &Outlast) -> String {
     std::fs::read_to_string(file).unwrap().trim().to_owned()
 }
 
-/// Everything under `/api`, as its description has it, and what is not in it.
+/// Returns every path of the description under `/api`, and those outside of it.
 fn all(server: &Serve, outlast: &Outlast) -> Vec<(&'static str, String)> {
     let printed = outlast.run(&["serve", "--openapi"]).stdout;
     let document: Value = serde_json::from_str(&printed).unwrap();
@@ -129,7 +130,7 @@ fn the_token_is_brought_in_a_header_and_another_one_is_none() {
     ] {
         assert_eq!(ask.send().status, 200);
     }
-    // It is no way around the other checks.
+    // The token does not bypass the other checks.
     let foreign = ask()
         .with("x-outlast-token", &token)
         .with("origin", "https://evil.example");

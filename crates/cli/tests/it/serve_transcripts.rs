@@ -1,4 +1,4 @@
-//! Whoever hears a session live and whoever comes later see the same.
+//! A live subscriber and a later one see the same session.
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::rpc_driver::in_real_time;
@@ -8,10 +8,10 @@ use crate::support::{NO_TIMEOUTS, Outlast};
 use serde_json::{Value, json};
 
 const TOOLS: &str = "call grep {\"pattern\":\"x\"}\nand read {\"path\":\"missing\"}\ncall write {\"path\":\"a\",\"content\":\"b\"}\nsay done";
-/// Keeps a turn busy until there is a file `go`.
+/// Keeps a turn busy until a file `go` exists.
 const WAITS: &str = "call bash {\"command\": \"echo ran >> runs; until [ -e go ]; do sleep 0.02; done; echo gone\"}\nsay done";
 
-/// What somebody heard who was there all the time.
+/// Returns the events that a live subscriber receives.
 fn heard(server: &Serve, id: &str, prompts: &[&str]) -> Vec<Value> {
     let mut stream = server.sse(id, None);
     let first = stream.next().unwrap();
@@ -25,7 +25,7 @@ fn heard(server: &Serve, id: &str, prompts: &[&str]) -> Vec<Value> {
     events
 }
 
-/// Checks that a session that is wished so is told as it was heard, and ends as it should.
+/// Checks that a session with these settings is replayed as it was streamed, and ends as expected.
 fn check(server: &Serve, wishes: &Value, prompts: &[&str], seals: &[&str]) -> Transcript {
     let id = server.begin(wishes);
     let live = heard(server, &id, prompts);
@@ -118,7 +118,7 @@ fn so_it_is_in_every_dialect() {
         command.env("ANTHROPIC_API_KEY", PLANTED);
         let server = Serve::spawn(command.env("OPENAI_API_KEY", PLANTED));
         for model in ["ok:reasoning", "ok:mixed", "drop-after:4,of=reasoning"] {
-            // Of each script there is one for all who ask.
+            // All requests with the same script share its state.
             let model = format!("{model}+error:400,code={provider}");
             let wishes = json!({ "model": model });
             let id = server.begin(&wishes);

@@ -1,4 +1,4 @@
-//! Turns over HTTP: what the turn stream says of them, and what can be done about them.
+//! Turns over HTTP: the turn stream, and the commands for a turn.
 
 use crate::rpc_driver::in_real_time;
 use crate::serve_driver::{AN_HOUR, Serve, kinds, of_kind};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const HELLO: &str = "Hello from the scripted provider: no network, no key, no cost. You said: hi";
 const DOWN: &str = "error:503,times=always";
 
-/// A server whose first retry is an hour away, a session of it, and a turn that waits.
+/// Starts a server whose first retry is an hour away, with a session whose turn waits.
 fn waiting(model: &str) -> (Outlast, Serve, String) {
     let outlast = in_real_time();
     outlast.write("home/outlast.toml", AN_HOUR);
@@ -207,7 +207,7 @@ fn orders_about_a_turn_that_is_not_there_are_no_mistake() {
 #[test]
 fn whoever_hangs_up_ends_nothing() {
     let (_outlast, server, id) = waiting("overloaded:1+drip:20,times=always");
-    // In the wait, and in the middle of an answer.
+    // During the wait, and in the middle of a completion.
     let mut turn = server.say(&id, "hi");
     turn.until("provider-retry");
     drop(turn);

@@ -1,4 +1,4 @@
-//! Going on with a session, and `outlast sessions`: what is found, shown, exported and deleted.
+//! Continuing a session, and `outlast sessions`: finding, showing, exporting and deleting.
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::support::{CommandResult, Outlast};
@@ -10,7 +10,7 @@ const FIRST: &str = "01900000-0000-7000-8000-000000000001";
 const SECOND: &str = "01900000-0000-7000-8000-000000000002";
 const HELLO: &str = "Hello from the scripted provider: no network, no key, no cost. You said:";
 
-/// The sessions as they are listed: id, state, turns.
+/// Returns the listed sessions: id, state, turns.
 fn listed(outlast: &Outlast) -> Vec<(String, String, u64)> {
     let ran = outlast.run(&["sessions", "list", "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -23,7 +23,7 @@ fn listed(outlast: &Outlast) -> Vec<(String, String, u64)> {
     rows.as_array().unwrap().iter().map(row).collect()
 }
 
-/// Two finished sessions of long ago.
+/// Creates two finished sessions with old timestamps.
 fn two_sessions(outlast: &Outlast) {
     for id in [FIRST, SECOND] {
         let turn = vec![prompt("What?", typed("ok")), answer("That."), completed()];
@@ -31,7 +31,7 @@ fn two_sessions(outlast: &Outlast) {
     }
 }
 
-// --- Going on ---
+// --- Continuing ---
 
 #[test]
 fn the_next_prompt_is_asked_as_the_one_before_and_knows_what_was_said() {
@@ -39,7 +39,7 @@ fn the_next_prompt_is_asked_as_the_one_before_and_knows_what_was_said() {
     let outlast = &mock.outlast;
     assert_eq!(mock.ask("openai", &["--model", "ok"]).code, 0);
     let id = listed(outlast)[0].0.clone();
-    // Where to ask and what for is not typed again.
+    // The provider and the model need not be typed again.
     for arguments in [
         ["-p", "Second", "--continue"].as_slice(),
         &["-p", "Third", "--session", &id[..8]],
@@ -188,7 +188,7 @@ fn what_was_said_can_neither_command_the_terminal_nor_the_page() {
     run(&["sessions", "list", "--json"]);
     let newest = listed(&outlast)[0].0.clone();
     for id in [FIRST, &newest] {
-        // What the document says itself begins a line; what was said does not.
+        // Only the document's own text begins a line; quoted messages do not.
         let begins = |text: &str, line: &str| text.lines().any(|it| it.starts_with(line));
         let shown = run(&["sessions", "show", id]);
         assert!(
@@ -207,7 +207,7 @@ fn what_was_said_can_neither_command_the_terminal_nor_the_page() {
             .lines()
             .map(|line| serde_json::from_str(line).unwrap());
         let lines: Vec<Value> = lines.collect();
-        // Nothing is lost in what is for programs.
+        // The format for programs is complete.
         assert_eq!(lines[1]["message"]["parts"][0]["text"], hostile);
     }
 }
@@ -242,7 +242,7 @@ fn sessions_are_deleted_by_name_or_by_age_and_those_that_are_not_finished_stay()
     }
 }
 
-// --- Trouble with the file ---
+// --- Broken files ---
 
 #[test]
 fn damaged_sessions_are_put_aside_by_a_prompt_and_touched_by_nothing_else() {
@@ -271,7 +271,7 @@ fn damaged_sessions_are_put_aside_by_a_prompt_and_touched_by_nothing_else() {
     }
     let ran = outlast.run(&["-p", "x", "--model", "ok"]);
     let said = outlast.anonymous(&ran.stderr);
-    // Answered and written down, but what was there before is not.
+    // The new turn succeeds and is recorded, but the earlier content is lost.
     assert_eq!((ran.code, ran.stdout), (4, format!("{HELLO} x\n")));
     assert_eq!(
         said,
@@ -295,7 +295,7 @@ fn a_prompt_that_cannot_be_written_down_is_answered_and_says_so() {
     outlast.write("file", "");
     outlast.write("taken/VERSION", "1\n");
     outlast.write("taken/sessions.db/file", "");
-    // There is no folder, none can be made, or something else is in the place of the file.
+    // The folder is missing and cannot be made, or something else has the name of the file.
     for home in ["file/home", "taken"] {
         let mut command = outlast.command(&["-p", "x", "--model", "ok"]);
         let ran = CommandResult::of(command.env("OUTLAST_HOME", outlast.folder.path().join(home)));
@@ -307,7 +307,7 @@ fn a_prompt_that_cannot_be_written_down_is_answered_and_says_so() {
         );
         let warning = "warning: this session cannot be written down, and could not be carried on after a crash:";
         assert!(ran.stderr.contains(warning), "{home}: {}", ran.stderr);
-        // Who wants no session misses nothing.
+        // Without a session nothing is missing.
         let mut command = outlast.command(&["-p", "x", "--model", "ok", "--no-session"]);
         let ran = CommandResult::of(command.env("OUTLAST_HOME", outlast.folder.path().join(home)));
         assert_eq!(

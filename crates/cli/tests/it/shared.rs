@@ -1,4 +1,4 @@
-//! What prompts learn for each other, and what happens when the file that they share is in trouble.
+//! The state that prompts share, and failures of its file.
 
 use crate::mock_server::MockServer;
 use crate::support::{CommandResult, NO_TIMEOUTS, Outlast, after};
@@ -13,10 +13,10 @@ use std::time::Duration;
 const HELLO: &str =
     "Hello from the scripted provider: no network, no key, no cost. You said: Say hello\n";
 
-/// A mock in whose home something is already.
+/// Starts a mock server whose home has been prepared.
 fn with_home(prepare: impl FnOnce(&std::path::Path)) -> MockServer {
     let mock = MockServer::start();
-    // The first prompt makes the home.
+    // The first prompt creates the home.
     mock.ask("openai", &["--model", "ok"]);
     prepare(&mock.outlast.home());
     mock
@@ -73,10 +73,10 @@ fn a_file_that_cannot_be_used_never_stops_a_prompt_and_is_named_once() {
 fn a_full_disk_never_stops_a_prompt() {
     let mock = MockServer::start();
     let inner = mock.command("openai", &["--model", "overloaded:2"]);
-    // A file may not grow beyond half a kilobyte; what is written is refused as on a full disk.
+    // A file may not grow beyond half a kilobyte; writes are refused as on a full disk.
     let mut shell = after("trap '' XFSZ; ulimit -f 1", &inner);
     let ran = CommandResult::of(&mut shell);
-    // Answered, but neither what was learnt nor the session is written down.
+    // The prompt succeeds, but neither the shared state nor the session is written.
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
         (4, HELLO),
@@ -90,7 +90,7 @@ fn a_full_disk_never_stops_a_prompt() {
 fn when_the_one_that_probes_is_killed_another_takes_over() {
     const SCALE: NonZeroU32 = NonZeroU32::new(10).unwrap();
     let mock = MockServer::start_in(Outlast {
-        // A lease of a minute leaves the one that probes six seconds to renew it.
+        // A lease of a minute leaves the probing process six seconds to renew it.
         scale: "10",
         ..Outlast::new()
     });
@@ -129,7 +129,7 @@ fn when_the_one_that_probes_is_killed_another_takes_over() {
     let log: Value = serde_json::from_str(&mock.requests()).unwrap();
     let requests = log["requests"].as_array().unwrap();
     assert_eq!(requests.len(), 3, "{log}");
-    // The lease is a minute, and was renewed for the last time before the kill; the probe would have hung for a day.
+    // The lease is a minute, and was last renewed before the kill; the probe would have hung for a day.
     let asked = crate::run_driver::time(&requests[2]["time"]);
     let taken_over = asked.since(killed);
     assert!(
@@ -189,7 +189,7 @@ fn accounts_are_listed_with_their_state_and_can_be_freed() {
     };
     let ran = ask();
     assert_eq!(ran.code, 3, "{}", ran.stderr);
-    // One request with each: no account is asked twice.
+    // One request with each: no account is tried twice.
     let log: Value = serde_json::from_str(&mock.requests()).unwrap();
     assert_eq!(log["requests"].as_array().unwrap().len(), 2, "{log}");
 

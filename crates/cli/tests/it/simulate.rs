@@ -1,9 +1,9 @@
-//! `outlast simulate`, as its users see it.
+//! `outlast simulate` from the user's view.
 
 use crate::support::{CommandResult, Outlast};
 use serde_json::Value;
 
-/// A small world, quickly played.
+/// A small simulation that runs quickly.
 const SMALL: &str = "simulate --agents 100 --capacity 10 --outage 5m --length 20m";
 
 fn typed(line: &str) -> CommandResult {

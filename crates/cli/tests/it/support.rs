@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 /// Ends a test that would hang; no assertion depends on it.
 pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
-/// Settings of a prompt to a provider in another process: sped up, the default timeouts are half a second, which a busy
-/// machine needs for a response.
+/// Settings of a prompt to a provider in another process: with a scaled clock, the default timeouts are half a second,
+/// which a busy machine needs for a response.
 pub(crate) const NO_TIMEOUTS: &str = "[timeouts]\nheaders = 0\nfirst_event = 0\nidle = 0\n";
 
 pub(crate) struct Outlast {
@@ -26,7 +26,7 @@ pub(crate) struct CommandResult {
 }
 
 impl Outlast {
-    /// A command that runs six hundred times as fast as the clock on the wall.
+    /// Creates a command whose clock runs six hundred times as fast as real time.
     pub(crate) fn new() -> Self {
         Self {
             folder: TempDir::new().unwrap(),
@@ -67,14 +67,14 @@ impl Outlast {
         CommandResult::ended(child)
     }
 
-    /// Writes a file, in a folder that is made if it is not there.
+    /// Writes a file, creating its folder if needed.
     pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.folder.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
 
-    /// The text with this folder's name replaced, so that it is the same in every run.
+    /// Replaces the name of this folder, so that the text is the same in every run.
     pub(crate) fn anonymous(&self, text: &str) -> String {
         let real = self.folder.path().canonicalize().unwrap();
         text.replace(real.to_str().unwrap(), "FOLDER")
@@ -96,7 +96,7 @@ impl Outlast {
     }
 }
 
-/// The command, run by a shell that does something first.
+/// Returns the command, run by a shell after the script.
 pub(crate) fn after(script: &str, inner: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell
@@ -111,13 +111,13 @@ pub(crate) fn after(script: &str, inner: &Command) -> Command {
 }
 
 impl CommandResult {
-    /// Runs a command to its end, which must come.
+    /// Runs a command to its end, up to the hang timeout.
     pub(crate) fn of(command: &mut Command) -> Self {
         let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Self::ended(piped.spawn().unwrap())
     }
 
-    /// Waits for the end of a process, which must come, and reads what it has written. The longest is a demo of 90 s.
+    /// Waits for the end of a process, up to the hang timeout, and reads its output. The longest is a demo of 90 s.
     pub(crate) fn ended(child: Child) -> Self {
         let id = child.id();
         let (sender, ended) = mpsc::channel();

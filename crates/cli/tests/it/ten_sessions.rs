@@ -1,4 +1,5 @@
-//! Ten sessions at once over one account while the provider is down: each is settled once, and one asks for all.
+//! Ten sessions at once over one account while the provider is down: each is settled once, and one process probes for
+//! all.
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::support::{CommandResult, Outlast};
@@ -6,10 +7,10 @@ use serde_json::Value;
 use std::process::{Child, Stdio};
 
 const SESSIONS: usize = 10;
-/// On the clock that all of them share, in milliseconds.
+/// Milliseconds on the clock that all of them share.
 const DOWN: i64 = 120_000;
 const LEARNING: i64 = 20_000;
-/// Two requests that are closer together than this were not one after the other.
+/// Two requests with less time between them were concurrent.
 const CLOSEST: i64 = 1_000;
 
 fn start(mock: &MockServer, number: usize) -> Child {
@@ -36,7 +37,7 @@ fn millis(time: &Value) -> i64 {
     time.as_millisecond()
 }
 
-/// When requests came, and whether each was served.
+/// Returns the arrival times of requests, and whether each succeeded.
 fn requests(mock: &MockServer) -> Vec<(i64, bool)> {
     let log: Value = serde_json::from_str(&mock.requests()).unwrap();
     let requests = log["requests"].as_array().unwrap().iter();
@@ -45,7 +46,7 @@ fn requests(mock: &MockServer) -> Vec<(i64, bool)> {
         .collect()
 }
 
-/// Each session was finished, with one prompt and one settlement.
+/// Checks that each session is finished, with one prompt and one settlement.
 fn each_is_settled_once(mock: &MockServer) {
     let listed = mock.outlast.run(&["sessions", "list", "--json"]);
     let sessions: Vec<Value> = serde_json::from_str(&listed.stdout).unwrap();
@@ -61,7 +62,7 @@ fn each_is_settled_once(mock: &MockServer) {
     }
 }
 
-/// After all have learnt of the outage there is one probe at a time until it is over.
+/// Checks that there is one probe at a time once all processes know of the outage, until it is over.
 fn one_asks_for_all(mock: &MockServer) {
     let requests = requests(mock);
     let first = requests[0].0;
@@ -79,8 +80,8 @@ fn one_asks_for_all(mock: &MockServer) {
         probes.len()
     );
     assert!(served.all(|(at, _)| *at >= recovery), "{requests:?}");
-    // The first call of each, and the answer and its end of each: no call is made for nothing but the probes, the first
-    // few of which come while others still learn of it.
+    // The first call of each, and the two successful calls of each; all other calls are probes, the first few of which
+    // come while others still learn of the outage.
     const EARLY_PROBES: usize = 5;
     let calls = requests.len() - probes.len();
     assert!(calls <= 3 * SESSIONS + EARLY_PROBES, "{requests:?}");

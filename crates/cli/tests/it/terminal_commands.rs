@@ -1,4 +1,4 @@
-//! What can be typed after a slash, and the list that helps with it.
+//! Slash commands, and the completion list.
 
 use crate::support::Outlast;
 use crate::terminal_driver::Pane;
@@ -12,7 +12,7 @@ fn a_slash_lists_commands_and_keys_choose_among_them() {
     pane.write("/");
     let listed = pane.sees("go on with another session");
     insta::assert_snapshot!("listed", pane.shown(&listed));
-    // Nothing is chosen any more, and what was typed is still there.
+    // Nothing is selected any more, and the typed text is still there.
     pane.press(&["Escape"]);
     pane.wait_for("no list", |screen| {
         !screen.contains("another session") && screen.contains("\n› /\n")
@@ -23,7 +23,7 @@ fn a_slash_lists_commands_and_keys_choose_among_them() {
     let policies = pane.sees("overnight");
     assert!(policies.contains("\n› /policy"), "{policies}");
     insta::assert_snapshot!("policies", pane.shown(&policies));
-    // The last one comes before the first.
+    // Up from the first choice selects the last one.
     pane.press(&["Up", "Up", "Down"]);
     pane.press(&["Enter"]);
     pane.sees("From the next message on it is retried by `overnight`.");
@@ -105,7 +105,7 @@ fn sessions_are_begun_left_and_gone_on_with() {
     let first = pane.is_answered("The first one");
     assert!(!first.contains("second"), "{first}");
     insta::assert_snapshot!("another_session", pane.shown(&first));
-    // It is the one that is gone on with.
+    // This session is continued.
     pane.say("Again");
     pane.is_answered("Again");
     pane.say("/sessions nonsense");

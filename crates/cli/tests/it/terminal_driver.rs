@@ -1,7 +1,7 @@
-//! A terminal that the chat believes in: a pane of tmux, with keys that are pressed and a screen that is read.
+//! A terminal for the chat: a tmux pane with key presses and a screen to read.
 //!
-//! Each pane has a server of its own, whose socket is in a folder of its own; both are gone when it is dropped.
-//! Nothing here waits for luck: whoever wants to see something says what, and is shown the last screen if it never comes.
+//! Each pane has a tmux server of its own, with its socket in a folder of its own; dropping it removes both. Tests wait
+//! for a named condition, and a timeout shows the last screen.
 
 use crate::support::{HANG_TIMEOUT, Outlast};
 use std::cell::RefCell;
@@ -18,17 +18,17 @@ pub(crate) const DEFAULT_SIZE: (u16, u16) = (80, 24);
 
 pub(crate) struct Pane {
     socket: TempDir,
-    /// The folder that is not named in what is shown.
+    /// The folder, which is replaced in screens.
     folder: PathBuf,
 }
 
 impl Pane {
-    /// A chat on a screen of the usual size.
+    /// Starts a chat on a screen of the default size.
     pub(crate) fn chat(outlast: &Outlast, arguments: &[&str]) -> Self {
         Self::of(&outlast.command(arguments), DEFAULT_SIZE)
     }
 
-    /// A shell that tells a prompt from what it runs.
+    /// Starts a shell with a recognisable prompt.
     pub(crate) fn shell(outlast: &Outlast, shell: &[&str]) -> Self {
         let mut command = outlast.command(&[]);
         let variables: Vec<_> = command
@@ -43,7 +43,7 @@ impl Pane {
         pane
     }
 
-    /// Any command; its environment is what it was given, and what a terminal adds to it.
+    /// Starts any command with its own environment and the variables of a terminal.
     pub(crate) fn of(command: &Command, (width, height): (u16, u16)) -> Self {
         let folder = command.get_current_dir().unwrap().to_owned();
         let pane = Self {
@@ -86,16 +86,16 @@ impl Pane {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    // --- What is done ---
+    // --- Input ---
 
-    /// Presses keys, by the names that tmux gives them.
+    /// Presses keys, by their tmux names.
     pub(crate) fn press(&self, keys: &[&str]) {
         self.asked(&[&["send-keys"], keys].concat());
     }
 
-    /// Types letters.
+    /// Types text.
     pub(crate) fn write(&self, text: &str) {
-        // At the end of an argument it would end the command.
+        // tmux takes a semicolon at the end of an argument as the end of the command.
         let text = match text.strip_suffix(';') {
             Some(rest) => format!("{rest}\\;"),
             None => text.to_owned(),
@@ -103,13 +103,13 @@ impl Pane {
         self.asked(&["send-keys", "-l", "--", &text]);
     }
 
-    /// Types letters, and Enter when they are there.
+    /// Types text, and presses Enter once it is on the screen.
     pub(crate) fn say(&self, text: &str) {
         self.write(text);
         self.press(&["Enter"]);
     }
 
-    /// Pastes as a terminal does that was asked to say where a paste begins and ends.
+    /// Pastes text as a terminal with bracketed paste does.
     pub(crate) fn paste(&self, text: &str) {
         let mut load = self.tmux(&["load-buffer", "-"]);
         let mut load = load.stdin(Stdio::piped()).spawn().unwrap();
@@ -125,7 +125,7 @@ impl Pane {
         self.asked(&["resize-window", "-x", &size[0], "-y", &size[1]]);
     }
 
-    /// The process that the pane was made for.
+    /// Returns the process that the pane was made for.
     pub(crate) fn process(&self) -> String {
         self.tells("#{pane_pid}")
     }
@@ -137,24 +137,24 @@ impl Pane {
         assert!(sent.unwrap().success());
     }
 
-    // --- What is seen ---
+    // --- Screen ---
 
     pub(crate) fn screen(&self) -> String {
         self.asked(&["capture-pane", "-p"])
     }
 
-    /// The screen with its colours.
+    /// Returns the screen with its colours.
     pub(crate) fn coloured(&self) -> String {
         self.asked(&["capture-pane", "-p", "-e"])
     }
 
-    /// What tmux knows of the pane.
+    /// Returns tmux's value of a format for the pane.
     pub(crate) fn tells(&self, format: &str) -> String {
         let told = self.asked(&["display-message", "-p", format]);
         told.trim_end().to_owned()
     }
 
-    /// Waits until the screen is like this, and stands still but for a countdown.
+    /// Waits until the screen satisfies the condition and is stable except for a countdown.
     pub(crate) fn wait_for(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
         let before = RefCell::default();
         self.moving(what, |screen| {
@@ -163,7 +163,7 @@ impl Pane {
         })
     }
 
-    /// Waits until the screen is like this, whether or not it goes on changing.
+    /// Waits until the screen satisfies the condition, even if it keeps changing.
     pub(crate) fn moving(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
         let start = Instant::now();
         loop {
@@ -180,13 +180,12 @@ impl Pane {
         }
     }
 
-    /// Waits until the screen shows that text, on however many lines.
+    /// Waits until the screen shows the text, across any number of lines.
     pub(crate) fn sees(&self, text: &str) -> String {
         self.wait_for(text, |screen| flat(screen).contains(text))
     }
 
-    /// Waits until that retry is waited for, with a countdown in that range: no second of it is on the screen for longer
-    /// than a second.
+    /// Waits for the given retry with a countdown in the range: no second is on the screen for longer than a second.
     pub(crate) fn is_waiting(&self, number: &str, left: RangeInclusive<u64>) {
         let begin = format!("Retrying {number} in ");
         let screen = flat(&self.sees(&begin));
@@ -195,12 +194,12 @@ impl Pane {
         assert!(is_in_range, "not {left:?}:\n{screen}");
     }
 
-    /// Waits until nothing is being done and nothing is written.
+    /// Waits until the chat is idle and the editor is empty.
     pub(crate) fn is_ready(&self) -> String {
         self.wait_for("empty editor", is_ready)
     }
 
-    /// Waits for the end of a scripted answer that repeats what was said.
+    /// Waits for the end of a scripted completion that repeats the message.
     pub(crate) fn is_answered(&self, said: &str) -> String {
         let end = format!("You said: {said}");
         self.wait_for(&end, |screen| {
@@ -208,7 +207,7 @@ impl Pane {
         })
     }
 
-    /// Waits for the end of the process; the answer is the code that it ended with, or the signal.
+    /// Waits for the end of the process; returns its exit code or signal.
     pub(crate) fn ended(&self) -> String {
         let format = "#{pane_dead_status}#{?pane_dead_signal,signal ,}#{pane_dead_signal}";
         let start = Instant::now();
@@ -224,8 +223,8 @@ impl Pane {
         }
     }
 
-    /// A screen as it is every time: without the folder, which takes part in how long a prompt is, and with no number in
-    /// its countdown.
+    /// Returns a reproducible screen: without the folder, which changes the size of a prompt, and without the number of
+    /// a countdown.
     pub(crate) fn shown(&self, screen: &str) -> String {
         let folder = format!(" · {}", self.folder.display());
         let screen = still(screen).replace(&folder, "");
@@ -254,12 +253,12 @@ fn is_ready(screen: &str) -> bool {
     !is_busy && screen.lines().any(|line| line == "›")
 }
 
-/// The words of a screen, wherever its lines end.
+/// Joins the words of a screen, independently of its line ends.
 pub(crate) fn flat(screen: &str) -> String {
     screen.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The seconds that a countdown shows.
+/// Returns the seconds of a countdown on the screen.
 pub(crate) fn countdown(screen: &str) -> Option<u64> {
     let screen = flat(screen);
     let (_, rest) = screen.split_once("Retrying (")?;
@@ -268,7 +267,7 @@ pub(crate) fn countdown(screen: &str) -> Option<u64> {
     seconds.parse().ok()
 }
 
-/// A screen with no number in its countdown.
+/// Returns a screen without the number of its countdown.
 fn still(screen: &str) -> String {
     match countdown(screen) {
         Some(seconds) => screen.replacen(&format!("{seconds}s…"), "Ns…", 1),

@@ -1,4 +1,4 @@
-//! How a chat ends, and how it is stopped for a while: the shell has its terminal again, and knows how to go on.
+//! Ending and suspending a chat: the shell gets its terminal back, and the user a hint how to continue.
 
 use crate::support::Outlast;
 use crate::terminal_driver::{Pane, countdown};
@@ -15,7 +15,7 @@ fn waiting() -> Outlast {
     outlast
 }
 
-/// Has the shell run the chat, and tell how it ended.
+/// Lets the shell run the chat and print its exit code.
 fn start(pane: &Pane, arguments: &str) {
     let program = cargo_bin("outlast");
     pane.say(&format!(
@@ -26,17 +26,17 @@ fn start(pane: &Pane, arguments: &str) {
     assert_eq!(pane.tells(MODES), "1 1 1");
 }
 
-/// What a program asks of a terminal: another screen, presses of the mouse, and the way in which they are told.
+/// The terminal modes that a program can set: alternate screen, mouse reports, and their encoding.
 const MODES: &str = "#{alternate_on} #{mouse_standard_flag} #{mouse_sgr_flag}";
 
-/// The process that the shell runs.
+/// Returns the process that the shell runs.
 fn child_of(pane: &Pane) -> String {
     let shell = pane.process();
     let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
     children.unwrap().trim().to_owned()
 }
 
-/// The terminal is as a shell wants it: lines are edited, letters are shown, and so is the cursor.
+/// Checks that the terminal is restored for the shell: line editing, echo and a visible cursor.
 fn is_given_back(pane: &Pane) {
     assert_eq!(pane.tells(MODES), "0 0 0");
     assert_eq!(pane.tells("#{cursor_flag}"), "1");
@@ -120,7 +120,7 @@ fn who_leaves_is_told_how_to_go_on() {
     }
     start(&pane, "--continue");
     pane.sees("You said: exit");
-    // Whoever has said nothing has nothing to go on with.
+    // A chat without a message has nothing to resume.
     pane.press(&["C-d"]);
     pane.sees("ended with 0");
     start(&pane, "");
@@ -151,7 +151,7 @@ fn ctrl_c_takes_one_thing_at_a_time() {
     pane.is_ready();
     pane.press(&["C-c"]);
     pane.sees("Ctrl-C once more leaves");
-    // Another key, and it has to be meant again.
+    // Another key cancels the first press.
     pane.write("x");
     pane.wait_for("no hint", |screen| !screen.contains("once more"));
     pane.press(&["C-c"]);

@@ -1,4 +1,5 @@
-//! What a chat shows before anything is read, and how long a conversation it opens.
+//! The first frame of a chat before anything is read, and the length of a conversation that it can
+//! open.
 
 use crate::recorder::{Call, Counted, Record, Recorder};
 use crate::support::Outlast;
@@ -9,7 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::process::Stdio;
 
-/// What a chat writes to its terminal and to its files, in order, until that is on the screen.
+/// Records what a chat writes to its terminal and files, in order, until the text is on the screen.
 fn recorded_until(outlast: &Outlast, shown: &str) -> Vec<Record> {
     let size = Winsize {
         ws_row: 24,
@@ -35,7 +36,7 @@ fn recorded_until(outlast: &Outlast, shown: &str) -> Vec<Record> {
     recorder.log()
 }
 
-/// Opening the file of the sessions makes files beside it, which are recorded.
+/// Opening the session database creates files beside it, which are recorded.
 #[test]
 fn the_first_frame_is_drawn_before_any_session_is_opened() {
     let outlast = Outlast::new();
@@ -90,7 +91,7 @@ fn ten_thousand_messages_are_opened_and_scrolled_through() {
     assert!(above.contains("more below: ctrl-end"), "{above}");
     pane.press(&["C-Home"]);
     pane.sees("Question 1 of many");
-    // It goes on from there as from anywhere.
+    // The chat continues normally from there.
     pane.say("And now?");
     pane.is_answered("And now?");
 }

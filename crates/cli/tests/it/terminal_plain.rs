@@ -1,11 +1,12 @@
-//! The chat line by line: what is written once stays, and nothing of it commands a terminal.
+//! The chat line by line: lines are written once and never changed, and contain no terminal
+//! controls.
 
 use crate::support::{CommandResult, Outlast};
 use crate::terminal_driver::{Pane, flat};
 
 const AGENT: &str = "ok:agent,times=always";
 
-/// The terminal breaks lines anywhere.
+/// Wide enough that the terminal breaks no line.
 const WIDE: (u16, u16) = (200, 24);
 
 fn with_delay(seconds: u64) -> Outlast {
@@ -18,7 +19,7 @@ fn with_delay(seconds: u64) -> Outlast {
     outlast
 }
 
-/// A chat of lines in a terminal, when it is ready for the first one.
+/// Starts a plain chat in a terminal, and waits until it is ready.
 fn plain(outlast: &Outlast, arguments: &[&str]) -> Pane {
     let command = outlast.command(&[&["--plain"], arguments].concat());
     let pane = Pane::of(&command, WIDE);
@@ -27,7 +28,8 @@ fn plain(outlast: &Outlast, arguments: &[&str]) -> Pane {
     pane
 }
 
-/// Lines from a pipe, each as if the one before it had been waited for.
+/// Sends lines through a pipe; each must be handled as if the previous one had finished before it
+/// came.
 fn piped(outlast: &Outlast, arguments: &[&str], lines: &str) -> CommandResult {
     let ran = outlast.run_with_stdin(&[&["--plain"], arguments].concat(), lines);
     let written = format!("{}{}", ran.stdout, ran.stderr);
@@ -45,11 +47,11 @@ fn lines_from_a_pipe_are_taken_one_at_a_time() {
     let ran = piped(&outlast, &["--model", "overloaded:1"], lines);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     insta::assert_snapshot!("piped", same_every_time(&ran.stdout));
-    // Each retry is told once.
+    // Each retry is printed once.
     assert_eq!(ran.stdout.matches("Retrying (").count(), 2);
 }
 
-/// Without the seconds of countdowns, ids and times.
+/// Removes the seconds of countdowns, ids and times.
 fn same_every_time(text: &str) -> String {
     let lines = text.lines().map(|line| {
         if let Some((before, rest)) = line.split_once(") in ") {
@@ -108,7 +110,7 @@ fn a_question_is_answered_by_a_line() {
         "{}",
         ran.stdout
     );
-    // Whoever has nothing more to say has not said yes.
+    // The end of the input does not approve a tool.
     let ran = piped(&outlast, &["--model", AGENT], &make("fifth"));
     assert!(!is_made("fifth"), "{}", ran.stdout);
 }
@@ -126,7 +128,7 @@ fn r_retries_now_and_esc_cancels_the_retry() {
     pane.wait_for("a prompt", |screen| screen.trim_end().ends_with("\n>"));
     pane.say("/retry");
     let answered = pane.sees("You said: Say hello");
-    // Each is told once, and what was said once is not repeated.
+    // Each retry is printed once, and no line is repeated.
     assert_eq!(answered.matches("Retrying (").count(), 2, "{answered}");
     assert_eq!(answered.matches("You: Say hello").count(), 1, "{answered}");
 }

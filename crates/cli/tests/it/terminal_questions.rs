@@ -1,4 +1,4 @@
-//! Questions whether a tool may run: how they are answered, and by what they are not.
+//! Approval of tools: the keys that answer a question, and those that do not.
 
 use crate::support::Outlast;
 use crate::terminal_driver::{Pane, flat};
@@ -9,7 +9,7 @@ fn is_asked(screen: &str) -> bool {
     screen.contains("  run it? ")
 }
 
-/// Answers with a letter. One that comes right after the question may still be meant for a message.
+/// Answers with a letter. A key right after the question may still be meant for a message.
 fn answer(pane: &Pane, letter: &str) {
     loop {
         pane.press(&[letter]);
@@ -83,7 +83,7 @@ fn esc_says_no_and_the_turn_goes_on() {
 
 #[test]
 fn a_question_that_comes_while_something_is_written_is_not_answered_by_letters() {
-    // A tool may take its time.
+    // In real time, so that the tool does not time out.
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()

@@ -1,4 +1,4 @@
-//! The chat on screens of all sizes, and on one whose size changes while something goes on.
+//! The chat on screens of all sizes, and during changes of the size.
 
 use crate::support::Outlast;
 use crate::terminal_driver::{DEFAULT_SIZE, Pane, countdown, flat};
@@ -13,7 +13,7 @@ fn waiting(seconds: u64) -> Outlast {
     outlast
 }
 
-/// Waits until the countdown has moved, and is told in words that are whole.
+/// Waits until the countdown has changed and its line is complete.
 fn moves_on(pane: &Pane, than: u64) -> (String, u64) {
     let screen = pane.wait_for("a countdown that moves", |screen| {
         countdown(screen).is_some_and(|left| left < than)
@@ -22,11 +22,11 @@ fn moves_on(pane: &Pane, than: u64) -> (String, u64) {
     (screen, left)
 }
 
-/// What is on the screen is what would be there if all of it were drawn anew.
+/// Checks that a redraw of the whole screen changes nothing.
 fn is_not_garbled(pane: &Pane) {
     let before = pane.is_ready();
     pane.press(&["C-l"]);
-    // Keys are taken one after the other.
+    // Keys are handled one after the other.
     pane.write("x");
     pane.sees("› x");
     pane.press(&["BSpace"]);
@@ -57,7 +57,7 @@ fn a_countdown_goes_on_while_the_screen_changes_its_size() {
     is_not_garbled(&pane);
 }
 
-/// The numbers that the long answer of the scripted provider consists of.
+/// Returns the numbers in the scripted provider's long completion.
 fn numbers(screen: &str) -> Vec<u64> {
     let (answer, _) = screen.split_once("Working…").unwrap_or((screen, ""));
     let words = flat(answer);
@@ -94,7 +94,7 @@ fn an_answer_goes_on_coming_in_while_the_screen_changes_its_size() {
         let more = |screen: &str| {
             let widest = screen.lines().map(|line| line.chars().count()).max();
             let fits = widest.is_some_and(|widest| widest <= usize::from(size.0));
-            // On the smallest one there is room for what is going on and what is being written.
+            // The smallest screen shows the activity and the editor.
             let is_smallest = size.1 == 3 && screen.contains("Working…");
             let is_newer = numbers(screen).last().is_some_and(|number| *number > last);
             fits && (is_smallest || is_newer && is_in_order(screen))
@@ -106,7 +106,7 @@ fn an_answer_goes_on_coming_in_while_the_screen_changes_its_size() {
     let end = pane.sees("Interrupted.");
     assert!(is_in_order(&end), "{end}");
     is_not_garbled(&pane);
-    // From the beginning on, too.
+    // Also from the beginning of the transcript.
     pane.press(&["C-Home"]);
     let beginning = pane.sees("› Say hello");
     assert!(is_in_order(&beginning), "{beginning}");
@@ -120,7 +120,7 @@ fn a_chat_begins_on_the_smallest_of_screens() {
     insta::assert_snapshot!("smallest", pane.shown(&pane.is_ready()));
     pane.say("Hi");
     let waits = pane.sees("s… 1/3");
-    // There is no room for the words by which a countdown is found elsewhere.
+    // The screen is too narrow for the words that the other tests search for.
     let shown = pane.shown(&waits);
     let waits = shown.lines().map(|line| {
         let is_countdown = line.ends_with("s… 1/3");

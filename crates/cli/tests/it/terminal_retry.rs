@@ -1,9 +1,9 @@
-//! A retry in the chat: how it is told, cancelled, hastened, and how it ends.
+//! A retry in the chat: its countdown, cancelling, retrying now, and its end.
 
 use crate::support::Outlast;
 use crate::terminal_driver::{Pane, countdown};
 
-/// A chat whose clock goes as the one on the wall does, so that a wait is there to be looked at.
+/// Creates a command in real time, so that a wait lasts long enough to be seen.
 fn in_real_time() -> Outlast {
     Outlast {
         scale: "1",
@@ -11,7 +11,7 @@ fn in_real_time() -> Outlast {
     }
 }
 
-/// The same, where each retry is waited for that long.
+/// The same with waits of the given length.
 fn with_delay(seconds: u64) -> Outlast {
     let outlast = in_real_time();
     let settings = format!("[retry]\nbase_delay_ms = {}\n", seconds * 1000);
@@ -30,7 +30,7 @@ fn the_loader_counts_down_and_attempts_are_numbered() {
     let words = format!("\nRetrying (1/3) in {left}s… (esc to cancel) · r retries now\n");
     assert!(left <= 29 && first.contains(&words), "{first}");
     insta::assert_snapshot!("first_retry", pane.shown(&first));
-    // No wait is waited for to its end.
+    // No test waits for the end of a wait.
     pane.press(&["r"]);
     let second = pane.sees("Retrying (2/3) in ");
     insta::assert_snapshot!("second_retry", pane.shown(&second));
@@ -58,7 +58,7 @@ fn esc_cancels_the_retry_and_nothing_else() {
     });
     insta::assert_snapshot!("cancelled", pane.shown(&cancelled));
 
-    // The draft can be sent, and Esc means what it always meant.
+    // The draft can be sent, and Esc has its usual meaning again.
     pane.press(&["Enter"]);
     pane.wait_for("the beginning of an answer", |screen| {
         screen.contains("Hello from") && screen.contains("(esc to interrupt)")
@@ -68,7 +68,7 @@ fn esc_cancels_the_retry_and_nothing_else() {
     assert!(!interrupted.contains("(esc to "), "{interrupted}");
     insta::assert_snapshot!("interrupted", pane.shown(&interrupted));
 
-    // And when there is nothing to interrupt it goes to the end.
+    // With nothing to interrupt, it scrolls to the end.
     pane.resize((80, 12));
     pane.write("third");
     pane.press(&["PageUp"]);
@@ -141,7 +141,7 @@ fn when_all_retries_fail_the_last_error_is_told() {
     let failed = pane.sees("/policy overnight, then /retry");
     assert!(failed.contains("\nRetry failed after 3 attempts: Overloaded\n"));
     insta::assert_snapshot!("exhausted", pane.shown(&failed));
-    // It goes on all the same.
+    // The chat works as before.
     pane.say("/model ok");
     pane.sees("is asked from here on");
     pane.say("Once more");
@@ -191,7 +191,7 @@ fn what_is_said_during_a_wait_waits_with_it_and_comes_back_when_that_is_cancelle
     assert_eq!(answered.matches("› and again").count(), 1, "{answered}");
 }
 
-/// A screen without the times that a long wait tells.
+/// Removes the times of a long wait from a screen.
 fn without_clock(screen: &str) -> String {
     let (before, rest) = screen.split_once("(esc to cancel)").unwrap();
     let (_, after) = rest.split_once(" · r ").unwrap();

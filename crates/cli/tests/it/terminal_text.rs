@@ -1,4 +1,4 @@
-//! Text that comes in: pastes of any size, escapes that would command the terminal, colours that nobody wants.
+//! Text input and output: pastes of any size, escapes that would control the terminal, disabled colours.
 
 use crate::support::Outlast;
 use crate::terminal_driver::{DEFAULT_SIZE, Pane, flat};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 const AGENT: &str = "ok:agent,times=always";
 
-/// What was said, as it is written down.
+/// Returns the prompts in the journal.
 fn prompts(outlast: &Outlast) -> Vec<String> {
     let ran = outlast.run(&["sessions", "export", "--format", "jsonl"]);
     let lines = ran.stdout.lines().skip(1);
@@ -36,7 +36,7 @@ fn a_megabyte_is_pasted_as_a_few_words_and_sent_whole() {
     pane.paste(&pasted);
     let words = format!("› look: [pasted text 1: 1025 KiB, {lines} lines]");
     pane.sees(&words);
-    // Whatever line ends it holds, it is not sent until somebody says so.
+    // A paste is not sent before Enter, whatever line ends it has.
     pane.write("thanks");
     let written = pane.sees(&format!("{words}thanks"));
     insta::assert_snapshot!("pasted", pane.shown(&written));
@@ -85,7 +85,7 @@ fn who_wants_no_colours_gets_none() {
         command.envs(setting.map(|value| ("NO_COLOR", value)));
         let pane = Pane::of(&command, DEFAULT_SIZE);
         pane.is_ready();
-        // A command that fails, an unknown one, headings, code: all that has a colour.
+        // A failing command, an unknown command, headings, code: all of these have a colour.
         pane.paste("call bash {\"command\":\"exit 3\"}\nsay # Heading\nsay `code` and **strong**\nsay - item");
         pane.press(&["Enter"]);
         pane.sees("strong");
@@ -98,7 +98,7 @@ fn who_wants_no_colours_gets_none() {
     }
 }
 
-/// What only a program that has the terminal may change.
+/// State that only a program in control of the terminal may change.
 const STATE: &str = "#{pane_title} #{cursor_flag} #{alternate_on} #{mouse_standard_flag} #{insert_flag} #{origin_flag}";
 
 #[test]

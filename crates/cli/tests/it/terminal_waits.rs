@@ -1,4 +1,4 @@
-//! Waits that outlast what is around them: others who learn something, a process that is killed, hours.
+//! Waits during other changes: shared state from other processes, a killed process, hours.
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::support::Outlast;
@@ -6,7 +6,7 @@ use crate::terminal_driver::{DEFAULT_SIZE, Pane, countdown, flat};
 use serde_json::Value;
 use std::process::Command;
 
-/// A provider in real time, for chats that wait so long that nobody waits for the end of it.
+/// Starts a provider in real time, for chats with waits that no test waits out.
 fn server() -> MockServer {
     let mock = MockServer::start_in(Outlast {
         scale: "1",
@@ -22,7 +22,7 @@ fn script(mock: &MockServer, script: &str) {
     mock.control("POST", "/_outlast/script", &body);
 }
 
-/// A chat with that provider.
+/// Creates a chat with that provider.
 fn chat(mock: &MockServer, arguments: &[&str]) -> Command {
     let url = mock.url();
     let usual = ["--provider", "anthropic", "--base-url", &url];
@@ -53,7 +53,7 @@ fn a_long_wait_tells_the_time_of_day() {
         "{waits}"
     );
     assert!(rest.starts_with(" ─"), "{waits}");
-    // Tomorrow's has a date before it.
+    // A time on the next day has a date before it.
     let clock = time.split(' ').next_back().unwrap();
     let parts: Vec<u32> = clock.split(':').map(|part| part.parse().unwrap()).collect();
     assert!(parts.len() == 2 && parts[0] < 24 && parts[1] < 60, "{time}");
@@ -72,7 +72,7 @@ fn a_chat_goes_on_early_when_another_one_was_answered() {
     other.is_ready();
     other.say("Are you there");
     other.is_answered("Are you there");
-    // Minutes before its own time, and nobody has pressed a key.
+    // Minutes before its scheduled time, and without a key press.
     waiting.is_answered("Say hello");
 }
 
@@ -127,7 +127,7 @@ fn a_wait_goes_on_for_the_rest_of_its_time_after_a_kill() {
     assert_eq!(log["requests"].as_array().unwrap().len(), 2, "{log}");
 }
 
-/// A screen without the times that a long wait tells, and without the port of the server.
+/// Removes the times of a long wait and the server's port from a screen.
 fn without_clock(screen: &str) -> String {
     let (before, rest) = screen.split_once("(esc to cancel)").unwrap();
     let (_, after) = rest.split_once(" · r ").unwrap();

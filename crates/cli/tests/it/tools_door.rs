@@ -1,4 +1,5 @@
-//! Tools through the command: what may run, what a signal leaves of it, and what a model never gets to see.
+//! Tools through the command: permissions, the effect of signals, and secrets that a model must not
+//! receive.
 
 use crate::mock_server::{MockServer, PLANTED, wait_for};
 use crate::support::{CommandResult, NO_TIMEOUTS, Outlast};
@@ -7,10 +8,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The scripted model that calls the tools which the prompt names.
+/// The scripted model that calls the tools in the prompt.
 const AGENT: &str = "ok:agent,times=always";
 
-/// The newest session, entry by entry.
+/// Returns the entries of the newest session.
 fn entries(outlast: &Outlast) -> Vec<Value> {
     let ran = outlast.run(&["sessions", "export", "--format", "jsonl"]);
     let lines = ran.stdout.lines().skip(1);
@@ -24,7 +25,7 @@ fn of_kind<'a>(entries: &'a [Value], kind: &str) -> Vec<&'a Value> {
     entries.filter(|entry| entry["kind"] == kind).collect()
 }
 
-/// Whether a process is there, and not merely waiting to be taken note of.
+/// Whether a process exists and is not a zombie.
 fn is_running(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = stat
@@ -85,7 +86,7 @@ fn tools_are_offered_unless_nobody_wants_them() {
 #[test]
 fn a_signal_in_the_middle_of_a_tool_leaves_no_process_and_the_model_is_told() {
     for (signal, code) in [("-TERM", 143), ("-HUP", 129)] {
-        // Sped up, the tool would soon have taken too long.
+        // With a scaled clock, the tool would soon time out.
         let outlast = Outlast {
             scale: "1",
             ..Outlast::new()
@@ -140,7 +141,7 @@ fn a_signal_in_the_middle_of_a_tool_leaves_no_process_and_the_model_is_told() {
 
 // --- Secrets ---
 
-/// The bytes of all files in a folder.
+/// Returns the bytes of all files in a folder.
 fn bytes(folder: &Path) -> Vec<u8> {
     let entries = fs::read_dir(folder)
         .unwrap()
@@ -181,7 +182,7 @@ fn a_command_that_prints_its_environment_has_no_key_to_print() {
     let ran = CommandResult::of(&mut command);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let written = bytes(&outlast.home());
-    // The tool has run, and what it printed is there.
+    // The tool has run, and its output is in the journal.
     assert!(holds(&written, "marked") && holds(&written, "something-harmless"));
     let asked = mock.requests();
     for key in [PLANTED, OF_ACCOUNT] {

@@ -1,4 +1,4 @@
-//! `outlast trust`: who may redirect keys, before and after.
+//! `outlast trust`: whether a project may redirect keys, before and after it is trusted.
 
 use crate::support::{CommandResult, Outlast};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! What is left alone at night: signals, lost readers, other settings when it is carried on, files that are not a model's.
+//! Unattended operation: signals, closed readers, changed settings at a resume, and tools that write files.
 
 use crate::mock_server::{MockServer, wait_for};
 use crate::support::{CommandResult, Outlast, after};
@@ -101,7 +101,7 @@ fn a_second_interrupt_does_not_leave_a_tool_behind_or_a_turn_to_be_resumed() {
 
 #[test]
 fn a_reader_of_events_that_dies_leaves_the_turn_to_be_resumed() {
-    // In real time, so that the turn is still in its wait when the write fails.
+    // In real time, so that the turn is still waiting when the write fails.
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
@@ -235,7 +235,7 @@ fn what_says_what_a_model_may_do_is_not_for_it_to_write() {
         let ran = outlast.run(&["-p", &prompt, "--allow", "write,outside"]);
         let said = format!("`write` was not run: {path} is not yours to change");
         assert!(ran.stdout.contains(&said), "{}", ran.stdout);
-        // Whoever watches is told as well.
+        // The progress output reports it as well.
         assert!(ran.stderr.contains("○ write "), "{}", ran.stderr);
     }
     let settings = fs::read_to_string(outlast.folder.path().join("outlast.toml")).unwrap();
@@ -244,12 +244,12 @@ fn what_says_what_a_model_may_do_is_not_for_it_to_write() {
 
 // --- times ---
 
-/// Milliseconds of the day's clock.
+/// Returns the current time in milliseconds.
 fn now() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
-/// A prompt that is told to wait so long and killed when its wait has begun; when the wait ends.
+/// Kills a prompt during a wait of that many seconds; returns the end of the wait.
 fn killed_in_a_wait(mock: &MockServer, seconds: u32) -> i64 {
     let script = format!("rate-limited:retry-after={seconds}");
     let mut child = begin(&mut mock.command("openai", &["--model", &script]));
@@ -267,7 +267,7 @@ fn killed_in_a_wait(mock: &MockServer, seconds: u32) -> i64 {
     until.parse::<jiff::Timestamp>().unwrap().as_millisecond()
 }
 
-/// When the request that came last arrived.
+/// Returns the arrival time of the last request.
 fn last_request(mock: &MockServer) -> i64 {
     let log: serde_json::Value = serde_json::from_str(&mock.requests()).unwrap();
     let last = log["requests"].as_array().unwrap().last().unwrap();
@@ -291,7 +291,7 @@ fn a_wait_is_resumed_until_its_time_and_an_overdue_one_is_over_at_once() {
     resume();
     let asked = last_request(&mock);
     assert!(asked >= until, "{} ms early", until - asked);
-    // One that was begun anew would have ended no sooner than that.
+    // A wait that starts again would have ended no sooner than that.
     let anew = resumed + 1000 * i64::from(WAIT);
     assert!(asked < anew, "{} ms late", asked - until);
 

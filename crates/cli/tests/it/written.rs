@@ -1,4 +1,4 @@
-//! Sessions that no run has made: their entries are put straight into the journal of a home.
+//! Sessions for tests: writes their entries straight into the journal of a home.
 
 use crate::support::Outlast;
 use outlast_dialect::{Message, Part, Role};
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use std::fs;
 use tokio::runtime::Runtime;
 
-/// How its process left a session.
+/// The state in which a process left its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeftAs {
-    /// It was let go of.
+    /// The process released it.
     Free,
-    /// Its process died before it could.
+    /// The process died before it could release it.
     Abandoned,
 }
 
@@ -42,14 +42,15 @@ pub(crate) fn session(outlast: &Outlast, id: &str, turns: &[Vec<Entry>], left: L
     match left {
         LeftAs::Free => runtime.block_on(journal.release(hold)).unwrap(),
         LeftAs::Abandoned => {
-            // An owner whose lock is gone is dead, and one that is forgotten lets go of nothing.
+            // An owner without its lock file counts as dead, and a forgotten lock is never
+            // released.
             std::mem::forget(hold);
             fs::remove_dir_all(home.join("sessions.db.owners")).unwrap();
         }
     }
 }
 
-/// The first line of what was said first, as it is.
+/// Returns the first line of the first message as the title.
 fn title(turns: &[Vec<Entry>]) -> String {
     match turns.first().and_then(|turn| turn.first()) {
         Some(Entry::Prompt { message, .. }) => {
@@ -75,7 +76,7 @@ fn line(turn: u64, entry: &Entry) -> RawEntry {
 
 // --- Entries ---
 
-/// What was typed for a prompt: a script of the provider inside the command.
+/// Returns the typed settings of a prompt: a script of the built-in provider.
 pub(crate) fn typed(model: &str) -> Value {
     json!({"settings": {"model": model}})
 }
@@ -121,7 +122,7 @@ fn settled(seal: TurnStatus, error: Option<TurnError>) -> Entry {
     Entry::Settled { seal, usage, error }
 }
 
-/// A finished session of that name whose conversation is worth a summary.
+/// Writes a finished session with a conversation long enough for a summary.
 pub(crate) fn long_session(outlast: &Outlast, id: &str, model: &str) {
     let long = "The first half of the work is done. ".repeat(400);
     let turn = |text: &str| vec![prompt(text, typed(model)), answer(&long), completed()];

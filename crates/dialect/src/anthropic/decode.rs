@@ -1,6 +1,6 @@
-//! From the wire: frames and whole messages to deltas.
+//! Decodes frames and whole messages into deltas.
 //!
-//! A call is handed on when its block ends and its arguments are whole. One without arguments may be one that the
+//! A call is emitted when its block ends and its arguments are complete. A call without arguments may be one that the
 //! output limit cut off before them: it waits until more comes or the reason for the end is known.
 
 use crate::lenient_json::LenientParser;
@@ -21,7 +21,7 @@ const USAGE: UsagePointers = UsagePointers {
     cache_is_in_input: false,
 };
 
-/// The state of one streamed answer.
+/// The state of one streamed response.
 #[derive(Debug)]
 pub struct Decoder {
     provider: String,
@@ -36,7 +36,7 @@ pub struct Decoder {
     has_opened: bool,
 }
 
-/// A part of the answer that is still coming.
+/// A part of the completion that is still coming.
 #[derive(Debug)]
 enum Block {
     /// Its arguments come in pieces; the input that it began with counts where no piece comes.
@@ -51,7 +51,7 @@ enum Block {
 }
 
 impl Decoder {
-    /// The beginning of an answer by that provider.
+    /// Creates the decoder of one response by that provider.
     pub fn new(provider: &str) -> Self {
         Self {
             provider: provider.to_owned(),
@@ -65,7 +65,7 @@ impl Decoder {
         }
     }
 
-    /// Adds what one frame says to `deltas`.
+    /// Adds the deltas of one frame to `deltas`.
     pub fn read(
         &mut self,
         event: &sse::Event,
@@ -114,7 +114,7 @@ impl Decoder {
         Ok(StreamActivity::Progress)
     }
 
-    /// A block may bring its beginning along.
+    /// Begins a block, which may already have content.
     fn begin(&mut self, index: u64, block: &Value, deltas: &mut Vec<Delta>) {
         if let Some(held) = self.held.take() {
             self.handed.call(held, deltas);
@@ -204,7 +204,7 @@ impl Decoder {
         }
     }
 
-    /// A block whose end was not told is whole only if it shows that itself.
+    /// Finishes a block whose end was not reported: it is complete only if it shows that itself.
     fn finish_unclosed_block(&mut self, block: Block, deltas: &mut Vec<Delta>) {
         match block {
             Block::Tool { call, input } if call.arguments.is_empty() && input.is_empty() => {
@@ -238,7 +238,7 @@ impl Decoder {
     }
 }
 
-/// What a message that came as a whole says.
+/// Reads a message that came as a whole.
 pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delta>, Box<Failure>> {
     let mut message = stream_error::json(provider, body, now)?;
     let content = message.get_mut("content").map(Value::take);
@@ -269,7 +269,7 @@ pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delt
     Ok(deltas)
 }
 
-/// The input of a call in the words of the model; `source` is the text of its block.
+/// Keeps the input of a call in the model's own text; `source` is the text of its block.
 fn preserve_raw_input<'a>(block: &mut Value, source: impl FnOnce() -> Option<&'a str>) {
     let input = block.get_mut("input");
     let input = input.filter(|input| input.is_object() && stream_error::says(input));

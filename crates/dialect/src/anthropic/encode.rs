@@ -1,4 +1,4 @@
-//! To the wire: the body of a request.
+//! Encodes the body of a request.
 
 use crate::request::with_conversation;
 use crate::{Delivery, Message, Part, Request, Role, Tool};
@@ -7,10 +7,10 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// The API wants a limit; every current model can write this much.
+/// The API requires a limit; every current model can write this much.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
-/// The body of a request.
+/// Returns the body of a request.
 pub fn request(request: &Request) -> String {
     let mut settings = json!({
         "model": request.model,
@@ -46,7 +46,7 @@ struct WireMessage<'a> {
 #[serde(untagged)]
 enum Content<'a> {
     Any(Value),
-    /// What the model wrote goes back as it wrote it: to the letter, or the provider's cache does not know it.
+    /// The model's input goes back unchanged, to the letter, or the provider's cache misses.
     Call {
         r#type: &'static str,
         id: &'a str,
@@ -59,7 +59,8 @@ fn tool(tool: &Tool) -> Value {
     json!({ "name": tool.name, "description": tool.description, "input_schema": tool.parameters })
 }
 
-/// What a model said may be nothing but reasoning or blanks that are left out, and an empty message is refused.
+/// Returns whether a message has content. Without its omitted reasoning and blanks it may be empty, and the API
+/// refuses that.
 fn says_something(said: &WireMessage<'_>) -> bool {
     said.role == "user" || !said.content.is_empty()
 }
@@ -75,7 +76,8 @@ fn message<'a>(message: &'a Message, model: &str) -> WireMessage<'a> {
     WireMessage { role, content }
 }
 
-/// A text of blanks, as some models begin with before they call a tool, is refused here.
+/// Returns whether a text is blank: some models begin with blanks before they call a tool, and the API refuses them
+/// here.
 fn is_blank(part: &Part) -> bool {
     matches!(part, Part::Text { text } if text.trim().is_empty())
 }
@@ -96,7 +98,7 @@ fn part<'a>(part: &'a Part, model: &str) -> Option<Content<'a>> {
     }))
 }
 
-/// Reasoning without a signature of this API, or of another model, is refused by it.
+/// Returns reasoning as a block. The API refuses reasoning without a signature of its own, or of another model.
 fn thinking(reasoning: &Reasoning, model: &str) -> Option<Value> {
     let proof = reasoning.proof.as_ref();
     match proof.filter(|_| reasoning.can_be_sent_to(model))? {
@@ -108,14 +110,14 @@ fn thinking(reasoning: &Reasoning, model: &str) -> Option<Value> {
     }
 }
 
-/// The API takes an object; what the model wrote and is none goes back as the text that it was.
+/// Returns a call as a block. The API takes an object; input that is none goes back as text.
 fn tool_use(call: &ToolCall) -> Content<'_> {
     let ToolCall {
         id,
         name,
         arguments,
     } = call;
-    // What is kept as it is must still be JSON to the strictest reader.
+    // Input that is kept unchanged must still be JSON to the strictest reader.
     let is_object = serde_json::from_str::<Map<String, Value>>(arguments).is_ok();
     let input: Option<&RawValue> = serde_json::from_str(arguments).ok();
     match input.filter(|_| is_object) {

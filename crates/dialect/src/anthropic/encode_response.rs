@@ -1,4 +1,4 @@
-//! To the wire: the frames and bodies that a provider would send.
+//! Encodes the frames and bodies that a provider would send.
 
 use crate::completion::{
     ApiError, Completion, ReasoningSegment, Segment, frame, interleaved_arguments, object,
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const DEFAULT_MESSAGE_ID: &str = "msg_scripted";
 
-/// The frames of an answer, in pieces.
+/// Returns the frames of a completion, in pieces.
 pub(crate) fn frames(answer: &Completion<'_>) -> Vec<String> {
     let usage = answer.usage.unwrap_or_default();
     let opening = Usage {
@@ -78,7 +78,7 @@ impl Writer {
         let Some(done) = thought.done else {
             return;
         };
-        // What was cut short has none.
+        // Reasoning that was cut short has none.
         let proof = match signature(done) {
             "" => String::new(),
             signature => delta(
@@ -134,7 +134,7 @@ fn stop(index: usize) -> String {
     frame(&json!({ "type": "content_block_stop", "index": index }))
 }
 
-/// The answer as one body.
+/// Returns the completion as one body.
 pub(crate) fn whole(answer: &Completion<'_>) -> Value {
     let blocks: Vec<Value> = answer.parts.iter().flat_map(blocks).collect();
     let mut message = message(answer, &blocks, answer.usage.unwrap_or_default());
@@ -208,7 +208,7 @@ fn stop_details(reason: StopReason) -> Value {
     }
 }
 
-/// An error, as the body of a response or the data of a frame.
+/// Returns an error, as the body of a response or the data of a frame.
 pub(crate) fn error(problem: &ApiError) -> Value {
     let mut error = problem.fields.clone();
     error.insert("type".to_owned(), json!(problem.kind));

@@ -80,7 +80,7 @@ fn half_a_call_is_not_handed_on() {
     let table: [(&[&str], &[Delta]); 6] = [
         (&[TOOL, &half, BLOCK_STOP], &[]),
         (&[TOOL, &half, &rest, BLOCK_STOP], &[whole()]),
-        // Without the end of the block, what is whole counts.
+        // Without the end of the block, a complete call counts.
         (&[TOOL, &half, MESSAGE_STOP], &[cut("run"), stopped()]),
         (&[TOOL, MESSAGE_STOP], &[cut("run"), stopped()]),
         (&[TOOL, &half, &rest, MESSAGE_STOP], &[whole(), stopped()]),
@@ -229,7 +229,7 @@ fn errors_in_the_stream_are_failures_with_their_codes() {
             Cause::ContextOverflow,
         ),
         ("busy", Cause::TruncatedStream),
-        // What the model wrote into a frame that was cut says nothing about the failure.
+        // The model's text in a frame that was cut says nothing about the failure.
         (
             r#"{"type":"content_block_delta","delta":{"text":"quota exceeded, add credits"#,
             Cause::TruncatedStream,

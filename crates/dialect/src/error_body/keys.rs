@@ -1,4 +1,4 @@
-//! The keys of error bodies that mean something, in lower case.
+//! The relevant keys of error bodies, in lower case.
 
 /// Keys whose values are kept as fields.
 pub(super) const FIELD_KEYS: [&str; 50] = [
@@ -53,7 +53,7 @@ pub(super) const FIELD_KEYS: [&str; 50] = [
     "n_ctx",
     "max_model_len",
 ];
-/// Keys whose values are what the provider says.
+/// Keys whose values are the provider's message.
 pub(super) const MESSAGE_KEYS: [&str; 9] = [
     "message",
     "error",
@@ -65,7 +65,7 @@ pub(super) const MESSAGE_KEYS: [&str; 9] = [
     "status_msg",
     "errmsg",
 ];
-/// Keys under which a body sends back what was asked; nothing below them is about the failure.
+/// Keys under which a body echoes the request; nothing below them is about the failure.
 pub(super) const REQUEST_ECHO_KEYS: [&str; 12] = [
     "input",
     "inputs",

@@ -1,8 +1,8 @@
-//! What Python prints for a dictionary, as JSON: clients pass such texts on.
+//! Converts Python's repr of a dictionary to JSON: clients pass such texts on.
 
 use serde_json::Value;
 
-/// The value, if the text is one.
+/// Returns the value, if the text is a dictionary.
 pub(super) fn to_json(text: &str) -> Option<Value> {
     let mut json = String::with_capacity(text.len() + 16);
     let mut chars = text.chars().peekable();

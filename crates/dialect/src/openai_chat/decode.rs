@@ -1,7 +1,8 @@
-//! From the wire: chunks and whole completions to deltas.
+//! Decodes chunks and whole completions into deltas.
 //!
-//! Servers differ in small ways, and all are met here: reasoning under two names or as content parts, calls without an
-//! index or without an id after their first chunk, usage in a last chunk or in every one, a finish reason in every one.
+//! Servers differ in small ways, and all are handled here: reasoning under two names or as content parts, calls
+//! without an index or without an id after their first chunk, usage in a last chunk or in every one, a finish reason
+//! in every one.
 
 use super::DONE;
 use super::tool_calls::ToolCalls;
@@ -25,7 +26,7 @@ const USAGE: UsagePointers = UsagePointers {
     cache_is_in_input: true,
 };
 
-/// The state of one streamed answer.
+/// The state of one streamed response.
 #[derive(Debug)]
 pub struct Decoder {
     provider: String,
@@ -36,14 +37,14 @@ pub struct Decoder {
     has_content: bool,
     refused: bool,
     finish: Option<StopReason>,
-    /// Content came after a finish reason: those of this server do not mean that it is done.
+    /// Content came after a finish reason: on this server a finish reason does not mean that it is done.
     is_contradicted: bool,
     has_deltas: bool,
     has_opened: bool,
 }
 
 impl Decoder {
-    /// The beginning of an answer by that provider.
+    /// Creates the decoder of one response by that provider.
     pub fn new(provider: &str) -> Self {
         Self {
             provider: provider.to_owned(),
@@ -60,7 +61,7 @@ impl Decoder {
         }
     }
 
-    /// Adds what one frame says to `deltas`.
+    /// Adds the deltas of one frame to `deltas`.
     pub fn read(
         &mut self,
         event: &sse::Event,
@@ -79,7 +80,7 @@ impl Decoder {
             Some(_) => None,
         };
         match (failure, chunk) {
-            // Nothing undoes an answer that is complete.
+            // Nothing undoes a completion that is complete.
             (Some(_), _) if self.is_complete() => Ok(StreamActivity::Alive),
             (Some(failure), _) => Err(failure),
             (None, chunk) => self
@@ -96,7 +97,7 @@ impl Decoder {
     ) -> Result<StreamActivity, RunawayOutput> {
         let choice = choice(chunk);
         let delta = &choice["delta"];
-        // A message in place of deltas is one; a message after them only repeats them.
+        // A message in place of deltas counts as a delta; a message after them only repeats them.
         let message = match self.has_deltas || stream_error::says(delta) {
             true => delta,
             false => &choice["message"],
@@ -120,12 +121,12 @@ impl Decoder {
         })
     }
 
-    /// Whether the answer is complete; usage and the last frame may still come.
+    /// Returns whether the completion is complete; usage and the last frame may still come.
     pub fn is_complete(&self) -> bool {
         self.finish.is_some() && !self.is_contradicted
     }
 
-    /// What is left to say when the stream ends here; nothing when it ends too early.
+    /// Returns the remaining deltas when the stream ends here; none when it ends too early.
     pub fn end(&mut self) -> Vec<Delta> {
         let mut deltas = Vec::new();
         if let Some(reason) = self.finish.take() {
@@ -134,7 +135,7 @@ impl Decoder {
         deltas
     }
 
-    /// The last frame. Some servers leave the finish reason out; what they sent is still all of it.
+    /// Reads the last frame. Some servers leave the finish reason out; their completion is still complete.
     fn done(
         &mut self,
         now: Timestamp,
@@ -152,7 +153,7 @@ impl Decoder {
 
     fn close(&mut self, reason: StopReason, deltas: &mut Vec<Delta>) {
         self.end_reasoning(deltas);
-        // What the output limit or a filter cut short is nobody's wish.
+        // A call that the output limit or a filter cut short was not intended.
         let was_cut = matches!(reason, StopReason::Length | StopReason::Refusal);
         let mut handed = EmittedCalls::default();
         let mut has_calls = false;
@@ -172,7 +173,8 @@ impl Decoder {
         deltas.push(Delta::Stopped(reason));
     }
 
-    /// A delta of a stream, or the message of a whole answer, from that `source`; whether it said anything.
+    /// Reads a delta of a stream, or the message of a whole response, from that `source`, and returns whether it had
+    /// content.
     fn message(
         &mut self,
         message: &Value,
@@ -206,7 +208,7 @@ impl Decoder {
         Ok(said)
     }
 
-    /// Some servers send the content in parts, and the reasoning as one of them.
+    /// Reads a content part. Some servers send the content in parts, and the reasoning as one of them.
     fn part(&mut self, part: &Value, deltas: &mut Vec<Delta>) {
         match &part["thinking"] {
             Value::String(text) => self.think(text, deltas),
@@ -245,7 +247,7 @@ impl Decoder {
     }
 }
 
-/// The one choice that was asked for, wherever it stands.
+/// Returns the one choice that was requested, wherever it stands.
 fn choice(chunk: &Value) -> &Value {
     let choices = chunk["choices"].as_array().map(Vec::as_slice);
     let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or_default() == 0;
@@ -253,7 +255,7 @@ fn choice(chunk: &Value) -> &Value {
     first.unwrap_or(&Value::Null)
 }
 
-/// Whether a chunk ends a choice, whichever it is.
+/// Returns whether a chunk ends a choice, whichever it is.
 pub(crate) fn finishes(chunk: &Value) -> bool {
     let choices = chunk["choices"].as_array().into_iter().flatten();
     choices.filter_map(finish_reason).next().is_some()
@@ -270,7 +272,7 @@ fn finish_reason(choice: &Value) -> Option<StopReason> {
     }
 }
 
-/// Whether a delta brings more than whose it is.
+/// Returns whether a delta has more than its role.
 fn has_content(delta: &Value) -> bool {
     let fields = delta.as_object().into_iter().flatten();
     fields
@@ -278,7 +280,8 @@ fn has_content(delta: &Value) -> bool {
         .any(|(_, value)| stream_error::says(value))
 }
 
-/// A chunk that reports an error: as one, as the end of its choice, or as something that is no chunk at all.
+/// Returns whether a chunk reports an error: as such, as the end of its choice, or as something that is no chunk at
+/// all.
 fn is_error(chunk: &Value, name: &str) -> bool {
     let choice = choice(chunk);
     let is_chunk = !choice.is_null() || chunk["usage"].is_object();
@@ -288,7 +291,7 @@ fn is_error(chunk: &Value, name: &str) -> bool {
         || (!is_chunk && stream_error::is_error(chunk, name))
 }
 
-/// What a completion that came as a whole says.
+/// Reads a completion that came as a whole.
 pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delta>, Box<Failure>> {
     let completion = stream_error::json(provider, body, now)?;
     let choice = choice(&completion);

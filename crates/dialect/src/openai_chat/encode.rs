@@ -1,4 +1,4 @@
-//! To the wire: the body of a request.
+//! Encodes the body of a request.
 
 use crate::request::with_conversation;
 use crate::{Delivery, Image, Message, Part, Request, Role, Tool};
@@ -6,7 +6,7 @@ use outlast_kernel::event::ToolCall;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-/// The body of a request.
+/// Returns the body of a request.
 pub fn request(request: &Request) -> String {
     let mut body = json!({ "model": request.model });
     if request.delivery == Delivery::Streamed {
@@ -42,7 +42,7 @@ fn tool(tool: &Tool) -> Value {
     })
 }
 
-/// Each result of a tool is a message of its own here.
+/// Returns the messages for one message. Each result of a tool is a message of its own here.
 fn messages(message: &Message) -> Vec<Value> {
     match message.role {
         Role::Assistant => assistant(message).into_iter().collect(),
@@ -62,7 +62,7 @@ fn user(message: &Message) -> Option<Value> {
     let parts: Vec<Value> = message.parts.iter().filter_map(part).collect();
     let content = match parts.as_slice() {
         [] => return None,
-        // Plain text is what every server of this dialect takes.
+        // Every server of this dialect accepts plain text.
         [only] if only["type"] == "text" => only["text"].clone(),
         _ => Value::Array(parts),
     };
@@ -80,7 +80,8 @@ fn part(part: &Part) -> Option<Value> {
     }
 }
 
-/// Reasoning is not sent back here; a message of nothing else would be an empty one, which some servers refuse.
+/// Returns an assistant message without its reasoning. A message of only reasoning would be empty, which some servers
+/// refuse.
 fn assistant(message: &Message) -> Option<Value> {
     let text = message.text();
     let calls: Vec<Value> = message.tool_calls().map(call).collect();

@@ -1,4 +1,4 @@
-//! To the wire: the frames and bodies that a provider would send.
+//! Encodes the frames and bodies that a provider would send.
 
 use super::DONE;
 use crate::completion::{
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const COMPLETION_ID: &str = "chatcmpl-scripted";
 
-/// The frames of an answer, in pieces.
+/// Returns the frames of a completion, in pieces.
 pub(crate) fn frames(answer: &Completion<'_>) -> Vec<String> {
     let speaks = answer.has_text() && !answer.is_refused();
     let content = speaks.then_some("");
@@ -49,7 +49,7 @@ pub(crate) fn frames(answer: &Completion<'_>) -> Vec<String> {
 struct Writer<'a> {
     answer: &'a Completion<'a>,
     pieces: Vec<String>,
-    /// How many tool calls were begun.
+    /// The number of tool calls that have begun.
     calls: usize,
 }
 
@@ -97,7 +97,7 @@ impl Writer<'_> {
     }
 }
 
-/// The answer as one body.
+/// Returns the completion as one body.
 pub(crate) fn whole(answer: &Completion<'_>) -> Value {
     let text = |wanted: fn(&Segment<'_>) -> Option<String>| {
         let texts: Vec<String> = answer.parts.iter().filter_map(wanted).collect();
@@ -151,7 +151,7 @@ fn chunk(model: &str, choices: &[Value]) -> Value {
     })
 }
 
-/// Here the tokens read from the cache are counted among those read.
+/// Returns the usage. Here the tokens read from the cache are counted among the input tokens.
 fn usage(usage: Usage) -> Value {
     let prompt = usage.input + usage.cache_read + usage.cache_write;
     json!({
@@ -163,7 +163,7 @@ fn usage(usage: Usage) -> Value {
     })
 }
 
-/// A refusal in words ends like any answer; one without words was the filter's.
+/// Returns the finish reason. A refusal in words ends like any completion; one without words is the filter's.
 fn finish_reason(answer: &Completion<'_>, stop: StopReason) -> &'static str {
     match stop {
         StopReason::EndTurn => "stop",
@@ -175,7 +175,7 @@ fn finish_reason(answer: &Completion<'_>, stop: StopReason) -> &'static str {
     }
 }
 
-/// An error, as the body of a response or the data of a frame.
+/// Returns an error, as the body of a response or the data of a frame.
 pub(crate) fn error(problem: &ApiError) -> Value {
     json!({ "error": error_object(problem) })
 }
@@ -202,14 +202,14 @@ pub(crate) fn error_frame(problem: &ApiError, interruption: &Interruption<'_>) -
     }
 }
 
-/// Some servers add chunks and fields of their own.
+/// Returns an unknown frame: some servers add chunks and fields of their own.
 pub(crate) fn unknown_frame(model: &str) -> String {
     let mut chunk = chunk(model, &[]);
     chunk["weather_report"] = json!([{ "cloud": "…" }]);
     frame(&chunk)
 }
 
-/// The last frame.
+/// Returns the last frame.
 pub(crate) fn done() -> String {
     sse::Event {
         name: String::new(),
@@ -218,7 +218,7 @@ pub(crate) fn done() -> String {
     .to_wire()
 }
 
-/// Events have no name here.
+/// Returns a frame; events have no name here.
 fn frame(data: &Value) -> String {
     sse::Event {
         name: String::new(),

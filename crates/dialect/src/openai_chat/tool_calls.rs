@@ -1,4 +1,4 @@
-//! Tool calls that come in pieces.
+//! Assembles tool calls that come in pieces.
 //!
 //! A piece belongs to the call with its index or, without one, with its id; without either, to the last. An index that
 //! comes again with another id and a name is another call: some servers number all of them alike.
@@ -8,10 +8,10 @@ use outlast_kernel::event::ToolCall;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// More calls than that in one answer are nobody's wish.
+/// The maximum number of calls in one completion; more are an error of the model.
 const MAX_TOOL_CALLS: usize = 1000;
 
-/// The calls that have begun, in their order; they are complete when the answer is.
+/// The calls that have begun, in their order; they are complete when the completion is.
 #[derive(Debug, Default)]
 pub(super) struct ToolCalls {
     calls: Vec<ToolCall>,
@@ -19,7 +19,7 @@ pub(super) struct ToolCalls {
     by_id: HashMap<String, usize>,
 }
 
-/// One piece of a call, as far as it tells whose it is.
+/// One piece of a call, with the keys that identify the call.
 struct CallPiece<'a> {
     index: Option<u64>,
     id: Option<&'a str>,
@@ -36,12 +36,12 @@ impl ToolCalls {
         self.calls.iter().all(is_whole)
     }
 
-    /// All of them, and none after that.
+    /// Takes all calls, and leaves none.
     pub(super) fn take(&mut self) -> Vec<ToolCall> {
         std::mem::take(self).calls
     }
 
-    /// Adds a list of pieces from a chunk with that text, and tells whether they said anything.
+    /// Adds a list of pieces from a chunk with that text, and returns whether they had content.
     pub(super) fn add(&mut self, pieces: &[Value], source: &str) -> Result<bool, RunawayOutput> {
         let are_objects = |piece: &Value| piece["function"]["arguments"].is_object();
         let texts = match pieces.iter().any(are_objects) {
@@ -52,7 +52,7 @@ impl ToolCalls {
         let mut said = false;
         for (position, piece) in (0..).zip(pieces) {
             let id = word(&piece["id"]);
-            // No two pieces of one list are of the same call.
+            // No two pieces of one list belong to the same call.
             let position = (pieces.len() > 1 && id.is_none()).then_some(position);
             let index = piece["index"].as_u64().or(position);
             let name = word(&piece["function"]["name"]);
@@ -103,7 +103,7 @@ impl ToolCalls {
         Ok(known.is_none() || !matches!(arguments, Value::Null) && *arguments != "")
     }
 
-    /// The call that a piece goes on with. A new id alone begins none: some servers make one up for each piece.
+    /// Returns the call that a piece belongs to. A new id alone begins none: some servers generate one for each piece.
     fn find(&self, piece: &CallPiece<'_>) -> Option<usize> {
         let last = self.calls.len().checked_sub(1);
         let place = match piece.index {
@@ -125,7 +125,7 @@ impl ToolCalls {
     }
 }
 
-/// The arguments of the pieces in the words of the model, from the text of their chunk.
+/// Returns the arguments of the pieces in the model's own text, from the text of their chunk.
 fn texts(source: &str) -> Option<Vec<Option<&str>>> {
     let choices = elements(field(source, "choices")?);
     let is_first = |choice: &&str| {

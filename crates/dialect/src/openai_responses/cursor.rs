@@ -1,38 +1,39 @@
-//! How far an answer that the server keeps has been heard, and where its rest is.
+//! Tracks the cursor of a completion that the server keeps, and the path of its rest.
 //!
-//! In background mode the server goes on when the connection is gone, and numbers the events. Invariant: a place is told
-//! right behind what lies before it, so that what is heard up to a place and what is read after it is everything, once.
+//! In background mode the server continues when the connection is gone, and numbers the events. Invariant: a cursor is
+//! emitted right after the content before it, so that the deltas up to a cursor and those read after it are
+//! everything, once.
 
 use crate::{Delta, StreamCursor};
 use serde_json::Value;
 
-/// Longer ids are nobody's.
+/// The maximum length of an id, in bytes.
 const MAX_ID_BYTES: usize = 512;
 
-/// Where the rest of an answer is. An id that would lead elsewhere leads nowhere.
+/// Returns the path of the rest of a completion. An id that would change the path has none.
 pub(crate) fn resume_path(place: &StreamCursor) -> Option<String> {
     let StreamCursor { response, after } = place;
     let path = super::PATH;
     is_name(response).then(|| format!("{path}/{response}?stream=true&starting_after={after}"))
 }
 
-/// Whether this stays one segment of a path.
+/// Returns whether an id stays one segment of a path.
 fn is_name(id: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-=.:~".contains(&byte);
     (1..=MAX_ID_BYTES).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(is_plain)
 }
 
-/// How far an answer was heard.
+/// The position up to which a completion was received.
 #[derive(Debug, Default)]
 pub(super) struct CursorTracker {
     /// The number of the last event that an earlier stream has brought.
     before: Option<u64>,
-    /// The last place that was told.
+    /// The last cursor that was emitted.
     place: Option<StreamCursor>,
 }
 
 impl CursorTracker {
-    /// All up to that place.
+    /// Creates the position after everything up to that cursor.
     pub(super) fn resumed_at(place: &StreamCursor) -> Self {
         Self {
             before: Some(place.after),
@@ -40,14 +41,14 @@ impl CursorTracker {
         }
     }
 
-    /// Whether an earlier stream has brought this event. Not every server begins where it is asked to.
+    /// Returns whether an earlier stream has brought this event. Some servers do not begin at the requested event.
     pub(super) fn has(&self, event: &Value) -> bool {
         let number = event["sequence_number"].as_u64();
         number.is_some_and(|number| self.before.is_some_and(|before| number <= before))
     }
 
-    /// The place behind an event that has said this, if the server keeps the answer: as soon as it is announced, and
-    /// then whenever something was said.
+    /// Returns the cursor after an event with these deltas, if the server keeps the completion: as soon as it is
+    /// announced, and then after every delta.
     pub(super) fn move_on(&mut self, event: &Value, said: &[Delta]) -> Option<Delta> {
         let after = event["sequence_number"].as_u64()?;
         let is_over = matches!(said.last(), Some(Delta::Stopped(_)));

@@ -1,7 +1,8 @@
-//! From the wire: events and whole responses to deltas.
+//! Decodes events and whole responses into deltas.
 //!
-//! Text comes in pieces and again at the end of its item; what was said in pieces is not said again, and what a server
-//! sends only at the end is not lost. A call is handed on with its item, or at the end if its item's end was not told.
+//! Text comes in pieces and again at the end of its item; text that came in pieces is not repeated, and text that a
+//! server sends only at the end is not lost. A call is emitted with its item, or at the end if its item's end was not
+//! reported.
 
 use super::cursor::CursorTracker;
 use super::item::FinishedItem;
@@ -22,14 +23,14 @@ const USAGE: UsagePointers = UsagePointers {
     cache_write: None,
     cache_is_in_input: true,
 };
-/// The events that announce an answer.
+/// The events that announce a completion.
 const OPENING_EVENTS: [&str; 3] = [
     "response.created",
     "response.queued",
     "response.in_progress",
 ];
 
-/// The state of one streamed answer.
+/// The state of one streamed response.
 #[derive(Debug)]
 pub struct Decoder {
     provider: String,
@@ -39,13 +40,13 @@ pub struct Decoder {
     handed: EmittedCalls,
     has_calls: bool,
     refused: bool,
-    /// Which of the openings came. All, as soon as there is more than that.
+    /// The opening events that came. All of them count as soon as any other event arrives.
     opened: [bool; OPENING_EVENTS.len()],
     heard: CursorTracker,
 }
 
 impl Decoder {
-    /// The beginning of an answer by that provider.
+    /// Creates the decoder of one response by that provider.
     pub fn new(provider: &str) -> Self {
         Self {
             provider: provider.to_owned(),
@@ -60,7 +61,7 @@ impl Decoder {
         }
     }
 
-    /// The rest of an answer by that provider, after that place.
+    /// Creates the decoder of the rest of a response by that provider, after that cursor.
     pub fn after(provider: &str, place: &StreamCursor) -> Self {
         Self {
             items: Items::of_rest(),
@@ -69,7 +70,7 @@ impl Decoder {
         }
     }
 
-    /// Adds what one event says to `deltas`.
+    /// Adds the deltas of one event to `deltas`.
     pub fn read(
         &mut self,
         event: &sse::Event,
@@ -158,7 +159,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// A failed response repeats the whole request; only its error is about the failure.
+    /// Returns the failure in a frame. A failed response repeats the whole request; only its error is about the
+    /// failure.
     fn error(&self, frame: &Value, now: Timestamp) -> Box<Failure> {
         let response = &frame["response"];
         let cause = match (&response["error"], &response["incomplete_details"]) {
@@ -175,7 +177,7 @@ impl Decoder {
 
     fn ended(&mut self, end: FinishedItem, deltas: &mut Vec<Delta>) {
         self.refused |= end.is_refusal;
-        // A call that was told of before the rest began is not told of again.
+        // A call that was reported before the rest began is not reported again.
         self.has_calls |= end.is_call && end.deltas.is_empty();
         for delta in end.deltas {
             match delta {
@@ -185,7 +187,7 @@ impl Decoder {
         }
     }
 
-    /// The last event: what it holds and no other event has told, its usage, and why it ended.
+    /// Reads the last event: its unreported content, its usage, and the reason for the end.
     fn close(&mut self, response: &Value, deltas: &mut Vec<Delta>) -> Result<(), RunawayOutput> {
         let output = response["output"].as_array().map(Vec::as_slice);
         for (place, item) in (0..).zip(output.unwrap_or_default()) {
@@ -222,7 +224,7 @@ fn is_end(kind: &str) -> bool {
     )
 }
 
-/// Whether an event is one of those that an answer is made of. The tools that the provider itself runs report, too.
+/// Returns whether an event is part of a completion. The tools that the provider itself runs report, too.
 fn is_known(kind: &str) -> bool {
     let ends = [".added", ".delta", ".done"];
     let is_part = || kind.contains("_call.") || ends.iter().any(|end| kind.ends_with(end));
@@ -234,7 +236,7 @@ fn has_failed(response: &Value) -> bool {
     matches!(status, Some("failed" | "cancelled")) || stream_error::says(&response["error"])
 }
 
-/// What a response that came as a whole says.
+/// Reads a response that came as a whole.
 pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delta>, Box<Failure>> {
     let response = stream_error::json(provider, body, now)?;
     let mut stream = Decoder::new(provider);

@@ -1,4 +1,4 @@
-//! To the wire: the body of a request.
+//! Encodes the body of a request.
 
 use crate::request::with_conversation;
 use crate::{Delivery, Image, Message, Part, Request, Role, Tool};
@@ -6,11 +6,11 @@ use outlast_kernel::event::{Proof, Reasoning};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-/// The body of a request. The whole conversation is sent, reasoning included: nothing that the provider keeps is built on.
-/// It keeps an answer that is to be resumable, and nothing else.
+/// Returns the body of a request. It contains the whole conversation, reasoning included, and relies on nothing that
+/// the provider stores. The provider stores a completion that is to be resumable, and nothing else.
 pub fn request(request: &Request) -> String {
     let is_streamed = request.delivery == Delivery::Streamed;
-    // A whole answer in this mode would be no more than a promise.
+    // A whole response in this mode would be no more than a promise.
     let is_kept = request.resumable && is_streamed;
     let mut body = json!({
         "model": request.model,
@@ -49,7 +49,7 @@ fn tool(tool: &Tool) -> Value {
     })
 }
 
-/// Text and pictures are content of one item; every other part is an item of its own.
+/// Returns the items of a message. Text and pictures are content of one item; every other part is an item of its own.
 fn items(message: &Message, model: &str) -> Vec<Value> {
     let mut items: Vec<Value> = Vec::new();
     for part in &message.parts {
@@ -105,7 +105,8 @@ fn item(part: &Part, model: &str) -> Option<Value> {
     }
 }
 
-/// Reasoning of another provider, or without its content, is nothing that this one can take up.
+/// Returns reasoning as an item. This provider cannot use another provider's reasoning, or reasoning without its
+/// content.
 fn thought(reasoning: &Reasoning) -> Option<Value> {
     let Some(Proof::Encrypted {
         id,

@@ -1,4 +1,4 @@
-//! To the wire: the frames and bodies that a provider would send.
+//! Encodes the frames and bodies that a provider would send.
 
 use crate::completion::{
     ApiError, CREATED_AT, Completion, ErrorForm, Interruption, ReasoningSegment, Segment, frame,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const DEFAULT_RESPONSE_ID: &str = "resp_scripted";
 
-/// The frames of an answer, in pieces.
+/// Returns the frames of a completion, in pieces.
 pub(crate) fn frames(answer: &Completion<'_>) -> Vec<String> {
     let begun = response(answer, "in_progress");
     let mut writer = Writer {
@@ -42,7 +42,7 @@ pub(crate) fn frames(answer: &Completion<'_>) -> Vec<String> {
     writer.pieces
 }
 
-/// What the end of an answer means for one of its parts.
+/// The effect of a completion's end on one of its parts.
 #[derive(Clone, Copy, Default)]
 struct SegmentOutcome {
     refused: bool,
@@ -50,7 +50,7 @@ struct SegmentOutcome {
 }
 
 impl SegmentOutcome {
-    /// Only what was written last can have been cut short.
+    /// Returns the outcome of a part. Only the last part can have been cut short.
     fn of(answer: &Completion<'_>, place: usize) -> Self {
         let is_last = place + 1 == answer.parts.len();
         Self {
@@ -70,13 +70,13 @@ impl SegmentOutcome {
 struct Writer {
     shape: SegmentOutcome,
     pieces: Vec<String>,
-    /// The items that are complete, and those that have begun, as they will be.
+    /// The items that are complete, and those that have begun, in their final form.
     items: Vec<Value>,
     sequence: usize,
 }
 
 impl Writer {
-    /// Adds an event to the piece that is being written.
+    /// Adds an event to the current piece.
     fn event(&mut self, mut event: Value) {
         event["sequence_number"] = json!(self.sequence);
         self.sequence += 1;
@@ -89,7 +89,7 @@ impl Writer {
         self.pieces.push(String::new());
     }
 
-    /// Begins an item that will be `done`, and tells its place.
+    /// Begins an item that will be `done`, and returns its index.
     fn begin(&mut self, begun: &Value, done: Value) -> usize {
         let place = self.items.len();
         self.items.push(done);
@@ -209,7 +209,7 @@ impl Writer {
     }
 }
 
-/// The answer as one body.
+/// Returns the completion as one body.
 pub(crate) fn whole(answer: &Completion<'_>) -> Value {
     let mut items = Vec::new();
     for (place, part) in answer.parts.iter().enumerate() {
@@ -258,7 +258,7 @@ fn reasoning(place: usize, thought: &ReasoningSegment<'_>) -> Value {
     item
 }
 
-/// A call whose arguments are whole was complete, even if nothing else came after it.
+/// Returns a call item. A call whose arguments are complete was complete, even if nothing else came after it.
 fn function_call(place: usize, call: &ToolCall, shape: SegmentOutcome) -> Value {
     let status = match are_whole(&call.arguments) {
         true => "completed",
@@ -307,7 +307,7 @@ fn ended(answer: &Completion<'_>, items: &[Value]) -> Value {
     response
 }
 
-/// A refusal in words ends like any answer; one without words was the filter's.
+/// Returns the status and reason. A refusal in words ends like any completion; one without words is the filter's.
 fn status(answer: &Completion<'_>, stop: StopReason) -> (&'static str, Option<&'static str>) {
     match stop {
         StopReason::EndTurn | StopReason::ToolUse => ("completed", None),
@@ -318,7 +318,7 @@ fn status(answer: &Completion<'_>, stop: StopReason) -> (&'static str, Option<&'
     }
 }
 
-/// Here the tokens read from the cache are counted among those read.
+/// Returns the usage. Here the tokens read from the cache are counted among the input tokens.
 fn usage(usage: Usage) -> Value {
     let input = usage.input + usage.cache_read + usage.cache_write;
     json!({

@@ -1,4 +1,4 @@
-//! One item of an answer: what was said of it, and what is left to say.
+//! One item of a completion: the content emitted so far, and the content that is left.
 
 use crate::Delta;
 use crate::tool_arguments::{self, RunawayOutput};
@@ -6,32 +6,32 @@ use outlast_kernel::event::{Proof, Reasoning, ToolCall};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What is known of an item.
+/// The known state of an item.
 #[derive(Debug, Default)]
 pub(super) struct Item {
     pub(super) kind: String,
     pub(super) id: String,
-    /// Its arguments as they came in pieces.
+    /// The call, with its arguments as they came in pieces.
     pub(super) call: ToolCall,
     /// Its arguments as they came at once.
     whole_arguments: Option<String>,
-    /// Its arguments as it began with them, for where none come after that.
+    /// The arguments at its beginning, for an item without later ones.
     first_arguments: String,
-    /// Text or reasoning that was handed on.
+    /// Text or reasoning that was emitted.
     said: String,
-    /// The parts that this was of.
+    /// The parts that the emitted text belongs to.
     parts: BTreeSet<u64>,
-    /// It began before the rest of the answer that is read: of what it tells as a whole, some was heard. Its pieces
-    /// bring the rest, and what is only whole as a whole comes at its end.
+    /// It began before the rest of the completion that is read: some of its whole content was emitted before. Its
+    /// pieces bring the rest, and content that is only usable as a whole comes at its end.
     began_before: bool,
     pub(super) is_done: bool,
-    /// It is a call, and was handed on.
+    /// It is a call, and was emitted.
     pub(super) is_told: bool,
-    /// The last event has told of it.
+    /// The last event has listed it.
     pub(super) is_listed: bool,
 }
 
-/// What is left to say at the end of an item.
+/// The content that is left at the end of an item.
 #[derive(Debug, Default)]
 pub(super) struct FinishedItem {
     pub(super) deltas: Vec<Delta>,
@@ -39,7 +39,7 @@ pub(super) struct FinishedItem {
     pub(super) is_call: bool,
 }
 
-/// All that an item tells, as it comes at its end.
+/// The whole content of an item, as it comes at its end.
 pub(super) struct ItemSnapshot<'a> {
     item: &'a Value,
     text: String,
@@ -63,7 +63,7 @@ impl Item {
         self.first_arguments = tool_arguments::in_field(&item["arguments"]);
     }
 
-    /// A piece of a part, or a whole part that did not come in pieces.
+    /// Returns the text of a piece of a part, or of a whole part that did not come in pieces.
     pub(super) fn say(&mut self, event: &Value) -> Option<String> {
         let text = |name: &str| event[name].as_str().filter(|text| !text.is_empty());
         let number = |name: &str| event[name].as_u64();
@@ -82,7 +82,7 @@ impl Item {
         Some(said.to_owned())
     }
 
-    /// Summaries come in paragraphs.
+    /// Returns the break before the next paragraph: summaries come in paragraphs.
     pub(super) fn next_paragraph(&mut self, event: &Value) -> Option<String> {
         let is_later = event["summary_index"].as_u64() > Some(0);
         let follows = !self.said.is_empty() || (self.began_before && is_later);
@@ -91,7 +91,7 @@ impl Item {
         Some(gap)
     }
 
-    /// A piece of the arguments, or all of them.
+    /// Adds a piece of the arguments, or all of them.
     pub(super) fn add_arguments(&mut self, event: &Value) -> Result<(), RunawayOutput> {
         if let Some(piece) = event["delta"].as_str().filter(|_| !self.began_before) {
             tool_arguments::add(&mut self.call, piece)?;
@@ -105,12 +105,12 @@ impl Item {
         Ok(())
     }
 
-    /// Whether nothing was said of this item yet.
+    /// Returns whether no content of this item was emitted yet.
     pub(super) fn is_silent(&self) -> bool {
         self.said.is_empty() && self.call.arguments.is_empty() && self.whole_arguments.is_none()
     }
 
-    /// Whether what was said of this item is what is told.
+    /// Returns whether the emitted content of this item equals the snapshot.
     pub(super) fn matches_snapshot(&self, told: &ItemSnapshot<'_>) -> bool {
         if self.kind != "function_call" {
             return !self.said.is_empty() && told.text.starts_with(&self.said);
@@ -120,7 +120,7 @@ impl Item {
             && *arguments.unwrap_or(&self.call.arguments) == told.arguments
     }
 
-    /// The item is complete.
+    /// Completes the item.
     pub(super) fn end(&mut self, item: &Value) -> FinishedItem {
         if std::mem::replace(&mut self.is_done, true) {
             return FinishedItem::default();
@@ -178,7 +178,7 @@ impl Item {
         deltas
     }
 
-    /// A call, unless the limit cut it short.
+    /// Returns the call, unless the limit cut it short.
     fn finish_call(&mut self, told: &ItemSnapshot<'_>) -> Option<Delta> {
         let text = |name: &str| told.item[name].as_str().filter(|text| !text.is_empty());
         if let Some(name) = text("name") {
@@ -190,14 +190,14 @@ impl Item {
         if !told.arguments.is_empty() {
             self.whole_arguments = Some(told.arguments.clone());
         }
-        // Where pieces may have come before, only the end says that there are none.
+        // Where pieces may have come before, only the end shows that there are none.
         if !self.began_before || !told.item["arguments"].is_null() {
             self.whole_arguments.get_or_insert_default();
         }
         (told.item["status"] != "incomplete").then(|| self.complete_call())?
     }
 
-    /// The call, if all of its arguments were told in one way or another.
+    /// Returns the call, if all of its arguments came in one way or another.
     pub(super) fn complete_call(&mut self) -> Option<Delta> {
         let whole = self.whole_arguments.as_deref();
         let ways = [
@@ -258,7 +258,7 @@ impl<'a> ItemSnapshot<'a> {
         self.item[name].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// The texts of its parts, those that are refusals included.
+    /// Returns the texts of its parts, those that are refusals included.
     fn parts(&self, name: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let text = |part: &'a Value| {
             let text = part["text"].as_str().or_else(|| part["refusal"].as_str());

@@ -1,27 +1,27 @@
-//! The items of an answer, and which of them an event is about.
+//! Tracks the items of a completion and matches events to them.
 //!
-//! An item is known by its id or its call's, and only then by its place: some servers leave the places out, some number
-//! all items alike, and some give an item another id in each event. So a list of what was already told is also compared
-//! by what it says. Invariant: what is said of an item is said once.
+//! An item is identified by its id or its call's, and only then by its index: some servers omit the indexes, some
+//! number all items alike, and some give an item another id in each event. So the items of a final list are also
+//! matched by their content. Invariant: the content of an item is emitted once.
 
 use super::item::{FinishedItem, Item, ItemSnapshot};
 use crate::tool_arguments::RunawayOutput;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// More items than that in one answer are nobody's wish.
+/// The maximum number of items in one completion; more are an error of the model.
 const MAX_ITEMS: usize = 1000;
 
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    /// Whether only the rest of the answer is read: an item whose beginning does not come began before.
+    /// Whether only the rest of the completion is read: an item whose beginning does not come began before.
     is_rest: bool,
     items: Vec<Item>,
     by_id: HashMap<String, usize>,
     by_index: HashMap<u64, usize>,
 }
 
-/// How an event names its item.
+/// The keys by which an event names its item.
 struct ItemKey<'a> {
     id: &'a str,
     call_id: &'a str,
@@ -30,7 +30,7 @@ struct ItemKey<'a> {
 }
 
 impl Items {
-    /// The items of the rest of an answer.
+    /// Creates the items of the rest of a completion.
     pub(super) fn of_rest() -> Self {
         Self {
             is_rest: true,
@@ -38,7 +38,7 @@ impl Items {
         }
     }
 
-    /// The item of an event about a part of it.
+    /// Returns the item of an event about a part of it.
     pub(super) fn for_event(
         &mut self,
         event: &Value,
@@ -54,7 +54,7 @@ impl Items {
         self.known_or_new(known, &key)
     }
 
-    /// An item that begins. What has the same place and another id is another item.
+    /// Begins an item. The same index with another id is another item.
     pub(super) fn begun(&mut self, item: &Value, index: Option<u64>) -> Result<(), RunawayOutput> {
         let key = ItemKey::of(item, index);
         let known = self.find(&key).filter(|place| {
@@ -66,7 +66,7 @@ impl Items {
         Ok(())
     }
 
-    /// An item that is complete.
+    /// Completes an item.
     pub(super) fn done(
         &mut self,
         item: &Value,
@@ -78,7 +78,7 @@ impl Items {
         self.known_or_new(known, &key)
     }
 
-    /// The end of an item in the list of all. One that nothing else has told of was complete before the rest began.
+    /// Completes an item in the final list. An item without earlier events was complete before the rest began.
     pub(super) fn finish_listed(
         &mut self,
         item: &Value,
@@ -104,14 +104,14 @@ impl Items {
         Ok(end)
     }
 
-    /// The calls whose end was not told.
+    /// Completes the calls whose end was not reported.
     pub(super) fn finish_open_calls(&mut self) -> FinishedItem {
         let is_open = |item: &&mut Item| !item.is_done && item.kind == "function_call";
         let open = self.items.iter_mut().filter(is_open);
         FinishedItem::of(open.filter_map(|item| item.complete_call()).collect())
     }
 
-    /// The names of the calls that began and were never whole.
+    /// Returns the names of the calls that began and were never complete.
     pub(super) fn cut_calls(&self) -> impl Iterator<Item = &str> {
         let calls = self
             .items
@@ -122,7 +122,7 @@ impl Items {
                 .iter()
                 .any(|item| item.is_told && item.call.name == name)
         };
-        // One without arguments beside one that was told is the same one, by another id.
+        // A call without arguments beside one that was emitted is the same one, by another id.
         let is_cut =
             move |item: &&Item| !(item.is_told || item.is_silent() && is_told(&item.call.name));
         calls.filter(is_cut).map(|item| item.call.name.as_str())
@@ -150,7 +150,7 @@ impl Items {
             .find_map(|id| self.by_id.get(id).copied())
     }
 
-    /// The last item that has not ended, where there is nothing else to know it by.
+    /// Returns the last item that has not ended, if the event has no other key.
     fn open(&self, key: &ItemKey<'_>) -> Option<usize> {
         self.items.iter().rposition(|item| {
             let is_nameless = item.id.is_empty() || key.id.is_empty();
@@ -158,7 +158,7 @@ impl Items {
         })
     }
 
-    /// An item that has already said what this one says.
+    /// Returns an item that has already emitted the same content.
     fn alike(&self, item: &Value, key: &ItemKey<'_>, is_free: fn(&Item) -> bool) -> Option<usize> {
         let told = ItemSnapshot::of(item);
         self.items.iter().position(|known| {

@@ -1,4 +1,4 @@
-//! Items that are told in many ways, once each.
+//! Items in many forms, each emitted once.
 
 use super::tests::COMPLETED;
 use super::*;
@@ -14,7 +14,7 @@ fn event(kind: &str, rest: &str) -> String {
     format!(r#"{{"type":"response.{kind}",{rest}}}"#)
 }
 
-/// What the events say, without the names of what comes when.
+/// Returns the deltas of the events, without the cursors.
 fn told(events: &[(&str, &str)]) -> Vec<Delta> {
     let frames: Vec<String> = events
         .iter()
@@ -105,7 +105,7 @@ fn items_are_known_by_their_ids_then_by_their_places_then_by_what_they_say() {
     };
     let (first, second) = (r#""output_index":0,"#, r#""output_index":1,"#);
     let table = [
-        // Without places.
+        // Without indexes.
         vec![
             piece(r#""item_id":"a","#, "One"),
             done("", &a),
@@ -121,7 +121,7 @@ fn items_are_known_by_their_ids_then_by_their_places_then_by_what_they_say() {
             done("", &nameless_two),
             end(&[&nameless_one, &nameless_two]),
         ],
-        // All at the same place.
+        // All at the same index.
         vec![done(first, &a), done(first, &b), end(&[&a, &b])],
         // With other ids at the end, and not all of them listed.
         vec![
@@ -132,7 +132,7 @@ fn items_are_known_by_their_ids_then_by_their_places_then_by_what_they_say() {
             end(&[&d]),
         ],
         vec![piece(first, "One"), piece(second, "Two"), end(&[&c, &d])],
-        // The last one only in the list, at another place.
+        // The last one only in the list, at another index.
         vec![done(second, &a), end(&[&a, &b])],
         vec![piece(second, "One"), end(&[&b])],
     ];
@@ -209,7 +209,7 @@ fn only_what_belongs_to_an_answer_moves_it_on() {
         signs(dialect, &frames.each_ref().map(String::as_str)),
         expected
     );
-    // What comes after the beginning opens nothing.
+    // An opening event after the beginning opens nothing.
     let late = [
         event("output_item.added", r#""item":{}"#),
         event("created", r#""response":{}"#),
@@ -244,7 +244,7 @@ fn too_many_items_are_a_failure() {
     assert_eq!(read(&frames).1.unwrap().io, Some(IoKind::Protocol));
 }
 
-/// The events of an answer as a server with that habit would send them.
+/// Returns the events of a completion as a server with that habit would send them.
 fn with_habit(habit: &str, number: usize, mut event: Value) -> Vec<Value> {
     let is_piece = event["delta"].is_string();
     let fields = event.as_object_mut().unwrap();

@@ -3,7 +3,7 @@ use crate::test_support::{NOW, call, text};
 use crate::{Dialect, StreamDecoder, sse};
 use outlast_kernel::event::StopReason;
 
-/// Reasoning, text and two calls whose arguments take turns.
+/// Reasoning, text and two calls whose arguments alternate.
 const STREAM: &str = include_str!("../../../../corpus/streams/openai_responses.sse");
 
 fn events(stream: &str) -> Vec<sse::Event> {
@@ -46,7 +46,7 @@ fn taken_up(place: &StreamCursor, events: &[sse::Event]) -> Vec<Delta> {
     )
 }
 
-/// What the server has after that place.
+/// Returns the events that the server has after that cursor.
 fn rest(place: &StreamCursor, events: &[sse::Event]) -> Vec<sse::Event> {
     let number = |event: &sse::Event| {
         let data: Value = serde_json::from_str(&event.data).unwrap();
@@ -56,7 +56,7 @@ fn rest(place: &StreamCursor, events: &[sse::Event]) -> Vec<sse::Event> {
     events.iter().filter(is_after).cloned().collect()
 }
 
-/// What was said, and the place after it: the last thing that is heard before a cut.
+/// Splits the deltas from the cursor after them, the last delta before a cut.
 fn apart(deltas: Vec<Delta>) -> (Vec<Delta>, Option<StreamCursor>) {
     let is_place = |delta: &Delta| matches!(delta, Delta::Place(_));
     let place = match deltas.last() {
@@ -81,7 +81,7 @@ fn assert_once_wherever_it_is_cut_twice(events: &[sse::Event]) {
             let said = [before.clone(), between].concat();
             let said = match is_over {
                 true => said,
-                // What has said nothing has come no further.
+                // An event without deltas does not move the cursor.
                 false => {
                     let place = next.as_ref().unwrap_or(&place);
                     [said, apart(taken_up(place, events)).0].concat()

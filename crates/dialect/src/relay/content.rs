@@ -1,12 +1,12 @@
-//! What content is: text, reasoning, a tool call, a refusal. All else only announces it or keeps the line warm.
+//! Detects content: text, reasoning, a tool call, a refusal. All other frames are announcements or keep-alives.
 
 use crate::Dialect;
 use crate::stream_error::says;
 use serde_json::Value;
 
-/// The fields of a block that may bring its content along.
+/// The fields of a block that may contain content.
 const BLOCK_CONTENT_FIELDS: [&str; 5] = ["text", "thinking", "data", "input", "content"];
-/// The fields of a chat's delta that are the answer.
+/// The fields of a chat's delta that contain content.
 const DELTA_CONTENT_FIELDS: [&str; 10] = [
     "content",
     "reasoning_content",
@@ -30,7 +30,7 @@ const DONE_CONTENT_FIELDS: [&str; 7] = [
     "transcript",
 ];
 
-/// Whether a frame carries content; `name` is that of its event.
+/// Returns whether a frame carries content; `name` is that of its event.
 pub(super) fn is_content(dialect: Dialect, name: &str, frame: &Value) -> bool {
     let kind = frame["type"].as_str().unwrap_or(name);
     match dialect {
@@ -53,7 +53,7 @@ pub(super) fn is_content(dialect: Dialect, name: &str, frame: &Value) -> bool {
     }
 }
 
-/// Most blocks begin empty.
+/// Returns whether a block has content. Most blocks begin empty.
 fn block(block: &Value) -> bool {
     block["type"] == "redacted_thinking" || any(block, &BLOCK_CONTENT_FIELDS)
 }

@@ -198,7 +198,7 @@ fn a_frame_that_cannot_be_read_after_content_is_left_to_the_client() {
         assert_eq!(out.len(), 1);
         assert!(relay.ended_with().is_none() && end(&mut relay).0.is_err());
     }
-    // And so is a call that nobody here would read on.
+    // The same holds for a call that the decoder would refuse to read further.
     let mut relay = begun(Dialect::OpenaiChat);
     let blanks = " ".repeat(5000);
     let call = format!(

@@ -1,7 +1,7 @@
-//! Most frames at a glance: the pieces of an answer, each known by its first bytes or by a few words.
+//! Recognises most frames without parsing them: by their first bytes or by a few words.
 //!
-//! A word in quotes that is looked for cannot be the model's: inside a string its quotes are escaped. Where that leaves
-//! a doubt there is no answer here, and the frame is parsed.
+//! A searched word in quotes cannot be part of the model's text: inside a string its quotes are escaped. In doubt
+//! there is no result here, and the frame is parsed.
 
 use super::frame_scanner::FrameFields;
 use crate::{Dialect, StreamActivity};
@@ -13,10 +13,11 @@ static DELTA_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"d
 static ERROR_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
 static FINISH_REASON_KEY: LazyLock<Finder<'static>> =
     LazyLock::new(|| Finder::new(b"\"finish_reason\""));
-/// No delta has more fields.
+/// The maximum number of fields in a delta.
 const MAX_DELTA_FIELDS: usize = 8;
 
-/// What a frame is good for that neither ends the answer nor is an error; `None` when a glance does not tell.
+/// Returns the activity of a frame that neither ends the completion nor is an error; `None` when the frame must be
+/// parsed.
 pub(super) fn sign(dialect: Dialect, said: &FrameFields<'_>) -> Option<StreamActivity> {
     let Some(data) = said.data else {
         return Some(StreamActivity::Alive);
@@ -41,7 +42,7 @@ pub(super) fn sign(dialect: Dialect, said: &FrameFields<'_>) -> Option<StreamAct
     }
 }
 
-/// The type of an event: its name, and what its data begins with.
+/// Returns the type of an event: its name, which must match the beginning of its data.
 pub(super) fn kind<'a>(said: &FrameFields<'a>) -> Option<&'a [u8]> {
     match (said.name, leading_type(said.data?)) {
         (b"", kind) => kind,
@@ -55,19 +56,19 @@ fn leading_type(data: &[u8]) -> Option<&[u8]> {
     string(value).map(|(kind, _)| kind)
 }
 
-/// Whether this is a chunk that says something and ends nothing.
+/// Returns whether this is a chunk with content that ends nothing.
 fn chunk(data: &[u8]) -> bool {
     let says = || speaks(behind(&DELTA_KEY, data)?);
     says().is_some() && is_null(&ERROR_KEY, data) && is_null(&FINISH_REASON_KEY, data)
 }
 
-/// What is behind the first place of a word.
+/// Returns the bytes after the first occurrence of a word.
 fn behind<'a>(word: &Finder<'_>, data: &'a [u8]) -> Option<&'a [u8]> {
     let at = word.find(data)?;
     data.get(at + word.needle().len()..)
 }
 
-/// Whether nothing has that name but what is null.
+/// Returns whether every field of that name is null.
 fn is_null(name: &Finder<'_>, mut data: &[u8]) -> bool {
     while let Some(rest) = behind(name, data) {
         let Some(value) = after(rest, b":").and_then(|value| after(value, b"null")) else {
@@ -78,7 +79,7 @@ fn is_null(name: &Finder<'_>, mut data: &[u8]) -> bool {
     true
 }
 
-/// Whether a delta has anything but whose it is; `rest` begins behind its name.
+/// Returns whether a delta has any field besides its role; `rest` begins after its name.
 fn speaks(rest: &[u8]) -> Option<()> {
     let mut rest = after(after(rest, b":")?, b"{")?;
     for _ in 0..MAX_DELTA_FIELDS {
@@ -97,7 +98,7 @@ fn speaks(rest: &[u8]) -> Option<()> {
     None
 }
 
-/// The string that comes next, up to its first quote, and what is behind that.
+/// Returns the string that comes next, up to its first quote, and the bytes after it.
 fn string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let inside = after(bytes, b"\"")?;
     let end = memchr(b'"', inside)?;

@@ -1,4 +1,4 @@
-//! The part of an answer from its content on: passed on in whole frames, without a copy where frames are not cut.
+//! Relays the part of a response from its content on: in whole frames, without a copy where frames are not cut.
 
 use super::frame_scanner::{FrameFields, FrameScanner};
 use super::progress::StreamProgress;
@@ -12,11 +12,11 @@ use outlast_kernel::failure::{Failure, Phase};
 pub(super) struct Forwarder {
     pub(super) course: StreamProgress,
     ends: FrameScanner,
-    /// What came of an unfinished frame.
+    /// The received part of an unfinished frame.
     tail: Vec<u8>,
-    /// It is so long that it was sent on: what is kept of it is only looked at.
+    /// It is so long that it was forwarded: the kept part is only inspected.
     is_sent: bool,
-    /// Not all of it was kept.
+    /// Part of it was not kept.
     is_long: bool,
 }
 
@@ -31,7 +31,7 @@ impl Forwarder {
         }
     }
 
-    /// Whether the last byte that was sent on is one within a frame.
+    /// Returns whether the last forwarded byte lies within a frame.
     pub(super) fn is_within_frame(&self) -> bool {
         self.is_sent
     }
@@ -78,12 +78,13 @@ impl Forwarder {
         best
     }
 
-    /// Whether nothing is held back: because it would be sent in the end anyway, or because it is too much.
+    /// Returns whether nothing is held back: because it would be forwarded in the end anyway, or because it is too
+    /// much.
     fn is_open(&self) -> bool {
         self.course.is_complete || self.is_sent
     }
 
-    /// The frame whose beginning was kept ends with this.
+    /// Finishes the frame whose beginning was kept.
     fn finish_tail(&mut self, end: &[u8], now: Timestamp) -> StreamActivity {
         if !self.is_long {
             self.tail.extend_from_slice(end);

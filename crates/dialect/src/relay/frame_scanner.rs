@@ -1,25 +1,25 @@
-//! Frames in bytes that come in pieces: where they end, and what their lines say. Nothing is copied.
+//! Finds the ends of frames in bytes that arrive in pieces, and reads their lines. Nothing is copied.
 
 use crate::sse;
 use memchr::memchr2;
 
-/// Finds the ends of frames, as `sse::Decoder` has them: the line after a blank one begins the next.
+/// Finds the ends of frames like `sse::Decoder`: the line after a blank one begins the next.
 #[derive(Debug, Default)]
 pub(super) struct FrameScanner {
     in_line: bool,
     in_frame: bool,
-    /// The last line ended in a CR, and what follows was not there yet.
+    /// The last line ended in a CR, and the next byte had not arrived yet.
     after_cr: bool,
 }
 
 impl FrameScanner {
-    /// Whether a frame has begun and not ended.
+    /// Returns whether a frame has begun and not ended.
     pub(super) fn is_within_frame(&self) -> bool {
         self.in_frame
     }
 
-    /// How many of the bytes belong to the frame that is being read, if it ends among them. They are then to be taken
-    /// off; without an end, all of them are taken in. What their lines say is added to `said`.
+    /// Returns the number of bytes up to the end of the current frame, if it ends among them; the caller then removes
+    /// them. Without an end, all bytes are consumed. The content of their lines is added to `said`.
     pub(super) fn next<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -27,8 +27,8 @@ impl FrameScanner {
     ) -> Option<usize> {
         let mut at = 0;
         if !bytes.is_empty() {
-            // An LF that belongs to the CR of a line before. Behind a frame it is a blank line: the frame was given out
-            // with its CR, as nobody waits for what may follow.
+            // An LF that belongs to the CR of a line before. After a frame it is a blank line: the frame was returned
+            // with its CR, without a wait for the next byte.
             let is_late = std::mem::take(&mut self.after_cr) && self.in_frame;
             at = usize::from(is_late && bytes[0] == b'\n');
         }
@@ -60,13 +60,13 @@ fn line_length(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What the lines of a frame say.
+/// The content of a frame's lines.
 #[derive(Debug, Default)]
 pub(super) struct FrameFields<'a> {
     pub(super) name: &'a [u8],
     /// The first line of its data.
     pub(super) data: Option<&'a [u8]>,
-    /// There is more data than that.
+    /// Whether there is more data than that.
     pub(super) has_more: bool,
 }
 

@@ -1,6 +1,6 @@
-//! The part of an answer before its content: held back, and read frame by frame.
+//! Holds back the part of a response before its content, and reads it frame by frame.
 //!
-//! The reader that any answer is read with judges the frames, so that errors are what they are everywhere else.
+//! The dialect's usual decoder judges the frames, so that errors are the same as everywhere else.
 
 use super::progress::StreamProgress;
 use super::{MAX_HELD_BYTES, content};
@@ -18,15 +18,15 @@ pub(super) struct Opening {
     has_begun: bool,
 }
 
-/// What is to be done with an opening.
+/// The action to take with an opening.
 pub(super) enum OpeningAction {
-    /// To hold it back.
+    /// Hold it back.
     Wait,
-    /// To send it on: its last frame has content, and so many of the bytes that came lie behind it.
+    /// Forward it: its last frame has content, and so many of the received bytes lie behind it.
     Content { behind: usize },
-    /// To send it on: there is no more to come.
+    /// Forward it: the response is complete.
     Complete { behind: usize },
-    /// To send it on: it is too long to be held back, with what was not read yet.
+    /// Forward it: it is too long to be held back; `unread` was not read yet.
     Full { unread: Bytes },
 }
 
@@ -40,7 +40,7 @@ impl Opening {
         }
     }
 
-    /// Takes in bytes up to the first frame with content.
+    /// Reads bytes up to the first frame with content.
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
@@ -76,7 +76,7 @@ impl Opening {
         Ok((best, OpeningAction::Wait))
     }
 
-    /// What an event is good for, and whether it has content.
+    /// Returns the activity of an event, and whether it has content.
     fn event(
         &mut self,
         event: &sse::Event,
@@ -87,7 +87,7 @@ impl Opening {
         let sign = self.reader.read(event, now, &mut deltas)?;
         self.has_begun |= sign != StreamActivity::Alive;
         let mut has_content = false;
-        // What does not move an answer on has no content, but for a choice that the reader does not follow.
+        // A frame without progress has no content, unless it belongs to a choice that the decoder does not follow.
         if sign == StreamActivity::Progress || course.dialect == Dialect::OpenaiChat {
             let frame = LenientParser::default()
                 .parse(&event.data)
@@ -104,12 +104,12 @@ impl Opening {
         std::mem::take(&mut self.held)
     }
 
-    /// The beginning of a frame whose end did not come.
+    /// Returns the beginning of a frame whose end did not come.
     pub(super) fn take_rest(&mut self) -> Vec<u8> {
         self.frames.rest().to_vec()
     }
 
-    /// The failure that an end here is: what came may be no stream at all.
+    /// Returns the failure of a stream that ends here: the bytes may be no stream at all.
     pub(super) fn cut_off(&self, provider: &str, now: Timestamp) -> Box<Failure> {
         match self.frames.stray() {
             stray if self.has_begun || stray.is_empty() => stream_error::cut_off(provider, now),

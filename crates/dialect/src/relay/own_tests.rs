@@ -1,4 +1,4 @@
-//! Whole answers, requests, and what we say ourselves.
+//! Whole responses, requests, and the proxy's own messages.
 
 use crate::relay::test_support::{begun, push};
 use crate::relay::{BodyKind, sniff_body};
@@ -9,7 +9,7 @@ use outlast_kernel::failure::Phase;
 use outlast_kernel::verdict::Cause;
 use serde_json::Value;
 
-// --- what is not a stream ---
+// --- bodies that are no stream ---
 
 #[test]
 fn the_first_bytes_say_what_a_body_is() {
@@ -114,7 +114,7 @@ fn a_monstrous_request_is_looked_at_all_the_same() {
     assert_eq!(Dialect::asked(open.as_bytes()).model, None);
 }
 
-// --- what we say ourselves ---
+// --- the proxy's own messages ---
 
 #[test]
 fn our_last_frame_is_an_error_to_every_reader() {

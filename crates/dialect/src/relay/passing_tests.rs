@@ -1,4 +1,4 @@
-//! What frames are good for, and how much is held back.
+//! The activity of frames, and the size of the part that is held back.
 
 use crate::relay::test_support::{CONTENT, LAST, begun, place, push};
 use crate::relay::{MAX_HELD_BYTES, MAX_INSPECTED_BYTES, MAX_TAIL_BYTES};
@@ -6,7 +6,7 @@ use crate::test_support::{NOW, wire};
 use crate::{ApiError, Dialect, Interruption, StreamActivity};
 use bytes::Bytes;
 
-// --- signs ---
+// --- activity ---
 
 #[test]
 fn signs_are_those_of_the_reader() {
@@ -51,7 +51,7 @@ fn signs_are_those_of_the_reader() {
     assert_eq!(push(&mut relay, &empty).0.unwrap(), StreamActivity::Alive);
 }
 
-// --- how much is held ---
+// --- held part ---
 
 #[test]
 fn whole_frames_are_passed_on_without_a_copy() {

@@ -1,7 +1,7 @@
-//! How far an answer has come, by its frames.
+//! Tracks the progress of a response by its frames.
 //!
-//! Most frames after content are explained by their first bytes (see `quick`). The others are read as any answer is: by
-//! a reader of their own, which says whether they end it, well or with an error.
+//! Most frames after content are recognised by their first bytes (see `fast_path`). The others are read as usual, by a
+//! decoder of their own, which detects a good end or an error.
 
 use super::frame_scanner::FrameFields;
 use super::{content, fast_path};
@@ -20,7 +20,7 @@ pub(super) struct StreamProgress {
     pub(super) ended_with: Option<Box<Failure>>,
     /// A chat's choice has ended, and nothing has come after it.
     has_finished: bool,
-    /// Something has come after such an end: those of this server do not mean that it is done.
+    /// Content has come after such an end: this server's finish reason does not mean that it is done.
     is_contradicted: bool,
 }
 
@@ -36,17 +36,17 @@ impl StreamProgress {
         }
     }
 
-    /// Whether a stream that falls silent may be ended.
+    /// Returns whether a silent stream may be ended.
     pub(super) fn is_answered(&self) -> bool {
         self.is_complete || (self.has_finished && !self.is_contradicted)
     }
 
-    /// Whether a stream that ends here has said all.
+    /// Returns whether a stream that ends here is complete.
     pub(super) fn is_complete_at_end(&self) -> bool {
         self.is_complete || self.has_finished
     }
 
-    /// Takes note of a chat's chunk, which may end a choice.
+    /// Records a chat's chunk, which may end a choice.
     pub(super) fn observe_finish(&mut self, frame: &Value, has_content: bool) {
         if self.dialect == Dialect::OpenaiChat {
             let was_finished = self.has_finished;
@@ -55,7 +55,7 @@ impl StreamProgress {
         }
     }
 
-    /// Takes note of a frame after content, and says what it was good for.
+    /// Records a frame after content and returns its activity.
     pub(super) fn frame(
         &mut self,
         frame: &[u8],
@@ -65,7 +65,7 @@ impl StreamProgress {
         if self.is_complete {
             return StreamActivity::Alive;
         }
-        // Behind an end, content is looked for.
+        // After an end, content is looked for.
         let quick = (!self.has_finished).then(|| fast_path::sign(self.dialect, said));
         quick.flatten().unwrap_or_else(|| {
             let mut decoder = sse::Decoder::new(usize::MAX);
@@ -77,7 +77,7 @@ impl StreamProgress {
         })
     }
 
-    /// Takes note of a frame that was too long to be kept whole: its name must do. In a chat, which names none, it is
+    /// Records a frame that was too long to be kept whole: only its name is known. In a chat, which names none, it is
     /// content.
     pub(super) fn observe_long_frame(&mut self, head: &[u8]) -> StreamActivity {
         let kind = fast_path::kind(&FrameFields::of(head)).unwrap_or_default();
@@ -98,7 +98,7 @@ impl StreamProgress {
         let is_end = |delta: &Delta| matches!(delta, Delta::Stopped(_));
         self.is_complete |= deltas.iter().any(is_end);
         match read {
-            // Nothing is announced behind content.
+            // No announcement counts after content.
             Ok(StreamActivity::Opening) => StreamActivity::Alive,
             Ok(sign) => {
                 if self.dialect == Dialect::OpenaiChat {
@@ -118,8 +118,8 @@ impl StreamProgress {
     }
 
     fn record_error(&mut self, mut failure: Box<Failure>) {
-        // A frame that cannot be read, or an answer that somebody else would not read on, is no error of the provider's;
-        // and nothing undoes an answer that is complete.
+        // A frame that cannot be read, or a response that the decoder refuses to read further, is no error of the
+        // provider's; and nothing undoes a completion that is complete.
         let is_error = failure.io.is_none() && failure.verdict.is_none();
         if is_error && !self.is_answered() {
             failure.phase = Phase::AfterContent;
@@ -134,7 +134,7 @@ fn json(event: &sse::Event) -> Value {
         .unwrap_or_default()
 }
 
-/// Whether nothing follows such an event.
+/// Returns whether such an event is the last one.
 fn is_last(kind: &str) -> bool {
     let name = kind.strip_prefix("response.").unwrap_or_default();
     ["completed", "incomplete", "done", "failed", "cancelled"].contains(&name)

@@ -1,4 +1,4 @@
-//! Whole answers on their way, in any pieces and cut anywhere.
+//! Whole responses through the relay, in any pieces and cut anywhere.
 
 use crate::relay::Relay;
 use crate::relay::content::is_content;
@@ -13,7 +13,7 @@ use outlast_kernel::failure::{Failure, Phase};
 use proptest::prelude::*;
 use serde_json::Value;
 
-// --- answers ---
+// --- responses ---
 
 fn thought(pieces: &[String]) -> Vec<Delta> {
     let mut deltas: Vec<Delta> = pieces.iter().cloned().map(Delta::Reasoning).collect();
@@ -70,7 +70,7 @@ fn answer() -> impl Strategy<Value = Vec<Delta>> {
     })
 }
 
-/// What may come between two frames: each piece of an answer has one of these before it.
+/// Returns a frame that may come between two others: each piece of a response has one of these before it.
 fn noise(dialect: Dialect, which: u8) -> String {
     match which % 6 {
         0 => dialect.ping(),
@@ -95,13 +95,13 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// Places in a stream.
+/// Positions in a stream.
 struct Places {
-    /// Where frames may have ended.
+    /// The possible ends of frames.
     ends: Vec<usize>,
-    /// From where on it may be sent.
+    /// The position from which it may be forwarded.
     opening: usize,
-    /// From where on a clean end is a good one.
+    /// The position from which a clean end is a good one.
     may_end: usize,
 }
 
@@ -122,7 +122,7 @@ fn stream() -> impl Strategy<Value = Stream> {
     )
 }
 
-/// The frames of a stream: where each ends, and what it says.
+/// Returns the frames of a stream: the end of each, and its event.
 fn frames(stream: &Stream) -> Vec<(usize, Option<sse::Event>)> {
     let mut decoder = sse::Decoder::new(1 << 20);
     decoder.push(&stream.bytes);
@@ -174,7 +174,7 @@ impl Stream {
         }
     }
 
-    /// What is sent of a stream that is cut there, and how it ends.
+    /// Checks the output and the end of a stream that is cut there.
     fn check_cut(&self, cut: usize, places: &Places, sizes: &[usize]) {
         let came = &self.bytes[..cut];
         let mut sent = Sent::new(self.dialect);
@@ -201,7 +201,7 @@ impl Stream {
 
 // --- relays ---
 
-/// A relay and all that it has sent.
+/// A relay and all of its output.
 struct Sent {
     relay: Relay,
     bytes: Vec<u8>,
@@ -232,7 +232,7 @@ impl Sent {
     }
 }
 
-/// Cut into pieces of these sizes, again and again.
+/// Cuts the bytes into pieces of these sizes, again and again.
 fn pieces<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     for size in sizes.iter().cycle() {
@@ -370,7 +370,7 @@ proptest! {
     }
 }
 
-/// The failure that the dialect's reader makes of a stream.
+/// Returns the failure that the dialect's decoder finds in a stream.
 fn read(dialect: Dialect, bytes: &[u8]) -> Option<Failure> {
     crate::test_support::read_all(dialect, std::str::from_utf8(bytes).unwrap()).1
 }

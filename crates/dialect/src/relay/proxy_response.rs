@@ -1,4 +1,4 @@
-//! What a proxy says itself, and how it looks at what is no stream.
+//! Writes a proxy's own responses, and inspects bodies that are no stream.
 
 use super::response_check;
 use crate::completion::frame;
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What a body is, whatever its headers call it.
+/// The kind of a body, whatever its headers state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyKind {
     /// Server-sent events.
     Events,
-    /// A whole answer, or an error in place of one.
+    /// A whole response, or an error in place of one.
     Json,
-    /// A page, of somebody on the way who could not help.
+    /// A web page, sent by an intermediary that could not reach the provider.
     Page,
 }
 
-/// What a body is that begins with these bytes; `None` as long as they are only blanks.
+/// Returns the kind of a body by its first bytes; `None` as long as they are only blanks.
 pub fn sniff_body(head: &[u8]) -> Option<BodyKind> {
     let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
     let first = head.iter().find(|byte| !byte.is_ascii_whitespace())?;
@@ -32,9 +32,9 @@ pub fn sniff_body(head: &[u8]) -> Option<BodyKind> {
 }
 
 impl Dialect {
-    /// What an answer that came as a whole is: fine, or the failure that came in its place.
+    /// Checks a response that came as a whole, and returns the failure that came in its place, if any.
     ///
-    /// A response that its server works on in the background is fine: somebody asked for no more than that.
+    /// A response that its server works on in the background is fine: the client requested that mode.
     pub fn check_response(
         self,
         provider: &str,
@@ -51,10 +51,10 @@ impl Dialect {
         }
     }
 
-    /// What ends a stream with an error, so that no client takes it for a clean end. `kind` is the provider's word for
-    /// it, `status` what it would have been out of band (0 if nothing).
+    /// Returns the frames that end a stream with an error, so that no client takes it for a clean end. `kind` is the
+    /// provider's name of the error, `status` the HTTP status that it would have had (0 if none).
     ///
-    /// Responses need two frames: some clients know only the one, some only the other.
+    /// The Responses API needs two frames: some clients know only the one, some only the other.
     pub fn final_error_frame(self, kind: &str, status: u16, message: &str) -> String {
         let problem = ApiError::new(kind, message);
         let here = Interruption::default();
@@ -75,7 +75,7 @@ impl Dialect {
         }
     }
 
-    /// The body of an error response of our own making.
+    /// Returns the body of an error response of our own.
     pub fn error_body(self, kind: &str, message: &str) -> String {
         self.error(&ApiError::new(kind, message))
     }

@@ -1,4 +1,4 @@
-//! What a request asks for, at a glance: nothing of it is copied, and whatever it is, nothing fails.
+//! Reads the relevant fields of a request without copying; no body makes it fail.
 
 use crate::Dialect;
 use serde::Deserialize;
@@ -7,17 +7,17 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 
-/// What of a request decides how it is treated.
+/// The fields of a request that decide its treatment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeekedRequest<'a> {
-    /// The model that is asked.
+    /// The requested model.
     pub model: Option<Cow<'a, str>>,
-    /// Whether the answer is to be streamed.
+    /// Whether a streamed response is requested.
     pub stream: bool,
 }
 
 impl Dialect {
-    /// What is asked for by a request with that body; of one that is no JSON object, nothing is known.
+    /// Reads the fields of a request body; for a body that is no JSON object, all are unknown.
     pub fn asked(body: &[u8]) -> PeekedRequest<'_> {
         let mut json = serde_json::Deserializer::from_slice(body);
         json.deserialize_map(Fields).unwrap_or_default()

@@ -1,13 +1,14 @@
-//! Most whole answers at a glance: those that are plainly fine. Any other is read as it is everywhere else.
+//! Accepts most whole responses without decoding them: those that are plainly fine. The others are decoded as usual.
 //!
-//! Invariant: what is fine here is fine there. Nothing is copied, and no value is made of what nobody looks at.
+//! Invariant: a response that is fine here is fine for the decoder. Nothing is copied, and no value is built for
+//! unused fields.
 
 use crate::Dialect;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// Whether that body is an answer without any doubt.
+/// Returns whether that body is certainly a completion.
 pub(super) fn is_fine(dialect: Dialect, body: &[u8]) -> bool {
     match dialect {
         Dialect::OpenaiChat => {
@@ -22,7 +23,7 @@ pub(super) fn is_fine(dialect: Dialect, body: &[u8]) -> bool {
 
 #[derive(Deserialize)]
 struct Completion<'a> {
-    /// One, as almost everyone asks for.
+    /// One choice, the usual number.
     #[serde(borrow)]
     choices: (Choice<'a>,),
     error: Option<IgnoredAny>,

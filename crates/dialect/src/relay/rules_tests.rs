@@ -1,4 +1,4 @@
-//! Tables: what is content, and what ends an answer.
+//! Tables: frames with content, and frames that end a response.
 
 use crate::relay::MAX_INSPECTED_BYTES;
 use crate::relay::test_support::{CONTENT, LAST, begun, end, place, push};
@@ -8,7 +8,7 @@ use outlast_kernel::classify::classify;
 use outlast_kernel::failure::{IoKind, Phase};
 use outlast_kernel::verdict::Cause;
 
-/// Whether a frame is the first content of an answer.
+/// Returns whether a frame is the first content of a response.
 fn is_content(dialect: Dialect, data: &str) -> bool {
     let mut relay = dialect.relay("p");
     let (result, out) = push(&mut relay, &wire(&[data]));
@@ -251,7 +251,7 @@ fn content_after_a_finish_reason_takes_it_back() {
         push(&mut relay, &content).0.unwrap();
         assert!(!relay.is_answered());
         push(&mut relay, &both).0.unwrap();
-        // The server's word that it is done means nothing any more, until it hangs up.
+        // The server's finish reason means nothing any more, until it closes the connection.
         assert!(!relay.is_answered());
         assert!(end(&mut relay).0.is_ok());
     }
@@ -304,7 +304,7 @@ fn a_stream_that_ends_too_early_is_cut_off() {
         assert_eq!(failure.io, Some(IoKind::Truncated));
         assert_eq!(failure.phase, Phase::BeforeContent);
 
-        // What is strange behind an opening is not what came in place of a stream.
+        // A strange frame after an opening is not an error in place of a stream.
         let mut relay = dialect.relay("p");
         let opening = dialect.frames("m", &[]).concat();
         push(&mut relay, &(opening + "<html>502</html>")).0.unwrap();

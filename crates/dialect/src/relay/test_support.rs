@@ -1,4 +1,4 @@
-//! A relay and what comes of it, for tests.
+//! A relay and its output, for tests.
 
 use crate::Dialect;
 use crate::StreamActivity;

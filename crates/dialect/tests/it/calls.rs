@@ -1,4 +1,4 @@
-//! Tool calls that are not what they should be, in every dialect, streamed and whole.
+//! Malformed tool calls, in every dialect, streamed and whole.
 
 use outlast_dialect::{Delta, Dialect, sse};
 use outlast_kernel::Timestamp;
@@ -8,7 +8,7 @@ use outlast_kernel::failure::Failure;
 use outlast_kernel::verdict::Cause;
 use serde_json::{Value, json};
 
-/// How a call is told of: its id, its name and its arguments.
+/// A call as it is reported: its id, its name and its arguments.
 type ExpectedCall<'a> = (&'a str, &'a str, &'a str);
 
 const ENDS: [(&str, &str, StopReason); 2] = [
@@ -159,7 +159,7 @@ fn a_call_without_an_id_gets_one_that_no_other_has() {
         assert_eq!(deltas, expected, "{dialect:?}");
         assert_eq!(whole(dialect, &calls, false), expected, "{dialect:?}");
     }
-    // Here an item has an id of its own, which is taken first.
+    // Here an item has an id of its own, which has precedence.
     let deltas = whole(Dialect::OpenaiResponses, &calls[1..2], false);
     assert_eq!(deltas[0], call("call_1", "read", r#"{"x":2}"#));
 }
@@ -169,7 +169,7 @@ fn arguments_that_are_blanks_without_end_end_the_stream() {
     let blanks = " \n".repeat(1024) + "\t";
     for dialect in Dialect::ALL {
         let mut frames = frames(dialect, &[("a", "write", &blanks)], false);
-        // The first two frames begin the call and bring a piece; in one dialect it is one.
+        // The first two frames begin the call and bring a piece; in one dialect it is one frame.
         let pieces = if dialect == Dialect::OpenaiChat { 1 } else { 2 };
         frames.truncate(pieces);
         assert_eq!(streamed(dialect, &frames), (vec![], None), "{dialect:?}");

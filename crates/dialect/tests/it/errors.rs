@@ -10,7 +10,7 @@ use outlast_kernel::verdict::Class;
 
 const ROUNDS: u64 = 100_000;
 
-/// A small generator, so that the same inputs are tried each time.
+/// A small generator, so that the same inputs are used each time.
 struct Chance(u64);
 
 impl Chance {
@@ -115,7 +115,7 @@ const TEMPTATIONS: [&str; 10] = [
     "timeout_error",
 ];
 
-/// The same text as what the provider says, inside of it, and as what it sends back of the request.
+/// Returns the same text as the provider's message, inside of it, and as an echo of the request.
 fn bodies(text: &str) -> Vec<String> {
     let quoted = serde_json::Value::from(text).to_string();
     let said = serde_json::Value::from(format!("invalid content: {text}")).to_string();

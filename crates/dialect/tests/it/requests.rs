@@ -1,10 +1,10 @@
-//! One conversation, asked in three dialects.
+//! One conversation, encoded in three dialects.
 
 use outlast_dialect::{Delivery, Dialect, Image, Message, Part, Request, Role, Tool, ToolResult};
 use outlast_kernel::event::{Proof, Reasoning, ToolCall};
 use serde_json::{Value, json};
 
-/// Everything that a conversation can hold.
+/// A conversation with every kind of part.
 fn conversation() -> Request {
     let text = |text: &str| Part::Text {
         text: text.to_owned(),
@@ -149,7 +149,7 @@ fn arguments_go_back_in_the_words_of_the_model() {
     };
     let exact = r#"{"z": 1.0, "a": 12345678901234567890123}"#;
     assert!(asked_with(exact).contains(&format!(r#""input":{exact}"#)));
-    // What the API could not read goes back as a text.
+    // Input that the API could not read goes back as text.
     for odd in ["[1]", "", r#"{"x":"\ud83d"}"#, r#"{"x":1e999}"#] {
         let body: Value = serde_json::from_str(&asked_with(odd)).unwrap();
         let input = &body["messages"][0]["content"][0]["input"];
@@ -193,7 +193,7 @@ fn reasoning_of_another_model_is_left_out() {
         }
         for body in asked_of("other", Some("m")) {
             assert!(!says_it(&body), "{body}");
-            // And nothing is left of a message that was nothing else.
+            // A message of nothing else is left out.
             assert_eq!(conversation(&body), 2, "{body}");
         }
     }
@@ -264,7 +264,7 @@ fn no_two_calls_are_sent_with_one_id_and_each_result_has_its_calls() {
             "{dialect:?}"
         );
         assert_eq!(results, calls, "{dialect:?}");
-        // What was sent before is sent as it was.
+        // Earlier messages are sent unchanged.
         let mut earlier = two_steps([&["call_1", "call_1"], &[]]);
         earlier.messages.truncate(3);
         let [earlier, _] = ids(&asked(dialect, &earlier));

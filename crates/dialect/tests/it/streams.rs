@@ -1,4 +1,4 @@
-//! The streams of the corpus: one answer, told in three dialects.
+//! The streams of the corpus: one completion in three dialects.
 
 use outlast_dialect::{Delta, Dialect, sse};
 use outlast_kernel::Timestamp;
@@ -34,7 +34,7 @@ fn read(dialect: Dialect, chunks: &[&[u8]]) -> Vec<Delta> {
     deltas
 }
 
-/// What all of them say; each provider proves its reasoning and names its calls in its own way.
+/// Returns the common deltas; each provider proves its reasoning and names its calls in its own way.
 fn told(dialect: Dialect) -> Vec<Delta> {
     let signature =
         "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrzLoky3d1pkipgMOYds6RjTNbPzgIu+WZ0mSbZZN0Fb9Xr/4Q==";

@@ -1,4 +1,4 @@
-//! The adapter: one dialect over one transport, one request for each call, typed facts.
+//! The provider adapter: one dialect over one transport, one request for each call, typed failures.
 
 use super::response::{Frame, ResponseReader};
 use super::{Provider, Timeouts};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 type Frames = BoxStream<'static, Result<Frame, Box<Failure>>>;
 
-/// A provider that speaks one dialect over some transport.
+/// A provider that speaks one dialect over a transport.
 #[derive(Clone)]
 pub struct Adapter {
     pub(super) name: String,
@@ -23,12 +23,12 @@ pub struct Adapter {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) timeouts: Timeouts,
     pub(super) credential: Option<Credential>,
-    /// What else may not be passed on, should the provider send it back.
+    /// Further secrets to redact if the provider sends them back.
     hidden: Vec<Credential>,
 }
 
 impl Adapter {
-    /// A provider without a credential behind that transport. Its name is that of its dialect.
+    /// Creates a provider without a credential behind the transport, named like its dialect.
     pub fn new(dialect: Dialect, transport: Arc<dyn Transport>, clock: Arc<dyn Clock>) -> Self {
         Self {
             name: dialect.name().to_owned(),
@@ -42,40 +42,40 @@ impl Adapter {
         }
     }
 
-    /// The same provider under another name.
+    /// Sets the provider's name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         let name = name.to_owned();
         Self { name, ..self }
     }
 
-    /// The same provider at another place than its usual one.
+    /// Sets the provider's address, if it is not the usual one.
     #[must_use]
     pub fn at(self, place: &str) -> Self {
         let place = place.to_owned();
         Self { place, ..self }
     }
 
-    /// The same provider with other limits.
+    /// Sets the time limits.
     #[must_use]
     pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
         Self { timeouts, ..self }
     }
 
-    /// The same provider, asked with that credential.
+    /// Sets the credential for all requests.
     #[must_use]
     pub fn with_credential(self, credential: Credential) -> Self {
         let credential = Some(credential);
         Self { credential, ..self }
     }
 
-    /// The same provider; these, which are sent along, are never passed on.
+    /// Adds secrets that are sent along and must be redacted.
     #[must_use]
     pub fn hiding(self, hidden: Vec<Credential>) -> Self {
         Self { hidden, ..self }
     }
 
-    /// Makes one request and hands on each frame of its answer, as it came and as what it says.
+    /// Makes one request and returns each frame of its response, raw and decoded.
     pub fn frames(&self, request: &Request) -> BoxStream<'static, Result<Frame, Box<Failure>>> {
         let accept = match request.delivery {
             Delivery::Streamed => "text/event-stream",
@@ -90,7 +90,7 @@ impl Adapter {
         read(ResponseReader::new(self.clone(), request))
     }
 
-    /// The same for the rest of an answer; `None` when nobody keeps it.
+    /// Makes one request for the rest of a completion; `None` when the dialect does not store completions.
     fn resume_frames(&self, place: &StreamCursor) -> Option<Frames> {
         let request = transport::Request {
             method: transport::Method::Get,
@@ -101,7 +101,7 @@ impl Adapter {
         Some(read(ResponseReader::after(self.clone(), request, place)))
     }
 
-    /// The same provider, asked with that credential if there is one.
+    /// Returns the provider with the credential, if there is one.
     fn asked_with(&self, credential: Option<&Credential>) -> Self {
         match credential {
             Some(credential) => self.clone().with_credential(credential.clone()),
@@ -109,7 +109,7 @@ impl Adapter {
         }
     }
 
-    /// The headers that a request of this dialect needs.
+    /// Returns the headers that a request of this dialect needs.
     pub(super) fn headers(&self, accept: &str) -> Vec<(String, String)> {
         let mut headers = vec![("content-type", "application/json"), ("accept", accept)];
         if self.dialect == Dialect::Anthropic {
@@ -123,7 +123,7 @@ impl Adapter {
         headers
     }
 
-    /// Without the credential, should the provider have sent it back.
+    /// Redacts the credentials, in case the provider sent them back.
     pub(super) fn scrubbed(&self, mut failure: Box<Failure>) -> Box<Failure> {
         for secret in self.credential.iter().chain(&self.hidden) {
             secret.scrub(&mut failure);

@@ -1,4 +1,4 @@
-//! Whether a provider can be reached and takes the key, without asking a model.
+//! Checks that a provider is reachable and accepts the key, without calling a model.
 
 use super::Adapter;
 use crate::transport::{Method, Request};
@@ -8,17 +8,17 @@ use outlast_kernel::failure::Failure;
 
 const MODELS_PATH: &str = "/v1/models";
 
-/// What came of a look at a provider.
+/// The result of checking a provider.
 #[derive(Clone, Debug)]
 pub struct ProviderCheck {
-    /// The `date` of its answer, if there was one.
+    /// The `date` header of the response, if there was a response.
     pub date: Option<String>,
-    /// Whether it would serve us.
+    /// Whether the provider would serve requests, or the failure that prevents it.
     pub result: Result<(), Box<Failure>>,
 }
 
 impl Adapter {
-    /// Asks for the list of models: it costs nothing and needs the key.
+    /// Requests the list of models, which costs nothing and needs the key.
     pub async fn check(&self) -> ProviderCheck {
         let request = Request {
             method: Method::Get,
@@ -43,7 +43,7 @@ impl Adapter {
         ProviderCheck { date, result }
     }
 
-    /// Whether that is a list of models: a page of somebody in between is none.
+    /// Verifies that the body is a list of models, and not the page of an intermediary.
     fn listed(&self, body: String) -> Result<(), Box<Failure>> {
         if body.trim_start().starts_with(['{', '[']) {
             return Ok(());

@@ -1,7 +1,7 @@
-//! How long the next sign of life is waited for.
+//! The time limit for the next sign of life of a response.
 //!
-//! Events move an answer on. Pings, comments and pieces of an event only show that somebody is there, and that counts
-//! for three idle limits at most: a provider that does nothing but breathe has stalled.
+//! Events are progress. Pings, comments and parts of an event only show that the connection is alive, which extends the
+//! deadline to at most three idle limits: a provider that sends nothing but keep-alives has stalled.
 
 use super::Timeouts;
 use outlast_kernel::Timestamp;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const MAX_KEEPALIVE_IDLE_PERIODS: u32 = 3;
 
-/// Watches over one answer.
+/// Tracks the deadlines of one response.
 #[derive(Clone, Copy, Debug)]
 pub struct Watchdog {
     timeouts: Timeouts,
@@ -20,7 +20,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches a response whose headers came at `now`.
+    /// Watches a response whose headers arrived at `now`.
     pub fn new(timeouts: Timeouts, now: Timestamp) -> Self {
         Self {
             timeouts,
@@ -31,31 +31,31 @@ impl Watchdog {
         }
     }
 
-    /// Somebody is there.
+    /// Records a sign of life without progress.
     pub fn alive(&mut self, now: Timestamp) {
         self.alive_at = now;
     }
 
-    /// The answer was announced: what is waited for is still its first event.
+    /// Records the announcement of a response: the next event still counts as the first.
     pub fn opening(&mut self, now: Timestamp) {
         self.announced = true;
         self.progress_at = now;
         self.alive_at = now;
     }
 
-    /// The answer moved on.
+    /// Records progress.
     pub fn progress(&mut self, now: Timestamp) {
         self.begun = true;
         self.progress_at = now;
         self.alive_at = now;
     }
 
-    /// Whether there was any event at all.
+    /// Returns whether any event arrived.
     pub fn has_begun(&self) -> bool {
         self.announced || self.begun
     }
 
-    /// Until when it waits, if there is a limit.
+    /// Returns the time at which the response counts as stalled, if there is a limit.
     pub fn deadline(&self) -> Option<Timestamp> {
         let limit = self.limit();
         let silent = self.alive_at + limit;
@@ -67,7 +67,7 @@ impl Watchdog {
         (!limit.is_zero()).then(|| silent.min(only_breathing))
     }
 
-    /// The limit that is in force.
+    /// Returns the limit that currently applies.
     pub fn limit(&self) -> Duration {
         if self.begun {
             self.timeouts.idle
@@ -76,7 +76,7 @@ impl Watchdog {
         }
     }
 
-    /// How long the answer will not have moved on when patience ends.
+    /// Returns the time since the last progress, as it will be at the deadline.
     pub fn standstill(&self) -> Duration {
         let end = self.deadline().unwrap_or(self.alive_at);
         end.since(self.progress_at)

@@ -1,6 +1,6 @@
-//! Requests that are somebody else's: passed on as they are, and their responses too.
+//! Relays the requests of other clients unchanged, and their responses as well.
 //!
-//! Invariants: one call sends one request; nothing is decompressed, followed or added that the caller did not ask for.
+//! Invariants: one call sends one request; nothing is decompressed, redirected or added unless the caller asked for it.
 
 mod plain;
 
@@ -16,32 +16,32 @@ use plain::PlainClient;
 use reqwest::{Client, Url};
 use std::{fmt, io};
 
-/// The way to one provider for requests that are passed on.
+/// A connection pool to one provider for relayed requests.
 #[derive(Clone, Debug)]
 pub struct Forwarder(Backend);
 
 #[derive(Clone, Debug)]
 enum Backend {
-    /// Nothing is between us and the provider.
+    /// Neither TLS nor a proxy is needed.
     Plain(PlainClient),
-    /// A secure channel, or a proxy.
+    /// TLS or a proxy is needed.
     Client(Client, Url),
 }
 
 /// The body of a request.
 pub enum Payload {
-    /// All of it.
+    /// The complete body.
     Whole(Bytes),
-    /// So many bytes, which come piece by piece.
+    /// A body that arrives in pieces.
     Pieces {
-        /// How many.
+        /// The total length in bytes.
         length: u64,
-        /// The pieces; one that cannot be had ends the request.
+        /// The pieces; an error in one of them ends the request.
         pieces: BoxStream<'static, io::Result<Bytes>>,
     },
 }
 
-/// What it holds is never printed.
+/// Omits the content, which is never printed.
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Payload").field(&self.len()).finish()
@@ -49,7 +49,7 @@ impl fmt::Debug for Payload {
 }
 
 impl Payload {
-    /// How long it is.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Whole(bytes) => bytes.len() as u64,
@@ -57,13 +57,13 @@ impl Payload {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A response whose body is still coming.
+/// A response whose body is still arriving.
 #[derive(Debug)]
 pub struct Forwarded {
     /// The status.
@@ -80,7 +80,7 @@ enum Body {
 }
 
 impl Forwarder {
-    /// The way to that provider.
+    /// Creates a forwarder to the provider of these settings.
     pub fn new(settings: &HttpSettings) -> Result<Self, SettingError> {
         let base = base_url(&settings.base_url)?;
         let own = headers(&settings.headers)?;
@@ -90,12 +90,12 @@ impl Forwarder {
         let client = client(settings, &base)?
             .no_gzip()
             .tcp_nodelay(true)
-            // Many answers may be under way at once, and each connection was paid for.
+            // Many responses may be in progress at once, and each connection had a cost to open.
             .pool_max_idle_per_host(usize::MAX);
         Ok(Self(Backend::Client(build(client)?, base)))
     }
 
-    /// Passes a request on; the answer comes when its headers do. `path` may have a query.
+    /// Relays a request; resolves when the response's headers arrive. The path may contain a query.
     pub async fn send(
         &self,
         asked: (Method, &str),
@@ -134,7 +134,7 @@ impl Forwarder {
 }
 
 impl Forwarded {
-    /// The next piece of the body, as it came; `None` at its end.
+    /// Returns the next piece of the body as it arrived; `None` at the end.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         match &mut self.body {
             Body::Plain(body) => body.next().await,
@@ -154,7 +154,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// The way through a proxy, which answers each request and says what it was.
+    /// Returns a forwarder through a proxy that answers one request and returns its text.
     async fn proxied() -> (Forwarder, tokio::task::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = format!("http://{}", listener.local_addr().unwrap());

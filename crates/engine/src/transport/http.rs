@@ -1,8 +1,8 @@
-//! Real HTTP: versions 1.1 and 2, proxies, extra headers, certificates of one's own.
+//! The HTTP transport: versions 1.1 and 2, proxies, extra headers, custom certificates.
 //!
-//! Invariants: one call sends one request, and nothing in the client repeats it; redirects are not followed, because a
-//! key would follow them; nothing is read from the environment; no header value is printed. Time limits other than
-//! that of the connection are the caller's.
+//! Invariants: one call sends one request, and the client never repeats it; redirects are not followed, because the key
+//! would be sent along; nothing is read from the environment; no header value is printed.
+//! Not here: time limits other than the connect timeout, which are the caller's.
 
 pub(super) mod client_error;
 
@@ -17,59 +17,59 @@ use std::time::Duration;
 
 const USER_AGENT: &str = concat!("outlast/", env!("CARGO_PKG_VERSION"));
 
-/// How to reach a provider.
+/// The connection settings of a provider.
 #[derive(Clone, Debug, Default)]
 pub struct HttpSettings {
-    /// Its address, with or without the version at its end: `https://api.example.com`, `https://host/api/v1`.
+    /// The provider's address, with or without a version at its end: `https://api.example.com`, `https://host/api/v1`.
     pub base_url: String,
     /// Headers that every request carries.
     pub headers: Vec<(String, SecretString)>,
-    /// How long a connection may take to stand; zero means without limit.
+    /// The maximum time for establishing a connection; zero means no limit.
     pub connect_timeout: Duration,
-    /// What stands between us and it.
+    /// The proxies between this machine and the provider.
     pub proxies: Proxies,
-    /// Certificates to trust beside the machine's own, in PEM.
+    /// Certificates in PEM to trust in addition to the machine's own.
     pub certificates: Option<Vec<u8>>,
 }
 
-/// The proxies to go through. Their addresses may hold passwords.
+/// The proxies to use. Their addresses may contain passwords.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
-    /// For `http` addresses.
+    /// The proxy for `http` addresses.
     pub http: Option<SecretString>,
-    /// For `https` addresses.
+    /// The proxy for `https` addresses.
     pub https: Option<SecretString>,
-    /// Hosts that are reached directly, separated by commas.
+    /// Hosts that are reached without a proxy, separated by commas.
     pub except: String,
 }
 
-/// A setting that cannot be used.
+/// An invalid setting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// The address is not one.
+    /// The base URL is invalid.
     #[error("the base URL `{url}` {problem}; it looks like https://api.example.com/v1")]
     BaseUrl {
-        /// The address, without what may be secret.
+        /// The URL without its secret parts.
         url: String,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: &'static str,
     },
     /// A header cannot be sent.
     #[error("the header `{name}` {problem}")]
     Header {
-        /// Its name.
+        /// The header's name.
         name: String,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: &'static str,
     },
-    /// The address of a proxy is not one.
+    /// The address of a proxy is invalid.
     #[error("the address of the proxy is not valid; it looks like http://proxy.example.com:3128")]
     Proxy,
     /// The certificates cannot be read.
     #[error("the extra certificates are not in PEM form")]
     Certificates,
-    /// The secure channel cannot be set up.
+    /// TLS cannot be set up.
     #[error("secure connections cannot be set up: {0}")]
     Tls(String),
 }
@@ -82,7 +82,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// A transport to that provider.
+    /// Creates a transport to the provider of these settings.
     pub fn new(settings: &HttpSettings) -> Result<Self, SettingError> {
         let base = base_url(&settings.base_url)?;
         let client = build(client(settings, &base)?.user_agent(USER_AGENT))?;
@@ -115,9 +115,9 @@ impl Transport for Http {
     }
 }
 
-/// A client that makes one request for each call, through what stands between us and the provider.
+/// Returns a client builder that sends one request for each call, through the configured proxies.
 pub(super) fn client(settings: &HttpSettings, base: &Url) -> Result<ClientBuilder, SettingError> {
-    // Another part of the process may have chosen one already; ours then is not needed.
+    // Another part of the process may have installed a provider already; then this one is not needed.
     rustls::crypto::ring::default_provider()
         .install_default()
         .ok();
@@ -140,7 +140,7 @@ pub(super) fn build(client: ClientBuilder) -> Result<Client, SettingError> {
         .map_err(|error| SettingError::Tls(client_error::chain(&error.without_url())))
 }
 
-/// The address of a path. A version that the base brings along replaces the path's own, a query stays beside it.
+/// Returns the URL of a path. A version at the end of the base replaces the path's own; both queries are kept.
 pub(super) fn address(base: &Url, path: &str) -> Url {
     let (path, query) = match path.split_once('?') {
         Some((path, query)) => (path, Some(query)),
@@ -155,7 +155,7 @@ pub(super) fn address(base: &Url, path: &str) -> Url {
     url
 }
 
-/// A path below that of the base.
+/// Appends a path to the base's path.
 pub(super) fn below(base: &Url, path: &str) -> String {
     let prefix = base.path().trim_end_matches('/');
     let is_version = |segment: &str| {
@@ -187,7 +187,7 @@ fn read(response: reqwest::Response) -> Response {
 
 pub(super) fn base_url(text: &str) -> Result<Url, SettingError> {
     let wrong = |problem| {
-        // What stands before an `@` or after a `?` may be a secret.
+        // The text before an `@` or after a `?` may be a secret.
         let url = text.rsplit('@').next().unwrap_or_default();
         let url = url.split(['?', '#']).next().unwrap_or_default();
         let url = outlast_kernel::text::bounded(url, 200).into_owned();
@@ -238,7 +238,7 @@ fn with_proxies(client: ClientBuilder, proxies: &Proxies) -> Result<ClientBuilde
     Ok(client)
 }
 
-/// An address without a secure channel needs no certificates, and a machine without any can still reach it.
+/// An `http` address needs no certificates, and must work on a machine that has none.
 fn with_certificates(
     client: ClientBuilder,
     settings: &HttpSettings,

@@ -1,7 +1,7 @@
-//! What becomes of an answer that broke off when part of it was handed on.
+//! Handles a completion that is interrupted after a part of it was handed on.
 //!
-//! Invariants: nothing that was handed on is handed on again, unless its attempt was retracted before; where an answer
-//! goes on, a seam is said before its next byte; half a call and half a thought are never kept.
+//! Invariants: no content is handed on twice, unless its attempt was retracted before; a seam event precedes the first
+//! byte of a continuation; partial tool calls and partial reasoning are never kept.
 
 use super::{CompletionPrefix, Runner};
 use crate::token_estimate;
@@ -14,23 +14,23 @@ use outlast_kernel::model_info::ContinueBy;
 use outlast_kernel::verdict::{Cause, Class};
 use std::borrow::Cow;
 
-/// As much of the end of an answer as the model is shown.
+/// The maximum length of the completion's end that the model is shown.
 const MAX_TAIL_CHARACTERS: usize = 200;
 
-/// The beginning of an answer, which the next call goes on with.
+/// The beginning of a completion, which the next call continues.
 pub(super) struct Continuation {
     parts: Vec<Part>,
     by: ContinueBy,
     place: Option<StreamCursor>,
-    /// What the end of the beginning was shortened by: the model says it again.
+    /// The trimmed end of the beginning, which the model repeats.
     echo: String,
     is_said: bool,
-    /// The attempts that it came from, as far as they were heard here.
+    /// The first attempt that it came from, if listeners of this process received it.
     since: Option<u32>,
 }
 
 impl Continuation {
-    /// What an earlier process kept. Nobody here has heard of it.
+    /// Creates a continuation from a partial completion, which listeners of this process have not received.
     pub(super) fn of(beginning: CompletionPrefix, by: ContinueBy) -> Self {
         let CompletionPrefix { message, place } = beginning;
         let by = match (&place, by) {
@@ -50,7 +50,7 @@ impl Continuation {
         kept
     }
 
-    /// A message that ends in a space cannot be gone on with everywhere.
+    /// Not every provider continues a message that ends in whitespace.
     fn set_trimmed_suffix(&mut self) {
         self.echo.clear();
         if let (ContinueBy::Prefill, Some(Part::Text { text })) = (self.by, self.parts.last()) {
@@ -58,7 +58,7 @@ impl Continuation {
         }
     }
 
-    /// Where the provider has the rest.
+    /// Returns the cursor from which the provider can send the rest.
     pub(super) fn place(&self) -> Option<&StreamCursor> {
         self.place.as_ref()
     }
@@ -67,7 +67,7 @@ impl Continuation {
         &self.parts
     }
 
-    /// What follows, less what was said before.
+    /// Removes the repeated text from the continuation.
     pub(super) fn without_echo(&mut self, text: String) -> String {
         let pairs = self.echo.char_indices().zip(text.chars());
         let same = pairs.take_while(|((_, a), b)| a == b);
@@ -80,17 +80,17 @@ impl Continuation {
     }
 }
 
-/// What was paid for more than once.
+/// The usage that was billed more than once.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RetryBilling {
     pub(super) usage: Usage,
-    /// What will have been, once it is asked for again.
+    /// The usage that counts once the request is repeated.
     pending: Usage,
     pub(super) estimated: bool,
 }
 
 impl Runner<'_> {
-    /// What may become of what this attempt has handed on. An answer that is none is not gone on with.
+    /// Returns the treatment of the content that this attempt has handed on. An invalid completion is not continued.
     pub(super) fn after_content(&self, judged: &ClassifiedFailure) -> AfterContent {
         let is_odd = self.odd.what.is_some() || judged.verdict.cause == Cause::MalformedOutput;
         let may_go_on = self.turn.traits.continues_by != ContinueBy::Restart && !is_odd;
@@ -105,7 +105,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Takes back what the failed attempt has handed on. What an earlier one handed on and is kept goes with it.
+    /// Retracts the content that the failed attempt has handed on, and the kept content that it continued.
     pub(super) fn retract(&mut self) {
         let since = self.kept.take().and_then(|kept| kept.since);
         let last = self.emitter.attempt;
@@ -116,7 +116,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Keeps what the failed attempt has handed on: the next one goes on from there.
+    /// Keeps the content that the failed attempt has handed on, for the next one to continue.
     pub(super) fn keep(&mut self) {
         let earlier = self.kept.as_ref();
         let by = earlier.map_or(self.turn.traits.continues_by, |kept| kept.by);
@@ -126,7 +126,7 @@ impl Runner<'_> {
         let by = kept.by;
         let usage = self.usage_or_estimate();
         if by != ContinueBy::Resume {
-            // The question is read once more, the answer is not written again.
+            // The prompt is read once more, but the output is not written again.
             let output = 0;
             self.add_retry_billing(Usage { output, ..usage });
         }
@@ -135,8 +135,8 @@ impl Runner<'_> {
         self.kept = Some(kept);
     }
 
-    /// Whether the next call goes on with something: with what the failed one has handed on, or, when that was nothing,
-    /// with what was kept before.
+    /// Returns whether the next call continues a completion: that of the failed attempt, or, if it was empty, the one
+    /// kept before.
     pub(super) fn keeps_partial(&mut self, effects: &Effects) -> bool {
         if effects.contains(&Effect::KeepPartial) {
             return true;
@@ -148,7 +148,7 @@ impl Runner<'_> {
         kept.is_some()
     }
 
-    /// What the last attempt used, or about that where its provider never came to say it.
+    /// Returns the usage of the last attempt, or an estimate if its provider did not report it.
     fn usage_or_estimate(&mut self) -> Usage {
         let usage = self.answer.usage;
         if usage != Usage::default() {
@@ -166,13 +166,13 @@ impl Runner<'_> {
         self.twice.pending = self.twice.pending.plus(usage);
     }
 
-    /// It is asked for again.
+    /// Counts the pending usage, as the request is repeated.
     pub(super) fn commit_retry_billing(&mut self) {
         let pending = std::mem::take(&mut self.twice.pending);
         self.twice.usage = self.twice.usage.plus(pending);
     }
 
-    /// The request of the next call: as it is, or with what is to be gone on with.
+    /// Returns the request of the next call, with the beginning of the completion if the call is to continue one.
     pub(super) fn request(&self) -> Cow<'_, Request> {
         let Some(kept) = &self.kept else {
             return Cow::Borrowed(&self.turn.request);
@@ -197,11 +197,11 @@ impl Runner<'_> {
         Cow::Owned(request)
     }
 
-    /// Whoever listens now has not heard what an earlier process kept.
+    /// Emits the text that an earlier process kept, which current listeners have not received.
     pub(super) fn emit_continuation_text(&mut self) {
         if let Some(kept) = self.kept.as_mut().filter(|kept| !kept.is_said) {
             kept.is_said = true;
-            // It is said as the last attempt's, and can be taken back as such.
+            // The text belongs to the last attempt, and can be retracted with it.
             kept.since = Some(self.emitter.attempt);
             let role = Role::Assistant;
             let parts = kept.parts.clone();
@@ -210,14 +210,14 @@ impl Runner<'_> {
         }
     }
 
-    /// Where the provider has the rest of what the next call goes on with.
+    /// Returns the cursor for the rest of the completion that the next call continues.
     pub(super) fn continuation_resume_token(&self) -> Option<StreamCursor> {
         let earlier = self.kept.as_ref().filter(|_| !self.answer.was_heard);
         let earlier = earlier.and_then(|kept| kept.place.clone());
         self.place.clone().or(earlier)
     }
 
-    /// Says where the answer goes on, before its first byte.
+    /// Emits the seam before the first byte of a continuation.
     pub(super) fn emit_seam(&mut self) {
         if let Some(kept) = self.kept.as_ref().filter(|_| !self.answer.was_heard) {
             let by = kept.by;
@@ -225,7 +225,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Whether what is gone on with was refused as such; then the model is told where it broke off instead.
+    /// Returns whether the provider refused the continuation itself; then the model can be prompted to continue
+    /// instead.
     pub(super) fn can_continue_by_prompt(&self, judged: &ClassifiedFailure) -> bool {
         let is_final = judged.failure.retryable == Some(false);
         let refused = is_final
@@ -238,7 +239,7 @@ impl Runner<'_> {
         refused && kept.is_some_and(|kept| kept.by != ContinueBy::Prompt)
     }
 
-    /// Has the model told where it broke off. What cannot be gone on with like that is taken back.
+    /// Switches to a continuation by prompt. Content that cannot be continued that way is retracted.
     pub(super) fn go_on_otherwise(&mut self) {
         let Some(kept) = &mut self.kept else {
             return;
@@ -252,7 +253,7 @@ impl Runner<'_> {
         kept.echo.clear();
     }
 
-    /// An answer that broke off after calls that are whole is as good as one that ended with them.
+    /// Treats a completion that was interrupted after complete tool calls as one that ended with them.
     pub(super) async fn salvage(&mut self, judged: &ClassifiedFailure) -> Option<Effects> {
         let may_pass = judged.failure.retryable != Some(false);
         let wanted = self.turn.after_content == AfterContent::Continue && may_pass;
@@ -273,7 +274,7 @@ impl Runner<'_> {
         Some(step(&mut self.state, Event::Succeeded))
     }
 
-    /// Says once what was paid for more than once.
+    /// Reports the usage that was billed more than once, in one event.
     pub(super) fn emit_retry_billing(&mut self) {
         let RetryBilling {
             usage, estimated, ..

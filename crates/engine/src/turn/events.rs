@@ -1,23 +1,23 @@
-//! Numbers, dates and hands on events.
+//! Numbers and dates events, and hands them on.
 
 use crate::Clock;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, VERSION};
 
-/// Where events go.
+/// The receiver of events.
 pub type Sink<'a> = &'a mut (dyn FnMut(Event) + Send);
 
 /// The session and the turn that events belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ids {
-    /// The session.
+    /// The session's id.
     pub session: String,
-    /// The turn.
+    /// The turn's id.
     pub turn: String,
 }
 
 impl Ids {
-    /// Fresh ids, ordered by time.
+    /// Returns new ids, ordered by time.
     pub fn fresh() -> Self {
         Self {
             session: uuid::Uuid::now_v7().to_string(),

@@ -1,14 +1,14 @@
-//! What others want to be said to the model while the turn runs.
+//! Sends the messages that are queued for the model during a turn.
 //!
-//! Invariants: it is said at the start of a call, never into the middle of an answer that is gone on with; it is written
-//! down before anybody hears of it; what cannot be written down is said all the same, once.
+//! Invariants: messages are sent at the start of a call, never in the middle of a completion that is being continued;
+//! they are journaled before any listener receives them; if the journal fails, they are still sent, once.
 
 use super::Runner;
 use crate::journal::Entry;
 use outlast_kernel::event::Body;
 
 impl Runner<'_> {
-    /// Says what waits; `false` when nothing does.
+    /// Sends the queued messages; returns `false` when there are none.
     pub(super) async fn say_waiting(&mut self) -> bool {
         let inbox = self.turn.inbox.filter(|_| self.kept.is_none());
         let letters = inbox.map(|inbox| inbox.take()).unwrap_or_default();
@@ -16,7 +16,7 @@ impl Runner<'_> {
             return false;
         }
         let entries = Entry::said(letters);
-        // Nothing is waited for between taking it and noting it.
+        // There is no await between taking the messages and noting them.
         for entry in &entries {
             self.scribe.note(entry.clone());
         }

@@ -1,4 +1,4 @@
-//! What a turn is given: who is asked what, what it may spend and do, and where an earlier process left it.
+//! The input of a turn: the request, the model, the limits and tools, and the state that an earlier process left.
 
 use super::control::Control;
 use super::events::Ids;
@@ -20,52 +20,52 @@ use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::model_info::{Capabilities, ContinueBy};
 use std::sync::Arc;
 
-/// Everything that a turn needs.
+/// The complete input of a turn.
 pub struct Turn<'a> {
-    /// Who answers.
+    /// The provider that is called.
     pub provider: &'a dyn Provider,
-    /// What is asked; it grows with each step.
+    /// The request; it grows with each step.
     pub request: Request,
-    /// When to try again; `None` means never.
+    /// The retry schedule; `None` means that nothing is retried.
     pub retry: Option<&'a dyn RetryStrategy>,
-    /// What the turn may spend, as its outermost caller made it.
+    /// The turn's budget, as its outermost caller made it.
     pub budget: Prompt,
-    /// What tokens cost; without it no cost is counted.
+    /// The price of tokens; without it, no cost is counted.
     pub price: Option<Price>,
-    /// The time.
+    /// The source of time.
     pub clock: &'a dyn Clock,
-    /// Where the turn belongs.
+    /// The session and the turn that the events belong to.
     pub ids: Ids,
-    /// How others stop or hurry it.
+    /// The handle through which others cancel the turn or skip its waits.
     pub control: Control,
-    /// The accounts to ask with; without them, the provider's own credential is used.
+    /// The accounts to use; without them, the provider's own credential is used.
     pub accounts: Option<&'a Accounts>,
-    /// What is known of the provider beyond this turn; without it, the turn keeps to its own schedule.
+    /// The state shared with other turns and processes; without it, the turn follows its own schedule only.
     pub knowledge: Option<&'a SharedState>,
-    /// What runs the tools that the model calls; without it, the turn ends with the first answer.
+    /// The tools that the model may call; without them, the turn ends with the first completion.
     pub tools: Option<&'a dyn Toolbox>,
-    /// What is known of the model.
+    /// The known capabilities of the model.
     pub traits: Capabilities,
-    /// The models that may be asked instead; without them, it is this one or none.
+    /// The alternative models; without them, the turn has no fallback.
     pub models: Option<Models<'a>>,
-    /// What makes the conversation smaller when it has become too large; without it, an overflow ends the turn.
+    /// Makes the conversation smaller when it has become too large; without it, an overflow ends the turn.
     pub compaction: Option<&'a dyn Compactor>,
-    /// What becomes of an answer that breaks off when part of it was handed on.
+    /// The treatment of a completion that is interrupted after a part of it was handed on.
     pub after_content: AfterContent,
-    /// How often in a row the model is told that its answer was none, and asked again; 0 takes every answer as it is.
+    /// The maximum number of corrections in a row for invalid completions; 0 accepts every completion as it is.
     pub corrections: u32,
-    /// What others want to be said to the model meanwhile.
+    /// The source of messages that are queued for the model during the turn.
     pub inbox: Option<&'a dyn Inbox>,
-    /// Where it is written down.
+    /// The journal that records the turn.
     pub journal: Option<&'a dyn Journal>,
-    /// What is written down first.
+    /// The first entries of the journal.
     pub opening: Vec<Entry>,
-    /// Where an earlier process left it.
+    /// The state that an earlier process left.
     pub taken_up: ResumeState,
 }
 
 impl<'a> Turn<'a> {
-    /// A turn with no retries, no tools, no journal and no limits; the other fields can be set.
+    /// Creates a turn with no retries, no tools, no journal and no limits; the other fields can be set.
     pub fn new(provider: &'a dyn Provider, request: Request, clock: &'a dyn Clock) -> Self {
         Self {
             provider,
@@ -93,50 +93,50 @@ impl<'a> Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Whether the provider is to keep the answer, so that its rest can be fetched.
+    /// Returns whether the provider should store the completion, so that its rest can be fetched.
     pub(super) fn is_resumable(&self) -> bool {
         let goes_on = self.after_content == AfterContent::Continue;
         goes_on && self.traits.continues_by == ContinueBy::Resume
     }
 }
 
-/// Where an earlier process left a turn. The messages of its steps are in the request already, those of the tools that
-/// are outstanding are not.
+/// The state in which an earlier process left a turn. The messages of its steps are in the request already; those of
+/// its outstanding tool calls are not.
 #[derive(Clone, Debug, Default)]
 pub struct ResumeState {
-    /// The calls that were made.
+    /// The number of calls that were made.
     pub attempts: u32,
-    /// What they used.
+    /// The tokens that they used.
     pub usage: Usage,
-    /// As much of it as the budget's cost stands for. The rest was used by the model that was in use last.
+    /// The part of that usage whose cost the budget includes. The rest was used by the model that was in use last.
     pub paid: Usage,
-    /// That model, by its key, where it was not the first.
+    /// The key of that model, if it was not the first one.
     pub model: Option<String>,
-    /// What the open chain of retries has spent.
+    /// The expenses of the open retry chain.
     pub chain: Chain,
-    /// What the chain is for.
+    /// The failure that the chain retries.
     pub failure: Option<Arc<ClassifiedFailure>>,
-    /// The wait that was under way.
+    /// The wait that was in progress.
     pub wait: Option<Wait>,
     /// The accounts that were switched away from.
     pub left: Vec<String>,
-    /// The models that the open chain has asked, by their keys, where it has changed them.
+    /// The keys of the models that the open chain has asked, if it has switched models.
     pub asked: Vec<String>,
-    /// The model that the open chain has left and that may come back, by its key, and what it was left for.
+    /// The key of the model that the open chain has left and may return to, and the failure for which it was left.
     pub may_come_back: Option<(String, Arc<ClassifiedFailure>)>,
-    /// The calls of the last answer, when their results are not complete.
+    /// The calls of the last completion, if their results are incomplete.
     pub calls: Vec<OutstandingCall>,
-    /// The beginning of an answer that broke off, to go on with.
+    /// The beginning of an interrupted completion, which the next call continues.
     pub kept: Option<CompletionPrefix>,
-    /// What the user said in this turn, when it is not the last message of the request.
+    /// The user's messages in this turn, if they are not the last message of the request.
     pub inputs: Vec<String>,
 }
 
-/// The beginning of an answer that broke off.
+/// The beginning of an interrupted completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompletionPrefix {
-    /// As much of it as came.
+    /// The part that arrived.
     pub message: Message,
-    /// Where its provider has the rest, if it keeps answers.
+    /// The cursor from which the provider can send the rest, if it stores completions.
     pub place: Option<StreamCursor>,
 }

@@ -1,8 +1,9 @@
-//! Answers that ended and are none: empty, cut short, refused, announced and not done, said over and over.
+//! Handles invalid completions: empty, cut short, refused, announced but not done, repeated over and over.
 //!
-//! Invariants: what is no answer is no part of the conversation, also after a restart; the model is told what was wrong
-//! and asked again so many times in a row, then the turn ends with an error that says so; nothing that was answered
-//! well is asked again. Not here: what is odd (see the kernel's `stop` and `repetition`).
+//! Invariants: an invalid completion is never part of the conversation, also after a restart; the model gets a bounded
+//! number of corrections in a row, then the turn ends with an error that says so; a valid completion is never requested
+//! again.
+//! Not here: the detection (see the kernel's `completion` and `loops`).
 
 use super::Runner;
 use crate::journal::Entry;
@@ -17,9 +18,9 @@ use outlast_kernel::failure::{ClassifiedFailure, Failure};
 use outlast_kernel::loops::{LoopDetector, RepeatedCallCounter};
 use outlast_kernel::verdict::{Cause, Scope, Verdict};
 
-/// After so many identical calls with identical results the model is told, and again after as many.
+/// The number of identical calls with identical results after which the model gets a notice; repeated at each multiple.
 const REPEAT_NOTICE_INTERVAL: u32 = 5;
-/// After so many the turn ends.
+/// The number of repetitions after which the turn ends.
 const MAX_REPEATS: u32 = 20;
 
 const NOT_RUN: &str = "it was not run: the answer reached its output limit before it was complete; split the work into \
@@ -29,14 +30,14 @@ const REPEAT_NOTICE: &str = "You have made the same tool calls with the same res
 const UNUSABLE_NOTICE: &str = "Your last answer could not be used";
 const CUT_SHORT: &str = "the answer reached the output limit and is incomplete";
 
-/// What is odd about the answers of a turn.
+/// The state of the invalid completions of a turn.
 #[derive(Default)]
 pub(super) struct InvalidCompletionState {
-    /// About the one under way.
+    /// The problem of the current completion.
     pub(super) what: Option<InvalidCompletion>,
-    /// How many in a row were.
+    /// The number of invalid completions in a row.
     in_a_row: u32,
-    /// What the model is told next.
+    /// The correction for the next call.
     correction: Option<Correction>,
     /// Whether another step follows although no tool was called.
     pub(super) goes_on: bool,
@@ -44,7 +45,7 @@ pub(super) struct InvalidCompletionState {
     repeats: RepeatedCallCounter,
 }
 
-/// What a model is told before it is asked again.
+/// A message to the model before the next call.
 struct Correction {
     cause: Cause,
     notice: String,
@@ -52,7 +53,7 @@ struct Correction {
 }
 
 impl Runner<'_> {
-    /// What becomes of an answer that ended by itself.
+    /// Handles a completion that ended by itself.
     pub(super) async fn answered(&mut self, stop_reason: StopReason) -> Effects {
         let Some(oddity) = self.oddity(stop_reason) else {
             if self.answer.has_calls() {
@@ -68,7 +69,7 @@ impl Runner<'_> {
         self.look_at_rules();
         let may_correct = self.may_correct();
         let keeps = oddity.keeps_answer() && !self.answer.parts.is_empty();
-        // What was announced may have been all there was to say.
+        // The announcement may be the complete message.
         if oddity == InvalidCompletion::Announced && !may_correct {
             self.complete_step(stop_reason, Vec::new()).await;
             return step(&mut self.state, Event::Succeeded);
@@ -116,7 +117,7 @@ impl Runner<'_> {
         })
     }
 
-    /// An answer that is none, as a failure. When the model was told often enough, it is final.
+    /// Converts an invalid completion to a failure, which is final when no correction is left.
     pub(super) fn is_odd(&self, oddity: InvalidCompletion) -> Failure {
         let now = self.turn.clock.now();
         let mut message = oddity.problem().to_owned();
@@ -132,7 +133,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Offers to tell the model what was wrong with its answer.
+    /// Offers the remedy of telling the model about the problem.
     pub(super) fn consider_correction(
         &mut self,
         judged: &ClassifiedFailure,
@@ -157,7 +158,7 @@ impl Runner<'_> {
         remedies.rework = self.odd.correction.is_some();
     }
 
-    /// Tells the model what was wrong with its answer, which was dropped.
+    /// Tells the model about the problem of its completion, which was dropped.
     pub(super) async fn correct(&mut self) -> Effects {
         match self.odd.correction.take() {
             Some(correction) => self.notice(correction).await,
@@ -166,8 +167,8 @@ impl Runner<'_> {
         step(&mut self.state, Event::RemedyDone)
     }
 
-    /// Keeps the answer, tells the model what is missing and goes on with another step. The two are written down as one:
-    /// whoever carries on after a crash must not run a call that is not complete.
+    /// Keeps the completion, tells the model what is missing, and continues with another step. Both are journaled as
+    /// one write: a process that resumes the turn after a crash must not run an incomplete call.
     async fn complete_and_correct(
         &mut self,
         stop_reason: StopReason,
@@ -198,7 +199,7 @@ impl Runner<'_> {
         step(&mut self.state, Event::Succeeded)
     }
 
-    /// Calls that may not be complete have a result that says so.
+    /// Adds an error result for each call that may be incomplete.
     fn say_not_run(&mut self, calls: &[ToolCall]) {
         let mut parts = Vec::with_capacity(calls.len());
         for call in calls {
@@ -270,14 +271,14 @@ impl Runner<'_> {
                 problem,
             };
             self.notice(correction).await;
-            // An answer that is odd in another way, right after this, is the second in a row.
+            // If another invalid completion follows right after this, it is the second in a row.
             self.odd.in_a_row = 1;
         }
         None
     }
 }
 
-/// Whether that is something that the turn has told the model, and nobody has said.
+/// Returns whether the text is a notice from the turn to the model, not a user's message.
 pub fn is_notice(text: &str) -> bool {
     text == REPEAT_NOTICE || text.starts_with(UNUSABLE_NOTICE) || completion::is_notice(text)
 }

@@ -1,7 +1,7 @@
-//! A turn and its journal.
+//! Writes a turn's entries to its journal.
 //!
-//! Invariant: entries are written in the order in which they were noted; what could not be written stays noted and is
-//! written first when it can be.
+//! Invariant: entries are written in the order in which they were noted; entries that could not be written stay noted,
+//! and are written first when the journal works again.
 
 use super::Runner;
 use crate::journal::{AppendError, Entry, Journal, Spent};
@@ -10,9 +10,9 @@ use outlast_kernel::event::Body;
 pub(super) struct JournalWriter<'a> {
     journal: Option<&'a dyn Journal>,
     noted: Vec<Entry>,
-    /// Whether the last attempt to write failed.
+    /// Whether the last write failed.
     is_behind: bool,
-    /// Why the turn may not go on.
+    /// The reason why the turn must not continue, if it must not.
     lost: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl<'a> JournalWriter<'a> {
         self.is_behind
     }
 
-    /// Why the turn may not go on, if it may not.
+    /// Returns the reason why the turn must not continue, if it must not.
     pub(super) fn lost(&self) -> Option<&str> {
         self.lost.as_deref()
     }
@@ -52,7 +52,7 @@ impl<'a> JournalWriter<'a> {
 }
 
 impl Runner<'_> {
-    /// Writes down what was noted. `false` when it could not be; that is said once.
+    /// Writes the noted entries. Returns `false` when that failed; the first failure in a row is reported.
     pub(super) async fn commit(&mut self) -> bool {
         let written = self.scribe.commit().await;
         let was_behind = std::mem::replace(&mut self.scribe.is_behind, written.is_err());

@@ -1,8 +1,8 @@
-//! The tool calls of a step.
+//! Runs the tool calls of a step.
 //!
-//! Invariants: a call is written down as started before it starts; every call gets exactly one result, in order, so
-//! that what is sent next is always well-formed; a call that began in an earlier process begins again only when that
-//! does no harm.
+//! Invariants: a call is journaled as started before it starts; every call gets exactly one result, in order, so that
+//! the next request is always well-formed; a call that an earlier process started is run again only if that does no
+//! harm.
 
 use super::Runner;
 use super::wait::until;
@@ -14,7 +14,7 @@ use outlast_kernel::attempt::Outcome;
 use outlast_kernel::event::{Body, StopReason, ToolCall};
 use std::time::Duration;
 
-/// A tool that does not end when it is told to is left behind after that long.
+/// The time after which a tool that ignores its cancellation is abandoned.
 const TOOL_STOP_TIMEOUT: Duration = Duration::from_millis(230);
 
 const INTERRUPTED: &str = "it was interrupted by a restart and may have partly run, or may still be running; it was not run again";
@@ -22,28 +22,28 @@ const CANCELLED: &str = "it was not run: the turn was cancelled before it began"
 const DEADLINE_PASSED: &str = "it was not run: the time for this prompt was over before it began";
 const ABANDONED: &str = "it was interrupted and may have partly run";
 
-/// A call of the last answer, and what is known of it.
+/// A call of the last completion, and its progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutstandingCall {
     /// The call.
     pub call: ToolCall,
-    /// How far it came.
+    /// The call's progress.
     pub so_far: CallProgress,
 }
 
-/// How far a tool call came.
+/// The progress of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallProgress {
-    /// It has not begun.
+    /// The call has not started.
     NotStarted,
-    /// It began, and nobody knows how it ended.
+    /// The call started, and its end is unknown.
     Started(Effect),
-    /// It is over.
+    /// The call is finished.
     Finished(Output),
 }
 
 impl Runner<'_> {
-    /// The calls that the last answer makes, if they are to be run.
+    /// Returns the calls of the last completion, if they are to be run.
     pub(super) fn calls_to_run(&self) -> Option<Vec<OutstandingCall>> {
         self.turn.tools?;
         let runs = |reason| !matches!(reason, StopReason::Length | StopReason::Refusal);
@@ -61,7 +61,7 @@ impl Runner<'_> {
         (!calls.is_empty()).then_some(calls)
     }
 
-    /// Whoever listens now has not heard of the calls that an earlier process left.
+    /// Emits the calls that an earlier process left, which current listeners have not received.
     pub(super) fn emit_outstanding_calls(&mut self, calls: &[OutstandingCall]) {
         for OutstandingCall { call, so_far } in calls {
             if !matches!(so_far, CallProgress::Finished(_)) {
@@ -70,7 +70,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Gets a result for each call and adds them to the conversation; should the turn end there, that is the answer.
+    /// Gets a result for each call and adds the results to the conversation. Returns the outcome if the turn ends
+    /// there.
     pub(super) async fn run_calls(&mut self, calls: Vec<OutstandingCall>) -> Option<Outcome> {
         let mut parts = Vec::with_capacity(calls.len());
         let mut done = Vec::with_capacity(calls.len());
@@ -105,7 +106,7 @@ impl Runner<'_> {
         self.watch_for_repeats(&done).await
     }
 
-    /// Runs a call; the error says why it did not begin.
+    /// Runs a call; the error is the reason why it did not start.
     async fn run_tool(&mut self, index: usize, call: &ToolCall) -> Result<Output, String> {
         let Some(tools) = self.turn.tools else {
             return Err("there are no tools here".to_owned());
@@ -120,7 +121,7 @@ impl Runner<'_> {
         self.start(tools, index, call, effect).await
     }
 
-    /// Asks whether the call may run; a person may take long to answer, and may cancel instead.
+    /// Asks whether the call may run. A user may take long to decide, and may cancel instead.
     async fn admit(&mut self, tools: &dyn Toolbox, call: &ToolCall) -> Result<Effect, String> {
         let deadline = self.state.prompt().deadline();
         tokio::select! {
@@ -141,7 +142,7 @@ impl Runner<'_> {
         let id = call.id.clone();
         self.scribe.note(Entry::ToolStarted { index, id, effect });
         let recorded = self.commit().await;
-        // Without a record, nobody could know after a crash that it ran.
+        // Without a record, a process that resumes after a crash could not know that the tool ran.
         if !recorded && (!effect.may_repeat() || self.scribe.lost().is_some()) {
             let name = &call.name;
             return Err(format!(
@@ -168,7 +169,7 @@ impl Runner<'_> {
         ended.unwrap_or_else(|_| Output::error(ABANDONED))
     }
 
-    /// Writes the result down, then says it.
+    /// Journals the result, then emits it.
     pub(super) async fn finish(&mut self, index: usize, call: &ToolCall, output: Output) -> Output {
         let (id, is_error) = (call.id.clone(), output.is_error);
         self.scribe.note(Entry::ToolFinished {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Gives out a key that changes with each fetch, if it is told to.
+/// A key source whose key changes with each fetch, if so configured.
 struct TestKeys {
     key: &'static str,
     renews: bool,
@@ -38,7 +38,7 @@ impl KeySource for TestKeys {
 
 type Responses = fn(&str) -> Option<Failure>;
 
-/// Answers by the key that it is asked with.
+/// A provider whose response depends on the key.
 struct KeyedProvider {
     answers: Responses,
     asked: Mutex<Vec<String>>,
@@ -168,7 +168,7 @@ async fn a_limit_on_one_account_costs_one_request_and_no_wait() {
         (TurnStatus::Completed, vec![0])
     );
     assert_eq!(world.asked(), ["key-a", "key-b"]);
-    // Whoever comes later knows.
+    // Later calls know of the block.
     world.turn().await;
     world.turn().await;
     assert_eq!(world.asked(), ["key-a", "key-b", "key-b", "key-b"]);
@@ -248,7 +248,7 @@ async fn a_revoked_key_is_set_aside_for_an_hour_and_no_longer() {
     let block = blocks.on("first", "m", START).unwrap();
     assert_eq!(block.cause, Cause::Auth);
     assert!(block.until <= START + Duration::from_secs(3601));
-    // With nothing else to ask with, it is still asked.
+    // Without an alternative, it is still asked.
     world.turn().await;
     assert_eq!(world.asked().len(), 2);
 }

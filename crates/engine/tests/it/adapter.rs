@@ -1,4 +1,4 @@
-//! The adapter over a transport that says what it is told, on a paused clock.
+//! The adapter over a scripted transport, on a paused clock.
 
 use crate::scripted_transport::{Body, ScriptedTransport, asked, frames, pings, question, reset};
 use crate::support::clock;
@@ -23,7 +23,7 @@ const HELLO: &str =
 const STOP: &str = r#"{"type":"message_stop"}"#;
 const CHAT: &str = r#"{"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}"#;
 
-/// Never answers.
+/// A transport that never answers.
 struct Silent;
 
 impl Transport for Silent {
@@ -43,7 +43,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// How it ended and after how long.
+/// Returns the failure and the time that passed before it.
 async fn failed(adapter: Adapter) -> (Failure, Duration) {
     let start = Instant::now();
     let items: Vec<_> = adapter.stream(&question(), None).collect().await;
@@ -70,7 +70,7 @@ async fn each_silence_has_a_limit_of_its_own() {
     };
     let table = [
         (vec![], Phase::BeforeContent, 20),
-        // That an answer was announced is not its first event.
+        // The announcement of a response is not its first event.
         (vec![START], Phase::BeforeContent, 20),
         (vec![START, HELLO], Phase::AfterContent, 7),
     ];
@@ -261,7 +261,7 @@ async fn a_key_that_is_sent_back_is_not_passed_on() {
     assert_eq!(failure.message, "bad key [secret]");
 }
 
-/// Notes what it is sent.
+/// A transport that records its requests.
 #[derive(Clone, Default)]
 struct RecordingTransport(Arc<Mutex<Vec<transport::Request>>>);
 
@@ -312,7 +312,7 @@ fn place() -> StreamCursor {
     }
 }
 
-/// A piece of a text that began before.
+/// A piece of a text that began earlier.
 const PIECE: &str =
     r#"{"type":"response.output_text.delta","output_index":0,"delta":"lo","sequence_number":8}"#;
 
@@ -448,7 +448,7 @@ async fn a_flood_of_nothing_does_not_keep_a_cancel_away() {
     });
     let mut stream = anthropic(says).stream(&question(), None);
     let reading = async { while let Some(Ok(_)) = stream.next().await {} };
-    // With one thread, the cancel is only seen when the stream lets go.
+    // With one thread, the cancellation is only seen when the stream yields.
     let cancel = async {
         for _ in 0..5 {
             tokio::task::yield_now().await;

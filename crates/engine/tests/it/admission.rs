@@ -1,4 +1,4 @@
-//! Many calls of one process before one gate.
+//! Many calls of one process at one gate.
 
 use outlast_engine::Clock;
 use outlast_engine::admission::{Admission, QueuePosition, Ticket};
@@ -39,7 +39,7 @@ impl Fixture {
         admission.failed(&overloaded(&*self.clock)).await;
     }
 
-    /// The provider fails for the first time.
+    /// Makes the first call, which fails.
     async fn fail_first_call(&self) {
         let Ok(first) = self.ask() else {
             panic!("nothing is wrong yet")
@@ -98,7 +98,7 @@ async fn of_a_thousand_that_wait_one_probes_and_all_follow_in_order_along_a_ramp
     }
     calls.join_all().await;
     let served = served.lock().unwrap();
-    // One every fifteen seconds at most, whatever their number.
+    // At most one every fifteen seconds, whatever the number of calls.
     let probes = probes.load(Ordering::Relaxed);
     assert!((30..60).contains(&probes), "{probes} probes");
     let first = served[0].1;

@@ -1,4 +1,4 @@
-//! Conservative retries of a stream: nineteen cases of its retry rules, and the three of its defaults.
+//! Conservative retries of a stream: nineteen cases of the retry rules, and three of the defaults.
 
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
@@ -40,7 +40,7 @@ impl ToFailure for Fault {
 
 type Items = BoxStream<'static, Result<&'static str, Fault>>;
 
-/// What was collected, how often the stream was made, and when each time.
+/// The collected items, the number of times the stream was created, and the time of each.
 struct Outcome {
     items: Vec<Result<&'static str, Fault>>,
     made_at: Vec<Duration>,
@@ -52,7 +52,7 @@ impl Outcome {
     }
 }
 
-/// Makes a stream that fails to be made `failures` times with `fault`, then gives one item.
+/// Collects a stream whose creation fails `failures` times with `fault`, and which then yields one item.
 async fn collect(options: StreamRetry, failures: usize, fault: Fault) -> Outcome {
     collect_from(options, move |call| {
         if call < failures {
@@ -83,7 +83,7 @@ async fn collect_from(
     }
 }
 
-/// Without jitter, and with the given number of attempts.
+/// Returns options with the given number of attempts and no jitter.
 fn exact(attempts: u32) -> StreamRetry {
     let overrides = Overrides {
         max_attempts: NonZeroU32::new(attempts),
@@ -250,7 +250,7 @@ async fn a_plain_error_is_retried() {
     assert!(is_retried(Fault::Plain).await);
 }
 
-// --- the three of its defaults ---
+// --- the defaults ---
 
 #[test]
 fn the_defaults_are_conservative() {
@@ -288,7 +288,7 @@ async fn a_set_up_failure_is_retried() {
     assert_eq!((outcome.calls(), outcome.items), (2, vec![Ok("token")]));
 }
 
-// --- beside them ---
+// --- further cases ---
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_before_the_first_item_is_retried() {

@@ -1,4 +1,4 @@
-//! Many turns before one gate, on a paused clock.
+//! Many turns at one gate, on a paused clock.
 
 use crate::support::{Item, START, ScriptedProvider, clock, fails, hello, overloaded};
 use futures_util::future::join_all;
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 const CALL_DURATION: Duration = Duration::from_millis(300);
 
-/// A provider that is down until a time, and notes every call.
+/// A provider that is down until a given time, and records every call.
 struct FailingProvider {
     clock: Arc<dyn Clock>,
     until: Timestamp,
@@ -141,7 +141,7 @@ async fn a_crowd_in_an_outage_makes_one_probe_at_a_time() {
                 .all(|(ended, _)| ended.seal == TurnStatus::Completed)
         );
         let calls = crowd.calls();
-        // Each one's first call went out before anybody knew.
+        // The first call of each turn went out before the outage was known.
         let probes = calls.refused - 50;
         println!(
             "50 turns, 10 minutes down, stated {states_it}: {probes} probes after the first failures"
@@ -200,7 +200,7 @@ async fn a_lone_waiter_keeps_its_own_schedule_exactly() {
     assert_eq!(crowd.calls().refused, 4);
 }
 
-/// A person may know better than the provider; whoever asks once is not held at the gate after all.
+/// A user may know better than the provider: a retry that the user requests is not held at the gate.
 #[tokio::test(start_paused = true)]
 async fn who_wants_it_now_is_not_held_by_a_stated_time() {
     let crowd = Fixture::new(Duration::from_secs(600), true);
@@ -220,7 +220,7 @@ async fn who_wants_it_now_is_not_held_by_a_stated_time() {
     };
     let ended = run_turn(turn, &mut listen).await;
     assert_eq!(ended.seal, TurnStatus::Completed);
-    // The next one keeps to the time that was stated.
+    // The next one waits for the stated time.
     assert_eq!(tries[..2], [0, 0]);
     assert!(tries[2] >= 599, "{tries:?}");
 }
@@ -309,7 +309,7 @@ async fn a_deadline_of_ones_own_says_nothing_about_the_provider() {
         (ended.seal, why),
         (TurnStatus::Error, GiveUp::DeadlineSpent)
     );
-    // Nobody else is held for it.
+    // No other turn is held because of it.
     let others = crowd.all(3).await;
     assert_eq!(crowd.clock.now(), START + CALL_DURATION / 3 + CALL_DURATION);
     let is_held = |event: &Event| matches!(event.body, Body::Held { .. });
@@ -365,7 +365,7 @@ async fn a_retry_that_the_gate_holds_can_be_cancelled() {
         knowledge: Some(&crowd.knowledge),
         ..Turn::new(&crowd.provider, request, &*crowd.clock)
     };
-    // Its own wait is over, and the others' probes have not come through: it is held.
+    // Its own wait is over, and the probes of the others have not succeeded: it is held.
     let cancelling = async {
         tokio::time::sleep(Duration::from_secs(120)).await;
         handle.abort_retry();

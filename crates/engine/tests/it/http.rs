@@ -1,4 +1,4 @@
-//! The real transport, over real sockets.
+//! The HTTP transport over real sockets.
 
 use crate::scripted_transport::question;
 use crate::support::{HANG_TIMEOUT, clock};
@@ -26,7 +26,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 const CHAT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// A server that reads each request and does something with its connection.
+/// A server that reads each request and then runs a script on its connection.
 struct Server {
     address: String,
     requests: mpsc::UnboundedReceiver<String>,
@@ -66,7 +66,7 @@ impl Server {
     }
 }
 
-/// The request up to its body.
+/// Reads a request up to its body.
 async fn head(socket: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.windows(4).any(|window| window == b"\r\n\r\n") {
@@ -82,7 +82,7 @@ async fn head(socket: &mut TcpStream) -> String {
 async fn say(mut socket: TcpStream, text: String) {
     socket.write_all(text.as_bytes()).await.unwrap();
     socket.shutdown().await.unwrap();
-    // The client closes first, or its last bytes could meet a closed door.
+    // The client closes first, so that its last bytes do not meet a closed socket.
     socket.read_to_end(&mut Vec::new()).await.ok();
 }
 
@@ -284,9 +284,9 @@ async fn dropping_an_answer_closes_the_connection() {
     assert_eq!(noticed, Ok(Some(())));
 }
 
-// --- secure connections ---
+// --- TLS ---
 
-/// A server of both versions with a certificate of its own; the answer tells the version.
+/// Starts a TLS server of both HTTP versions with its own certificate; its response names the version.
 async fn secure() -> (String, String) {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).unwrap();

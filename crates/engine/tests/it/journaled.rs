@@ -1,4 +1,4 @@
-//! A turn whose journal, provider, tools and waits note in one list what happens to them.
+//! A turn whose journal, provider, tools and waits record their events in one shared list.
 
 use crate::scripted_transport::question;
 use crate::support::{AfterItems, Item, ScriptedProvider, clock, fails, hello, overloaded, policy};
@@ -23,7 +23,7 @@ fn log(log: &Log, line: impl Into<String>) {
     log.lock().unwrap().push(line.into());
 }
 
-/// What becomes of each write, by its number from 1.
+/// The result of each write, by its number from 1.
 pub(crate) type WriteScript = fn(usize) -> Result<(), AppendError>;
 
 pub(crate) fn well(_: usize) -> Result<(), AppendError> {
@@ -79,7 +79,7 @@ impl Provider for LoggingProvider {
     }
 }
 
-/// `send` may run at most once, `hang` comes to no end, all else is pure.
+/// `send` may run at most once, `hang` never ends, all other tools are pure.
 struct LoggingToolbox(Log);
 
 impl Toolbox for LoggingToolbox {
@@ -102,7 +102,7 @@ impl Toolbox for LoggingToolbox {
     }
 }
 
-/// What waits for each call, in order.
+/// The messages that are queued for each call, in order.
 struct ScriptedInbox(Mutex<VecDeque<Vec<QueuedMessage>>>, Log);
 
 impl Inbox for ScriptedInbox {
@@ -123,7 +123,7 @@ pub(crate) fn letter(place: QueueKind, text: &str) -> QueuedMessage {
     }
 }
 
-/// The strategy of sessions, which notes that it sleeps.
+/// The strategy of sessions, which records its sleeps.
 struct LoggingStrategy(Log);
 
 impl RetryStrategy for LoggingStrategy {
@@ -150,13 +150,13 @@ impl RetryStrategy for LoggingStrategy {
     }
 }
 
-/// A turn and what is done to it.
+/// A scripted turn and the actions on it.
 pub(crate) struct Case {
     pub(crate) script: Vec<(Vec<Item>, AfterItems)>,
     pub(crate) limits: Limits,
     pub(crate) fate: Box<dyn Fn(usize) -> Result<(), AppendError> + Send + Sync>,
     pub(crate) react: fn(&Body, &Handle),
-    /// What waits for each call.
+    /// The messages that are queued for each call.
     pub(crate) waiting: Vec<Vec<QueuedMessage>>,
 }
 
@@ -244,7 +244,7 @@ impl CaseOutcome {
         self.written.iter().map(Entry::kind).collect()
     }
 
-    /// The lines that begin with one of these words.
+    /// Returns the lines that begin with one of these words.
     pub(crate) fn lines(&self, words: &[&str]) -> Vec<&str> {
         let is_wanted = |line: &&str| words.iter().any(|word| line.starts_with(word));
         self.log
@@ -277,7 +277,7 @@ pub(crate) fn step(tools: &[&str]) -> Vec<Item> {
     wanted.chain([stopped]).collect()
 }
 
-/// A failure, a step of two tools, the answer.
+/// Returns a script: a failure, a step with two tool calls, the final completion.
 pub(crate) fn usual() -> Vec<Vec<Item>> {
     vec![vec![fails(overloaded())], step(&["read", "send"]), hello()]
 }

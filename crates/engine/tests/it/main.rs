@@ -1,4 +1,4 @@
-//! The engine from outside, on a paused clock.
+//! Integration tests of the engine, on a paused clock.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! A recorded stream of each dialect, cut at every byte: the verdict is right, nothing is lost, nothing is doubled.
+//! A recorded stream of each dialect, cut at every byte: the verdict is correct, no content is lost or duplicated.
 
 use crate::scripted_transport::{Body, ScriptedTransport, asked, question, reset};
 use crate::support::{clock, policy, run};
@@ -62,7 +62,7 @@ async fn wherever_it_is_cut_the_verdict_is_right_and_what_came_is_a_beginning() 
                 let (deltas, failure) = asked(&adapter(dialect, says)).await;
                 let place = format!("{dialect:?} at {at}, {end:?}");
                 match failure {
-                    // Only an answer that was complete may end without a failure.
+                    // Only a complete response may end without a failure.
                     None => assert_eq!(without_usage(&deltas), without_usage(&told), "{place}"),
                     Some(failure) => {
                         assert_eq!(deltas, told[..deltas.len()], "{place}");
@@ -108,7 +108,7 @@ async fn the_frames_together_are_the_body() {
     }
 }
 
-/// The end of usage may be missing where the answer itself is whole.
+/// The final usage may be missing although the completion is whole.
 fn without_usage(deltas: &[Delta]) -> Vec<&Delta> {
     let is_usage = |delta: &&Delta| matches!(delta, Delta::Usage(_));
     deltas.iter().filter(|delta| !is_usage(delta)).collect()
@@ -148,7 +148,7 @@ async fn a_turn_that_meets_the_cut_shows_every_byte_once_or_fails_with_a_beginni
     }
 }
 
-/// All that a listener was shown, in order.
+/// Returns all texts that a listener was shown, in order.
 fn shown(events: &[Event]) -> String {
     let words = |event: &Event| match &event.body {
         Said::TextDelta { text } => Some(text.clone()),

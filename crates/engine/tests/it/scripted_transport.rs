@@ -1,4 +1,4 @@
-//! A transport that says what it is told.
+//! A transport with scripted responses.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(crate) type Body = BoxStream<'static, Result<Bytes, transport::Error>>;
 
-/// Answers each request with this status, this kind and what the closure makes.
+/// Answers each request with the status, the content type and the body that the closure makes.
 pub(crate) struct ScriptedTransport {
     status: u16,
     kind: &'static str,
@@ -47,7 +47,7 @@ impl Transport for ScriptedTransport {
     }
 }
 
-/// A body of these events.
+/// Returns a body of these events.
 pub(crate) fn frames(data: &[&str]) -> Body {
     let frames: Vec<_> = data
         .iter()
@@ -56,7 +56,7 @@ pub(crate) fn frames(data: &[&str]) -> Body {
     stream::iter(frames).boxed()
 }
 
-/// The same bytes for ever, each after a pause.
+/// Returns a body that repeats the same bytes forever, each after a pause.
 pub(crate) fn pings(ping: &'static str, pause: Duration) -> Body {
     stream::repeat(ping)
         .then(move |ping| async move {
@@ -81,7 +81,7 @@ pub(crate) fn question() -> Request {
     }
 }
 
-/// What an adapter says to a question, and how it failed if it did.
+/// Returns the deltas of a request, and its failure if it failed.
 pub(crate) async fn asked(adapter: &Adapter) -> (Vec<Delta>, Option<Failure>) {
     let mut deltas = Vec::new();
     let mut stream = adapter.stream(&question(), None);

@@ -1,4 +1,4 @@
-//! Knowledge that is shared through a real file, by a clock that runs fast.
+//! State that is shared through a real file, on an accelerated clock.
 
 use crate::support::HANG_TIMEOUT;
 use outlast_engine::Clock;
@@ -46,7 +46,7 @@ impl Process {
         }
     }
 
-    /// Fails a call and waits.
+    /// Records a failed call and returns its waiter.
     async fn fail(&self, name: &str) -> Waiter {
         let waiter = self.waiter(name);
         if let GateReply::Go(pass) = self.knowledge.ask(GATE, &waiter).await {
@@ -61,7 +61,7 @@ impl Process {
         waiter
     }
 
-    /// Waits until something is known here.
+    /// Waits until the condition holds in this process.
     async fn learns(&self, is_so: impl Fn(&SharedState) -> bool) {
         let mut changes = self.knowledge.changes();
         let learning = async {
@@ -83,7 +83,7 @@ impl Process {
     }
 }
 
-/// Whether something is wrong at the gate. A slow machine may come when the next probe is due.
+/// Returns whether the gate is not open. On a slow machine, the next probe may be due already.
 fn is_not_free(answer: &GateReply) -> bool {
     matches!(answer, GateReply::Hold(_) | GateReply::Probe(_))
 }
@@ -110,14 +110,14 @@ async fn a_locked_file_is_done_without_and_joined_again() {
     let holder = rusqlite::Connection::open(&file).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     one.fail("a").await;
-    // In memory, the same rules hold: it is time to probe by now, but not to go.
+    // In memory, the same rules hold: a probe is due by now, but the gate is not open.
     let answer = one.knowledge.ask(GATE, &one.waiter("b")).await;
     assert!(is_not_free(&answer), "{answer:?}");
     let told = one.is_told(1).await;
     assert!(matches!(&told[..], [StoreEvent::Alone { .. }]), "{told:?}");
     holder.execute_batch("COMMIT").unwrap();
     assert_eq!(one.is_told(2).await[1], StoreEvent::Joined);
-    // What was learnt alone is now known to all.
+    // Facts that were learnt alone are now known to all processes.
     other
         .learns(|knowledge| knowledge.wake_time(GATE, &other.waiter("c")).is_none())
         .await;
@@ -136,7 +136,7 @@ async fn a_folder_that_is_missing_is_joined_when_it_comes() {
     std::fs::create_dir(&home).unwrap();
     assert_eq!(one.is_told(2).await[1], StoreEvent::Joined);
     let other = Process::start(&home.join("outlast.db")).await;
-    // What was learnt alone is brought along after the file is joined.
+    // Facts that were learnt alone are carried over when the file is joined.
     other
         .learns(|knowledge| knowledge.stated_end(GATE).is_some())
         .await;
@@ -151,7 +151,7 @@ async fn without_a_failure_on_record_nothing_is_asked_of_the_store() {
     let one = Process::start(&file).await;
     let holder = rusqlite::Connection::open(&file).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // The store would be busy for seconds: nobody notices.
+    // The store is busy for seconds, but no caller waits for it.
     for _ in 0..100 {
         let waiter = one.waiter("a");
         let GateReply::Go(pass) = one.knowledge.ask(GATE, &waiter).await else {
@@ -187,7 +187,7 @@ async fn a_file_that_is_taken_away_or_damaged_is_left_by_all_for_the_same_new_on
             };
             tokio::time::timeout(HANG_TIMEOUT, joined).await.unwrap();
         }
-        // All are on the new one: what one meets now the others learn.
+        // All are on the new file: a failure that one meets is known to the others.
         let again = |knowledge: &SharedState| knowledge.cause("q/b/n") == Some(Cause::RateLimited);
         let waiter = processes[0].waiter("z");
         let GateReply::Go(pass) = processes[0].knowledge.ask("q/b/n", &waiter).await else {

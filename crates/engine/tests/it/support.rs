@@ -1,4 +1,4 @@
-//! A provider that says what it is told, and a turn to run it in.
+//! A scripted provider, and a turn to run it in.
 
 use crate::scripted_transport::question;
 use futures_util::{StreamExt, stream};
@@ -25,7 +25,7 @@ pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 pub(crate) type Item = Result<Delta, Box<Failure>>;
 
-/// What a call does after the items that it was told to give.
+/// The action of a call after its scripted items.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterItems {
     End,
@@ -107,7 +107,7 @@ pub(crate) fn hello() -> Vec<Item> {
     vec![text("Hello"), stop()]
 }
 
-/// An overload as some endpoints send it: as a 429 with the code of an overload.
+/// Returns an overload as some endpoints send it: a 429 with the code of an overload.
 pub(crate) fn overloaded() -> Failure {
     let message = "The service is temporarily overloaded. Please retry.";
     Failure {
@@ -129,7 +129,7 @@ pub(crate) fn thrown() -> Failure {
     Failure::thrown("scripted", "socket hang up", START)
 }
 
-/// A strategy that notes its sleeps and sleeps on the paused clock.
+/// A strategy that records its sleeps and sleeps on the paused clock.
 pub(crate) struct RecordingStrategy {
     policy: Policy,
     pub(crate) sleeps: Mutex<Vec<Duration>>,
@@ -217,7 +217,7 @@ pub(crate) async fn run_with(
     (ended, events)
 }
 
-/// The types of the events, in order.
+/// Returns the types of the events, in order.
 pub(crate) fn kinds(events: &[Event]) -> Vec<&'static str> {
     events.iter().map(|event| kind(&event.body)).collect()
 }
@@ -239,7 +239,7 @@ fn kind(body: &Body) -> &'static str {
     }
 }
 
-/// The announced retries: attempt, delay in milliseconds.
+/// Returns the announced retries: attempt, delay in milliseconds.
 pub(crate) fn retries(events: &[Event]) -> Vec<(u32, u64)> {
     let retry = |event: &Event| match event.body {
         Body::RetryScheduled {

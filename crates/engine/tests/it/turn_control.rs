@@ -1,4 +1,4 @@
-//! What a person can do to a turn that runs or waits.
+//! User control over a turn that runs or waits.
 
 use crate::support::{
     AfterItems, ScriptedProvider, count, fails, hello, overloaded, policy, retries, run_with, text,
@@ -87,7 +87,7 @@ async fn what_is_asked_when_nothing_waits_is_forgotten() {
     );
 }
 
-/// A strategy whose sleep is cut off by something outside of the turn.
+/// A strategy whose sleep is aborted from outside of the turn.
 struct AbortedSleep;
 
 impl RetryStrategy for AbortedSleep {

@@ -1,4 +1,4 @@
-//! What others want to be said to the model while a turn runs.
+//! Messages that are queued for the model while a turn runs.
 
 use crate::journaled::{Case, failed, letter, lost, usual, well};
 use crate::support::{START, hello};
@@ -13,7 +13,7 @@ fn texts(messages: &[Message]) -> Vec<String> {
     texts.filter(|text| !text.is_empty()).collect()
 }
 
-/// Something waits for the second call, and for the third.
+/// Returns a case with messages queued for the second and the third call.
 fn case() -> Case {
     Case {
         waiting: vec![

@@ -1,4 +1,4 @@
-//! What a turn writes down, and when.
+//! The entries that a turn writes to its journal, and when.
 
 use crate::journaled::{Case, step, usual, well};
 use crate::scripted_transport::question;
@@ -13,7 +13,7 @@ use outlast_kernel::budget::Limits;
 use outlast_kernel::event::{Body, StopReason, TurnStatus};
 use std::time::Duration;
 
-// --- Before anything is done ---
+// --- Before any action ---
 
 #[tokio::test(start_paused = true)]
 async fn everything_is_written_down_before_it_is_done_and_said_after() {
@@ -215,7 +215,7 @@ async fn every_turn_is_settled_exactly_once_however_it_ends() {
     }
 }
 
-// --- Beside them ---
+// --- Further cases ---
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_without_a_journal_counts_as_recorded() {

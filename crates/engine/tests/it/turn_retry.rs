@@ -1,4 +1,4 @@
-//! Retry with backoff in a turn: eleven cases of the schedule and its end, and what stands beside them.
+//! Retry with backoff in a turn: eleven cases of the schedule and its end, and further ones.
 
 use crate::support::{
     RecordingStrategy, ScriptedProvider, count, emitted, fails, hello, kinds, overloaded, policy,
@@ -178,7 +178,7 @@ async fn events_come_in_order() {
     assert_eq!(events[9].time, events[0].time + Duration::from_secs(5));
 }
 
-// --- beside them ---
+// --- further cases ---
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_says_when_it_will_happen() {

@@ -1,4 +1,4 @@
-//! What a turn does when it cannot write down what happens, or may not any more.
+//! A turn that cannot write to its journal, or may not any more.
 
 use crate::journaled::{Case, WriteScript, failed, lost, usual, well};
 use crate::support::hello;
@@ -83,7 +83,7 @@ async fn an_answer_that_could_not_be_written_down_is_handed_on_all_the_same() {
     assert_eq!(came.log[came.log.len() - 4..], expected);
 }
 
-// --- A journal that is another's ---
+// --- A journal that another process owns ---
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_called_and_nothing_run_once_the_turn_is_anothers() {
@@ -106,7 +106,7 @@ async fn nothing_is_called_and_nothing_run_once_the_turn_is_anothers() {
         };
         assert_eq!(rest.iter().find(is_act), None, "write {number}: {rest:?}");
         assert_eq!(came.count("say sealed"), 1);
-        // The last answer had come when it was lost; before that there is none.
+        // The last response had arrived when ownership was lost; before that there is none.
         let seal = if number == writes {
             TurnStatus::Completed
         } else {

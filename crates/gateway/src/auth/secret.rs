@@ -1,7 +1,7 @@
-//! The token of those who steer a server, and the keys of clients that come from elsewhere.
+//! The token of the control endpoints, and the keys of clients from other machines.
 //!
-//! Invariants: neither is ever printed; comparing takes the same time wherever the difference is; the token is read by
-//! nobody but the user, and one that others could have read is made anew.
+//! Invariants: neither is ever printed; comparing takes constant time; only the user can read the token file, and a
+//! token that others could have read is replaced.
 
 use super::AccessDenied;
 use http::HeaderMap;
@@ -11,41 +11,41 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use subtle::{Choice, ConstantTimeEq};
 
-/// Where the gateway's token is, within the home folder.
+/// The file name of the gateway's token within the home folder.
 const GATEWAY_FILE: &str = "gateway.token";
-/// The token on a request whose `Authorization` is for somebody else.
+/// The header for the token on requests whose `Authorization` is meant for the provider.
 const TOKEN_HEADER: &str = "x-outlast-token";
 const KEY_HEADER: &str = "x-api-key";
 const TOKEN_BYTES: usize = 32;
 
-/// Why there is no token.
+/// The reason for which there is no token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// Its file cannot be read or written.
+    /// The token file cannot be read or written.
     #[error("cannot keep the token in {path}: {why}")]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the machine says.
+        /// The error of the operating system.
         why: io::Error,
     },
-    /// The machine has no randomness to give.
+    /// The operating system provides no randomness.
     #[error("cannot make a token: {0}")]
     Random(getrandom::Error),
 }
 
-/// What opens the control endpoints: 32 random bytes in hexadecimal, made once.
+/// The token that opens the control endpoints: 32 random bytes in hexadecimal, created once.
 #[derive(Clone, Debug)]
 pub struct Token(SecretString);
 
 impl Token {
-    /// The gateway's token, which is kept in that folder.
+    /// Loads the gateway's token from the given folder, or creates it.
     pub fn load_or_create_in(home: &Path) -> Result<Self, TokenError> {
         Self::load_or_create(&home.join(GATEWAY_FILE))
     }
 
-    /// The token in that file; it is made when there is none. Two that come at once get the same.
+    /// Loads the token from the given file, or creates it. Two processes that do so at once get the same token.
     pub fn load_or_create(path: &Path) -> Result<Self, TokenError> {
         let failed = |why| TokenError::File {
             path: path.to_owned(),
@@ -60,19 +60,19 @@ impl Token {
         kept.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
     }
 
-    /// The token that a gateway has left in that folder, for those who want to ask it something.
+    /// Loads the token that a gateway has left in the given folder, for clients of that gateway.
     pub fn load_existing(home: &Path) -> Result<Option<Self>, TokenError> {
         let path = home.join(GATEWAY_FILE);
         read(&path).map_err(|why| TokenError::File { path, why })
     }
 
-    /// Whether a request brings it.
+    /// Returns whether the request carries the token.
     pub fn is_in(&self, headers: &HeaderMap) -> bool {
         let brought = bearers(headers).chain(values(headers, TOKEN_HEADER));
         is_any(brought, std::slice::from_ref(&self.0))
     }
 
-    /// Whether that is it.
+    /// Returns whether the given text is the token.
     pub fn is(&self, brought: &str) -> bool {
         is_any(
             std::iter::once(brought.as_bytes()),
@@ -80,20 +80,20 @@ impl Token {
         )
     }
 
-    /// The token itself, to be sent to the server.
+    /// Returns the token in plain text, to be sent to the server.
     pub fn reveal(&self) -> &str {
         self.0.expose_secret()
     }
 }
 
-/// The keys that clients from elsewhere bring when the provider's keys are ours.
+/// The keys that clients from other machines must send when the gateway uses stored accounts.
 #[derive(Clone, Debug)]
 pub struct ClientKeys(Vec<SecretString>);
 
 impl ClientKeys {
-    /// Those that are configured; without any it is the token.
+    /// Creates the keys from the configured ones; if none is configured, the token is the only key.
     pub fn new(configured: Vec<SecretString>, token: &Token) -> Self {
-        // An empty key would let everybody in who brings an empty header.
+        // An empty key would admit everybody who sends an empty header.
         let filled = configured
             .into_iter()
             .filter(|key| !key.expose_secret().is_empty());
@@ -104,7 +104,7 @@ impl ClientKeys {
         Self(keys)
     }
 
-    /// Checks that a request brings one of them, in any of the places where clients put their key.
+    /// Checks that a request carries one of the keys, in any of the headers where clients put their key.
     pub fn check(&self, headers: &HeaderMap) -> Result<(), AccessDenied> {
         let brought = bearers(headers)
             .chain(values(headers, KEY_HEADER))
@@ -116,7 +116,7 @@ impl ClientKeys {
     }
 }
 
-/// Every pair is compared, so that the time does not say which one it was.
+/// Every pair is compared, so that the time does not reveal which one matched.
 fn is_any<'a>(brought: impl Iterator<Item = &'a [u8]>, known: &[SecretString]) -> bool {
     let mut found = Choice::from(0);
     for one in brought {
@@ -147,7 +147,7 @@ fn random() -> Result<String, TokenError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What the file holds; `None` when there is no token in it, or one that others could have read.
+/// Reads the token from the file; `None` if it has none, or one that others could have read.
 fn read(path: &Path) -> io::Result<Option<Token>> {
     let found = match fs::metadata(path) {
         Ok(found) => found,
@@ -174,7 +174,7 @@ fn is_private(_: &fs::Metadata) -> bool {
     true
 }
 
-/// Puts the token there in one go. One that somebody else has put there meanwhile stays; one that is no good does not.
+/// Writes the token atomically. A valid token that another process wrote meanwhile stays; an invalid one is replaced.
 fn keep(path: &Path, token: &str) -> io::Result<()> {
     let draft = path.with_extension(format!("token.{}", uuid::Uuid::now_v7()));
     let mut options = fs::OpenOptions::new();
@@ -196,7 +196,7 @@ fn place(draft: &Path, path: &Path) -> io::Result<()> {
     match fs::hard_link(draft, path) {
         Ok(()) => Ok(()),
         Err(error) if is_taken(&error) && read(path)?.is_some() => Ok(()),
-        // What is there is no good, or this kind of disk has no links.
+        // The existing file is invalid, or this kind of disk has no links.
         Err(_) => fs::rename(draft, path),
     }
 }

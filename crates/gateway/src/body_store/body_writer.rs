@@ -1,4 +1,4 @@
-//! A body that is still coming: in memory while it is young, then in a file as long as one takes it.
+//! A body that is still arriving: in memory while it is short, then in a file as long as one can be written.
 
 use super::volume::Volume;
 use super::{Body, BodyStore, FileRange, MAX_MEMORY_BYTES};
@@ -7,19 +7,19 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What has come of a body.
+/// The part of a body that has arrived.
 pub(in super::super) struct BodyWriter<'a> {
     spool: &'a BodyStore,
     kept: BytesMut,
     file: Option<Volume>,
-    /// How much of it is in the file.
+    /// Number of bytes in the file.
     written: usize,
-    /// No file takes it.
+    /// Whether the body stays in memory because no file takes it.
     stays: bool,
 }
 
 impl<'a> BodyWriter<'a> {
-    /// Nothing has come yet.
+    /// Creates a writer for a body of which nothing has arrived yet.
     pub(in super::super) fn new(spool: &'a BodyStore) -> Self {
         Self {
             spool,
@@ -30,12 +30,12 @@ impl<'a> BodyWriter<'a> {
         }
     }
 
-    /// How much has come.
+    /// Returns the number of bytes that have arrived.
     pub(in super::super) fn len(&self) -> usize {
         self.written + self.kept.len()
     }
 
-    /// Another piece; an error when what is in the file cannot be had back.
+    /// Adds a piece. Fails if bytes that are in the file cannot be read back.
     pub(in super::super) async fn add(&mut self, piece: &[u8]) -> io::Result<()> {
         self.kept.extend_from_slice(piece);
         if self.kept.len() > MAX_MEMORY_BYTES && !self.stays {
@@ -44,7 +44,7 @@ impl<'a> BodyWriter<'a> {
         Ok(())
     }
 
-    /// All of it has come.
+    /// Completes the body.
     pub(in super::super) async fn end(mut self) -> io::Result<Body> {
         if self.file.is_some() && !self.kept.is_empty() {
             self.flush_to_file().await?;
@@ -59,7 +59,8 @@ impl<'a> BodyWriter<'a> {
         })
     }
 
-    /// Moves to the file what has come since; what the disk does not take stays in memory, with all that came before.
+    /// Moves the bytes in memory to the file; if the disk does not take them, they stay in memory, with all earlier
+    /// ones.
     async fn flush_to_file(&mut self) -> io::Result<()> {
         let (Some(folder), Ok(_place)) = (&self.spool.folder, self.spool.places.acquire().await)
         else {
@@ -85,7 +86,7 @@ impl<'a> BodyWriter<'a> {
 
 enum AppendResult {
     Yes(Volume),
-    /// It takes no more; all that is not in a file any more, as far as it could be had back.
+    /// The file takes no more; holds all bytes that are no longer in a file, as far as they could be read back.
     No(io::Result<Vec<u8>>),
 }
 
@@ -125,7 +126,7 @@ mod tests {
         let body = come(&spool, &pieces).await;
         assert!(matches!(body, Body::File(_)));
         assert!(body.bytes().await.unwrap() == pieces.concat());
-        // The folder goes away after the spool was made.
+        // The folder disappears after the store was created.
         drop(folder);
         for spool in [spool, BodyStore::new(None)] {
             let body = come(&spool, &pieces).await;
@@ -138,7 +139,7 @@ mod tests {
     fn what_a_full_disk_does_not_take_comes_back_with_all_before_it() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("body");
-        // The last letter is what it took of a piece before it said that it is full.
+        // The last letter is the part of a piece that the disk took before it reported that it is full.
         std::fs::write(&path, b"beforex").unwrap();
         let full = Volume::of(File::open(&path).unwrap());
         let AppendResult::No(all) = append(folder.path(), Some(full), 6, b" and after") else {

@@ -1,7 +1,6 @@
-//! A file in which bodies stand one behind the other.
+//! A file that stores bodies one after the other.
 //!
-//! Invariant: it has no name any more once it is open, so that nothing is left of it when the process ends, however that
-//! happens.
+//! Invariant: the open file has no name, so that nothing is left of it when the process ends, however that happens.
 
 use bytes::Bytes;
 use std::fs::{File, OpenOptions};
@@ -9,12 +8,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A file without a name. Its room is free again when the last who knows it is gone.
+/// A file without a name. Its space is free again when the last reference is dropped.
 #[derive(Debug)]
 pub(super) struct Volume(Mutex<File>);
 
 impl Volume {
-    /// An empty one in that folder, which nobody else can open.
+    /// Creates an empty file in the given folder, which nobody else can open.
     pub(super) fn new(folder: &Path) -> io::Result<Self> {
         let path = folder.join(uuid::Uuid::now_v7().to_string());
         let mut options = OpenOptions::new();
@@ -32,7 +31,7 @@ impl Volume {
         Self(Mutex::new(file))
     }
 
-    /// Gives its room back.
+    /// Truncates the file, which frees its space.
     pub(super) fn clear(&self) -> io::Result<()> {
         self.file().set_len(0)
     }
@@ -43,7 +42,7 @@ impl Volume {
         file.write_all(bytes)
     }
 
-    /// So many bytes from there; what a full disk took only a part of is an error.
+    /// Reads `length` bytes from the given offset. Fails if a full disk took only a part of them.
     pub(super) fn read(&self, at: u64, length: usize) -> io::Result<Bytes> {
         let mut bytes = vec![0; length];
         let mut file = self.file();

@@ -1,4 +1,4 @@
-//! A client as its timers show it, in virtual time, so that hours of waiting take no time to test.
+//! A model of a client's timers in virtual time, so that hours of waiting take no time to test.
 //!
 //! The numbers are those of the clients themselves and are written down a second time on purpose: nothing here reads
 //! the table that is tested with it.
@@ -11,39 +11,39 @@ use std::time::Duration;
 
 pub(super) use rows::{ALL, CLAUDE_CODE, named};
 
-/// What a client bears, and what it does when it does not.
+/// The time limits of a client, and its reaction when they are exceeded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientModel {
     pub(super) name: &'static str,
-    /// The row that is meant for it.
+    /// The row of the table that is meant for it.
     pub(super) profile: &'static str,
     pub(super) form: ResponseFormat,
-    /// How long it waits for headers.
+    /// The time that it waits for headers, in seconds.
     pub(super) before_headers: Option<u64>,
-    /// Whether an interim response begins that time anew; `Err` when it takes one for the answer.
+    /// Whether an interim response restarts that time; `Err` if the client takes one for the response.
     pub(super) interim: Result<bool, ()>,
-    /// How long it waits for headers whatever comes.
+    /// The time that it waits for headers regardless of interim responses, in seconds.
     pub(super) until_headers: Option<u64>,
-    /// How long a silence it bears after the headers.
+    /// The silence that it tolerates after the headers, in seconds.
     pub(super) idle: Option<u64>,
-    /// What ends a silence.
+    /// The unit of activity that ends a silence.
     pub(super) counts: ActivityUnit,
-    /// How many signs of life in a row count.
+    /// The number of keep-alive events in a row that count.
     pub(super) budget: Option<u32>,
-    /// How long one request may take.
+    /// The time that one request may take, in seconds.
     pub(super) total: Option<u64>,
-    /// How often it sends the request again.
+    /// The number of times that it sends the request again.
     pub(super) resends: u32,
-    /// How long it waits before the n-th of these, in milliseconds.
+    /// The wait before the n-th of these, in milliseconds.
     pub(super) backoff: fn(u32) -> u64,
-    /// The longest `Retry-After` that it obeys, and what it does with a longer one.
+    /// The longest `Retry-After` that it obeys, in seconds, and its reaction to a longer one.
     pub(super) obeys: u64,
     pub(super) longer: ExcessRetryAfter,
-    /// What it does when an answer breaks off after its headers.
+    /// Its reaction when a response breaks off after its headers.
     pub(super) broken: DisconnectReaction,
-    /// Whether these bytes break it.
+    /// Returns whether these bytes break the client.
     pub(super) chokes: fn(&[u8]) -> bool,
-    /// The longest outage that it can be kept through at all; `None`: any.
+    /// The longest outage that it can be kept alive through, in seconds; `None`: any.
     pub(super) bears: Option<u64>,
 }
 
@@ -63,20 +63,21 @@ pub(super) enum ExcessRetryAfter {
 pub(super) enum DisconnectReaction {
     Resends,
     Fails,
-    /// Claude Code: a dropped connection is asked for again, but after two silences it stops to stream, and bears 300 s.
+    /// Claude Code: it sends the request again after a dropped connection, but after two silences it stops streaming,
+    /// and tolerates 300 s.
     StopsStreaming,
 }
 
-/// What stands between the client and its provider.
+/// The component between the client and its provider.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum GatewayMode {
-    /// What is tested; whether it is told of failures.
+    /// The gateway under test, and whether it learns of failures.
     Kept(&'static Profile, FailureVisibility),
-    /// Nothing at all.
+    /// A gateway that sends nothing at all.
     Held,
-    /// Headers, and then nothing.
+    /// A gateway that sends headers, and then nothing.
     Silent,
-    /// Headers, and then this frame, every so many seconds.
+    /// A gateway that sends headers, and then this frame at an interval in seconds.
     Frames(&'static [u8], u64),
 }
 
@@ -86,31 +87,31 @@ pub(super) enum FailureVisibility {
     Nothing,
 }
 
-/// When the provider answers.
+/// The time at which the provider answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ProviderResponse {
     /// From that second on.
     From(u64),
-    /// Every request so many seconds after it came.
+    /// Each request, that many seconds after it arrived.
     After(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
-    /// When it was answered, in seconds; `None`: it gave up.
+    /// The time at which it was answered, in seconds; `None`: it gave up.
     pub(super) served: Option<f64>,
     pub(super) gave_up: Option<f64>,
     pub(super) sends: u32,
-    /// How often something was written only to keep it.
+    /// The number of writes that only kept it alive.
     pub(super) acts: u32,
-    /// The shortest time between two of these.
+    /// The shortest time between two of these, in seconds.
     pub(super) pace: f64,
 }
 
-/// How one request ended.
+/// The end of one request.
 enum RequestEnd {
     Served,
-    /// Its own timers ended it, before or after the headers.
+    /// The client's own timers ended the request, before or after the headers.
     Left {
         had_headers: bool,
     },
@@ -123,11 +124,11 @@ enum RequestEnd {
     Choked,
 }
 
-/// A gateway with much to do is that late with everything.
+/// The delay of every action on a busy gateway.
 const LATE: Duration = Duration::from_secs(5);
 
 impl ClientModel {
-    /// Asks, and asks again, until it is answered or gives up.
+    /// Sends the request, and resends it, until it is answered or the client gives up.
     pub(super) fn run(mut self, way: GatewayMode, answer: ProviderResponse) -> Outcome {
         let mut now = Timestamp::default();
         let mut outcome = Outcome {
@@ -167,7 +168,7 @@ impl ClientModel {
         }
     }
 
-    /// How long it waits after that end; `None`: it does not ask again.
+    /// Returns the wait after the given end; `None` if the client does not send the request again.
     fn pause(&self, end: &RequestEnd, sends: u32) -> Option<Duration> {
         let own = Duration::from_millis((self.backoff)(sends));
         match end {
@@ -232,9 +233,9 @@ impl ProviderResponse {
     }
 }
 
-/// One request on its way.
+/// One request in progress.
 struct Request {
-    /// When the provider answers it.
+    /// The time at which the provider answers it.
     answered: Timestamp,
     gateway: Gateway,
     watch: ClientTimers,
@@ -275,7 +276,7 @@ impl ClientTimers {
             .min()
     }
 
-    /// Takes what the gateway sends; the end, when it is one.
+    /// Processes an action of the gateway; returns the end of the request, if the action is one.
     fn take(
         &mut self,
         model: &ClientModel,
@@ -331,7 +332,7 @@ impl ClientTimers {
     }
 }
 
-/// What acts for the client.
+/// The gateway as the model sees it.
 enum Gateway {
     Kept(Box<KeepAliveSchedule>),
     Other {

@@ -1,4 +1,4 @@
-//! Every client that is known, against everything that is done to keep it.
+//! Tests of every known client against every keep-alive of the gateway.
 
 use super::client_model::{
     ALL, CLAUDE_CODE, FailureVisibility, GatewayMode, Outcome, ProviderResponse, named,
@@ -19,9 +19,9 @@ fn kept(name: &str, told: FailureVisibility) -> GatewayMode {
     GatewayMode::Kept(profile(name).expect("a row of that name"), told)
 }
 
-// --- the model shows what was measured ---
+// --- the model reproduces the measurements ---
 
-/// Whether a request that the provider answers after that many seconds is answered when it is first sent.
+/// Returns whether a request that the provider answers after that many seconds succeeds at the first send.
 fn lives(name: &str, way: GatewayMode, seconds: u64) -> bool {
     let outcome = named(name).run(way, ProviderResponse::After(seconds));
     outcome.served.is_some() && outcome.sends == 1
@@ -115,7 +115,7 @@ fn the_model_outlasts_the_hour_as_the_clients_did() {
     }
 }
 
-// --- who is kept, and who is not ---
+// --- which clients survive, and which do not ---
 
 #[test]
 fn no_client_is_lost_in_an_outage_that_it_can_be_kept_through() {
@@ -211,7 +211,7 @@ fn without_being_kept_clients_are_lost() {
 
 #[test]
 fn every_client_would_be_lost_as_another() {
-    // The rows differ for a reason: a client that is taken for a certain other one does not last.
+    // The rows differ for a reason: a client that is taken for a certain other one does not survive.
     let taken_for = |name: &str, row: &str, outage: u64| {
         named(name).run(
             kept(row, FailureVisibility::Trouble),

@@ -1,6 +1,6 @@
-//! The headers by which a client is told whether and when to come back, and those by which it tells how long it waits.
+//! The headers that tell a client whether and when to retry, and those by which a client states its time limit.
 //!
-//! Invariant: a provider's `Retry-After` is never passed on as it is: the same number makes one client wait and another
+//! Invariant: a provider's `Retry-After` is never forwarded as it is: the same number makes one client wait and another
 //! give up.
 
 use super::profile::{Profile, RetryAfterSupport, StatedLimit};
@@ -11,13 +11,13 @@ use std::time::Duration;
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// A limit beyond this is none.
+/// A stated limit beyond this counts as none.
 const MAX_STATED_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// Rewrites the headers of a failure that is passed on to what this client can use.
+/// Rewrites the headers of a forwarded failure to values that this client can use.
 ///
-/// `wait` is how long it should stay away, when that is known. A client that `comes_back` is told so, and when; one that
-/// is not to come back, because all that could be waited was waited, is told that, and no time.
+/// `wait` is the time that the client should stay away, if it is known. If the client `comes_back`, the headers say so,
+/// and when; if it must not come back, because the wait is used up, they say that, and state no time.
 pub fn rewrite_retry_headers(
     profile: &Profile,
     headers: &mut HeaderMap,
@@ -35,7 +35,7 @@ pub fn rewrite_retry_headers(
         headers.remove(RETRY_AFTER);
         return;
     }
-    // A date or a word that cannot be read is worth nothing to a client that we know to need a number.
+    // A date or an unreadable word is useless to a client that is known to need a number.
     if stated.is_some() || matches!(profile.obeys, RetryAfterSupport::Needs(_)) {
         let seconds = profile.retry_after_for(stated).as_secs();
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -44,7 +44,7 @@ pub fn rewrite_retry_headers(
     }
 }
 
-/// The time limit that a client states in its request; `None` when it states none that means something for it.
+/// Returns the time limit that a client states in its request, or `None` if it states none that has a meaning for it.
 pub fn stated_timeout(profile: &Profile, headers: &HeaderMap) -> Option<Duration> {
     let name = match profile.limit {
         StatedLimit::Unstated => return None,
@@ -55,7 +55,7 @@ pub fn stated_timeout(profile: &Profile, headers: &HeaderMap) -> Option<Duration
     stated.map(|limit| limit.min(MAX_STATED_TIMEOUT))
 }
 
-/// How long the provider wants to be left alone, when it says so in a number.
+/// Returns the wait that the provider states as a number.
 fn stated_wait(headers: &HeaderMap) -> Option<Duration> {
     let millis = headers.get(RETRY_AFTER_MS).and_then(seconds);
     millis
@@ -85,7 +85,7 @@ mod tests {
             .collect()
     }
 
-    /// What a client of that name sees of `Retry-After` when it is to come back.
+    /// Returns the `Retry-After` that the named client sees when it is to come back.
     fn rewritten(name: &str, given: &[(&'static str, &'static str)], wait: Option<u64>) -> String {
         let mut headers = headers(given);
         let wait = wait.map(Duration::from_secs);

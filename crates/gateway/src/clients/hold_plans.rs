@@ -1,28 +1,28 @@
-//! What several rows of the table have in common: ways to wait, frames and marks.
+//! Parts that several rows of the table share: hold plans, frames and header signs.
 //!
-//! Invariant: a way is named after what makes it necessary, so that a number is changed where its reason stands.
+//! Invariant: a plan is named after its reason, so that a number is changed where its reason is documented.
 
 use super::profile::{HeaderSign, HeaderTiming, HeartbeatPlan, HoldPlan, KeepAliveFrames};
 use std::time::Duration;
 
-/// The frames that every client measured takes.
+/// The frames that every measured client accepts.
 pub(super) const DEFAULT_FRAMES: KeepAliveFrames = KeepAliveFrames {
     messages: b"event: ping\ndata: {\"type\":\"ping\"}\n\n",
-    // One line without an empty one after it: the empty line would be an event to some.
+    // One line without an empty one after it: the empty line would be an event to some clients.
     chat: b": outlast\n",
     responses: b"event: keepalive\ndata: {\"type\":\"keepalive\"}\n\n",
     gemini: b"\n",
     whole: b"\n",
 };
 
-/// The API that a request is for, when its user agent does not tell.
+/// The header that tells the API of a request whose user agent does not.
 pub(super) const ANTHROPIC_VERSION_HEADER: HeaderSign = HeaderSign::Sends("anthropic-version");
 
-/// Any time that a JavaScript timer can hold: 2³¹ ms, a little more than 24 days.
+/// The longest time that a JavaScript timer can hold: 2³¹ ms, a little more than 24 days.
 pub(super) const MAX_JS_TIMER: Duration = seconds(24 * 86_400);
 
-/// A client that has to see a status early: late enough for a quick failure and its retries to keep the true one, and
-/// well before a person is told of the silence (45 s in Claude Code).
+/// For a client that has to see a status early: late enough for a quick failure and its retries to keep the true one,
+/// and well before the client reports the silence to a person (45 s in Claude Code).
 pub(super) const EARLY_HEADERS: HeaderTiming = HeaderTiming::By {
     troubled: seconds(20),
     latest: seconds(40),
@@ -36,14 +36,14 @@ pub(super) const NO_HEADER_LIMIT: HoldPlan = HoldPlan {
     at_most: None,
 };
 
-/// Interim responses keep it for ever: httpx, and undici without an SDK's timer.
+/// Interim responses keep the client waiting indefinitely: httpx, and undici without an SDK's timer.
 pub(super) const INTERIM_RESPONSES: HoldPlan = HoldPlan {
     interim: Some(seconds(60)),
     beat: HeartbeatPlan::every(seconds(120)),
     ..NO_HEADER_LIMIT
 };
 
-/// Interim responses keep it for the 600 s that its SDK waits for headers, frames after that.
+/// Interim responses keep the client for the 600 s that its SDK waits for headers, frames after that.
 pub(super) const NODE_SDK: HoldPlan = HoldPlan {
     headers: HeaderTiming::By {
         troubled: seconds(540),
@@ -59,7 +59,7 @@ pub(super) const BUN: HoldPlan = HoldPlan {
     ..NO_HEADER_LIMIT
 };
 
-/// The same for a JSON answer, which is begun only when it must be: a failure cannot be told any more after that.
+/// The same for a JSON response, which begins as late as possible: after that, a failure cannot be reported any more.
 pub(super) const BUN_WHOLE: HoldPlan = HoldPlan {
     headers: HeaderTiming::By {
         troubled: seconds(60),
@@ -80,7 +80,7 @@ pub(super) const GOOSE: HoldPlan = HoldPlan {
     ..NO_HEADER_LIMIT
 };
 
-/// That many seconds.
+/// Returns a duration of that many seconds.
 pub(super) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }

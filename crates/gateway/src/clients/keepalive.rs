@@ -1,9 +1,9 @@
-//! One held request: what keeps its client, and when.
+//! The keep-alive schedule of one held request.
 //!
-//! A state machine without a clock: [`KeepAliveSchedule::next`] says what is to be done and when, [`KeepAliveSchedule::done`] that it was.
-//! Invariant: a hold ends before the client's own timers would end it, and in a way after which it comes back; between
-//! two acts there is never more time than the client bears.
-//! Not here: whether to wait at all (see the kernel), and writing (see `reply`).
+//! A state machine without a clock: [`KeepAliveSchedule::next`] returns the next action and its time,
+//! [`KeepAliveSchedule::done`] records it. Invariant: a hold ends before the client's own timers would end it, and in a
+//! way after which the client comes back; two actions are never further apart than the client tolerates. Not here: the
+//! decision to wait (see the kernel), and writing (see `server::response_writer`).
 
 use super::profile::{HeaderTiming, Profile, StatedLimit};
 use super::{HoldEnding, KeepAliveAction, ResponseFormat};
@@ -11,15 +11,15 @@ use outlast_dialect::Dialect;
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
-/// What keeps the client of one request that is under way.
+/// The keep-alive schedule for the client of one request.
 #[derive(Clone, Debug)]
 pub struct KeepAliveSchedule {
     profile: &'static Profile,
     form: ResponseFormat,
     since: Timestamp,
-    /// When the client last got something that counts.
+    /// The time of the last bytes that count for the client.
     last: Timestamp,
-    /// Beats since something real was sent.
+    /// Heartbeats since the last real data.
     beats: u32,
     stage: Stage,
     wake: Option<Timestamp>,
@@ -28,7 +28,7 @@ pub struct KeepAliveSchedule {
     stated: Option<Duration>,
 }
 
-/// How far the response has come.
+/// The progress of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
@@ -38,7 +38,8 @@ enum Stage {
 }
 
 impl KeepAliveSchedule {
-    /// A request that came at `since`: the client's timers run from there, not from the first failure.
+    /// Creates the schedule of a request that arrived at `since`: the client's timers run from there, not from the
+    /// first failure.
     pub fn new(profile: &'static Profile, form: ResponseFormat, since: Timestamp) -> Self {
         Self {
             profile,
@@ -53,15 +54,16 @@ impl KeepAliveSchedule {
         }
     }
 
-    /// Takes the time limit into account that the client stated, see [`stated_timeout`](super::stated_timeout).
+    /// Applies the time limit that the client stated, see [`stated_timeout`](super::stated_timeout).
     pub fn with_stated_timeout(mut self, stated: Option<Duration>) -> Self {
         self.stated = stated.filter(|_| self.profile.limit != StatedLimit::Unstated);
         self
     }
 
-    /// What is to be done next and when; `None`: nothing, it can wait as it is.
+    /// Returns the next action and its time, or `None` if nothing has to be done.
     ///
-    /// What it says can change with every call of another method: whoever sleeps until then asks again before acting.
+    /// The result can change with every call of another method: a caller that sleeps until then must ask again before
+    /// acting.
     pub fn next(&self) -> Option<(Timestamp, KeepAliveAction)> {
         match self.stage {
             Stage::Ended => None,
@@ -71,14 +73,14 @@ impl KeepAliveSchedule {
         }
     }
 
-    /// Takes what is due, if something is: it counts as done.
+    /// Returns the action that is due, if there is one, and records it as done.
     pub fn due(&mut self, now: Timestamp) -> Option<KeepAliveAction> {
         let (_, act) = self.next().filter(|(at, _)| *at <= now)?;
         self.done(now);
         Some(act)
     }
 
-    /// The act that [`next`](Self::next) named was carried out; nothing may have been told to `self` in between.
+    /// Records that the action from [`next`](Self::next) was carried out; no other method may be called in between.
     pub fn done(&mut self, now: Timestamp) {
         match self.next() {
             None => return,
@@ -90,32 +92,32 @@ impl KeepAliveSchedule {
         self.last = self.last.max(now);
     }
 
-    /// When the next attempt is expected. A time means that an attempt has failed.
+    /// Sets the time of the next attempt. A time means that an attempt has failed.
     pub fn expects(&mut self, wake: Option<Timestamp>) {
         self.is_troubled |= wake.is_some();
         self.wake = wake;
     }
 
-    /// The headers went out with a part of the answer: from here on a hold never ends by itself, and beats only fill
-    /// the silences that the client would not bear.
+    /// Records that the headers went out with a part of the response: from here on a hold never ends by itself, and
+    /// heartbeats only fill silences that the client would not tolerate.
     pub fn content_sent(&mut self) {
         if self.stage != Stage::Ended {
             self.stage = Stage::Content;
         }
     }
 
-    /// Something real was sent to the client: a silence begins anew. Cheap enough for every frame.
+    /// Records that real data was sent to the client, which restarts the silence. Cheap enough for every frame.
     pub fn passed(&mut self, now: Timestamp) {
         self.beats = 0;
         self.last = self.last.max(now);
     }
 
-    /// Whether a status has been sent, so that another one cannot be any more.
+    /// Returns whether a status has been sent, so that no other one can be.
     pub fn has_sent_headers(&self) -> bool {
         matches!(self.stage, Stage::Committed | Stage::Content)
     }
 
-    /// How this hold ends when it has to end now, so that its client comes back by itself.
+    /// Returns the way to end this hold now so that its client comes back.
     pub fn ending(&self, now: Timestamp) -> HoldEnding {
         let retry_after = self
             .profile
@@ -140,7 +142,7 @@ impl KeepAliveSchedule {
         }
     }
 
-    // --- when ---
+    // --- times ---
 
     fn interim(&self) -> Option<(Timestamp, KeepAliveAction)> {
         let pause = self.profile.wait(self.form).interim?;
@@ -173,7 +175,7 @@ impl KeepAliveSchedule {
             return None;
         }
         let frame = self.profile.frames.of(self.form)?;
-        // In a silence amid an answer there is nobody to reassure: the slow pace will do from the start.
+        // During a silence within a response, the slow pace is enough from the start.
         let pause = match self.stage {
             Stage::Content => beat.slowly,
             _ => beat.pause(self.beats),
@@ -190,9 +192,9 @@ impl KeepAliveSchedule {
         Some((at, KeepAliveAction::End(self.ending(at))))
     }
 
-    /// When the client would not wait any longer whatever it gets.
+    /// Returns the time after which the client would stop waiting whatever it receives.
     ///
-    /// As long as nothing has failed it is left to find that out by itself, as it would without us: what it asked for
+    /// As long as nothing has failed, the client runs into its own limit, as it would without the gateway: the response
     /// may still come in time.
     fn limit(&self) -> Option<Timestamp> {
         let at_most = self.profile.wait(self.form).at_most?;
@@ -203,14 +205,14 @@ impl KeepAliveSchedule {
         self.is_troubled.then_some(self.since + at_most)
     }
 
-    /// When the client would end a silence that no beat of ours fills any more.
+    /// Returns the time at which the client would end a silence that heartbeats no longer fill.
     fn watchdog(&self) -> Option<Timestamp> {
         let beat = self.profile.wait(self.form).beat;
         let is_out_of_beats = self.stage == Stage::Committed && beat.is_spent(self.beats);
         is_out_of_beats.then_some(self.last + beat.slowly)
     }
 
-    /// A pause that leaves room for two tries within the silence that the client stated.
+    /// Returns a pause that leaves room for two tries within the silence that the client stated.
     fn bearable(&self, pause: Duration) -> Duration {
         match (self.profile.limit, self.stated) {
             (StatedLimit::Silence, Some(stated)) => pause.min(stated / 3),
@@ -219,7 +221,7 @@ impl KeepAliveSchedule {
     }
 }
 
-/// The one that comes first; at the same time the former.
+/// Returns the earlier of the two, or the first if both are due at the same time.
 fn earliest(
     one: Option<(Timestamp, KeepAliveAction)>,
     other: Option<(Timestamp, KeepAliveAction)>,
@@ -230,7 +232,7 @@ fn earliest(
     }
 }
 
-/// Most of a time limit, so that what has to happen within it does.
+/// Returns most of a time limit, so that an action within it comes in time.
 fn nearly(limit: Duration) -> Duration {
     limit * 9 / 10
 }
@@ -252,7 +254,7 @@ fn chat_frame(retry_after: Duration) -> String {
     )
 }
 
-/// The wording that clients look for.
+/// Returns the wording that clients look for.
 fn try_again(retry_after: Duration) -> String {
     let seconds = retry_after.as_secs();
     format!("The provider is not available. Please try again in {seconds}s.")

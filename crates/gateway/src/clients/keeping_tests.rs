@@ -1,4 +1,4 @@
-//! The acts themselves, to the second.
+//! Tests of the keep-alive actions, to the second.
 
 use super::super::named;
 use super::*;
@@ -20,14 +20,14 @@ fn keeping(name: &str, form: ResponseFormat) -> KeepAliveSchedule {
     KeepAliveSchedule::new(named(name).unwrap(), form, at(0))
 }
 
-/// A request whose first attempt has failed; the next one is expected in half an hour.
+/// Returns the schedule of a request whose first attempt has failed; the next one is expected in half an hour.
 fn troubled(name: &str, form: ResponseFormat) -> KeepAliveSchedule {
     let mut keeping = keeping(name, form);
     keeping.expects(Some(at(1_800)));
     keeping
 }
 
-/// What is done until that second, each carried out on time.
+/// Returns the actions until that second, each carried out on time.
 fn acts(keeping: &mut KeepAliveSchedule, until: u64) -> Vec<(u64, KeepAliveAction)> {
     let mut acts = Vec::new();
     while let Some((time, act)) = keeping.next().filter(|(time, _)| second(*time) <= until) {
@@ -58,7 +58,7 @@ fn a_quick_failure_has_time_to_keep_its_status() {
     assert_eq!(slow.next(), Some((at(40), KeepAliveAction::Commit)));
     slow.expects(Some(at(5)));
     assert_eq!(slow.next(), Some((at(20), KeepAliveAction::Commit)));
-    // The next attempt is under way: that there was trouble is not forgotten.
+    // The next attempt is in progress: the earlier failure is not forgotten.
     slow.expects(None);
     assert_eq!(slow.next(), Some((at(20), KeepAliveAction::Commit)));
 }
@@ -243,7 +243,7 @@ fn a_stated_limit_is_kept_to() {
             .iter()
             .any(|(_, act)| *act == KeepAliveAction::Commit)
     );
-    // Until the whole answer is there.
+    // Until the whole response is there.
     let mut json = limited("openai-sdk-node", ResponseFormat::Whole, 100);
     let acts = acts(&mut json, 3_600);
     assert!(matches!(
@@ -253,7 +253,7 @@ fn a_stated_limit_is_kept_to() {
             (90, KeepAliveAction::End(_))
         ]
     ));
-    // No interim responses: the headers are the first sign of life.
+    // No interim responses: the headers are the first keep-alive.
     let unknown = limited("unknown", CHAT, 10);
     assert_eq!(first(&unknown), Some((9, KeepAliveAction::Commit)));
     // Claude Code states one that says nothing about its watchdog.
@@ -262,8 +262,8 @@ fn a_stated_limit_is_kept_to() {
 }
 
 proptest! {
-    /// However late each act is carried out, and whatever else happens, a client is committed once, beats come only
-    /// after that, and nothing comes after an end.
+    /// However late each action is carried out, and whatever else happens, a client is committed once, heartbeats come
+    /// only after that, and nothing comes after an end.
     #[test]
     fn acts_come_in_their_order(
         row in 0..crate::clients::ALL.len(),

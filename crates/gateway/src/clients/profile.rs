@@ -1,120 +1,120 @@
-//! The shape of a row: what there is to know about a client.
+//! The shape of a row: the facts about one client.
 //!
-//! Invariant: plain data that a `const` can hold, so that a client is added by writing a row.
-//! Not here: the rows (see `table`), and what follows from them (see `keeping`, `headers`, `recognise`).
+//! Invariant: plain data that a `const` can hold, so that a client is added by writing a row. Not here: the rows (see
+//! `table`), and their use (see `keepalive`, `headers`, `recognise`).
 
 use super::ResponseFormat;
 use outlast_dialect::Dialect;
 use std::time::Duration;
 
-/// A client: how it is recognised, and what it bears.
+/// A client: the signs by which it is recognised, and the limits that it tolerates.
 #[derive(Debug)]
 pub struct Profile {
-    /// Its name, as it is configured and shown.
+    /// The name, as it is configured and shown.
     pub name: &'static str,
-    /// Where the numbers come from, and for which versions they hold.
+    /// The source of the numbers, and the versions for which they hold.
     pub note: &'static str,
-    /// How it is recognised: one of these sets of signs is there as a whole.
+    /// The sets of signs: a client matches if all signs of one set are present.
     pub marks: &'static [&'static [HeaderSign]],
-    /// What keeps it when it wants its answer in frames.
+    /// The hold plan for a streamed response.
     pub streamed: HoldPlan,
-    /// What keeps it when it wants its answer as a whole.
+    /// The hold plan for a response in one document.
     pub whole: HoldPlan,
-    /// The frames that it takes as signs of life.
+    /// The frames that it accepts as keep-alives.
     pub frames: &'static KeepAliveFrames,
-    /// What a time limit means that it states in its request.
+    /// The meaning of a time limit that it states in its request.
     pub limit: StatedLimit,
-    /// The status that makes it come back, when there are no headers yet.
+    /// The status that makes it retry, if no headers were sent yet.
     pub status: u16,
-    /// What it makes of `Retry-After`.
+    /// Its handling of `Retry-After`.
     pub obeys: RetryAfterSupport,
 }
 
 /// A sign by which a client is recognised.
 #[derive(Clone, Copy, Debug)]
 pub enum HeaderSign {
-    /// Its user agent begins like this.
+    /// The user agent begins with this text.
     AgentBegins(&'static str),
-    /// Its user agent has this somewhere.
+    /// The user agent contains this text.
     AgentHas(&'static str),
-    /// It sends this header with this value.
+    /// The request has this header with this value.
     Says(&'static str, &'static str),
-    /// It sends this header.
+    /// The request has this header.
     Sends(&'static str),
 }
 
-/// What keeps a client that waits.
+/// The plan that keeps a waiting client alive.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldPlan {
-    /// When the headers go out.
+    /// The time at which the headers are sent.
     pub headers: HeaderTiming,
-    /// How often an interim response is sent before them; `None` where it is of no use.
+    /// The interval of interim responses before the headers; `None` if they are of no use.
     pub interim: Option<Duration>,
-    /// How often a frame is sent after them.
+    /// The heartbeat after the headers.
     pub beat: HeartbeatPlan,
-    /// How long one request may be held; `None`: for ever.
+    /// The maximum time that one request may be held; `None`: for ever.
     pub at_most: Option<Duration>,
 }
 
-/// When the headers of a 200 go out although there is no answer.
+/// The time at which the headers of a 200 are sent although there is no response.
 #[derive(Clone, Copy, Debug)]
 pub enum HeaderTiming {
-    /// Not before the answer: the status stays open.
+    /// Not before the response: the status stays open.
     Held,
-    /// So long after the request came.
+    /// After a time that counts from the arrival of the request.
     By {
-        /// When an attempt has failed.
+        /// The time if an attempt has failed.
         troubled: Duration,
-        /// When the first attempt is still under way.
+        /// The time if the first attempt is still in progress.
         latest: Duration,
     },
 }
 
-/// A beat that may slow down and may run out.
+/// A heartbeat that may slow down and may run out.
 #[derive(Clone, Copy, Debug)]
 pub struct HeartbeatPlan {
-    /// How many beats come quickly.
+    /// The number of quick beats.
     pub quick: u32,
-    /// The time before each of these.
+    /// The time before each quick beat.
     pub quickly: Duration,
     /// The time before each of the others.
     pub slowly: Duration,
-    /// How many beats in a row count at all; `None`: every one.
+    /// The number of beats in a row that count; `None`: every one.
     pub budget: Option<u32>,
 }
 
-/// The frames that are signs of life, and nothing else.
+/// The frames that keep a client alive and mean nothing else.
 #[derive(Debug)]
 pub struct KeepAliveFrames {
-    /// In Messages.
+    /// The frame in Messages.
     pub messages: &'static [u8],
-    /// In Chat Completions.
+    /// The frame in Chat Completions.
     pub chat: &'static [u8],
-    /// In Responses.
+    /// The frame in Responses.
     pub responses: &'static [u8],
-    /// In a stream of Gemini's.
+    /// The frame in a stream of Gemini's.
     pub gemini: &'static [u8],
-    /// Before a JSON document.
+    /// The bytes before a JSON document.
     pub whole: &'static [u8],
 }
 
-/// What a time limit means that a client states in a header of its request.
+/// The meaning of a time limit that a client states in a header of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatedLimit {
-    /// It states none.
+    /// The client states none.
     Unstated,
     /// The time without a byte; interim responses are bytes, too.
     Silence,
-    /// The time until the headers, whatever comes before them; where a hold is limited, the whole answer.
+    /// The time until the headers, whatever comes before them; where a hold is limited, the whole response.
     Headers,
 }
 
-/// What a client makes of `Retry-After`.
+/// A client's handling of `Retry-After`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryAfterSupport {
-    /// It waits as long as is stated, up to this; a longer time it ignores, or fails.
+    /// It waits for the stated time up to this maximum; a longer time it ignores, or fails.
     AtMost(Duration),
-    /// As `AtMost`, and without one on a 429 it does not come back at all.
+    /// As `AtMost`, and after a 429 without the header it does not retry at all.
     Needs(Duration),
     /// It does not read the header: it waits in its own way, or reads the body.
     Ignores,
@@ -123,7 +123,7 @@ pub enum RetryAfterSupport {
 // --- impl Profile ---
 
 impl Profile {
-    /// What keeps this client, in that form.
+    /// Returns the hold plan of this client for a response of that form.
     pub fn wait(&self, form: ResponseFormat) -> &HoldPlan {
         match form {
             ResponseFormat::Streamed(_) | ResponseFormat::Gemini => &self.streamed,
@@ -131,9 +131,10 @@ impl Profile {
         }
     }
 
-    /// The time to state so that the client comes back after `wait`: whole seconds, at least one, and what it obeys.
+    /// Returns the time to state so that the client comes back after `wait`: whole seconds, at least one, and at most
+    /// the maximum that it obeys.
     pub fn retry_after_for(&self, wait: Option<Duration>) -> Duration {
-        /// The gate asks at least so often on behalf of all that wait.
+        /// The gate sends an attempt at least that often on behalf of all waiting requests.
         const USUAL: Duration = Duration::from_secs(15);
         let wait = wait.unwrap_or(USUAL);
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
@@ -142,7 +143,7 @@ impl Profile {
 }
 
 impl RetryAfterSupport {
-    /// The longest time worth stating.
+    /// Returns the longest time worth stating.
     pub const fn at_most(self) -> Duration {
         match self {
             Self::AtMost(longest) | Self::Needs(longest) => longest,
@@ -152,7 +153,7 @@ impl RetryAfterSupport {
 }
 
 impl KeepAliveFrames {
-    /// The frame for an answer in that form; `None` where nothing may be put in.
+    /// Returns the frame for a response of that form, or `None` if nothing may be inserted.
     pub fn of(&self, form: ResponseFormat) -> Option<&'static [u8]> {
         match form {
             ResponseFormat::Streamed(Dialect::Anthropic) => Some(self.messages),
@@ -166,7 +167,7 @@ impl KeepAliveFrames {
 }
 
 impl HeartbeatPlan {
-    /// A beat of one pace that never runs out.
+    /// Creates a heartbeat of one pace that never runs out.
     pub const fn every(pace: Duration) -> Self {
         Self {
             quick: 0,
@@ -176,7 +177,7 @@ impl HeartbeatPlan {
         }
     }
 
-    /// The time before the beat after `beats` of them.
+    /// Returns the time before the next beat after `beats` of them.
     pub const fn pause(&self, beats: u32) -> Duration {
         if beats < self.quick {
             self.quickly
@@ -185,7 +186,7 @@ impl HeartbeatPlan {
         }
     }
 
-    /// Whether no further beat counts.
+    /// Returns whether no further beat counts.
     pub const fn is_spent(&self, beats: u32) -> bool {
         matches!(self.budget, Some(budget) if beats >= budget)
     }

@@ -1,13 +1,13 @@
-//! Which row of the table a request belongs to.
+//! Recognition: finds the row of the table for a request.
 //!
-//! Invariant: the first row whose signs are there wins, so what is more special stands higher up in the table.
+//! Invariant: the first row whose signs are present wins, so more specific rows come first in the table.
 
 use super::profile::{HeaderSign, Profile};
 use super::table;
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderValue};
 
-/// The client that sent these headers, or the one that was named, if there is such a one.
+/// Returns the client that sent these headers, or the named one, if it exists.
 pub fn recognise(headers: &HeaderMap, forced: Option<&str>) -> &'static Profile {
     if let Some(profile) = forced.and_then(named) {
         return profile;
@@ -19,7 +19,7 @@ pub fn recognise(headers: &HeaderMap, forced: Option<&str>) -> &'static Profile 
         .unwrap_or(&table::UNKNOWN)
 }
 
-/// The row of that name; upper and lower case are the same.
+/// Returns the row of that name; upper and lower case are the same.
 pub fn named(name: &str) -> Option<&'static Profile> {
     let name = name.trim();
     table::ALL
@@ -28,7 +28,7 @@ pub fn named(name: &str) -> Option<&'static Profile> {
         .find(|profile| profile.name.eq_ignore_ascii_case(name))
 }
 
-/// What signs look for, found once for all rows.
+/// The headers that signs refer to, looked up once for all rows.
 struct ClientHeaders<'a> {
     agent: &'a str,
     others: [(&'static str, Option<&'a str>); table::SIGNATURE_HEADERS.len()],
@@ -165,7 +165,7 @@ mod tests {
         ] {
             assert_eq!(recognise(&headers(pairs), None).name, name, "{pairs:?}");
         }
-        // A program that wraps an SDK is itself, not the SDK.
+        // A program that wraps an SDK is recognised as itself, not as the SDK.
         let claude = headers(&[
             ("user-agent", "claude-cli/2.1.325 (external, cli)"),
             js,

@@ -1,24 +1,24 @@
-//! What is known of each client: one row for each, and one for all others.
+//! The table of clients: one row for each known client, and one for all others.
 //!
-//! Three kinds of knowledge stand behind the numbers, and each row's note says which. *Measured*: the released client
-//! was run against a provider that lets it wait. *Read*: it stands in the client's source. *Inferred*: it follows from
-//! what the HTTP library is known to do. In words:
+//! Three kinds of evidence support the numbers, and each row's note says which. *Measured*: the released client was run
+//! against a provider that makes it wait. *Read*: it is in the client's source. *Inferred*: it follows from the known
+//! behaviour of the HTTP library. In words:
 //!
 //! - httpx (the Python SDKs) allows 600 s between any two reads, and a `102` is a read: measured.
-//! - undici (Node) allows 300 s before the headers, which each `102` begins anew, and 300 s between pieces of the body:
+//! - undici (Node) allows 300 s before the headers, which each `102` restarts, and 300 s between pieces of the body:
 //!   measured. `100 Continue` makes it close the connection. The Node SDKs add a timer of 600 s until the headers that
 //!   no `102` stops: measured, with a shorter one. So their headers go out at nine minutes.
-//! - Bun (Claude Code, opencode) takes no notice of a `102`: measured. Its headers have to go out early.
-//! - Python's `http.client` (requests, urllib) takes a `102` for the answer, and Go gives up after five of them: reported, and read.
-//!   So nobody gets one who is not known to understand it.
-//! - Claude Code lets 30 heartbeats in a row begin its watchdog of 300 s anew, whatever they are, and gives up at
-//!   30 × T + 300 s: measured for T = 15 s (761 s) and 60 s (2,111 s), served after 4,200 s with T = 150 s.
+//! - Bun (Claude Code, opencode) ignores a `102`: measured. Its headers have to go out early.
+//! - Python's `http.client` (requests, urllib) takes a `102` for the response, and Go gives up after five of them:
+//!   reported, and read. So only clients that are known to understand a `102` get one.
+//! - Claude Code lets 30 heartbeats in a row restart its watchdog of 300 s, whatever they are, and gives up at 30 × T +
+//!   300 s: measured for T = 15 s (761 s) and 60 s (2,111 s), served after 4,200 s with T = 150 s.
 //! - Codex waits for headers without a limit, and after them 300 s for an event; comments are none: measured.
-//! - A chat client fails at an event of a type that it does not know: measured; at an empty line after a comment:
-//!   reported for openai-go. Gemini's parser fails at a comment, and takes an empty line: measured.
+//! - A chat client fails at an event of an unknown type: measured; at an empty line after a comment: reported for
+//!   openai-go. Gemini's parser fails at a comment, and accepts an empty line: measured.
 //!
-//! Invariant: no beat comes more often than every 30 s, unless a timer of the client forces it: with thousands of
-//! requests held, the beats are the work there is.
+//! Invariant: no heartbeat comes more often than every 30 s, unless a timer of the client forces it: with thousands of
+//! requests held, the heartbeats are the main work of the gateway.
 
 use super::hold_plans::{
     ANTHROPIC_VERSION_HEADER, BUN, BUN_WHOLE, DEFAULT_FRAMES, EARLY_HEADERS, GEMINI, GOOSE,
@@ -38,7 +38,7 @@ pub(super) const SIGNATURE_HEADERS: [&str; 5] = [
     "x-stainless-runtime",
 ];
 
-/// All rows but the one for clients that nothing is known of; what is more special comes first.
+/// All rows but the one for unknown clients; more specific rows come first.
 pub static ALL: &[Profile] = &[
     Profile {
         name: "claude-code",
@@ -329,7 +329,8 @@ pub static ALL: &[Profile] = &[
     },
 ];
 
-/// Any other client: nothing is risked that some client is known to break at, and a minute of silence is borne by most.
+/// Any other client: avoids everything that is known to break some client, and assumes that most tolerate a minute of
+/// silence.
 pub(super) static UNKNOWN: Profile = Profile {
     name: "unknown",
     note: "Inferred. The frames are those that every client measured takes in that dialect; a JSON answer is begun only \

@@ -1,7 +1,7 @@
-//! What the page asks a gateway: what it is, what came through it, what waits there, and that a wait is to end.
+//! The API of the page: describes the gateway, its traffic and its waiting requests, and ends waits.
 //!
-//! The paths and answers are those of `outlast serve` (docs/serve.md), as far as a gateway knows of them, so that one
-//! page serves both. Invariant: nothing is shown and nothing is done without the token.
+//! The paths and responses are those of `outlast serve` (docs/serve.md), as far as they apply to a gateway, so that one
+//! page serves both. Invariant: nothing is shown or done without the token.
 
 use super::{
     Account, ControlResult, Gate, GatewayControl, READ_METHODS, Status, WRITE_METHODS, check_body,
@@ -15,9 +15,9 @@ use outlast_kernel::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What stands before the path of each endpoint.
+/// The path prefix of each endpoint.
 pub(super) const ROOT: &str = "/_outlast/api/";
-/// What the page shows of a gateway.
+/// The views of a gateway that the page shows.
 const VIEWS: [&str; 3] = ["gateway", "providers", "policies"];
 
 /// The server that the page came from.
@@ -124,7 +124,7 @@ enum Endpoint<'a> {
     Gateways,
     Knowledge,
     Policies,
-    /// Of the gateway on that port.
+    /// An endpoint of the gateway on that port.
     Of(&'a str, GatewayEndpoint),
 }
 
@@ -161,7 +161,7 @@ impl<'a> Endpoint<'a> {
     }
 }
 
-/// A gateway knows of itself only.
+/// Checks that the port is that of this gateway, as it describes no other.
 fn is_meant(gateway: &dyn GatewayControl, port: &str) -> Result<(), Problem> {
     let own = gateway.address().port();
     if port.parse() == Ok(own) {
@@ -175,7 +175,7 @@ fn is_meant(gateway: &dyn GatewayControl, port: &str) -> Result<(), Problem> {
     ))
 }
 
-/// The number after which changes are asked for; without one, all are.
+/// Returns the sequence number after which changes are requested; without one, all are.
 fn after(asked: &Parts) -> Result<u64, Problem> {
     let pairs = asked.uri.query().unwrap_or_default().split('&');
     let mut values = pairs.filter_map(|pair| pair.strip_prefix("after="));

@@ -1,4 +1,4 @@
-//! Tests of what the page is told, and of what it can do.
+//! Tests of the data that the page gets, and of its commands.
 
 use super::super::tests::{FakeGateway, TestResponse, at};
 use super::super::{BODY_LIMIT, GatewayControl};
@@ -21,7 +21,7 @@ const ALL: [&str; 7] = [
     "POST /_outlast/api/gateways/8080/cancel",
 ];
 
-/// What is answered well.
+/// Returns the body of a successful response.
 fn shown(bench: &FakeGateway, path: &str) -> Value {
     let reply = bench.get(&format!("/_outlast/api/{path}"));
     assert_eq!(
@@ -32,7 +32,7 @@ fn shown(bench: &FakeGateway, path: &str) -> Value {
     serde_json::from_str(&reply.body).unwrap()
 }
 
-/// The code of a problem, and its status.
+/// Returns the code of a problem, and its status.
 fn problem(reply: &TestResponse) -> (u16, String) {
     assert_eq!(reply.content_type, "application/problem+json");
     let body: Value = serde_json::from_str(&reply.body).unwrap();
@@ -163,7 +163,7 @@ fn all_that_wait_can_be_retried() {
     assert_eq!(*bench.done.borrow(), ["retry None"]);
 }
 
-/// What is wrong with an answer, by what is published of its type.
+/// Returns the violations of a response against the published schema of its type.
 fn misfits<Shown: JsonSchema>(answer: &Value) -> Vec<String> {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let schema = settings.into_generator().into_root_schema_for::<Shown>();

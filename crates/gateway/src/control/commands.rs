@@ -1,4 +1,4 @@
-//! What a gateway is told to do.
+//! The commands to a running gateway.
 
 use super::GatewayControl;
 use crate::problem::Problem;
@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Which request is meant. A word that is not known could have been meant to say so, and is refused.
+/// The request that a command is for. An unknown member could be a misspelt selector, so it is rejected.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RequestSelector {
@@ -29,7 +29,7 @@ fn no_such_request() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "no_such_request", message)
 }
 
-/// One request that waits, or all, are to try again.
+/// Makes one waiting request, or all of them, retry now.
 pub(super) fn retry_now(body: &[u8], gateway: &dyn GatewayControl) -> Result<Value, Problem> {
     let id = meant(body)?;
     let retried = gateway.retry_now(id.as_deref());
@@ -39,7 +39,7 @@ pub(super) fn retry_now(body: &[u8], gateway: &dyn GatewayControl) -> Result<Val
     Ok(json!({ "retried": retried }))
 }
 
-/// A request that waits is given up.
+/// Cancels a waiting request.
 pub(super) fn cancel(body: &[u8], gateway: &dyn GatewayControl) -> Result<Value, Problem> {
     let Some(id) = meant(body)? else {
         let message = "which one is to be cancelled: {\"id\": \"…\"}";
@@ -52,7 +52,7 @@ pub(super) fn cancel(body: &[u8], gateway: &dyn GatewayControl) -> Result<Value,
     Ok(json!({ "cancelled": id }))
 }
 
-/// The settings are to be read again.
+/// Makes the gateway reload its settings.
 pub(super) fn reload(gateway: &dyn GatewayControl) -> Result<Value, Problem> {
     let wrong = |message| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "settings", message);
     gateway.reload().map_err(wrong)?;

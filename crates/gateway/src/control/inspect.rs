@@ -1,4 +1,4 @@
-//! What a gateway that runs shows of itself, and what it can be told.
+//! The implementation of [`GatewayControl`] by a running gateway.
 
 use crate::auth::{Exposure, Token};
 use crate::control::{

@@ -1,11 +1,11 @@
-//! The named retry policies as data: how long each of them waits, for whoever shows them.
+//! The named retry policies as data, with the delays of each, for display.
 
 use outlast_kernel::policy::{Jitter, Policy};
 use outlast_kernel::time::millis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// More delays than this are not listed; no named policy has as many.
+/// Maximum number of delays that are listed; no named policy has as many.
 const MAX_DELAYS: usize = 100;
 
 /// A policy.
@@ -30,7 +30,7 @@ pub struct PolicyView {
     pub total_ms: u64,
 }
 
-/// All named policies, in the order of the documentation.
+/// Returns all named policies, in the order of the documentation.
 pub fn all() -> Vec<PolicyView> {
     let named = Policy::NAMES.iter();
     let known = named.filter_map(|name| Policy::named(name).ok());

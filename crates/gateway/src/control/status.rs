@@ -1,6 +1,6 @@
-//! What a gateway that runs shows of itself. Written by the gateway, read by whoever asks it.
+//! The status of a running gateway: written by the gateway, read by its clients.
 //!
-//! Invariant: names and times only; no key, no body, nothing of a conversation.
+//! Invariant: names and times only; no key, no body, no content of a conversation.
 
 use crate::observe::metrics::Counters;
 use outlast_kernel::Timestamp;

@@ -1,4 +1,4 @@
-//! The file of the holds: joined at the beginning, or later when it could not be had.
+//! The connection to the holds file: opened at the start, or later if it was not available.
 
 use super::{Inner, State, row};
 use outlast_engine::shared_state::StoreEvent;
@@ -7,24 +7,24 @@ use outlast_store::holds::{Holds, HoldsEvent, Listener, OpenedHolds, Row};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How long it takes until a file is tried again that could not be had.
+/// The interval at which an unavailable file is tried again.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Whether the file is there.
+/// The state of the connection to the file.
 #[derive(Debug, Default)]
 pub(super) enum Link {
-    /// There is to be none, or no more.
+    /// No file is configured, or it was closed.
     #[default]
     None,
-    /// It was not opened yet.
+    /// The file was not opened yet.
     Opening,
-    /// It is ours.
+    /// The file is open.
     Joined(Holds),
-    /// It could not be had, which was said, and is tried again after that.
+    /// The file was not available, which was reported; it is tried again after that time.
     Alone { again: Timestamp },
 }
 
-/// Opens the file, if there is to be one.
+/// Opens the file, if one is configured.
 pub(super) async fn join(inner: &Arc<Inner>) {
     let Some(path) = inner.path.clone() else {
         return;
@@ -38,7 +38,7 @@ pub(super) async fn join(inner: &Arc<Inner>) {
     }
 }
 
-/// Tries it again beside, when it could not be had and that is a while ago.
+/// Tries an unavailable file again in the background, if the last try is long enough ago.
 pub(super) fn join_again(inner: &Arc<Inner>) {
     let now = inner.clock.now();
     match &mut inner.lock().link {
@@ -73,7 +73,7 @@ fn listener(inner: Weak<Inner>) -> Listener {
 }
 
 impl Inner {
-    /// Takes over what an earlier process has left, and writes down what came before the file did.
+    /// Takes over the holds of an earlier process, and writes those that began before the file was open.
     fn adopt(&self, opened: OpenedHolds) {
         let now = self.clock.now();
         let mut state = self.lock();

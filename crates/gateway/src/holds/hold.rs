@@ -1,4 +1,4 @@
-//! One request that is held, as the one who answers it has it.
+//! One held request, as the call that answers it sees it.
 
 use super::registry::Key;
 use super::{Holds, Progress};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::Notify;
 
-/// A request that is held. When this is dropped before it has ended, its client has left, or we have.
+/// A held request. If it is dropped before it has ended, the client has left, or the gateway stops.
 #[must_use = "a hold that is dropped is one whose client has left"]
 pub struct Hold {
     holds: Holds,
@@ -16,16 +16,16 @@ pub struct Hold {
     has_ended: bool,
 }
 
-/// What a person wants of a request that waits.
+/// A command of a person to a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// It is to be tried at once.
+    /// Try it at once.
     RetryNow,
-    /// It is not to be tried again.
+    /// Do not try it again.
     Cancel,
 }
 
-/// The way of a command to its request.
+/// The channel of a command to its request.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     command: AtomicU8,
@@ -46,7 +46,8 @@ impl Hold {
         }
     }
 
-    /// A new wait begins. `told` is when its client was told to come back, if it was. It is written down soon.
+    /// Records that a new wait begins. `told` is the time at which its client was told to come back, if it was. The
+    /// write to the file follows soon.
     pub fn update(&self, progress: Progress, told: Option<Timestamp>) {
         self.signal.begin_wait();
         self.holds.update(self.key, |held| {
@@ -55,18 +56,18 @@ impl Hold {
         });
     }
 
-    /// It is tried with that account now.
+    /// Records the account of the current attempt.
     pub fn note(&self, account: &str) {
         self.holds
             .note(self.key, |about| about.account = Some(account.into()));
     }
 
-    /// Waits until a person wants something of it.
+    /// Waits for a command of a person.
     pub async fn command(&self) -> Command {
         self.signal.command().await
     }
 
-    /// It was answered for good.
+    /// Ends the hold, because the request was answered for good.
     pub fn ended(mut self) {
         self.has_ended = true;
         self.holds.end(self.key);
@@ -92,11 +93,11 @@ impl Signal {
         self.bell.notify_one();
     }
 
-    /// What was to be hurried is over: the next wait was not meant.
+    /// Clears a retry-now command of the previous wait, which was not meant for the next one.
     fn begin_wait(&self) {
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         let exchanged = (self.command).compare_exchange(RETRY_NOW, NO_COMMAND, success, failure);
-        // Anything else stays.
+        // Any other command stays.
         exchanged.ok();
     }
 

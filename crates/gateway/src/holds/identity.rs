@@ -1,4 +1,4 @@
-//! When two requests are one that was sent twice: same credential, same client, same words.
+//! The identity of a request, equal when it was sent twice: same credential, same client, same body.
 
 use http::HeaderMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use std::io::{self, Read};
 
-/// What clients say of the conversation or the call that a request belongs to. How often it was sent is not among it.
+/// The headers that name the conversation or the call of a request. The number of sends is not among them.
 const IDENTITY_HEADERS: [&str; 6] = [
     "user-agent",
     "idempotency-key",
@@ -15,14 +15,14 @@ const IDENTITY_HEADERS: [&str; 6] = [
     "x-session-id",
     "conversation_id",
 ];
-/// How much of a body is read at once.
+/// Number of body bytes that are read at once.
 const CHUNK: usize = 16 * 1024;
 
-/// What a request is known by when it comes again; nothing can be read from it.
+/// The hash that identifies a request when it comes again; nothing can be read from it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity([u8; 32]);
 
-/// What a request is known by, but for its body.
+/// The parts of a request that identify it, except its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     /// A hash of its credential.
@@ -33,11 +33,11 @@ pub struct Parts<'a> {
     pub method: &'a str,
     /// Its path, with the query.
     pub path: &'a str,
-    /// What it says of itself.
+    /// Its headers.
     pub headers: &'a HeaderMap,
 }
 
-/// An identity of which the body is still to come, in pieces of any size.
+/// An identity whose body is still to come, in pieces of any size.
 #[derive(Clone, Debug)]
 pub struct IdentityBuilder {
     parts: Sha256,
@@ -45,7 +45,7 @@ pub struct IdentityBuilder {
 }
 
 impl Identity {
-    /// Begins with all but the body.
+    /// Begins an identity with everything but the body.
     pub fn of(parts: &Parts<'_>) -> IdentityBuilder {
         let mut making = IdentityBuilder {
             parts: Sha256::new(),
@@ -66,18 +66,18 @@ impl Identity {
 }
 
 impl IdentityBuilder {
-    /// Each with its length, so that none can be taken for a part of another.
+    /// Adds a part with its length, so that none can be taken for a part of another.
     fn part(&mut self, bytes: &[u8]) {
         self.parts.update(bytes.len().to_le_bytes());
         self.parts.update(bytes);
     }
 
-    /// Takes in a piece of the body.
+    /// Adds a piece of the body.
     pub fn body(&mut self, piece: &[u8]) {
         self.body.update(piece);
     }
 
-    /// Takes in a body, or the rest of it. Blocks for as long as the reader does.
+    /// Reads a body, or the rest of it. Blocks for as long as the reader does.
     pub fn read_body(&mut self, mut reader: impl Read) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK];
         loop {
@@ -90,7 +90,7 @@ impl IdentityBuilder {
         }
     }
 
-    /// The identity, when the body is complete.
+    /// Returns the identity when the body is complete.
     pub fn finish(mut self) -> Identity {
         self.parts.update(self.body.finalize());
         Identity(self.parts.finalize().into())

@@ -1,7 +1,7 @@
-//! What is known of requests, in memory.
+//! The registry of holds in memory.
 //!
-//! Invariants: what was left is found by its identity and by its end, what waits by neither; what was left is bounded in
-//! number. Costs no timer and no task: what has expired goes when somebody looks.
+//! Invariants: an abandoned hold is found by its identity and by its expiry, a live one by neither; the number of
+//! abandoned holds is bounded. Costs no timer and no task: expired holds are removed at the next access.
 
 use super::hold::{Command, Signal};
 use super::identity::Identity;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The most that wait to be taken up.
+/// Maximum number of abandoned holds.
 pub(super) const MAX_ABANDONED: usize = 20_000;
 
-/// What a hold is known by, in all processes.
+/// The key of a hold, unique across processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key(Uuid);
 
@@ -36,13 +36,13 @@ impl fmt::Display for Key {
     }
 }
 
-/// A request that is held, or that its client has left.
+/// A request that is held, or that its client has abandoned.
 #[derive(Debug)]
 pub(super) struct HeldRequest {
     pub(super) who: Identity,
     pub(super) about: RequestSummary,
     pub(super) progress: Progress,
-    /// When its client was told to come back.
+    /// The time at which its client was told to come back.
     pub(super) told: Option<Timestamp>,
     pub(super) standing: HoldStatus,
 }
@@ -51,15 +51,16 @@ pub(super) struct HeldRequest {
 pub(super) enum HoldStatus {
     /// Its connection is open.
     Live(Arc<Signal>),
-    /// It is not, since then, and can be taken up until then.
+    /// Its client left at `at`, and the hold can be resumed until `until`.
     Left { at: Timestamp, until: Timestamp },
 }
 
-/// Whoever waits is written down when its wait begins, and not again: it may last for a night and more.
+/// The longest wait that is assumed of a live hold: it is written when its wait begins, and not again, and the wait may
+/// last for a night and more.
 const MAX_WAIT: Duration = Duration::from_secs(48 * 3600);
 
 impl HeldRequest {
-    /// Until when it is of use should nothing more be heard of it from now on.
+    /// Returns the time until which the hold is of use if nothing is written after `now`.
     pub(super) fn expires_at(&self, now: Timestamp) -> Timestamp {
         match self.standing {
             HoldStatus::Live(_) => self
@@ -70,12 +71,12 @@ impl HeldRequest {
         }
     }
 
-    /// Until when it can be taken up should its client leave then.
+    /// Returns the time until which the hold can be resumed if its client leaves at the given time.
     pub(super) fn until(&self, left: Timestamp) -> Timestamp {
         self.told.map_or(left, |told| told.max(left)) + RESUME_WINDOW
     }
 
-    /// If we die while it waits, nobody writes down when that was: it may have been at any time of the wait.
+    /// If the gateway dies during the wait, nobody writes when that was: it may have been at any time of the wait.
     fn resumable_after_wake(&self) -> Timestamp {
         self.progress.wake.unwrap_or_default() + RESUME_WINDOW
     }
@@ -87,7 +88,7 @@ impl HeldRequest {
         }
     }
 
-    /// Passes a command on; whether there is anybody to hear it.
+    /// Sends a command to the waiting request; returns whether there is one to receive it.
     pub(super) fn tell(&self, command: Command) -> bool {
         match &self.standing {
             HoldStatus::Live(signal) => {
@@ -111,13 +112,13 @@ impl HeldRequest {
     }
 }
 
-/// All of them.
+/// All holds.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     holds: HashMap<Key, Box<HeldRequest>>,
-    /// Those that were left, by who may take them up.
+    /// The abandoned holds, by the identity that may resume them.
     left: HashMap<Identity, Vec<Key>>,
-    /// Those that were left, by their ends.
+    /// The abandoned holds, by their expiry.
     ends: BTreeSet<(Timestamp, Key)>,
 }
 
@@ -126,7 +127,7 @@ impl Registry {
         self.holds.get(&key).map(|held| &**held)
     }
 
-    /// For what is not to be found by it: not `who`, and not `standing`.
+    /// Returns a hold for changes to fields that are not indexed: not `who`, and not `standing`.
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut HeldRequest> {
         self.holds.get_mut(&key).map(|held| &mut **held)
     }
@@ -139,12 +140,12 @@ impl Registry {
         self.holds.iter().map(|(key, held)| (*key, &**held))
     }
 
-    /// How many were left.
+    /// Returns the number of abandoned holds.
     pub(super) fn left(&self) -> usize {
         self.ends.len()
     }
 
-    /// How many wait.
+    /// Returns the number of live holds.
     pub(super) fn live(&self) -> usize {
         self.holds.len() - self.ends.len()
     }
@@ -171,7 +172,7 @@ impl Registry {
         Some(held)
     }
 
-    /// Its client has left.
+    /// Marks a hold as abandoned, because its client has left.
     pub(super) fn leave(&mut self, key: Key, at: Timestamp) {
         if let Some(mut held) = self.remove(key) {
             let until = held.until(at);
@@ -180,13 +181,13 @@ impl Registry {
         }
     }
 
-    /// The oldest that was left by that client.
+    /// Returns the oldest hold that this client abandoned.
     pub(super) fn find(&self, who: &Identity) -> Option<Key> {
         let age = |key: &&Key| (self.get(**key).map(|held| held.progress.since), **key);
         self.left.get(who)?.iter().min_by_key(age).copied()
     }
 
-    /// Its client is back.
+    /// Marks a hold as live, because its client is back.
     pub(super) fn revive(&mut self, key: Key, signal: Arc<Signal>) -> Option<&mut HeldRequest> {
         let mut held = self.remove(key)?;
         held.standing = HoldStatus::Live(signal);
@@ -195,7 +196,7 @@ impl Registry {
         self.get_mut(key)
     }
 
-    /// One that is not to be kept any longer: its time is over, or there are too many and its time is over first.
+    /// Returns a hold to be removed: it has expired, or there are too many and it is the first to expire.
     pub(super) fn expired(&self, now: Timestamp) -> Option<Key> {
         let (until, key) = *self.ends.first()?;
         (until < now || self.ends.len() > MAX_ABANDONED).then_some(key)

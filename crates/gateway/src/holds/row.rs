@@ -1,4 +1,4 @@
-//! A hold as it stands in the file.
+//! The encoding of a hold in the file.
 
 use super::identity::Identity;
 use super::registry::{HeldRequest, HoldStatus, Key};
@@ -36,8 +36,8 @@ pub(super) fn write(held: &HeldRequest) -> Option<String> {
     serde_json::to_string(&written).ok()
 }
 
-/// What an earlier process knew of a request: whoever sent it has been left alone since, at the latest now. `None` when it
-/// says nothing, or nobody comes back for it.
+/// Decodes a hold of an earlier process: its client has been without a connection since then, at the latest now.
+/// Returns `None` if the row is invalid, or has expired.
 pub(super) fn read(row: &Row, now: Timestamp) -> Option<(Key, HeldRequest)> {
     let key = Key::parse(&row.key).filter(|_| row.until >= now)?;
     let read: DecodedHold = serde_json::from_str(&row.value).ok()?;

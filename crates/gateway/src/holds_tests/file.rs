@@ -1,4 +1,4 @@
-//! What outlives a gateway, and what becomes of it without its file.
+//! Tests of holds that survive a gateway, and of holds without a file.
 
 use super::super::Link;
 use super::*;
@@ -19,7 +19,7 @@ impl TestDir {
         TestGateway::open(Some(self.path()), seconds).await
     }
 
-    /// The files as they are at this moment, as a gateway that is killed leaves them.
+    /// Copies the files as they are at this moment, as a killed gateway leaves them.
     fn as_if_killed(&self) -> Self {
         let image = Self::new();
         for name in ["gateway.db", "gateway.db-wal"] {
@@ -33,7 +33,7 @@ impl TestDir {
     }
 }
 
-/// What a file has, read beside its owner.
+/// Returns the rows of a file, read while its owner is running.
 fn rows(path: &Path) -> Vec<String> {
     let image = TempDir::new().unwrap();
     for suffix in ["", "-wal"] {
@@ -47,7 +47,7 @@ fn rows(path: &Path) -> Vec<String> {
 }
 
 impl TestGateway {
-    /// Waits until all that was handed in is on the disk; whether it is.
+    /// Waits until all pending writes are on the disk; returns whether they are.
     async fn settle(&self) -> bool {
         let settled = match &self.holds.0.lock().link {
             Link::Joined(file) => file.settle(),
@@ -105,7 +105,7 @@ async fn a_gateway_that_is_killed_leaves_all_its_waits() {
         assert_eq!((progress.attempts, progress.resent), (1, 1));
         hold.ended();
     }
-    // It was left before, and its time goes on; that of the others began when we came.
+    // It was left before, and its time goes on; that of the others began when this process started.
     let (kept, _) = again.take_up("left").unwrap();
     drop(kept);
     again.holds.close().await;
@@ -126,7 +126,7 @@ async fn how_long_it_is_kept_is_counted_over_a_restart() {
         (half_an_hour, vec!["left", "live", "told"]),
         (half_an_hour + 1, vec!["live", "told"]),
         (9000 + half_an_hour, vec!["live", "told"]),
-        // Whoever waited may have waited for long when we died.
+        // A request that waited may have waited for long when its gateway died.
         (9000 + half_an_hour + 1, vec!["live"]),
         (two_days, vec!["live"]),
         (two_days + 1, vec![]),
@@ -138,7 +138,7 @@ async fn how_long_it_is_kept_is_counted_over_a_restart() {
         let mut ids = ids(&shown);
         ids.sort_unstable();
         assert_eq!(ids, expected, "{restart}");
-        // Nobody knows when the one that waited was left: at the latest now.
+        // Nobody knows when the client of the waiting request left: at the latest now.
         again.clock.set(restart + half_an_hour);
         let waited = again.take_up("live").is_some();
         assert_eq!(waited, restart <= two_days);
@@ -189,7 +189,7 @@ async fn ten_thousand_waits_are_written_down_and_removed_in_little_time() {
     assert!(gateway.settle().await);
     let all = all.elapsed();
     assert_eq!(place.rows(), 0);
-    // Much less than each for itself, beside what it costs without the disk.
+    // Much less than each for itself, beside the cost without the disk.
     let most = one * 3000 + unwritten * 20;
     assert!(
         all < most,
@@ -244,7 +244,7 @@ async fn without_its_file_a_gateway_goes_on_and_says_so_once() {
     std::fs::write(folder.path().join("file"), "").unwrap();
     let mut paths = vec![in_the_way, below_a_file];
     if cfg!(target_os = "linux") {
-        // Nothing can be made there, whoever asks.
+        // Nothing can be created there, by any user.
         paths.push(PathBuf::from("/proc/self/gateway.db"));
     }
     for path in paths {

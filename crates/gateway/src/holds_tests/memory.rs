@@ -1,4 +1,4 @@
-//! What needs no file: who may take up what, until when, and what a person sees and wants.
+//! Tests of holds without a file: the right to resume, its expiry, and the view and commands of people.
 
 use super::super::registry::Key;
 use super::*;
@@ -36,7 +36,7 @@ async fn a_second_request_of_the_same_words_is_one_of_its_own_while_the_first_wa
     assert!(gateway.take_up("hello").is_none());
     let second = gateway.begin("hello", "second");
     drop(gateway.begin("elsewhere", "third"));
-    // Something can be taken up, but not this.
+    // A hold can be resumed, but not this one.
     assert!(gateway.holds.has_abandoned());
     assert!(gateway.take_up("hello").is_none());
     drop((first, second));
@@ -86,7 +86,7 @@ async fn it_is_kept_for_half_an_hour_or_that_long_after_its_client_was_told_to_c
         for (come, is_there) in [(kept, true), (kept + 1, false)] {
             let gateway = TestGateway::in_memory().await;
             let hold = gateway.begin("hello", "first");
-            // Its own wake time is nothing that its client knows.
+            // Its own wake time is unknown to its client.
             let waits = Progress {
                 wake: Some(at(5000)),
                 ..progress(0, 1)
@@ -179,11 +179,11 @@ async fn a_wait_can_be_cut_short_and_given_up() {
     assert_eq!(gateway.holds.retry_now(Some("one")), 1);
     assert_eq!(one.command().now_or_never(), Some(Command::RetryNow));
     assert_eq!(one.command().now_or_never(), None);
-    // Both wait for the same: one is enough to find out.
+    // Both wait for the same target: one is enough to find out.
     assert_eq!(gateway.holds.retry_now(None), 1);
     let hurried = [&one, &other].map(|hold| hold.command().now_or_never());
     assert!(hurried.contains(&Some(Command::RetryNow)) && hurried.contains(&None));
-    // Whoever waits already is woken.
+    // A waiter is woken.
     let (heard, ()) = tokio::join!(other.command(), async {
         tokio::task::yield_now().await;
         assert!(gateway.holds.cancel("other"));
@@ -218,7 +218,7 @@ async fn what_was_to_be_hurried_while_it_was_tried_does_not_hurry_the_next_wait(
     gateway.holds.retry_now(None);
     hold.update(progress(0, 2), None);
     assert_eq!(hold.command().now_or_never(), None);
-    // To give it up is meant for good.
+    // A cancel is final.
     gateway.holds.cancel("one");
     hold.update(progress(0, 3), None);
     assert_eq!(hold.command().now_or_never(), Some(Command::Cancel));
@@ -226,14 +226,14 @@ async fn what_was_to_be_hurried_while_it_was_tried_does_not_hurry_the_next_wait(
 
 #[test]
 fn a_hold_costs_little() {
-    // Beside its strings: itself, its place in the table (half of which may be empty), and what commands come by.
+    // Beside its strings: itself, its place in the table (half of which may be empty), and the channel of commands.
     let place = 2 * (size_of::<Key>() + size_of::<Box<HeldRequest>>() + 1);
     let signal = size_of::<Signal>() + 2 * size_of::<usize>();
     let all = size_of::<HeldRequest>() + place + signal + size_of::<Hold>();
     assert!(all < 700, "{all} bytes");
 }
 
-// --- who is who ---
+// --- identity ---
 
 fn identity(headers: &[(&str, &str)], change: impl FnOnce(&mut Parts<'_>)) -> Identity {
     let mut map = HeaderMap::new();
@@ -271,7 +271,7 @@ fn whoever_differs_in_anything_that_tells_is_somebody_else() {
         identity(&[("session_id", "s")], |_| {}),
         identity(&[("x-session-id", "s")], |_| {}),
         identity(&[("conversation_id", "s")], |_| {}),
-        // Where one part ends and the next begins tells, too.
+        // The boundary between two parts is significant, too.
         identity(&[], |parts| {
             (parts.client, parts.method) = ("codexP", "OST")
         }),

@@ -1,8 +1,8 @@
-//! What is said of each request, and of the gateway itself.
+//! The events of requests and of the gateway itself.
 //!
-//! Invariants: no event holds a secret or a body; whatever a client or a provider wrote is cleaned of escapes and keys
-//! and bounded before it is written; saying something never waits for whoever reads it.
-//! Not here: numbers (see `metrics`), and where the lines go (the app decides).
+//! Invariants: no event holds a secret or a body; all text from a client or a provider is cleaned of escapes and keys
+//! and bounded before it is written; reporting an event never waits for a reader. Not here: numbers (see `metrics`),
+//! and the destination of the lines (the app decides).
 
 mod lines;
 
@@ -19,21 +19,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most that is kept of a text from outside, in bytes.
+/// Maximum length of a text from outside, in bytes.
 const TEXT_LIMIT: usize = 512;
 
-/// Who is told what happens. Telling must not take long: it happens in the middle of a request.
+/// A receiver of events. It must return quickly: it is called in the middle of a request.
 pub trait Sink: Send + Sync {
-    /// Takes note of something.
+    /// Records an event.
     fn say(&self, event: &Event<'_>);
 }
 
-/// Says nothing.
+/// Discards all events.
 impl Sink for () {
     fn say(&self, _: &Event<'_>) {}
 }
 
-/// Tells them all, in order.
+/// Sends each event to all sinks, in order.
 impl Sink for Vec<Arc<dyn Sink>> {
     fn say(&self, event: &Event<'_>) {
         for sink in self {
@@ -42,134 +42,134 @@ impl Sink for Vec<Arc<dyn Sink>> {
     }
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// The id of the request that it is about, if it is about one.
+    /// The id of the request that the event is about, if it is about one.
     pub request: Option<&'a str>,
-    /// What.
+    /// The kind, with its data.
     pub what: EventKind<'a>,
 }
 
-/// How much an event matters.
+/// The severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// All is well.
+    /// Normal operation.
     Info,
-    /// Something went wrong, and is being dealt with.
+    /// A failure that is being handled.
     Warn,
-    /// Something is lost.
+    /// A loss.
     Error,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind<'a> {
-    /// Requests are taken from now on.
+    /// The gateway accepts requests from now on.
     Listening {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Which program.
+        /// The version of the program.
         version: &'a str,
     },
-    /// A request is held until then.
+    /// A request is held until its next attempt.
     Waiting {
-        /// Why.
+        /// The cause.
         cause: Cause,
         /// The attempt that failed; 1 is the first.
         attempt: u32,
-        /// When it is tried again, as far as is known.
+        /// The time of the next attempt, as far as it is known.
         wake: Option<Timestamp>,
     },
     /// An attempt failed before content.
     AttemptFailed {
-        /// Why.
+        /// The cause.
         cause: Cause,
-        /// Which attempt; 1 is the first.
+        /// The number of the attempt; 1 is the first.
         attempt: u32,
-        /// The status of the answer, if there was one.
+        /// The status of the response, if there was one.
         #[serde(skip_serializing_if = "Option::is_none")]
         status: Option<u16>,
-        /// The account that was asked with.
+        /// The account that the attempt used.
         #[serde(
             serialize_with = "clean_option",
             skip_serializing_if = "Option::is_none"
         )]
         account: Option<&'a str>,
-        /// What the provider said.
+        /// The provider's message.
         #[serde(serialize_with = "clean")]
         message: &'a str,
     },
-    /// A client that had left sent its request again, which goes on where it was.
+    /// A client that had left sent its request again, which resumes where it was.
     TakenUp {
-        /// The attempts so far.
+        /// The number of attempts so far.
         attempts: u32,
-        /// How often it was sent again.
+        /// The number of times that it was sent again.
         resent: u32,
-        /// When its trouble began.
+        /// The time of its first failure.
         since: Timestamp,
     },
     /// A request is over.
     Finished(&'a Record<'a>),
-    /// A request was not taken.
+    /// A request was refused.
     Refused {
         /// The status of the refusal.
         status: u16,
         /// One word for it.
         kind: &'a str,
-        /// Why.
+        /// The reason.
         #[serde(serialize_with = "clean")]
         message: &'a str,
     },
-    /// The settings were read again.
+    /// The settings were reloaded.
     Reload {
-        /// What is wrong with them; the old ones stay.
+        /// The problem with them; if there is one, the old settings stay.
         #[serde(
             serialize_with = "clean_option",
             skip_serializing_if = "Option::is_none"
         )]
         problem: Option<&'a str>,
     },
-    /// No more requests are taken; those that run may end.
+    /// The gateway accepts no more requests; those in progress may end.
     Drain {
-        /// How many are being answered.
+        /// The number of requests in progress.
         in_flight: u64,
-        /// How many of them wait.
+        /// The number of them that wait.
         held: u64,
     },
-    /// Nobody read for so long that this much was not written.
+    /// Events were dropped, because the reader was too slow.
     LeftOut {
-        /// How many events.
+        /// The number of dropped events.
         events: u64,
     },
 }
 
-/// One request, when it is over.
+/// The summary of one request that is over.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Record<'a> {
     /// Its id.
     #[serde(skip)]
     pub id: &'a str,
-    /// When it came.
+    /// The time of its arrival.
     #[serde(skip)]
     pub begun: Timestamp,
     /// The name of its client, from the table of clients.
     pub client: &'static str,
-    /// The dialect, if its path is that of one.
+    /// The dialect, if its path belongs to one.
     #[serde(serialize_with = "dialect_name")]
     pub dialect: Option<Dialect>,
-    /// The model that was asked for.
+    /// The requested model.
     #[serde(
         serialize_with = "clean_option",
         skip_serializing_if = "Option::is_none"
     )]
     pub model: Option<&'a str>,
-    /// The name of the account that was asked with.
+    /// The name of the account that was used.
     #[serde(
         serialize_with = "clean_option",
         skip_serializing_if = "Option::is_none"
@@ -178,33 +178,33 @@ pub struct Record<'a> {
     /// The method.
     #[serde(serialize_with = "clean")]
     pub method: &'a str,
-    /// The path, without a query: keys stand in queries.
+    /// The path, without a query: queries can contain keys.
     #[serde(serialize_with = "clean_path")]
     pub path: &'a str,
     /// The status that the client got; `None` when it got none.
     pub status: Option<u16>,
-    /// How often the provider was asked.
+    /// The number of requests to the provider.
     pub attempts: u32,
-    /// How long it waited for attempts after the first.
+    /// The time that it waited for attempts after the first.
     #[serde(rename = "waited_ms", serialize_with = "millis")]
     pub waited: Duration,
-    /// From its coming to its end.
+    /// The time from its arrival to its end.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: Duration,
-    /// From its coming to the first byte of the provider's answer that the client got.
+    /// The time from its arrival to the first byte of the provider's response that the client got.
     #[serde(
         rename = "first_byte_ms",
         serialize_with = "millis_option",
         skip_serializing_if = "Option::is_none"
     )]
     pub first_byte: Option<Duration>,
-    /// The size of the request's body.
+    /// The size of the request's body, in bytes.
     pub bytes_in: u64,
-    /// What the client was sent of the answer's body.
+    /// The number of response body bytes that the client was sent.
     pub bytes_out: u64,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What was wrong last, if it did not end well.
+    /// The cause of the last failure, if it did not end well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
 }
@@ -228,7 +228,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 6] = [
         Self::Answered,
         Self::Failed,
@@ -238,7 +238,7 @@ impl Outcome {
         Self::Cancelled,
     ];
 
-    /// Its name in logs and metrics.
+    /// Returns the name in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Answered => "answered",
@@ -252,7 +252,7 @@ impl Outcome {
 }
 
 impl EventKind<'_> {
-    /// How much it matters.
+    /// Returns the severity.
     pub fn level(&self) -> Level {
         match self {
             Self::Listening { .. } | Self::TakenUp { .. } | Self::Drain { .. } => Level::Info,
@@ -269,14 +269,14 @@ impl EventKind<'_> {
     }
 }
 
-/// The name of a dialect in logs and metrics.
+/// Returns the name of a dialect in logs and metrics.
 pub(crate) fn dialect_label(dialect: Option<Dialect>) -> &'static str {
     dialect.map_or("other", Dialect::name)
 }
 
-// --- writing values down ---
+// --- serialization of values ---
 
-/// A text from outside as it may be kept and shown.
+/// Cleans and bounds a text from outside, so that it may be stored and shown.
 pub fn cleaned(text: &str) -> Cow<'_, str> {
     if text.len() <= TEXT_LIMIT && !text.contains(text::is_unwanted) {
         return text::without_secrets(text);
@@ -288,7 +288,7 @@ pub fn cleaned(text: &str) -> Cow<'_, str> {
     Cow::Owned(text::bounded(&safe, TEXT_LIMIT).into_owned())
 }
 
-/// A path without its query, as it may be kept and shown.
+/// Cleans a path without its query, so that it may be stored and shown.
 pub fn cleaned_path(path: &str) -> Cow<'_, str> {
     cleaned(path.split('?').next().unwrap_or_default())
 }
@@ -320,7 +320,7 @@ fn millis_option<S: Serializer>(time: &Option<Duration>, serializer: S) -> Resul
     millis(&time.unwrap_or_default(), serializer)
 }
 
-/// A request for tests to be about.
+/// A sample request for tests.
 #[cfg(test)]
 #[path = "log_sample.rs"]
 pub(crate) mod sample;

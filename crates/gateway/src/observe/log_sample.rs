@@ -1,4 +1,4 @@
-//! A request for tests to be about.
+//! A sample request for tests.
 
 use super::{Outcome, Record};
 use outlast_dialect::Dialect;

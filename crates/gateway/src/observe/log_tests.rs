@@ -1,4 +1,4 @@
-//! Tests of what is written down, and of whom it makes wait.
+//! Tests of the written events, and of reporting without waiting.
 
 use super::sample::record;
 use super::*;
@@ -201,7 +201,7 @@ fn the_names_of_outcomes_are_the_same_everywhere() {
     }
 }
 
-/// Blocks until it is let go, like a pipe that nobody reads.
+/// A writer that blocks until it is released, like a pipe that nobody reads.
 struct BlockedWriter(mpsc::Receiver<()>, SharedBuffer);
 
 impl Write for BlockedWriter {
@@ -225,13 +225,13 @@ fn a_reader_that_does_not_read_makes_nobody_wait_and_costs_bounded_memory() {
         request: None,
         what: EventKind::Reload { problem: None },
     };
-    // More than can wait; what the writer has taken already comes on top.
+    // More than can wait; the part that the writer has taken already comes on top.
     let mut said: u64 = 60_000;
     for _ in 0..said {
         sink.say(&event);
     }
     drop(release_token);
-    // Once there is room again, the number of those that were left out is said.
+    // Once there is room again, the number of dropped events is reported.
     while !String::from_utf8_lossy(&paper.0.lock().unwrap()).contains(r#""events":"#) {
         sink.say(&event);
         said += 1;

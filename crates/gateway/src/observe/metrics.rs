@@ -1,8 +1,8 @@
-//! Numbers for Prometheus.
+//! Metrics for Prometheus.
 //!
 //! Invariants: the number of series is bounded whatever clients send (a model is no label, and a client is one of a
-//! fixed table or `other`); counting in the course of a request allocates nothing once a series is there.
-//! Not here: their names and meaning (see `make`), who asks for them (see `control`), and single requests (see `log`).
+//! fixed table or `other`); counting during a request allocates nothing once a series exists. Not here: names and
+//! descriptions (see `registration`), access (see `control`), and single requests (see `log`).
 
 mod registration;
 mod table;
@@ -21,12 +21,12 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use table::{LabelValues, SeriesTable};
 
-/// What a scraper is told about the text.
+/// The content type of the text, for scrapers.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What a client is called that is not in the table.
+/// The label of a client that is not in the table.
 const OTHER: &str = "other";
-/// All numbers of one gateway.
+/// All metrics of one gateway.
 pub struct Metrics {
     registry: Registry,
     dialects: LabelValues,
@@ -82,7 +82,7 @@ pub struct Counters {
     pub held: u64,
 }
 
-/// One thing that is counted for as long as this lives.
+/// A gauge that is raised for as long as this guard lives.
 pub struct GaugeGuard {
     gauge: Gauge,
     by: i64,
@@ -107,80 +107,80 @@ impl Drop for GaugeGuard {
 // --- counting ---
 
 impl Metrics {
-    /// A connection was made.
+    /// Counts an open connection.
     pub fn connection(&self) -> GaugeGuard {
         GaugeGuard::new(&self.connections, 1)
     }
 
-    /// A request is being answered.
+    /// Counts a request in progress.
     pub fn in_flight(&self) -> GaugeGuard {
         GaugeGuard::new(&self.in_flight, 1)
     }
 
-    /// A request waits.
+    /// Counts a waiting request.
     pub fn held(&self) -> GaugeGuard {
         GaugeGuard::new(&self.held, 1)
     }
 
-    /// A body of that size is kept in a file.
+    /// Counts a body of that size in a file.
     pub fn spooled(&self, bytes: u64) -> GaugeGuard {
         GaugeGuard::new(&self.spooled, i64::try_from(bytes).unwrap_or(i64::MAX))
     }
 
-    /// An attempt failed before content.
+    /// Counts an attempt that failed before content.
     pub fn attempt_failed(&self, dialect: Option<Dialect>, cause: Cause) {
         let cause = self.causes.place_of(cause.as_str());
         let place = [self.dialect(dialect), cause];
         self.attempts_failed.at(place).inc();
     }
 
-    /// An attempt after the first is made.
+    /// Counts an attempt after the first.
     pub fn retry(&self, dialect: Option<Dialect>) {
         self.retries.at([self.dialect(dialect)]).inc();
     }
 
-    /// A client says, or it is known, that it has sent this request before.
+    /// Counts a request that its client is known, or says, to have sent before.
     pub fn resent(&self, client: &'static str) {
         self.resent.at([self.clients.place_of(client)]).inc();
     }
 
-    /// Such a request goes on where the earlier one had left.
+    /// Counts such a request that resumes where the earlier one stopped.
     pub fn taken_up(&self, client: &'static str) {
         self.taken_up.at([self.clients.place_of(client)]).inc();
     }
 
-    /// A request was not taken; `kind` is one word of our own for why.
+    /// Counts a refused request; `kind` is one word of our own for the reason.
     pub fn refused(&self, kind: &'static str) {
         self.refused.get_or_create(&RefusalLabels { kind }).inc();
         self.all_refused.inc();
     }
 
-    /// So much of a body was sent to a provider.
+    /// Counts the bytes of a body that were sent to a provider.
     pub fn sent_upstream(&self, bytes: u64) {
         self.sent_upstream.inc_by(bytes);
     }
 
-    /// So much of an answer came from a provider.
+    /// Counts the bytes of a response that came from a provider.
     pub fn received_upstream(&self, bytes: u64) {
         self.received_upstream.inc_by(bytes);
     }
 
-    /// A frame was sent to keep a client alive.
+    /// Counts a frame that was sent to keep a client alive.
     pub fn beat(&self) {
         self.beats.inc();
     }
 
-    /// An interim response was sent to keep a client alive.
+    /// Counts an interim response that was sent to keep a client alive.
     pub fn interim(&self) {
         self.interims.inc();
     }
 
-    /// So many accounts are not in use now.
+    /// Sets the number of accounts that are not in use now.
     pub fn accounts_blocked(&self, number: usize) {
         self.blocked.set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
-    /// A request is over.
+    /// Counts a request that is over.
     pub fn finished(&self, record: &Record<'_>) {
         let dialect = self.dialect(record.dialect);
         let client = self.clients.place_of(record.client);
@@ -210,16 +210,16 @@ impl Metrics {
 // --- reading ---
 
 impl Metrics {
-    /// Everything as a scraper reads it, in [`CONTENT_TYPE`].
+    /// Returns all metrics in the scrapers' format, [`CONTENT_TYPE`].
     pub fn text(&self) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail; should a metric, what was written so far is still of use.
+        // Writing to a string does not fail; if a metric fails, the text so far is still of use.
         match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
             Ok(()) | Err(std::fmt::Error) => text,
         }
     }
 
-    /// A few sums.
+    /// Returns a few sums.
     pub fn counters(&self) -> Counters {
         let answered = self.outcomes.place_of(Outcome::Answered.as_str());
         Counters {

@@ -1,4 +1,4 @@
-//! Tests of what a scraper reads.
+//! Tests of the text for scrapers.
 
 use super::*;
 use crate::observe::log::sample;
@@ -7,7 +7,7 @@ fn metrics() -> Metrics {
     Metrics::new(&["claude-code", "codex"])
 }
 
-/// The value of one series.
+/// Returns the value of one series.
 fn value(metrics: &Metrics, series: &str) -> Option<f64> {
     let text = metrics.text();
     let line = text.lines().find_map(|line| line.strip_prefix(series))?;

@@ -1,10 +1,9 @@
-//! Requests as spans, sent to a collector over OTLP (feature `otel`).
+//! Requests as spans, sent to a collector over OTLP (feature `otel`). Not here: the content of a span (see `span`).
 //!
-//! One span for each request that is over; what happened to it meanwhile are the span's events. Spans are gathered and
-//! sent by a task of their own.
-//! Invariants: nobody waits for the collector; what waits to be sent is bounded, and beyond that spans are lost; no body
-//! and no secret is in a span. A batch that cannot be delivered is not sent again: the one retry layer is for requests.
-//! Not here: what a span says (see `span`), and settings (the app's).
+//! Each finished request becomes one span, and its events become the span's events. A task of its own sends batches.
+//! Invariants: no request waits for the collector; the queue is bounded, and beyond that spans are lost; no body and no
+//! secret is in a span. An undelivered batch is not sent again: the one retry layer is for requests. Settings are the
+//! app's.
 
 mod span;
 
@@ -27,46 +26,46 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Where a collector takes spans, below its address.
+/// The path for spans, below the collector's address.
 const PATH: &str = "/v1/traces";
-/// Spans that are sent in one go, at most.
+/// Maximum number of spans in one batch.
 const BATCH: usize = 512;
-/// Spans that wait to be sent, at most.
+/// Maximum number of spans that wait to be sent.
 const MAX_QUEUED_SPANS: usize = 4 * BATCH;
-/// How long spans are gathered.
+/// The time for which a batch of spans is gathered.
 const BATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the end of the program waits for a collector.
+/// The time that the end of the program waits for a collector.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a collector may take.
+/// The timeout of a request to the collector.
 const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most that is read of a collector's answer, in bytes.
+/// Maximum number of bytes that are read of a collector's response.
 const ANSWER_LIMIT: usize = 64 * 1024;
-/// Requests whose events are kept, at most.
+/// Maximum number of requests whose events are kept.
 const REQUESTS: usize = 20_000;
-/// Events that are kept of one request, at most: those of the eight hours of a patient policy, twice.
+/// Maximum number of events that are kept of one request: those of the eight hours of a patient policy, twice.
 const MAX_EVENTS_PER_REQUEST: usize = 96;
 
-/// Why spans cannot be sent.
+/// The reason for which spans cannot be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OtelError {
-    /// The collector cannot be reached like that.
+    /// The address of the collector is invalid.
     #[error(transparent)]
     Settings(#[from] SettingError),
-    /// The exporter cannot be made.
+    /// The exporter cannot be created.
     #[error("spans cannot be sent to {endpoint}: {why}")]
     Exporter {
-        /// Where they were to go.
+        /// The address of the collector.
         endpoint: String,
-        /// Why not.
+        /// The reason.
         why: ExporterBuildError,
     },
 }
 
-/// A sink that makes spans.
+/// A sink that turns requests into spans.
 pub struct SpanSink {
     spans: mpsc::Sender<SpanData>,
-    /// What has happened to requests that are not over.
+    /// The events of requests that are not over.
     moments: Mutex<HashMap<Box<str>, Vec<SpanEvent>>>,
 }
 
@@ -77,7 +76,7 @@ pub struct ExporterTask {
 }
 
 impl ExporterTask {
-    /// Sends what there is, and ends. A collector that does not answer is not waited for much longer.
+    /// Sends the remaining spans, and ends. Waits for a collector that does not respond only a little longer.
     pub async fn end(self) {
         self.is_over.cancel();
         let ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.task).await;
@@ -86,7 +85,7 @@ impl ExporterTask {
     }
 }
 
-/// Begins to send spans to the collector at that address, with these headers. Must be called within a runtime.
+/// Starts to send spans to the collector at that address, with these headers. Must be called within a runtime.
 pub fn start(collector: &HttpSettings) -> Result<(SpanSink, ExporterTask), OtelError> {
     let base = collector.base_url.trim_end_matches('/');
     let base = base.strip_suffix(PATH).unwrap_or(base);
@@ -127,12 +126,12 @@ async fn send_all(
     is_over: CancellationToken,
 ) {
     while let Some(batch) = gather(&mut waiting, &is_over).await {
-        // A collector that is away costs its spans and nothing else.
+        // If the collector is away, its spans are lost and nothing else.
         exporter.export(batch).await.ok();
     }
 }
 
-/// The next spans to be sent together; `None` when there will be none.
+/// Returns the next batch of spans; `None` at the end.
 async fn gather(
     waiting: &mut mpsc::Receiver<SpanData>,
     is_over: &CancellationToken,
@@ -152,7 +151,7 @@ async fn gather(
                 Some(span) => batch.push(span),
                 None => break,
             },
-            // What was said before is still there, and nothing is added.
+            // Queued spans are still delivered, and none is added.
             () = is_over.cancelled(), if !waiting.is_closed() => waiting.close(),
             () = enough => break,
         }
@@ -197,15 +196,15 @@ impl SpanSink {
     }
 }
 
-/// Our own transport in the exporter's place: it goes through the same proxies and trusts the same certificates as
-/// everything else, and repeats nothing.
+/// An HTTP client for the exporter that uses the workspace's own transport: it goes through the same proxies and trusts
+/// the same certificates as everything else, and does not retry.
 #[derive(Debug)]
 struct Client(Http);
 
 type SendFuture<'a> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'a>>;
 
 impl HttpClient for Client {
-    // What the macro of the trait makes of an `async fn`.
+    // The signature that the trait's macro makes of an `async fn`.
     fn send_bytes<'life0, 'async_trait>(
         &'life0 self,
         request: Request<Bytes>,

@@ -1,4 +1,4 @@
-//! Tests of what a collector receives.
+//! Tests of the spans that a collector receives.
 
 use super::*;
 use crate::observe::log::{Outcome, sample};
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 const ID: &str = "0199f4a0-1111-7222-8333-444455556666";
 
-/// A collector that takes one batch and answers with that status; what it received comes back.
+/// Starts a collector that takes one batch and responds with that status; the task returns the bytes that it received.
 async fn collector(status: &'static str) -> (SocketAddr, JoinHandle<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -45,7 +45,7 @@ async fn receive(stream: &mut TcpStream) -> (String, Vec<u8>) {
     }
 }
 
-/// The fields of a protobuf message with that number, as far as they have a length.
+/// Returns the length-delimited fields with that number of a protobuf message.
 fn fields(mut message: &[u8], wanted: u64) -> Vec<&[u8]> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -90,7 +90,7 @@ fn at_path<'a>(message: &'a [u8], path: &[u64]) -> Vec<&'a [u8]> {
     })
 }
 
-/// The attributes of a span or an event that are strings; `at` is their field.
+/// Returns the string attributes of a span or an event; `at` is their field number.
 fn words(message: &[u8], at: u64) -> HashMap<String, String> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let pair = |pair: &[u8]| {
@@ -222,7 +222,7 @@ async fn a_batch_that_is_refused_is_not_sent_again() {
 
 #[tokio::test]
 async fn what_cannot_be_sent_takes_bounded_room() {
-    // Nobody answers there: it listens and does not accept.
+    // Nobody responds there: it listens and does not accept.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (otel, _exporting) = start(&settings(format!("http://{address}"))).unwrap();

@@ -1,9 +1,9 @@
-//! The last requests with their attempts, for whoever watches: a timeline, and what changed in it since the last look.
+//! The most recent requests with their attempts, for display: a timeline, and the changes since the last look.
 //!
-//! Invariants: what is kept is bounded in number and in bytes, however many requests there are and however long they are
-//! held; no body, no key, and texts from outside are cleaned as in the log; taking note of something costs next to
-//! nothing, as it happens in the middle of a request. Those that are over make room first.
-//! Not here: all requests that wait (see `holds`), and what is written down for good (see `log`).
+//! Invariants: the log is bounded in number and in bytes, however many requests there are and however long they are
+//! held; it holds no body and no key, and texts from outside are cleaned as in the event log; recording costs next to
+//! nothing, as it happens in the middle of a request. Finished requests are dropped first. Not here: all waiting
+//! requests (see `holds`), and permanent records (see `log`).
 
 mod view;
 
@@ -15,50 +15,50 @@ use outlast_kernel::Timestamp;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The most requests that are kept.
+/// Maximum number of requests.
 const MAX_REQUESTS: usize = 500;
-/// The most that they take together, in bytes.
+/// Maximum size of all requests together, in bytes.
 const MAX_BYTES: usize = 2 << 20;
-/// Of the attempts of a request, so many of the first are kept, and so many of the last.
+/// The number of first attempts that are kept of a request, and the number of last ones.
 const FIRST_ATTEMPTS: usize = 8;
 const LAST_ATTEMPTS: usize = 24;
 
-/// What is known of a request when it comes.
+/// The facts that are known of a request when it arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRequest<'a> {
     /// Its id.
     pub id: &'a str,
-    /// When it came.
+    /// The time of its arrival.
     pub at: Timestamp,
     /// The name of its client, from the table of clients.
     pub client: &'static str,
-    /// Its dialect, if it asks a model.
+    /// Its dialect, if it is for a model.
     pub dialect: Option<Dialect>,
-    /// The model that it asks for; empty if none.
+    /// The requested model; empty if none.
     pub model: &'a str,
     /// The path.
     pub path: &'a str,
 }
 
-/// Names a request in [`Traffic`] for as long as it is under way.
+/// The key of a request in [`RequestLog`] for as long as it is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestKey(u64);
 
-/// The last requests.
+/// The most recent requests.
 pub struct RequestLog(Mutex<Ring>);
 
 struct Ring {
     seq: u64,
     last: RequestKey,
     requests: BTreeMap<RequestKey, Box<Request>>,
-    /// Those that are over, in the order of their ends.
+    /// The finished requests, in the order of their ends.
     over: VecDeque<RequestKey>,
     bytes: usize,
 }
 
 impl RequestLog {
-    /// None yet. Changes are counted from the time on: whoever has watched a gateway that was there before finds that
-    /// everything is new.
+    /// Creates an empty log. Changes are counted from the given time on: a client that has watched an earlier process
+    /// sees everything as new.
     pub fn new(now: Timestamp) -> Self {
         Self(Mutex::new(Ring {
             seq: now.as_millis(),
@@ -69,7 +69,7 @@ impl RequestLog {
         }))
     }
 
-    /// A request has come.
+    /// Records a request that has arrived.
     pub fn begun(&self, begun: &NewRequest<'_>) -> RequestKey {
         let model = Some(begun.model).filter(|model| !model.is_empty());
         let request = Box::new(Request {
@@ -91,14 +91,14 @@ impl RequestLog {
         self.ring().add(request)
     }
 
-    /// An attempt is made.
+    /// Records the start of an attempt.
     pub fn tried(&self, ticket: RequestKey, attempt: u32, at: Timestamp) {
         self.ring().change(ticket, |request| {
             request.of_attempt(attempt).began = Some(at);
         });
     }
 
-    /// Something happened to a request, which the log is told, too.
+    /// Records an event of a request, which the event log receives, too.
     pub fn note(&self, ticket: RequestKey, at: Timestamp, what: &EventKind<'_>) {
         match *what {
             EventKind::AttemptFailed {
@@ -139,7 +139,7 @@ impl RequestLog {
                     request.ended = Some(at);
                     request.outcome = Some(record.outcome);
                     request.status = record.status;
-                    // What fails after content is said by the end alone.
+                    // A failure after content is reported by the end alone.
                     let last = request.attempts.last_mut();
                     if let (Some(last), Outcome::Broken) = (last, record.outcome) {
                         last.failed_at = Some(at);
@@ -152,8 +152,8 @@ impl RequestLog {
         }
     }
 
-    /// What changed after that number. A number that was not reached yet is of a gateway that was there before: then
-    /// all are told.
+    /// Returns the changes after that number. A number that was not reached yet comes from an earlier process: then all
+    /// are returned.
     pub fn since(&self, after: u64, now: Timestamp) -> Changes {
         let ring = self.ring();
         let after = if after > ring.seq { 0 } else { after };
@@ -181,7 +181,7 @@ impl Ring {
         self.last
     }
 
-    /// Changes a request, if it is still kept.
+    /// Changes a request, if it is still in the log.
     fn change(&mut self, ticket: RequestKey, change: impl FnOnce(&mut Request)) {
         let Some(request) = self.requests.get_mut(&ticket) else {
             return;
@@ -215,7 +215,7 @@ impl Ring {
 }
 
 impl Request {
-    /// That attempt, which is the last one, or comes after it.
+    /// Returns the attempt of that number, which is the last one, or is added after it.
     fn of_attempt(&mut self, attempt: u32) -> &mut Attempt {
         let is_known = self
             .attempts
@@ -236,7 +236,7 @@ impl Request {
         &mut self.attempts[last]
     }
 
-    /// What it takes, in bytes.
+    /// Returns its size in bytes.
     fn size(&self) -> usize {
         let texts = [
             Some(&self.id),
@@ -251,7 +251,7 @@ impl Request {
     }
 }
 
-/// A text from outside as it may be kept.
+/// Cleans a text from outside, so that it may be kept.
 fn kept(text: &str) -> Box<str> {
     log::cleaned(text).into()
 }

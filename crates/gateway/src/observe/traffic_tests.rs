@@ -1,4 +1,4 @@
-//! Tests of what is kept of requests, for whom and for how long.
+//! Tests of the request log: its content and its bounds.
 
 use super::*;
 use crate::observe::log::Record;
@@ -53,13 +53,13 @@ fn shown(changes: &Changes) -> Vec<Value> {
     let mut requests = serde_json::to_value(&changes.requests).unwrap();
     let requests = requests.as_array_mut().unwrap();
     for request in &mut *requests {
-        // That they are numbered is a test of its own.
+        // A test of its own covers the numbering.
         request.as_object_mut().unwrap().remove("seq").unwrap();
     }
     requests.clone()
 }
 
-/// How many bytes all of them take, counted from nothing.
+/// Returns the size of all requests in bytes, computed from scratch.
 fn weighed(traffic: &RequestLog) -> usize {
     let ring = traffic.ring();
     let bytes = ring.requests.values().map(|one| one.size()).sum();
@@ -139,7 +139,7 @@ fn an_answer_that_broke_off_is_an_attempt_that_failed() {
     let broken = end(Outcome::Broken);
     assert_eq!(broken.failed_at, Some(at(4)));
     assert_eq!(broken.cause, Some(Cause::TruncatedStream));
-    // Whoever leaves says nothing about the attempt.
+    // A client that leaves says nothing about the attempt.
     assert_eq!(end(Outcome::Left).failed_at, None);
 }
 
@@ -167,7 +167,7 @@ fn every_change_is_told_once() {
     traffic.tried(first, 2, at(3));
     assert_eq!(ids(&traffic.since(all.seq, at(3))), ["r-2", "r-1"]);
     assert_eq!(ids(&traffic.since(changed.seq, at(3))), ["r-2", "r-1"]);
-    // What is counted beyond was counted by another gateway.
+    // Higher numbers come from another gateway.
     assert_eq!(ids(&traffic.since(u64::MAX, at(3))), ["r-2", "r-1"]);
     let next = RequestLog::new(at(60));
     next.begun(&coming("r-3"));
@@ -223,7 +223,7 @@ fn those_that_are_over_make_room_for_others_first() {
     let kept = traffic.since(0, at(1)).requests;
     assert_eq!(kept.len(), MAX_REQUESTS);
     assert_eq!((&*kept[0].id, &*kept[1].id), ("waits", "r-2"));
-    // What happens to one that is gone is of no interest.
+    // Events of a request that is gone are ignored.
     let before = traffic.since(0, at(1));
     traffic.note(over[0], at(2), &failed(1, "no"));
     traffic.note(over[0], at(2), &EventKind::Finished(&record()));
@@ -235,7 +235,7 @@ fn those_that_are_over_make_room_for_others_first() {
     traffic.note(waits_long, at(3), &failed(1, "no"));
     let kept = traffic.since(0, at(3)).requests;
     assert!(kept.iter().all(|one| one.ended.is_none()));
-    // When nobody is over, the oldest makes room.
+    // If no request is over, the oldest makes room.
     traffic.begun(&coming("last"));
     let kept = traffic.since(0, at(3)).requests;
     assert_eq!(kept.len(), MAX_REQUESTS);
@@ -260,7 +260,7 @@ fn however_many_wait_for_long_they_take_no_more_room_than_they_may() {
         }
     }
     assert!(most <= MAX_BYTES, "{most}");
-    // The bound of bytes is what is met here, and it is used.
+    // The bound of bytes is the one that is reached here, and it is used.
     let kept = traffic.since(0, at(1)).requests;
     assert!(most > MAX_BYTES / 2 && kept.len() < MAX_REQUESTS);
     assert_eq!(&*kept[kept.len() - 1].id, "r-399");

@@ -1,4 +1,4 @@
-//! Taking connections and their requests, and letting them end.
+//! The accept loop: takes connections and their requests, and lets them end.
 
 use crate::auth::{self, AccessDenied, Exposure};
 use crate::call::Call;
@@ -18,10 +18,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-/// How long a machine without room for a connection is left alone.
+/// The wait before the next accept when the machine has no room for a connection.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Takes connections until it is told to stop; answers that are under way then have some time to end.
+/// Accepts connections until the gateway stops; responses in progress then have some time to end.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let places = Arc::new(Semaphore::new(shared.limits.connections));
     let mut connections = JoinSet::new();
@@ -62,7 +62,7 @@ async fn drain(mut connections: JoinSet<()>, shared: &Shared) {
     connections.shutdown().await;
 }
 
-/// There are as many connections as there may be.
+/// Rejects a connection because the limit of connections is reached.
 async fn reject_connection(stream: TcpStream) {
     let message = "too many connections; raise gateway.max_connections and the limit of open files, or come back later";
     let body = auth::problem("overloaded_error", message);
@@ -95,7 +95,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemapho
         let Some((received, rest)) = received else {
             return;
         };
-        // What is needed until a request is understood is let go of: it may be held for long.
+        // The state that is needed only until a request is parsed is dropped: the request may be held for long.
         let answered = match Box::pin(accept(&shared, received, rest)).await {
             Ok(call) => {
                 let _counted = shared.metrics.in_flight();
@@ -110,7 +110,8 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemapho
     }
 }
 
-/// What a request asks of a provider. Others are answered at once; then what is left is the connection, too.
+/// Returns the call to a provider. Other requests are answered at once; then the error is the connection, if it can be
+/// used again.
 async fn accept(
     shared: &Arc<Shared>,
     received: ReceivedRequest,
@@ -142,7 +143,7 @@ async fn accept(
     let upstreams = shared.upstreams();
     let asked = match InboundRequest::new(parts, body, &upstreams, shared.now()).await {
         Ok(asked) => match &shared.guard.keys {
-            // A key of ours is not for the provider.
+            // The gateway's own key is not for the provider.
             Some(keys) if shared.requires_client_key(&upstreams) => {
                 asked.without_gateway_keys(keys)
             }
@@ -156,10 +157,10 @@ async fn accept(
 }
 
 impl Shared {
-    /// Whether a request may ask at all.
+    /// Checks whether a request is allowed.
     pub(crate) fn check(&self, parts: &http::request::Parts) -> Result<(), AccessDenied> {
         match auth::check(&parts.headers, &parts.uri, &self.guard.names) {
-            // A link on a page of somebody else's may lead to ours.
+            // A link on another site's page may lead to the gateway's page.
             Err(AccessDenied::CrossSite)
                 if control::is_page(parts) && auth::is_navigation(&parts.headers) => {}
             checked => checked?,
@@ -173,7 +174,7 @@ impl Shared {
         }
     }
 
-    /// Whether clients are asked for a key of ours: where others can come, and are served with stored accounts.
+    /// Returns whether clients must send a client key: if other machines can connect, and stored accounts are used.
     fn requires_client_key(&self, upstreams: &Upstreams) -> bool {
         let both = [&upstreams.anthropic, &upstreams.openai];
         let uses_ours = both.iter().any(|upstream| upstream.accounts.is_some());
@@ -181,7 +182,7 @@ impl Shared {
     }
 }
 
-/// Whether a path has a segment that means the one above, in any way of writing it.
+/// Returns whether a path has a segment that means the parent folder, in any spelling.
 fn climbs(path: &str) -> bool {
     let spellings = ["..", ".%2e", "%2e.", "%2e%2e"];
     let mut segments = path.split(['/', '\\']);
@@ -196,7 +197,7 @@ fn is_websocket_upgrade(headers: &HeaderMap) -> bool {
     upgrade.is_some_and(|upgrade| upgrade.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// What no request may ask, wherever it goes.
+/// Refuses requests that are invalid wherever they go.
 fn check(parts: &http::request::Parts) -> Result<(), Problem> {
     if is_websocket_upgrade(&parts.headers) {
         let message = "this gateway speaks HTTP only; send the request as a POST";
@@ -242,7 +243,7 @@ impl From<BodyError> for Problem {
     }
 }
 
-/// Says why a request for that path is not taken.
+/// Responds with the reason for which a request for that path is refused.
 async fn refuse(
     shared: &Shared,
     reply: ResponseWriter,

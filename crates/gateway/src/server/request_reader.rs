@@ -1,9 +1,8 @@
-//! The next request of a connection: its head and its body, within limits.
+//! The next request of a connection: its head and its body, within limits of size and time (invariant).
 //!
-//! A library made for it reads the request. When all of it has come, the connection is taken back from the library, and
-//! the response is written here (see `reply`): a held request must be able to say `102`, to breathe at its own pace and
-//! to end without an end, and may not keep the buffers of a connection that is being read.
-//! Invariant: everything that is read is bounded in size and time.
+//! hyper reads the request. When all of it has arrived, the connection is taken back from hyper, and `response_writer`
+//! writes the response: a held request must be able to send a `102`, to send keep-alives at its own pace and to end
+//! without a clean end, and may not keep the buffers of a connection that is being read.
 
 use crate::auth::AccessDenied;
 use crate::body_store::{Body, BodyWriter};
@@ -23,27 +22,27 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// The most that a head may have, and the size of the buffer.
+/// Maximum size of a request head, and the size of the buffer, in bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 const MAX_HEADERS: usize = 128;
 
-/// A request that has come.
+/// A request that has arrived.
 pub(crate) struct ReceivedRequest {
     pub(crate) parts: Parts,
     pub(crate) body: Result<Body, BodyError>,
 }
 
-/// Why a body was not taken.
+/// The reason for which a body was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BodyError {
-    /// Whoever sends it may not ask.
+    /// The client may not send requests.
     Refused(AccessDenied),
     TooLarge,
     TooSlow,
     Broken,
 }
 
-/// Reads the next request; `None` when there is none, or nothing that could be answered: then the library has said so.
+/// Reads the next request; `None` if there is none, or none that could be answered: then hyper has sent an error.
 pub(crate) async fn next(socket: Socket, shared: &Shared) -> Option<(ReceivedRequest, Socket)> {
     let (sender, received) = oneshot::channel();
     let sender = Mutex::new(Some(sender));
@@ -58,7 +57,7 @@ pub(crate) async fn next(socket: Socket, shared: &Shared) -> Option<(ReceivedReq
             if let Some(sender) = sender {
                 sender.send(ReceivedRequest { parts, body }).ok();
             }
-            // The response is not the library's to write.
+            // hyper must not write the response.
             std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>().await
         })
     });

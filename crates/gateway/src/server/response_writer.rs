@@ -1,7 +1,7 @@
-//! The response to one request, written as it happens: interim responses, the head, pieces of the body, signs of life.
+//! The response to one request, written as it arrives: interim responses, the head, pieces of the body, keep-alives.
 //!
-//! Invariants: one head at most; what is written after it is framed so that the client can tell a whole response from one
-//! that broke off; a response that breaks off is never ended as if it were whole.
+//! Invariants: one head at most; the body is framed so that the client can tell a whole response from one that broke
+//! off; a response that breaks off is never ended as if it were whole.
 
 use crate::server::socket::Socket;
 use bytes::Bytes;
@@ -15,18 +15,18 @@ pub(crate) struct ResponseWriter {
     socket: Socket,
     asked: RequestTraits,
     stage: Stage,
-    /// What is to go out before anything else.
+    /// The bytes that go out before anything else.
     unsent: Vec<u8>,
     sent: u64,
 }
 
-/// What the request says about its response.
+/// The properties of the request that determine its response.
 #[derive(Clone, Copy, Debug)]
 struct RequestTraits {
     version: Version,
     is_head: bool,
     keeps_alive: bool,
-    /// Not all of the request was read.
+    /// Whether only a part of the request was read.
     is_cut_short: bool,
 }
 
@@ -37,12 +37,12 @@ enum Stage {
     Over,
 }
 
-/// How the end of a body is told.
+/// The way in which the end of a body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
-    /// It has none.
+    /// There is no body.
     Nothing,
-    /// By its length; so much is left.
+    /// By its length; holds the number of bytes that are left.
     Length(u64),
     Chunked,
     /// By the end of the connection.
@@ -50,7 +50,7 @@ enum Framing {
 }
 
 impl ResponseWriter {
-    /// The response to that request over that connection.
+    /// Creates the response to that request over that connection.
     pub(crate) fn new(socket: Socket, parts: &http::request::Parts) -> Self {
         Self {
             socket,
@@ -66,33 +66,33 @@ impl ResponseWriter {
         }
     }
 
-    /// Whether the status has been told.
+    /// Returns whether the status has been written.
     pub(crate) fn has_begun(&self) -> bool {
         self.stage != Stage::BeforeHead
     }
 
-    /// How many bytes of the body were sent.
+    /// Returns the number of body bytes that were sent.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// The connection is not used for another request.
+    /// Closes the connection after this response.
     pub(crate) fn disable_keep_alive(&mut self) {
         self.asked.keeps_alive = false;
     }
 
-    /// What is left of the request is not read: it would be taken for another one.
+    /// Leaves the rest of the request unread: it would be taken for another one.
     pub(crate) fn cut_short(&mut self) {
         self.disable_keep_alive();
         self.asked.is_cut_short = true;
     }
 
-    /// Comes when the client has hung up.
+    /// Waits until the client disconnects.
     pub(crate) async fn gone(&mut self) {
         self.socket.gone().await;
     }
 
-    /// Says that it takes longer. Version 1.0 has no such word.
+    /// Sends an interim response. Version 1.0 has none.
     pub(crate) async fn interim(&mut self) -> io::Result<()> {
         if self.stage == Stage::BeforeHead && self.asked.version == Version::HTTP_11 {
             self.socket.write_all(&mut [IoSlice::new(INTERIM)]).await?;
@@ -100,7 +100,7 @@ impl ResponseWriter {
         Ok(())
     }
 
-    /// Begins the response; goes out with what follows. `length` is that of the body, where it is known.
+    /// Begins the response; the head goes out with the bytes that follow. `length` is that of the body, if it is known.
     pub(crate) fn head(&mut self, status: StatusCode, headers: &HeaderMap, length: Option<u64>) {
         let bodiless = status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
         let framing = match length {
@@ -137,7 +137,7 @@ impl ResponseWriter {
         });
     }
 
-    /// Sends what has been written so far.
+    /// Sends everything that was written so far.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         if self.unsent.is_empty() {
             return Ok(());
@@ -181,11 +181,11 @@ impl ResponseWriter {
         Ok(())
     }
 
-    /// Ends the response; the answer is the connection, if another request may come over it.
+    /// Ends the response; returns the connection, if it can take another request.
     pub(crate) async fn end(mut self) -> io::Result<Option<Socket>> {
         match self.stage {
             Stage::Body(Framing::Chunked) => self.unsent.extend_from_slice(b"0\r\n\r\n"),
-            // Less came than was announced.
+            // The body is shorter than announced.
             Stage::Body(Framing::Length(left)) if left > 0 => {
                 self.reset();
                 return Ok(None);
@@ -228,8 +228,8 @@ fn push_header(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Whether another request may come over the connection. Who tells the length of a body in two ways may mean the rest
-/// for somebody else; the library has then dropped one of them, so every body in chunks counts as that.
+/// Returns whether the connection can take another request. A client that states the length of a body in two ways may
+/// intend the rest as another request; hyper has then dropped one of them, so every chunked body counts as that.
 fn keeps_alive(parts: &http::request::Parts) -> bool {
     parts.version == Version::HTTP_11
         && !says_close(&parts.headers)

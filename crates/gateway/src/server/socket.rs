@@ -1,4 +1,4 @@
-//! The connection of a client: read by a library that knows the protocol, and by us in between.
+//! The connection of a client: hyper reads requests from it, and the gateway reads and writes in between.
 
 use bytes::{Buf, Bytes};
 use std::io::{self, IoSlice};
@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A client that sends more than this before it was answered is not read any further.
+/// Maximum number of bytes that are read ahead of a client that was not answered yet.
 const MAX_READ_AHEAD_BYTES: usize = 64 << 10;
-/// How long a client may go on sending that has been told why it is not served.
+/// The time for which a refused client may go on sending.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A client that takes nothing for so long takes nothing any more.
+/// The time after which a client that accepts no bytes counts as gone.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A connection, and what was read of it ahead of time.
+/// A connection, and the bytes that were read ahead.
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: TcpStream,
@@ -33,30 +33,30 @@ impl Socket {
         }
     }
 
-    /// The same connection; this was read of it and comes before all that is still ahead.
+    /// Puts bytes that were read from the connection before all that are still ahead.
     pub(crate) fn with_read_ahead(mut self, ahead: &[u8]) -> Self {
         if !ahead.is_empty() {
-            // A piece of a large buffer would keep all of it.
+            // A slice of a large buffer would keep all of it.
             self.ahead = [ahead, &self.ahead].concat().into();
         }
         self
     }
 
-    /// Comes when there is something to read, or nothing ever again.
+    /// Waits until there is something to read, or the connection has ended.
     pub(crate) async fn readable(&self) {
         if self.ahead.is_empty() {
-            // What is wrong with it is told when it is read.
+            // The read reports the error.
             self.stream.readable().await.ok();
         }
     }
 
-    /// Comes when the client has hung up. What it sends meanwhile is kept for later.
+    /// Waits until the client disconnects. Bytes that it sends meanwhile are kept for later.
     pub(crate) async fn gone(&mut self) {
         while self.ahead.len() < MAX_READ_AHEAD_BYTES {
             if self.stream.readable().await.is_err() {
                 return;
             }
-            // It has no place in the future of a request that is held.
+            // Small, and not kept across an await: it is no part of the future of a held request.
             let mut piece = [0_u8; 1024];
             match self.stream.try_read(&mut piece) {
                 Ok(0) => return,
@@ -70,7 +70,7 @@ impl Socket {
         std::future::pending::<()>().await;
     }
 
-    /// Writes all of these, in order.
+    /// Writes all pieces, in order.
     pub(crate) async fn write_all(&mut self, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
         let mut pieces = pieces;
         IoSlice::advance_slices(&mut pieces, 0);
@@ -87,8 +87,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Ends the connection after what was written. What the client is still sending is thrown away for a while: were it
-    /// refused, many a client would never read what it was told.
+    /// Closes the connection after the response. Bytes that the client is still sending are discarded for a while: if
+    /// they were refused, many clients would never read the response.
     pub(crate) async fn close(mut self) {
         // Not on the stack: it would be a part of every request that waits.
         let mut piece = vec![0_u8; 4096];
@@ -97,11 +97,11 @@ impl Socket {
             while self.stream.read(&mut piece).await? > 0 {}
             io::Result::Ok(())
         };
-        // However it ends, nothing more is wanted of it.
+        // The connection is dropped whatever the result.
         tokio::time::timeout(LINGER_TIMEOUT, discard).await.ok();
     }
 
-    /// Ends the connection so that the client cannot take what it got for all of it.
+    /// Ends the connection so that the client cannot take a partial response for a whole one.
     pub(crate) fn reset(self) {
         self.stream.set_zero_linger().ok();
     }

@@ -1,4 +1,4 @@
-//! Stored accounts: who is asked with which, and that no key goes where it does not belong.
+//! Tests of stored accounts: the choice of the account, and that no key goes where it does not belong.
 
 use super::rig::{Plan, Rig, limited};
 use super::upstream::{ReceivedRequest, ScriptedResponse, Then, Upstream, response};
@@ -9,7 +9,7 @@ const FIRST: &str = "planted-first-key-0123456789";
 const SECOND: &str = "planted-second-key-0123456789";
 const SCALE: u32 = 20;
 
-/// What that account is told.
+/// Returns the response to a request with that account.
 type Responder = fn(dialect: Dialect, key: &str) -> Vec<u8>;
 
 fn well(dialect: Dialect, _: &str) -> Vec<u8> {
@@ -27,7 +27,7 @@ fn well(dialect: Dialect, _: &str) -> Vec<u8> {
     response("200 OK", "", body)
 }
 
-/// Some providers send back what they were sent.
+/// Echoes the key in the error, as some providers do.
 fn refused(_: Dialect, key: &str) -> Vec<u8> {
     let body = format!(
         r#"{{"error":{{"type":"authentication_error","code":"invalid_api_key","message":"invalid key: {key}."}}}}"#
@@ -37,7 +37,7 @@ fn refused(_: Dialect, key: &str) -> Vec<u8> {
     response("401 Unauthorized", &format!("x-seen: {key}\r\n"), body)
 }
 
-/// The window of its plan is used up for an hour.
+/// Reports that the window of the account's plan is used up for an hour.
 fn used_up(dialect: Dialect, _: &str) -> Vec<u8> {
     let (headers, body) = match dialect {
         Dialect::Anthropic => (
@@ -60,14 +60,14 @@ fn dialect_of(seen: &ReceivedRequest) -> Dialect {
     found.unwrap_or(Dialect::OpenaiChat)
 }
 
-/// A provider that knows both accounts, and a gateway that has their keys.
+/// Starts a provider that knows both accounts, and a gateway that has their keys.
 async fn rig(first: Responder, second: Responder) -> (Upstream, Rig) {
     let upstream = Upstream::start(move |seen: &ReceivedRequest| {
         let dialect = dialect_of(seen);
         let bytes = match (seen.holds(FIRST), seen.holds(SECOND)) {
             (true, false) => first(dialect, FIRST),
             (false, true) => second(dialect, SECOND),
-            // Whoever brings a key of its own.
+            // The client uses a key of its own.
             _ => well(dialect, ""),
         };
         ScriptedResponse::at_once(bytes, Then::Next)
@@ -78,7 +78,7 @@ async fn rig(first: Responder, second: Responder) -> (Upstream, Rig) {
     (upstream, plan.start().await)
 }
 
-/// A request that brings the client's key in every place where there may be one.
+/// Returns a request that has the client's key in every place where there may be one.
 fn ask(dialect: Dialect) -> TestRequest {
     TestRequest::new(dialect, false)
         .with("authorization", format!("Bearer {CLIENT_KEY}"))
@@ -122,7 +122,7 @@ async fn where_one_account_is_refused_or_limited_the_other_is_used() {
                 "nobody waited for the first: {answer:?}"
             );
             check_secrets(&upstream, &answer);
-            // From now on everybody begins with the other.
+            // From now on every request begins with the other account.
             let answer = rig.ask(&ask(dialect)).await;
             assert_eq!(answer.header("x-outlast-attempts"), Some("1"), "{answer:?}");
             assert_eq!(

@@ -1,4 +1,5 @@
-//! Once content was sent nothing is asked again: the client sees what came, once, and then one honest error.
+//! Tests of failures after content: nothing is retried, and the client sees each received byte once, and then one
+//! error.
 
 use super::rig::{NO_TIMEOUTS, Plan, Rig, limited};
 use super::upstream::{EVENTS, ReceivedRequest, ScriptedResponse, Then, Upstream};
@@ -13,10 +14,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 const SCALE: u32 = 20;
-/// Two seconds and a half on the wall: nobody who is not silent on purpose is silent for so long.
+/// Two and a half seconds on the wall clock: only a deliberate silence lasts so long.
 const IDLE: Duration = Duration::from_secs(50);
 
-/// The frame that says that all is said.
+/// Returns the text of the frame that marks the end of a response.
 fn last_frame(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Anthropic => "message_stop",
@@ -25,7 +26,7 @@ fn last_frame(dialect: Dialect) -> &'static str {
     }
 }
 
-/// What the error says that follows these bytes; there is nothing else behind them.
+/// Returns the message of the error that follows these bytes; asserts that nothing else follows them.
 fn error_behind(dialect: Dialect, sent: &str, answer: &TestResponse) -> String {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.is_whole, "{answer:?}");
@@ -45,7 +46,7 @@ fn error_behind(dialect: Dialect, sent: &str, answer: &TestResponse) -> String {
             data(frame)["error"]["message"].clone()
         }
         (Dialect::OpenaiChat, [frame]) => data(frame)["error"]["message"].clone(),
-        // One for those who look for errors, one for those who look for the end of the response.
+        // One for clients that look for errors, one for clients that look for the end of the response.
         (Dialect::OpenaiResponses, [event, end]) => {
             assert!(event.starts_with("event: error\n"), "{event}");
             assert!(end.starts_with("event: response.failed\n"), "{end}");
@@ -59,7 +60,7 @@ fn error_behind(dialect: Dialect, sent: &str, answer: &TestResponse) -> String {
     message.as_str().unwrap().to_owned()
 }
 
-/// The whole frames among these bytes.
+/// Returns the whole frames among these bytes.
 fn whole_frames(text: &str) -> &str {
     text.rfind("\n\n").map_or("", |end| &text[..end + 2])
 }
@@ -74,7 +75,8 @@ async fn rig(script: &str) -> Rig {
     plan.start().await
 }
 
-/// `quick` sends the same as the script without letting anybody wait; MIDDLE is a place amid the words.
+/// Asserts that a response that breaks off ends with one error. `quick` sends the same as the script without delay;
+/// MIDDLE is a place amid the words.
 async fn breaks_off(dialect: Dialect, script: &str, quick: &str) {
     let ask = TestRequest::new(dialect, true);
     let whole = rig("ok").await.ask_provider(&ask, "ok").await.text();
@@ -172,7 +174,7 @@ async fn a_complete_answer_ends_although_its_connection_does_not() {
         let ask = TestRequest::new(dialect, streamed);
         let sent = rig.ask_provider(&ask, "ok").await;
         let answer = rig.ask(&ask).await;
-        // A document is complete when its connection says so; without its length it is asked for again.
+        // A document is complete when its connection says so; without its length it is requested again.
         assert_eq!(answer.text(), sent.text(), "{dialect:?} {streamed}");
         assert!(answer.is_whole, "{answer:?}");
     });
@@ -181,10 +183,11 @@ async fn a_complete_answer_ends_although_its_connection_does_not() {
 
 // --- recorded streams, cut anywhere ---
 
-/// How the connection ends where the stream is cut.
+/// The ways in which the connection ends where the stream is cut.
 const ENDS: [Then; 2] = [Then::Close, Then::Reset];
 
-/// Where the first frame with content ends, where all is said, and where the last frame ends.
+/// The offsets at which the first frame with content ends, the frame that marks the response as finished ends, and the
+/// last frame ends.
 struct CutPoints {
     content: usize,
     said: usize,
@@ -212,7 +215,8 @@ fn places(dialect: Dialect, stream: &str) -> CutPoints {
     }
 }
 
-/// A provider whose first answer for each model is cut at the place that the model names, and the second is not.
+/// Starts a provider whose first response for each model is cut at the place that the model names, and the second is
+/// not.
 async fn cutting(stream: &'static str) -> Upstream {
     let seen = Mutex::new(HashSet::new());
     Upstream::start(move |asked: &ReceivedRequest| {
@@ -243,7 +247,7 @@ fn check_cut(dialect: Dialect, stream: &str, place: usize, answer: &TestResponse
     if place < places.said {
         error_behind(dialect, whole_frames(sent), answer);
     } else if place < places.end {
-        // The model has said all; what is missing is an afterword.
+        // The model has sent all its content; only a trailer is missing.
         assert!(sent.starts_with(&answer.text()), "{what}");
         assert!(answer.text().starts_with(whole_frames(sent)), "{what}");
         assert!(answer.is_whole, "{what}");

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 /// Interval at which the clock advances.
 const TICK: Duration = Duration::from_millis(1);
-/// The most that one tick counts for: while the machine has no time for the test, no time passes for it.
+/// Maximum time that one tick counts for: while the machine has no time for the test, no time passes for it.
 const MAX_TICK: Duration = Duration::from_millis(5);
 
-/// A clock that runs so many times as fast as the wall clock.
+/// A clock that runs a number of times as fast as the wall clock.
 pub(super) struct TestClock {
     scale: u32,
     state: watch::Sender<State>,
@@ -26,7 +26,7 @@ struct State {
 }
 
 impl TestClock {
-    /// Starts a clock that runs. Must be called within a runtime.
+    /// Starts a running clock. Must be called within a runtime.
     pub(super) fn start(scale: u32) -> Arc<Self> {
         let state = State {
             now: WallClock::default().now(),
@@ -57,7 +57,7 @@ impl TestClock {
             if !state.is_paused {
                 state.now = state.now + time;
             }
-            // Sleepers look again by themselves.
+            // Sleepers check the time by themselves.
             false
         });
     }
@@ -89,7 +89,7 @@ impl Clock for TestClock {
                 let wait = (at.since(now) / scale).max(TICK);
                 tokio::select! {
                     () = tokio::time::sleep(wait), if !is_paused => {}
-                    // Whoever still waits when the clock is gone is told that its time has come.
+                    // A sleeper that still waits when the clock is gone is released.
                     changed = state.changed() => if changed.is_err() { return },
                 }
             }

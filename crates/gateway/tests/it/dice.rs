@@ -1,4 +1,4 @@
-//! Chance that is the same in every run.
+//! Pseudorandom choices that are the same in every run.
 
 /// A small generator of numbers.
 pub(super) struct Dice(u64);
@@ -8,7 +8,7 @@ impl Dice {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number below that one.
+    /// Returns a number below the limit.
     pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -16,7 +16,7 @@ impl Dice {
         usize::try_from(self.0 >> 16).unwrap() % limit
     }
 
-    /// These bytes in pieces of any length up to that.
+    /// Splits the bytes into pieces of any length up to the maximum.
     pub(super) fn pieces(&mut self, bytes: &[u8], most: usize) -> Vec<Vec<u8>> {
         let mut pieces = Vec::new();
         let mut rest = bytes;
@@ -29,7 +29,7 @@ impl Dice {
         pieces
     }
 
-    /// A body in chunks of any length up to that.
+    /// Encodes a body in chunks of any length up to the maximum.
     pub(super) fn chunked(&mut self, body: &[u8], most: usize) -> Vec<u8> {
         let mut chunked = Vec::new();
         for piece in self.pieces(body, most) {

@@ -1,4 +1,4 @@
-//! How a request ends that is not answered: in the provider's own words, and so that nobody tries again in vain.
+//! Tests of failed requests: they end in the provider's own words, and so that no client retries in vain.
 
 use super::rig::{NO_TIMEOUTS, Plan, Rig, limited};
 use super::upstream::{ScriptedResponse, Then, Upstream, response};
@@ -8,14 +8,14 @@ use outlast_dialect::Dialect;
 use outlast_engine::provider::Timeouts;
 use std::time::Duration;
 
-/// Slow enough for a busy machine: what is waited for at the gate has its limit.
+/// Slow enough for a busy machine: waits at the gate have their limit.
 const SCALE: u32 = 20;
-/// Headers of a refusal; none of them is ours.
+/// The headers of a refusal; none of them is the gateway's.
 const HEADERS: &str = "content-type: application/json; odd\r\nx-request-id: req_1\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n";
 const BODY: &str =
     "{ \"error\" : {\"message\":\"planted \u{e9}\", \"type\":\"odd_error\"} ,\"x\":1 }\n";
 
-/// A provider that answers everything with that refusal, and a gateway before it.
+/// Starts a provider that answers everything with that refusal, and a gateway before it.
 async fn refusing(status: &str, more: &str) -> (Upstream, Rig) {
     let bytes = response(status, &format!("{HEADERS}{more}"), BODY);
     let upstream =
@@ -24,7 +24,7 @@ async fn refusing(status: &str, more: &str) -> (Upstream, Rig) {
     (upstream, rig)
 }
 
-/// The headers that a client sees, without those that say what happened here.
+/// Returns the headers that a client sees, without those that the gateway adds.
 fn providers_own(answer: &TestResponse) -> Vec<(String, Vec<u8>)> {
     let ours = ["connection", "content-length"];
     let mut headers = answer.headers.clone();
@@ -141,7 +141,7 @@ async fn a_limit_beyond_the_budget_is_refused_at_once_and_both_times_are_said() 
     .await;
 }
 
-/// What a client is told of a provider that never answers.
+/// Asserts the response to a client if the provider never answers.
 async fn unreachable(dialect: Dialect, script: &str, status: u16) {
     let mut plan = Plan::new(script, 10);
     plan.timeouts = Timeouts {
@@ -173,7 +173,7 @@ async fn a_provider_that_cannot_be_reached_is_told_in_the_words_of_the_dialect()
     limited(join_all(asking)).await;
 }
 
-/// Nobody has tried again for them, so they may.
+/// The gateway has not retried for the clients, so they may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_whose_request_is_not_retried_here_may_retry_it_itself() {
     limited(async {

@@ -1,4 +1,4 @@
-//! Bytes pass unchanged, in both directions, however they are cut on their way.
+//! Tests that bytes pass unchanged, in both directions, however they are cut on their way.
 
 use super::dice::Dice;
 use super::rig::{Plan, Rig, limited};
@@ -9,14 +9,14 @@ use outlast_dialect::Dialect;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// A provider that answers everything with that, and a gateway before it.
+/// Starts a provider that answers everything with these bytes, and a gateway before it.
 pub(super) async fn answering(bytes: Vec<u8>, then: Then) -> (Upstream, Rig) {
     let upstream = Upstream::start(move |_| ScriptedResponse::at_once(bytes.clone(), then)).await;
     let rig = Plan::before(upstream.address, 1).start().await;
     (upstream, rig)
 }
 
-/// Sends a request in pieces, and says itself how long its body is, or sends it in chunks.
+/// Sends a request in pieces, with a length or in chunks.
 async fn send_in_pieces(rig: &Rig, ask: &TestRequest, dice: &mut Dice) -> Client {
     let mut ask = ask.clone();
     if dice.below(2) == 0 {
@@ -47,7 +47,7 @@ pub(super) async fn write(rig: &Rig, pieces: Vec<Vec<u8>>) -> Client {
 
 // --- streams ---
 
-/// The same stream as other servers would write it.
+/// Returns the same stream as other servers would write it.
 fn variants(stream: &str) -> Vec<Vec<u8>> {
     let begin = format!("\u{feff}: a comment\n\nretry: 3000\n\n{stream}");
     let odd = frames(stream).join(
@@ -71,7 +71,7 @@ enum Framing {
     UntilClosed,
 }
 
-/// A streamed response on the wire.
+/// Returns a streamed response as wire bytes.
 fn streamed(body: &[u8], framing: Framing, dice: &mut Dice) -> (Vec<u8>, Then) {
     let kind = "content-type: text/event-stream\r\n";
     match framing {
@@ -118,7 +118,7 @@ async fn streams_pass_byte_for_byte_however_they_are_cut() {
 
 // --- requests ---
 
-/// An answer that any dialect takes for a whole one.
+/// Returns a response that any dialect takes for a whole one.
 fn any_answer(dialect: Dialect) -> Vec<u8> {
     let answer = match dialect {
         Dialect::Anthropic => {
@@ -173,7 +173,7 @@ async fn the_body_of_a_request_arrives_as_it_was_sent() {
     .await;
 }
 
-/// Claude Code asks like this: it accepts JSON, and wants a stream.
+/// Claude Code sends such requests: it accepts JSON, and wants a stream.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_request_is_streamed_like_a_small_one() {
     limited(async {
@@ -196,7 +196,7 @@ async fn a_large_request_is_streamed_like_a_small_one() {
     .await;
 }
 
-/// The headers that came beside those which are between the gateway and the provider, in the order of their names.
+/// Returns the received headers, sorted by name, except those that concern only the gateway and the provider.
 fn passed(seen: &ReceivedRequest) -> Vec<(String, Vec<u8>)> {
     let mut headers = seen.headers();
     headers.retain(|(name, _)| !["host", "content-length"].contains(&name.as_str()));
@@ -238,7 +238,7 @@ async fn the_headers_of_a_request_arrive_with_their_values_and_in_their_order() 
             assert_eq!(rig.ask(&ask).await.status, 200);
             let seen = upstream.seen();
             let encoding: &[u8] = match target {
-                // What is looked at may not be compressed.
+                // A response that the gateway reads may not be compressed.
                 "/v1/messages" => b"identity",
                 _ => b"gzip, br",
             };
@@ -274,7 +274,7 @@ async fn methods_paths_and_queries_arrive_as_they_were_sent() {
             .into_iter()
             .flat_map(|target| methods.map(|method| (target, method)))
         {
-            // Where a model is asked, this is no answer.
+            // On a path for a model, this is no valid response.
             if method == "POST" && target.starts_with("/v1/messages") {
                 continue;
             }

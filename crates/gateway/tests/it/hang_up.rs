@@ -1,4 +1,5 @@
-//! Clients that leave: their provider is left as well, and what they had spent is taken up when they come back.
+//! Tests of clients that disconnect: the upstream request is cancelled, and the progress is resumed when they come
+//! back.
 
 use super::rig::{Plan, Rig, limited};
 use super::upstream::{EVENTS, ScriptedResponse, Then, Upstream, response};
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 const SCALE: u32 = 20;
 
-/// The client of this request leaves when that much of the answer has come, and its provider is left. No time passes
-/// meanwhile: no timer of the gateway has a part in it.
+/// Asserts that the upstream request is cancelled if the client of this request leaves when that much of the response
+/// has come. No time passes meanwhile: no timer of the gateway has a part in it.
 async fn client_and_gateway_leave(ask: &TestRequest, answered: &[Vec<u8>], seen: &[u8]) {
     let say = ScriptedResponse::in_pieces(answered.to_vec(), Then::Silence);
     let upstream = Upstream::start(move |_| say.clone()).await;
@@ -97,7 +98,7 @@ async fn a_client_that_does_not_read_is_waited_for_without_reading_on() {
         let ask = TestRequest::new(Dialect::Anthropic, true);
         let mut client = Client::asking(rig.gateway, &ask).await;
         client.until(b"xxxx").await;
-        // What is taken stays the same once everything between is full.
+        // The number of sent bytes stays the same once all buffers in between are full.
         let mut taken = 0;
         while taken != upstream.counts().taken || taken == 0 {
             taken = upstream.counts().taken;
@@ -111,12 +112,12 @@ async fn a_client_that_does_not_read_is_waited_for_without_reading_on() {
     .await;
 }
 
-// --- taking up ---
+// --- resume ---
 
 const MESSAGE: &str = r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn"}"#;
 
-/// A provider that refuses the first request, a gateway before it, and a client that has left its wait. Time passes from
-/// then on.
+/// Starts a provider that refuses the first request, a gateway before it, and a client that has left its wait. Time
+/// passes from then on.
 async fn left(ask: &TestRequest, keeps: bool) -> Rig {
     let mut plan = Plan::new("error:503", SCALE);
     plan.keeps = keeps;
@@ -131,7 +132,8 @@ async fn left(ask: &TestRequest, keeps: bool) -> Rig {
     rig
 }
 
-/// After how many attempts that request is answered, and how often the provider was asked in all.
+/// Returns the number of attempts after which that request is answered, and the number of requests to the provider in
+/// all.
 async fn answered(rig: &Rig, ask: &TestRequest) -> (u32, usize) {
     let answer = rig.ask(ask).await;
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -151,7 +153,7 @@ async fn who_sends_the_same_again_takes_up_what_it_had_spent() {
             let again = ask.saying("x-stainless-retry-count", "1");
             assert_eq!(answered(&rig, &again).await, (2, 2), "{dialect:?}");
             assert!(rig.held().await.is_empty());
-            // It was answered: the same words are another request now.
+            // It was answered: the same body is another request now.
             assert_eq!(answered(&rig, &again).await, (1, 3), "{dialect:?}");
         }
     })
@@ -307,14 +309,14 @@ async fn what_was_spent_survives_a_gateway_that_dies() {
             let client = Client::asking(rig.gateway, &ask).await;
             rig.until_held(1).await;
             let client = Some(client).filter(|_| !leaves);
-            // It is written down soon, and nobody waits for it.
+            // The hold is written soon, and nobody waits for the write.
             let next = loop {
                 let next = rig.as_after_a_crash().await;
                 if next.held().await.len() == 1 {
                     break next;
                 }
             };
-            // It must not ask as well when time passes again.
+            // It must not send attempts as well when time passes again.
             rig.stop_gateway().await;
             drop(client);
             next.clock.resume();
@@ -358,7 +360,7 @@ async fn a_hold_that_had_to_end_goes_on_when_its_client_comes_back() {
         }
         assert!(attempts.len() > 2, "{attempts:?}");
         assert!(attempts.is_sorted(), "{attempts:?}");
-        // One that is under way when a hold ends may not have reached the provider.
+        // An attempt that is in progress when a hold ends may not have reached the provider.
         let asked = u32::try_from(upstream.counts().asked).unwrap();
         let holds = u32::try_from(attempts.len()).unwrap();
         let last = attempts[attempts.len() - 1];

@@ -1,4 +1,4 @@
-//! What each client is sent while it waits, on the wire.
+//! Tests of the keep-alives that each client receives on the wire while it waits.
 
 use super::rig::{NO_TIMEOUTS, Plan, Rig, limited};
 use super::upstream::{EVENTS, ScriptedResponse, Then, Upstream};
@@ -18,7 +18,7 @@ const OPENAI_PYTHON: &str = "OpenAI/Python 3.49.0";
 const OPENCODE: &str = "opencode/1.18.33 ai-sdk/provider-utils/4.0.23 runtime/bun/1.3.14";
 const UNKNOWN: &str = "my-own-agent/1.0";
 
-/// The sign of life that clients know in that dialect.
+/// Returns the keep-alive frame that clients know in that dialect.
 fn beat(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Anthropic => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
@@ -27,7 +27,7 @@ fn beat(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Takes the signs of life out of a stream; the answer is how many there were. Each stands between two frames.
+/// Removes the keep-alive frames from a stream, and returns their number. Each is between two frames.
 fn without_beats(dialect: Dialect, stream: &str) -> (String, usize) {
     let beat = beat(dialect);
     let mut rest = stream;
@@ -43,7 +43,8 @@ fn without_beats(dialect: Dialect, stream: &str) -> (String, usize) {
     (kept, beats)
 }
 
-/// What a client gets that asks in an outage of ten minutes, and what the provider says after it.
+/// Returns the response that a client gets to a request in an outage of ten minutes, and the provider's response after
+/// it.
 async fn in_an_outage(agent: &str, dialect: Dialect, streamed: bool) -> (TestResponse, String) {
     let rig = Plan::new("outage:600", SCALE).start().await;
     let ask = TestRequest::new(dialect, streamed).by(agent);
@@ -166,9 +167,9 @@ async fn who_is_answered_soon_gets_the_headers_of_the_provider() {
     .await;
 }
 
-// --- amid an answer ---
+// --- within a response ---
 
-/// A stream that falls silent again and again, mostly amid a frame.
+/// Returns a stream that falls silent again and again, mostly amid a frame.
 fn halting(stream: &str) -> ScriptedResponse {
     let mut say = ScriptedResponse::at_once(EVENTS, Then::Close);
     let pause = Duration::from_millis(250);
@@ -188,7 +189,7 @@ async fn a_sign_of_life_never_splits_a_frame() {
             let ask = TestRequest::new(dialect, true).by(UNKNOWN);
             let answer = rig.ask(&ask).await;
             let (body, beats) = without_beats(dialect, &answer.text());
-            // The recorded stream has breathed itself.
+            // The recorded stream contains keep-alives of its own.
             let (quiet, own) = without_beats(dialect, stream);
             assert_eq!(body, quiet, "{dialect:?}");
             assert!(beats > own + 3, "{dialect:?}: {beats}");
@@ -221,7 +222,7 @@ async fn a_frame_that_is_too_long_to_be_kept_is_not_split_either() {
 
 // --- failures after the headers ---
 
-/// A provider that keeps everybody waiting once, and then refuses.
+/// Starts a provider that stalls once, and then refuses.
 async fn late_refusal() -> Rig {
     let mut plan = Plan::new("stall:0+error:503,times=always", 150);
     plan.timeouts = Timeouts {
@@ -248,7 +249,7 @@ async fn a_failure_after_the_headers_is_told_in_the_stream() {
             assert!(answer.is_whole, "{answer:?}");
             let (body, beats) = without_beats(dialect, &answer.text());
             assert!(beats > 0, "{answer:?}");
-            // The real cause, and nothing of the answer that stood still.
+            // The real cause, and nothing of the response that stalled.
             assert!(body.contains("answers with status 503"), "{answer:?}");
             assert!(body.contains("2 retries"), "{answer:?}");
             let (count, name) = match dialect {

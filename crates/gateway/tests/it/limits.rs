@@ -1,5 +1,5 @@
-//! How much there may be of everything: what is beyond is refused with the name of the setting, and room that is given
-//! back is used again.
+//! Tests of the limits: requests beyond a limit are refused with the name of the setting, and released capacity is used
+//! again.
 
 use super::raw::{Provider, RawResponse, Reader, TestGateway, responses, within};
 use futures_util::future::select_all;
@@ -28,7 +28,7 @@ async fn more_connections_than_allowed_are_told_which_setting_it_is() {
             .unwrap();
         served.push(stream);
     }
-    // However much it has sent already, it hears why.
+    // However much the client has sent already, it receives the reason.
     for length in [5, 4 << 20] {
         let request = bench.post("/v1/echo", &vec![b'x'; length]);
         let answers = responses(&bench.exchange(&request).await);
@@ -63,7 +63,7 @@ async fn ask(bench: &TestGateway, path: &str, number: usize) -> (TcpStream, Read
 
 type PendingRequest = (TcpStream, Reader);
 
-/// What comes first to any of them, which is taken out.
+/// Returns the first response to any of the requests, and removes that request.
 async fn next(asked: &mut Vec<PendingRequest>) -> RawResponse {
     let answers = asked
         .iter_mut()
@@ -73,7 +73,7 @@ async fn next(asked: &mut Vec<PendingRequest>) -> RawResponse {
     got.unwrap()
 }
 
-/// Waits until so many requests wait while their clients are there.
+/// Waits until that many requests wait while their clients are connected.
 async fn until_waiting(bench: &TestGateway, token: &Token, count: usize) {
     let request = format!(
         "GET /_outlast/status HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
@@ -111,7 +111,7 @@ async fn more_waiting_requests_than_allowed_are_told_which_setting_it_is() {
             setup.token = Some(token.clone());
         });
         let bench = bench.await;
-        // Whoever waits goes on waiting.
+        // Waiting requests go on waiting.
         bench.clock.pause();
         let mut asked = Vec::new();
         for number in 0..limits.waiting {
@@ -132,7 +132,7 @@ async fn more_waiting_requests_than_allowed_are_told_which_setting_it_is() {
             until_waiting(&bench, &token, limits.waiting),
         )
         .await;
-        // Whoever leaves makes room.
+        // A client that leaves makes room.
         asked.pop();
         within(
             "its leave",

@@ -1,4 +1,4 @@
-//! The gateway: a real provider, a real gateway, real sockets, and a clock that may run fast.
+//! Tests of the gateway with a real provider, a real gateway, real sockets, and a clock that may run fast.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -28,7 +28,7 @@ mod wire;
 
 use outlast_dialect::Dialect;
 
-/// One answer as each dialect sends it.
+/// One response as each dialect sends it.
 const RECORDED: [(Dialect, &str); 3] = [
     (
         Dialect::Anthropic,
@@ -44,7 +44,7 @@ const RECORDED: [(Dialect, &str); 3] = [
     ),
 ];
 
-/// The frames of a stream, without the empty lines behind them.
+/// Returns the frames of a stream, without the empty lines behind them.
 fn frames(stream: &str) -> Vec<&str> {
     let frames = stream.split("\n\n").filter(|frame| !frame.is_empty());
     frames.collect()

@@ -1,4 +1,4 @@
-//! What fails before content is not seen by any client: every fault, in each dialect, streamed and not, a hundred times.
+//! Tests that no client sees a failure before content: every fault, in each dialect, streamed and not, a hundred times.
 //!
 //! Every request has a model of its own, and with it a script and a gate of its own, so that each one meets its fault.
 
@@ -11,23 +11,23 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 const EACH: usize = 100;
-/// Fast enough for waits of ten seconds, and so slow that no client needs a sign of life amid an answer, however busy the
-/// machine is.
+/// Fast enough for waits of ten seconds, and so slow that no client needs a keep-alive amid a response, however busy
+/// the machine is.
 const SCALE: u32 = 5;
 const MODEL: &str = "m-000";
 
-/// What goes wrong, for the request of that number; `answer` is what it would get if nothing did.
+/// Returns the script of the fault for the request of that number; `answer` is the response without a fault.
 type Fault = fn(number: usize, answer: &Expected) -> String;
 
-/// The answer that each request is to get in the end.
+/// The response that each request is to get in the end.
 struct Expected {
     answer: TestResponse,
-    /// How much of it comes before the first frame with content has come as a whole.
+    /// The number of bytes before the end of the first frame with content.
     before_content: usize,
 }
 
 impl Expected {
-    /// A place somewhere before content, a little later for each request.
+    /// Returns an offset before content, a little later for each request.
     fn place(&self, number: usize) -> usize {
         (self.before_content - 1) * number / (EACH - 1)
     }
@@ -54,7 +54,8 @@ async fn expected(ask: &TestRequest, dialect: Dialect, streamed: bool) -> Expect
     }
 }
 
-/// A hundred requests of each kind at once, and each meets that fault. Then it is answered, after so many attempts.
+/// Sends a hundred requests of each kind at once, each of which meets that fault. Asserts that each is answered after
+/// that many attempts.
 async fn all_succeed(fault: Fault, attempts: u32, timeouts: Timeouts) {
     let forms = [true, false];
     let kinds = Dialect::ALL.map(|dialect| forms.map(|streamed| (dialect, streamed)));
@@ -83,7 +84,7 @@ async fn one_kind_succeeds(kind: (Dialect, bool), fault: Fault, attempts: u32, t
     check_log(&rig, attempts).await;
 }
 
-/// What is wrong with that answer.
+/// Returns the first defect of that response, or `None` if it is as expected.
 fn check(
     answer: &TestResponse,
     expected: &Expected,
@@ -161,7 +162,7 @@ survived!(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stall_before_content_is_not_seen() {
-    // Four seconds on the wall: nobody who is not silent on purpose is silent for so long.
+    // Four seconds on the wall clock: only a deliberate silence lasts so long.
     let silence = Duration::from_secs(4 * u64::from(SCALE));
     let timeouts = Timeouts {
         first_event: silence,

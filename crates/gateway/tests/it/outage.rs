@@ -1,4 +1,5 @@
-//! Many requests in one outage: one asks at a time, each in its turn, and afterwards they follow in that order.
+//! Tests of many requests in one outage: one attempt at a time, each request in its turn, and afterwards all in that
+//! order.
 
 use super::rig::{Plan, Rig, limited};
 use super::upstream::{ReceivedRequest, ScriptedResponse, Then, Upstream, response};
@@ -14,7 +15,8 @@ const MANY: usize = 50;
 const SCALE: u32 = 20;
 const ANSWER: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}"#;
 
-/// A provider that is down until it is told otherwise. It takes its time, so that two at once would be seen.
+/// Starts a provider that is down until it is switched on. It responds slowly, so that two requests at once would be
+/// seen.
 async fn down() -> (Upstream, Arc<AtomicBool>) {
     let is_up = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&is_up);
@@ -37,7 +39,7 @@ fn number(seen: &ReceivedRequest) -> usize {
     usize::try_from(body["number"].as_u64().unwrap()).unwrap()
 }
 
-/// So many clients, one after the other, each of which waits.
+/// Starts that many clients, one after the other, each of which waits.
 async fn all_waiting(rig: &Rig) -> Vec<Client> {
     let mut clients = Vec::new();
     for number in 0..MANY {
@@ -65,8 +67,8 @@ async fn fifty_requests_make_one_probe_at_a_time_and_follow_in_their_order() {
         }
         let asked: Vec<usize> = upstream.seen().iter().map(number).collect();
         let (refused, after) = asked.split_at(asked.len() - MANY);
-        // Whoever was let through and failed goes behind those who were not. Where those stand who failed while others were
-        // still coming depends on when these came.
+        // A request that was let through and failed is queued behind those that were not. The position of requests that
+        // failed while others were still coming depends on when these came.
         let (early, late) = refused.split_at(early);
         let is_placed = |number: &usize| late.contains(number) || !early.contains(number);
         let mut expected: Vec<usize> = (0..MANY).filter(is_placed).collect();
@@ -132,7 +134,7 @@ async fn another_model_and_another_key_are_not_held_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_waits_in_line_is_told_when_the_provider_states_more_time_than_there_is() {
     limited(async {
-        // First it is down, then it says for how long: half a day, and a night is eight hours.
+        // First it is down, then it states for how long: half a day, and a night is eight hours.
         let asked = AtomicUsize::new(0);
         let upstream = Upstream::start(move |_| {
             let answer = match asked.fetch_add(1, Ordering::Relaxed) {

@@ -17,10 +17,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 const ANY: &str = "127.0.0.1:0";
 
-/// Fails a test that would hang.
+/// The timeout of a test that would hang.
 pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Waits for something that must come.
+/// Waits for a future that must complete.
 pub(super) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(HANG_TIMEOUT, work).await;
     done.unwrap_or_else(|_| panic!("{what} takes too long"))
@@ -40,12 +40,12 @@ impl Drop for TestGateway {
 }
 
 impl TestGateway {
-    /// A gateway before that provider.
+    /// Starts a gateway before that provider.
     pub(super) async fn before(provider: SocketAddr) -> Self {
         Self::with(provider, 1, |_| {}).await
     }
 
-    /// One whose clock runs so much faster, and of which something else is changed.
+    /// Starts a gateway whose clock runs that many times as fast, with changes to its setup.
     pub(super) async fn with(
         provider: SocketAddr,
         scale: u32,
@@ -68,7 +68,7 @@ impl TestGateway {
         TcpStream::connect(self.gateway).await.unwrap()
     }
 
-    /// Sends these bytes as far as they are taken, and reads all that comes back.
+    /// Sends these bytes as far as they are accepted, and reads all that comes back.
     pub(super) async fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
         let stream = self.connect().await;
         let (mut reader, mut writer) = stream.into_split();
@@ -76,7 +76,7 @@ impl TestGateway {
         let exchange = async {
             let write = async {
                 writer.write_all(bytes).await.ok();
-                // It stays open: that we could read on is no reason to end.
+                // It stays open: that the client could send more is no reason to end.
                 writer
             };
             let read = async {
@@ -91,7 +91,7 @@ impl TestGateway {
         all
     }
 
-    /// A request with a body; the connection ends afterwards.
+    /// Returns a request with a body; the connection ends afterwards.
     pub(super) fn post(&self, path: &str, body: &[u8]) -> Vec<u8> {
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
@@ -101,7 +101,7 @@ impl TestGateway {
         [head.as_bytes(), body].concat()
     }
 
-    /// Whoever comes next is served as if nothing had happened.
+    /// Asserts that the next client is served as if nothing had happened.
     pub(super) async fn serves(&self) {
         let request = self.post("/v1/echo", b"well?");
         let answer = self.exchange(&request).await;
@@ -150,21 +150,21 @@ fn setup(provider: SocketAddr, clock: Arc<dyn Clock>) -> Setup {
 
 // --- providers ---
 
-/// What a provider was asked: the head, and the body.
+/// A request that a provider received: the head, and the body.
 #[derive(Clone, Debug)]
 pub(super) struct ReceivedRequest {
     pub(super) head: String,
     pub(super) body: Vec<u8>,
 }
 
-/// A provider that answers each request with bytes of one's own, and remembers what it was asked.
+/// A provider that answers each request with given bytes, and records the requests.
 pub(super) struct Provider {
     pub(super) address: SocketAddr,
     seen: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Provider {
-    /// One that says back what it is told.
+    /// Starts a provider that echoes the body.
     pub(super) async fn echo() -> Self {
         Self::answering(|seen| {
             let head = format!(
@@ -176,7 +176,7 @@ impl Provider {
         .await
     }
 
-    /// One that answers with what is made of each request.
+    /// Starts a provider that answers with the bytes that `make` returns for each request.
     pub(super) async fn answering(
         make: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + Clone + 'static,
     ) -> Self {
@@ -190,7 +190,8 @@ impl Provider {
         .await
     }
 
-    /// One that does as it likes with each request and its connection, which it may give back for the next one.
+    /// Starts a provider that handles each request and its connection by `play`, which may return the connection for
+    /// the next request.
     pub(super) async fn playing<Played>(
         play: impl Fn(ReceivedRequest, TcpStream) -> Played + Send + Sync + Clone + 'static,
     ) -> Self
@@ -223,7 +224,7 @@ impl Provider {
     }
 }
 
-/// One request of a client that does everything right.
+/// Reads one request of a well-behaved client.
 async fn read_request(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     let mut piece = vec![0_u8; 64 << 10];
@@ -248,7 +249,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     }
 }
 
-/// An answer in the Messages dialect that says these words.
+/// Returns a response in the Messages dialect with these words.
 pub(super) fn message(words: &str) -> Vec<u8> {
     let body = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
@@ -266,7 +267,7 @@ pub(super) fn message(words: &str) -> Vec<u8> {
 
 // --- clients ---
 
-/// A response, taken off a connection that goes on.
+/// A response, read from a connection that stays open.
 #[derive(Debug)]
 pub(super) struct RawResponse {
     pub(super) status: u16,
@@ -275,7 +276,7 @@ pub(super) struct RawResponse {
 }
 
 impl RawResponse {
-    /// The error of our own making that the body holds.
+    /// Returns the gateway's own error that the body holds.
     pub(super) fn problem(&self) -> (String, String) {
         let body: Value = serde_json::from_slice(&self.body).unwrap();
         let text = |name: &str| body["error"][name].as_str().unwrap().to_owned();
@@ -287,7 +288,7 @@ impl RawResponse {
     }
 }
 
-/// Takes whole responses off a connection.
+/// Reads whole responses from a connection.
 pub(super) struct Reader {
     ahead: Vec<u8>,
 }
@@ -297,7 +298,7 @@ impl Reader {
         Self { ahead: Vec::new() }
     }
 
-    /// The next whole response; `None` when the connection ends before one.
+    /// Returns the next whole response; `None` when the connection ends before one.
     pub(super) async fn next(&mut self, stream: &mut TcpStream) -> Option<RawResponse> {
         let mut piece = vec![0_u8; 16 << 10];
         loop {
@@ -316,7 +317,7 @@ impl Reader {
     }
 }
 
-/// The responses that these bytes are.
+/// Parses these bytes as responses.
 pub(super) fn responses(mut bytes: &[u8]) -> Vec<RawResponse> {
     let mut all = Vec::new();
     while let Some((got, length)) = whole(bytes) {
@@ -328,7 +329,7 @@ pub(super) fn responses(mut bytes: &[u8]) -> Vec<RawResponse> {
     all
 }
 
-/// The response that these bytes begin with, and how many of them it is.
+/// Returns the response at the start of these bytes, and its length in bytes.
 fn whole(bytes: &[u8]) -> Option<(RawResponse, usize)> {
     let end = memchr::memmem::find(bytes, b"\r\n\r\n")? + 4;
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();

@@ -1,4 +1,5 @@
-//! Responses on paths that nobody looks at: they come back as they were sent, and what breaks off does not look whole.
+//! Tests of responses on paths that the gateway does not read: they come back as they were sent, and a response that
+//! breaks off does not look whole.
 
 use super::dice::Dice;
 use super::exact::{answering, write};
@@ -6,7 +7,7 @@ use super::rig::{Plan, limited};
 use super::upstream::{ReceivedRequest, ScriptedResponse, Then, Upstream, response};
 use super::wire::{self, TestRequest};
 
-/// What a client sees of a response on a path that nobody looks at, and what the provider sent.
+/// The response that a client sees on a path that the gateway does not read, and the response that the provider sent.
 struct Row {
     method: &'static str,
     status: &'static str,

@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const ANY: &str = "127.0.0.1:0";
-/// Fails a test that would hang.
+/// The timeout of a test that would hang.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Limits that nothing reaches by accident, however slow the machine is while the clock runs fast.
+/// Limits that no test reaches by accident, however slow the machine is while the clock runs fast.
 pub(super) const NO_TIMEOUTS: Timeouts = Timeouts {
     connect: DAY,
     headers: DAY,
@@ -30,25 +30,25 @@ pub(super) const NO_TIMEOUTS: Timeouts = Timeouts {
     idle: DAY,
 };
 
-/// What a rig is made of.
+/// The setup of a rig.
 #[derive(Clone)]
 pub(super) struct Plan {
-    /// How many times as fast as the clock on the wall everything runs.
+    /// The speed of everything, as a multiple of the wall clock's.
     pub(super) scale: u32,
-    /// What the scripted provider plays, and what it plays for each of these models.
+    /// The script of the scripted provider, and its scripts for each of these models.
     pub(super) script: String,
     pub(super) models: Vec<(String, String)>,
-    /// A provider of the test's own in its place.
+    /// A provider of the test's own, instead of the scripted one.
     pub(super) provider: Option<SocketAddr>,
     pub(super) timeouts: Timeouts,
-    /// Stored accounts: their names and keys.
+    /// The stored accounts: their names and keys.
     pub(super) accounts: Vec<(&'static str, &'static str)>,
-    /// Whether waits and large bodies are kept in files.
+    /// Whether waits and large bodies are stored in files.
     pub(super) keeps: bool,
 }
 
 impl Plan {
-    /// A provider that plays that script, and a clock that runs so many times as fast.
+    /// Creates a plan with a provider that plays that script, and a clock that runs that many times as fast.
     pub(super) fn new(script: &str, scale: u32) -> Self {
         Self {
             scale,
@@ -61,7 +61,7 @@ impl Plan {
         }
     }
 
-    /// A gateway before that provider.
+    /// Creates a plan with a gateway before that provider.
     pub(super) fn before(provider: SocketAddr, scale: u32) -> Self {
         Self {
             provider: Some(provider),
@@ -111,7 +111,7 @@ impl Plan {
 pub(super) struct Rig {
     plan: Plan,
     home: tempfile::TempDir,
-    /// Opens the gateway's own endpoints.
+    /// The token of the gateway's own endpoints.
     token: Token,
     pub(super) clock: Arc<TestClock>,
     pub(super) provider: SocketAddr,
@@ -129,19 +129,19 @@ impl Drop for Rig {
 }
 
 impl Rig {
-    /// Asks the gateway and reads all that comes back.
+    /// Sends a request to the gateway and reads all that comes back.
     pub(super) async fn ask(&self, ask: &TestRequest) -> TestResponse {
         ask.send(self.gateway).await
     }
 
-    /// Asks the scripted provider itself for what that script does first. Scripts of the same text are one, so this one is
-    /// written in another way than the gateway's.
+    /// Returns the scripted provider's own first response for that script. Scripts of the same text are one, so this
+    /// one is written in another way than the gateway's.
     pub(super) async fn ask_provider(&self, ask: &TestRequest, script: &str) -> TestResponse {
         let ask = ask.clone().with("x-outlast-script", format!("{script}+ok"));
         ask.send(self.provider).await
     }
 
-    /// What the scripted provider was asked by the gateway: everything that named no script of its own.
+    /// Returns the requests of the gateway to the scripted provider: all that named no script of their own.
     pub(super) async fn asked(&self) -> Vec<Value> {
         let log = TestRequest::plain("GET", "/_outlast/requests");
         let log = log.send(self.provider).await.json();
@@ -151,20 +151,20 @@ impl Rig {
         requests.filter(by_gateway).cloned().collect()
     }
 
-    /// A request for one of the gateway's own endpoints, with its token.
+    /// Returns a request for one of the gateway's own endpoints, with its token.
     pub(super) fn own(&self, method: &str, path: &str) -> TestRequest {
         let ask = TestRequest::plain(method, path);
         ask.with("authorization", format!("Bearer {}", self.token.reveal()))
     }
 
-    /// The requests that the gateway holds, and those whose clients have left.
+    /// Returns the requests that the gateway holds, and those whose clients have left.
     pub(super) async fn held(&self) -> Vec<Value> {
         let ask = self.own("GET", "/_outlast/status");
         let status = self.ask(&ask).await.json();
         status["waiting"].as_array().unwrap().clone()
     }
 
-    /// Waits until so many are held while their clients wait.
+    /// Waits until that many are held while their clients wait.
     pub(super) async fn until_held(&self, count: usize) {
         let waits = |held: &&Value| held["left"].is_null();
         loop {
@@ -178,7 +178,7 @@ impl Rig {
         }
     }
 
-    /// A gateway as it would find things if this one had died just now: with a copy of its files.
+    /// Starts a gateway in the state after a crash of this one at this moment: with a copy of its files.
     pub(super) async fn as_after_a_crash(&self) -> Self {
         let home = tempfile::TempDir::new().unwrap();
         for file in std::fs::read_dir(self.home.path()).unwrap() {
@@ -202,13 +202,13 @@ impl Rig {
         next
     }
 
-    /// Tells the gateway to stop, and starts another one once it has.
+    /// Stops the gateway, and starts another one after that.
     pub(super) async fn restart(&mut self) {
         self.stop_gateway().await;
         self.start_gateway().await;
     }
 
-    /// Tells the gateway to stop, and waits until it has.
+    /// Stops the gateway, and waits for its end.
     pub(super) async fn stop_gateway(&mut self) {
         self.gateway_stop.cancel();
         if let Some(serving) = self.serving.take() {
@@ -284,7 +284,7 @@ impl KeySource for Key {
     }
 }
 
-/// A test that hangs is a test that fails.
+/// Fails a test that hangs.
 pub(super) async fn limited<T>(test: impl Future<Output = T>) -> T {
     match tokio::time::timeout(HANG_TIMEOUT, Box::pin(test)).await {
         Ok(done) => done,

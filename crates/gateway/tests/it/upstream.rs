@@ -1,4 +1,4 @@
-//! A provider that does exactly what a test says, and remembers every byte that it was sent.
+//! A provider that does exactly what a test scripts, and records every byte that it received.
 
 use super::wire;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// A request as it came.
+/// A request as it was received.
 #[derive(Clone, Debug)]
 pub(super) struct ReceivedRequest {
     pub(super) head: Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct ReceivedRequest {
 }
 
 impl ReceivedRequest {
-    /// Its first line.
+    /// Returns its first line.
     pub(super) fn line(&self) -> String {
         let end = self.head.iter().position(|byte| *byte == b'\r');
         String::from_utf8_lossy(&self.head[..end.unwrap()]).into_owned()
@@ -34,14 +34,14 @@ impl ReceivedRequest {
         header.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
     }
 
-    /// Whether these bytes are anywhere in it.
+    /// Returns whether these bytes are anywhere in it.
     pub(super) fn holds(&self, bytes: &str) -> bool {
         let finder = memchr::memmem::Finder::new(bytes);
         finder.find(&self.head).is_some() || finder.find(&self.body).is_some()
     }
 }
 
-/// What a request is answered with.
+/// The response to a request.
 #[derive(Clone, Debug)]
 pub(super) struct ScriptedResponse {
     /// Each piece, and the time before it.
@@ -49,31 +49,31 @@ pub(super) struct ScriptedResponse {
     pub(super) then: Then,
 }
 
-/// What follows.
+/// The state of the connection after the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     /// Another request may come over the same connection.
     Next,
     Close,
     Reset,
-    /// Nothing, until the other side hangs up.
+    /// Nothing, until the other side disconnects.
     Silence,
 }
 
 impl ScriptedResponse {
-    /// All of it at once.
+    /// Creates a response that is sent all at once.
     pub(super) fn at_once(bytes: impl Into<Vec<u8>>, then: Then) -> Self {
         Self::in_pieces(vec![bytes.into()], then)
     }
 
-    /// One piece after the other.
+    /// Creates a response that is sent one piece after the other.
     pub(super) fn in_pieces(pieces: Vec<Vec<u8>>, then: Then) -> Self {
         let pieces = pieces.into_iter().map(|piece| (Duration::ZERO, piece));
         let pieces = pieces.collect();
         Self { pieces, then }
     }
 
-    /// The same, later.
+    /// Delays the response.
     pub(super) fn after(mut self, wait: Duration) -> Self {
         match self.pieces.first_mut() {
             Some((before, _)) => *before += wait,
@@ -83,7 +83,7 @@ impl ScriptedResponse {
     }
 }
 
-/// A response with its length.
+/// Returns a response with its length.
 pub(super) fn response(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let length = body.len();
@@ -110,16 +110,16 @@ struct Shared {
     counts: watch::Sender<Counts>,
 }
 
-/// What has happened so far.
+/// The counts of everything so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) asked: usize,
     /// Requests that are being answered.
     pub(super) under_way: usize,
     pub(super) most_under_way: usize,
-    /// Requests that the other side left before they were answered.
+    /// Requests whose client disconnected before they were answered.
     pub(super) left: usize,
-    /// Bytes that the other side took of all answers.
+    /// Bytes that the other side read of all responses.
     pub(super) taken: usize,
 }
 
@@ -163,7 +163,7 @@ impl Upstream {
         *self.shared.counts.borrow()
     }
 
-    /// Waits until that has happened.
+    /// Waits until the counts meet the condition.
     pub(super) async fn until(&self, happened: impl FnMut(&Counts) -> bool) -> Counts {
         let mut counts = self.shared.counts.subscribe();
         *counts.wait_for(happened).await.unwrap()
@@ -209,12 +209,12 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// Comes when the other side has hung up; the next request may come meanwhile.
+/// Waits until the other side disconnects; the next request may come meanwhile.
 async fn gone(reader: &mut OwnedReadHalf, ahead: &mut Vec<u8>) {
     while more(reader, ahead).await.is_some() {}
 }
 
-/// Whether it was said to its end.
+/// Sends the response; returns whether all of it was sent.
 async fn play(say: ScriptedResponse, writer: &mut OwnedWriteHalf, shared: &Shared) -> bool {
     for (wait, piece) in say.pieces {
         if !wait.is_zero() {
@@ -234,7 +234,7 @@ async fn play(say: ScriptedResponse, writer: &mut OwnedWriteHalf, shared: &Share
     true
 }
 
-/// The next request of a connection, its head and its body.
+/// Reads the next request of a connection, its head and its body.
 async fn request(reader: &mut OwnedReadHalf, ahead: &mut Vec<u8>) -> Option<(Vec<u8>, Vec<u8>)> {
     let end = loop {
         match memchr::memmem::find(ahead, b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! The page of a gateway: who gets it, who gets data, and what the timeline shows.
+//! Tests of the page of a gateway: access to the page, access to data, and the content of the timeline.
 
 use super::rig::{Plan, Rig, limited};
 use super::wire::{CLIENT_KEY, Client, TestRequest, TestResponse};
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 const API: &str = "/_outlast/api/";
 const ABOUT: &str = "/_outlast/api/about";
 
-/// What a browser says of a request: how whoever asks is related to us, in which way, and for what.
+/// Adds the headers by which a browser describes a request: the relation of the requesting page, the mode, and the
+/// destination.
 fn as_browser(ask: TestRequest, [site, mode, dest]: [&str; 3]) -> TestRequest {
     ask.with("sec-fetch-site", site)
         .with("sec-fetch-mode", mode)
@@ -32,7 +33,7 @@ impl Rig {
         self.ask(&self.own("GET", &path)).await.json()
     }
 
-    /// What the gateway says to that, by the page.
+    /// Returns the gateway's response to a command of the page.
     async fn tell(&self, what: &str, body: &Value) -> TestResponse {
         let mut ask = self.own("POST", &format!("{API}gateways/{}/{what}", self.port()));
         ask.body = body.to_string().into_bytes();
@@ -40,7 +41,7 @@ impl Rig {
         self.ask(&as_browser(ask, OWN).with("origin", origin)).await
     }
 
-    /// The one request that there is, once it is like that.
+    /// Returns the only request, once it meets the condition.
     async fn once(&self, is_so: impl Fn(&Value) -> bool) -> Value {
         let mut seq = 0;
         loop {
@@ -121,7 +122,7 @@ async fn data_is_for_those_with_the_token_and_for_no_page_of_others() {
         let answer = rig.ask(&stranger).await;
         assert_eq!(code(&answer), refused(401, "token_required"));
         assert!(answer.header("www-authenticate").is_some());
-        // Whoever has got hold of the token is still the page of another site.
+        // A page of another site that has got hold of the token is still refused.
         for foreign in [LINK, FRAME, SCRIPT, FETCH, NEIGHBOUR] {
             let answer = rig.ask(&as_browser(rig.own("GET", ABOUT), foreign)).await;
             assert_eq!(code(&answer), refused(403, "cross_site"), "{foreign:?}");
@@ -171,7 +172,7 @@ async fn the_timeline_shows_every_attempt_and_the_end() {
         }
         assert!(time(&attempts[2], "began") >= time(&attempts[1], "failed_at"));
         assert!(attempts[2]["failed_at"].is_null());
-        // Nothing of what was asked, and with what.
+        // Nothing of the prompt, and no key.
         let all = rig.traffic(0).await.to_string();
         assert!(
             !all.contains(CLIENT_KEY) && !all.contains("Say hello"),

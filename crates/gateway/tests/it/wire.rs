@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The key that clients bring.
+/// The key that clients send.
 pub(super) const CLIENT_KEY: &str = "planted-client-key-0123456789";
 
 /// A request as a client sends it.
@@ -20,12 +20,12 @@ pub(super) struct TestRequest {
 }
 
 impl TestRequest {
-    /// For a few words, in that dialect, by a client that bears any silence.
+    /// Creates a request for a few words, in that dialect, by a client that tolerates any silence.
     pub(super) fn new(dialect: Dialect, streamed: bool) -> Self {
         Self::with_body(dialect.path(), words(dialect, streamed).to_string())
     }
 
-    /// Anything else, by the same client.
+    /// Creates a request with any body, by the same client.
     pub(super) fn with_body(target: &str, body: impl Into<Vec<u8>>) -> Self {
         let ask = Self {
             method: "POST".to_owned(),
@@ -38,7 +38,7 @@ impl TestRequest {
             .with("x-outlast-client", "codex")
     }
 
-    /// The same without a body.
+    /// Creates a request without a body.
     pub(super) fn plain(method: &str, target: &str) -> Self {
         Self {
             method: method.to_owned(),
@@ -48,27 +48,27 @@ impl TestRequest {
         }
     }
 
-    /// One more header.
+    /// Adds a header.
     pub(super) fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers
             .push((name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
-    /// That header once, with this value.
+    /// Sets a header to one value.
     pub(super) fn saying(mut self, name: &str, value: &str) -> Self {
         self.headers.retain(|(known, _)| known != name);
         self.with(name, value)
     }
 
-    /// The same by a client that is recognised by its user agent.
+    /// Changes the client to one that is recognised by its user agent.
     pub(super) fn by(mut self, agent: &str) -> Self {
         self.headers
             .retain(|(known, _)| known != "x-outlast-client");
         self.with("user-agent", agent)
     }
 
-    /// The same with one member of its body set.
+    /// Sets one member of the body.
     pub(super) fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
         let mut body: Value = serde_json::from_slice(&self.body).unwrap();
         body[name] = value.into();
@@ -80,7 +80,7 @@ impl TestRequest {
         self.member("model", model)
     }
 
-    /// The bytes that go over the wire.
+    /// Returns the bytes that go over the wire.
     pub(super) fn bytes(&self, host: SocketAddr) -> Vec<u8> {
         let mut bytes = format!(
             "{} {} HTTP/1.1\r\nhost: {host}\r\n",
@@ -115,7 +115,7 @@ impl TestRequest {
         bytes
     }
 
-    /// Sends it there and reads all that comes back.
+    /// Sends the request to that address and reads all that comes back.
     pub(super) async fn send(&self, address: SocketAddr) -> TestResponse {
         Client::asking(address, self).await.answer().await
     }
@@ -137,7 +137,7 @@ fn words(dialect: Dialect, streamed: bool) -> Value {
 /// A connection over which a request was sent.
 pub(super) struct Client {
     pub(super) stream: TcpStream,
-    /// What has come back so far.
+    /// The bytes that have come back so far.
     pub(super) got: Vec<u8>,
 }
 
@@ -149,7 +149,7 @@ impl Client {
         Self { stream, got }
     }
 
-    /// Reads until that has come.
+    /// Reads until these bytes have come.
     pub(super) async fn until(&mut self, wanted: &[u8]) {
         while memchr::memmem::find(&self.got, wanted).is_none() {
             let read = self.stream.read_buf(&mut self.got).await;
@@ -169,16 +169,16 @@ impl Client {
     }
 }
 
-/// What came back.
+/// The bytes that came back, and their parts.
 pub(super) struct TestResponse {
     /// Every byte of it.
     pub(super) raw: Vec<u8>,
     pub(super) interims: usize,
-    /// Zero when there was none.
+    /// The status; zero when there was none.
     pub(super) status: u16,
     pub(super) headers: Vec<(String, Vec<u8>)>,
     pub(super) body: Vec<u8>,
-    /// Whether the response says itself that it is whole.
+    /// Whether the response's framing marks it as whole.
     pub(super) is_whole: bool,
 }
 
@@ -240,7 +240,7 @@ impl TestResponse {
     }
 }
 
-/// The status of a response and its headers, names in lower case.
+/// Returns the status of a response and its headers, names in lower case.
 fn head(bytes: &[u8]) -> (u16, Vec<(String, Vec<u8>)>) {
     let (line, rest) = match memchr::memmem::find(bytes, b"\r\n") {
         Some(end) => (&bytes[..end], &bytes[end + 2..]),
@@ -250,7 +250,7 @@ fn head(bytes: &[u8]) -> (u16, Vec<(String, Vec<u8>)>) {
     (status, headers(rest))
 }
 
-/// Headers as they came, names in lower case.
+/// Returns the headers as they came, names in lower case.
 pub(super) fn headers(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut headers = Vec::new();
     for line in bytes.split(|byte| *byte == b'\n') {
@@ -265,7 +265,7 @@ pub(super) fn headers(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     headers
 }
 
-/// A body that came in chunks, and whether its end did.
+/// Decodes a chunked body; returns it, and whether its end was received.
 pub(super) fn dechunked(mut bytes: &[u8]) -> (Vec<u8>, bool) {
     let mut body = Vec::new();
     while let Some(end) = memchr::memmem::find(bytes, b"\r\n") {

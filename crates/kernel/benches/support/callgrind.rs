@@ -1,32 +1,32 @@
-//! Counts machine instructions: a bench's cases, each under callgrind, held to what they may take.
+//! Counts machine instructions: runs each case of a bench under callgrind and checks its limit.
 //!
 //! A bench includes this file by its path and calls [`run`] from its `main`. Each case runs twice, once with twice as
-//! many rounds; the difference, divided by the rounds, is what one round costs when everything is warm. Counts do not
-//! depend on the machine's load, so there is no noise to allow for. They are those of the test profile: optimised, with
-//! assertions and overflow checks, some tenth more than in a release.
+//! many rounds; the difference, divided by the rounds, is the cost of one round when everything is warm. Counts do not
+//! depend on the machine's load, so there is no noise to allow for. They are those of the test profile: optimised,
+//! with assertions and overflow checks, some tenth more than in a release.
 
 use std::process::Command;
 
-/// Keeps the C library from what would make counts jump with the size: copying by an instruction that counts once for
-/// each byte, and moving its border between memory that it copies and memory that it maps anew.
+/// Keeps the C library from making counts jump with the size: by copying with an instruction that counts once for each
+/// byte, and by moving its border between memory that it copies and memory that it maps anew.
 const STEADY: &str =
     "glibc.cpu.x86_rep_movsb_threshold=0x7fffffffffffffff:glibc.malloc.mmap_threshold=131072";
 
-/// Something to count.
+/// A case to count.
 pub(crate) struct Case {
-    /// How it is called on the command line.
+    /// The name of the case on the command line.
     pub(crate) name: &'static str,
-    /// What it took when it was last looked at; lower it when it gets better.
+    /// The instructions of a round when the case was last checked; lower it after an improvement.
     pub(crate) baseline: u64,
-    /// What it may never take.
+    /// The most instructions that a round may take.
     pub(crate) limit: u64,
-    /// Does it so many times.
+    /// Runs the case so many times.
     pub(crate) run: fn(u64),
 }
 
-/// Does what the arguments say. For `cargo bench`: counts all cases, fails when one passes its limit or its baseline by
-/// more than a quarter, and returns the counts. Else runs the cases once each, or the one that is named, and counts
-/// nothing.
+/// Follows the command line's arguments. For `cargo bench`: counts all cases, fails when one passes its limit or its
+/// baseline by more than a quarter, and returns the counts. Else runs the cases once each, or the named one, and
+/// counts nothing.
 pub(crate) fn run(cases: &[Case], rounds: u64) -> Vec<u64> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -38,7 +38,7 @@ pub(crate) fn run(cases: &[Case], rounds: u64) -> Vec<u64> {
             (case.run)(rounds.parse().expect("a number of rounds"));
             Vec::new()
         }
-        // `cargo bench` says so; `cargo test` only wants to see that the cases run.
+        // `cargo bench` passes this; `cargo test` only checks that the cases run.
         ["--bench"] => check_all(cases, rounds),
         _ => {
             cases.iter().for_each(|case| (case.run)(1));
@@ -78,7 +78,7 @@ fn count(case: &Case, rounds: u64) -> u64 {
     collected(&mut command)
 }
 
-/// A command that counts the instructions of the program in its further arguments.
+/// Returns a command that counts the instructions of the program in its further arguments.
 pub(crate) fn valgrind() -> Command {
     let mut command = Command::new("valgrind");
     command
@@ -87,7 +87,7 @@ pub(crate) fn valgrind() -> Command {
     command
 }
 
-/// The instructions that a program under [`valgrind`] takes. It has to succeed.
+/// Returns the instructions that a program takes under [`valgrind`]. The program has to succeed.
 pub(crate) fn collected(command: &mut Command) -> u64 {
     let output = command
         .output()

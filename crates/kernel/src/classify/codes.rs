@@ -1,4 +1,4 @@
-//! What the machine-readable words of a provider mean: codes, types, statuses, reasons, exception names.
+//! The meanings of a provider's machine-readable words: codes, types, statuses, reasons, exception names.
 //!
 //! Words are compared without case and punctuation, so that `RESOURCE_EXHAUSTED`, `resource-exhausted` and
 //! `ResourceExhausted` are one word.
@@ -6,16 +6,16 @@
 use super::CauseFamily;
 use crate::verdict::Cause;
 
-/// What a word says.
+/// The meaning of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CodeMeaning {
-    /// Exactly this.
+    /// Exactly this cause.
     Means(Cause),
-    /// Something of this family; the message may say more.
+    /// A cause of this family; the message may narrow it down.
     Hints(CauseFamily),
 }
 
-/// What a provider's word says, if it is known.
+/// Returns the meaning of a provider's word, if it is known.
 #[expect(clippy::too_many_lines, reason = "a table, one row for each meaning")]
 pub(super) fn meaning(word: &str, provider: &str) -> Option<CodeMeaning> {
     use CauseFamily::{Limit, Missing, NoAccess, Refused, Server};
@@ -207,7 +207,7 @@ pub(super) fn meaning(word: &str, provider: &str) -> Option<CodeMeaning> {
     })
 }
 
-/// A number means something to one provider only.
+/// Returns the meaning of a numeric code, which one provider alone defines.
 fn numbered(code: &str, provider: &str) -> Option<CodeMeaning> {
     let means = CodeMeaning::Means;
     Some(match (provider, code) {
@@ -228,7 +228,7 @@ fn numbered(code: &str, provider: &str) -> Option<CodeMeaning> {
     })
 }
 
-/// The word without case and punctuation, within the buffer; `None` when it is too long to be one.
+/// Returns the word without case and punctuation, within the buffer; `None` when it is too long to be one.
 fn plain<'a>(word: &str, buffer: &'a mut [u8; 48]) -> Option<&'a str> {
     let mut length = 0;
     for byte in word.bytes().filter(u8::is_ascii_alphanumeric) {

@@ -1,24 +1,24 @@
-//! The phrases by which topics, and times to come back, are known. Data: a new wording of a known condition goes here.
+//! The phrases that identify topics and retry times. Data: a new wording of a known condition goes here.
 //!
-//! Phrases are in lower case, with spaces for underscores; one that ends in `*` may go on with more letters. None is
-//! shorter than three bytes.
+//! Phrases are in lower case, with spaces for underscores; one that ends in `*` may continue with more letters. None
+//! is shorter than three bytes.
 
 macro_rules! topics {
     ($($(#[$doc:meta])* $name:ident: [$($phrase:literal),* $(,)?];)*) => {
-        /// Something that a message can be about.
+        /// A topic of a message.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(super) enum Topic {
             $($(#[$doc])* $name,)*
         }
 
-        /// Every phrase, and the topic that it belongs to.
+        /// All phrases, each with its topic.
         pub(super) const PHRASES: &[(&str, Topic)] = &[$($(($phrase, Topic::$name),)*)*];
     };
 }
 
 topics! {
-    /// Somebody stopped it.
+    /// The work was stopped.
     Stopped: [
 
         "canceled", "cancelled",
@@ -48,7 +48,7 @@ topics! {
     ];
     /// More than one request's share of a rate.
     LargerThanBucket: ["request too large for", "tokens must be reduced", "reduce your message size", "request exceeds the rate limit"];
-    /// The room that a conversation has.
+    /// The space for a conversation.
     Context: [
         "context length", "context window", "context size", "context limit", "context budget", "input token*",
         "prompt token*", "prompt length", "input length", "token count", "tokens in request", "max tokens allowed",
@@ -57,7 +57,7 @@ topics! {
         "too many tokens", "total tokens", "sequence length", "model length", "n ctx", "conversation is",
         "number of messages", "message count", "messages in a request", "messages in one request", "messages array",
     ];
-    /// Too much of it.
+    /// An excess.
     Exceeds: [
         "only supports up to", "supports at most", "keep it under",
         "less than",
@@ -65,7 +65,7 @@ topics! {
         "overflow*", "must be less than", "must be at most", "surpass*", "reached the limit",
         "reduce the length", "shorten",
     ];
-    /// Wordings that say both at once.
+    /// Wordings of a full context, topic and excess in one.
     ContextFull: [
         "content length exceeds", "上下文长度", "prompt has too many tokens",
         "ran out of room", "out of room in", "must have less than", "tokens +", "range of input length",
@@ -80,10 +80,10 @@ topics! {
         "maximum number of messages", "message limit exceeded",
         "maximum input length", "string too long", "too many input tokens", "model max prompt tokens",
     ];
-    /// A limit on what is written, not on what is read.
+    /// A limit on the output, not on the input.
     OutputCap: [
         "output token maximum", "output token limit", "output tokens maximum","number of output tokens", "max tokens:", "output tokens for", "max output tokens", "maximum output", "completion tokens limit"];
-    /// A ceiling on money.
+    /// A spending limit.
     Spend: [
         "monthly cycle", "monthly request*",
         "/ month", "/month", "a month",
@@ -103,9 +103,9 @@ topics! {
         "billing not active", "billing issue", "enable billing", "no active subscription", "subscription has expired",
         "subscription expired", "trial has ended", "trial expired", "余额不足", "欠费",
     ];
-    /// Wording that is about money for some and about a rate for others.
+    /// Wording that is about money for some providers and about a rate for others.
     PlanOrBilling: ["check your plan and billing", "plan and billing details", "billing details"];
-    /// A feature that the plan does not have.
+    /// A feature that is missing from the plan.
     NotInPlan: [
         "not part of your",
         "usage is required", "credits are required", "does not yet include", "include access to", "limit: 0", "plan, upgrade", "plan doesn't", "plan does not",
@@ -140,7 +140,7 @@ topics! {
     /// A short time, by name.
     ShortWindow: [
         "-per-min*", "-per-second","per minute", "per min", "per-minute", "per second", "perminute", "persecond", "tpm", "rpm", "qps"];
-    /// No room at the provider.
+    /// No capacity at the provider.
     Overload: [
         "high volume of", "负载", "容量",
         "overload*", "over capacity", "at capacity", "no capacity", "capacity available", "capacity exceeded", "capacity exhausted",
@@ -150,13 +150,13 @@ topics! {
         "slots available", "no available", "no healthy", "no more data centers", "not ready yet", "pending requests", "queue is full",
         "queue full", "temporarily unavailable", "service unavailable", "服务繁忙", "繁忙", "过载",
     ];
-    /// Certificates and the like, which do not heal.
+    /// Certificates and the like, whose failures do not pass.
     TlsConfig: [
         "pkix", "certification path", "wrong version number", "altnames", "does not match certificate",
         "certificate", "self signed", "self-signed", "issuer cert*", "unable to verify", "cert authority", "hostname mismatch",
         "cert has expired", "err tls cert*", "unknown ca", "depth zero",
     ];
-    /// The wiring is wrong.
+    /// Wrong wiring.
     Miswired: [
         "invalidurl", "invalid port", "url is missing", "proxy rejected", "env var", "environment variable", "hostname mismatch",
         "relative url", "url without a base", "builder error", "invalid uri", "empty host",
@@ -164,11 +164,11 @@ topics! {
         "content type", "no space left", "enospc", "eacces", "permission denied (os error", "more system memory", "out of memory",
         "cuda error", "no such host is configured", "method not allowed", "base url",
     ];
-    /// A fault in a program.
+    /// A bug in a program.
     Bug: [
         "rangeerror",
         "typeerror", "referenceerror", "attributeerror", "keyerror", "nullpointerexception", "index out of range", "index out of bounds", "cannot read propert*", "undefined is not", "is not defined","panic:", "panicked at", "nil pointer", "null pointer", "segmentation fault", "stack overflow", "assertion failed", "is not a function"];
-    /// A credential that could not be had at all.
+    /// A credential that could not be obtained at all.
     NoCredential: [
         "reauthentication", "refresherror", "sso session", "client secret", "authentication method", "aadsts*", "retrieve a token", "credential failed",
         "invalid grant", "session has expired", "session expired", "no api key", "missing api key", "default credentials",
@@ -188,7 +188,7 @@ topics! {
     ];
     /// A model.
     Model: ["model", "models", "deployment", "inference profile", "engine"];
-    /// It is not there.
+    /// Something is missing.
     Missing: [
         "not found", "does not exist", "doesn't exist", "no such", "unknown", "not available", "not supported", "isn't supported", "isn’t supported",
         "unsupported", "is invalid", "not deployed", "decommissioned", "deprecated", "retired", "not a valid model", "invalid model", "no endpoints found",
@@ -207,7 +207,7 @@ topics! {
         "stalled", "idle timeout", "no data received", "no activity", "waiting for the first event", "waiting for first", "timed out while waiting",
         "timed out waiting", "no response from", "stream timed out", "inactivity", "stream idle",
     ];
-    /// A stream that ended before its time.
+    /// A stream that ended too early.
     Cut: [
         "stream ended", "stream closed", "stream disconnected", "disconnected before", "closed before", "premature close", "premature end", "prematurely",
         "unexpected end of", "unexpected eof", "unexpectedeof", "incomplete json", "unterminated string", "unterminated json", "incomplete chunked",
@@ -215,7 +215,7 @@ topics! {
         "could not parse", "error decoding response", "decompression failed", "unexpected end of json", "json parse error", "failed to parse stream",
         "before message stop", "without a finish reason", "connection closed mid",
     ];
-    /// The way to the provider.
+    /// The connection to the provider.
     Network: [
         "empty reply", "urlopen error", "max retries exceeded", "clientpayloaderror", "clientoserror", "clientconnectorerror", "serverdisconnectederror", "pooltimeout", "nodename nor servname", "end of file reached", "received no bytes", "nsurlerrordomain", "err network*", "err connection*", "err internet*", "err name*", "idle connection", "transporterror", "remotedisconnected", "unknownhostexception", "server misbehaving", "sockettimeoutexception", "socketexception", "connection pool", "i/o timeout", "apiconnectionerror",
         "econnreset", "econnrefused", "econnaborted", "etimedout", "epipe", "enotfound", "eai again", "enetunreach", "ehostunreach", "enetdown", "eproto",
@@ -240,7 +240,7 @@ topics! {
         "is starting", "is warming up", "temporary failure", "temporarily", "temporary issue", "try again later", "try again shortly", "retry your request",
         "retry the request", "please retry", "please try again", "retry delay",
     ];
-    /// A ceiling of ours.
+    /// A limit of our own.
     Ceiling: [
         "maximum number of turns", "recursion limit", "maximum iterations", "max steps",
         "budget has been exceeded", "over budget", "exceeded the budget", "exceeds the budget","budget exceeded", "budget ceiling", "budget exhausted", "cost ceiling", "cost limit", "token budget", "max turns", "maximum turns", "maximum budget", "max budget"];
@@ -248,12 +248,12 @@ topics! {
     Tests: ["--- fail:", "tests failed", "test failed", "failing tests", "test suite failed"];
 }
 
-/// What leads over to a time.
+/// The kind of phrase that introduces a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cue {
-    /// A length of time, with its unit.
+    /// A duration, with its unit.
     In,
-    /// A length of time, in seconds where no unit follows.
+    /// A duration, in seconds where no unit follows.
     After,
     /// A number of milliseconds.
     AfterMillis,
@@ -261,7 +261,7 @@ pub(crate) enum Cue {
     At,
 }
 
-/// Every wording that leads over to a time.
+/// All wordings that introduce a time.
 pub(super) const CUES: &[(&str, Cue)] = &[
     ("again in", Cue::In),
     ("retry in", Cue::In),

@@ -1,19 +1,20 @@
-//! The text rules: which topics together mean which cause. The last resort, in order; the first that applies decides.
+//! The text rules: combinations of topics, each with its cause. The last resort, in order; the first that applies
+//! decides.
 //!
-//! Invariant: a rule is only asked where its cause is among those that the facts leave open (see `Family`). So no
+//! Invariant: a rule is only used where its cause is among those that the facts leave open (see `CauseFamily`), so no
 //! wording can turn a terminal refusal into a retry.
 
 use super::wording::{Topic, Topics, Wording};
 use crate::verdict::Cause;
 
-/// A condition on a message, and what it means.
+/// A condition on a message, and its cause.
 struct Rule {
     cause: Cause,
-    /// Of each of these groups one must be touched.
+    /// The message must touch one topic of each of these groups.
     all: &'static [Topics],
-    /// None of these may be touched.
+    /// The message must touch none of these topics.
     none: Topics,
-    /// What the rule is called in the evidence.
+    /// The name of the rule in the evidence.
     name: &'static str,
 }
 
@@ -261,7 +262,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The first rule that applies to the message and whose cause is open.
+/// Returns the first rule that applies to the message and whose cause is open.
 pub(super) fn judge(
     wording: &Wording,
     open: impl Fn(Cause) -> bool,

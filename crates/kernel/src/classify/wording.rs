@@ -1,7 +1,7 @@
-//! What a message talks about: topics, found by their phrases in one pass.
+//! Finds the topics of a message by their phrases, in one pass.
 //!
-//! This is data for the text rules, the last resort of the classifier. What stands in quotes is not read: it is most
-//! often the user's own text, sent back. Invariant: the work is linear in the message.
+//! This is data for the text rules, the last resort of the classifier. Quoted text is not read: it is most often the
+//! user's own text, sent back. Invariant: the work is linear in the message.
 
 use super::phrases::{CUES, PHRASES};
 use arrayvec::ArrayVec;
@@ -26,7 +26,7 @@ impl Topics {
     }
 }
 
-/// More cues than this are not looked at.
+/// The number of cues that are read; further ones are ignored.
 const MAX_CUES: usize = 16;
 
 /// A message, read once.
@@ -38,7 +38,7 @@ pub(crate) struct Wording {
 }
 
 impl Wording {
-    /// Reads a message, but for what stands in quotes.
+    /// Reads a message without its quotations.
     pub(crate) fn read(message: &str) -> Self {
         Self::of(unquoted(message))
     }
@@ -67,12 +67,12 @@ impl Wording {
             for phrase in index.beginning(&text[at..]) {
                 match phrase.meaning {
                     Meaning::About(topic) => topics |= 1 << topic as u8,
-                    // Beyond the limit nothing more is looked at.
+                    // Cues beyond the limit are ignored.
                     Meaning::Leads(cue) => drop(cues.try_push((cue, at + phrase.text.len()))),
                 }
             }
             at += 1;
-            // No phrase begins inside of a word, or after a dash that joins two.
+            // No phrase begins inside of a word, or after a dash that joins two words.
             let joins = matches!(kind, ByteKind::Letter | ByteKind::Dash);
             while joins
                 && text
@@ -85,28 +85,28 @@ impl Wording {
         Self { text, topics, cues }
     }
 
-    /// Whether the message is about any of these.
+    /// Returns whether the message is about any of these topics.
     pub(super) const fn is_about(&self, topics: Topics) -> bool {
         self.topics & topics.0 != 0
     }
 
-    /// What follows each cue, in lower case.
+    /// Returns the text after each cue, in lower case.
     pub(crate) fn after_cues(&self) -> impl Iterator<Item = (Cue, &str)> {
-        // Cues are ASCII, so what follows one is whole characters.
+        // Cues are ASCII, so the text after one is whole characters.
         self.cues
             .iter()
             .filter_map(|(cue, end)| Some((*cue, std::str::from_utf8(&self.text[*end..]).ok()?)))
     }
 }
 
-/// What a byte is to a reader of words.
+/// The class of a byte for the word scanner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ByteKind {
-    /// No phrase begins with it.
+    /// A byte that begins no phrase.
     Between,
     Letter,
     Dash,
-    /// Anything else that a phrase may begin with.
+    /// Any other byte that a phrase may begin with.
     Mark,
 }
 
@@ -134,7 +134,8 @@ enum Meaning {
 #[derive(Clone, Copy)]
 struct Phrase {
     text: &'static [u8],
-    /// Its fifth to twelfth byte as one number, and which of them there are: what tells the phrases of a bucket apart.
+    /// Its fifth to twelfth byte as one number, and the mask of those that exist: they tell the phrases of a bucket
+    /// apart.
     middle: u64,
     mask: u64,
     /// Whether more letters may not follow.
@@ -159,7 +160,7 @@ impl Phrase {
         }
     }
 
-    /// Whether the text begins with it, as whole words: `500` is not in `5000`.
+    /// Returns whether the text begins with the phrase, as whole words: `500` is not in `5000`.
     fn begins(&self, middle: u64, text: &[u8]) -> bool {
         middle & self.mask == self.middle
             && text.starts_with(self.text)
@@ -170,7 +171,7 @@ impl Phrase {
     }
 }
 
-/// The first twelve bytes of a text, with zeros for those that are missing.
+/// The first twelve bytes of a text, with zeros for missing ones.
 struct PhrasePrefix {
     first: [u8; 4],
     middle: u64,
@@ -190,8 +191,8 @@ impl PhrasePrefix {
         }
     }
 
-    /// A number for the first four bytes, of which the last counts only if it is a letter: the shortest phrases have
-    /// three.
+    /// Returns a number for the first four bytes, of which the last counts only if it is a letter: the shortest
+    /// phrases have three.
     fn bucket(&self) -> usize {
         let [first, second, third, fourth] = self.first;
         let fourth = if BYTE_KINDS[usize::from(fourth)] == ByteKind::Letter {
@@ -208,7 +209,7 @@ impl PhrasePrefix {
 /// All phrases, in buckets by their first bytes.
 struct PhraseIndex {
     phrases: Vec<Phrase>,
-    /// Where each bucket begins.
+    /// The index at which each bucket begins.
     starts: Box<[u16; BUCKETS + 1]>,
 }
 
@@ -233,7 +234,7 @@ static INDEX: LazyLock<PhraseIndex> = LazyLock::new(|| {
 });
 
 impl PhraseIndex {
-    /// The phrases that a text begins with.
+    /// Returns the phrases that a text begins with.
     fn beginning<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = &'a Phrase> {
         let head = PhrasePrefix::of(text);
         let bucket = head.bucket();
@@ -247,7 +248,7 @@ impl PhraseIndex {
     }
 }
 
-/// The message in lower case, with spaces for underscores and for everything in quotes.
+/// Returns the message in lower case, with spaces for underscores and for everything in quotes.
 fn unquoted(message: &str) -> Vec<u8> {
     let mut bytes = message.to_ascii_lowercase().into_bytes();
     for byte in &mut bytes {
@@ -256,11 +257,11 @@ fn unquoted(message: &str) -> Vec<u8> {
     let Some(mut at) = memchr::memchr3(b'\'', b'"', b'`', &bytes) else {
         return bytes;
     };
-    // Up to where no quotation of each kind is closed, so that no byte is searched twice.
+    // The end of the unsuccessful search for each kind of closing mark, so that no byte is searched twice.
     let mut unclosed = [0; 3];
     while let Some(byte) = bytes.get(at) {
         let end = match byte {
-            // What is escaped neither opens nor closes.
+            // An escaped character neither opens nor closes a quotation.
             b'\\' => {
                 at += 2;
                 continue;
@@ -283,7 +284,7 @@ fn unquoted(message: &str) -> Vec<u8> {
     bytes
 }
 
-/// Links are not read: what they lead to is not what happened.
+/// Blanks out links: the target of a link does not describe the failure.
 fn blank_links(text: &mut [u8]) {
     let mut from = 0;
     while let Some(at) = memchr::memmem::find(&text[from..], b"://") {
@@ -299,8 +300,8 @@ fn blank_links(text: &mut [u8]) {
     }
 }
 
-/// Where the quotation that begins at `start` is over; `None` when it does not close soon. `unclosed` is how far earlier
-/// searches for the same mark came in vain.
+/// Returns the end of the quotation that begins at `start`; `None` when it does not close soon. `unclosed` is the end
+/// of earlier unsuccessful searches for the same mark.
 fn quotation_end(bytes: &[u8], start: usize, unclosed: &mut usize) -> Option<usize> {
     const MAX_QUOTATION_BYTES: usize = 2000;
     let mark = bytes[start];

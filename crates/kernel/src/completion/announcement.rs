@@ -1,20 +1,20 @@
-//! Answers that end with what the model will do next, and are over before it does.
+//! Detects completions that announce the model's next action and end before it.
 //!
-//! Conservative: the last sentence must be in the first person, about an action that tools do, and no offer, condition or
-//! promise for later. English only: in other languages nothing is ever announced.
+//! Conservative: the last sentence must be in the first person, about an action that tools do, and no offer, condition
+//! or promise for later. English only: in other languages no announcement is detected.
 
 /// The longest last sentence that counts without a colon or an ellipsis at its end, and with one, in characters.
 const MAX_SENTENCE_CHARS: usize = 120;
 const MAX_OPEN_SENTENCE_CHARS: usize = 300;
 
-/// What an announcement begins with.
+/// The beginnings of an announcement.
 #[rustfmt::skip]
 const BEGINNINGS: [&str; 9] = [
     "i'll ", "i will ", "let me ", "i'm going to ", "i am going to ", "i'm about to ", "i'm now going to ",
     "i am now going to ", "allow me to ",
 ];
 
-/// Words that may stand before it.
+/// Words that may stand before the beginning.
 #[rustfmt::skip]
 const LEAD_INS: [&str; 24] = [
     "now", "next", "first", "then", "okay", "ok", "so", "alright", "great", "good", "perfect", "and", "but",
@@ -22,7 +22,7 @@ const LEAD_INS: [&str; 24] = [
     "with that", "also",
 ];
 
-/// What a clause may begin with that gives the reason of what is announced.
+/// The beginnings of a clause that gives the reason for the announced action.
 #[rustfmt::skip]
 const REASONS: [&str; 10] = [
     "to ", "before ", "for ", "with ", "given ", "since ", "based on ", "that ", "as ", "because ",
@@ -35,7 +35,7 @@ const ADVERBS: [&str; 13] = [
     "try to", "simply",
 ];
 
-/// What tools do.
+/// Verbs for actions that tools do.
 #[rustfmt::skip]
 const ACTIONS: [&str; 88] = [
     "add", "address", "adjust", "analyse", "analyze", "apply", "begin", "build", "call", "change", "check", "clean",
@@ -48,7 +48,7 @@ const ACTIONS: [&str; 88] = [
     "try", "update", "use", "verify", "view", "work", "write",
 ];
 
-/// What makes it an offer, a condition or a promise for later. Each is looked for as whole words.
+/// Phrases that mark an offer, a condition or a promise for later. Each is looked for as whole words.
 #[rustfmt::skip]
 const CONDITIONAL_PHRASES: [&str; 40] = [
     "if", "once", "when", "whenever", "unless", "until", "after you", "let me know", "should you", "would you",
@@ -58,7 +58,7 @@ const CONDITIONAL_PHRASES: [&str; 40] = [
     "remember", "in mind", "however you", "whichever", "or not", "keep", "care of the rest",
 ];
 
-/// Whether the text ends with an announcement.
+/// Returns whether the text ends with an announcement.
 pub(super) fn ends_text(text: &str) -> bool {
     let text = text.trim_end();
     let paragraph = text.rsplit("\n\n").next().unwrap_or(text);
@@ -74,7 +74,7 @@ pub(super) fn ends_text(text: &str) -> bool {
     } else {
         MAX_SENTENCE_CHARS
     };
-    // Who says "let's" and has more to say means itself.
+    // A model that says "let's" and has more to say means itself.
     let sentence = match sentence.strip_prefix("let's ").filter(|_| is_open) {
         Some(rest) => format!("let me {rest}"),
         None => sentence,
@@ -82,7 +82,7 @@ pub(super) fn ends_text(text: &str) -> bool {
     sentence.chars().count() <= longest && !is_conditional(&sentence) && announces(&sentence)
 }
 
-/// To see *if* something is so is no condition.
+/// Neutralises `if` after verbs of checking: to see *if* something is so is no condition.
 fn normalize_if_clauses(sentence: &str) -> String {
     let mut sentence = sentence.to_owned();
     for verb in ["see", "check", "verify", "determine", "test", "out"] {
@@ -92,7 +92,7 @@ fn normalize_if_clauses(sentence: &str) -> String {
     sentence
 }
 
-/// Whether a line is neither code nor an item of a list, a table, a heading or a quotation.
+/// Returns whether a line is neither code nor an item of a list, a table, a heading or a quotation.
 fn is_prose(line: &str) -> bool {
     let line = line.trim_start();
     let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -114,7 +114,7 @@ fn last_sentence(line: &str) -> &str {
     line[start..].trim_start_matches(['*', '_', ' '])
 }
 
-/// Whether a sentence in lower case is in the first person and about an action.
+/// Returns whether a sentence in lower case is in the first person and about an action.
 fn announces(sentence: &str) -> bool {
     let rest = without_lead_ins(sentence);
     let own = |text: &str| {

@@ -1,11 +1,11 @@
-//! Tool calls that a model wrote into its text, where nobody runs them.
+//! Detects tool calls that a model wrote into its text, where they are never run.
 //!
-//! Conservative: only well-known syntax counts, at the beginning of a line and at the end of the text, outside of code and
-//! of what is introduced as an example.
+//! Conservative: only well-known syntax counts, at the beginning of a line and at the end of the text, outside of code
+//! and of text that is introduced as an example.
 
 use std::str::Lines;
 
-/// How calls begin in the syntax of one model or another, in lower case.
+/// The beginnings of calls in the syntax of one model or another, in lower case.
 const BEGINNINGS: [&str; 18] = [
     "<tool_call>",
     "<tool_calls>",
@@ -27,20 +27,20 @@ const BEGINNINGS: [&str; 18] = [
     "<start_function_call>",
 ];
 
-/// Words of a block of code that is a call and not an example of one.
+/// Labels of a code block that is a call and not an example of one.
 const CALL_BLOCKS: [&str; 4] = ["tool_code", "tool_call", "tool_calls", "function_call"];
 
-/// What introduces an example.
+/// Phrases that introduce an example.
 #[rustfmt::skip]
 const EXAMPLES: [&str; 12] = [
     "example", "e.g.", "for instance", "such as", "looks like", "look like", "format", "syntax", "template",
     "like this", "would be", "written as",
 ];
 
-/// Whether the text ends in a call.
+/// Returns whether the text ends in a call.
 pub(super) fn is_in(text: &str) -> bool {
     let text = text.trim_end();
-    // Every known syntax ends in one of these; prose after it means that it was told of, not made.
+    // Every known syntax ends in one of these; prose after it means that the call was described, not made.
     if !text.ends_with(['>', ']', '}', ')', '`']) {
         return false;
     }
@@ -67,7 +67,7 @@ pub(super) fn is_in(text: &str) -> bool {
     false
 }
 
-/// The word after the mark that begins or ends a block of code.
+/// Returns the word after the mark that begins or ends a code block.
 fn fence(line: &str) -> Option<&str> {
     let line = line.trim();
     let rest = line
@@ -76,13 +76,13 @@ fn fence(line: &str) -> Option<&str> {
     Some(rest.trim_start_matches(['`', '~']).trim())
 }
 
-/// Whether nothing comes after the end of a block whose lines follow.
+/// Returns whether nothing comes after the end of a block whose lines follow.
 fn is_last_block(mut lines: Lines<'_>) -> bool {
     let has_end = lines.any(|line| fence(line).is_some());
     !has_end || lines.next().is_none()
 }
 
-/// Whether a call begins with the line, or right after a sentence in it. What is far indented is code.
+/// Returns whether a call begins with the line, or right after a sentence in it. Deeply indented text is code.
 fn begins(line: &str) -> bool {
     let trimmed = line.trim_start();
     if line.len() - trimmed.len() > 3 || trimmed.starts_with(['>', '`', '|']) {
@@ -97,7 +97,7 @@ fn begins(line: &str) -> bool {
     })
 }
 
-/// Some models put a name of their own before that of the tag: `<vendor:tool_call>`.
+/// Removes a model's own name before that of the tag: `<vendor:tool_call>`.
 fn without_namespace(line: &str) -> String {
     let tag = line.strip_prefix('<').and_then(|tag| tag.split_once(':'));
     let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphabetic());
@@ -107,7 +107,7 @@ fn without_namespace(line: &str) -> String {
     }
 }
 
-/// Whether what stands before a call is a sentence, and no code or example.
+/// Returns whether the text before a call is a sentence, and no code or example.
 fn is_prose(before: &str) -> bool {
     !before.contains('`') && !introduces_example(before)
 }

@@ -7,10 +7,10 @@ use super::Body;
 macro_rules! kinds {
     ($($name:ident => $word:literal;)*) => {
         impl Body {
-            /// The name of every kind.
+            /// The names of all kinds.
             pub const KINDS: &[&'static str] = &[$($word),*];
 
-            /// The name of its kind.
+            /// Returns the name of the event's kind.
             pub const fn kind(&self) -> &'static str {
                 match self { $(Self::$name { .. } => $word,)* }
             }

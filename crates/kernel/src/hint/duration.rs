@@ -1,6 +1,7 @@
-//! Lengths of time as people and servers write them: `6m0s`, `1.898s`, `28ms`, `~158 min`, `2 days`, `1 hour and 5 minutes`.
+//! Reads durations as people and servers write them: `6m0s`, `1.898s`, `28ms`, `~158 min`, `2 days`, `1 hour and 5
+//! minutes`.
 //!
-//! Invariant: reading is total. What is too long to count is cut at [`MAX_DURATION`]; what is no length of time is `None`.
+//! Invariant: reading is total. A longer duration is cut at [`MAX_DURATION`]; a text that is no duration is `None`.
 
 use arrayvec::ArrayVec;
 use std::time::Duration;
@@ -8,10 +9,10 @@ use std::time::Duration;
 /// A hundred years: longer than any wait, short enough for every sum.
 const MAX_DURATION: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// What a number without a unit counts.
+/// The unit of a number without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BareUnit {
-    /// Nothing: a unit is needed.
+    /// None: a unit is required.
     Refused,
     /// Seconds.
     Seconds,
@@ -19,7 +20,7 @@ pub(super) enum BareUnit {
     Millis,
 }
 
-/// The length of time at the beginning of a text in lower case; what follows it is ignored.
+/// Returns the duration at the beginning of a text in lower case; the text after it is ignored.
 pub(super) fn leading(text: &str, bare: BareUnit) -> Option<Duration> {
     parse_leading_with_rest(text, bare).map(|(duration, _)| duration)
 }
@@ -54,7 +55,7 @@ fn stands_alone(after: &str) -> bool {
     rest.is_empty() || (rest.len() < after.len() && rest.starts_with([' ', '\n']))
 }
 
-/// `05:12:31`: hours, minutes and seconds.
+/// Reads `05:12:31`: hours, minutes and seconds.
 fn leading_clock(text: &str) -> Option<(Duration, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != ':')
@@ -68,7 +69,7 @@ fn leading_clock(text: &str) -> Option<(Duration, &str)> {
     Some((Duration::from_secs(seconds).min(MAX_DURATION), &text[end..]))
 }
 
-/// The length of time that a whole text is.
+/// Returns the duration that a whole text states.
 pub(super) fn whole(text: &str, bare: BareUnit) -> Option<Duration> {
     if let (Ok(seconds), BareUnit::Seconds) = (text.parse::<u32>(), bare) {
         return Some(Duration::from_secs(seconds.into()));
@@ -122,7 +123,7 @@ fn leading_number(text: &str) -> Option<(f64, &str)> {
     value.is_finite().then_some((value, &text[number.len()..]))
 }
 
-/// Nanoseconds of the unit at the beginning of a text.
+/// Returns the nanoseconds of the unit at the beginning of a text.
 fn leading_unit(text: &str) -> Option<(f64, &str)> {
     const SECOND: f64 = 1e9;
     let end = text

@@ -1,29 +1,29 @@
-//! Moments as people and servers write them: RFC 3339, HTTP dates, epochs, `3pm (Europe/Berlin)`, `Feb 7, 11am`.
+//! Reads moments as people and servers write them: RFC 3339, HTTP dates, epochs, `3pm (Europe/Berlin)`, `Feb 7, 11am`.
 //!
-//! Time zones come from a table inside the program, so that reading asks nothing of the machine.
+//! Time zones come from a table inside the program, so that reading needs nothing of the machine.
 
 use crate::Timestamp;
 use jiff::ToSpan;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
 
-/// Where and when a text is read.
+/// The time and the zone in which a text is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LocalClock {
-    /// The time.
+    /// The current time.
     pub(super) now: Timestamp,
     /// The local zone's offset in minutes, for times that name no zone.
     pub(super) offset_minutes: i16,
 }
 
-/// A moment, and whether the text said in which zone it is.
+/// A moment, and whether the text named its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) at: Timestamp,
     pub(super) zoned: bool,
 }
 
-/// Epoch seconds or milliseconds, told apart by their size; anything that is not in this century is refused.
+/// Reads epoch seconds or milliseconds, told apart by their size; a moment outside of this century is refused.
 pub(super) fn epoch(text: &str) -> Option<Timestamp> {
     let number: f64 = text.trim().parse().ok()?;
     let millis = match number {
@@ -39,7 +39,7 @@ pub(super) fn epoch(text: &str) -> Option<Timestamp> {
     Some(Timestamp::from_millis(millis as u64))
 }
 
-/// A whole text that is a moment with a zone of its own: RFC 3339 or an HTTP date.
+/// Reads a whole text that is a moment with a zone of its own: RFC 3339 or an HTTP date.
 pub(super) fn stamp(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     if text.len() > 64 {
@@ -57,7 +57,7 @@ pub(super) fn stamp(text: &str) -> Option<Timestamp> {
     http.ok().and_then(from)
 }
 
-/// The moment at the beginning of a text in lower case; what follows it is ignored.
+/// Returns the moment at the beginning of a text in lower case; the text after it is ignored.
 pub(super) fn leading(text: &str, here: LocalClock) -> Option<Moment> {
     let text = skip_padding(text);
     let token = &text[..text.find([' ', ',', ')', '"', '\'']).unwrap_or(text.len())];
@@ -79,7 +79,7 @@ fn skip_padding(text: &str) -> &str {
     rest
 }
 
-/// A date, a time of day, or both, and perhaps a zone.
+/// Reads a date, a time of day, or both, and perhaps a zone.
 fn civil(text: &str, here: LocalClock) -> Option<Moment> {
     let fixed = Offset::from_seconds(i32::from(here.offset_minutes) * 60).unwrap_or(Offset::UTC);
     let (date, rest) = match leading_date(text) {
@@ -105,7 +105,7 @@ fn civil(text: &str, here: LocalClock) -> Option<Moment> {
 /// A day of the year, with its year where the text gave one.
 type CalendarDay = (Option<i16>, i8, i8);
 
-/// The moment with that day and time; without a day the next one with that time.
+/// Returns the moment with that day and time; without a day the next one with that time.
 fn next_occurrence(
     day: Option<CalendarDay>,
     time: Time,
@@ -149,7 +149,7 @@ fn leading_date(text: &str) -> Option<(CalendarDay, &str)> {
     numeric_date(text).or_else(|| named_date(text))
 }
 
-/// `2026-07-27`, `07-27`, `2026/07/27`.
+/// Reads `2026-07-27`, `07-27`, `2026/07/27`.
 fn numeric_date(text: &str) -> Option<(CalendarDay, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '-' && c != '/')
@@ -169,7 +169,7 @@ fn numeric_date(text: &str) -> Option<(CalendarDay, &str)> {
     Some((day, &text[end..]))
 }
 
-/// `feb 7`, `february 7th, 2026`, `7 feb`.
+/// Reads `feb 7`, `february 7th, 2026`, `7 feb`.
 fn named_date(text: &str) -> Option<(CalendarDay, &str)> {
     let (month, rest) = leading_month(text).or_else(|| {
         let (_, rest) = leading_digits(text)?;
@@ -204,7 +204,7 @@ fn skip_between(text: &str) -> &str {
     rest.strip_prefix("at ").unwrap_or(rest).trim_start()
 }
 
-/// `3pm`, `6:34 am`, `15:30`, `09:25:00`.
+/// Reads `3pm`, `6:34 am`, `15:30`, `09:25:00`.
 fn leading_time(text: &str) -> Option<(Time, &str)> {
     if let Some(rest) = text.strip_prefix("midnight") {
         return Some((Time::midnight(), rest));
@@ -252,7 +252,7 @@ fn leading_digits(text: &str) -> Option<(i32, &str)> {
     Some((text[..end].parse().ok()?, &text[end..]))
 }
 
-/// `utc`, `pst`, `+0800`, `(europe/berlin)`. A text in lower case has spaces where names have underscores.
+/// Reads `utc`, `pst`, `+0800`, `(europe/berlin)`. A text in lower case has spaces where names have underscores.
 fn leading_zone(text: &str) -> Option<TimeZone> {
     let text = text.trim_start();
     if let Some(offset) = leading_offset(text) {
@@ -288,7 +288,7 @@ fn leading_zone(text: &str) -> Option<TimeZone> {
     TimeZone::tzif(canonical, data).ok()
 }
 
-/// `+0800`, `-05:30`, `+8`.
+/// Reads `+0800`, `-05:30`, `+8`.
 fn leading_offset(text: &str) -> Option<Offset> {
     let sign = match text.bytes().next()? {
         b'+' => 1,
@@ -310,7 +310,7 @@ fn leading_offset(text: &str) -> Option<Offset> {
     Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).ok()
 }
 
-/// Hours from UTC of the short names that are in use; the ambiguous ones are left out.
+/// Returns the hours from UTC of the short names that are in use; the ambiguous ones are left out.
 fn named_offset(name: &str) -> Option<i8> {
     Some(match name {
         "utc" | "gmt" | "z" => 0,
@@ -342,7 +342,7 @@ mod tests {
         leading(text, here).map(|moment| moment.at.to_string())
     }
 
-    /// The text, the time and the local offset in minutes at which it is read, and what it means.
+    /// The text, the time and the local offset in minutes at which it is read, and its meaning.
     const FORMS: &str = "
         5am => 2025-08-23T07:00:00Z => -240 => 2025-08-23T09:00:00.000Z
         feb 7, 11am (asia/seoul) => 2026-02-04T00:00:00Z => 0 => 2026-02-07T02:00:00.000Z

@@ -1,10 +1,10 @@
-//! The same calls with the same results, again and again.
+//! Counts the same calls with the same results, again and again.
 
 use super::json;
 use crate::event::ToolCall;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Counts how often in a row the same calls came with the same results. What a call was is kept as a number only.
+/// Counts consecutive completions that made the same calls with the same results. Only a hash of the calls is kept.
 ///
 /// ```
 /// use outlast_kernel::event::ToolCall;
@@ -27,7 +27,8 @@ pub struct RepeatedCallCounter {
 }
 
 impl RepeatedCallCounter {
-    /// Takes in the calls of one answer, each with its result; how often in a row they have now come. No calls end the row.
+    /// Records the calls of one completion, each with its result, and returns how many times in a row they have
+    /// occurred. A completion without calls ends the row.
     pub fn after(&mut self, calls: &[(&ToolCall, &str)]) -> u32 {
         let batch = (!calls.is_empty()).then(|| batch(calls));
         self.times = match batch {

@@ -1,28 +1,28 @@
-//! The same characters again and again.
+//! Finds the same characters again and again.
 //!
-//! Where a few characters in a row were seen before, the distance to the last time is the period to watch; it is watched
-//! as long as each character is the one that stood a period earlier. So one period is compared at a time, and each
+//! Where a few characters in a row were seen before, the distance to their last position is the period to watch; it is
+//! watched as long as each character equals the one a period earlier. So one period is compared at a time, and each
 //! character costs the same.
 
 use super::Loop;
 
 /// The longest period, in characters.
 const MAX_PERIOD: usize = 2048;
-/// How many characters are kept.
+/// The number of characters that are kept.
 const RING_SIZE: usize = 2 * MAX_PERIOD;
-/// How many characters in a row are looked for.
+/// The number of characters in a row that are looked up.
 const GRAM_LENGTH: usize = 16;
 const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
-/// Places for what was seen; what shares a place is forgotten.
+/// The size of the table of earlier positions; an entry overwrites the one in its slot.
 const TABLE_SIZE: usize = 4096;
-/// A cycle without words is often a rule, a table or a picture, and must be this long.
+/// The minimum length of a cycle without words, in characters: often it is a rule, a table or a picture.
 const MIN_WORDLESS_CYCLE: usize = 4096;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cycles {
     /// The last characters, in a ring.
     last: Vec<char>,
-    /// Where each run of characters was seen last: its hash and the number of its last character.
+    /// The last position of each run of characters: its hash and the number of its last character.
     seen: Vec<(u64, usize)>,
     count: usize,
     hash: u64,
@@ -33,7 +33,7 @@ pub(super) struct Cycles {
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     period: usize,
-    /// How many characters in a row are those of a period earlier.
+    /// The number of characters in a row that equal those of a period earlier.
     same: usize,
     letters: usize,
 }
@@ -58,7 +58,7 @@ impl Cycles {
         self.candidate.and_then(Candidate::verdict)
     }
 
-    /// The character that many before the last one.
+    /// Returns the character that many before the last one.
     fn back(&self, distance: usize) -> Option<char> {
         let place = self.count.checked_sub(distance + 1)?;
         (distance < RING_SIZE).then(|| self.last[place % RING_SIZE])
@@ -72,7 +72,7 @@ impl Cycles {
         self.hash = hash.wrapping_sub(left);
     }
 
-    /// Where the last few characters were seen before; from now on, here.
+    /// Returns the last position of the last few characters, and records the current one.
     fn remember(&mut self) -> Option<usize> {
         if self.count < GRAM_LENGTH {
             return None;
@@ -108,7 +108,7 @@ impl Cycles {
 }
 
 impl Candidate {
-    /// Four times and 180 characters, or three times and 1024.
+    /// Returns a loop after four repeats and 180 characters, or three repeats and 1024.
     fn verdict(self) -> Option<Loop> {
         let length = self.same + self.period;
         let repeats = length / self.period;

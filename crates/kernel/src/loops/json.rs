@@ -1,12 +1,12 @@
-//! JSON as the number that its value has: neither blanks nor the order of fields, nor how a string or a number is
-//! written, make a difference. What is no JSON is taken as the text that it is.
+//! Hashes JSON by its value: blanks, the order of fields and the spelling of strings and numbers make no difference.
+//! Text that is not JSON is hashed as text.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What is nested deeper is compared as text.
+/// The greatest depth; deeper values are compared as text.
 const MAX_DEPTH: u32 = 64;
 
-/// The number of a value.
+/// Returns the hash of a value.
 pub(super) fn hash(text: &str) -> u64 {
     let mut reader = Reader { rest: text.trim() };
     match reader.value(MAX_DEPTH) {
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The sum of the fields, so that their order does not count.
+    /// Returns the sum of the fields, so that their order does not count.
     fn object(&mut self, depth: u32) -> Option<u64> {
         let mut sum = 0_u64;
         self.eat('{')?;
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A string without its quotes and escapes.
+    /// Reads a string without its quotes and escapes.
     fn string(&mut self) -> Option<String> {
         let body = self.rest.strip_prefix('"')?;
         let mut text = String::new();
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number or one of the three words.
+    /// Reads a number or one of the three words.
     fn word(&mut self) -> Option<u64> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
         let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What stands for a character by its number; half of a pair stays a name, so that nothing is lost.
+/// Returns the character of an escape by its number; half of a surrogate pair stays a name, so that nothing is lost.
 fn unit(chars: &mut std::str::CharIndices<'_>) -> Option<String> {
     let mut four = || {
         let digits: String = chars.take(4).map(|(_, c)| c).collect();

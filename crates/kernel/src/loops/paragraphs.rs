@@ -1,17 +1,17 @@
-//! Paragraphs that say nearly the same as others before them.
+//! Finds paragraphs that are nearly the same as earlier ones.
 //!
-//! A paragraph is known by the set of its words. Code and tables repeat themselves for good reasons and are passed over,
-//! and so is what differs in its numbers: a list of cases is no circle.
+//! A paragraph is represented by the set of its words. Code and tables repeat themselves for good reasons and are
+//! skipped, and so are paragraphs that differ in their numbers: a list of cases is no loop.
 
 use super::{HashedWord, Loop};
 use std::collections::VecDeque;
 
-/// How many paragraphs are kept.
+/// The number of paragraphs that are kept.
 const KEPT_PARAGRAPHS: usize = 16;
-/// To that many of them one must be alike.
+/// The number of kept paragraphs that a paragraph must resemble.
 const MIN_SIMILAR_PARAGRAPHS: usize = 4;
 const MIN_WORDS: usize = 8;
-/// Words beyond these are not counted.
+/// The number of words that are counted; further ones are ignored.
 const MAX_WORDS: usize = 512;
 
 #[derive(Clone, Debug, Default)]
@@ -26,14 +26,14 @@ pub(super) struct Paragraphs {
     has_code: bool,
 }
 
-/// What a paragraph says: its words and its numbers, sorted.
+/// A paragraph: its words and its numbers, sorted.
 #[derive(Clone, Debug)]
 struct Paragraph {
     words: Vec<u32>,
     numbers: Vec<u32>,
 }
 
-/// What the line so far is.
+/// The kind of the line so far.
 #[derive(Clone, Copy, Debug, Default)]
 enum LineState {
     #[default]
@@ -54,7 +54,7 @@ impl Paragraphs {
         }
     }
 
-    /// Takes a character in; the words before it are already known.
+    /// Reads a character; the words before it are already known.
     pub(super) fn mark(&mut self, c: char, is_symbol: bool) -> Option<Loop> {
         self.characters += 1;
         self.symbols += usize::from(is_symbol);
@@ -76,7 +76,7 @@ impl Paragraphs {
         None
     }
 
-    /// Ends a paragraph; whether it is one too many of its kind.
+    /// Ends a paragraph and returns whether it is one too many of its kind.
     fn end(&mut self) -> bool {
         let said = Paragraph {
             words: sorted(std::mem::take(&mut self.words)),
@@ -101,7 +101,7 @@ impl Paragraphs {
 }
 
 impl Paragraph {
-    /// Whether four of five words are in both, and all of the numbers.
+    /// Returns whether four of five words are in both, and all of the numbers.
     fn is_similar_to(&self, other: &Self) -> bool {
         let (one, two) = (self.words.len(), other.words.len());
         // Sets of very different sizes need no closer look.
@@ -113,7 +113,7 @@ impl Paragraph {
     }
 }
 
-/// How many values two sorted lists share.
+/// Returns the number of values that two sorted lists share.
 fn shared(one: &[u32], two: &[u32]) -> usize {
     let (mut at, mut count) = (0, 0);
     for value in one {

@@ -1,18 +1,18 @@
-//! Many words in a row without a new one.
+//! Finds many words in a row without a new one.
 //!
-//! Words are counted in segments. A segment is stale when the segments just before it have all of its words; numbers are
-//! always new, and so is what looks like code or a table. A long text that is written down a second time has no new words
-//! either, but many different ones: a stall has few.
+//! Words are counted in segments. A segment is stale when the segments just before it have all of its words; numbers
+//! always count as new, and so does text that looks like code or a table. A long text that is written down a second
+//! time has no new words either, but many different ones: a stall has few.
 
 use super::HashedWord;
 use std::collections::VecDeque;
 
 /// The words of a segment.
 const SEGMENT_WORDS: usize = 64;
-/// How many segments are kept, and how many stale ones in a row are a stall.
+/// The number of segments that are kept, and of stale ones in a row that make a stall.
 const KEPT_SEGMENTS: usize = 8;
 const MAX_STALE_SEGMENTS: u32 = 8;
-/// What is said in as many words as are kept has about twice as many different ones.
+/// The most distinct words of a stall: ordinary text of that length has about twice as many.
 const MAX_DISTINCT_WORDS: usize = KEPT_SEGMENTS * SEGMENT_WORDS / 4;
 
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ impl Stall {
         self.symbols += usize::from(is_symbol);
     }
 
-    /// Takes a word in; whether nothing new has come for too long.
+    /// Reads a word and returns whether nothing new has come for too long.
     pub(super) fn word(&mut self, word: HashedWord) -> bool {
         match word.has_digit {
             true => self.numbers += 1,

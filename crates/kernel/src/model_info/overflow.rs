@@ -1,19 +1,19 @@
-//! What a provider states about its window when a conversation does not fit it.
+//! Reads the window that a provider states when a conversation does not fit it.
 //!
-//! A server's own word counts more than any table: a local one often runs a model with less room than it could have.
-//! Invariant: what is stated is the most that there may be, never what was asked for; where that is in doubt, nothing is.
+//! A server's own statement outweighs any table: a local one often runs a model with less space than it could have.
+//! Invariant: the result is the stated maximum, never the requested number; in doubt there is none.
 
 use crate::classify::classify;
 use crate::failure::Failure;
 use crate::verdict::Cause;
 
-/// No model holds less, and none that is known as much.
+/// The range of plausible windows: no model holds less, and none that is known as much.
 const PLAUSIBLE_WINDOW: std::ops::RangeInclusive<u64> = 256..=100_000_000;
 
 /// Fields that hold the window.
 const WINDOW_FIELDS: [&str; 2] = ["n_ctx", "max_model_len"];
 
-/// What the number of a window stands after, the surest first. Between the two there may be `LINK_WORDS`.
+/// The cues before the number of a window, the surest first. `LINK_WORDS` may stand between the two.
 const CUES: [&str; 24] = [
     "maximum context length",
     "maximum context size",
@@ -59,12 +59,12 @@ const LINK_WORDS: [&str; 14] = [
     "limit",
 ];
 
-/// What follows a number that counts something other than tokens.
+/// Units of a number that counts something other than tokens.
 const OTHER_UNITS: [&str; 11] = [
     "byte", "char", "kb", "kib", "mb", "mib", "message", "image", "request", "output", "page",
 ];
 
-/// The most tokens that the provider says a conversation may have, when this failure says that one has more.
+/// Returns the stated maximum of tokens of a conversation, if this failure is an overflow.
 ///
 /// ```
 /// use outlast_kernel::failure::Failure;
@@ -100,7 +100,7 @@ fn number_after_cue(text: &str) -> Option<u64> {
     CUES.iter().find_map(after)
 }
 
-/// The number that follows, with nothing before it but what leads over to it.
+/// Returns the number that follows, with nothing before it but link words.
 fn linked_number(text: &str) -> Option<u64> {
     let mut rest = text;
     loop {
@@ -113,7 +113,7 @@ fn linked_number(text: &str) -> Option<u64> {
     }
 }
 
-/// `131072 maximum context length`, `200000-token limit`.
+/// Reads `131072 maximum context length`, `200000-token limit`.
 fn number_before_cue(text: &str) -> Option<u64> {
     const AFTER: [&str; 4] = [
         "maximum context",
@@ -131,7 +131,7 @@ fn number_before_cue(text: &str) -> Option<u64> {
     AFTER.iter().find_map(before)
 }
 
-/// `199759 + 8192 > 200000`: what is too much stands before the sign.
+/// Reads `199759 + 8192 > 200000`: the excess stands before the sign.
 fn number_after_greater_than(text: &str) -> Option<u64> {
     let (before, after) = text.split_once('>')?;
     let counted = before.trim_end().trim_end_matches("tokens").trim_end();
@@ -140,18 +140,19 @@ fn number_after_greater_than(text: &str) -> Option<u64> {
         .then(|| number(after.trim_start_matches(['=', ' '])))?
 }
 
-/// `Limit 30000, Requested 30601`: what no minute holds is more than there may be, whatever the model could take.
+/// Reads `Limit 30000, Requested 30601`: a request larger than a minute's limit never fits, whatever the model could
+/// take.
 fn rate_bucket_limit(text: &str) -> Option<u64> {
     let at = memchr::memmem::find(text.as_bytes(), b"limit ")?;
     let rest = &text[at + "limit ".len()..];
     number(rest).filter(|_| rest.contains("requested "))
 }
 
-/// The number of tokens at the beginning of a text: `131072`, `131,072`, `128k`.
+/// Returns the number of tokens at the beginning of a text: `131072`, `131,072`, `128k`.
 fn number(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != ',');
     let (digits, rest) = text.split_at(end.unwrap_or(text.len()));
-    // A comma at the end is the sentence's, and what follows it is another thing.
+    // A comma at the end belongs to the sentence; the text after it is another thing.
     let ends = digits.ends_with(',');
     let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
     let number: u64 = digits.parse().ok()?;

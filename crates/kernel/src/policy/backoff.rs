@@ -1,4 +1,4 @@
-//! How delays grow from one retry to the next, and how they are spread.
+//! The growth of delays from one retry to the next, and their spread.
 //!
 //! Sums are computed in closed form, so that the cost of a decision does not grow with the attempt number.
 
@@ -6,7 +6,7 @@ use super::MAX_DELAY;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How the delay grows with the number of the retry.
+/// The growth of the delay with the number of the retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backoff {
     /// The same delay each time.
@@ -19,11 +19,11 @@ pub enum Backoff {
         /// The first delay and the increase.
         base: Duration,
     },
-    /// `base`, then each `factor` times the one before.
+    /// `base`, then each delay is the one before times `factor`.
     Exponential {
         /// The first delay.
         base: Duration,
-        /// The growth.
+        /// The factor of growth.
         factor: u32,
     },
     /// The listed delays in order, then the last one again and again.
@@ -34,7 +34,7 @@ pub enum Backoff {
 }
 
 impl Backoff {
-    /// The delay before retry number `retry` (0 is the first), at most [`MAX_DELAY`].
+    /// Returns the delay before retry number `retry` (0 is the first), at most [`MAX_DELAY`].
     pub fn delay(&self, retry: u32) -> Duration {
         match self {
             Self::Fixed { delay } => (*delay).min(MAX_DELAY),
@@ -55,8 +55,8 @@ impl Backoff {
         }
     }
 
-    /// The sum of the delays 0 to `retry`, each cut at `cap`, in nanoseconds. `cap` is at most [`MAX_DELAY`], so
-    /// that no sum can overflow.
+    /// Returns the sum of the delays 0 to `retry`, each cut at `cap`, in nanoseconds. `cap` is at most [`MAX_DELAY`],
+    /// so that no sum can overflow.
     pub(super) fn total_nanos(&self, retry: u32, cap: Duration) -> u128 {
         let (count, cap) = (u128::from(retry) + 1, cap.as_nanos());
         match self {
@@ -78,7 +78,8 @@ impl Backoff {
         }
     }
 
-    /// Sixty-four doublings reach any cap: those are summed, the rest is constant.
+    /// Returns the total of an exponential backoff. Sixty-four doublings reach any cap: those are summed, the rest is
+    /// constant.
     fn exponential_total(&self, count: u128, cap: u128) -> u128 {
         const GROWING: u32 = 64;
         let growing = u32::try_from(count).unwrap_or(GROWING).min(GROWING);
@@ -95,21 +96,21 @@ fn bounded(nanos: u128) -> Duration {
     })
 }
 
-/// How delays are spread so that callers do not wake in step.
+/// The spread of delays, so that callers do not wake in step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Jitter {
-    /// Not at all.
+    /// No spread.
     #[default]
     None,
-    /// Anywhere between nothing and the delay.
+    /// Anywhere between zero and the delay.
     Full,
-    /// Half of the delay for sure, the other half by chance.
+    /// Half of the delay, plus a random part of the other half.
     Equal,
 }
 
 impl Jitter {
-    /// The delay to sleep: never longer than `delay`. `entropy` is read as a fraction of `u64::MAX`.
+    /// Returns the delay to sleep, never longer than `delay`. `entropy` is read as a fraction of `u64::MAX`.
     pub fn apply(self, delay: Duration, entropy: u64) -> Duration {
         match self {
             Self::None => delay,

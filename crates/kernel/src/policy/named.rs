@@ -4,7 +4,8 @@ use super::{Backoff, Error, Jitter, Policy, Switches};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// What a person who sits in front of it still waits for; beyond it the policy says so and stops.
+/// The longest stated wait that a person in front of the session still waits for; the policy reports a longer one and
+/// stops.
 const SESSION_STATED_WAIT: Duration = Duration::from_secs(300);
 
 const OVERNIGHT_STEPS: [u64; 8] = [5, 10, 30, 60, 300, 600, 900, 1800];
@@ -21,7 +22,7 @@ impl Policy {
         "overnight",
     ];
 
-    /// The policy of that name.
+    /// Returns the policy with that name.
     pub fn named(name: &str) -> Result<Self, Error> {
         let policy = match name {
             "none" => Self::none(),
@@ -65,7 +66,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// One attempt, no retry.
+    /// Returns the policy with one attempt and no retry.
     pub fn none() -> Self {
         Self {
             may_switch: Switches::NONE,
@@ -73,7 +74,8 @@ impl Policy {
         }
     }
 
-    /// One retry after at most half a second, spread by chance: the default of the library's stream helper.
+    /// Returns the policy with one retry after at most half a second, spread at random: the default of the library's
+    /// stream helper.
     pub fn conservative() -> Self {
         Self {
             jitter: Jitter::Full,

@@ -1,4 +1,4 @@
-//! Explicit fields that override a named policy's, one by one.
+//! Explicit fields that override those of a named policy, one by one.
 
 use super::{Backoff, Error, Jitter, Policy, Switches};
 use serde::{Deserialize, Serialize};
@@ -55,22 +55,22 @@ pub struct Overrides {
     pub factor: Option<NonZeroU32>,
     /// The delays of a stepped backoff.
     pub steps: Option<Vec<Duration>>,
-    /// The longest computed delay and the longest stated one that is accepted; zero means no ceiling.
+    /// The longest computed delay and the longest stated one that is accepted; zero means no limit.
     pub max_delay: Option<Duration>,
-    /// How delays are spread.
+    /// The spread of delays.
     pub jitter: Option<Jitter>,
-    /// The most that one chain of retries may sleep.
+    /// The longest total sleep of a retry chain.
     pub sleep_budget: Option<Duration>,
     /// The longest stated wait that is accepted; by default the longest computed one, if that is overridden.
     pub longest_stated_wait: Option<Duration>,
-    /// What may be switched.
+    /// The targets that may be switched to.
     pub may_switch: Option<Switches>,
-    /// Accept a stated reset time however far away it is.
+    /// Accepts a stated reset time, however far away it is.
     pub wait_for_reset: Option<bool>,
 }
 
 impl Policy {
-    /// This policy with some fields replaced.
+    /// Returns this policy with some fields replaced.
     pub fn with(self, overrides: Overrides) -> Result<Self, Error> {
         let backoff = overridden(&self.backoff, &overrides)?;
         let (max_delay, longest_stated_wait) = match overrides.max_delay {

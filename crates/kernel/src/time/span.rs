@@ -1,13 +1,13 @@
 //! Durations as people write and read them: `30s`, `2m`, `1h30m`, `500ms`, `1.5s`.
 //!
-//! Reading is strict, unlike the reading of what providers say (see `hint`): what is not understood is an error, never
-//! a guess.
+//! Reading is strict, unlike the reading of provider messages (see `hint`): a text that is not understood is an error,
+//! never a guess.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A year: longer than anything that is worth waiting for.
+/// A year: longer than any useful wait.
 const MAX_SPAN: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The units, from the largest to the smallest.
 const UNITS: [(&str, f64); 5] = [

@@ -1,8 +1,8 @@
-//! An agent without a mind: the prompt says which tools it calls and what it says in the end.
+//! A scripted agent: the prompt defines the tool calls and the final text.
 //!
-//! Each line `call NAME {arguments}` of the prompt is a step; a line `and NAME {arguments}` right after it is one more
-//! call of the same step; the lines `say TEXT` are the answer. A script in the system text takes the prompt's place.
-//! Invariant: what it does follows from the request alone; nothing is remembered between two.
+//! Each line `call NAME {arguments}` of the prompt is a step; a line `and NAME {arguments}` right after it is another
+//! call of the same step; the lines `say TEXT` are the final text. A script in the system prompt replaces the prompt.
+//! Invariant: the behaviour depends on the request alone; no state is kept between two requests.
 
 mod instructions;
 mod judge;
@@ -16,10 +16,10 @@ use outlast_dialect::Delta;
 use outlast_kernel::event::ToolCall;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The most characters of an output that are said back.
+/// The maximum number of characters of an output that are echoed.
 const MAX_OUTPUT_CHARS: usize = 200;
 
-/// What it says next: the calls of the next step, or what came of all.
+/// Returns the next completion: the calls of the next step, or the report of the results.
 pub(super) fn step(facts: &RequestFacts) -> Vec<Delta> {
     let conversation = &facts.conversation;
     if summary::is_requested(&facts.system) {
@@ -42,7 +42,7 @@ pub(super) fn step(facts: &RequestFacts) -> Vec<Delta> {
     }
 }
 
-/// What a prompt asks for. Of one that holds a summary, it is what that tells.
+/// Parses the instructions of a prompt. If the prompt contains a summary, they are those of the summary.
 fn requested_instructions(prompt: &str) -> Instructions<'_> {
     let lines = summary::find(prompt).unwrap_or_else(|| prompt.lines().collect());
     Instructions::read(lines.into_iter())
@@ -53,7 +53,7 @@ fn calling(calls: &[Call<'_>], conversation: &Conversation) -> Vec<Delta> {
     let mut deltas = words(&format!("Step {}.", step + 1));
     deltas.extend(calls.iter().enumerate().map(|(place, (name, arguments))| {
         Delta::ToolCall(ToolCall {
-            // The turn's number makes it unique in the whole conversation.
+            // The turn's number makes the id unique in the whole conversation.
             id: format!("call_{turn}_{step}_{place}"),
             name: (*name).to_owned(),
             arguments: (*arguments).to_owned(),
@@ -62,7 +62,7 @@ fn calling(calls: &[Call<'_>], conversation: &Conversation) -> Vec<Delta> {
     deltas
 }
 
-/// The number of the turn. After a summary it would begin anew, and ids would come twice.
+/// Returns the id of the turn: its number, or a hash after a summary, as numbers would start again and ids repeat.
 fn turn(conversation: &Conversation) -> String {
     if summary::find(&conversation.prompt).is_none() {
         return conversation.prompts.to_string();

@@ -1,14 +1,15 @@
-//! Answers that go on where an earlier one broke off.
+//! Continuations of interrupted completions.
 
 use outlast_dialect::Delta;
 
-/// What is left to say of an answer of which this was said before. What does not begin like the answer was no part of it.
+/// Returns the rest of a completion, given the parts already sent. A part that is no prefix of the completion is
+/// ignored.
 pub(super) fn rest(mut deltas: Vec<Delta>, begun: &[String]) -> Vec<Delta> {
     for said in begun {
         let text: String = deltas.iter().filter_map(text).collect();
         let said = match text.starts_with(said.as_str()) {
             true => said.len(),
-            // What was sent back may have lost or won blanks at its end.
+            // A client may have added or removed whitespace at the end.
             false if text.starts_with(said.trim_end()) => said.trim_end().len(),
             false => 0,
         };
@@ -24,7 +25,7 @@ fn text(delta: &Delta) -> Option<&str> {
     }
 }
 
-/// The same without so many bytes of text.
+/// Returns the deltas without the first `bytes` bytes of text.
 fn without(deltas: Vec<Delta>, mut bytes: usize) -> Vec<Delta> {
     let shortened = |delta| match delta {
         Delta::Text(text) => {

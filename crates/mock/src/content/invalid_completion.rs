@@ -1,13 +1,13 @@
-//! Answers that nothing is wrong with on the way, and that an agent still cannot go on with.
+//! Completions that arrive intact, but that an agent cannot use.
 
 use super::{calls, proof, thought};
 use crate::request_facts::RequestFacts;
 use outlast_dialect::{Delta, Dialect};
 use outlast_kernel::event::ToolCall;
 
-/// What an answer costs in which nothing can be seen.
+/// The billed output tokens of a completion without visible content.
 pub(super) const BILLED_OUTPUT_TOKENS: u64 = 50;
-/// A call that some models write where their template expects none.
+/// A tool call as some models write it where their template expects none.
 pub(super) const CALL_AS_TEXT: &str =
     r#"<tool_call>{"name": "read", "arguments": {"path": "README.md"}}</tool_call>"#;
 const CUT_ARGUMENTS: &str = r#"{"path": "src/ma"#;
@@ -15,22 +15,22 @@ const BLANK_ARGUMENT_BYTES: usize = 100_000;
 const REPEATED_PARAGRAPH: &str = "Wait, let me look at this again from the start.\n\n";
 const REPETITIONS: usize = 400;
 
-/// The same thought again and again.
+/// Returns reasoning that repeats the same paragraph.
 pub(super) fn reasoning_loop(dialect: Dialect) -> Vec<Delta> {
     thought(&REPEATED_PARAGRAPH.repeat(REPETITIONS), proof(dialect))
 }
 
-/// A whole call, and one whose arguments break off.
+/// Returns a complete call, and one whose arguments are cut off.
 pub(super) fn cut_call(facts: &RequestFacts) -> Vec<Delta> {
     with_last_arguments(calls(facts, 2), CUT_ARGUMENTS)
 }
 
-/// A call whose arguments never begin.
+/// Returns a call whose arguments never begin.
 pub(super) fn blank_arguments_call(facts: &RequestFacts) -> Vec<Delta> {
     with_last_arguments(calls(facts, 1), &" ".repeat(BLANK_ARGUMENT_BYTES))
 }
 
-/// A call of nothing.
+/// Returns a call without a name.
 pub(super) fn nameless() -> Vec<Delta> {
     vec![Delta::ToolCall(ToolCall {
         id: String::new(),

@@ -1,11 +1,11 @@
-//! Refusals of what a request is: too long, too many bytes, too slow, or ending with the wrong words.
+//! Errors that depend on the request: too many tokens, too many bytes, too slow, or ending with an assistant message.
 
 use super::ErrorResponse;
 use crate::reply::Action;
 use crate::request_facts::RequestFacts;
 use outlast_dialect::{ApiError, Dialect};
 
-/// What is said against a request, or `None` when there is nothing against it.
+/// Returns the error for a request, or `None` when the request is acceptable.
 pub(crate) fn for_request(
     act: &Action,
     dialect: Dialect,

@@ -1,4 +1,4 @@
-//! Answers that go wrong on their way.
+//! Damages responses in transit.
 
 use super::{BodyEnd, JSON, Piece, Plan, RequestContext};
 use crate::compress;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use outlast_dialect::{Dialect, ErrorForm, Interruption};
 use std::time::Duration;
 
-/// Headers that a response which went well may bring along with its error.
+/// Rate limit headers that a response with status 200 may carry in addition to its error.
 const LIMIT_HEADER_PREFIXES: [&str; 2] = ["anthropic-ratelimit-", "x-codex-"];
 
 impl Plan {
@@ -33,7 +33,7 @@ impl Plan {
         self.pieces.iter().map(|piece| piece.bytes.len()).sum()
     }
 
-    /// The same with another end, and without a length that would tell when the body is complete.
+    /// Changes the end, and removes the length from which a client could tell that the body is complete.
     pub(super) fn unmeasured(mut self, end: BodyEnd) -> Self {
         self.set_length(None);
         Self { end, ..self }
@@ -44,7 +44,7 @@ impl Plan {
         self
     }
 
-    /// The opening and so many pieces, never the last; then that end.
+    /// Keeps the opening and so many pieces, but never the last; then comes the given end.
     pub(super) fn kept(mut self, pieces: usize, end: BodyEnd) -> Self {
         let most = self.pieces.len().saturating_sub(1);
         self.pieces.truncate(pieces.saturating_add(1).min(most));
@@ -56,14 +56,14 @@ impl Plan {
             let bytes = Bytes::from(ask.dialect.ping());
             return self.kept(pieces, BodyEnd::Repeat { bytes, every });
         }
-        // What may stand before a JSON body without being part of it.
+        // Whitespace that may precede a JSON body without being part of it.
         let bytes = Bytes::from_static(b"\n");
         let mut plan = self.unmeasured(BodyEnd::Repeat { bytes, every });
         plan.pieces.clear();
         plan
     }
 
-    /// Exactly so many bytes of the body.
+    /// Cuts the body after exactly that many bytes.
     pub(super) fn cut(mut self, bytes: usize, clean: bool) -> Self {
         let mut left = bytes;
         for piece in &mut self.pieces {
@@ -82,7 +82,7 @@ impl Plan {
         }
     }
 
-    /// One piece loses the end of its last frame.
+    /// Removes the end of the last frame of one piece.
     pub(super) fn malformed(mut self, pieces: usize) -> Self {
         const LOST: usize = 3;
         let last = self.pieces.len().saturating_sub(1);
@@ -114,7 +114,7 @@ impl Plan {
 }
 
 impl RequestContext<'_> {
-    /// An answer that begins well and then brings an error.
+    /// Ends a completion that begins well with an error.
     pub(super) fn interrupted(
         self,
         answer: Plan,
@@ -161,7 +161,7 @@ impl RequestContext<'_> {
         self.dialect.error_frame(&refusal.problem, &interruption)
     }
 
-    /// Where an answer can end with an error, its body can, too.
+    /// In the dialect whose streams can end with an error, a body can contain one, too.
     fn error_body(self, refusal: &ErrorResponse, form: ErrorForm) -> String {
         if self.dialect != Dialect::OpenaiResponses || form == ErrorForm::Event {
             return self.dialect.error(&refusal.problem);

@@ -1,4 +1,4 @@
-//! Responses that are no answers: errors, pages, nonsense.
+//! Responses other than completions: errors, pages, garbage.
 
 use super::{BodyEnd, EVENTS, HTML, Head, JSON, Piece, Plan, RequestContext};
 use crate::compress;
@@ -11,7 +11,7 @@ use std::time::Duration;
 const ENDLESS_CHUNK: &[u8] = &[b'x'; 4096];
 
 impl RequestContext<'_> {
-    /// One body whose length is known.
+    /// Returns one body of known length.
     pub(crate) fn document(self, status: u16, content_type: &str, body: impl Into<Bytes>) -> Plan {
         let piece = Piece::from(body);
         let mut headers = self.headers(content_type);
@@ -24,7 +24,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// An error of our own: the request was not one that a provider would take.
+    /// Returns an error for a request that no provider would accept.
     pub(crate) fn invalid_request(self, status: u16, message: &str) -> Plan {
         let mut refusal = error_response::with_status(self.dialect, status, None);
         message.clone_into(&mut refusal.problem.message);
@@ -68,7 +68,7 @@ impl RequestContext<'_> {
         plan
     }
 
-    /// Every byte from the first to the last, in disorder.
+    /// Returns every byte from the first to the last, in disorder.
     pub(super) fn garbage(self) -> Plan {
         let disorder = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes()[0];
         let bytes: Vec<u8> = (0..2048).map(disorder).collect();

@@ -1,8 +1,8 @@
-//! What an answer is like.
+//! The kinds of completions.
 
 use super::Keyword;
 
-/// What an answer is like.
+/// The kind of a completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnswerKind {
     /// A sentence.
@@ -12,11 +12,11 @@ pub enum AnswerKind {
     Reasoning,
     /// Reasoning with its proof, and nothing else.
     ReasoningOnly,
-    /// Reasoning that says the same again and again, then a sentence.
+    /// Reasoning that repeats itself, then a sentence.
     ReasoningLoop,
     /// A tool call.
     Tool,
-    /// Two tool calls whose arguments take turns.
+    /// Two tool calls with interleaved arguments.
     Tools,
     /// Reasoning with its proof, a few words, then two tool calls.
     Mixed,
@@ -26,36 +26,37 @@ pub enum AnswerKind {
     Length,
     /// Reasoning that the output limit cut, and nothing else.
     LengthReasoning,
-    /// A tool call, and a second one that the output limit cut in its arguments.
+    /// A tool call, and a second one whose arguments the output limit cut.
     LengthCall,
-    /// Nothing: the output limit was reached before.
+    /// Nothing, because the output limit was reached before.
     LengthEmpty,
     /// Nothing.
     Empty,
-    /// Nothing that can be seen, but paid for.
+    /// Nothing visible, but billed.
     BilledEmpty,
-    /// What would be done next, without a call that does it.
+    /// An announcement of the next step, without a tool call.
     Announced,
-    /// A tool call that is written into the text.
+    /// A tool call that is written as text.
     TextCall,
-    /// The end of an answer with tool calls, without a call.
+    /// The stop reason of tool calls, without a call.
     ToolStop,
     /// A tool call without a name and an id.
     Nameless,
-    /// A tool call whose arguments are nothing but blanks.
+    /// A tool call whose arguments are only blanks.
     BlankArguments,
-    /// What images came with the request.
+    /// A description of the images in the request.
     ImageSeen,
     /// A sentence with terminal escapes.
     Escapes,
-    /// A sentence between frames that nobody knows.
+    /// A sentence between frames of unknown types.
     UnknownFrames,
     /// Thousands of pieces.
     Long,
-    /// The prompt, twice: a summary that is longer than what it sums up.
+    /// The prompt, twice: a summary that is longer than the original.
     LongSummary,
-    /// Calls of the tools that the prompt names, one step after the other, then what came of them or what the prompt
-    /// has it say. Asked to summarise a conversation, it tells which of its steps are left; asked to judge, it judges.
+    /// The tool calls that the prompt names, step by step, then a report of the results or the text that the prompt
+    /// specifies. Given a request to summarise a conversation, it lists the remaining steps; given criteria to judge
+    /// by, it judges.
     Agent,
     /// The same, with reasoning before each step.
     ThinkingAgent,
@@ -151,7 +152,7 @@ impl AnswerKind {
         ),
     ];
 
-    /// Whether the output limit ends such an answer.
+    /// Returns whether the output limit ends a completion of this kind.
     pub(crate) fn hits_output_limit(self) -> bool {
         matches!(
             self,

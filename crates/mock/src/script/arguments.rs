@@ -1,15 +1,15 @@
-//! The arguments of one fault: numbers, words and `name=value`, separated by commas.
+//! The arguments of one fault: numbers, keywords and `name=value`, separated by commas.
 //!
-//! Invariant: each argument is taken once, and one that nobody takes is an error.
+//! Invariant: each argument is taken once, and an unused argument is an error.
 
 use crate::reply::Keyword;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Longer than any rehearsal, short enough for every sum.
+/// The maximum duration: longer than any test, short enough for every sum.
 const MAX_SECONDS: f64 = 366.0 * 86_400.0;
 
-/// The arguments that are left.
+/// The arguments that were not yet taken.
 pub(super) struct Arguments<'a>(Vec<&'a str>);
 
 impl<'a> Arguments<'a> {
@@ -18,13 +18,13 @@ impl<'a> Arguments<'a> {
         Self(arguments.filter(|one| !one.is_empty()).collect())
     }
 
-    /// The first argument without a name, as text.
+    /// Takes the first argument without a name, as text.
     fn bare(&mut self) -> Option<&'a str> {
         let place = self.0.iter().position(|one| !one.contains('='))?;
         Some(self.0.remove(place))
     }
 
-    /// The value of that name, as text.
+    /// Takes the value of that name, as text.
     pub(super) fn value(&mut self, name: &str) -> Option<&'a str> {
         let value = |one: &&'a str| Some(one.split_once('=')?).filter(|(key, _)| *key == name);
         let place = self.0.iter().position(|one| value(one).is_some())?;
@@ -42,18 +42,18 @@ impl<'a> Arguments<'a> {
             .transpose()
     }
 
-    /// A word that is there or not.
+    /// Takes a flag; returns whether it is present.
     pub(super) fn flag(&mut self, word: &str) -> bool {
         let place = self.0.iter().position(|one| *one == word);
         place.map(|place| self.0.remove(place)).is_some()
     }
 
-    /// One of some words, without a name.
+    /// Takes a keyword without a name.
     pub(super) fn word<T: Copy>(&mut self, words: &[Keyword<T>]) -> Result<Option<T>, String> {
         self.bare().map(|value| meaning(words, value)).transpose()
     }
 
-    /// One of some words, under that name.
+    /// Takes a keyword under that name.
     pub(super) fn named_keyword<T: Copy>(
         &mut self,
         name: &str,
@@ -64,7 +64,7 @@ impl<'a> Arguments<'a> {
             .transpose()
     }
 
-    /// A length of time in seconds, under that name.
+    /// Takes a duration in seconds under that name.
     pub(super) fn seconds(&mut self, name: &str) -> Result<Option<Duration>, String> {
         self.value(name)
             .map(|value| seconds(name, value))
@@ -75,7 +75,7 @@ impl<'a> Arguments<'a> {
         self.bare().map(|value| seconds(name, value)).transpose()
     }
 
-    /// How often: a number, or `always`.
+    /// Takes the number of repetitions: a number, or `always`.
     pub(super) fn times(&mut self) -> Result<u32, String> {
         match self.value("times") {
             None => Ok(1),
@@ -84,7 +84,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// A status of an error.
+    /// Takes an error status.
     pub(super) fn status(&mut self) -> Result<Option<u16>, String> {
         match self.positional("STATUS")? {
             Some(status) if !(400..=599).contains(&status) => {

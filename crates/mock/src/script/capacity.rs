@@ -1,18 +1,18 @@
-//! A provider that serves so much in a second and refuses the rest: two buckets that fill up with time.
+//! A provider with a limited throughput per second: two token buckets that refill over time.
 
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
-/// What is left in the buckets.
+/// The state of the buckets.
 #[derive(Clone, Debug)]
 pub(super) struct Capacity {
     requests: Bucket,
     tokens: Option<Bucket>,
-    /// When the buckets were last filled up.
+    /// The time of the last refill.
     filled_at: Option<Timestamp>,
 }
 
-/// Holds what comes in during one second, counted in thousandths: so much a second is so many thousandths a millisecond.
+/// Holds the capacity of one second, counted in thousandths: N per second are N thousandths per millisecond.
 #[derive(Clone, Debug)]
 struct Bucket {
     per_second: u64,
@@ -28,7 +28,7 @@ impl Capacity {
         }
     }
 
-    /// Takes a request out of the buckets, or says when there will be room.
+    /// Takes a request out of the buckets, or returns the wait until there is room.
     pub(super) fn take(&mut self, now: Timestamp, tokens: u64) -> Result<(), Duration> {
         let passed = now.since(*self.filled_at.get_or_insert(now));
         self.filled_at = Some(now);
@@ -64,7 +64,7 @@ impl Bucket {
         self.level = self.level.saturating_add(more).min(self.per_second * 1000);
     }
 
-    /// What is more than a bucket holds goes through a full one.
+    /// Returns the amount to take: one that exceeds the bucket needs a full bucket.
     fn needed(&self, amount: u64) -> u64 {
         amount.min(self.per_second) * 1000
     }

@@ -1,4 +1,5 @@
-//! Every fault: its name, its arguments, what it does, and how it is read. The parser and the help are made of this.
+//! The table of all faults: name, arguments, description and parser. The parser and the help text are generated from
+//! it.
 
 use super::arguments::Arguments;
 use super::capacity::Capacity;
@@ -21,7 +22,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// How it is written.
+    /// Returns the syntax of the fault.
     pub(crate) fn usage(&self) -> String {
         format!("{}{}", self.name, self.arguments)
     }
@@ -334,24 +335,24 @@ pub(crate) const FAULTS: [Row; 34] = [
     ),
 ];
 
-/// So many calls get this.
+/// Returns a fault that applies a number of times.
 fn strikes(arguments: &mut Arguments<'_>, act: Action) -> Result<Fault, String> {
     struck(arguments, act, AnswerKind::default())
 }
 
-/// So many calls get such an answer, damaged.
+/// Returns a fault that damages a number of completions of the given kind.
 fn damages(arguments: &mut Arguments<'_>, act: Action) -> Result<Fault, String> {
     let of = kind(arguments)?;
     struck(arguments, act, of)
 }
 
-/// Every call gets this.
+/// Returns a fault that applies to every call.
 fn always(arguments: &mut Arguments<'_>, act: Action) -> Result<Fault, String> {
     let times = u32::MAX;
     answering(arguments, FaultSchedule::Strike { act, times })
 }
 
-/// A course without end has to say itself what its answers are like: nothing comes after it.
+/// Returns a fault without end. It takes the kind of its completions itself, as no other fault follows it.
 fn answering(arguments: &mut Arguments<'_>, course: FaultSchedule) -> Result<Fault, String> {
     let of = kind(arguments)?;
     Ok(Fault { course, of })

@@ -1,4 +1,4 @@
-//! What can be written in a script, in words.
+//! The help text for the script syntax.
 
 use super::fault_table::FAULTS;
 use crate::reply::{AnswerKind, HintForm, Keyword, ProviderError};
@@ -27,7 +27,7 @@ A Responses answer in background mode goes on whatever happens to its connection
 strikes whoever fetches its rest; error:404 there means that it is lost: drop-after:5+error:404
 ";
 
-/// All faults and their words, for a command's help.
+/// Returns the help text with all faults and keywords.
 pub fn help() -> String {
     let mut help =
         String::from("Faults, joined by `+`; when all are over, every call is answered:\n");

@@ -1,8 +1,8 @@
-//! One connection, which can be made to end badly.
+//! One connection, which can be broken on purpose.
 //!
-//! The library that speaks HTTP ends a connection only politely. So the connection's fate is kept beside it: what is to
-//! end it is noted, and once everything that was written before is on its way, it is dropped. A reset is one on the
-//! wire, too: the socket is closed without lingering.
+//! The HTTP library only ends connections gracefully. So the disconnect is recorded in a signal beside the connection,
+//! and the connection is dropped once everything that was written before has been sent. A reset is a real one: the
+//! socket is closed without lingering.
 
 use super::{Shared, request_handler};
 use crate::reply::Disconnect;
@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// How a connection will end, when that was decided.
+/// The way in which a connection will end, once that is decided.
 #[derive(Debug, Default)]
 pub(super) struct DisconnectSignal {
     how: OnceLock<Disconnect>,
@@ -32,14 +32,14 @@ impl DisconnectSignal {
         self.sealed.notify_one();
     }
 
-    /// Ends the connection when what was written before is on its way.
+    /// Ends the connection when everything that was written before has been sent.
     pub(super) fn trigger_after_flush(&self, how: Disconnect) {
         self.how.get_or_init(|| how);
     }
 }
 
 pub(super) async fn connection(stream: TcpStream, shared: Arc<Shared>, stop: CancellationToken) {
-    // Frames are small and go out one by one.
+    // Frames are small and sent one by one.
     stream.set_nodelay(true).ok();
     let fate = Arc::new(DisconnectSignal::default());
     let wire = TokioIo::new(FaultySocket {
@@ -56,7 +56,7 @@ pub(super) async fn connection(stream: TcpStream, shared: Arc<Shared>, stop: Can
     let mut serving = pin!(builder.serve_connection(wire, service));
     tokio::select! {
         biased;
-        // How it went is told by the log, for each request.
+        // The log records the outcome of each request.
         _ = serving.as_mut() => return,
         () = fate.sealed.notified() => return,
         () = stop.cancelled() => serving.as_mut().graceful_shutdown(),
@@ -68,7 +68,7 @@ pub(super) async fn connection(stream: TcpStream, shared: Arc<Shared>, stop: Can
     }
 }
 
-/// A socket that ends as its fate says.
+/// A socket that ends as its signal says.
 struct FaultySocket {
     stream: TcpStream,
     fate: Arc<DisconnectSignal>,
@@ -113,7 +113,7 @@ impl AsyncWrite for FaultySocket {
         self.stream.is_write_vectored()
     }
 
-    /// Asked for when everything has been written: now a fate that waited for that is sealed.
+    /// Called when everything has been written: a disconnect that waited for that happens now.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
         if flushed.is_ready() && self.fate.how.get().is_some() {

@@ -1,6 +1,6 @@
-//! The endpoints by which a test directs the server: which script plays, and what was asked.
+//! The control endpoints, through which a test sets the scripts and reads the request log.
 //!
-//! A web page must not reach them by way of a browser: a request that was made for another host or comes from another
+//! Invariant: a web page cannot reach them through a browser: a request that names another host or comes from another
 //! origin is refused.
 
 use super::Shared;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::sync::PoisonError;
 
-/// Where the control endpoints are.
+/// The path prefix of the control endpoints.
 pub(super) const PREFIX: &str = "/_outlast/";
 
 #[derive(Deserialize)]
@@ -79,7 +79,7 @@ impl Shared {
         (StatusCode::OK, json!({}))
     }
 
-    /// Whether a request was made for this server, and by nobody else's page.
+    /// Returns whether a request was made for this server, and not by the page of another origin.
     fn is_ours(&self, authority: Option<&str>, headers: &Headers) -> bool {
         let host = header(headers, "host").or(authority);
         let origin = header(headers, "origin").map(|origin| {
@@ -90,7 +90,7 @@ impl Shared {
             && origin.is_none_or(|origin| self.is_own_host(origin))
     }
 
-    /// A number cannot be made to mean another host; a name can.
+    /// An IP address cannot be made to resolve to another host; a name can.
     fn is_own_host(&self, address: &str) -> bool {
         let name = match address
             .strip_prefix('[')

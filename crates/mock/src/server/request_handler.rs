@@ -1,4 +1,4 @@
-//! One request over HTTP: read, answered as the script says, noted.
+//! One request over HTTP: reads it, sends the scripted response, and logs the outcome.
 
 use super::connection::DisconnectSignal;
 use super::{Shared, control};
@@ -22,12 +22,12 @@ use serde_json::Value;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 const MAX_BODY_BYTES: usize = 32 << 20;
-/// Names the script that a request wants.
+/// The header that names the script of a request.
 const SCRIPT_HEADER: &str = "x-outlast-script";
 
 pub(super) type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, ResponseAborted>>>;
 
-/// A response that breaks off. Version 2 of HTTP says so to the client and keeps the connection.
+/// The error that aborts a response. HTTP/2 reports it to the client and keeps the connection.
 #[derive(Debug, thiserror::Error)]
 #[error("the scripted provider breaks off")]
 pub(super) struct ResponseAborted;
@@ -57,7 +57,7 @@ pub(super) async fn handle(
     let headers = headers(&parts);
     let (plan, note) = shared.decide(&parts, &ReceivedRequest { headers, body });
     let ending = OutcomeReporter {
-        // Other answers share a connection of version 2, so that only the one breaks off.
+        // Other responses share an HTTP/2 connection, so only this one is aborted.
         fate: (parts.version < Version::HTTP_2).then_some(fate),
         note,
     };
@@ -85,7 +85,7 @@ pub(super) fn headers(parts: &Parts) -> Vec<(String, String)> {
 }
 
 impl Shared {
-    /// Notes the request and decides what it gets.
+    /// Logs the request and decides on the response.
     fn decide(&self, parts: &Parts, read: &ReceivedRequest) -> (Plan, EntryHandle) {
         let bytes = read.body.as_deref().unwrap_or_default();
         let json = serde_json::from_slice::<Value>(bytes).ok();
@@ -139,7 +139,7 @@ impl Shared {
         }
     }
 
-    /// The rest of an answer, as the script for its model has it.
+    /// Returns the plan for the rest of a stored response, according to the script of its model.
     fn rest(
         &self,
         ask: RequestContext<'_>,
@@ -158,7 +158,7 @@ impl Shared {
         }
     }
 
-    /// What the script that plays for the request has for it.
+    /// Returns the reply of the script that applies to the request.
     fn reply(
         &self,
         note: &EntryHandle,
@@ -178,7 +178,7 @@ impl Shared {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what the plan says.
+    /// Executes the plan.
     async fn play(
         &self,
         mut plan: Plan,
@@ -197,7 +197,7 @@ impl Shared {
             response = response.header(name, value);
         }
         let body = played(plan, Arc::clone(&self.clock), ending);
-        // A script can put anything into a header, as the place of a redirect.
+        // A script can put any text into a header, such as the target of a redirect.
         Ok(response.body(body).unwrap_or_else(|_| unsendable()))
     }
 }
@@ -210,7 +210,7 @@ fn unsendable() -> Response<Body> {
     response
 }
 
-/// Where the end of an answer is told.
+/// Reports the end of a response to the log and the connection.
 struct OutcomeReporter {
     fate: Option<Arc<DisconnectSignal>>,
     note: EntryHandle,
@@ -226,14 +226,14 @@ impl OutcomeReporter {
         }
     }
 
-    /// Ends the connection within a response, when what was sent of it is on its way.
+    /// Ends the connection within a response, after the part before was sent.
     async fn break_off(&mut self, how: Disconnect) -> ResponseAborted {
         self.note.ended(how.into());
         if let Some(fate) = &self.fate {
             fate.trigger_after_flush(how);
             std::future::pending::<()>().await;
         }
-        // The pieces before are still on their way through the connection's task.
+        // The pieces before are still in transit through the connection's task.
         for _ in 0..16 {
             tokio::task::yield_now().await;
         }
@@ -241,7 +241,7 @@ impl OutcomeReporter {
     }
 }
 
-/// The body of that plan. The last piece that is handed on ends the note.
+/// Returns the body of a plan. The last piece completes the log entry.
 fn played(plan: Plan, clock: Arc<dyn outlast_engine::Clock>, ending: OutcomeReporter) -> Body {
     let finishes = plan.end == BodyEnd::Finish;
     let left = plan.pieces.len();

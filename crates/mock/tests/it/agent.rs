@@ -1,4 +1,4 @@
-//! The scripted agent in the loop of a real one: every turn has a provider of its own, as after a restart.
+//! The scripted agent in the loop of a real one: every turn has its own provider, as after a restart.
 
 use crate::answers::{provider, send};
 use crate::turns::play_request;
@@ -11,7 +11,7 @@ const PLAN: &str = "Please do this:\n\
     call bash {\"command\": \"echo one two\"}\n\
     Thank you.";
 
-/// What was called, with ids, and what was said at the end, when every tool says its arguments.
+/// Returns the calls with their ids, and the final text, when every tool returns its arguments.
 async fn converse(dialect: Dialect, request: &mut Request) -> (Vec<String>, String) {
     let mut called = Vec::new();
     loop {
@@ -75,7 +75,7 @@ async fn a_plan_is_carried_out_step_by_step_in_every_dialect() {
     }
 }
 
-/// What the scripted agent makes of a conversation that was written down.
+/// Returns the scripted agent's summary of a transcript.
 async fn summarise(dialect: Dialect, transcript: &str) -> String {
     let mut request = Request {
         model: "ok:agent,times=always".to_owned(),
@@ -117,7 +117,7 @@ async fn an_agent_goes_on_from_a_summary_with_the_steps_that_are_left() {
         let expected = ["b", "c", "d", "e"].map(|name| format!("{{\"path\": \"{name}.txt\"}}"));
         assert_eq!(arguments, expected, "{dialect:?}");
         assert!(said.starts_with("Done after 3 steps."), "{said}");
-        // Ids of before the summary do not come again.
+        // Ids from before the summary are not repeated.
         assert!(
             called.iter().all(|call| !call.contains(" call_1_")),
             "{called:?}"
@@ -137,7 +137,7 @@ async fn what_was_kept_beside_a_summary_counts_as_done() {
         };
         let (called, _) = converse(dialect, &mut request).await;
         assert_eq!(called.len(), 1, "{dialect:?}");
-        // The last answer is missing: all steps are done, and it is said again.
+        // The last completion is missing: all steps are done, so the final text is sent again.
         request.messages.pop();
         let (called, said) = converse(dialect, &mut request).await;
         assert!(called.is_empty(), "{dialect:?}: {called:?}");

@@ -1,4 +1,4 @@
-//! What a client reads of answers that are odd, in every dialect, in pieces and whole.
+//! Unusual completions as a client reads them, in every dialect, streamed and whole.
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::client::START;
 
-/// What was answered, as far as it counts.
+/// The content of a completion, as far as it matters here.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CollectedAnswer {
     pub(crate) text: String,
@@ -39,12 +39,12 @@ impl CollectedAnswer {
     }
 }
 
-/// The scripted provider in process, from the beginning of its script.
+/// Returns an in-process provider at the beginning of its script.
 pub(crate) fn provider(script: &str) -> ScriptedTransport {
     ScriptedTransport::new(script.parse().unwrap(), Arc::new(TimerClock::new(START)))
 }
 
-/// The status and the body that such a request gets.
+/// Returns the status and the body of the response to a request.
 pub(crate) async fn send(
     provider: &ScriptedTransport,
     dialect: Dialect,
@@ -61,7 +61,7 @@ pub(crate) async fn send(
     (response.status, String::from_utf8(pieces.concat()).unwrap())
 }
 
-/// The same, read by a client.
+/// Sends a request and decodes the response as a client does.
 pub(crate) async fn ask(
     provider: &ScriptedTransport,
     dialect: Dialect,
@@ -81,7 +81,7 @@ pub(crate) async fn ask(
     CollectedAnswer::of(deltas)
 }
 
-/// Every way in which an answer can come.
+/// Returns every combination of dialect and delivery.
 fn ways() -> impl Iterator<Item = (Dialect, Delivery)> {
     let deliveries = [Delivery::Streamed, Delivery::Whole];
     Dialect::ALL
@@ -176,13 +176,13 @@ async fn a_call_is_cut_and_the_one_before_it_is_whole() {
         let answered = ask_of_kind("length-call", way.0, way.1).await;
         assert_eq!(answered.text, "Let me look. ", "{way:?}");
         assert_eq!(answered.stop, Some(StopReason::Length), "{way:?}");
-        // Where the end of each call is not told, none is believed.
+        // In a dialect without an end marker for each call, no call counts as complete.
         let whole = usize::from(way.0 != Dialect::OpenaiChat);
         assert_eq!(answered.calls.len(), whole, "{way:?}: {answered:?}");
     }
 }
 
-/// The frames of an answer, with what the wire says of calls.
+/// Returns the frames of a completion as JSON.
 async fn frames(kind: &str, dialect: Dialect) -> Vec<Value> {
     let request = Request {
         messages: vec![Message::user("Say hello")],
@@ -237,7 +237,7 @@ fn said(role: Role, text: &str) -> Message {
     }
 }
 
-/// A conversation in which an answer was begun.
+/// Returns a conversation in which a completion was begun.
 fn begun(said: &[Message]) -> Request {
     Request {
         messages: [&[Message::user("Say hello")], said].concat(),
@@ -314,7 +314,7 @@ async fn a_window_refuses_a_conversation_that_has_outgrown_it() {
         assert_eq!(send(&model, dialect, &short).await.0, 200, "{dialect:?}");
         let (status, body) = send(&model, dialect, &long).await;
         assert_eq!(status, 400, "{dialect:?}: {body}");
-        // About four bytes are a token.
+        // About four bytes are one token.
         let tokens = dialect.request(&long).len() / 4;
         assert!(body.contains(&tokens.to_string()), "{tokens}: {body}");
         assert!(body.contains("1000 "), "{dialect:?}: {body}");

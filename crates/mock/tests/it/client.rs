@@ -1,4 +1,4 @@
-//! A server of its own for each test, and a client that sees every byte.
+//! A server for each test, and a client that sees every byte.
 
 use outlast_dialect::{Delivery, Dialect, Message, Request};
 use outlast_engine::clock::TimerClock;
@@ -40,7 +40,7 @@ impl TestServer {
         }
     }
 
-    /// Sends what is given and reads to the end, whatever that is.
+    /// Sends the text and reads until the connection ends.
     pub(crate) async fn send(&self, request: &str) -> Received {
         let mut socket = TcpStream::connect(self.address).await.unwrap();
         socket.write_all(request.as_bytes()).await.unwrap();
@@ -53,12 +53,12 @@ impl TestServer {
         }
     }
 
-    /// Asks in that dialect with that model.
+    /// Sends a request in that dialect for that model.
     pub(crate) async fn ask(&self, dialect: Dialect, model: &str) -> Received {
         self.send(&question(dialect, model, &[])).await
     }
 
-    /// One request to the control endpoints, which must go well.
+    /// Sends a request to the control endpoints, which must succeed.
     pub(crate) async fn control(&self, method: &str, path: &str, body: &str) -> Value {
         let path = format!("/_outlast/{path}");
         let received = self.send(&request(method, &path, &[], body)).await;
@@ -66,13 +66,13 @@ impl TestServer {
         serde_json::from_str(&received.body()).unwrap()
     }
 
-    /// The log's entries.
+    /// Returns the log's entries.
     pub(crate) async fn requests(&self) -> Vec<Value> {
         let log = self.control("GET", "requests", "").await;
         log["requests"].as_array().unwrap().clone()
     }
 
-    /// The log's last entry, once it says something else than that it is open.
+    /// Returns the log's last entry, once it is no longer open.
     pub(crate) async fn last_request(&self) -> Value {
         loop {
             let last = self.requests().await.pop().unwrap();
@@ -84,7 +84,7 @@ impl TestServer {
     }
 }
 
-/// What came back.
+/// The bytes that were received.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
@@ -113,7 +113,7 @@ impl Received {
             .map(|(_, value)| value)
     }
 
-    /// The bytes of the body, without the frames of a chunked one.
+    /// Returns the bytes of the body, without chunk framing.
     pub(crate) fn body_bytes(&self) -> Vec<u8> {
         let at = self
             .bytes
@@ -142,7 +142,7 @@ impl Received {
         String::from_utf8_lossy(&self.body_bytes()).into_owned()
     }
 
-    /// Whether the response ended as HTTP wants it.
+    /// Returns whether the response ended as HTTP requires.
     pub(crate) fn is_complete(&self) -> bool {
         match self.header("content-length") {
             Some(length) => self.body_bytes().len() == length.parse::<usize>().unwrap(),
@@ -151,7 +151,7 @@ impl Received {
     }
 }
 
-/// A request in HTTP 1.1 that wants the connection closed after it.
+/// Returns an HTTP/1.1 request that asks to close the connection after it.
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
     let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
     if !headers.iter().any(|(name, _)| *name == "host") {
@@ -163,7 +163,7 @@ pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: 
     format!("{head}content-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// A question in that dialect, to be answered in pieces.
+/// Returns a request in that dialect for a streamed response.
 pub(crate) fn question(dialect: Dialect, model: &str, headers: &[(&str, &str)]) -> String {
     asking(dialect, model, Delivery::Streamed, headers)
 }

@@ -1,4 +1,4 @@
-//! Directing the server: scripts, the log, the list of models, both versions of HTTP, and its stop.
+//! Control of the server: scripts, the log, the list of models, both versions of HTTP, and its stop.
 
 use crate::client::{TestServer, question, request};
 use bytes::Bytes;

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// What a streamed body says.
+/// Decodes a streamed body.
 fn read(dialect: Dialect, body: &str) -> Vec<Delta> {
     let mut decoder = sse::Decoder::new(1 << 20);
     let (mut reader, mut deltas) = (dialect.reader("p"), Vec::new());
@@ -115,7 +115,7 @@ async fn a_reset_is_one_on_the_wire_and_a_close_is_none() {
     }
 }
 
-/// What came within an hour, and when the last of it did.
+/// Returns the bytes that arrived within an hour, and the time of the last ones.
 async fn within_an_hour(server: &TestServer, request: &str) -> (Received, Duration) {
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     socket.write_all(request.as_bytes()).await.unwrap();

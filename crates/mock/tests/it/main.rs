@@ -1,4 +1,4 @@
-//! The scripted provider behind the real adapter and the real turn, and over real sockets, on a paused clock.
+//! The mock provider behind the real adapter and the real turn, and over real sockets, on a paused clock.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

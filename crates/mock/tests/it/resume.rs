@@ -1,4 +1,4 @@
-//! Answers that are cut off and taken up on the server: everything is heard once, wherever the cut is.
+//! Completions that are cut off and resumed on the server: each delta is received once, wherever the cut is.
 
 use crate::client::{START, TestServer, request};
 use futures_util::StreamExt;
@@ -13,7 +13,7 @@ use outlast_kernel::verdict::{Cause, Class};
 use outlast_mock::ScriptedTransport;
 use std::sync::Arc;
 
-/// A provider of its own that plays that script.
+/// Returns a provider of its own that plays the script.
 fn scripted(dialect: Dialect, script: &str) -> Adapter {
     let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(START));
     let transport = ScriptedTransport::new(script.parse().unwrap(), Arc::clone(&clock));
@@ -33,10 +33,10 @@ fn question(model: &str, resumable: bool) -> Request {
     }
 }
 
-/// What one request brought.
+/// The result of one request.
 struct StreamResult {
     said: Vec<Delta>,
-    /// The place, if it was the last thing that came.
+    /// The cursor, if it was the last delta.
     place: Option<StreamCursor>,
     failure: Option<Failure>,
 }
@@ -68,7 +68,7 @@ async fn resume(adapter: &Adapter, place: &StreamCursor) -> StreamResult {
     hear(adapter.resume(place, None).unwrap()).await
 }
 
-/// All that is said until the answer is complete, and how many requests that took.
+/// Returns all deltas until the completion is complete, and the number of requests.
 async fn outlast(adapter: &Adapter, request: &Request) -> (Vec<Delta>, usize) {
     let (mut said, mut place) = (Vec::new(), None::<StreamCursor>);
     for requests in 1..100 {
@@ -93,7 +93,7 @@ async fn uncut(kind: &str) -> Vec<Delta> {
     heard.said
 }
 
-/// Every end of a frame, what is right before and right after it, and many a byte in between.
+/// Returns every end of a frame, the positions right before and after it, and some bytes in between.
 fn cuts(frames: &[usize]) -> impl Iterator<Item = usize> {
     let ends: Vec<usize> = frames
         .iter()
@@ -212,7 +212,7 @@ async fn only_a_resumable_answer_of_responses_has_a_place() {
 
 #[tokio::test]
 async fn everything_is_heard_once_over_real_sockets() {
-    // The model's name is one of the script's, and counts.
+    // The usage includes the tokens of the model's name, which is that of the script.
     let without_usage = |mut deltas: Vec<Delta>| {
         deltas.retain(|delta| !matches!(delta, Delta::Usage(_)));
         deltas

@@ -1,4 +1,4 @@
-//! Scripts behind the real adapter and the real turn: what can pass is outlasted, what cannot is not tried again.
+//! Scripts behind the real adapter and the real turn: transient failures are outlasted, permanent ones are not retried.
 
 use outlast_dialect::{Dialect, Message, Request};
 use outlast_engine::clock::TimerClock;
@@ -35,7 +35,7 @@ async fn play_in(dialect: Dialect, script: &str, policy: &str) -> TurnResult {
     play_request(dialect, &request, policy).await
 }
 
-/// One turn with a provider of its own, which plays what the request's model says.
+/// Runs one turn with its own provider, which plays the script that the request's model names.
 pub(crate) async fn play_request(dialect: Dialect, request: &Request, policy: &str) -> TurnResult {
     let clock: Arc<dyn Clock> =
         Arc::new(TimerClock::new(Timestamp::from_millis(1_800_000_000_000)));

@@ -1,6 +1,6 @@
-//! What is known of an agent's run, as its lines are read.
+//! The state of an agent's output, updated line by line.
 //!
-//! Invariant: an agent waits from the line that says so up to the next line that does not.
+//! Invariant: an agent waits from the line that says so until the next line that does not.
 
 use super::tool_use::{self, ToolEffect};
 use super::{AgentResult, Format, NO_RESULT, claude, codex, opencode, pi};
@@ -12,22 +12,22 @@ use outlast_kernel::event::Usage;
 use outlast_kernel::text;
 use serde_json::Value;
 
-/// The most that is said of one thing that was seen, in bytes.
+/// Maximum length of an event's text in bytes.
 const MAX_EVENT_BYTES: usize = 160;
 
-/// What was read so far.
+/// The output parsed so far.
 pub(super) struct AgentOutput {
     pub(super) text: String,
     pub(super) usage: Usage,
     pub(super) cost: Cost,
     pub(super) error: Option<String>,
-    /// When a limit that it ran into ends.
+    /// The end of a limit that the agent reached.
     pub(super) not_before: Option<Timestamp>,
-    /// Whether the answer has come to its end.
+    /// Whether the output has reached its proper end.
     pub(super) is_over: bool,
-    /// What it was that used something last, where the same is said several times.
+    /// The id of the message whose usage was counted last, since its usage may be repeated.
     pub(super) counted: Option<String>,
-    /// What was seen and not yet told.
+    /// The events that are not yet reported.
     pub(super) signs: Vec<WatchEvent>,
     is_waiting: bool,
 }
@@ -52,9 +52,9 @@ impl AgentOutput {
         }
     }
 
-    /// Takes in a line.
+    /// Parses a line.
     pub(super) fn line(&mut self, line: &str, format: Format) {
-        // The whole message with each piece of it: too much to read for what it says.
+        // The line repeats the whole message with each delta: too much to parse for the little it says.
         if line.starts_with(r#"{"type":"message_update""#) {
             return self.event(|story| story.activity("writing"));
         }
@@ -80,22 +80,22 @@ impl AgentOutput {
         }
     }
 
-    /// It lives.
+    /// Records activity.
     pub(super) fn activity(&mut self, what: &str) {
         self.signs.push(WatchEvent::Activity(short(what)));
     }
 
-    /// It has done something.
+    /// Records progress.
     pub(super) fn progress(&mut self, what: &str) {
         self.signs.push(WatchEvent::Progress(short(what)));
     }
 
-    /// It waits for its provider.
+    /// Records that the agent waits for its provider.
     pub(super) fn waits(&mut self) {
         self.is_waiting = true;
     }
 
-    /// It uses a tool.
+    /// Records the use of a tool.
     pub(super) fn uses(&mut self, tool: &str, input: &Value) {
         let what = tool_use::summary(tool, input);
         match tool_use::doing(tool, input) {
@@ -104,18 +104,18 @@ impl AgentOutput {
         }
     }
 
-    /// It says that something went wrong.
+    /// Records an error that the agent reports.
     pub(super) fn fails(&mut self, error: &str) {
         self.error = Some(unwrapped(error));
     }
 
-    /// It has used more.
+    /// Adds usage and cost.
     pub(super) fn used(&mut self, usage: Usage, dollars: &Value) {
         self.usage = self.usage.plus(usage);
         self.cost = Cost(self.cost.0.saturating_add(cost(dollars).0));
     }
 
-    /// What came of it.
+    /// Returns the result of the agent.
     pub(super) fn answer(self) -> AgentResult {
         let lost = (!self.is_over).then(|| NO_RESULT.to_owned());
         AgentResult {
@@ -133,20 +133,20 @@ fn short(what: &str) -> String {
     text::bounded(line.trim(), MAX_EVENT_BYTES).into_owned()
 }
 
-/// Dollars as an amount; a part of a millionth counts as one.
+/// Converts dollars to an amount in millionths, rounded up.
 pub(super) fn cost(dollars: &Value) -> Cost {
     let millionths = dollars.as_f64().unwrap_or_default() * 1e6;
-    // By way of text, which keeps what is too large or less than nothing out. Sums of parts are never exact.
+    // The conversion through text excludes values that are too large or negative. Sums of parts are never exact.
     let millionths = format!("{:.0}", (millionths - 0.01).ceil());
     Cost(millionths.parse().unwrap_or_default())
 }
 
-/// A number of tokens.
+/// Reads a number of tokens.
 pub(super) fn count(number: &Value) -> u64 {
     number.as_u64().unwrap_or_default()
 }
 
-/// An error that a provider's answer is part of, in its words: `401 authentication_error: …`.
+/// Extracts a provider's response from an error, in its own words: `401 authentication_error: …`.
 fn unwrapped(error: &str) -> String {
     let Some(start) = error.find('{') else {
         return error.trim().to_owned();

@@ -1,4 +1,4 @@
-//! The lines of `claude -p --output-format stream-json`: messages as they come, and one `result` at the end.
+//! Parser for `claude -p --output-format stream-json`: messages as they arrive, and one `result` at the end.
 
 use super::agent_output::{AgentOutput, cost, count};
 use outlast_kernel::Timestamp;
@@ -16,7 +16,7 @@ pub(super) fn take(story: &mut AgentOutput, event: &Value) {
     }
 }
 
-/// A plan's limit. Only here is its end said to the second; in words it is a time of day.
+/// Handles the limit of a plan. Only this event states its end to the second; texts state a time of day.
 fn limit(story: &mut AgentOutput, limit: &Value) {
     let is_reached = limit["status"] == "rejected";
     let end = limit["resetsAt"].as_u64().filter(|_| is_reached);
@@ -34,7 +34,7 @@ fn message(story: &mut AgentOutput, event: &Value) {
             kind => story.activity(kind.unwrap_or("something")),
         }
     }
-    // What counts if nothing more comes; each part of a message says it again.
+    // This usage counts if no `result` follows; each part of a message repeats it.
     let id = event["request_id"].as_str().or(message["id"].as_str());
     if id.is_some() && story.counted.as_deref() != id {
         story.counted = id.map(str::to_owned);
@@ -65,7 +65,7 @@ fn result(story: &mut AgentOutput, event: &Value, subtype: &str) {
     }
 }
 
-/// Of all models; where they are not listed, of the main one.
+/// Sums the usage of all models; if they are not listed, takes the main model's.
 fn total(event: &Value) -> Usage {
     let models = event["modelUsage"].as_object().into_iter().flatten();
     let all = models.map(|(_, model)| Usage {

@@ -1,4 +1,4 @@
-//! The lines of `codex exec --json`: items of a turn as they begin and end, and how the turn ended.
+//! Parser for `codex exec --json`: items of a turn as they begin and end, and the end of the turn.
 
 use super::agent_output::{AgentOutput, count};
 use outlast_kernel::event::Usage;
@@ -43,7 +43,7 @@ fn ended(story: &mut AgentOutput, item: &Value) {
     }
 }
 
-/// An error is the last one, unless the agent says that it tries again.
+/// Handles an error: it is the final one, unless the agent says that it retries.
 fn failed(story: &mut AgentOutput, message: &Value) {
     let message = message.as_str().unwrap_or("it failed and does not say why");
     if message.starts_with("Reconnecting") {
@@ -53,7 +53,7 @@ fn failed(story: &mut AgentOutput, message: &Value) {
     story.activity(message);
 }
 
-/// What comes from the cache is part of what is read.
+/// Reads the usage; the cached tokens are part of the input tokens.
 fn usage(usage: &Value) -> Usage {
     let cache_read = count(&usage["cached_input_tokens"]);
     let cache_write = count(&usage["cache_write_input_tokens"]);

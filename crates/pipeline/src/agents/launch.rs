@@ -1,16 +1,16 @@
-//! How the known agents are started: data, one row for each.
+//! The command lines of the known agents: data, one row for each.
 //!
-//! Each is asked once and without a terminal, reads what it is asked, prints lines of JSON, and asks nobody for
-//! permission: what the step does not allow is refused.
+//! Each agent runs once and without a terminal, reads its prompt from stdin, prints lines of JSON, and never asks for
+//! permission: actions that the step does not allow are refused.
 
 use super::Format;
 use crate::definition::Agent;
 
-/// Reads only, in every agent that knows them by these names.
+/// Tools that only read, in every agent that uses these names.
 const CLAUDE_READ_TOOLS: [&str; 3] = ["Read", "Glob", "Grep"];
 const CLAUDE_WRITE_TOOLS: [&str; 3] = ["Edit", "Write", "NotebookEdit"];
 
-/// The format of its output, the program with its arguments, and its variables.
+/// Returns the output format, the program with its arguments, and the environment variables.
 pub(super) fn started(agent: &Agent) -> (Format, Vec<String>, Vec<(String, String)>) {
     let may = |what: &str| agent.allow.iter().any(|allowed| allowed == what);
     let (write, bash) = (may("write"), may("bash"));
@@ -33,7 +33,7 @@ pub(super) fn started(agent: &Agent) -> (Format, Vec<String>, Vec<(String, Strin
     (format, arguments, env)
 }
 
-/// Whatever its settings allow: what is denied here is not even offered.
+/// Denied tools are not even offered, whatever the agent's own settings allow.
 fn claude(write: bool, bash: bool) -> Vec<String> {
     let shell = ["Bash"];
     let (mut allowed, mut denied) = (CLAUDE_READ_TOOLS.to_vec(), Vec::new());
@@ -48,7 +48,7 @@ fn claude(write: bool, bash: bool) -> Vec<String> {
     arguments
 }
 
-/// It reads by commands as well, so they always run: in a sandbox, which says what they can change and reach.
+/// Codex also reads by commands, so commands always run: the sandbox limits their writes and their network.
 fn codex(write: bool, bash: bool) -> Vec<String> {
     let mut arguments = words(&[
         "exec",

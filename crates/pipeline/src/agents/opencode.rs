@@ -1,4 +1,4 @@
-//! The lines of `opencode run --format json`: parts of messages when they are whole, and errors.
+//! Parser for `opencode run --format json`: complete parts of messages, and errors.
 
 use super::agent_output::{AgentOutput, count};
 use outlast_kernel::event::Usage;
@@ -22,7 +22,7 @@ pub(super) fn take(story: &mut AgentOutput, event: &Value) {
     }
 }
 
-/// The answer is what the last message says.
+/// Handles a text: the last message is the result.
 fn said(story: &mut AgentOutput, part: &Value) {
     let (text, message) = (part["text"].as_str(), part["messageID"].as_str());
     if story.counted.as_deref() != message {
@@ -42,7 +42,7 @@ fn finished(story: &mut AgentOutput, part: &Value) {
         cache_write: count(&tokens["cache"]["write"]),
     };
     story.used(usage, &part["cost"]);
-    // Before it has used its tools it is not done; whatever went wrong before is over when it is.
+    // The agent is not done before its tools have run; when it is done, earlier errors no longer count.
     story.is_over = part["reason"].as_str() != Some("tool-calls");
     if story.is_over {
         story.error = None;

@@ -1,6 +1,6 @@
-//! The lines of `pi -p --mode json`: messages, tools and retries as they begin and end.
+//! Parser for `pi -p --mode json`: messages, tools and retries as they begin and end.
 //!
-//! It ends well whatever became of its last message, so only that message says how it went.
+//! Its exit status is always 0, so only the last message tells whether it succeeded.
 
 use super::agent_output::{AgentOutput, count};
 use outlast_kernel::event::Usage;

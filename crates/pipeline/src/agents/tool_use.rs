@@ -1,18 +1,18 @@
-//! Which of an agent's tools only read: half an hour of reading is activity, and no progress.
+//! Classifies an agent's tools: half an hour of reading is activity, but no progress.
 
 use crate::failure::command_line::{SimpleCommand, programs};
 use serde_json::Value;
 
-/// What an agent does.
+/// The effect of a tool use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ToolEffect {
-    /// It looks at something.
+    /// It only reads.
     Reading,
     /// It may change something.
     Working,
 }
 
-/// Tools that only read, of all agents, in lower case.
+/// Tools of all agents that only read, in lower case.
 const READ_ONLY_TOOLS: [&str; 25] = [
     "read",
     "glob",
@@ -66,7 +66,7 @@ const READ_ONLY_GIT_COMMANDS: [&str; 9] = [
     "shortlog",
 ];
 
-/// What using that tool is.
+/// Returns the effect of a tool use.
 pub(super) fn doing(tool: &str, input: &Value) -> ToolEffect {
     let tool = tool.to_lowercase();
     let reads = match COMMAND_TOOLS.contains(&tool.as_str()) {
@@ -80,7 +80,7 @@ pub(super) fn doing(tool: &str, input: &Value) -> ToolEffect {
     }
 }
 
-/// The tool and what it is used on.
+/// Describes a tool use: the tool and its target.
 pub(super) fn summary(tool: &str, input: &Value) -> String {
     const TELLING: [&str; 8] = [
         "file_path",
@@ -103,7 +103,7 @@ fn command(input: &Value) -> Option<String> {
         .find_map(|name| match &input[*name] {
             Value::Array(words) => {
                 let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-                // A shell among the words is given its line as the last of them.
+                // A shell's command line is the last of the words.
                 words
                     .last()
                     .map(|last| match words.len() > 2 && words[1].starts_with('-') {
@@ -116,7 +116,7 @@ fn command(input: &Value) -> Option<String> {
     line.or_else(|| input.as_str().map(str::to_owned))
 }
 
-/// Whether a line only looks at things; a shell in it is looked into that many times.
+/// Returns whether a command line only reads; nested shells are checked up to the given depth.
 fn is_read_only_line(line: &str, depth: usize) -> bool {
     let programs = programs(line);
     !programs.is_empty() && programs.iter().all(|simple| reads(simple, depth))

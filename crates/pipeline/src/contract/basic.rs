@@ -1,4 +1,4 @@
-//! What can be seen at once: an expression that is found or not, a file that is there, output that is not empty.
+//! The simple checks: a regular expression, the existence of a file, output that is not empty.
 
 use super::{Artifact, Finding, MAX_VIOLATION_BYTES, clean, quoted};
 use crate::entry::Problem;
@@ -8,10 +8,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// How much of what was looked at is shown, in bytes.
+/// Maximum bytes of the artifact to show.
 const MAX_SHOWN_BYTES: usize = 200;
 
-/// Whether the expression is found in it, as it should be or should not.
+/// Checks whether the expression matches the artifact, or does not if it must not.
 pub(super) fn expression(
     pattern: &str,
     negated: bool,
@@ -45,7 +45,7 @@ pub(super) fn expression(
     Ok(Finding::broken(Cause::ContractBroken, message, violation))
 }
 
-/// Whether a file is there, which is called `name`.
+/// Checks whether the file exists; `name` is its name for messages.
 pub(super) fn file(path: &Path, name: &Path, non_empty: bool) -> Finding {
     let what = match fs::metadata(path) {
         Ok(_) if !non_empty => return Finding::default(),
@@ -59,7 +59,7 @@ pub(super) fn file(path: &Path, name: &Path, non_empty: bool) -> Finding {
     Finding::broken(Cause::ContractBroken, message.clone(), message)
 }
 
-/// Whether there is anything in it but white space.
+/// Checks whether the artifact has anything but white space.
 pub(super) fn non_empty((name, bytes): Artifact<'_>) -> Finding {
     if !bytes.trim_ascii().is_empty() {
         return Finding::default();
@@ -72,7 +72,7 @@ pub(super) fn non_empty((name, bytes): Artifact<'_>) -> Finding {
 mod tests {
     use super::*;
 
-    /// Message and violation.
+    /// Returns the message and the violation.
     fn of(finding: Finding) -> Option<(String, String)> {
         let mut broken = finding.broken?;
         assert_eq!(broken.cause, Cause::ContractBroken);

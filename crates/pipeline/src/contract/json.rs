@@ -1,35 +1,35 @@
-//! Output that is to be JSON, as it is written by models: now and then between fences.
+//! Parses JSON from the output of models, which sometimes put it between code fences.
 //!
-//! Invariant: what is taken is either the whole or the only block that can be meant; where there are two, neither is. What
-//! is no JSON is not repaired: where it breaks is said.
+//! Invariant: the result is the whole text or its only eligible block; if there are two, neither is taken. Invalid JSON
+//! is not repaired: the error states the place.
 
 use super::quoted;
 use serde_json::Value;
 use std::fmt;
 
-/// How much of a line is shown, and how much of that is before the place where it breaks, in bytes.
+/// Maximum bytes of a line to show, and the part of them that precedes the error.
 const MAX_EXCERPT_BYTES: usize = 60;
 const EXCERPT_BYTES_BEFORE_ERROR: usize = 20;
 
-/// What was read.
+/// The parsed JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ParsedJson {
-    /// It.
+    /// The value.
     pub(crate) value: Value,
-    /// Whether there was something else around it.
+    /// Whether the value was a block between fences in other text.
     pub(crate) was_fenced: bool,
 }
 
-/// Where and why it is no JSON.
+/// The place and the cause of a parse error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ParseError {
-    /// What is wrong, in words that are the same for the same mistake.
+    /// The mistake, in words that are the same for the same mistake.
     pub(crate) what: String,
     /// The line, from 1.
     pub(crate) line: usize,
     /// The column in bytes, from 1.
     pub(crate) column: usize,
-    /// What stands there.
+    /// The text at that place.
     near: String,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for ParseError {
     }
 }
 
-/// The JSON that the text is, or the only one that it holds between fences.
+/// Parses the text as JSON, or else the only JSON block between fences in it.
 pub(crate) fn read(text: &str) -> Result<ParsedJson, ParseError> {
     let whole = match parse(text, 0) {
         Ok(value) => {
@@ -71,7 +71,7 @@ fn parse(text: &str, lines_before: usize) -> Result<Value, ParseError> {
         let said = error.to_string();
         let what = match text.trim().is_empty() {
             true => "it is empty",
-            // The place is told apart from the mistake.
+            // The place is reported separately from the mistake.
             false => said
                 .rsplit_once(" at line ")
                 .map_or(&*said, |(what, _)| what),
@@ -98,13 +98,13 @@ fn near(line: &str, column: usize) -> String {
 
 /// A block between fences.
 struct Block<'a> {
-    /// What its first fence says about it.
+    /// The info string of its opening fence.
     kind: &'a str,
     text: &'a str,
     lines_before: usize,
 }
 
-/// The one that says it is JSON, else the one that says nothing; if there is only one.
+/// Returns the only block that is marked as JSON, or else the only unmarked block.
 fn only_json_block(text: &str) -> Option<Block<'_>> {
     let mut blocks = blocks(text);
     let says = |block: &Block<'_>, kind: &str| block.kind.eq_ignore_ascii_case(kind);
@@ -145,7 +145,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// How many backquotes a line begins with and what follows them, if it is a fence.
+/// Parses a fence: the number of backquotes and the text after them.
 fn fence(line: &str) -> Option<(usize, &str)> {
     let line = line.trim();
     let rest = line.trim_start_matches('`');
@@ -189,7 +189,7 @@ mod tests {
                 "Here:\n```json\n{\"a\" 1}\n```",
                 "line 3, column 6: expected `:`, near \"{\\\"a\\\" 1}\"",
             ),
-            // Two that can be meant: neither is.
+            // Two blocks are eligible: neither is taken.
             (
                 "```json\n1\n```\n```json\n2\n```",
                 "line 1, column 1: expected value, near \"```json\"",

@@ -1,9 +1,9 @@
-//! Output that a model must find good enough.
+//! The contract that a model judges the output as good enough.
 //!
-//! Invariants: the output stands between marks that nobody who wrote it could know, and the verdict is read from the judge's
-//! answer only: a verdict that the output brings along is a part of what is judged. An answer counts when it says of every
-//! criterion, once, whether it is met; another one is asked for once.
-//! Not here: asking (see [`super::Ask`]).
+//! Invariants: the output stands between markers that its author could not know, and only the judge's completion is
+//! read for a verdict: a verdict inside of the output is part of the judged text. A completion is valid if it states
+//! for every criterion, once, whether it is met; after an invalid one the judge is asked once more. Not here: asking
+//! (see [`super::JudgeClient`]).
 
 use super::{Artifact, Breach, CheckContext, Finding, MAX_VIOLATION_BYTES, clean, json, quoted};
 use crate::definition::Judge;
@@ -14,9 +14,9 @@ use outlast_session::process::output::HeadTailBuffer;
 use serde::Deserialize;
 use std::fmt::Write;
 
-/// How much of the output a judge is shown: of its beginning, and of its end.
+/// Maximum bytes of the beginning and of the end of the output to show to a judge.
 const WORK_LIMITS: (usize, usize) = (128 * 1024, 64 * 1024);
-/// How much of a criterion and of a reason is told, in bytes.
+/// Maximum bytes of a criterion, and of a reason, to report.
 const MAX_CRITERION_BYTES: usize = 200;
 const MAX_REASON_BYTES: usize = 500;
 
@@ -57,14 +57,14 @@ async fn ask(scene: &CheckContext<'_>, judge: &Judge, prompt: String) -> Result<
     }
 }
 
-/// What is shown of the output.
+/// Returns the part of the output to show to the judge.
 fn shown(bytes: &[u8]) -> String {
     let mut kept = HeadTailBuffer::of(WORK_LIMITS.0, WORK_LIMITS.1);
     kept.push(bytes);
     String::from_utf8_lossy(&kept.into_bytes()).into_owned()
 }
 
-/// A mark that does not occur in the work.
+/// Returns a marker that does not occur in the work.
 fn mark(work: &str) -> String {
     loop {
         let mark = uuid::Uuid::now_v7().simple().to_string();
@@ -78,7 +78,7 @@ fn prompt(judge: &Judge, work: &str, mark: &str) -> String {
     let mut criteria = String::new();
     for (number, criterion) in (1..).zip(&judge.criteria) {
         let criterion = criterion.trim().replace('\n', "\n   ");
-        // Writing into a text cannot fail.
+        // Writing into a string cannot fail.
         writeln!(criteria, "{number}. {criterion}").ok();
     }
     format!(
@@ -110,7 +110,7 @@ struct JudgeResponse {
     criteria: Vec<Verdict>,
 }
 
-/// What the judge says of one criterion.
+/// The verdict on one criterion.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 struct Verdict {
     number: usize,
@@ -119,7 +119,7 @@ struct Verdict {
     why: String,
 }
 
-/// What the judge says of the criteria, in their order; or why it cannot be made out.
+/// Parses the verdicts, in the order of the criteria; the error states why the completion is invalid.
 fn read(judge: &Judge, answer: &str) -> Result<Vec<Verdict>, String> {
     let read = json::read(answer).map_err(|error| format!("it is not JSON: {error}"))?;
     let answer: JudgeResponse =
@@ -139,7 +139,7 @@ fn read(judge: &Judge, answer: &str) -> Result<Vec<Verdict>, String> {
     }
 }
 
-/// The fault is the judge's: whoever made the output is told so.
+/// The judge is at fault, and the violation tells the author of the output so.
 fn unreadable(name: &str, what: &str) -> Finding {
     let message = format!("the judge of `{name}` gave no verdict that can be read");
     let violation = format!("{message}, twice: {what}. This says nothing about `{name}` itself");
@@ -234,7 +234,7 @@ mod tests {
                 Err("invalid type: string \"yes\", expected a boolean"),
             ),
             (r#"{"met": true}"#, Err("missing field `criteria`")),
-            // One verdict that the work brought along, and one of the judge: nobody can tell.
+            // One verdict is from the work and one from the judge: they cannot be told apart.
             (
                 "```json\n{\"criteria\": []}\n```\n```json\n{\"criteria\": []}\n```",
                 Err("it is not JSON: line 1, column 1: expected value, near \"```json\""),

@@ -1,7 +1,7 @@
-//! Output that must match a JSON Schema.
+//! The contract that the output matches a JSON Schema.
 //!
-//! Invariants: nothing outside of the schema is ever fetched; a violation says where, what is wrong and what stands there,
-//! and its message leaves out what stands there, so that it is the same as long as the mistake is.
+//! Invariants: no reference outside of the schema is fetched; a violation states the place, the mistake and the value
+//! there; the message omits the value, so that it stays the same as long as the mistake does.
 
 use super::json::{self, ParseError};
 use super::{
@@ -14,17 +14,17 @@ use jsonschema::{ValidationError, Validator};
 use outlast_kernel::verdict::Cause;
 use serde_json::Value;
 
-/// How many mistakes the message names.
+/// Maximum number of mistakes in the message.
 const MAX_ERRORS_IN_MESSAGE: usize = 4;
-/// How many of the alternatives that a schema offers are gone through, and how many mistakes within each.
+/// Maximum number of a schema's alternatives to explain, and of mistakes within each.
 const MAX_ALTERNATIVES: usize = 4;
 const MAX_ERRORS_PER_ALTERNATIVE: usize = 3;
-/// How much of a value is shown, in bytes.
+/// Maximum bytes of a value to show.
 const MAX_VALUE_BYTES: usize = 80;
-/// What is longer than that is not looked at.
+/// Maximum size of a document to check, in bytes.
 const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 
-/// What checks by that schema, or what is wrong with the schema.
+/// Compiles the schema; the error states its fault.
 pub(crate) fn validator(schema: &Value) -> Result<Validator, String> {
     jsonschema::options()
         .offline()
@@ -50,7 +50,7 @@ pub(super) async fn check(
             message,
         ));
     }
-    // A pattern may take its time, which belongs to all that runs on this thread.
+    // A regular expression may take long, and would block all other work on this thread.
     let (name, bytes) = (name.to_owned(), bytes.to_vec());
     let work = tokio::task::spawn_blocking(move || look(&validator, &name, &bytes));
     tokio::select! {
@@ -102,7 +102,7 @@ fn mismatch(validator: &Validator, name: &str, value: &Value) -> Option<Breach> 
         }
     }
     if others > 0 {
-        // In place of one that has to give way as well.
+        // This line takes the place of one violation, which then counts as omitted as well.
         violations.pop();
         violations.push(format!("and {} more", others + 1));
     }
@@ -113,7 +113,7 @@ fn mismatch(validator: &Validator, name: &str, value: &Value) -> Option<Breach> 
     })
 }
 
-/// Where and what, without what stands there.
+/// Describes a mistake: the place and the fault, without the value.
 fn mistake(error: &ValidationError<'_>) -> String {
     clean(
         &format!("{}: {}", place(error.instance_path()), error.masked()),
@@ -121,7 +121,7 @@ fn mistake(error: &ValidationError<'_>) -> String {
     )
 }
 
-/// Where, what, and what stands there; with what is wrong with it by each alternative, where there are several.
+/// Describes a violation: the place, the fault and the value, with the faults of each alternative if there are several.
 fn violation(name: &str, error: &ValidationError<'_>) -> String {
     let mut said = format!(
         "{} of `{name}`: {} (value: {})",
@@ -145,7 +145,7 @@ fn violation(name: &str, error: &ValidationError<'_>) -> String {
     said
 }
 
-/// A place in the value as one would write it: `$.items[0].name`.
+/// Writes a place in the value like an expression: `$.items[0].name`.
 fn place(location: &Location) -> String {
     let mut path = "$".to_owned();
     for segment in location {
@@ -165,7 +165,7 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_VALUE_BYTES && name.chars().all(is_word)
 }
 
-/// A value in a few words.
+/// Writes a value in a few words.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text, MAX_VALUE_BYTES),

@@ -1,8 +1,8 @@
-//! Tests that must pass: a command that must end well.
+//! The contract that a test command succeeds.
 //!
-//! Invariants: tests that fail are told from tests that could not be run, which no repair of the work would help; the message
-//! names what failed, so that two failures are the same only when the same tests fail.
-//! Not here: running a command, and what it means when none could be started (see `process`).
+//! Invariants: failing tests are told apart from tests that could not run, which no rework would repair; the message
+//! names the failed tests, so that two failures are equal only if the same tests fail. Not here: running a command, and
+//! the problem of one that could not start (see `process`).
 
 use super::{Breach, CheckContext, Finding, clean};
 use crate::definition::CommandLine;
@@ -13,11 +13,11 @@ use outlast_kernel::verdict::Cause;
 use outlast_session::process::output::HeadTailBuffer;
 use std::time::Duration;
 
-/// How much is kept of what tests print to find out which of them failed: of its beginning, and of its end.
+/// Maximum bytes kept of the beginning and of the end of the output to find the failed tests.
 const OUTPUT_LIMITS: (usize, usize) = (64 * 1024, 192 * 1024);
-/// How much of its end is told, in bytes.
+/// Maximum bytes of the end of the output to report.
 pub(super) const MAX_SHOWN_OUTPUT_BYTES: usize = 8 * 1024;
-/// How much of the command is shown, in bytes.
+/// Maximum bytes of the command to show.
 const MAX_COMMAND_BYTES: usize = 120;
 
 pub(super) async fn check(
@@ -38,7 +38,7 @@ pub(super) async fn check(
     let printed = process::clean(&printed);
     let failed = match cause {
         Cause::TestsFailed => summarize_failures(&printed),
-        // Whatever failed before, it is not why it took too long.
+        // Earlier test failures are not the reason why it took too long.
         _ => String::new(),
     };
     let separator = if failed.is_empty() { "" } else { ": " };
@@ -52,13 +52,13 @@ pub(super) async fn check(
     })
 }
 
-/// How a command came to its end.
+/// The end of a test command.
 enum SuiteExit {
     By(ProcessResult),
     TooLate,
 }
 
-/// Runs the tests; also what they printed, of much of it the beginning and the end.
+/// Runs the tests; returns their output as well, and of long output the beginning and the end.
 async fn run(
     scene: &CheckContext<'_>,
     command: &CommandLine,
@@ -129,7 +129,7 @@ fn violation(command: &str, how: &str, printed: &str) -> String {
     }
 }
 
-/// The end of a text that is no longer than that, from the beginning of a line on where there is one.
+/// Returns the end of a text within the limit in bytes, from the beginning of a line if there is one.
 pub(crate) fn the_end(text: &str, limit: usize) -> &str {
     let Some(mut start) = text.len().checked_sub(limit) else {
         return text;
@@ -141,7 +141,7 @@ pub(crate) fn the_end(text: &str, limit: usize) -> &str {
     end.split_once('\n').map_or(end, |(_, lines)| lines)
 }
 
-/// A command as it may be shown: one short line.
+/// Returns a command as it may be shown: one short line.
 fn shown(command: &CommandLine) -> String {
     let line = match command {
         CommandLine::Shell(line) => line.trim().to_owned(),
@@ -153,7 +153,7 @@ fn shown(command: &CommandLine) -> String {
     )
 }
 
-/// A length of time as one would write it into the file.
+/// Writes a duration like a pipeline file does.
 fn length(time: Duration) -> String {
     let (seconds, millis) = (time.as_secs(), time.as_millis());
     match seconds {

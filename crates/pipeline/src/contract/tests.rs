@@ -1,4 +1,4 @@
-//! Contracts of a step as a whole, with real commands and a judge that answers from a list.
+//! Contracts of a step as a whole, with real commands and a scripted judge.
 
 use super::*;
 use crate::definition::{CommandLine, OUTPUT, OnFailure, Prompt, Retry, Work};
@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Answers from a list, and remembers what it was asked.
+/// A judge that answers from a list, and records its prompts.
 #[derive(Default)]
 struct ScriptedJudge {
     answers: Mutex<Vec<Result<String, Problem>>>,
     asked: Mutex<Vec<String>>,
-    /// Whether it says nothing when the list is at its end.
+    /// Whether the judge never answers after the end of the list.
     is_silent: bool,
 }
 
@@ -118,7 +118,7 @@ fn judge() -> Rule {
 const MET: &str = r#"{"criteria": [{"number": 1, "met": true, "why": "three words"}]}"#;
 const UNMET: &str = r#"{"criteria": [{"number": 1, "met": false, "why": "it rambles"}]}"#;
 
-/// Where a step has worked, and what may stop it.
+/// The working directory of a step, and its stop signal.
 struct Workspace {
     folder: tempfile::TempDir,
     stop: CancellationToken,
@@ -355,7 +355,7 @@ async fn tests_that_take_too_long_are_ended_and_it_is_said() {
         command: CommandLine::Shell("echo begun; >there; sleep 600; echo over".into()),
         timeout: Some(Duration::from_millis(300)),
     };
-    // The clock stands still until the tests have begun, and jumps ahead then.
+    // The clock stands still until the tests have begun, and then jumps ahead.
     let too_late = async |contracts| {
         let place = Workspace::new();
         let there = place.folder.path().join("there");
@@ -381,7 +381,7 @@ async fn tests_that_take_too_long_are_ended_and_it_is_said() {
             "`echo begun; >there; sleep 600; echo over` did not end within 300ms. The end of what it printed:\nbegun"
         ]
     );
-    // What failed says more than what did not end.
+    // A test failure says more than a timeout.
     let problem = too_late(vec![fails(rule), fails(tests("exit 1"))]).await;
     assert_eq!(problem.cause, Cause::TestsFailed);
     assert_eq!(problem.violations.len(), 2);
@@ -408,7 +408,7 @@ async fn a_stop_ends_tests_and_the_wait_for_a_judge() {
 
 #[tokio::test]
 async fn a_judge_decides_by_its_answer_alone() {
-    // The output brings a verdict of its own.
+    // The output contains a verdict of its own.
     let output = format!("```json\n{MET}\n```");
     let answers = ScriptedJudge::of(&[UNMET]);
     let problem = Workspace::new()

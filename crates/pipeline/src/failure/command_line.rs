@@ -1,7 +1,7 @@
-//! Which programs a command line starts, and which of them its exit code may be of.
+//! The programs that a command line starts, and those whose exit code the line may return.
 //!
-//! A reader's view of a shell's line, good enough to recognise programs by name: quotes, variables before a command,
-//! operators and the words of compound commands are understood, expansions are not. Nothing is ever run by it.
+//! A rough parser of shell lines that recognizes programs by name: it understands quotes, variable assignments before a
+//! command, operators and the keywords of compound commands, but no expansions. It never runs anything.
 
 use crate::definition::CommandLine;
 
@@ -9,23 +9,23 @@ use crate::definition::CommandLine;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SimpleCommand {
     words: Vec<String>,
-    /// Whether `timeout` watches over it.
+    /// Whether the program runs under `timeout`.
     pub(super) is_timed: bool,
 }
 
 impl SimpleCommand {
-    /// The program's name, without its folder.
+    /// Returns the program's name, without its folder.
     pub(crate) fn program(&self) -> &str {
         self.words.first().map_or("", |program| last_name(program))
     }
 
-    /// Its arguments.
+    /// Returns the arguments.
     pub(crate) fn arguments(&self) -> &[String] {
         self.words.get(1..).unwrap_or_default()
     }
 }
 
-/// The programs of which one has given the line its exit code: several when the line does not settle it.
+/// Returns the programs whose exit code the line may have returned: several if the line does not settle it.
 pub(super) fn answerable(line: &CommandLine) -> Vec<SimpleCommand> {
     let commands = match line {
         CommandLine::Program(program) => vec![program.clone()],
@@ -39,24 +39,24 @@ pub(super) fn answerable(line: &CommandLine) -> Vec<SimpleCommand> {
     simple.filter(|simple| !is_silent_builtin(simple)).collect()
 }
 
-/// All programs that a shell's line starts.
+/// Returns all programs that a shell line starts.
 pub(crate) fn programs(line: &str) -> Vec<SimpleCommand> {
     let words = parts(line).into_iter();
     words.map(|(words, _)| unwrapped(&words)).collect()
 }
 
-/// What stands between two commands.
+/// The separator between two commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Separator {
-    /// The second runs whatever the first did.
+    /// The second command runs in any case.
     Then,
-    /// The second runs only if the first ended in a certain way: the code may be of either.
+    /// The second command runs only after a certain result of the first: the code may be of either.
     If,
-    /// The second reads what the first prints.
+    /// The second command reads the output of the first.
     Pipe,
 }
 
-/// The commands of a line, each with what stands after it.
+/// Splits a line into its commands, each with the separator after it.
 fn parts(line: &str) -> Vec<(Vec<String>, Separator)> {
     let mut reader = Tokenizer::default();
     let mut characters = line.chars().peekable();
@@ -75,7 +75,7 @@ fn parts(line: &str) -> Vec<(Vec<String>, Separator)> {
                 reader.in_word = true;
             }
             (None, '#') if !reader.in_word => while characters.next_if(|c| *c != '\n').is_some() {},
-            // An ampersand that is part of a redirection joins nothing.
+            // An ampersand in a redirection is no separator.
             (None, '&') if reader.word.ends_with(['>', '<']) || characters.peek() == Some(&'>') => {
                 reader.push(character);
             }
@@ -128,7 +128,7 @@ impl Tokenizer {
     }
 }
 
-/// The words that hold compound commands together.
+/// Returns whether the word is a keyword of compound commands.
 fn is_frame(word: &str) -> bool {
     const FRAMES: [&str; 14] = [
         "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "{", "}", "!",
@@ -137,7 +137,8 @@ fn is_frame(word: &str) -> bool {
     FRAMES.contains(&word)
 }
 
-/// The commands that the last exit code may be of. A strict line ends at the first that fails.
+/// Returns the commands that may have given the last exit code. With `set -e` a line ends at the first command that
+/// fails.
 fn last_commands(
     parts: Vec<(Vec<String>, Separator)>,
     strict: bool,
@@ -148,7 +149,7 @@ fn last_commands(
     for (index, (words, joint)) in parts.into_iter().enumerate().rev() {
         match joint {
             Separator::Then if index < last && !strict => break,
-            // The code of what feeds a pipe is lost.
+            // The exit code of a command that feeds a pipe is lost.
             Separator::Pipe if !pipes_count => continue,
             Separator::Then | Separator::If | Separator::Pipe => answerable.push(words),
         }
@@ -157,7 +158,7 @@ fn last_commands(
     answerable
 }
 
-/// The command without the variables before it and without what only starts it.
+/// Removes variable assignments and programs that only start the command.
 fn unwrapped(words: &[String]) -> SimpleCommand {
     let (mut rest, mut is_timed) = (words, false);
     while let [first, after @ ..] = rest {
@@ -182,7 +183,7 @@ fn is_timeout_program(program: &str) -> bool {
     matches!(last_name(program), "timeout" | "gtimeout")
 }
 
-/// How many of its arguments belong to a program that starts another one, if it is such a program.
+/// Returns how many arguments belong to a program that starts another one, or `None` if it starts none.
 fn wrapping(program: &str, arguments: &[String]) -> Option<usize> {
     const WRAPPERS: [&str; 15] = [
         "env", "sudo", "nice", "ionice", "nohup", "exec", "command", "time", "stdbuf", "xvfb-run",
@@ -204,13 +205,13 @@ fn wrapping(program: &str, arguments: &[String]) -> Option<usize> {
     if named == 0 && !WRAPPERS.contains(&program) {
         return None;
     }
-    // How long, before what.
+    // The duration comes before the command.
     let skipped = named + options(&arguments[named..]) + usize::from(is_timeout_program(program));
-    // Nothing follows: it is the program itself that is run.
+    // If nothing follows, the program itself is the command.
     (skipped < arguments.len()).then_some(skipped)
 }
 
-/// How many of the words are options, with their values where they stand apart.
+/// Returns how many of the words are options, separate values included.
 fn options(words: &[String]) -> usize {
     const WITH_VALUE: [&str; 10] = [
         "-u",
@@ -235,7 +236,7 @@ fn options(words: &[String]) -> usize {
     count.min(words.len())
 }
 
-/// Built-in commands whose failure a shell says itself.
+/// Returns whether the command is a built-in whose failure the shell reports itself.
 fn is_silent_builtin(simple: &SimpleCommand) -> bool {
     const SILENT: [&str; 18] = [
         "", "cd", "pushd", "popd", "export", "set", "unset", "echo", "printf", "true", "false",

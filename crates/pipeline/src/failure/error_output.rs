@@ -1,7 +1,7 @@
-//! What a command said before it failed: the lines that look like an error, and what they mean.
+//! The errors that a command printed before it failed: finds them in its last lines, and classifies them.
 //!
-//! What a command prints can be anything. Only its last lines are read, and of them only those that look like an error;
-//! wordings that mean something when a provider says them, and little when a compiler does, do not count.
+//! A command may print any text. Only its last lines are read, and of them only those that look like an error. Wordings
+//! that are clear from a provider, but not from a compiler, do not count.
 
 use crate::process::ProcessResult;
 use outlast_kernel::classify::classify;
@@ -9,21 +9,21 @@ use outlast_kernel::failure::Failure;
 use outlast_kernel::verdict::{Cause, Verdict};
 use outlast_kernel::{Timestamp, text};
 
-/// How many of the last lines are read, those of stacks not counted.
+/// Maximum number of last lines to read, stack traces not counted.
 const MAX_LINES: usize = 12;
-/// The most of a line that is read, in bytes.
+/// Maximum bytes of a line to read.
 const MAX_LINE_BYTES: usize = 1024;
 
-/// Who speaks.
+/// The source of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputSource {
     /// Any command.
     Command,
-    /// An agent, which speaks of models and providers.
+    /// An agent, whose messages are about models and providers.
     Agent,
 }
 
-/// A line that says what went wrong, and what it means.
+/// A line that states an error, and its cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ErrorLine {
     pub(super) line: String,
@@ -31,19 +31,19 @@ pub(super) struct ErrorLine {
     pub(super) not_before: Option<Timestamp>,
 }
 
-/// The last line that was printed, of the errors if there are any.
+/// Returns the last printed line, of the standard error if it has any.
 pub(crate) fn last_line(ran: &ProcessResult) -> Option<&str> {
     let mut lines = lines(&ran.errors).chain(lines(&ran.tail));
     lines.next()
 }
 
-/// The lines that say something, the last one first.
+/// Returns the lines with letters or digits, the last one first.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let says_something = |line: &&str| line.chars().any(char::is_alphanumeric);
     text.lines().rev().map(str::trim).filter(says_something)
 }
 
-/// What the last lines mean; of the errors, or where they say nothing, of all that was printed.
+/// Classifies the last lines of the standard error, or, if they state no error, of all output.
 pub(super) fn heard(
     speaker: OutputSource,
     ran: &ProcessResult,
@@ -60,7 +60,7 @@ fn find_error_in(speaker: OutputSource, text: &str, now: Timestamp) -> Option<Er
         .find_map(|line| meaning(speaker, line, now))
 }
 
-/// What that text means when it is said by whoever failed; nothing when it says nothing.
+/// Classifies an error text from the given source; `None` if it states no cause.
 pub(super) fn meaning(speaker: OutputSource, line: &str, now: Timestamp) -> Option<ErrorLine> {
     let line = text::bounded(line, MAX_LINE_BYTES);
     let verdict = classify(&Failure::process("", strip_program_name(&line), now));
@@ -75,7 +75,7 @@ pub(super) fn meaning(speaker: OutputSource, line: &str, now: Timestamp) -> Opti
     })
 }
 
-/// The line without the name of the program that says it, so that a status in front is seen: `curl: (22) The …`.
+/// Removes the program's name from the line, so that a status at the beginning is found: `curl: (22) The …`.
 fn strip_program_name(line: &str) -> &str {
     const NAMES: [&str; 4] = ["npm ERR!", "npm error", "[ERROR]", "API Error:"];
     let named = NAMES.iter().find_map(|name| line.strip_prefix(name));
@@ -89,15 +89,15 @@ fn strip_program_name(line: &str) -> &str {
 fn agent_cause(cause: Cause) -> Option<Cause> {
     match cause {
         Cause::Unknown => None,
-        // The fault is that of the agent, not ours.
+        // The agent is at fault, not our program.
         Cause::Internal => Some(Cause::Unknown),
-        // Only a signal, or who sent it, says that somebody ended it.
+        // Only a signal, or its sender, can state a cancellation.
         Cause::Interrupted => None,
         cause => Some(cause),
     }
 }
 
-/// What a verdict is worth when the text may be about anything.
+/// Accepts a verdict only if it is reliable for text about any subject.
 fn command_cause(verdict: &Verdict, line: &str) -> Option<Cause> {
     let by_fact = verdict
         .evidence
@@ -112,7 +112,7 @@ fn command_cause(verdict: &Verdict, line: &str) -> Option<Cause> {
         }
         Cause::ModelNotFound => by_fact || has(&["model not found", "model_not_found"]),
         Cause::InvalidRequest | Cause::ContentFilter => by_fact,
-        // Much is cut or cannot be read that never was on its way.
+        // In compiler output many things are truncated or unreadable that never came over a network.
         Cause::TruncatedStream => has(&[
             "stream",
             "connection",
@@ -138,7 +138,7 @@ fn command_cause(verdict: &Verdict, line: &str) -> Option<Cause> {
     counts.then_some(verdict.cause)
 }
 
-/// A line of a stack or of what surrounds one, and no error of its own.
+/// Returns whether the line belongs to a stack trace and is no error of its own.
 fn is_frame(line: &str) -> bool {
     ["at ", "File \"", "from ", "Node.js v", "... "]
         .iter()
@@ -189,7 +189,7 @@ fn looks_like_error(line: &str) -> bool {
     const ANNOUNCED_BY: [&str; 4] = ["api ", "http ", "http/1.1 ", "status "];
     let line = line.to_lowercase();
     let head = text::bounded(&line, 60);
-    // Most logs name their level near the beginning of the line.
+    // Most logs state their level near the beginning of the line.
     let level = |word: &&str| {
         head.split(|c: char| !c.is_alphanumeric())
             .any(|part| part == *word)

@@ -1,16 +1,17 @@
-//! What the exit code of a known program means, and what a signal does.
+//! The causes that the exit codes of known programs and the signals stand for.
 //!
-//! Data: a new program or code goes here. Only what is documented by the program, and means one thing, settles a cause.
+//! Data: add new programs and codes here. Only a code that its program documents, with a single meaning, settles a
+//! cause.
 
 use super::command_line::SimpleCommand;
 use outlast_kernel::verdict::Cause;
 
-/// What an exit says by itself.
+/// The meaning of an exit by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExitMeaning {
-    /// That, whatever was printed.
+    /// The cause, whatever the output says.
     Settled(Cause),
-    /// That, unless what was printed says more.
+    /// The cause, unless the output says more.
     Default(Cause),
 }
 
@@ -19,7 +20,7 @@ use Cause::{
     Timeout, TruncatedStream, Unknown,
 };
 
-/// The program, the codes, and what they mean for it.
+/// The programs, their codes, and the meaning of those.
 const CODES: &[(&[&str], &[i32], ExitMeaning)] = &[
     (
         &["curl"],
@@ -39,7 +40,7 @@ const CODES: &[(&[&str], &[i32], ExitMeaning)] = &[
     (&["wget"], &[3, 5], ExitMeaning::Settled(Misconfigured)),
     (&["wget"], &[6], ExitMeaning::Settled(Auth)),
     (&["wget"], &[2], ExitMeaning::Settled(InvalidRequest)),
-    // The connection itself; a refused key says so.
+    // The connection failed; a refused key shows in the output.
     (
         &["ssh", "scp", "sftp"],
         &[255],
@@ -53,7 +54,7 @@ const CODES: &[(&[&str], &[i32], ExitMeaning)] = &[
     (&["aws"], &[253], ExitMeaning::Settled(Misconfigured)),
 ];
 
-/// What the code means, if it means something for one of the programs that may have given it.
+/// Returns the meaning of a code for the programs that may have returned it.
 pub(super) fn meaning(code: i32, programs: &[SimpleCommand]) -> Option<ExitMeaning> {
     if code == 124 && programs.iter().any(|program| program.is_timed) {
         return Some(ExitMeaning::Settled(Timeout));
@@ -64,7 +65,7 @@ pub(super) fn meaning(code: i32, programs: &[SimpleCommand]) -> Option<ExitMeani
         };
         CODES.iter().find(fits).map(|(_, _, meaning)| *meaning)
     });
-    // What another program may have meant by it is not settled.
+    // The code settles nothing if it may be another program's.
     match (known, programs) {
         (Some(ExitMeaning::Settled(cause)), [_, _, ..]) => Some(ExitMeaning::Default(cause)),
         (Some(meaning), _) => Some(meaning),
@@ -72,12 +73,12 @@ pub(super) fn meaning(code: i32, programs: &[SimpleCommand]) -> Option<ExitMeani
     }
 }
 
-/// What codes mean by themselves: those of shells, those of `sysexits`, and 128 and the number of a signal.
+/// Returns the conventional meaning of a code: those of shells, of `sysexits`, and 128 plus the number of a signal.
 fn conventional_meaning(code: i32) -> Option<ExitMeaning> {
     Some(match code {
         127 => ExitMeaning::Default(MissingBinary),
         126 => ExitMeaning::Default(Permission),
-        // EX_TEMPFAIL: the one code by which a program asks to be tried again.
+        // EX_TEMPFAIL: the only code by which a program asks for a retry.
         75 => ExitMeaning::Default(CommandFailed),
         77 => ExitMeaning::Default(Permission),
         78 => ExitMeaning::Default(Misconfigured),
@@ -87,23 +88,23 @@ fn conventional_meaning(code: i32) -> Option<ExitMeaning> {
     })
 }
 
-/// What a signal means that was not ours.
+/// Returns the meaning of a signal that we did not send.
 pub(super) fn meaning_of_signal(signal: i32) -> Option<ExitMeaning> {
     Some(match signal {
-        // Somebody or the system asked it to end: no failure of what it does.
+        // A person or the system asked the program to end: its work did not fail.
         2 | 15 => ExitMeaning::Settled(Unknown),
-        // Mostly the system, for want of memory. That seldom passes while everything else stays as it is, and each try
-        // costs as much as the first: it is tried again only where somebody said so.
+        // Usually the system, for lack of memory. That seldom passes while everything else stays the same, and each
+        // attempt costs as much as the first: it is retried only if the step asks for it.
         9 => ExitMeaning::Default(Misconfigured),
         // Limits on processor time and on the size of files.
         24 | 25 => ExitMeaning::Settled(Misconfigured),
-        // A fault of the program.
+        // A bug in the program.
         4 | 6 | 7 | 8 | 11 => ExitMeaning::Default(Unknown),
         _ => return None,
     })
 }
 
-/// The name of a signal, where it has one that is known.
+/// Returns the name of a signal, if it is known.
 pub(super) const fn signal_name(signal: i32) -> &'static str {
     match signal {
         2 => " (interrupt)",

@@ -1,16 +1,16 @@
-//! Which tests failed, by what whoever ran them has printed.
+//! The names of the failed tests, from the output of a test runner.
 //!
-//! Invariant: the same tests give the same words, in whichever order they ended: the breaker knows failures by them.
+//! Invariant: the same tests give the same text, in whichever order they ended: the breaker compares failures by it.
 
 use outlast_kernel::text;
 use std::collections::BTreeSet;
 
-/// How many failures are named, and how much of each, in bytes.
+/// Maximum number of failures to name, and the maximum bytes of each.
 const MAX_FAILURES: usize = 6;
 const MAX_FAILURE_BYTES: usize = 100;
 
-/// What failed, by the lines that name it, else by those that say that something did, else by the last one; in an order of
-/// their own, because tests end in any.
+/// Summarizes the failures: the lines that name a failed test, or else those that mention a failure, or else the last
+/// line. The result is sorted, because tests end in any order.
 pub(crate) fn summarize_failures(printed: &str) -> String {
     let lines = || {
         printed
@@ -29,7 +29,7 @@ pub(crate) fn summarize_failures(printed: &str) -> String {
     said.collect::<Vec<_>>().join("; ")
 }
 
-/// Whether the line, in small letters, is one by which a test runner names what failed.
+/// Returns whether a test runner names a failure by the line, which is in lower case.
 fn is_named_failure(line: &str) -> bool {
     const BEGINNINGS: [&str; 12] = [
         "--- fail:",
@@ -51,7 +51,7 @@ fn is_named_failure(line: &str) -> bool {
     numbered || BEGINNINGS.iter().any(|it| line.starts_with(it)) || line.ends_with("... failed")
 }
 
-/// Whether it says at least that something failed.
+/// Returns whether the line at least mentions a failure.
 fn mentions_failure(line: &str) -> bool {
     const BEGINNINGS: [&str; 4] = ["fail", "error", "panic:", "fatal"];
     BEGINNINGS.iter().any(|it| line.starts_with(it))

@@ -1,21 +1,21 @@
-//! Test runners: by which command lines they are known, and by which codes they say that tests failed.
+//! The known test runners: their command lines, and the exit codes that mean failed tests.
 //!
-//! Data: a new runner is a row. What does not build counts as failing tests: it is repaired in the same way.
+//! Data: a new runner is a row. A build failure counts as failing tests: it is repaired in the same way.
 
 use super::command_line::SimpleCommand;
 
-/// The codes that mean that tests failed.
+/// The exit codes that mean failed tests.
 #[derive(Clone, Copy, Debug)]
 enum FailureCodes {
-    /// These.
+    /// The given codes.
     These(&'static [i32]),
-    /// Any by which a program ends of itself: it passes on what it started.
+    /// Any code by which a program ends itself: the runner passes on the code of a program that it started.
     Any,
 }
 
 struct Runner {
     programs: &'static [&'static str],
-    /// One of these must be among the first arguments that are no options; none needs to when it is empty.
+    /// The words of which one must be among the first non-option arguments; if empty, none is required.
     words: &'static [&'static str],
     codes: FailureCodes,
 }
@@ -111,8 +111,8 @@ const RUNNERS: &[Runner] = &[
     runner(&["zig"], &["test"], EXIT_ONE),
 ];
 
-/// What runners print when the fault is not that of the tests: what is to be tested is not there, or they were called
-/// in a wrong way.
+/// Messages that mean that the tests are not at fault: the test target is missing, or the runner was called in a wrong
+/// way.
 const NOT_TEST_FAILURES: &[&str] = &[
     "missing script",
     "no test specified",
@@ -130,7 +130,7 @@ const NOT_TEST_FAILURES: &[&str] = &[
     "no tests ran",
 ];
 
-/// How the lines begin in which runners speak of what they fetch, before any test.
+/// Prefixes of lines in which runners report downloads, before any test.
 const DOWNLOAD_PREFIXES: &[&str] = &[
     "go: ",
     "error: failed to download",
@@ -146,7 +146,7 @@ const DOWNLOAD_PREFIXES: &[&str] = &[
     "could not resolve all",
 ];
 
-/// What says that tests ran and failed, whatever else was run.
+/// Markers that prove that tests ran and failed, whatever else was run.
 const FAILURE_MARKERS: &[&str] = &[
     "--- fail",
     "fail\t",
@@ -166,7 +166,7 @@ const FAILURE_MARKERS: &[&str] = &[
     "[setup failed]",
 ];
 
-/// Whether one of the programs is a test runner, and that is the code by which it says that tests failed.
+/// Returns whether one of the programs is a test runner and the code means that its tests failed.
 pub(super) fn is_test_failure(code: i32, programs: &[SimpleCommand], printed: &str) -> bool {
     let runner = |simple: &SimpleCommand| RUNNERS.iter().find(|runner| runner.is(simple));
     let Some((simple, runner)) = programs
@@ -180,18 +180,18 @@ pub(super) fn is_test_failure(code: i32, programs: &[SimpleCommand], printed: &s
         FailureCodes::These(codes) => codes.contains(&code),
         FailureCodes::Any => (1..126).contains(&code),
     };
-    // Two runners end in another way when what they are to test cannot be read.
+    // Two runners exit differently when they cannot read their tests.
     let unreadable = code == 2 && contains_any(&printed, &["during collection", "[build failed]"]);
     let python = ["pytest", "py.test", "python", "python3", "go"].contains(&simple.program());
     (fits || (python && unreadable)) && !contains_any(&printed, NOT_TEST_FAILURES)
 }
 
-/// Whether it is printed that tests ran and failed.
+/// Returns whether the output proves that tests ran and failed.
 pub(super) fn has_marks(printed: &str) -> bool {
     contains_any(&printed.to_lowercase(), FAILURE_MARKERS)
 }
 
-/// Whether a runner speaks of what it fetches in that line.
+/// Returns whether the line reports a download of a test runner.
 pub(super) fn is_download_line(line: &str) -> bool {
     let line = line.trim().to_lowercase();
     DOWNLOAD_PREFIXES

@@ -1,9 +1,9 @@
-//! What is said of everything that can be wrong.
+//! The fault messages of every kind of invalid file.
 
 use super::faults_of;
 use std::fmt::Write;
 
-/// Steps, each list with something wrong in it.
+/// Lists of steps, each with a fault.
 const STEPS: [&str; 79] = [
     // Names.
     "{id: a, command: x}, {id: a, command: y}",
@@ -19,7 +19,7 @@ const STEPS: [&str; 79] = [
     "{id: a, command: x, edges: [{target: b}, {condition: outcome=failure}, {target: a, condition: outcome=good}]}",
     "{id: a, command: x, on_failure: rework, rework_step: b}",
     "{id: a, gate: {type: approval, choices: [{key: y, target: b}]}}",
-    // Circles.
+    // Cycles.
     "{id: a, command: x, needs: [a]}",
     "{id: a, command: x, needs: [b]}, {id: b, command: x, needs: [c]}, {id: c, command: x, inputs: {x: a}}",
     "{id: l, loop: {max_iterations: 2, steps: [{id: a, command: x, needs: [l]}]}}",
@@ -68,7 +68,7 @@ const STEPS: [&str; 79] = [
     "{id: a, command: x, optional: true, on_failure: skip}",
     "{id: a, command: x, rework_only: true}",
     "{id: a, command: x, max_visits: 0}",
-    // Places.
+    // Paths and durations.
     "{id: a, command: x, directory: ../x}",
     "{id: a, command: x, outputs: [{name: o, path: /etc/passwd}, {name: output, path: x}, {name: p}]}",
     "{id: a, command: x, outputs: [{name: o, path: x}, {name: o, path: y}], output_artifacts: []}",
@@ -87,13 +87,13 @@ const STEPS: [&str; 79] = [
     "{id: a, command: x, contracts: [{type: llm_judge, criteria: [], threshold: 80}, {type: llm_judge}]}",
     "{id: a, command: x, contracts: [{type: non_empty, must_pass: true, on_failure: warn, max_retries: 3}]}",
     "{id: a, command: x, contracts: [], handover: {contract: {type: non_empty}, compaction: x}}",
-    // Other systems' files.
+    // Files of other systems.
     "{id: a, persona: x, exec: {type: prompt}, memory: {}, workspace: {}}",
     "{id: a, comand: x, nedds: [], timout: 5}",
     "{id: a, command: x, foo: bar, description: x}",
 ];
 
-/// What stands before the steps.
+/// The text before the steps.
 const HEADS: [&str; 13] = [
     "nmae: x",
     "kind: WavePipeline",

@@ -61,7 +61,7 @@ fn what_is_too_deep_is_refused_and_nothing_overflows() {
     }
     let faults = faults_of(&rows);
     assert!(faults.contains("32 deep"), "{faults}");
-    // What an alias stands for counts as though it were written out.
+    // An alias counts as if its target were written out.
     let mut source = String::new();
     for level in 0..5 {
         let inside = if level == 0 {
@@ -116,11 +116,11 @@ fn a_hundred_faults_are_shown_and_the_rest_counted() {
     let faults = faults_of(&source);
     assert_eq!(faults.lines().count(), 101);
     assert!(faults.ends_with("p.yaml: and 50 more"), "{faults}");
-    // What an alias repeats is none of the rest.
+    // Repetitions by an alias are not part of the rest.
     let again = "{id: a b, command: x}, ".repeat(99);
     let faults = faults_of(&format!("steps: [&x {{id: a b, command: x}}, {again} *x]"));
     assert_eq!(faults.lines().count(), 100, "{faults}");
-    // Each of them is long to find, and there are many.
+    // Each of them takes long to find, and there are many.
     let names = (0..50_000).map(|name| format!("{{{{n{name}}}}}"));
     let prompt: String = names.collect();
     let faults = faults_of(&format!("steps: [{{id: a, prompt: \"{prompt}\"}}]"));
@@ -154,7 +154,7 @@ fn faults_hold_nothing_that_moves_the_cursor() {
     assert_eq!(faults.lines().count(), 2, "{faults}");
 }
 
-/// Pieces of which files are made.
+/// Fragments for generated files.
 const PIECES: [&str; 48] = [
     "steps",
     "id",
@@ -233,7 +233,7 @@ proptest! {
             let own: Vec<_> = own.map(|(_, to)| format!("s{to}")).collect();
             writeln!(source, " - {{id: s{step}, command: x, needs: [{}]}}", own.join(", ")).unwrap();
         }
-        // Take away what needs nothing that is left, until nothing changes.
+        // Remove steps without a remaining need, until nothing changes.
         let mut left: Vec<usize> = (0..12).collect();
         loop {
             let before = left.len();

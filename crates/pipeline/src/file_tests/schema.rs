@@ -1,10 +1,10 @@
-//! The schema for editors says of a file what the reader says.
+//! The schema for editors agrees with the reader about every file.
 
 use crate::file::{SCHEMA, names, read, tree};
 use serde_json::Value;
 use std::path::Path;
 
-/// Steps and files that are right.
+/// Valid steps and files.
 const GOOD: [&str; 26] = [
     "steps: [{id: a, command: x}]",
     "{name: n, description: d, provider: p, model: m, max_step_visits: 3, steps: [{id: a, prompt: x}]}",
@@ -34,7 +34,7 @@ const GOOD: [&str; 26] = [
     "steps: [{id: a, command: x, once: true, handover: {contract: {type: test_suite, command: [x], timeout: 5m, must_pass: false}}}]",
 ];
 
-/// Steps and files that are wrong.
+/// Invalid steps and files.
 const BAD: [&str; 47] = [
     "{}",
     "[]",

@@ -1,4 +1,4 @@
-//! The circuit breaker of a run: how often each step has failed in the same way.
+//! The circuit breaker of a run: counts how often each step has failed in the same way.
 
 use super::Graph;
 use crate::definition::Pipeline;
@@ -9,7 +9,7 @@ use outlast_kernel::breaker::{Breaker, Trip};
 use outlast_kernel::fingerprint::Fingerprint;
 
 impl Graph {
-    /// Counts a failure; the answer is why the step must end, if it must.
+    /// Counts a failure; returns the reason why the step must end, if it must.
     pub(crate) fn count(
         &mut self,
         step: &str,
@@ -20,13 +20,13 @@ impl Graph {
         Some(refused(&trip))
     }
 
-    /// Forgets what was counted against a step.
+    /// Forgets the failures of a step.
     pub(crate) fn forgive(&mut self, step: &str) {
         self.breaker.succeeded(step);
     }
 }
 
-/// What was counted in the run since it was begun last, so that counts survive the process that made them.
+/// Rebuilds the counts since the last start of the run, so that they survive the process that counted.
 pub(super) fn breaker(pipeline: &Pipeline, run: &Run) -> Breaker {
     let mut breaker = Breaker::new(pipeline.runtime.circuit_breaker.clone());
     for (name, state) in &run.steps {
@@ -44,7 +44,8 @@ pub(super) fn breaker(pipeline: &Pipeline, run: &Run) -> Breaker {
     breaker
 }
 
-/// Failures are the same when their messages are. What was broken one by one quotes what was made, which is never the same.
+/// Failures are the same if their messages are. Violations are ignored, since they quote the result, which always
+/// differs.
 fn fingerprint(step: &str, problem: &Problem) -> Fingerprint {
     Fingerprint::new(step, problem.class, &problem.message)
 }

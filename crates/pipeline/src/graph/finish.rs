@@ -1,4 +1,4 @@
-//! What follows when a step has ended: what is made of it, where it leads, and whether the run goes on.
+//! The consequences of a step's end: its outcome, the edge to take, and whether the run continues.
 
 use super::Graph;
 use crate::definition::{Condition, OnFailure, Step, Target, Work};
@@ -6,13 +6,13 @@ use crate::entry::{Artifact, Entry, Outcome};
 use crate::state::{Phase, Run};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a step ended, before anybody has asked what that means for the run.
+/// The result of a step, before its consequences for the run are decided.
 pub(crate) struct StepResult {
     pub(crate) is_success: bool,
     pub(crate) artifacts: BTreeMap<String, Artifact>,
     pub(crate) context: BTreeMap<String, String>,
     pub(crate) reason: Option<String>,
-    /// Where a person's answer leads.
+    /// The target of a person's answer.
     pub(crate) target: Option<Target>,
 }
 
@@ -29,8 +29,8 @@ impl StepResult {
 }
 
 impl Graph {
-    /// What is written down when a step has ended: how, and what that leads to. The visit is the last one, or the one
-    /// that begins with the same entries.
+    /// Returns the entries that record the end of a step and its consequences. The visit is the last one, or the one
+    /// that begins in the same batch.
     pub(crate) fn ended(&self, step: &Step, run: &Run, result: StepResult) -> Vec<Entry> {
         let target = result.target.clone().or_else(|| {
             let edge = |condition: &Condition| edge_condition_holds(condition, &result);
@@ -79,7 +79,7 @@ impl Graph {
         let made_good = || Some(format!("`{}` has made good for it", step.id));
         entries.extend(reworked.map(|other| end(other, made_good())));
         entries.extend(self.next_to_rework(step, run, reworked));
-        // Last, so that it can lead back to the step that was made good for.
+        // Last, so that the edge can lead back to the repaired step.
         entries.extend(self.taken(step, run, target));
         entries
     }
@@ -105,7 +105,7 @@ impl Graph {
         }
     }
 
-    /// The end of a step that another one was to make good for, and could not.
+    /// Fails a step because the step that was to repair it could not.
     pub(super) fn not_made_good(
         &self,
         step: &Step,
@@ -120,9 +120,9 @@ impl Graph {
         vec![over(other, run, Outcome::Failed, &reason).failing()]
     }
 
-    /// Another step that waits for the same one to make good for it.
+    /// Starts the rework of another step that waits for the same repairing step.
     fn next_to_rework(&self, by: &Step, run: &Run, done: Option<&Step>) -> Option<Entry> {
-        // Nearly always, and then nobody has to be asked.
+        // Nearly always true; skips the search.
         if self.reworking == 0 {
             return None;
         }
@@ -138,8 +138,8 @@ impl Graph {
         })
     }
 
-    /// The end of what waits in vain: for anything when the run ends anyway, and for another step to make good for it when
-    /// nothing goes on any more.
+    /// Ends steps that wait without a prospect: all waiting steps if the run stops anyway, and steps under rework if no
+    /// other step is active any more.
     pub(super) fn end_stranded_steps(&self, run: &Run, is_stopping: bool) -> Vec<Entry> {
         let steps = || self.pipeline.steps.iter();
         let phase = |step: &&Step| run.phase(&step.id);
@@ -168,7 +168,7 @@ impl Graph {
             .collect()
     }
 
-    /// A step that may not even begin.
+    /// Fails a step that may not even begin.
     pub(crate) fn give_up(&self, step: &Step, run: &Run, why: &str) -> Vec<Entry> {
         let reworks = run.steps.get(&step.id).and_then(|it| it.reworks.clone());
         let mut entries = self.failed(step, run, why, reworks);
@@ -178,19 +178,19 @@ impl Graph {
             } = entry
                 && *of == step.id
             {
-                // Its last visit has ended as it has.
+                // Its last visit has already ended and keeps its outcome.
                 *visit = 0;
             }
         }
         entries
     }
 
-    /// A step that somebody ended.
+    /// Returns the entry that cancels a step.
     pub(crate) fn canceled(step: &Step, run: &Run) -> Entry {
         over(step, run, Outcome::Canceled, "it was cancelled")
     }
 
-    /// Where a step leads. What is at work on what will change is ended: it is made anew.
+    /// Follows the edge of a step. Steps at work on inputs that will change are ended: they run anew.
     fn taken(&self, from: &Step, run: &Run, target: Option<Target>) -> Vec<Entry> {
         let (to, resets) = match target {
             None => return Vec::new(),
@@ -216,7 +216,7 @@ impl Graph {
         entries
     }
 
-    /// The steps of a loop, and of loops in it.
+    /// Returns the steps of a loop, and of loops inside of it.
     pub(super) fn inside(&self, id: &str) -> Vec<String> {
         let Some(Work::Loop(inner)) = self.step(id).map(|step| &step.work) else {
             return Vec::new();
@@ -226,7 +226,7 @@ impl Graph {
             .collect()
     }
 
-    /// All steps that need a step, or need one that does.
+    /// Returns all steps that need a step, directly or indirectly.
     fn dependent_steps(&self, step: &str) -> Vec<String> {
         let Some(first) = self.places.get(step) else {
             return Vec::new();
@@ -256,7 +256,7 @@ impl Entry {
 }
 
 fn visit(step: &Step, run: &Run) -> u32 {
-    // A loop's visit begins in the same breath.
+    // The visit of a loop begins in the same batch.
     let begins = u32::from(matches!(step.work, Work::Loop(_)));
     run.visits(&step.id) + begins
 }
@@ -273,7 +273,7 @@ fn over(step: &Step, run: &Run, outcome: Outcome, reason: &str) -> Entry {
     }
 }
 
-/// Whether something holds of a step that has ended.
+/// Returns whether a condition holds for a step that has ended.
 pub(super) fn holds(
     condition: &Condition,
     is_success: bool,
@@ -291,7 +291,7 @@ pub(super) fn holds(
     }
 }
 
-/// Only an edge that asks for a failure leads on from one.
+/// Returns whether an edge is taken: after a failure, only edges that ask for a failure are.
 fn edge_condition_holds(condition: &Condition, result: &StepResult) -> bool {
     match condition {
         Condition::Failure => !result.is_success,

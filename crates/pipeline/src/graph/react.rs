@@ -1,6 +1,7 @@
-//! What follows from what was heard of a step: a report in, entries out.
+//! The reaction to a report about a step: a report in, journal entries out.
 //!
-//! Pure, but for what it counts. Invariant: whatever is decided about a failure is in the entry that tells of it.
+//! Pure, except for the breaker's counts. Invariant: every decision about a failure is part of the entry that reports
+//! it.
 
 use crate::definition::{Choice, Gate, Step, Work};
 use crate::entry::{Artifact, Entry, NextAction, Problem};
@@ -14,7 +15,7 @@ use outlast_kernel::time::Span;
 use outlast_kernel::verdict::{Cause, Class};
 use std::collections::BTreeMap;
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Debug)]
 pub(crate) struct AttemptResult {
     pub(crate) made: std::result::Result<StepOutput, Problem>,
@@ -23,23 +24,23 @@ pub(crate) struct AttemptResult {
     pub(crate) warnings: Vec<String>,
 }
 
-/// What an attempt has made.
+/// The output of a successful attempt.
 #[derive(Debug, Default)]
 pub(crate) struct StepOutput {
     pub(crate) artifacts: BTreeMap<String, Artifact>,
     pub(crate) context: BTreeMap<String, String>,
 }
 
-/// What is needed to decide, beside the run.
+/// The facts beside the run that a decision needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DecisionContext {
     pub(crate) time: Timestamp,
-    /// When the run must be over.
+    /// The time by which the run must end.
     pub(crate) deadline: Option<Timestamp>,
     pub(crate) entropy: u64,
 }
 
-/// What follows when an attempt is over.
+/// Returns the entries that follow the end of an attempt.
 pub(crate) fn handle_attempt_result(
     graph: &mut Graph,
     run: &Run,
@@ -65,7 +66,7 @@ pub(crate) fn handle_attempt_result(
             let standing = standing(step, visit, problem);
             let decided = decide(step, problem, standing, visit, now);
             match graph.count(&step.id, problem, now.time) {
-                // What is over anyway says why by itself.
+                // A step that stops anyway already has its reason.
                 Some(why) if !matches!(decided, NextAction::Stop { .. }) => {
                     NextAction::Stop { why }
                 }
@@ -96,7 +97,7 @@ pub(crate) fn handle_attempt_result(
                 target: None,
             },
         ),
-        // Nothing is tried again in a run that ends; what somebody else ended has failed.
+        // A run that is being cancelled retries nothing; an attempt that was ended from outside has failed.
         (Err(_), _) if graph.is_canceled() => vec![Graph::canceled(step, run)],
         (Err(problem), NextAction::Stop { why }) => {
             graph.ended(step, run, StepResult::failed(reason(&problem, &why)))
@@ -172,7 +173,7 @@ fn decide(
     }
 }
 
-/// Who takes the place of the agent that worked last in this visit. Models fall back within their session.
+/// Returns the agent to fall back to from the last one of this visit. Models fall back within their session.
 fn fallback<'a>(step: &'a Step, visit: &Visit) -> Option<&'a str> {
     let Work::Agent(agent) = &step.work else {
         return None;
@@ -188,7 +189,7 @@ fn fallback<'a>(step: &'a Step, visit: &Visit) -> Option<&'a str> {
     agent.fallbacks.get(next).map(String::as_str)
 }
 
-/// What follows when a gate was answered, or nobody did in time.
+/// Returns the entries that follow an answer at a gate, or its timeout.
 pub(crate) fn answered(graph: &Graph, run: &Run, step: &Step, choice: Option<&str>) -> Vec<Entry> {
     let is_answered = choice.is_some();
     let closed = |choice: Option<&str>| Entry::GateClosed {
@@ -228,12 +229,12 @@ pub(crate) fn answered(graph: &Graph, run: &Run, step: &Step, choice: Option<&st
     std::iter::once(closed(Some(key))).chain(ended).collect()
 }
 
-/// Whether that can be answered at a gate.
+/// Returns whether the key is a choice of the gate.
 pub(crate) fn is_choice(step: &Step, key: &str) -> bool {
     choices(step).iter().any(|choice| choice.key == key)
 }
 
-/// The answer that lets the run go on.
+/// Returns the key of the choice that lets the run continue.
 pub(crate) fn first_choice(step: &Step) -> Option<&str> {
     choices(step).first().map(|choice| choice.key.as_str())
 }

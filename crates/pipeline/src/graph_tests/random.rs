@@ -1,9 +1,9 @@
-//! Pipelines and fates that chance chooses.
+//! Random pipelines and outcomes.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A pipeline of that many steps with needs that chance chooses, and a fate for each attempt.
+/// Generates a pipeline of random size with random needs, and an outcome for each attempt.
 fn any_pipeline() -> impl Strategy<Value = (String, Vec<u8>, usize)> {
     let needs = proptest::collection::vec(proptest::collection::vec(0usize..100, 0..3), 1..14);
     let fates = proptest::collection::vec(0u8..12, 64);
@@ -55,7 +55,7 @@ fn fated(fates: &[u8]) -> impl Fn(&str, u32, u32) -> Option<Cause> {
     }
 }
 
-/// What a run comes to, whoever carried it out.
+/// Returns the result of a run, independent of the process that executed it.
 fn sum(played: &SimulatedRun) -> (Outcome, Vec<(String, String, usize)>) {
     let steps = played.run.steps.iter();
     let steps =

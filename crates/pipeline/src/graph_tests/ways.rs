@@ -1,8 +1,8 @@
-//! Ways of a run on which it must not get lost: loops inside of loops, and steps that several others lead to.
+//! Paths on which a run must not get lost: nested loops, and steps with several incoming edges.
 
 use super::*;
 
-/// A run in which those steps fail with what trying again cannot help.
+/// Plays a run in which the given steps fail with a cause that retries cannot help.
 fn play_failing(source: &str, failing: &[&str]) -> SimulatedRun {
     play(source, &|step, _, _| {
         failing.contains(&step).then_some(Cause::Auth)
@@ -119,7 +119,7 @@ fn what_is_at_work_on_what_changes_is_ended_and_made_anew() {
   - {id: a, command: x}
   - {id: check, needs: [a], command: x, edges: [{target: a, condition: outcome=failure}]}
   - {id: slow, needs: [a], command: x}";
-    // What is heard first is what comes first in the alphabet: `check` fails while `slow` works.
+    // The simulation ends steps in alphabetical order: `check` fails while `slow` works.
     let played = play(source, &|step, visit, _| {
         (step == "check" && visit == 1).then_some(Cause::Auth)
     });

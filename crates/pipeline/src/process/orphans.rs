@@ -1,21 +1,21 @@
-//! What a process of ours that is no more has left running of an attempt: found, and ended before the attempt is made again.
+//! Finds and ends the leftovers of an attempt whose process died, before the attempt is made again.
 //!
-//! Every command of an attempt has its marks in its environment (the run, the step, the visit, the attempt), and so has
-//! whatever it starts: also what was started so late that nobody could write its number down any more.
-//! Invariant: when this returns, nothing of the attempt that can be found runs any more, unless the system could not take
-//! it away in `MAX_KILL_ATTEMPTS` times `RETRY_INTERVAL`. Where the system does not show environments, the number that was written down has to do.
+//! Every command of an attempt carries marks in its environment (run, step, visit, attempt), and its children inherit
+//! them, also those that started too late for their process id to be recorded. Invariant: afterwards nothing of the
+//! attempt that can be found runs, unless the system needs longer than `MAX_KILL_ATTEMPTS` times `RETRY_INTERVAL`.
+//! Systems that do not show environments only offer the recorded process id.
 
 use crate::process;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the system gets to take away what was killed.
+/// Interval between two kills or scans; the system gets `MAX_KILL_ATTEMPTS` times as long to remove killed processes.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 const MAX_KILL_ATTEMPTS: usize = 400;
-/// How often it is looked for processes, while there is one that is just becoming another program.
+/// Maximum number of scans while some process is just executing another program.
 const MAX_SCANS: usize = 40;
 
-/// Ends what is left of an attempt: its process that was written down, if one was, and all that carry its marks.
+/// Ends the leftovers of an attempt: its recorded process, if any, and all processes that carry its marks.
 pub(crate) async fn end(known: Option<(u32, u64)>, marks: &[(String, String)]) {
     let mut marked = find(marks).await;
     if let Some((process, born)) = known {
@@ -25,7 +25,7 @@ pub(crate) async fn end(known: Option<(u32, u64)>, marks: &[(String, String)]) {
     for _ in 0..MAX_KILL_ATTEMPTS {
         marked.retain(|(process, born)| is_alive(*process, *born));
         if marked.is_empty() {
-            // What one of them has started in its last moment.
+            // A process may have started another one in its last moment.
             marked = find(marks).await;
         }
         if marked.is_empty() {
@@ -58,7 +58,7 @@ async fn find(marks: &[(String, String)]) -> Vec<(u32, u64)> {
     found
 }
 
-/// Whether it is that one still, and not about to be taken away.
+/// Returns whether the process is the same one and still alive.
 fn is_alive(process: u32, born: u64) -> bool {
     system::standing(process).is_some_and(|(state, of)| of == born && !matches!(state, 'Z' | 'X'))
 }
@@ -68,7 +68,7 @@ fn kill(process: u32) {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
     if let Ok(process) = i32::try_from(process) {
-        // It may have ended by itself in the meantime.
+        // The process may have ended by itself in the meantime.
         kill(Pid::from_raw(process), Signal::SIGKILL).ok();
     }
 }
@@ -80,12 +80,13 @@ fn kill(_: u32) {}
 mod system {
     use std::fs;
 
-    /// The system counts births in hundredths of a second.
+    /// The system counts start times in hundredths of a second.
     const TICKS_PER_SECOND: u64 = 100;
-    /// Who is older, in seconds, has long become what it is.
+    /// Age in seconds beyond which a process has finished executing its program.
     const MAX_EXEC_AGE_SECONDS: u64 = 5;
 
-    /// The processes, with when they were born, in whose environment all of these are; and whether that can be said of all.
+    /// Returns the processes whose environment contains all marks, with their start times, and whether the scan is
+    /// conclusive for all processes.
     pub(crate) fn marked(marks: &[String]) -> (Vec<(u32, u64)>, bool) {
         let Ok(processes) = fs::read_dir("/proc") else {
             return (Vec::new(), true);
@@ -93,7 +94,7 @@ mod system {
         let names = processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let (mut found, mut is_clear) = (Vec::new(), true);
         for process in names.filter_map(|name| name.parse().ok()) {
-            // Those of others cannot be read.
+            // Processes of other users cannot be read.
             let Ok(environment) = fs::read(format!("/proc/{process}/environ")) else {
                 continue;
             };
@@ -110,7 +111,8 @@ mod system {
         (found, is_clear)
     }
 
-    /// Whether a process that shows no environment may be about to: it is young, has memory, and lives.
+    /// Returns whether a process without a visible environment may be about to execute a program: it is young, has
+    /// memory, and lives.
     fn may_be_executing(process: u32) -> bool {
         let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
         let seconds = uptime.split('.').next().and_then(|text| text.parse().ok());
@@ -120,16 +122,16 @@ mod system {
         })
     }
 
-    /// What a process is doing, as a letter, and when it was born.
+    /// Returns the state letter and the start time of a process.
     pub(crate) fn standing(process: u32) -> Option<(char, u64)> {
         fields(process).map(|(state, born, _)| (state, born))
     }
 
-    /// What a process is doing, when it was born, and how much memory it has.
+    /// Returns the state letter, the start time and the memory size of a process.
     fn fields(process: u32) -> Option<(char, u64, u64)> {
         let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat);
-        // The name, which may hold anything, is the second field.
+        // The name, which may hold any character, is the second field.
         let (_, fields) = stat.rsplit_once(')')?;
         let mut fields = fields.split_whitespace();
         let state = fields.next()?.chars().next()?;
@@ -138,7 +140,7 @@ mod system {
     }
 }
 
-/// Other systems do not show what we need.
+/// Other systems do not show environments.
 #[cfg(not(target_os = "linux"))]
 mod system {
     pub(crate) const fn marked(_: &[String]) -> (Vec<(u32, u64)>, bool) {
@@ -165,7 +167,7 @@ mod tests {
     }
 
     fn start(attempt: &str) -> Child {
-        // What leads a group of its own is found as well.
+        // The scan must also find a process in a session of its own.
         let mut command = Command::new("sh");
         command.args(["-c", "setsid sleep 600 & wait"]);
         command.envs(marks(attempt)).stdin(Stdio::null());

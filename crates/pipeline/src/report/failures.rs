@@ -1,4 +1,4 @@
-//! What went wrong in a run, and what it waited for.
+//! The failures of a run, and its waits.
 
 use super::super::entry::{NextAction, Problem};
 use super::super::state::{Attempt, StepState, Visit};
@@ -17,12 +17,12 @@ pub(super) struct FailedAttempt {
     pub(super) message: String,
     pub(super) violations: Vec<String>,
     pub(super) last_events: Vec<String>,
-    /// What was done about it.
+    /// The action after the failure.
     pub(super) remedy: String,
 }
 
 impl FailedAttempt {
-    /// What came with it, by its name; what is empty is left out.
+    /// Returns the non-empty lists of details, by name.
     pub(super) fn lists(&self) -> impl Iterator<Item = (&'static str, &[String])> {
         let lists = [
             ("What the result breaks", self.violations.as_slice()),
@@ -67,7 +67,7 @@ pub(super) fn trouble(
     })
 }
 
-/// `fetch, visit 2, attempt 3`; what there is only one of is not counted.
+/// Names an attempt: `fetch, visit 2, attempt 3`; a number is omitted if there is only one.
 pub(super) fn attempt_name(id: &str, visit: &Visit, attempt: &Attempt) -> String {
     let mut name = line(id);
     if visit.number > 1 {
@@ -107,7 +107,7 @@ fn remedy(problem: &Problem, attempt: &Attempt) -> String {
     said
 }
 
-/// What a step waited for, by cause.
+/// Describes the waits of a step, by cause.
 pub(super) fn waits(id: &str, step: &StepState, end: Timestamp) -> Option<String> {
     let mut causes: BTreeMap<Cause, (usize, Duration)> = BTreeMap::new();
     let attempts = step.visits.iter().flat_map(|visit| &visit.attempts);
@@ -129,7 +129,7 @@ pub(super) fn waits(id: &str, step: &StepState, end: Timestamp) -> Option<String
     (!said.is_empty()).then(|| format!("{} waited: {}.", line(id), said.join("; ")))
 }
 
-/// A class as it is written in pipelines.
+/// Returns the name of a class as pipelines spell it.
 const fn class(class: Class) -> &'static str {
     match class {
         Class::Transient => "transient",

@@ -1,4 +1,4 @@
-//! A report as Markdown.
+//! Renders a report as Markdown.
 
 use super::failures::FailedAttempt;
 use super::summary::{ArtifactRow, StepRow, Summary};
@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use outlast_session::transcript::escape::{fence, line};
 
-/// The whole document; the picture is inside of it.
+/// Renders the whole document, with the picture inside.
 pub(super) fn document(account: &Summary, picture: &str) -> String {
     let mut text = format!(
         "# {}\n\n{}\n\n",
@@ -37,7 +37,7 @@ pub(super) fn document(account: &Summary, picture: &str) -> String {
     for said in &account.left_out {
         text += &format!("{}\n\n", line(said));
     }
-    // At the end, where nobody has to read past it.
+    // At the end, where readers need not scroll past it.
     let picture = STANDARD.encode(picture);
     text += &format!("[timeline]: data:image/svg+xml;base64,{picture}\n");
     text

@@ -1,17 +1,16 @@
-//! How long things took, also where nobody wrote down their end.
+//! Measures durations, also of work whose end was never recorded.
 //!
-//! A process that dies says nothing. The last that is known before a run was taken up again is taken for its end: the
-//! time in between is nobody's work.
+//! A process that dies records no end. The last entry before a resume counts as its end: nobody worked in the gap.
 
 use super::super::state::{Attempt, Run, StepState, Visit, WaitPeriod};
 use super::FullRun;
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
-/// For so long at least a run that has not ended is taken for one that goes on.
+/// Minimum time without entries during which an unfinished run still counts as running.
 const MIN_ASSUMED_RUNNING: Duration = Duration::from_secs(3600);
 
-/// A time from one moment to another.
+/// A range of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimeRange {
     pub(super) from: Timestamp,
@@ -23,13 +22,13 @@ impl TimeRange {
         self.to.since(self.from)
     }
 
-    /// How much of it lies within another one.
+    /// Returns the length of the overlap with another range.
     pub(super) fn within(self, other: Self) -> Duration {
         self.to.min(other.to).since(self.from.max(other.from))
     }
 }
 
-/// The steps of a run in the order in which they began; those that never did come last, as the file has them.
+/// Returns the steps in the order of their first visit; steps that never began come last, in the order of the file.
 pub(super) fn in_order(whole: &FullRun) -> Vec<(&String, &StepState)> {
     let mut steps: Vec<(&String, &StepState)> = whole.run.steps.iter().collect();
     let place = |id: &String| whole.order.iter().position(|step| step == id);
@@ -40,7 +39,7 @@ pub(super) fn in_order(whole: &FullRun) -> Vec<(&String, &StepState)> {
     steps
 }
 
-/// When a run ended; or until when it is looked at.
+/// Returns the end of the run, or else the time up to which to measure.
 pub(super) fn end(run: &Run, now: Timestamp) -> Timestamp {
     if let Some(ended) = &run.ended {
         return ended.at;
@@ -53,7 +52,7 @@ pub(super) fn end(run: &Run, now: Timestamp) -> Timestamp {
     }
 }
 
-/// When no process is known to have been at work.
+/// Returns the gaps in which no process is known to have worked.
 pub(super) fn gaps(run: &Run) -> Vec<TimeRange> {
     let mut known = moments(run);
     known.extend(&run.resumed);
@@ -69,7 +68,7 @@ pub(super) fn gaps(run: &Run) -> Vec<TimeRange> {
     run.resumed.iter().filter_map(gap).collect()
 }
 
-/// Every moment at which somebody wrote something down.
+/// Returns the times of all entries.
 fn moments(run: &Run) -> Vec<Timestamp> {
     let mut moments = vec![run.started];
     for visit in run.steps.values().flat_map(|step| &step.visits) {
@@ -79,14 +78,14 @@ fn moments(run: &Run) -> Vec<Timestamp> {
         for attempt in &visit.attempts {
             moments.push(attempt.started);
             moments.extend(attempt.ended);
-            // When a wait began was written down then; its end may have been written down later.
+            // The beginning of a wait is recorded when it happens; its end may be recorded later.
             moments.extend(attempt.waits.iter().map(|wait| wait.since));
         }
     }
     moments
 }
 
-/// From the beginning of an attempt to its end, as far as that is known.
+/// Returns the range of an attempt, as far as its end is known.
 pub(super) fn attempt(visit: &Visit, index: usize, end: Timestamp) -> Option<TimeRange> {
     let attempt = visit.attempts.get(index)?;
     let following = visit.attempts.get(index + 1).map(|next| next.started);
@@ -98,7 +97,7 @@ pub(super) fn attempt(visit: &Visit, index: usize, end: Timestamp) -> Option<Tim
     })
 }
 
-/// What was really waited.
+/// Returns the actual range of a wait.
 pub(super) fn wait(span: &WaitPeriod, end: Timestamp) -> TimeRange {
     let to = span.ended.unwrap_or(end).min(span.until);
     TimeRange {
@@ -107,7 +106,7 @@ pub(super) fn wait(span: &WaitPeriod, end: Timestamp) -> TimeRange {
     }
 }
 
-/// When a gate was open.
+/// Returns the range in which a gate was open.
 pub(super) fn gate(visit: &Visit, end: Timestamp) -> Option<TimeRange> {
     let gate = visit.gate?;
     let visit_ended = visit.ended.as_ref().map(|ended| ended.at);
@@ -118,14 +117,14 @@ pub(super) fn gate(visit: &Visit, end: Timestamp) -> Option<TimeRange> {
     })
 }
 
-/// What a step took.
+/// The time that a step took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StepTime {
     pub(super) worked: Duration,
     pub(super) waited: Duration,
 }
 
-/// What a step took, in all of its visits.
+/// Measures a step over all of its visits.
 pub(super) fn step(step: &StepState, gaps: &[TimeRange], end: Timestamp) -> StepTime {
     let mut took = StepTime::default();
     for visit in &step.visits {
@@ -146,7 +145,7 @@ pub(super) fn step(step: &StepState, gaps: &[TimeRange], end: Timestamp) -> Step
     took
 }
 
-/// Whether an attempt has no end because its process died.
+/// Returns whether an attempt has no end because its process died.
 pub(super) fn is_interrupted(visit: &Visit, one: &Attempt, gaps: &[TimeRange]) -> bool {
     let is_last = visit
         .attempts

@@ -1,11 +1,11 @@
-//! A report as one page for a browser: nothing is loaded, nothing runs.
+//! Renders a report as an HTML page that loads nothing and runs no code.
 
 use super::drawing::Drawing;
 use super::failures::FailedAttempt;
 use super::summary::{ArtifactRow, StepRow, Summary};
 use outlast_session::transcript::html::{PAGE_END, Page};
 
-/// What tables and the picture look like, beside what every page looks like.
+/// Styles of the tables and the picture, in addition to those of every page.
 const STYLE: &str = "<style>\n\
 main { max-width: 72rem; }\n\
 .picture { overflow-x: auto; }\n\
@@ -16,7 +16,7 @@ td.number, th.number { text-align: right; white-space: nowrap; }\n\
 td.hash { font-family: ui-monospace, monospace; font-size: .75rem; }\n\
 </style>\n";
 
-/// The whole page.
+/// Renders the whole page.
 pub(super) fn document(account: &Summary, picture: Drawing) -> String {
     let mut page = Page::begin(&account.title);
     page.markup(STYLE)

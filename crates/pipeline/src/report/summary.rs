@@ -1,6 +1,6 @@
-//! What a report says of a run, whatever it looks like then.
+//! The content of a report, in any format.
 //!
-//! Texts are cleaned and bounded here: whoever shows them only has to see to the marks of its own format.
+//! Texts are cleaned and bounded here: a renderer only escapes the markup of its own format.
 
 use super::super::entry::Outcome;
 use super::super::state::{Phase, Run, StepState};
@@ -13,33 +13,33 @@ use outlast_kernel::time::Span;
 use outlast_kernel::{Timestamp, text};
 use std::time::Duration;
 
-/// The most steps that are told of.
+/// Maximum number of steps to list.
 const MAX_STEPS: usize = 500;
-/// The most attempts that failed that are told of.
+/// Maximum number of failed attempts to list.
 const MAX_FAILURES: usize = 200;
-/// The most artifacts that are told of.
+/// Maximum number of artifacts to list.
 const MAX_ARTIFACTS: usize = 1000;
-/// The most lines of one list: inputs, resumes, what a result breaks.
+/// Maximum lines of a list: inputs, resumes, violations.
 const MAX_LIST_LINES: usize = 30;
-/// The most of a text that stands in a line, in bytes.
+/// Maximum bytes of a text on a line.
 const MAX_LINE_BYTES: usize = 300;
 
-/// What is said of a run.
+/// The content of a report.
 pub(super) struct Summary {
     pub(super) title: String,
-    /// How it ended, in a sentence.
+    /// The outcome, in a sentence.
     pub(super) verdict: String,
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) rows: Vec<StepRow>,
     pub(super) troubles: Vec<FailedAttempt>,
-    /// What else is worth saying.
+    /// Further notes.
     pub(super) notes: Vec<String>,
     pub(super) artifacts: Vec<ArtifactRow>,
-    /// What did not fit.
+    /// The omissions.
     pub(super) left_out: Vec<String>,
 }
 
-/// A step in the table of steps.
+/// A row of the table of steps.
 pub(super) struct StepRow {
     pub(super) step: String,
     pub(super) outcome: String,
@@ -51,7 +51,7 @@ pub(super) struct StepRow {
     pub(super) cost: String,
 }
 
-/// Something that a step has made.
+/// A row of the table of artifacts.
 pub(super) struct ArtifactRow {
     pub(super) step: String,
     pub(super) name: String,
@@ -128,14 +128,14 @@ impl Summary {
     }
 }
 
-/// Keeps the first so many, and tells how many were not kept.
+/// Cuts a list to a maximum length; returns the number of removed items.
 fn cut<T>(list: &mut Vec<T>, most: usize) -> usize {
     let more = list.len().saturating_sub(most);
     list.truncate(most);
     more
 }
 
-/// The first lines of a list, each cleaned and bounded, and how many were left out.
+/// Returns the first lines of a list, cleaned and bounded, and a line that counts the omitted ones.
 pub(super) fn lines(list: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = list
         .iter()
@@ -149,14 +149,14 @@ pub(super) fn lines(list: &[String]) -> Vec<String> {
     lines
 }
 
-/// A text from outside on one line.
+/// Cleans and bounds a text from outside, on one line.
 pub(super) fn line(text: &str) -> String {
     let text = text::message(&text::bounded(text, 4 * MAX_LINE_BYTES));
     let words: Vec<&str> = text.split_whitespace().collect();
     text::bounded(&words.join(" "), MAX_LINE_BYTES).into_owned()
 }
 
-/// What the run is called.
+/// Returns the title of the run.
 pub(super) fn title(run: &Run) -> String {
     match line(&run.begun.name) {
         name if name.is_empty() => "Run of a pipeline".to_owned(),
@@ -182,8 +182,7 @@ fn facts(run: &Run, id: &str) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// How it ended, and what it took.
-/// What failed in a run that completed all the same.
+/// Names the steps that failed in a run that completed anyway.
 fn although(steps: &[(&String, &StepState)]) -> String {
     let failed = |step: &StepState| step.phase == Phase::Ended(Outcome::Continued);
     let failed = steps.iter().filter(|(_, step)| failed(step));
@@ -244,7 +243,7 @@ fn row(id: &str, step: &StepState, gaps: &[TimeRange], end: Timestamp) -> StepRo
     }
 }
 
-/// How a step ended, or what it is doing.
+/// Describes the outcome of a step, or its current phase.
 pub(super) fn outcome(step: &StepState) -> String {
     let word = match step.phase {
         Phase::Idle | Phase::Called => "not begun",

@@ -1,9 +1,9 @@
-//! Letters from other processes to a run: an answer at a gate, a wait cut short, an end.
+//! The mailbox of a run: requests from other processes to answer a gate, retry now or cancel.
 //!
-//! One file for each, in a folder for each run; whoever runs it takes them, now or when it is resumed.
-//! Invariants: a letter is there in whole or not at all; letters are taken in the order in which they were posted, each
-//! at most once: an answer that came twice might approve what was not asked yet. What cannot be read is said and
-//! removed, so that it does not stand in the way. Blocks for as long as the disk takes.
+//! Each request is a file in the folder of its run; the process that executes the run takes it, now or after a resume.
+//! Invariants: a request is complete or absent; requests are taken in order of posting, at most once (a repeated answer
+//! might approve a later question). An unreadable request is reported and removed, so that it blocks no other. Blocks
+//! on disk I/O.
 
 use crate::step::input_files::make_private;
 use serde::{Deserialize, Serialize};
@@ -12,50 +12,50 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
-/// How many letters may wait for one run.
+/// Maximum number of queued requests for a run.
 const MAX_QUEUED_REQUESTS: usize = 100;
-/// The longest letter, in bytes.
+/// Maximum length of a request in bytes.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
-/// Held by whoever posts or takes.
+/// Name of the lock file, locked while posting or taking.
 const LOCK: &str = "lock";
-/// A letter that is being written; only one is at a time.
+/// Name of the file of the request that is being written; there is only one at a time.
 const DRAFT: &str = "draft";
 
-/// What a run is told.
+/// A request to a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum RunRequest {
-    /// What a person answers at a gate.
+    /// Answers a gate.
     Answer {
-        /// The step; nothing when only one asks.
+        /// The step; `None` if only one gate is open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<String>,
-        /// The key of the choice; nothing for the first one.
+        /// The key of the choice; `None` for the first one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         choice: Option<String>,
     },
-    /// What waits is tried again now.
+    /// Retries waiting steps now.
     RetryNow {
-        /// The step; nothing for all of them.
+        /// The step; `None` for all of them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<String>,
     },
-    /// The run is to end.
+    /// Ends the run.
     Cancel {},
 }
 
-/// What went wrong with a letter.
+/// The error of posting or taking requests.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// That is no run.
+    /// The id is not the id of a run.
     #[error("`{run}` is not the id of a run; list the runs to see what there is")]
     NoRun {
-        /// What was given.
+        /// The given id.
         run: String,
     },
-    /// Nobody takes the letters of that run.
+    /// The queue is full: no process takes the requests of the run.
     #[error(
         "{MAX_QUEUED_REQUESTS} letters wait for run {run} already; resume it, so that they are read"
     )]
@@ -63,45 +63,45 @@ pub enum Error {
         /// The run.
         run: String,
     },
-    /// The letter is too long.
+    /// The request is too long.
     #[error("a letter has at most {MAX_REQUEST_BYTES} bytes, and this one {length}")]
     TooLong {
         /// Its length in bytes.
         length: usize,
     },
-    /// A letter that cannot be read; it was removed.
+    /// The request could not be read; it was removed.
     #[error("the letter {path} could not be read and was removed: {what}")]
     Unreadable {
-        /// Where it was.
+        /// The path of its file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         what: String,
     },
-    /// The folder could not be reached.
+    /// The folder could not be accessed.
     #[error("cannot reach {path}: {error}")]
     File {
-        /// Which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         error: io::Error,
     },
 }
 
-/// The folder of all letters.
+/// The folder of all queued requests.
 #[derive(Clone, Debug)]
 pub struct Mailbox {
     folder: PathBuf,
 }
 
 impl Mailbox {
-    /// The letters in that folder, which is made, private to the user, when the first one is posted.
+    /// Creates a mailbox for the folder; the first post creates it, private to the user.
     pub fn new(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
         }
     }
 
-    /// Leaves a letter for a run, whether anybody runs it now or not.
+    /// Posts a request to a run, whether or not a process is executing it.
     pub fn post(&self, run: &str, letter: &RunRequest) -> Result<(), Error> {
         let folder = self.of(run)?;
         let failed = |error: io::Error| file(&folder, error);
@@ -121,15 +121,15 @@ impl Mailbox {
         let draft = folder.join(DRAFT);
         write(&draft, &text).map_err(failed)?;
         fs::rename(&draft, folder.join(name(number))).map_err(failed)?;
-        // What is said to be posted must be there after a loss of power; not every system can sync a folder.
+        // A posted request must survive a power loss; not every system can sync a folder.
         File::open(&folder).and_then(|it| it.sync_all()).ok();
         Ok(())
     }
 
-    /// Takes the letters that wait for a run, in the order in which they were posted.
+    /// Takes the queued requests of a run, in the order in which they were posted.
     pub fn take(&self, run: &str) -> Result<Vec<Result<RunRequest, Error>>, Error> {
         let folder = self.of(run)?;
-        // Asked often, and nearly always in vain.
+        // This is polled often, and nearly always there is nothing.
         match folder.try_exists() {
             Ok(true) => {}
             Ok(false) => return Ok(Vec::new()),
@@ -139,12 +139,12 @@ impl Mailbox {
         let mut letters = Vec::new();
         for number in waiting(&folder)? {
             let path = folder.join(name(number));
-            // Removed before anybody reads it, so that it never comes twice.
+            // Removed before it is handed on, so that no request is taken twice.
             match read(&path).and_then(|letter| remove(&path).map(|()| letter)) {
                 Ok(letter) => {
                     letters.push(letter.map_err(|what| Error::Unreadable { path, what }));
                 }
-                // It stays where it is, as do those after it: what was taken already must not be lost over it.
+                // The request and all later ones stay in the queue, so that the requests taken so far are not lost.
                 Err(error) => {
                     letters.push(Err(file(&path, error)));
                     return Ok(letters);
@@ -155,7 +155,7 @@ impl Mailbox {
         Ok(letters)
     }
 
-    /// The folder of one run. The id of a run is a UUID, and nothing else leads anywhere.
+    /// Returns the folder of a run. The id of a run is a UUID; any other text is refused.
     fn of(&self, run: &str) -> Result<PathBuf, Error> {
         match Uuid::try_parse(run) {
             Ok(id) if id.hyphenated().to_string() == run => Ok(self.folder.join(run)),
@@ -166,7 +166,7 @@ impl Mailbox {
         }
     }
 
-    /// Held until it is dropped, or its process dies.
+    /// Locks the mailbox until the file is dropped or the process dies.
     fn lock(&self) -> Result<File, Error> {
         let path = self.folder.join(LOCK);
         let mut options = OpenOptions::new();
@@ -186,12 +186,12 @@ fn file(path: &Path, error: io::Error) -> Error {
     Error::File { path, error }
 }
 
-/// So many digits that the order of names is that of numbers.
+/// Returns a file name with enough digits that names sort like numbers.
 fn name(number: u64) -> String {
     format!("{number:020}.json")
 }
 
-/// The numbers of the letters that are there, in order.
+/// Returns the numbers of the queued requests, in order.
 fn waiting(folder: &Path) -> Result<Vec<u64>, Error> {
     let failed = |error| file(folder, error);
     let mut numbers = Vec::new();
@@ -210,7 +210,7 @@ fn waiting(folder: &Path) -> Result<Vec<u64>, Error> {
     Ok(numbers)
 }
 
-/// A letter, or what is wrong with it; an error when that is not known because of the disk.
+/// Reads a request; the inner error states why it is invalid, the outer one is a disk error.
 fn read(path: &Path) -> io::Result<Result<RunRequest, String>> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(Err("it is not a regular file".to_owned()));

@@ -1,4 +1,4 @@
-//! Letters that are posted, taken, damaged, and posted by many at once.
+//! Run requests: posted, taken, damaged, and posted by many processes at once.
 
 use super::*;
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ fn letters_are_taken_once_in_order_and_by_the_run_that_they_are_for() {
         mailbox.post(RUN, letter).unwrap();
     }
     mailbox.post(OTHER, &RunRequest::Cancel {}).unwrap();
-    // Whoever comes later finds them as well.
+    // A mailbox that opens later finds them as well.
     let later = mailbox.clone();
     assert_eq!(taken(&later, RUN), letters);
     assert_eq!(taken(&mailbox, RUN), []);

@@ -1,4 +1,4 @@
-//! Telling whoever is at work on a run what a person wants.
+//! Sends requests from a person to a run.
 
 use super::super::history::RecordedEntry;
 use super::super::state::{Phase, Run};
@@ -7,17 +7,17 @@ use super::{Error, MAIL, MAX_NAME_BYTES, RunStore, shown};
 use crate::run_store::mailbox::{self, Mailbox, RunRequest};
 use outlast_store::journal::{Availability, Summary};
 
-/// A run that was told something.
+/// The receipt of a request to a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestReceipt {
     /// The run.
     pub run: String,
-    /// Whether a process is at work on it; else whoever takes it up is told.
+    /// Whether a process is executing the run; otherwise the next one that resumes it receives the request.
     pub is_at_work: bool,
 }
 
 impl RunStore {
-    /// Answers what a run asks: at that step, or at the only one that asks; with that choice, or the first one.
+    /// Answers the gate of the given step, or the only open one, with the given choice, or the first one.
     pub async fn answer(
         &self,
         name: &str,
@@ -38,7 +38,7 @@ impl RunStore {
             .await
     }
 
-    /// Has a run try again at once what it waits to try again: that step, or all that wait.
+    /// Retries a waiting step at once, or all waiting steps.
     pub async fn retry_now(&self, name: &str, step: Option<&str>) -> Result<RequestReceipt, Error> {
         let (summary, run, _) = self.open(name).await?;
         if let Some(step) = step.filter(|step| !run.phase(step).is_active()) {
@@ -49,13 +49,13 @@ impl RunStore {
         self.post(&summary, RunRequest::RetryNow { step }).await
     }
 
-    /// Ends a run.
+    /// Cancels a run.
     pub async fn cancel(&self, name: &str) -> Result<RequestReceipt, Error> {
         let (summary, _, _) = self.open(name).await?;
         self.post(&summary, RunRequest::Cancel {}).await
     }
 
-    /// A run that is not over.
+    /// Reads a run that is not over.
     async fn open(&self, name: &str) -> Result<(Summary, Run, Vec<RecordedEntry>), Error> {
         let summary = self.find(name).await?;
         let (run, entries) = self.read_without_waits(&summary.id).await?;
@@ -80,7 +80,7 @@ impl RunStore {
     }
 }
 
-/// The gate that is meant, and what is asked there.
+/// Returns the selected open gate, and its question.
 fn gate(
     run: &Run,
     entries: &[RecordedEntry],

@@ -1,4 +1,4 @@
-//! What a run has spent, counted while it is spent, by all of its steps together.
+//! Tracks the tokens and the cost of all steps of a run while they are spent.
 
 use crate::definition::Budget;
 use crate::entry::Problem;
@@ -9,7 +9,7 @@ use outlast_kernel::event::Usage;
 use outlast_kernel::verdict::Cause;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a run has spent, and may.
+/// The expenses of a run, and its budget.
 #[derive(Debug)]
 pub(crate) struct BudgetTracker {
     budget: Budget,
@@ -36,7 +36,7 @@ impl BudgetTracker {
         self.look();
     }
 
-    /// What may still be paid.
+    /// Returns the rest of the cost budget, if there is one.
     pub(crate) fn cost_left(&self) -> Option<Cost> {
         let spent = self.cost.load(Ordering::Relaxed);
         self.budget
@@ -44,14 +44,14 @@ impl BudgetTracker {
             .map(|most| Cost(most.0.saturating_sub(spent)))
     }
 
-    /// Comes when a ceiling is reached.
+    /// Resolves when a limit of the budget is reached.
     pub(crate) async fn over(&self) -> Problem {
         self.over.cancelled().await;
         self.problem()
             .unwrap_or_else(|| Problem::new(Cause::CeilingReached, ""))
     }
 
-    /// The ceiling that is reached, if one is.
+    /// Returns the limit that is reached, if any, as a problem.
     pub(crate) fn problem(&self) -> Option<Problem> {
         let (tokens, cost) = (
             self.tokens.load(Ordering::Relaxed),
@@ -86,7 +86,7 @@ fn tokens(usage: Usage) -> u64 {
     usage.read().saturating_add(usage.output)
 }
 
-/// An amount of money for a person.
+/// Writes an amount of money for a person.
 fn dollars(cost: Cost) -> String {
     let cents = cost.0.div_ceil(100);
     format!("${}.{:04}", cents / 10_000, cents % 10_000)

@@ -1,4 +1,5 @@
-//! What a run hears while it goes on: reports of its steps, letters, a person's wish, the end of its time; and what follows.
+//! The events of a running run and its reactions: reports of steps, run requests, cancellation, and the end of its time
+//! budget.
 
 use super::super::definition::Step;
 use super::super::entry::Entry;
@@ -13,20 +14,20 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::Cause;
 
-/// How many reports are heard before what follows is written down.
+/// Maximum number of reports to handle before the next write.
 const MAX_REPORTS_PER_BATCH: usize = 256;
 
-/// Something that was heard.
+/// An event of the run.
 pub(super) enum Event {
     Report(TaskId, TaskReport),
     Letter(RunRequest),
-    /// Somebody wants it to end.
+    /// The caller cancels the run.
     Stop,
     TimeIsOver,
 }
 
 impl Runner {
-    /// Waits until something is heard.
+    /// Waits for events.
     pub(super) async fn listen(
         &mut self,
         stop: &CancellationToken,
@@ -47,7 +48,7 @@ impl Runner {
                 return Ok(letter.map(Event::Letter).into_iter().collect());
             }
             _ = self.postman.tick() => {
-                // What cannot be read says nothing.
+                // Unreadable requests are ignored.
                 let letters = self.means.mailbox.take(&self.id).unwrap_or_default();
                 return Ok(letters.into_iter().flatten().map(Event::Letter).collect());
             }
@@ -58,7 +59,7 @@ impl Runner {
             .collect())
     }
 
-    /// What follows from what was heard, as things stand.
+    /// Returns the entries that follow an event in the current state.
     pub(super) fn follows(
         &mut self,
         heard: Event,
@@ -69,7 +70,7 @@ impl Runner {
             Event::Report(of, report) if tasks.is_under_way(&of) => {
                 self.report(&of.step, report, tell)
             }
-            // What it was about has ended meanwhile.
+            // The task of the report has ended meanwhile.
             Event::Report(..) => Vec::new(),
             Event::Letter(letter) => self.letter(letter, tasks),
             Event::Stop => self.cancel("it was interrupted", tasks),
@@ -102,7 +103,7 @@ impl Runner {
                 Some(step) => react::answered(&self.graph, &self.run, step, None),
                 None => Vec::new(),
             },
-            // It was answered, cut short or cancelled meanwhile.
+            // The wait or the gate was answered, cut short or cancelled meanwhile.
             _ => Vec::new(),
         }
     }
@@ -154,7 +155,7 @@ impl Runner {
         }
     }
 
-    /// Ends everything: attempts are told, all else is over at once.
+    /// Cancels the run: stops running attempts, and ends all other active steps at once.
     fn cancel(&mut self, why: &str, tasks: &Tasks) -> Vec<Entry> {
         if self.graph.is_canceled() {
             return Vec::new();

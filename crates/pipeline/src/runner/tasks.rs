@@ -1,4 +1,4 @@
-//! What goes on beside the run: attempts and waits, each a task that reports when it is over.
+//! The tasks beside the runner: attempts and waits, each of which reports its end.
 
 use super::super::entry::Problem;
 use super::super::step::{self, AttemptControl, Job};
@@ -14,24 +14,24 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
-/// How many reports may wait.
+/// Maximum number of queued reports.
 const MAX_QUEUED_REPORTS: usize = 1024;
 
 /// The tasks of a run; all end when this is dropped.
 pub(super) struct Tasks {
     clock: Arc<dyn Clock>,
     sender: mpsc::Sender<(TaskId, TaskReport)>,
-    /// What they report.
+    /// The reports of the tasks.
     pub(super) reports: mpsc::Receiver<(TaskId, TaskReport)>,
-    /// Why something of ours cannot be written down.
+    /// The reasons why our own files cannot be written.
     pub(super) halted: mpsc::UnboundedReceiver<String>,
     halt: mpsc::UnboundedSender<String>,
     steps: HashMap<String, Task>,
-    /// How many there were.
+    /// The number of tasks started so far.
     count: u64,
 }
 
-/// Which task of which step.
+/// The identity of a task: its step and its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TaskId {
     pub(super) step: String,
@@ -60,7 +60,7 @@ impl Tasks {
         }
     }
 
-    /// Whether that task is still the one of its step.
+    /// Returns whether the task is still the current one of its step.
     pub(super) fn is_under_way(&self, of: &TaskId) -> bool {
         let task = self.steps.get(&of.step);
         task.is_some_and(|task| task.number == of.number)
@@ -85,12 +85,12 @@ impl Tasks {
             halt: self.halt.clone(),
         };
         let work = async move {
-            // A task of its own, so that its panic is its own.
+            // A task of its own, so that a panic ends only the attempt.
             let work = AbortOnDropHandle::new(tokio::spawn(Box::pin(step::run(job, live))));
             let done = work
                 .await
                 .unwrap_or_else(|error| broken(&error.to_string()));
-            // Nobody listens when the run is left.
+            // There is no receiver after the run was dropped.
             reports
                 .send((of, TaskReport::Done(Box::new(done))))
                 .await
@@ -123,12 +123,12 @@ impl Tasks {
         self.steps.insert(step.to_owned(), task);
     }
 
-    /// A step has nothing to do any more.
+    /// Forgets the task of a step that has nothing more to do.
     pub(super) fn forget(&mut self, step: &str) {
         self.steps.remove(step);
     }
 
-    /// Has the turns of a step, or of all, try at once what they wait for.
+    /// Ends the waits of a step's turn, or of all, so that they retry at once.
     pub(super) fn retry_now(&self, step: Option<&str>) {
         let wanted = |name: &str| step.is_none_or(|step| step == name);
         for (_, task) in self.steps.iter().filter(|(name, _)| wanted(name)) {
@@ -144,7 +144,8 @@ impl Tasks {
     }
 }
 
-/// Passes on what happens in an attempt. What is only shown is left out when there is too much of it.
+/// Returns a function that forwards an attempt's events. If the queue is full, events are dropped, which only affects
+/// the display.
 fn teller(
     reports: mpsc::Sender<(TaskId, TaskReport)>,
     of: TaskId,

@@ -21,7 +21,7 @@ pub(super) async fn run(
     let stand_in = job.attempt.instead.as_ref().map(|name| Agent {
         name: name.clone(),
         program: configured_program(name, job),
-        // Another program does not know the models of the first.
+        // Another program does not know the models of the first one.
         model: None,
         ..agent.clone()
     });
@@ -36,7 +36,7 @@ pub(super) async fn run(
         line: &line,
         directory: &job.directory(),
         env: &env,
-        // It brings its own key along, or finds it where we do.
+        // The agent has its own key, or finds it where we do.
         hidden_variables: &[],
         input: invocation.input.as_deref(),
     };
@@ -72,7 +72,7 @@ pub(super) async fn run(
     }
 }
 
-/// The problem, with the end of a limit as exactly as it is known.
+/// Sets the end of a limit in the problem, as exactly as it is known.
 fn until(problem: Problem, end: Option<Timestamp>) -> Problem {
     let is_limit = matches!(problem.cause, Cause::RateLimited | Cause::UsageLimit);
     Problem {
@@ -81,7 +81,7 @@ fn until(problem: Problem, end: Option<Timestamp>) -> Problem {
     }
 }
 
-/// How the pipeline says that an agent of that name is started, if it does.
+/// Returns the program that the pipeline configures for the agent of the given name, if any.
 fn configured_program(name: &str, job: &Job) -> Option<Vec<String>> {
     let agents = job
         .pipeline
@@ -119,7 +119,7 @@ async fn prepare(
     live.written(input_files::write(&file, prompt.as_bytes()))
         .await?;
     let mut invocation = agents::invocation(agent, &prompt, &file);
-    // What the step says itself comes last, and counts.
+    // The step's own variables come last and override.
     let env = invocation.env.drain(..).chain(env).collect();
     Ok((invocation, env))
 }

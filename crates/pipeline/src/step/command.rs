@@ -14,7 +14,7 @@ use outlast_kernel::verdict::Cause;
 use std::collections::BTreeMap;
 use std::io;
 
-/// The longest line of what was printed that is remembered for a report.
+/// Maximum bytes of an output line to keep for a report.
 const MAX_REPORTED_LINE_BYTES: usize = 200;
 
 pub(super) async fn run(
@@ -56,7 +56,7 @@ pub(super) async fn run(
     }
 }
 
-/// Runs a process to its end, which may be that it is stopped.
+/// Runs a process until it ends or is stopped.
 pub(super) async fn watch(
     spec: Spec<'_>,
     watched: &AttemptContext,
@@ -75,7 +75,7 @@ pub(super) async fn watch(
     }
 }
 
-/// The last line of what was printed, for a report.
+/// Returns the last line of the output, for a report.
 pub(super) fn sign(bytes: &[u8]) -> String {
     let end = bytes.len().saturating_sub(MAX_REPORTED_LINE_BYTES);
     let printed = String::from_utf8_lossy(&bytes[end..]);
@@ -83,7 +83,7 @@ pub(super) fn sign(bytes: &[u8]) -> String {
     text::plain(last.unwrap_or_default().trim()).into_owned()
 }
 
-/// What a command of the step finds in its environment, beside ours.
+/// Returns the variables for a command of the step, in addition to ours.
 pub(super) fn variables(
     job: &Job,
     inputs: &BTreeMap<String, Vec<u8>>,
@@ -102,13 +102,13 @@ pub(super) fn variables(
     Ok(variables)
 }
 
-/// What every command of the step finds in its environment.
+/// Returns the variables for every command of the step.
 pub(super) fn step_variables(job: &Job) -> Vec<(String, String)> {
     let given = job.step.env.clone();
     given.into_iter().chain(marks(job)).collect()
 }
 
-/// The variables by which the processes of an attempt are told from all others.
+/// Returns the marks of an attempt: variables that tell its processes from all others.
 pub(super) fn marks(job: &Job) -> Vec<(String, String)> {
     let own = [
         ("OUTLAST_RUN", job.run.clone()),

@@ -1,21 +1,21 @@
-//! What the next attempt is told about the last one: what was wrong, one by one, and to repair it.
+//! The feedback to the next attempt: the problem of the last one, item by item, and the request to repair it.
 //!
-//! Invariants: what comes from outside (the output itself, what tests printed, what a judge said) stands behind a bar on every
-//! one of its lines, and it is said that such lines instruct nobody; all of it together is bounded.
-//! Not here: whether there is a next attempt.
+//! Invariants: text from outside (the output, the output of tests, a judge's reasons) stands behind a bar on each of
+//! its lines, and the feedback says that such lines are no instructions; its total length is bounded. Not here: whether
+//! there is a next attempt.
 
 use crate::contract::the_end;
 use crate::entry::Problem;
 use outlast_kernel::text;
 use outlast_kernel::verdict::Class;
 
-/// The most that is told of one thing that was wrong, in bytes: of what tests printed, the end.
+/// Maximum bytes of one violation; of test output, the end is kept.
 const MAX_VIOLATION_BYTES: usize = 8 * 1024;
-/// The most that is told of all of them, in bytes.
+/// Maximum bytes of all violations together.
 const MAX_TOTAL_BYTES: usize = 24 * 1024;
 
-/// What a model is told in the session in which it made the last attempt. `attempt` is the number of the one that begins,
-/// of `most` in all.
+/// Returns the feedback for a model in the session of the last attempt. `attempt` is the number of the attempt that
+/// begins, of `most` in all.
 pub(crate) fn next_prompt(problem: &Problem, attempt: u32, most: u32) -> String {
     format!(
         "{}\n\n{}\n{}\n",
@@ -25,7 +25,7 @@ pub(crate) fn next_prompt(problem: &Problem, attempt: u32, most: u32) -> String 
     )
 }
 
-/// What an agent program is told that begins anew and remembers nothing: the task, and what became of the last attempt at it.
+/// Returns the prompt for an agent program that starts without a memory: the task, and the problem of the last attempt.
 pub(crate) fn for_program(prompt: &str, problem: &Problem, attempt: u32, most: u32) -> String {
     format!(
         "{}\n\n{}\n\n{}\n{}\n",
@@ -36,12 +36,12 @@ pub(crate) fn for_program(prompt: &str, problem: &Problem, attempt: u32, most: u
     )
 }
 
-/// To whom it is told.
+/// The recipient of the feedback.
 #[derive(Clone, Copy)]
 enum Recipient {
-    /// To who has made the last attempt.
+    /// The session that made the last attempt.
     Session,
-    /// To who knows nothing of it.
+    /// An agent without knowledge of the last attempt.
     Stranger,
 }
 
@@ -62,7 +62,7 @@ fn opening(problem: &Problem, teller: Recipient) -> &'static str {
     }
 }
 
-/// What is to be done, when all was told.
+/// Returns the closing request, after all violations.
 fn closing(problem: &Problem, attempt: u32, most: u32) -> String {
     let what = match problem.class {
         Class::TestFailure => "Find the cause, repair it, and see that nothing else breaks.",
@@ -77,7 +77,7 @@ fn closing(problem: &Problem, attempt: u32, most: u32) -> String {
     )
 }
 
-/// All that was wrong, numbered, each line behind a bar.
+/// Lists all violations, numbered, each line behind a bar.
 pub(crate) fn told(problem: &Problem) -> String {
     let only = [problem.message.clone()];
     let violations = match problem.violations.is_empty() {
@@ -99,7 +99,7 @@ pub(crate) fn told(problem: &Problem) -> String {
 }
 
 fn item(number: usize, violation: &str) -> String {
-    // Whatever a reader may take for the end of a line is one.
+    // Any character that a reader may take for a line end becomes one.
     let lines = violation.replace("\r\n", "\n");
     let lines = lines.replace(
         ['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'],
@@ -118,7 +118,7 @@ fn item(number: usize, violation: &str) -> String {
     item
 }
 
-/// Its first line, which says what it is about, and its end.
+/// Shortens a violation to its first line, which names its subject, and its end.
 fn shortened(violation: &str) -> String {
     if violation.len() <= MAX_VIOLATION_BYTES {
         return violation.to_owned();

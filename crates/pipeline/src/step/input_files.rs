@@ -1,22 +1,22 @@
-//! What a command is given: its inputs as files, and as variables where they fit.
+//! The inputs of a command: as files, and as variables where they fit.
 //!
-//! Invariants: an input never becomes part of a command's text; it is read only by what reads the variable or the file.
-//! Files and their folder are private to the user. Not here: where inputs come from.
+//! Invariants: an input never becomes part of a command's text; only a program that reads the variable or the file sees
+//! it. Files and their folder are private to the user. Not here: the origin of inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// The longest input that is a variable too, in bytes; systems refuse a program whose variables are too long.
+/// Maximum bytes of an input that is also a variable; systems refuse a program with longer variables.
 pub(crate) const MAX_VARIABLE_BYTES: usize = 64 * 1024;
-/// All of them together may have so many bytes; the rest are files only.
+/// Maximum bytes of all variables together; the other inputs are only files.
 const MAX_VARIABLES_BYTES: usize = 512 * 1024;
 
-/// Writes the inputs into a folder of their own, and names the variables by which a command finds them.
+/// Writes the inputs into a folder of their own, and returns the variables by which a command finds them.
 ///
-/// `INPUT_<NAME>_FILE` is the path; `INPUT_<NAME>` the text itself, if it is one and is not too long. Letters of a name
-/// become capital ones, and what no variable can have in its name becomes `_`. `extra` comes as it is, before them.
+/// `INPUT_<NAME>_FILE` is the path; `INPUT_<NAME>` is the text itself, if it is valid text and not too long. The name
+/// is in upper case, with `_` for each character that variable names cannot have. `extra` comes unchanged, before them.
 pub(crate) fn variables(
     inputs: &BTreeMap<String, Vec<u8>>,
     folder: &Path,
@@ -52,7 +52,7 @@ pub(crate) fn variables(
     Ok(variables)
 }
 
-/// The name of an input as that of a variable, and of its file.
+/// Returns the name of an input as the name of a variable and of its file.
 fn variable_name(input: &str) -> io::Result<String> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if input.is_empty() || input.len() > 128 || !input.bytes().all(is_allowed) {
@@ -63,7 +63,7 @@ fn variable_name(input: &str) -> io::Result<String> {
     Ok(input.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// The text, if it can be a variable.
+/// Returns the content as text, if it can be a variable.
 fn as_variable(content: &[u8]) -> Option<&str> {
     let text = str::from_utf8(content).ok()?;
     (text.len() <= MAX_VARIABLE_BYTES && !text.contains('\0')).then_some(text)
@@ -73,7 +73,7 @@ fn invalid(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, problem)
 }
 
-/// Makes a folder that nobody else can look into. Also one that is there already is private from here on.
+/// Creates a folder that only the user can access; an existing folder becomes private, too.
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -88,7 +88,7 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A new file in the place of one that an earlier attempt had, which may have changed or linked it.
+/// Creates a new file in place of an earlier attempt's, which may have been changed or linked.
 pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -192,7 +192,7 @@ mod tests {
         let (given, elsewhere) = (folder.path().join("inputs"), folder.path().join("else"));
         fs::create_dir(&given).unwrap();
         fs::write(&elsewhere, "mine").unwrap();
-        // An attempt can leave anything in the place of its input.
+        // An attempt can leave anything in place of its input.
         symlink(&elsewhere, given.join("DIFF")).unwrap();
         for content in [&b"one"[..], b"other"] {
             let inputs = inputs(&[("diff", content)]);

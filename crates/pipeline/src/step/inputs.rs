@@ -1,4 +1,4 @@
-//! What a step is given: texts of the run, and what other steps have made.
+//! The inputs of a step: texts of the run, and artifacts of other steps.
 
 use super::super::definition::{Source, Step};
 use super::super::entry::{Artifact, Problem};
@@ -8,7 +8,7 @@ use outlast_store::artifacts::Artifacts;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Something that a step is given.
+/// The value of an input.
 #[derive(Clone, Debug)]
 pub(super) enum InputValue {
     Text(String),
@@ -16,7 +16,8 @@ pub(super) enum InputValue {
     Nothing,
 }
 
-/// What that step is given, as the run stands: everything that the run was given, and what the step asks for.
+/// Returns the inputs of a step in the current state of the run: all inputs of the run, and those that the step
+/// declares.
 pub(super) fn of(step: &Step, run: &Run) -> BTreeMap<String, InputValue> {
     let of_run = run.begun.inputs.iter();
     let of_run = of_run.map(|(name, text)| (name.clone(), InputValue::Text(text.clone())));
@@ -43,7 +44,7 @@ fn given(source: &Source, run: &Run) -> InputValue {
     }
 }
 
-/// Reads all of it.
+/// Reads all inputs.
 pub(super) async fn read(
     inputs: &BTreeMap<String, InputValue>,
     artifacts: &Arc<Artifacts>,

@@ -1,4 +1,4 @@
-//! What a step leaves behind: its output and its files, kept by their content.
+//! The outputs of a step: its main output and its files, stored by their content.
 
 use super::super::contract::json;
 use super::super::definition::Step;
@@ -12,13 +12,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The most that one file may have to be kept.
+/// Maximum bytes of a file to store.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// The most fields of an output that conditions can ask for, and the most characters of each.
+/// Maximum number of output fields that conditions can use, and maximum length of a value in characters.
 const MAX_CONTEXT_FIELDS: usize = 64;
 const MAX_CONTEXT_VALUE_BYTES: usize = 256;
 
-/// Reads the files that a step says it leaves behind.
+/// Reads the declared output files of a step.
 pub(super) async fn collect(
     step: &Step,
     directory: &Path,
@@ -65,7 +65,7 @@ fn read_file(path: &Path, folder: &Path) -> Result<Vec<u8>, String> {
     if !path.starts_with(folder) {
         return Err("it leads out of the folder of the run".to_owned());
     }
-    // Asked first: a pipe that nobody writes into would be opened for ever.
+    // Checked before opening: opening a pipe without a writer would block forever.
     if !path.metadata().map_err(said)?.is_file() {
         return Err("it is no file".to_owned());
     }
@@ -79,7 +79,7 @@ fn read_file(path: &Path, folder: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Keeps all of it; or says why that cannot be.
+/// Stores all outputs, or returns the reason why it cannot.
 pub(super) async fn keep(
     found: BTreeMap<String, Vec<u8>>,
     artifacts: &Arc<Artifacts>,
@@ -104,7 +104,7 @@ async fn blocking<R: Send + 'static>(
     done.map_err(|error| Problem::new(Cause::Internal, error.to_string()))
 }
 
-/// The fields of an output that is a JSON object, as contracts read it, for conditions.
+/// Returns the fields of a JSON object output for conditions, parsed like contracts parse it.
 pub(super) fn context(output: &[u8]) -> BTreeMap<String, String> {
     let read = json::read(&String::from_utf8_lossy(output));
     let Ok(Value::Object(fields)) = read.map(|read| read.value) else {
@@ -128,7 +128,7 @@ pub(super) fn context(output: &[u8]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Removes the files of an attempt, or of all of a run; what stays behind is in nobody's way.
+/// Removes the files of an attempt, or of all attempts of a run; leftovers do no harm.
 pub(crate) async fn remove_scratch(scratch: PathBuf) {
     if scratch.exists() {
         blocking(move || std::fs::remove_dir_all(scratch).ok())

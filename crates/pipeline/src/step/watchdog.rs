@@ -1,7 +1,7 @@
-//! Ends an attempt from which nothing more comes: no activity, activity without progress, or too much time.
+//! Ends an attempt that stalls or times out: no activity, activity without progress, or too much time.
 //!
-//! Invariant: only time counts in which the attempt could work. Its waits for a provider do not, nor does the sleep of
-//! the machine; after either, every limit goes on where it was. Not here: ending the attempt, which is the caller's.
+//! Invariant: only time in which the attempt could work counts. Waits for a provider and sleep of the machine do not;
+//! every limit continues after them. Not here: ending the attempt, which is the caller's task.
 
 mod activity;
 mod limits;
@@ -16,16 +16,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// What is seen of an attempt.
+/// An observation about an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WatchEvent {
-    /// It lives.
+    /// The attempt is alive.
     Activity(String),
-    /// It lives, and something came of it.
+    /// The attempt is alive and has made progress.
     Progress(String),
-    /// It waits for a provider.
+    /// The attempt waits for a provider.
     Paused,
-    /// It waits no more.
+    /// The wait is over.
     Resumed,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches from now on: for silence of that length, and for that much work in all.
+    /// Starts to watch: `stall` limits the silence, `timeout` limits the total working time.
     pub(crate) fn new(
         clock: Arc<dyn Clock>,
         stall: Option<Duration>,
@@ -52,7 +52,7 @@ impl Watchdog {
         }
     }
 
-    /// Takes note of a sign.
+    /// Records an observation.
     pub(crate) fn sign(&self, sign: WatchEvent) {
         let ends_pause = sign == WatchEvent::Resumed;
         let now = self.clock.now();
@@ -62,9 +62,9 @@ impl Watchdog {
         }
     }
 
-    /// Waits until a limit is passed, for ever if none is; the answer is what to say of the attempt.
+    /// Waits until a limit is exceeded, and returns the problem of the attempt; waits forever if there is no limit.
     ///
-    /// To be waited for from the beginning to the end of the attempt: time during which nobody looks does not count.
+    /// Poll this from the beginning to the end of the attempt: time without polling does not count.
     pub(crate) async fn expired(&self) -> Problem {
         loop {
             let now = self.clock.now();
@@ -93,10 +93,10 @@ impl Watchdog {
     }
 }
 
-/// What came of looking.
+/// The result of a check.
 enum CheckResult {
     Expired(Problem),
-    /// Nothing yet; when to look again, or not before it is resumed.
+    /// Nothing yet: check again at this time, or, without one, after the attempt resumes.
     Again(Option<Timestamp>),
 }
 
@@ -115,7 +115,8 @@ mod tests {
         Watchdog::new(Arc::new(clock), seconds(stall), seconds(timeout))
     }
 
-    /// Gives the signs after so many seconds each, while it is watched; the answer is how it ended, and after how long.
+    /// Sends each observation after its number of seconds, while the watchdog runs; returns the cause of the end, and
+    /// the time until then.
     async fn watched(watchdog: &Watchdog, signs: &[(u32, WatchEvent)]) -> (Cause, Duration) {
         let start = Instant::now();
         let give = async {
@@ -144,7 +145,7 @@ mod tests {
     async fn half_an_hour_of_silence_is_a_stall() {
         let signs = [(60, progress()), (90, activity())];
         let ended = watched(&watchdog(Some(1800), None), &signs).await;
-        // Progress was last, and longest ago.
+        // Progress was last in the list, and longest ago.
         assert_eq!(ended, (Cause::Stalled, SECOND * 1860));
     }
 

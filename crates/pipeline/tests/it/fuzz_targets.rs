@@ -1,4 +1,4 @@
-//! The fuzz targets, run over a fixed set of inputs: every seed, and mutations of the seeds that are the same in each run.
+//! The fuzz targets, run over a fixed set of inputs: every seed, and deterministic mutations of the seeds.
 //! `scripts/fuzz` runs the same targets with coverage guidance.
 
 #[path = "../../../../fuzz/targets/mod.rs"]
@@ -11,7 +11,7 @@ use std::{fs, panic};
 const MUTATIONS: usize = 5000;
 const MAX_INPUT_LENGTH: usize = 4096;
 
-/// The errors of the corpus, one seed a line, and the example pipelines.
+/// The errors of the corpus, one seed per line, and the example pipelines.
 fn seeds() -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let errors = fs::read_to_string(root.join("corpus/errors.jsonl")).unwrap();
@@ -28,7 +28,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A seed with some bytes changed, inserted, removed, repeated or taken from another seed.
+/// Returns a seed with some bytes changed, inserted, removed, repeated or copied from another seed.
 fn mutate(random: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
     let mut input = random.choice(seeds).cloned().unwrap_or_default();
     for _ in 0..random.usize(1..8) {

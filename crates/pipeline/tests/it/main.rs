@@ -1,4 +1,4 @@
-//! Pipelines from outside.
+//! Pipelines through the public API.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

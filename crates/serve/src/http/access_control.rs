@@ -1,7 +1,7 @@
-//! Who is let in: checked before anything else is looked at, for every request.
+//! Access control: checks every request before anything else looks at it.
 //!
-//! Invariant: nothing under `/api` is answered to a page of another site, to a name that is not ours, or, where a token
-//! is needed, without it. The page's own files hold no data.
+//! Invariant: nothing under `/api` is answered to a page of another site, under a foreign host name, or, where a token
+//! is required, without the token. The page's own files hold no data.
 
 use super::app_state::AppState;
 use super::problems::HttpError;
@@ -17,15 +17,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A browser cannot set a header for a WebSocket; it can name a protocol.
+/// Prefix of the WebSocket subprotocol that carries the token: a browser cannot set a header for a WebSocket.
 const TOKEN_PROTOCOL: &str = "outlast.token.";
-/// What proxies add. Whoever comes through one is not on this machine, whatever its address says.
+/// Headers that proxies add. A request with one of them does not come from this machine, whatever its address says.
 const PROXY_HEADERS: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
 const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PATCH");
 const ALLOWED_HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, last-event-id, x-outlast-token");
 
-/// Where a request comes from, and the place that its connection takes, also as a WebSocket.
+/// The address of the client, and its connection permit, which a WebSocket keeps too.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) address: IpAddr,
@@ -46,7 +46,7 @@ pub(super) async fn check(
     request: Request,
     next: Next,
 ) -> Response {
-    // The page of another site that may ask, if it comes from one.
+    // The allowed origin of a page on another site, if the request comes from one.
     let origin = request.headers().get(header::ORIGIN);
     let origin = origin.filter(|origin| shared.names.allows_origin_header(origin));
     let origin = origin.cloned();
@@ -60,11 +60,11 @@ pub(super) async fn check(
 }
 
 impl AppState {
-    /// Checks a request.
+    /// Authorizes a request.
     fn authorize(&self, request: &Request, is_preflight: bool) -> Result<(), Problem> {
         let (headers, path) = (request.headers(), request.uri().path());
         match auth::check(headers, request.uri(), &self.names) {
-            // A link to the page is followed; it holds nothing of anybody.
+            // A link from another site to the page may be followed: the page holds no data.
             Err(AccessDenied::CrossSite) if is_page(path) && auth::is_navigation(headers) => {}
             checked => checked?,
         }
@@ -86,7 +86,7 @@ impl AppState {
         }
     }
 
-    /// Takes note that an address asks for something.
+    /// Counts a request of that address against its rate limit.
     pub(super) fn check_rate(&self, address: IpAddr) -> Result<(), Problem> {
         self.rates.take(address).map_err(|wait| {
             let seconds = wait.as_secs() + 1;
@@ -102,20 +102,20 @@ fn is_page(path: &str) -> bool {
         .is_some_and(|path| assets::file(path).is_some())
 }
 
-/// Whether a request brings the token: in a header, or as the name of a protocol.
+/// Returns whether a request carries the token, in a header or as a WebSocket subprotocol.
 fn brings(headers: &HeaderMap, token: &Token) -> bool {
     let mut named = protocols(headers).filter_map(|name| name.strip_prefix(TOKEN_PROTOCOL));
     token.is_in(headers) || named.any(|brought| token.is(brought))
 }
 
-/// The protocols that a WebSocket offers to speak.
+/// Returns the subprotocols that a WebSocket client offers.
 fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let names = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
     let names = names.filter_map(|names| names.to_str().ok());
     names.flat_map(|names| names.split(',').map(str::trim))
 }
 
-/// The protocol of a WebSocket that was chosen to bring the token, which must be confirmed.
+/// Returns the subprotocol that carried the token; the server has to confirm it.
 pub(super) fn token_protocol(headers: &HeaderMap) -> Option<String> {
     let mut names = protocols(headers);
     let named = names.find(|name| name.starts_with(TOKEN_PROTOCOL))?;
@@ -130,7 +130,7 @@ fn preflight() -> Response {
     response
 }
 
-/// What keeps an answer from being used by others than those who asked.
+/// Adds the headers that keep other sites from using a response.
 fn guarded(mut response: Response, origin: Option<HeaderValue>) -> Response {
     let headers = response.headers_mut();
     let fixed: [(HeaderName, &str); 2] = [

@@ -1,4 +1,4 @@
-//! The routes, and the document that describes them: each is added once, with both.
+//! The routes, and the OpenAPI document that describes them: each operation is added once, with both.
 
 use super::app_state::AppState;
 use axum::Router;
@@ -10,7 +10,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Where the schemas of the document are.
+/// Location of the schemas within the document.
 const SCHEMAS: &str = "/components/schemas";
 
 /// The routes of a server and their description.
@@ -20,12 +20,12 @@ pub(super) struct Api {
     generator: SchemaGenerator,
 }
 
-/// One thing that can be asked for.
+/// One endpoint: its method, its path and its description.
 pub(super) struct Operation {
     method: Method,
     path: String,
     value: Value,
-    /// What needs the generator of schemas, which belongs to the whole document.
+    /// Parts that need the schema generator, which belongs to the whole document.
     parts: Vec<Part>,
 }
 
@@ -67,7 +67,7 @@ impl Operation {
         self
     }
 
-    /// What can stand in its query.
+    /// Describes the query parameters.
     pub(super) fn query<T: JsonSchema>(self) -> Self {
         self.with(|generator, operation| {
             let schema = T::json_schema(generator).to_value();
@@ -89,7 +89,7 @@ impl Operation {
         })
     }
 
-    /// What its body is.
+    /// Describes the request body.
     pub(super) fn body<T: JsonSchema + 'static>(self) -> Self {
         self.with(|generator, operation| {
             let schema = generator.subschema_for::<T>();
@@ -107,28 +107,28 @@ impl Operation {
         })
     }
 
-    /// What it is answered with.
+    /// Describes the response with status 200.
     pub(super) fn answers<T: JsonSchema + 'static>(self) -> Self {
         self.answer::<T>("200", "It.")
     }
 
-    /// What it is answered with when something is made.
+    /// Describes the response with status 201, for a request that creates something.
     pub(super) fn made<T: JsonSchema + 'static>(self) -> Self {
         self.answer::<T>("201", "It was made.")
     }
 
-    /// What it is answered with when something is begun.
+    /// Describes the response with status 202, for a request that starts something.
     pub(super) fn accepted<T: JsonSchema + 'static>(self) -> Self {
         self.answer::<T>("202", "It is taken.")
     }
 
-    /// That it is answered with nothing.
+    /// Describes an empty response with status 204.
     pub(super) fn empty(mut self) -> Self {
         self.value["responses"]["204"] = json!({ "description": "It is done." });
         self
     }
 
-    /// That it may be answered with what happens, one `T` for each line or event, for as long as it does.
+    /// Adds the streaming form of the 200 response: one `T` for each line or event, for as long as events come.
     pub(super) fn streams<T: JsonSchema + 'static>(self) -> Self {
         self.with(|generator, operation| {
             let each = json!({ "schema": generator.subschema_for::<T>() });
@@ -140,7 +140,7 @@ impl Operation {
     }
 }
 
-/// Whether a body must have something in it.
+/// Returns whether the schema of a body has required fields.
 fn has_required_fields(generator: &SchemaGenerator, schema: &Value) -> bool {
     let name = schema["$ref"]
         .as_str()
@@ -163,7 +163,7 @@ impl Api {
         }
     }
 
-    /// Adds a route and what it does.
+    /// Adds a route with its description.
     pub(super) fn add(&mut self, operation: Operation, handler: MethodRouter<Arc<AppState>>) {
         let Operation {
             method,
@@ -184,7 +184,7 @@ impl Api {
         self.router = std::mem::take(&mut self.router).route(&path, handler);
     }
 
-    /// The document.
+    /// Returns the OpenAPI document.
     pub(super) fn document(&mut self) -> Value {
         let schemas = self.generator.take_definitions(true);
         json!({

@@ -1,4 +1,4 @@
-//! What every request of a server needs.
+//! State shared by all requests of a server.
 
 use super::gateways::HostServices;
 use super::problems::HttpError;
@@ -13,18 +13,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
-/// How much of everything there may be.
+/// Limits of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of a body, and of a message over a WebSocket, in bytes.
+    /// Maximum size of a request body and of a WebSocket message, in bytes.
     pub body: usize,
-    /// How long a body may take.
+    /// Time within which a body must arrive.
     pub body_time: Duration,
-    /// How long the head of a request may take.
+    /// Time within which the head of a request must arrive.
     pub head_time: Duration,
-    /// Connections.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Requests of one address in a second.
+    /// Maximum number of requests of one address per second.
     pub requests: u32,
 }
 
@@ -46,20 +46,21 @@ pub(super) struct AppState {
     pub(super) starts: Arc<dyn StartRun>,
     pub(super) around: Arc<dyn HostServices>,
     pub(super) names: AllowedNames,
-    /// What everything but the page itself needs, if anything.
+    /// The token that every path but the page's own files needs, if any.
     pub(super) token: Option<Token>,
     pub(super) limits: Limits,
     pub(super) rates: RateLimiter,
     pub(super) document: String,
-    /// The WebSockets that are open.
+    /// The open WebSockets.
     pub(super) sockets: TaskTracker,
 }
 
-/// What handlers are given, and what most of them answer.
+/// The state that handlers receive; below, the result that most of them return.
 pub(super) type ExtractState = State<Arc<AppState>>;
 pub(super) type JsonResult<T> = Result<Json<T>, HttpError>;
 
-/// Does something to its end, also when whoever asked for it has gone, and before anybody waits for it.
+/// Runs `work` to its end, even if the client disconnects. The work starts at once, before the returned future is
+/// polled.
 pub(super) fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> impl Future<Output = Result<T, HttpError>> + Send {

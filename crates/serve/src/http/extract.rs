@@ -1,4 +1,4 @@
-//! What a request brings: its path, its query and its body, or a problem that says what is wrong with them.
+//! Extractors for path, query and body; an invalid part becomes a problem document that says what is wrong.
 
 use super::app_state::AppState;
 use super::problems::HttpError;
@@ -10,7 +10,7 @@ use outlast_gateway::problem::Problem;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-/// The last part of a path that is a name.
+/// The id in the last part of a path.
 pub(super) struct PathId(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathId {
@@ -23,7 +23,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathId {
     }
 }
 
-/// A query. What it does not know is refused: it may have been meant to say something.
+/// The query parameters. Unknown parameters are refused: a misspelt one would otherwise be ignored.
 pub(super) struct QueryParams<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
@@ -36,7 +36,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
     }
 }
 
-/// A body of JSON. None at all is an empty object.
+/// A JSON body. An empty body counts as an empty object.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<AppState>> for Body<T> {
@@ -55,7 +55,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<AppState>> for Body<T> {
         if bytes.trim_ascii().is_empty() {
             return read_json(b"{}").map(Self);
         }
-        // A page of another site can have a browser send anything else without asking first.
+        // A browser sends any other content type across sites without a preflight.
         if !is_json {
             let detail = "the body is JSON: say so with `content-type: application/json`";
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
@@ -79,7 +79,7 @@ fn unread(error: &(dyn std::error::Error + 'static)) -> Problem {
     Problem::unreadable("the body could not be read to its end")
 }
 
-/// Reads JSON; what is wrong is named with its place.
+/// Parses JSON; an error names the path of the field.
 pub(super) fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, HttpError> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let read = serde_path_to_error::deserialize(&mut reader);

@@ -1,4 +1,4 @@
-//! How often one address may ask.
+//! Rate limit per client address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,12 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How many addresses are remembered; whoever has not asked for longest is forgotten first.
+/// Maximum number of addresses to remember; beyond it, full buckets are forgotten, and all of them if that is not
+/// enough.
 const MAX_ADDRESSES: usize = 10_000;
-/// How many seconds' worth may come at once.
+/// Size of a burst, in seconds' worth of requests.
 const BURST_SECONDS: u32 = 5;
 
-/// A bucket for each address, which fills up with time.
+/// A token bucket for each address, refilled over time.
 pub(super) struct RateLimiter {
     per_second: u32,
     buckets: Mutex<HashMap<IpAddr, Bucket>>,
@@ -30,14 +31,14 @@ impl RateLimiter {
         }
     }
 
-    /// Takes a place for a request; the error is how long there is none.
+    /// Takes a token for a request; the error is the time until one is available.
     pub(super) fn take(&self, address: IpAddr) -> Result<(), Duration> {
         let now = Instant::now();
         let rate = f64::from(self.per_second);
         let most = rate * f64::from(BURST_SECONDS);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MAX_ADDRESSES && !buckets.contains_key(&address) {
-            // A bucket that is full again is as good as none.
+            // A full bucket says no more than a missing one.
             buckets.retain(|_, bucket| bucket.fill(now, rate, most) < most);
             if buckets.len() >= MAX_ADDRESSES {
                 buckets.clear();

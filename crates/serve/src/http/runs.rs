@@ -1,4 +1,4 @@
-//! Runs of pipelines, as they are asked for.
+//! Endpoints for pipeline runs: list, show, start, retry, cancel, answer.
 
 use super::api::{Api, Operation};
 use super::app_state::{ExtractState, JsonResult};
@@ -15,7 +15,7 @@ use outlast_kernel::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many runs are listed unless more are asked for.
+/// Default number of runs in a list.
 const DEFAULT_LIMIT: usize = 50;
 
 pub(super) fn add_to(api: &mut Api) {

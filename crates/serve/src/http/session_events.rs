@@ -1,7 +1,7 @@
-//! Following a room: what has happened, what happens, what is missed made good by a snapshot.
+//! Follows a live session: replays past events, then delivers new ones; a snapshot repairs a gap.
 //!
-//! Invariants: what comes after a place comes once, in order; whoever reads slowly costs nothing but a place, and gets a
-//! snapshot when it has fallen behind; hanging up ends nothing but the following.
+//! Invariants: the events after a cursor are delivered once, in order; a slow reader costs only its cursor, and gets a
+//! snapshot when it has fallen behind; a client that disconnects ends only its own subscription.
 
 use crate::live_sessions::{Error, EventBatch, EventCursor, LiveSession, SnapshotView};
 use crate::turn_stream::TurnEvent;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// In silence a sign of life comes so often.
+/// Interval between keep-alives while no event arrives.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// In which words events are said.
@@ -29,7 +29,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// An event in these words, if they have any for it.
+    /// Encodes an event in this dialect, or returns `None` if the dialect has no word for it.
     pub(super) fn say(self, event: &Event) -> Option<Box<RawValue>> {
         match self {
             Self::Turn => to_raw_value(&TurnEvent::of(event)?).ok(),
@@ -38,23 +38,23 @@ impl Dialect {
     }
 }
 
-/// What comes next.
+/// The next item of a subscription.
 pub(super) enum StreamItem {
-    /// What comes cannot be told without a [snapshot](Following::snapshot).
+    /// The next events are no longer available: the reader needs a [snapshot](SessionEvents::snapshot).
     Behind,
-    /// An event, in its words.
+    /// An event, encoded in the dialect.
     Event(EventCursor, Box<RawValue>),
-    /// Nothing, for a while.
+    /// A keep-alive: nothing happened for a while.
     Beat,
 }
 
-/// Somebody who follows a room.
+/// The subscription of one reader to a live session.
 pub(super) struct SessionEvents {
     room: Arc<LiveSession>,
     dialect: Dialect,
-    /// How far they have come; without it they need a snapshot.
+    /// The position of the last event delivered; without one the reader needs a snapshot.
     place: Option<EventCursor>,
-    /// The one turn that they follow, to its end; otherwise everything.
+    /// The only turn to deliver, until its end; `None` delivers everything.
     turn: Option<String>,
     news: watch::Receiver<u64>,
     stop: CancellationToken,
@@ -81,13 +81,13 @@ impl SessionEvents {
         }
     }
 
-    /// For those who follow one turn.
+    /// Restricts the subscription to one turn.
     pub(super) fn of_turn(mut self, turn_id: String) -> Self {
         self.turn = Some(turn_id);
         self
     }
 
-    /// Waits for what comes next; `None` when nothing does any more.
+    /// Waits for the next item; returns `None` when no more will come.
     pub(super) async fn next(&mut self) -> Option<StreamItem> {
         loop {
             if self.is_over || self.stop.is_cancelled() {
@@ -112,7 +112,7 @@ impl SessionEvents {
             let heard = self.place.map(|place| self.room.since(place));
             match heard {
                 Some(EventBatch::Events(events)) if events.is_empty() => tokio::select! {
-                    // The room lasts as long as we hold it.
+                    // The channel cannot close: `self` holds the live session.
                     _ = self.news.changed() => {}
                     () = self.stop.cancelled() => return None,
                     () = tokio::time::sleep(KEEPALIVE_INTERVAL) => return Some(StreamItem::Beat),
@@ -123,16 +123,16 @@ impl SessionEvents {
         }
     }
 
-    /// Whether a snapshot is needed before anything else.
+    /// Returns whether the reader needs a snapshot before anything else.
     pub(super) fn is_behind(&self) -> bool {
         let heard = self.place.map(|place| self.room.since(place));
         heard.is_none_or(|heard| heard == EventBatch::Stale)
     }
 
-    /// Everything up to now, from where it goes on.
+    /// Takes a snapshot of everything until now, and continues after it.
     pub(super) async fn snapshot(&mut self) -> Result<SnapshotView, Error> {
         let snapshot = self.room.snapshot(self.dialect == Dialect::Native).await?;
-        // It was made by the room, and can be read.
+        // The live session made this cursor, so it parses.
         self.place = snapshot.place.parse().ok();
         Ok(snapshot)
     }

@@ -1,4 +1,4 @@
-//! Sessions, as they are asked for.
+//! Endpoints for sessions: list, create, show, change settings, choose models.
 
 use super::api::{Api, Operation};
 use super::app_state::{ExtractState, JsonResult};
@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// How many sessions are listed unless more are asked for, and at most.
+/// Default and maximum number of sessions in a list.
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 500;
 

@@ -1,4 +1,4 @@
-//! A following as the body of an answer: lines of JSON, or server-sent events.
+//! A subscription as a response body: lines of JSON, or server-sent events.
 
 use super::session_events::{SessionEvents, StreamItem};
 use crate::live_sessions::{Error, SnapshotView};
@@ -10,12 +10,12 @@ use http::header;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// How a body says what happens.
+/// The format of a streamed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamFormat {
-    /// Each event is a line.
+    /// One event per line.
     Lines,
-    /// Each line has an event and its place.
+    /// One envelope per line: the event and its cursor.
     Envelopes,
     /// Server-sent events.
     Sse,
@@ -29,7 +29,7 @@ impl StreamFormat {
         }
     }
 
-    /// What is written; nothing when there is nothing to write.
+    /// Encodes an item, or returns `None` if this format has nothing to write for it.
     fn write(self, next: StreamItem) -> Option<Bytes> {
         let text = match (self, next) {
             (Self::Sse, StreamItem::Beat) => ": \n\n".to_owned(),
@@ -60,13 +60,13 @@ struct Envelope<'a> {
     event: &'a RawValue,
 }
 
-/// The answer that follows one turn, or everything, without snapshots: whoever falls behind is cut off.
+/// Streams one turn or all events without snapshots: a reader that falls behind is cut off.
 pub(super) fn body(following: SessionEvents, form: StreamFormat) -> Response {
     answer(following, None, false, form)
 }
 
-/// The answer that follows everything, with snapshots wherever one is needed. What stands against the first of them is
-/// told instead.
+/// Streams all events, with a snapshot wherever the reader needs one. An error of the first snapshot becomes the error
+/// of the request.
 pub(super) async fn body_with_snapshots(mut following: SessionEvents) -> Result<Response, Error> {
     let first = match following.is_behind() {
         true => Some(written(&following.snapshot().await?)),
@@ -75,7 +75,7 @@ pub(super) async fn body_with_snapshots(mut following: SessionEvents) -> Result<
     Ok(answer(following, first, true, StreamFormat::Sse))
 }
 
-/// `first` comes before everything else.
+/// Builds the response; `first` is written before everything else.
 fn answer(
     following: SessionEvents,
     first: Option<Bytes>,
@@ -99,7 +99,7 @@ fn answer(
                         None => continue,
                     },
                 };
-                // One that fails is cut, and does not look like an end.
+                // A failed snapshot aborts the body, so that it does not look like a regular end.
                 return Some((frame, (following, None)));
             }
         },

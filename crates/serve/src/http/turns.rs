@@ -1,4 +1,4 @@
-//! What is said in a session, and what happens there.
+//! Endpoints for turns: send prompts, steer, abort, resume, and follow the events of a session.
 
 use super::api::{Api, Operation};
 use super::app_state::{ExtractState, JsonResult};
@@ -132,7 +132,7 @@ async fn follow_session(
         .or(asked.after.as_deref())
         .map(str::parse::<EventCursor>);
     let after = match (form, after) {
-        // A browser that comes back with something else than it was given is better off with a snapshot.
+        // A browser that reconnects with an unreadable cursor is better served with a snapshot than with an error.
         (StreamFormat::Sse, after) => after.and_then(Result::ok),
         (_, Some(after)) => {
             let place = after.map_err(|error| Problem::unreadable(error.to_string()))?;
@@ -151,7 +151,7 @@ async fn follow_session(
     }
 }
 
-/// Whether a client names that kind of answer.
+/// Returns whether the client's `Accept` header names that media type.
 fn wants(headers: &HeaderMap, kind: &str) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter();
     let mut accepted = accepted.filter_map(|accept| accept.to_str().ok());
@@ -236,7 +236,7 @@ fn said(text: String, images: Vec<Picture>) -> Result<UserMessage, HttpError> {
 }
 
 impl Prompt {
-    /// Says it; the answer is what became of it, and a place before which nothing of it has happened.
+    /// Sends the prompt. Returns its disposition, and a cursor before the prompt's first event.
     pub(super) async fn say(
         self,
         room: &Arc<LiveSession>,
@@ -271,7 +271,7 @@ async fn post_prompt(
         true => Some(StreamFormat::Sse),
         false => wants(&headers, "application/x-ndjson").then_some(StreamFormat::Lines),
     };
-    // What waits has no turn yet that could be followed.
+    // A queued message has no turn yet that could be followed.
     let turn = room.find_turn_with_input(place, &text);
     let turn = turn.filter(|_| disposition == DispositionKind::Started);
     let (Some(form), Some(turn)) = (form, turn) else {
@@ -305,7 +305,7 @@ async fn post_turn_command(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Does what a word says about the turn of a room.
+/// Applies a command such as `abort` or `retry_now` to the turn of a live session.
 pub(super) async fn obey(room: &Arc<LiveSession>, order: &str) -> Result<(), HttpError> {
     match order {
         "abort" => room.abort().await?,

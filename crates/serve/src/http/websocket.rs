@@ -1,7 +1,7 @@
-//! Any number of sessions over one WebSocket: requests in, replies and `chat.delta` envelopes out.
+//! Serves any number of sessions over one WebSocket: requests in, replies and `chat.delta` envelopes out.
 //!
-//! Invariants: a subscription that is not read holds up itself and nothing else; what a client asks is done while it
-//! does not read; everything that it may send or subscribe to is bounded.
+//! Invariants: a subscription that is not read holds up only itself; a request is carried out even while its client
+//! does not read; everything that a client may send or subscribe to is bounded.
 
 mod frame_writer;
 
@@ -30,23 +30,23 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// How many sessions one socket may follow.
+/// Maximum number of sessions that one socket may follow.
 const MAX_SUBSCRIPTIONS: usize = 256;
-/// How many answers wait to be written.
+/// Maximum number of replies that wait to be written.
 const MAX_QUEUED_REPLIES: usize = 64;
-/// What is said when a socket ends has so long to be written.
+/// Time to write the queued frames when a socket closes.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
-/// The longest id of a request that is told with its reply.
+/// Maximum length of a request id that the reply repeats, in bytes.
 const MAX_ID_BYTES: usize = 256;
-/// How often it is asked whether the other side is still there, and for how long it may be silent.
+/// Interval between pings, and the silence of the client after which the socket is closed.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const MAX_SILENCE: Duration = Duration::from_secs(100);
-/// What is read at a time: requests are short.
+/// Size of the read buffer, in bytes: requests are short.
 const READ_BUFFER: usize = 4 << 10;
-/// What is written at a time.
+/// Size of the write buffer, in bytes.
 const WRITE_BUFFER: usize = 16 << 10;
 
-/// What a client may ask.
+/// A request of a client.
 #[derive(Debug, Deserialize)]
 struct Request {
     #[serde(rename = "type")]
@@ -62,7 +62,7 @@ struct Request {
     deliver: Option<DeliveryMode>,
 }
 
-/// What a reply is told by, whatever else the request is.
+/// The id of a request, readable even if the rest of the request is not.
 #[derive(Deserialize)]
 struct RequestId<'a> {
     #[serde(borrow)]
@@ -116,14 +116,15 @@ async fn talk(shared: Arc<AppState>, socket: WebSocket, peer: Option<Peer>) {
         _ = &mut writing => return,
         () = stop.cancelled() => {}
     }
-    // What was said is written, then it is closed: the client comes back when the server does.
+    // Writes the queued frames, then closes: the client reconnects when the server is back.
     tokio::time::timeout(FLUSH_TIMEOUT, writing).await.ok();
 }
 
 struct Client {
     shared: Arc<AppState>,
     out: FrameSender,
-    /// Answers do not stand behind what happens. A client that reads none of them is left.
+    /// Replies have their own channel, so that they do not wait behind events. A client that reads no replies is
+    /// disconnected.
     replies: mpsc::Sender<Message>,
     peer: Option<Peer>,
     followed: HashMap<String, AbortOnDropHandle<()>>,
@@ -138,7 +139,7 @@ impl Client {
                 Ok(None | Some(Err(_))) => return,
                 Err(_) if silent_since.elapsed() > MAX_SILENCE => return,
                 Err(_) => {
-                    // One that is not taken is not needed: much else waits.
+                    // A ping that does not fit is not needed: other frames wait already.
                     self.replies
                         .try_send(Message::Ping(bytes::Bytes::new()))
                         .ok();
@@ -170,7 +171,7 @@ impl Client {
     }
 
     async fn answer(&mut self, text: &[u8]) -> Value {
-        // Whoever is refused is told which of its requests that was, as far as that can be read.
+        // A refusal names its request, as far as the id can be read.
         let named = serde_json::from_slice::<RequestId<'_>>(text);
         let id = named.ok().and_then(|named| named.id);
         let id = id.filter(|id| id.get().len() <= MAX_ID_BYTES);
@@ -192,7 +193,7 @@ impl Client {
 
     async fn done(&mut self, request: Request) -> Result<Value, HttpError> {
         if request.kind == "chat.unsubscribe" {
-            // Also one that is not there any more may be followed, and be named in short.
+            // The session may be gone while its subscription still exists, and the client may use an abbreviated id.
             let room = self.shared.sessions.room(&request.conversation).await;
             let id = room.map_or(request.conversation, |room| room.id().to_owned());
             self.followed.remove(&id);
@@ -253,7 +254,7 @@ fn refusal(id: &Value, problem: &Problem) -> Value {
     json!({ "type": "reply", "id": id, "ok": false, "problem": problem.written() })
 }
 
-/// Says what happens in a room until the client has enough.
+/// Sends the events of a live session until the client unsubscribes or disconnects.
 async fn follow(mut following: SessionEvents, conversation_id: String, out: FrameSender) {
     let conversation_id = &*conversation_id;
     while let Some(next) = following.next().await {

@@ -1,4 +1,4 @@
-//! What a client asks to hear.
+//! The `follow` command: which events a client wants.
 
 use super::event_buffer::StaleCursor;
 use outlast_kernel::event::Body;
@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is said from here on.
+/// The events to send from now on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct FollowRequest {
-    /// Events after that number are said again, then those that come; without it, those that come.
+    /// Replays the events after this number, then sends new ones; without it, only new ones.
     #[serde(default)]
     pub after: Option<u64>,
-    /// Only events of these kinds are said; without it, all of them.
+    /// The kinds of events to send; without it, all kinds.
     #[serde(default)]
     pub only: Option<Vec<String>>,
 }
@@ -25,29 +25,29 @@ pub struct FollowReply {
     pub events: u64,
 }
 
-/// Why a client cannot hear what it asks for.
+/// The error of a `follow` command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FollowError {
-    /// What it asks for is not kept.
+    /// The requested events are no longer kept.
     #[error(transparent)]
     Stale(#[from] StaleCursor),
-    /// No event is of that kind.
+    /// There is no such kind of event.
     #[error("there are no events of the kind `{kind}`")]
     UnknownKind {
-        /// The kind.
+        /// The unknown kind.
         kind: String,
     },
-    /// A field is not what it should be.
+    /// A field has the wrong type.
     #[error("`follow` cannot be read: {error}")]
     Unreadable {
-        /// What is wrong with it.
+        /// The parse error.
         error: serde_json::Error,
     },
 }
 
 impl FollowError {
-    /// Its name for programs.
+    /// Returns the error code for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Stale(_) => "stale",
@@ -56,7 +56,7 @@ impl FollowError {
         }
     }
 
-    /// The oldest number that is kept, when what is asked for is not.
+    /// Returns the oldest event number that is still kept, if the requested ones are not.
     pub const fn oldest(&self) -> Option<u64> {
         match self {
             Self::Stale(stale) => Some(stale.oldest),
@@ -66,7 +66,7 @@ impl FollowError {
 }
 
 impl FollowRequest {
-    /// Reads a `follow` command; fields that it does not know are left alone.
+    /// Reads a `follow` command; unknown fields are ignored.
     pub fn read(command: &Value) -> Result<Self, FollowError> {
         let follow =
             Self::deserialize(command).map_err(|error| FollowError::Unreadable { error })?;

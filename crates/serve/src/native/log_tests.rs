@@ -1,4 +1,4 @@
-//! What is kept, for how long, and who hears it.
+//! The native event log: its contents, how long it keeps them, and the events that a client gets.
 #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
 use super::{FollowRequest, NativeLog, StaleCursor};
@@ -30,7 +30,7 @@ fn warning(seq: u64) -> Event {
     event(seq, Body::Warning { message })
 }
 
-/// A log with that many events.
+/// Creates a log with that many events.
 fn log_of(events: u64) -> NativeLog {
     let log = NativeLog::default();
     log.begin("session", 0);
@@ -48,7 +48,7 @@ fn follow(command: &serde_json::Value) -> FollowRequest {
     FollowRequest::read(command).unwrap()
 }
 
-/// What a client hears of events, when it follows so.
+/// Pushes events, and returns the numbers of those that the client follows.
 fn heard(log: &NativeLog, events: impl IntoIterator<Item = Event>) -> Vec<u64> {
     let mut heard = Vec::new();
     for event in events {
@@ -99,7 +99,7 @@ fn a_very_long_event_drives_out_neither_itself_nor_what_came_before_it() {
     let large = |seq| text(seq, &"x".repeat(MAX_BYTES));
     assert_eq!(heard(&log, [large(3), text(4, "x")]), [3, 4]);
     assert_eq!(numbers(&log.since(1).unwrap()), [2, 3, 4]);
-    // The next one does.
+    // The next long event drives out the first one.
     assert_eq!(heard(&log, [large(5)]), [5]);
     assert_eq!(log.since(2).unwrap_err().oldest, 4);
     assert_eq!(numbers(&log.since(3).unwrap()), [4, 5]);
@@ -107,7 +107,7 @@ fn a_very_long_event_drives_out_neither_itself_nor_what_came_before_it() {
 
 #[test]
 fn a_number_that_was_never_said_is_refused() {
-    // A process that takes a session up counts anew: a number from before it says nothing.
+    // A process that resumes a session counts from 1 again: a number from before means nothing to it.
     let stale = log_of(5).since(6).unwrap_err();
     assert_eq!((stale.oldest, stale.newest), (1, 5));
     assert!(log_of(0).since(1).is_err());
@@ -121,7 +121,7 @@ fn another_session_has_nothing_of_the_one_before() {
     assert_eq!(log.since(1).unwrap_err().oldest, 3);
     assert!(log.since(2).unwrap().is_empty());
 
-    // Also when nobody says that it begins, and its number would fit.
+    // The same holds without `begin`, even if the number would fit.
     let log = log_of(5);
     let first = Event {
         session_id: "another".to_owned(),
@@ -146,7 +146,7 @@ fn only_the_kinds_that_are_followed_are_heard_until_others_are() {
         .unwrap();
     assert_eq!(heard(&log, [text(1, "x"), warning(2), text(3, "x")]), [2]);
 
-    // What was not heard is kept all the same.
+    // Events that the client did not follow are kept all the same.
     let mut again = None;
     let rest = follow(&json!({ "type": "follow", "after": 0, "only": ["text_delta"] }));
     log.follow(rest, |followed, events| {
@@ -175,7 +175,7 @@ fn a_follow_that_is_refused_changes_nothing() {
 #[test]
 fn nothing_comes_between_a_follow_and_the_events_that_it_asks_for() {
     let log = log_of(2);
-    // Whoever else has something to say waits for the same lock.
+    // Every other producer waits for the same lock.
     let others_wait = || log.heard.try_lock().is_err();
     let (mut while_followed, mut while_pushed) = (false, false);
     log.follow(follow(&json!({ "after": 0 })), |_, _| {

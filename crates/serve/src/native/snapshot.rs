@@ -1,4 +1,4 @@
-//! Where a session stands, as it is told to clients.
+//! The `snapshot` reply: the state of a session, as clients see it.
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Usage;
@@ -78,7 +78,7 @@ pub struct WaitingView {
 }
 
 impl SnapshotView {
-    /// Where that session stands, with what waits there.
+    /// Creates the view of a session from its snapshot and its queued messages.
     pub fn new(session_id: &str, snapshot: Snapshot, waiting: WaitingView) -> Self {
         Self {
             session_id: session_id.to_owned(),

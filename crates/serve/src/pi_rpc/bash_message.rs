@@ -1,6 +1,6 @@
-//! A command that somebody ran: how the model is told of it, and how that is read again.
+//! Messages about commands that the user ran: writes them for the model, and reads them back.
 //!
-//! It is a message like others; only its words say what it was.
+//! Such a message is an ordinary user message; only its wording identifies it.
 
 use super::message::BashExecution;
 use outlast_session::tools::shell::ShellOutput;
@@ -13,7 +13,7 @@ const KILLED: &str = "It was killed.";
 const STATUS: &str = "It ended with status ";
 const CUT: &str = " Parts of what it printed are left out.";
 
-/// What the model is told.
+/// Returns the message that tells the model about a command.
 pub fn told(command: &str, end: &ShellOutput) -> String {
     let how = match (end.cancelled, end.exit_code) {
         (true, _) => CANCELLED.to_owned(),
@@ -25,7 +25,7 @@ pub fn told(command: &str, end: &ShellOutput) -> String {
     format!("{COMMAND}{command}{PRINTED}{output}{END}{how}{cut}")
 }
 
-/// What the model was told, if it was told of a command.
+/// Parses the message of a command, or returns `None` for any other text.
 pub fn read(text: &str, timestamp: u64) -> Option<BashExecution> {
     let (command, rest) = text.strip_prefix(COMMAND)?.split_once(PRINTED)?;
     let (output, how) = rest.rsplit_once(END)?;

@@ -24,9 +24,9 @@
 //! # }
 //! ```
 //!
-//! Invariants: a client may be used from many tasks at once, so that one aborts what another waits for; nothing waits for a
-//! server that is gone; a request that is dropped is given up. There is no time limit unless the caller sets one: a wait of
-//! eight hours is nothing unusual.
+//! Invariants: a client may be used from many tasks at once, so one task can abort while another waits; no request
+//! waits for a server that is gone; dropping a request cancels it. There is no timeout unless the caller sets one: a
+//! wait of eight hours is not unusual.
 
 use serde_json::{Value, json};
 use std::io;
@@ -46,7 +46,7 @@ use connection::Connection;
 pub use error::{ClientError, Lagged};
 pub use inbox::EventStream;
 
-/// A client. Its clones talk to the same server, which is killed when the last one is dropped.
+/// A client. Its clones share one server process, which is killed when the last clone is dropped.
 #[derive(Clone)]
 pub struct RpcClient {
     link: Arc<Connection>,
@@ -54,21 +54,21 @@ pub struct RpcClient {
     limit: Option<Duration>,
 }
 
-/// What became of something that was said.
+/// The outcome of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Disposition {
-    /// A run began with it.
+    /// A run started with it.
     Started,
-    /// It waits to be said to the model.
+    /// It is queued for the model.
     Queued,
     /// It was a command, and is done: no run follows.
     Handled,
 }
 
 impl RpcClient {
-    /// Starts a server and talks to it. It is killed when the last client is dropped; what it writes to stderr goes where the
-    /// caller has said. Has to be called within a runtime.
+    /// Spawns a server and connects to it. The server is killed when the last client is dropped; its stderr goes to the
+    /// destination that `command` sets. Must be called within a runtime.
     pub fn spawn(mut command: Command) -> io::Result<Self> {
         command
             .stdin(Stdio::piped())
@@ -81,7 +81,7 @@ impl RpcClient {
         Ok(Self::of(Connection::over(reader, writer, Some(child))))
     }
 
-    /// Talks to a server that reads and writes there. Has to be called within a runtime.
+    /// Connects to a server over a pair of streams. Must be called within a runtime.
     pub fn over<R, W>(reader: R, writer: W) -> Self
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -98,39 +98,39 @@ impl RpcClient {
         }
     }
 
-    /// The same, but each reply is waited for no longer than that. How long a run takes is not limited by it.
+    /// Sets a time limit for each reply. The duration of a run is not limited by it.
     #[must_use]
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// Asks for something: a command as the protocol has it, such as `{"type": "get_state"}`. Gives the `data` of the reply,
-    /// which is null where there is none.
+    /// Sends a command of the protocol, such as `{"type": "get_state"}`. Returns the `data` of the reply, or null if it
+    /// has none.
     pub async fn request(&self, command: Value) -> Result<Value, ClientError> {
         self.ask(command).await.map(|reply| reply.data)
     }
 
-    /// Says something that is not answered, such as an `extension_ui_response`.
+    /// Sends a frame that has no reply, such as an `extension_ui_response`.
     pub async fn tell(&self, frame: &Value) -> Result<(), ClientError> {
         let line = format!("{frame}\n");
         self.link.write(line.into_bytes()).await
     }
 
-    /// What happens from here on, in order: everything that the server says that is no reply to a request.
+    /// Returns the events from now on, in order: every frame of the server that is not a reply to a request.
     pub fn events(&self) -> EventStream {
         self.link.inbox.listen()
     }
 
-    /// Says something to the model. Returns when it is accepted, not when it is answered.
+    /// Sends a prompt. Returns when the server has accepted it, before the model answers.
     pub async fn prompt(&self, text: &str) -> Result<Disposition, ClientError> {
         let command = json!({ "type": "prompt", "message": text });
         self.ask(command).await?.disposition(Disposition::Started)
     }
 
-    /// Says something to the model and waits, for hours if need be, until nothing more follows from it. Gives what happened
-    /// in the meantime, the last of which is `agent_settled`. Pieces of messages and of what tools print are left out:
-    /// their whole comes at the end of each, and who wants them listens to `events`.
+    /// Sends a prompt and waits, for hours if necessary, until the run it belongs to has ended. Returns the events
+    /// until then; the last one is `agent_settled`. Deltas of messages and of tool output are left out: the end of each
+    /// message has its whole text, and [`RpcClient::events`] has the deltas.
     pub async fn prompt_and_wait(&self, text: &str) -> Result<Vec<Value>, ClientError> {
         let mut following = self.link.inbox.follow();
         let command = json!({ "type": "prompt", "message": text });
@@ -139,7 +139,7 @@ impl RpcClient {
         if reply.disposition(Disposition::Started)? == Disposition::Handled {
             return Ok(said);
         }
-        // An earlier run may end before the reply; only what comes after it is this one's.
+        // An earlier run may end before the reply; only frames after the reply belong to this prompt.
         let mut accepted = false;
         while let Some(frame) = following.recv().await {
             let kind = frame["type"].as_str().unwrap_or_default();
@@ -156,45 +156,45 @@ impl RpcClient {
         Err(self.link.inbox.over())
     }
 
-    /// Says something to the model as soon as it can be told, within the run.
+    /// Queues a message for the next model call of the current run.
     pub async fn steer(&self, text: &str) -> Result<Disposition, ClientError> {
         let command = json!({ "type": "steer", "message": text });
         self.ask(command).await?.disposition(Disposition::Queued)
     }
 
-    /// Says something to the model when it has answered.
+    /// Queues a message for after the model's answer.
     pub async fn follow_up(&self, text: &str) -> Result<Disposition, ClientError> {
         let command = json!({ "type": "follow_up", "message": text });
         self.ask(command).await?.disposition(Disposition::Queued)
     }
 
-    /// Ends the run, whatever it does or waits for.
+    /// Aborts the run, whatever it does or waits for.
     pub async fn abort(&self) -> Result<(), ClientError> {
         self.order("abort").await
     }
 
-    /// Whether failures are retried.
+    /// Switches automatic retries on or off.
     pub async fn set_auto_retry(&self, enabled: bool) -> Result<(), ClientError> {
         let command = json!({ "type": "set_auto_retry", "enabled": enabled });
         self.request(command).await.map(drop)
     }
 
-    /// Gives up the retry that is waited for.
+    /// Cancels the pending retry.
     pub async fn abort_retry(&self) -> Result<(), ClientError> {
         self.order("abort_retry").await
     }
 
-    /// Makes the retry that is waited for at once.
+    /// Makes the pending retry start now.
     pub async fn retry_now(&self) -> Result<(), ClientError> {
         self.order("retry_now").await
     }
 
-    /// How things stand.
+    /// Returns the state of the session.
     pub async fn get_state(&self) -> Result<Value, ClientError> {
         self.request(json!({ "type": "get_state" })).await
     }
 
-    /// Makes the conversation smaller, if need be with a word on what to keep. Returns when that is done.
+    /// Compacts the conversation, optionally with instructions on what to keep. Returns when that is done.
     pub async fn compact(&self, instructions: Option<&str>) -> Result<Value, ClientError> {
         let mut command = json!({ "type": "compact" });
         if let Some(instructions) = instructions {
@@ -203,14 +203,14 @@ impl RpcClient {
         self.request(command).await
     }
 
-    /// Runs a command in the session's folder. Returns when it has ended.
+    /// Runs a shell command in the session's folder. Returns when it has exited.
     pub async fn bash(&self, command: &str) -> Result<Value, ClientError> {
         let command = json!({ "type": "bash", "command": command });
         self.request(command).await
     }
 
-    /// Lets the server end, and waits for that; it is killed when it takes more than some seconds. Says how its process
-    /// ended, if it was started here. Requests that are not answered by then fail, those of other clones as well.
+    /// Closes the connection and waits for the server to exit; after some seconds it is killed. Returns its exit status
+    /// if it was spawned here. Requests without a reply by then fail, those of other clones as well.
     pub async fn close(&self) -> Option<ExitStatus> {
         self.link.close().await
     }
@@ -241,7 +241,7 @@ impl RpcClient {
     }
 }
 
-/// What was answered.
+/// A successful reply.
 struct Reply {
     id: u64,
     command: String,
@@ -259,7 +259,7 @@ impl Reply {
         Err(ClientError::Refused { command, error })
     }
 
-    /// What became of what was said; servers that are older do not say it.
+    /// Reads the disposition from the reply; older servers do not send one.
     fn disposition(&self, unsaid: Disposition) -> Result<Disposition, ClientError> {
         match &self.data["disposition"] {
             Value::Null => Ok(unsaid),

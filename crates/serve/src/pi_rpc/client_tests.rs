@@ -10,14 +10,14 @@ use tokio::task::JoinHandle;
 #[path = "client_tests/process.rs"]
 mod process;
 
-/// The server's end of the line.
+/// The server's end of the connection.
 struct Peer {
     lines: tokio::io::Lines<BufReader<ReadHalf<DuplexStream>>>,
     out: WriteHalf<DuplexStream>,
 }
 
 impl Peer {
-    /// The next command.
+    /// Receives the next command.
     async fn heard(&mut self) -> Value {
         let line = self.lines.next_line().await.unwrap().unwrap();
         serde_json::from_str(&line).unwrap()
@@ -41,7 +41,7 @@ impl Peer {
         self.says(reply).await;
     }
 
-    /// Hears a command of that name and says yes.
+    /// Receives a command of that name and replies with success.
     async fn obeys(&mut self, name: &str) {
         let command = self.heard().await;
         assert_eq!(command["type"], name);
@@ -58,7 +58,7 @@ fn connected(buffer: usize) -> (RpcClient, Peer) {
     (client, Peer { lines, out })
 }
 
-/// Lets everything run that can.
+/// Lets all tasks run until they block.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -67,7 +67,7 @@ async fn settle() {
 
 type PendingPrompt = JoinHandle<Result<Vec<Value>, ClientError>>;
 
-/// A prompt that is accepted, and waited for elsewhere.
+/// Starts a prompt that is accepted, and awaited in another task.
 async fn under_way(client: &RpcClient, peer: &mut Peer) -> PendingPrompt {
     let own = client.clone();
     let waiting = tokio::spawn(async move { own.prompt_and_wait("hello").await });
@@ -165,7 +165,7 @@ async fn a_run_is_followed_from_its_reply_to_its_end_without_the_pieces() {
     let (client, mut peer) = connected(1024);
     let waiting = tokio::spawn(async move { client.prompt_and_wait("hello").await });
     let command = peer.heard().await;
-    // A reply to someone else, and the end of an earlier run.
+    // A reply to another client, and the end of an earlier run.
     peer.answers(&json!({ "id": "99" }), Value::Null).await;
     peer.says(json!({ "type": "agent_settled", "aborted": true }))
         .await;
@@ -246,7 +246,7 @@ async fn a_reply_is_waited_for_as_long_as_the_caller_says() {
     let patient = tokio::spawn(async move { client.get_state().await });
     settle().await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    // The late reply to the first one is no event and answers nothing else.
+    // The late reply to the first request is no event and answers nothing else.
     let mut events = hasty.events();
     let late = peer.heard().await;
     peer.answers(&late, json!("late")).await;

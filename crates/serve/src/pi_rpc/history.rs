@@ -1,7 +1,7 @@
-//! What happened in a session, from its journal: the conversation, its entries as a list and as a tree, and numbers.
+//! The history of a session, from its journal: the conversation, its entries as a list and as a tree, and statistics.
 //!
-//! Invariants: the conversation is what the model would be sent, failed attempts left out; the entries have all of it,
-//! failed attempts too; an entry that cannot be read is passed over. Not here: who may ask, and when.
+//! Invariants: the conversation is what the model would be sent, without failed attempts; the entries include failed
+//! attempts; unreadable entries are skipped. Not here: who may read it, and when.
 
 mod conversation;
 mod entry;
@@ -20,32 +20,32 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use stats::StatsCounter;
 
-/// What is said of a conversation that was made smaller without a summary.
+/// The text in place of a summary, after a compaction without one.
 pub(super) const NO_SUMMARY_TEXT: &str = "Parts of the conversation were left out.";
 
-/// Something that is not in a session's history.
+/// The error of an item that is not in a session's history.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such entry.
+    /// There is no entry with that id.
     #[error("Entry not found: {id}")]
     NotFound {
-        /// What was asked for.
+        /// The requested id.
         id: String,
     },
 }
 
-/// A prompt, from which a session can be begun anew.
+/// A prompt from which a session can be forked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForkMessage {
-    /// Its entry.
+    /// The id of its entry.
     pub entry_id: String,
-    /// What was said.
+    /// The text of the prompt.
     pub text: String,
 }
 
-/// What happened in a session.
+/// The history of a session.
 pub struct History {
     entries: Vec<Entry>,
     messages: Vec<Message>,
@@ -53,11 +53,11 @@ pub struct History {
 }
 
 impl History {
-    /// What these entries of a journal tell, where the models are known by these.
+    /// Builds the history from the entries of a journal and the known models.
     pub fn of(stored: &[StoredEntry], models: &Models) -> Self {
         let mut reader = Reader::new(models);
         for stored in stored {
-            // Whose entry it is only matters to the error, and that one is passed over.
+            // The session id matters only to the error, and entries with errors are skipped.
             if let Ok(entry) = read("", stored) {
                 reader.take_in((stored.seq, stored.line.time), entry);
             }
@@ -65,12 +65,12 @@ impl History {
         reader.into_history()
     }
 
-    /// The conversation, as the model would be sent it.
+    /// Returns the conversation, as it would be sent to the model.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// All entries, or those after one.
+    /// Returns all entries, or those after the one with the id `since`.
     pub fn entries(&self, since: Option<&str>) -> Result<&[Entry], Error> {
         let Some(id) = since else {
             return Ok(&self.entries);
@@ -79,17 +79,17 @@ impl History {
         Ok(self.entries.get(index + 1..).unwrap_or_default())
     }
 
-    /// The last entry.
+    /// Returns the id of the last entry.
     pub fn leaf_id(&self) -> Option<&str> {
         self.entries.last().map(|entry| &*entry.id)
     }
 
-    /// The entries as a tree, in which each is the only child of the one before.
+    /// Returns the entries as a tree, in which each is the only child of the one before.
     pub fn tree(&self) -> Box<RawValue> {
         entry::tree(&self.entries)
     }
 
-    /// What was said by prompts.
+    /// Returns the prompts from which the session can be forked.
     pub fn fork_messages(&self) -> Vec<ForkMessage> {
         let prompts = self.entries.iter().filter(|entry| entry.is_prompt);
         let texts = prompts.map(|entry| ForkMessage {
@@ -99,13 +99,13 @@ impl History {
         texts.filter(|message| !message.text.is_empty()).collect()
     }
 
-    /// The number in the journal of what an entry tells of.
+    /// Returns the journal's sequence number of an entry.
     pub fn seq_of(&self, id: &str) -> Result<u64, Error> {
         let index = self.index(id)?;
         Ok(self.entries.get(index).map_or(0, |entry| entry.seq))
     }
 
-    /// The first entry that the last compaction has kept.
+    /// Returns the id of the first entry that the last compaction kept.
     pub fn first_kept(&self) -> Option<&str> {
         let mut entries = self.entries.iter().rev();
         entries.find_map(|entry| match &entry.what {
@@ -117,7 +117,7 @@ impl History {
         })
     }
 
-    /// What the model said last.
+    /// Returns the text of the model's last message.
     pub fn last_assistant_text(&self) -> Option<String> {
         let mut messages = self.messages.iter().rev();
         let last = messages.find_map(|message| match message {
@@ -128,7 +128,7 @@ impl History {
         (!text.is_empty()).then_some(text)
     }
 
-    /// The session of that id in numbers; it is kept in that file.
+    /// Returns the statistics of the session.
     pub fn stats(&self, session_id: &str, session_file: Option<&str>) -> Stats {
         self.counted.stats(session_id, session_file)
     }

@@ -125,7 +125,7 @@ fn compacted(messages: Vec<Said>, is_summarised: bool) -> Written {
     }
 }
 
-/// A message or an entry in a few words.
+/// Formats a message or an entry in short form.
 fn brief(value: &Value) -> String {
     let message = value.get("message").unwrap_or(value);
     let words = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -178,7 +178,7 @@ fn a_plain_history_has_the_shape_that_was_recorded() {
             .unwrap()["data"]
             .clone();
         if command == "get_session_stats" {
-            // It was recorded right after a compaction, when nobody knows these.
+            // The recording was made right after a compaction, when these numbers are unknown.
             assert_eq!(wanted["contextUsage"]["tokens"].take(), Value::Null);
             wanted["contextUsage"] = json!({"tokens": 1, "contextWindow": 1, "percent": 1});
         }
@@ -346,7 +346,7 @@ fn after_a_compaction_the_conversation_is_a_summary_and_what_was_kept() {
     let expected = ["summary SUM ", "user two", "assistant 2 stop", "user three"];
     assert_eq!(brief_all(&messages), expected);
     assert_eq!(messages[0]["tokensBefore"], 900);
-    // What is known of a message that was kept is known of it still.
+    // The details of a kept message are still known.
     assert_eq!(
         (&messages[2]["model"], &messages[2]["usage"]["totalTokens"]),
         (&json!("m1"), &json!(13))

@@ -1,6 +1,6 @@
-//! Messages as the pi protocol has them.
+//! Messages in the format of the pi protocol.
 //!
-//! Invariant: a message is one line of JSON whatever is in it, also the arguments that a model has written.
+//! Invariant: a message is one line of JSON, whatever it contains, including the arguments that a model wrote.
 
 mod convert;
 
@@ -10,27 +10,27 @@ use outlast_kernel::verdict::{Cause, Class};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// What is said of an answer that somebody cut short.
+/// The error message of a completion that the user aborted.
 pub const ABORTED_MESSAGE: &str = "Request was aborted.";
 
 /// A message.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Message {
-    /// Somebody said something.
+    /// A message of the user.
     User(User),
-    /// The model answered.
+    /// A message of the model.
     Assistant(Assistant),
-    /// A tool gave a result.
+    /// The result of a tool call.
     ToolResult(ToolResult),
-    /// Somebody ran a command.
+    /// A command that the user ran.
     BashExecution(BashExecution),
-    /// A summary stands for what was said before.
+    /// A summary in place of earlier messages.
     CompactionSummary(CompactionSummary),
 }
 
 impl Message {
-    /// What somebody said, or ran.
+    /// Creates the message of a user's input: text, or a command that the user ran.
     pub fn of_user(content: Vec<Block>, timestamp: u64) -> Self {
         match super::bash_message::read(&Block::text_of(&content), timestamp) {
             Some(ran) => Self::BashExecution(ran),
@@ -39,57 +39,57 @@ impl Message {
     }
 }
 
-/// What somebody said.
+/// A message of the user.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "role", rename = "user")]
 pub struct User {
-    /// What.
+    /// The content of the message.
     pub content: Vec<Block>,
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub timestamp: u64,
 }
 
-/// What a model answered.
+/// A message of the model.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "role", rename = "assistant", rename_all = "camelCase")]
 pub struct Assistant {
-    /// What.
+    /// The content of the message.
     pub content: Vec<Block>,
-    /// What was spoken with the provider.
+    /// The API of the provider.
     pub api: String,
-    /// Who answered.
+    /// The provider.
     pub provider: String,
-    /// As which model.
+    /// The model.
     pub model: String,
-    /// What it used.
+    /// The tokens used, and their cost.
     pub usage: PricedUsage,
-    /// Why it stopped.
+    /// The reason why the model stopped.
     pub stop_reason: Stop,
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub timestamp: u64,
-    /// What went wrong.
+    /// The error of a failed attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
-    /// What is known of that.
+    /// Details of that error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outlast: Option<ErrorDetails>,
 }
 
-/// What came of a tool call.
+/// The result of a tool call.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "role", rename = "toolResult", rename_all = "camelCase")]
 pub struct ToolResult {
-    /// The call.
+    /// The id of the call.
     pub tool_call_id: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool_name: String,
-    /// What it said.
+    /// The output of the tool.
     pub content: Vec<Block>,
-    /// Nothing; clients look for it.
+    /// An empty object; clients expect the field.
     pub details: EmptyObject,
-    /// Whether it failed, or was not run.
+    /// Whether the tool failed, or was not run.
     pub is_error: bool,
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub timestamp: u64,
 }
 
@@ -97,40 +97,40 @@ pub struct ToolResult {
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct EmptyObject {}
 
-/// A command that somebody ran.
+/// A command that the user ran.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "role", rename = "bashExecution", rename_all = "camelCase")]
 pub struct BashExecution {
-    /// The command.
+    /// The command line.
     pub command: String,
-    /// What it wrote.
+    /// The output of the command.
     pub output: String,
-    /// How it ended, if it did by itself.
+    /// The exit code, if the command exited by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Whether somebody ended it.
+    /// Whether the command was cancelled.
     pub cancelled: bool,
-    /// Whether there was more output.
+    /// Whether parts of the output are missing.
     pub truncated: bool,
-    /// Where all of it is.
+    /// The path of the file with the full output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_output_path: Option<String>,
-    /// Whether the model is told nothing of it.
+    /// Whether the model does not see this command.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exclude_from_context: bool,
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub timestamp: u64,
 }
 
-/// A summary in place of what was said before.
+/// A summary in place of earlier messages.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "role", rename = "compactionSummary", rename_all = "camelCase")]
 pub struct CompactionSummary {
-    /// It.
+    /// The text of the summary.
     pub summary: String,
-    /// How many tokens that had, about.
+    /// Approximate size of the summarised messages, in tokens.
     pub tokens_before: u64,
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub timestamp: u64,
 }
 
@@ -144,102 +144,102 @@ pub struct CompactionSummary {
 pub enum Block {
     /// Text.
     Text {
-        /// It.
+        /// The text.
         text: String,
     },
-    /// What the model thought.
+    /// Reasoning of the model.
     Thinking {
-        /// As much of it as may be read.
+        /// The readable part of it.
         thinking: String,
-        /// What its provider wants back with it.
+        /// The signature that the provider expects back with it.
         #[serde(skip_serializing_if = "Option::is_none")]
         thinking_signature: Option<String>,
-        /// Whether it may not be read.
+        /// Whether the provider hides its text.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         redacted: bool,
     },
-    /// A tool that the model called.
+    /// A tool call of the model.
     ToolCall {
-        /// The call.
+        /// The id of the call.
         id: String,
-        /// The tool.
+        /// The name of the tool.
         name: String,
-        /// An object.
+        /// The arguments, an object.
         arguments: Box<RawValue>,
     },
-    /// A picture.
+    /// An image.
     Image {
-        /// Its bytes, in base 64.
+        /// Its bytes in base64.
         data: String,
         /// Its media type.
         mime_type: String,
     },
 }
 
-/// Why a model stopped.
+/// The reason why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Stop {
-    /// It was done.
+    /// The completion is complete.
     Stop,
-    /// It reached the output limit.
+    /// The output limit was reached.
     Length,
-    /// It wants tools to run.
+    /// The model wants to call tools.
     ToolUse,
-    /// Something went wrong.
+    /// The attempt failed.
     Error,
-    /// Somebody ended it.
+    /// The user aborted it.
     Aborted,
 }
 
-/// What is known of what went wrong, beside the provider's message.
+/// Details of an error, in addition to the provider's message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ErrorDetails {
-    /// What may be done about it.
+    /// The error class.
     pub class: Class,
-    /// What it was.
+    /// The cause.
     pub cause: Cause,
     /// The HTTP status or the provider's code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Why nothing more was tried.
+    /// The reason why there was no further attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether it can pass by itself.
+    /// Whether a retry may succeed.
     pub retryable: bool,
 }
 
-/// Tokens, and what they cost in dollars.
+/// Tokens, and their cost in dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PricedUsage {
-    /// Read, those from the cache not counted.
+    /// Input tokens, without those from the cache.
     pub input: u64,
-    /// Written.
+    /// Output tokens.
     pub output: u64,
-    /// Read from the cache.
+    /// Tokens read from the cache.
     pub cache_read: u64,
-    /// Written to the cache.
+    /// Tokens written to the cache.
     pub cache_write: u64,
-    /// All of them.
+    /// Total of all tokens.
     pub total_tokens: u64,
-    /// What they cost.
+    /// The cost of the tokens.
     pub cost: Cost,
 }
 
-/// Dollars.
+/// A cost in dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
-    /// For what was read.
+    /// Cost of the input.
     pub input: f64,
-    /// For what was written.
+    /// Cost of the output.
     pub output: f64,
-    /// For what was read from the cache.
+    /// Cost of reads from the cache.
     pub cache_read: f64,
-    /// For what was written to the cache.
+    /// Cost of writes to the cache.
     pub cache_write: f64,
-    /// For all of it.
+    /// Total cost.
     pub total: f64,
 }
 

@@ -1,10 +1,10 @@
-//! Who is asked, as messages name it: what is spoken, with whom, about which model, and what that costs.
+//! The models, as messages name them: API, provider, model and prices.
 
 use super::message::{Assistant, PricedUsage, Stop};
 use outlast_kernel::event::Usage;
 use outlast_session::factory::{Model, ModelCost};
 
-/// The models that are known, the one in use first.
+/// The known models, the one in use first.
 #[derive(Clone, Debug, Default)]
 pub struct Models(Vec<Model>);
 
@@ -21,17 +21,17 @@ impl From<Model> for Models {
 }
 
 impl Models {
-    /// The one in use.
+    /// Returns the model in use.
     pub fn in_use(&self) -> ModelRef {
         self.0.first().map(ModelRef::of).unwrap_or_default()
     }
 
-    /// How much the one in use can read.
+    /// Returns the context window of the model in use, in tokens.
     pub fn window(&self) -> u64 {
         self.0.first().map_or(0, |model| model.context_window)
     }
 
-    /// The model of that name, if possible at that provider. One that nobody knows costs nothing that is known.
+    /// Returns the model of that name, preferably at that provider. An unknown model has no known cost.
     pub fn find(&self, provider: &str, id: &str) -> ModelRef {
         let named = || self.0.iter().filter(|model| model.id == id);
         let found = named().find(|model| model.provider == provider);
@@ -49,11 +49,11 @@ impl Models {
         }
     }
 
-    /// The model that a journal names by its key: provider, place and model in one.
+    /// Returns the model for a journal key: provider, address and model in one.
     pub fn keyed(&self, key: &str) -> ModelRef {
         let provider = key.split('@').next().unwrap_or_default();
         let is_it = |model: &&Model| key.ends_with(&format!("/{}", model.id));
-        // Names of models may have slashes, as places have: the longest one that fits is meant.
+        // Names of models may contain slashes, as addresses do: the longest match is the right one.
         let mut known: Vec<&Model> = self.0.iter().filter(is_it).collect();
         known.sort_by_key(|model| (model.provider == provider, model.id.len()));
         match known.last() {
@@ -63,16 +63,16 @@ impl Models {
     }
 }
 
-/// Who is asked.
+/// A model, as messages name it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelRef {
-    /// What is spoken.
+    /// The API of the provider.
     pub api: String,
-    /// With whom.
+    /// The provider.
     pub provider: String,
-    /// The model's name.
+    /// The name of the model.
     pub model: String,
-    /// What a million tokens cost.
+    /// The prices per million tokens.
     pub cost: ModelCost,
 }
 
@@ -86,12 +86,12 @@ impl ModelRef {
         }
     }
 
-    /// What a use of tokens comes to there.
+    /// Returns the usage with its cost at this model's prices.
     pub fn used(&self, usage: Usage) -> PricedUsage {
         PricedUsage::new(usage, &self.cost)
     }
 
-    /// An answer that has not said anything yet.
+    /// Returns an empty message of this model.
     pub fn blank(&self, timestamp: u64) -> Assistant {
         Assistant {
             content: Vec::new(),

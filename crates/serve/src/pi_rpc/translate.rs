@@ -1,9 +1,8 @@
-//! Events in the words of the pi protocol.
+//! Encodes events in the pi protocol.
 //!
-//! A retry is a turn of its own within the run: an attempt that failed ends its message with `error`, and the run ends
-//! once, when nothing more follows by itself. Invariants: whatever events come, in whatever order, everything that
-//! begins ends (see `run`); nothing waits in silence: what the protocol has no frame for is shown as a notice or a status.
-//! Not here: replies to commands.
+//! A retry is a turn of its own within the run: a failed attempt ends its message with `error`, and the run ends once,
+//! when no turn follows by itself. Invariants: everything that begins also ends, whatever the sequence of events (see
+//! `run`); no wait is silent: events without a frame become a notice or a status. Not here: replies to commands.
 
 mod compaction;
 mod frame;
@@ -23,23 +22,23 @@ use outlast_kernel::verdict::{Cause, Class};
 use partial_completion::CompletionEnd;
 use run::{Problem, Run};
 
-/// What is said of an attempt that failed without anybody saying why.
+/// The error of a failed attempt without a known cause.
 const ATTEMPT_FAILED: &str = "the attempt failed";
-/// Says events in the words of the pi protocol.
+/// Encodes events in the pi protocol.
 pub struct PiEncoder {
     models: Models,
-    /// Which models are known, where that changes.
+    /// Returns the known models, if they can change.
     known: Option<Box<dyn Fn() -> Models + Send>>,
     run: Run,
     notices: Notices,
-    /// What is known of the trouble before it is said as such.
+    /// The cause of a failure that is known before the failure itself.
     trouble: Option<Cause>,
-    /// Whether a summary is tried again.
+    /// Whether the summary is being retried.
     retries_summary: bool,
 }
 
 impl PiEncoder {
-    /// One that knows these models, the one in use first.
+    /// Creates an encoder with fixed models, the one in use first.
     pub fn new(models: impl Into<Models>) -> Self {
         let models = models.into();
         Self {
@@ -52,7 +51,7 @@ impl PiEncoder {
         }
     }
 
-    /// One that asks which models are known, whenever a turn begins.
+    /// Creates an encoder that asks for the known models whenever a turn begins.
     pub fn asking(known: impl Fn() -> Models + Send + 'static) -> Self {
         Self {
             known: Some(Box::new(known)),
@@ -81,7 +80,7 @@ impl EventEncoder for PiEncoder {
 }
 
 impl PiEncoder {
-    /// Some events show that the attempt under way has failed, although they are about something else.
+    /// Ends the attempt in progress, if the event implies that it has failed.
     fn fail_open_attempt(&mut self, body: &Body, out: &mut JsonLines) {
         let trouble = self.trouble;
         let phrase = |cause: Option<Cause>| {
@@ -238,9 +237,9 @@ impl PiEncoder {
         }
     }
 
-    // --- What takes more than a line ---
+    // --- Events that take several steps ---
 
-    /// That model is asked, wherever it is.
+    /// Sets the model in use, at whichever provider has it.
     fn ask(&mut self, model: &str) {
         if !model.is_empty() && model != self.run.asked.model {
             self.run.asked = self.models.find(&self.run.asked.provider, model);

@@ -1,4 +1,4 @@
-//! Sequences of events, and what is said of them: one line for each frame, with a message in a few words.
+//! Sequences of events and their frames: one line for each frame, with its message in short form.
 
 #[path = "translate_tests/balance.rs"]
 mod balance;
@@ -308,7 +308,7 @@ fn the_completion_of_a_failed_run_carries_all_that_is_known_of_the_failure() {
     assert_eq!(*last, expected);
 }
 
-/// What the last message of a run holds.
+/// Returns the content of the last message of a run.
 fn last_content(script: Script) -> serde_json::Value {
     let frames = script.settle(false).frames();
     let mut ends = frames.iter().filter(|frame| frame["type"] == "agent_end");
@@ -333,7 +333,7 @@ fn what_was_taken_back_and_half_a_thought_are_not_gone_on_from() {
         last_content(thought.attempt().seam().text("two").done()),
         expected
     );
-    // Also what was kept from an attempt before the one that is taken back.
+    // The same holds for content kept from an attempt before the retracted one.
     let both = Script::prompt("count")
         .attempt()
         .text("One, ")

@@ -1,4 +1,4 @@
-//! What a client may ask, as it is written on its lines.
+//! The commands that a client may send, as they are written on its lines.
 
 use super::surrogates;
 use outlast_dialect::{Image, Message, Part, Role};
@@ -17,14 +17,14 @@ pub(super) struct Request {
     pub(super) command: Result<Command, String>,
 }
 
-/// Whom a reply goes to.
+/// The command that a reply belongs to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Caller {
     id: Option<Value>,
     command: Option<String>,
 }
 
-/// What is asked.
+/// A command.
 #[derive(Debug, Deserialize)]
 #[serde(
     tag = "type",
@@ -104,7 +104,7 @@ pub(super) enum Command {
     Follow(Map<String, Value>),
 }
 
-/// Their names on the wire.
+/// The names of the commands on the wire.
 pub(super) const COMMANDS: [&str; 37] = [
     "prompt",
     "steer",
@@ -145,7 +145,7 @@ pub(super) const COMMANDS: [&str; 37] = [
     "follow",
 ];
 
-/// The fields that commands have.
+/// The fields of the commands.
 const FIELDS: [&str; 16] = [
     "message",
     "images",
@@ -165,7 +165,7 @@ const FIELDS: [&str; 16] = [
     "since",
 ];
 
-/// What is said to the model.
+/// The content of a prompt.
 #[derive(Debug, Deserialize)]
 pub(super) struct PromptInput {
     message: String,
@@ -180,7 +180,7 @@ struct Picture {
     mime_type: String,
 }
 
-/// What is no base 64 would be refused with every call that follows.
+/// Checks base64 early: the provider would refuse an invalid picture with every later call.
 fn base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let data = String::deserialize(deserializer)?;
     let digits = data.trim_end_matches('=');
@@ -208,7 +208,7 @@ impl From<PromptInput> for Message {
     }
 }
 
-/// What becomes of a prompt while a turn runs.
+/// How to deliver a prompt while a turn runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum StreamingBehavior {
@@ -223,7 +223,7 @@ pub(super) enum QueueMode {
     OneAtATime,
 }
 
-/// How much a model is to think. It is checked and has no effect: nothing here chooses it yet, and clients are told so.
+/// The requested thinking level. It is checked but has no effect: the server cannot set it yet, and says so to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ThinkingLevel {
@@ -236,7 +236,7 @@ pub(super) enum ThinkingLevel {
     Max,
 }
 
-/// Reads a line; the error is for whoever cannot be told apart by it.
+/// Reads a line; the error is the reply to a line without a readable command.
 pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
     let value = serde_json::from_str(line);
     let value: Value = match value {
@@ -246,7 +246,7 @@ pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
     };
     let field = |name: &str| value.get(name).cloned();
     let name = field("type").and_then(|name| name.as_str().map(str::to_owned));
-    // Nothing here has asked for anything that it could answer.
+    // The server never sends a request that this could answer.
     if name.as_deref() == Some("extension_ui_response") {
         return Ok(None);
     }
@@ -256,7 +256,7 @@ pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
             .as_deref()
             .map(|name| text::bounded(name, MAX_NAME_BYTES).into_owned()),
     };
-    // It is repeated with every answer.
+    // The id is repeated with every reply.
     if caller
         .id
         .as_ref()
@@ -278,7 +278,7 @@ pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
     Ok(Some(Request { caller, command }))
 }
 
-/// What is wrong with a command, and with which field of it: the one without which something else would be.
+/// Describes the error of a command, and names the field at fault: the one without which the error changes.
 fn wrong(mut value: Value, error: &serde_json::Error) -> String {
     let error = error.to_string();
     let field = FIELDS.into_iter().find(|field| {
@@ -296,7 +296,7 @@ fn wrong(mut value: Value, error: &serde_json::Error) -> String {
     }
 }
 
-/// What is said of a line that nothing can be made of.
+/// Returns the reply to a line that cannot be parsed.
 pub(super) fn unreadable(why: &str) -> Box<RawValue> {
     let caller = Caller {
         id: None,
@@ -305,7 +305,7 @@ pub(super) fn unreadable(why: &str) -> Box<RawValue> {
     caller.refuse(&format!("Failed to parse command: {why}"))
 }
 
-/// What is answered.
+/// A reply.
 #[derive(Serialize)]
 struct Reply<'a, D> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -320,15 +320,15 @@ struct Reply<'a, D> {
     refusal: Option<&'a CommandError>,
 }
 
-/// Why something is not done.
+/// The error of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct CommandError {
-    /// In words.
+    /// The message for people.
     pub(super) error: String,
-    /// For programs.
+    /// The code for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) code: Option<&'static str>,
-    /// The oldest event that could be had.
+    /// The oldest event that is still available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) oldest: Option<u64>,
 }
@@ -347,21 +347,21 @@ impl Caller {
             data,
             refusal,
         };
-        // Only maps with other keys than texts cannot be written, and there are none.
+        // Only maps with keys other than strings cannot be serialized, and there are none.
         to_raw_value(&reply).unwrap_or_default()
     }
 
-    /// It is done.
+    /// Returns the reply of success without data.
     pub(super) fn done(&self) -> Box<RawValue> {
         self.reply(None::<()>, None)
     }
 
-    /// It is done, and this came of it.
+    /// Returns the reply of success with data.
     pub(super) fn data(&self, data: impl Serialize) -> Box<RawValue> {
         self.reply(Some(data), None)
     }
 
-    /// It is not done.
+    /// Returns the reply of failure with a message.
     pub(super) fn refuse(&self, error: &str) -> Box<RawValue> {
         let error = error.to_owned();
         self.error_with_code(&CommandError {
@@ -370,12 +370,12 @@ impl Caller {
         })
     }
 
-    /// It is not done, and a program can tell why.
+    /// Returns the reply of failure with a message and a code for programs.
     pub(super) fn error_with_code(&self, refusal: &CommandError) -> Box<RawValue> {
         self.reply(None::<()>, Some(refusal))
     }
 
-    /// The id by which the client knows what it has asked.
+    /// Returns the id that the client gave to its command.
     pub(super) fn id(&self) -> Option<&Value> {
         self.id.as_ref()
     }

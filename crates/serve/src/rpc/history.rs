@@ -1,4 +1,4 @@
-//! What is answered from the whole history of a session. It is read beside the lane: a long one takes its time.
+//! Replies that need the whole history of a session. They run beside the command queue: a long history takes time.
 
 use super::command::{Caller, Command};
 use super::session_state::SessionState;
@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 impl SessionState {
-    /// Reads the history and answers from it.
+    /// Reads the history and replies from it.
     pub(super) async fn reply_from_history(
         self: &Arc<Self>,
         session: Arc<Session>,
         caller: Caller,
         command: Command,
     ) {
-        // Each has all of it in memory: no more are begun than a few.
+        // Each reader holds the whole history in memory, so only a few run at once.
         let turn = Arc::clone(&self.readers).acquire_owned().await;
         let desk = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -32,7 +32,7 @@ impl SessionState {
                 Err(error) => caller.refuse(&error.to_string()),
                 Ok(entries) => {
                     let told = desk.told(&session, caller.clone(), command, entries);
-                    // It may be much to read and to write.
+                    // The history may be long to read and to write.
                     let told = tokio::task::spawn_blocking(told).await;
                     told.unwrap_or_else(|error| caller.refuse(&error.to_string()))
                 }
@@ -41,7 +41,7 @@ impl SessionState {
         });
     }
 
-    /// What is known of the models of this session.
+    /// Returns the known models of this session, the one in use first.
     pub(super) fn models(&self) -> Models {
         let (first, others) = (self.model(), self.host.models());
         let is_other = |other: &Model| !first.as_ref().is_some_and(|first| first.is_same(other));
@@ -50,7 +50,7 @@ impl SessionState {
         all.into()
     }
 
-    /// Work that makes the reply from the entries.
+    /// Returns the work that makes the reply from the entries.
     fn told(
         &self,
         session: &Session,
@@ -120,7 +120,8 @@ struct Tree<'a> {
     leaf_id: Option<&'a str>,
 }
 
-/// Writes the session as a page, for its user alone. What is there and no file may keep a writer waiting for ever.
+/// Writes the session as a page that only its user can read. Anything at that path that is not a file, such as a pipe, is
+/// refused: it could block the writer for ever.
 fn export(path: &Path, head: &Header, entries: &[StoredEntry]) -> io::Result<()> {
     if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         let why = "it is there, and no file";

@@ -1,4 +1,4 @@
-//! Other sessions and other models in the place of those in use.
+//! Commands that replace the session or the model in use.
 
 use super::command::{Command, ThinkingLevel};
 use super::command_queue::CommandResult;
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A run that is to make room has so long to end.
+/// Time that a run gets to end before another session replaces its own.
 const RUN_END_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_NAME_BYTES: usize = 200;
 
 impl SessionState {
-    /// Does what concerns sessions and models as a whole; what is none of that is handed back.
+    /// Handles commands about sessions and models; returns all others to the caller.
     pub(super) async fn sessions(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -34,7 +34,7 @@ impl SessionState {
             }
             Command::CycleModel => self.cycle_model(session).await,
             Command::GetAvailableModels => Ok(Some(json!({ "models": self.host.models() }))),
-            // Nothing here chooses how much a model thinks: there is one level, and who asks for another one is told.
+            // The server cannot set a thinking level: there is one level, and a request for another one says so.
             Command::SetThinkingLevel { level } => {
                 Ok((level != ThinkingLevel::Off).then(|| json!({ "level": "off" })))
             }
@@ -45,7 +45,7 @@ impl SessionState {
         })
     }
 
-    /// A title is one line, and no longer than one can be.
+    /// Renames the session. The title becomes one line of at most `MAX_NAME_BYTES`.
     async fn rename(&self, session: &Session, name: &str) -> CommandResult {
         let name = text::plain(name)
             .split_whitespace()
@@ -69,7 +69,8 @@ impl SessionState {
         }
     }
 
-    /// Goes on with another session. The run that is under way is ended first, and settled; but not for nothing.
+    /// Replaces the session. The active run is ended and settled first. Except for a copy, the other session is opened
+    /// before that, so that an error does not end the run.
     async fn replace(self: &Arc<Self>, other: SessionSource<'_>) -> CommandResult {
         let opened = match other {
             SessionSource::Copy(session, before) => {
@@ -110,7 +111,7 @@ impl SessionState {
             SessionSource::Copy(session, before) => self.host.fork(session, before).await,
             SessionSource::Named(path) => match session_name(path) {
                 Some(name) => self.host.open(name).await,
-                // A file that is not there is begun.
+                // A file that does not exist starts a new session.
                 None if is_file_name(path) && !std::path::Path::new(path).exists() => {
                     self.host.begin().await
                 }
@@ -172,22 +173,23 @@ impl SessionState {
     }
 }
 
-/// Which session comes next.
+/// The session to use next.
 enum SessionSource<'a> {
     New,
     Named(&'a str),
-    /// With the entries of that one: those before a number, or all.
+    /// A copy of that session: the entries before a number, or all of them.
     Copy(&'a Arc<Session>, Option<u64>),
 }
 
-/// The id in what a client calls a session: an id, or what `get_state` said of one. A path of other making holds none.
+/// Returns the session id in a client's name for a session: the id, or the `sessionFile` of `get_state`. Other paths
+/// contain none.
 fn session_name(path: &str) -> Option<&str> {
     let name = path.rsplit_once('#').map_or(path, |(_, name)| name);
     let is_id = |b: u8| b.is_ascii_hexdigit() || b == b'-';
     (!name.is_empty() && name.bytes().all(is_id)).then_some(name)
 }
 
-/// Whether it looks like the name of a file, and not like a name that was mistyped.
+/// Returns whether a name looks like a file, and not like a mistyped id.
 fn is_file_name(path: &str) -> bool {
     path.contains(['/', '\\']) || path.ends_with(".jsonl")
 }

@@ -1,4 +1,4 @@
-//! Where the session stands, as a client is told.
+//! Replies about the state of the session.
 
 use super::command::{Caller, CommandError};
 use super::command_queue::CommandResult;
@@ -15,14 +15,14 @@ use serde_json::{Map, Value, json};
 const NATIVE_ONLY: &str = "only the native dialect has it: `outlast rpc --mode native`";
 
 impl SessionState {
-    /// Whether a turn waits: for a retry, or at the gate.
+    /// Returns whether a turn waits for a retry or at the gate.
     pub(super) fn is_waiting(&self, session: &Session) -> bool {
         let snapshot = session.snapshot();
         let retry = snapshot.retry.and_then(|retry| retry.wake_at);
         retry.is_some() || snapshot.held.is_some()
     }
 
-    /// The answer to `get_state`: what clients know, and after it what they had no way to know.
+    /// Returns the reply to `get_state`: the fields that pi clients know, then those of our own.
     pub(super) fn state(&self, session: &Session) -> Value {
         let snapshot = session.snapshot();
         let waiting = session.waiting();
@@ -58,13 +58,13 @@ impl SessionState {
         state
     }
 
-    /// Where the session is kept, by a name that it can be opened with.
+    /// Returns the name of the stored session, by which a client can open it.
     pub(super) fn session_file(&self, session: &Session) -> Option<String> {
         let file = self.host.file().filter(|_| session.is_kept())?;
         Some(format!("{file}#{}", session.id()))
     }
 
-    /// The answer to `snapshot`.
+    /// Returns the reply to `snapshot`.
     pub(super) fn snapshot(&self, session: &Session) -> CommandResult {
         match self.log {
             Some(_) => {
@@ -76,7 +76,7 @@ impl SessionState {
         }
     }
 
-    /// Says events again that were said before, and from here on those that are wanted.
+    /// Handles `follow`: replays past events, and selects those to send from now on.
     pub(super) fn follow_events(&self, caller: &Caller, fields: Map<String, Value>) {
         let Some(log) = &self.log else {
             return self.reply(caller.refuse(NATIVE_ONLY));
@@ -99,7 +99,7 @@ impl SessionState {
         }
     }
 
-    /// What came of a compaction. Which entry is the first that was kept is known from the history alone.
+    /// Returns the reply to a compaction. Only the history knows the first entry that was kept.
     pub(super) async fn compaction(&self, session: &Session, compacted: &Compacted) -> Value {
         let entries = session.entries().await.unwrap_or_default();
         let history = History::of(&entries, &self.models());
@@ -113,7 +113,7 @@ impl SessionState {
     }
 }
 
-/// What is known of the retry that is waited for or under way; attempt 0 means that there is none.
+/// Returns the state of the pending or active retry; attempt 0 means that there is none.
 fn retry(session: &Session) -> Value {
     let mut state = json!({ "enabled": session.auto_retry_enabled(), "attempt": 0 });
     if let Some(retry) = session.snapshot().retry {
@@ -126,7 +126,7 @@ fn retry(session: &Session) -> Value {
     state
 }
 
-/// What waits, as text.
+/// Returns the queued messages as text.
 pub(super) fn texts(waiting: &Queued) -> WaitingView {
     let texts = |messages: &[Message]| messages.iter().map(Message::text).collect();
     WaitingView {

@@ -1,9 +1,9 @@
-//! Halves of characters in JSON.
+//! Repairs lone surrogates in JSON.
 //!
-//! Programs that count text in 16 bits write `"\ud83d"` when they cut a text in the middle of a character. It means no
-//! character, and a strict reader refuses the whole line for it.
+//! Programs that count text in UTF-16 units write `"\ud83d"` when they cut a text in the middle of a character. A lone
+//! surrogate is no character, and a strict parser refuses the whole line for it.
 
-/// The same JSON, with what stands for no character in each place where half of one was written.
+/// Returns the same JSON with U+FFFD in place of each lone surrogate.
 pub(super) fn mended(json: &str) -> String {
     let mut mended = String::with_capacity(json.len());
     let mut rest = json;
@@ -17,7 +17,7 @@ pub(super) fn mended(json: &str) -> String {
                 rest = escape.get(6..).unwrap_or_default();
                 continue;
             }
-            // Whatever follows a backslash belongs to it, another backslash too.
+            // The character after a backslash belongs to it, even if it is another backslash.
             _ => escape
                 .char_indices()
                 .nth(2)
@@ -30,10 +30,10 @@ pub(super) fn mended(json: &str) -> String {
     mended + rest
 }
 
-/// The number in an escape such as `\ud83d`.
+/// Returns the number in an escape such as `\ud83d`.
 fn unit(escape: &str) -> Option<u16> {
     let digits = escape.strip_prefix("\\u")?.get(..4)?;
-    // A sign would be read as part of a number.
+    // `from_str_radix` would accept a sign.
     let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_number.then(|| u16::from_str_radix(digits, 16).ok())?
 }

@@ -1,4 +1,4 @@
-//! How what is told of a run comes about: what was written down, cleaned and bounded.
+//! Builds the views of a run from its recorded entries: cleaned and bounded.
 
 use super::view::{
     AttemptOutcome, AttemptView, ChoiceView, KindView, PhaseView, QuestionView, RunRow, RunView,
@@ -14,28 +14,29 @@ use outlast_pipeline::status::{self, RunStatus};
 use outlast_store::journal::Summary;
 use std::collections::BTreeMap;
 
-/// The most attempts that are told of a step.
+/// Maximum number of attempts in the view of one step.
 const MAX_ATTEMPTS_PER_STEP: usize = 20;
-/// The most attempts that are told of all steps together; of every step at least the last one is.
+/// Maximum number of attempts over all steps of a view; each step shows at least its last one.
 const MAX_ATTEMPTS_TOTAL: usize = 2000;
-/// The most of a message that is told, in bytes.
+/// Maximum length of a message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 400;
-/// The most of a question that is told, in bytes.
+/// Maximum length of a question, in bytes.
 const MAX_QUESTION_BYTES: usize = 4096;
 
-/// A run as somebody saw it.
+/// The state of a run at one moment, before it becomes a view.
 pub(super) struct RunSnapshot {
     pub(super) summary: Summary,
     pub(super) state: RunStatus,
     pub(super) run: Run,
     pub(super) entries: Vec<RecordedEntry>,
-    /// What sessions of steps wait for.
+    /// The waits of the steps' sessions, by step.
     pub(super) waits: BTreeMap<String, CurrentWait>,
 }
 
-/// A text from outside, made safe to show.
+/// Makes a text from outside safe to show, and bounds its length.
 fn clean(words: &str, most: usize) -> String {
-    // First a generous cut, so that an endless text costs little; the last one after keys and escapes are gone.
+    // The first cut is generous and keeps an endless text cheap; the second one applies after keys and escapes are
+    // removed.
     let words = text::bounded(words, 4 * most);
     let words = text::without_secrets(&words);
     text::bounded(&text::plain(&words), most).into_owned()
@@ -64,7 +65,7 @@ impl RunSnapshot {
         let run = &self.run;
         let ended = run.ended.as_ref();
         let error = ended.map_or(run.failed.as_ref(), |ended| ended.reason.as_ref());
-        // Its process keeps hold of it for a moment after it has ended.
+        // The process of a run holds its lock for a moment after the run has ended.
         let state = ended.map_or(self.state, |ended| RunStatus::of(ended.outcome));
         RunView {
             file: clean(&run.begun.file, MAX_QUESTION_BYTES),
@@ -98,7 +99,7 @@ impl RunSnapshot {
         order.into_iter().map(|id| self.step(id, most)).collect()
     }
 
-    /// What was written down of a step.
+    /// Builds the view of one step from its recorded state.
     fn step(&self, id: &str, most: usize) -> StepView {
         let nothing = StepState::default();
         let step = self.run.steps.get(id).unwrap_or(&nothing);
@@ -187,7 +188,7 @@ impl RunSnapshot {
     }
 }
 
-/// How many attempts are told of each of so many steps.
+/// Returns the number of attempts to show for each step of a run with that many steps.
 fn most_attempts(steps: usize) -> usize {
     (MAX_ATTEMPTS_TOTAL / steps.max(1)).clamp(1, MAX_ATTEMPTS_PER_STEP)
 }
@@ -199,7 +200,7 @@ fn attempt((visit, attempt): (&Visit, &Attempt)) -> AttemptView {
         (Some(problem), _) if problem.class == Class::Canceled => Some(AttemptOutcome::Cancelled),
         (Some(_), _) => Some(AttemptOutcome::Failed),
         (None, Some(_)) => Some(AttemptOutcome::Completed),
-        // Its step has ended, and nothing was said of it.
+        // The step has ended, and no outcome of this attempt was recorded.
         (None, None) => Some(AttemptOutcome::Cancelled),
     };
     AttemptView {
@@ -228,7 +229,7 @@ const fn kind(work: &Work) -> KindView {
     }
 }
 
-/// The steps that a step names as what may follow it.
+/// Returns the steps that a step names as its possible successors.
 fn leads_to(step: &Step) -> Vec<String> {
     let edges = step.edges.iter().map(|edge| &edge.target);
     let choices = match &step.work {

@@ -1,4 +1,4 @@
-//! Beginning a run, for whoever asks over the network. How a process is started is the program's own business.
+//! Starting a run for an API client. How to spawn the process is up to the program that implements [`StartRun`].
 
 use outlast_engine::BoxFuture;
 use outlast_pipeline::file::Faults;
@@ -22,30 +22,30 @@ pub struct NewRun {
     pub inputs: BTreeMap<String, String>,
 }
 
-/// Begins runs. They outlive whoever began them.
+/// Starts runs. A run outlives the client that started it.
 pub trait StartRun: Send + Sync {
-    /// Begins a run, and gives its id once it is written down. Nobody is asked while it runs: what its file does not allow
-    /// is refused.
+    /// Starts a run, and returns its id once it is recorded. Nobody can be asked while it runs, so anything that its file
+    /// does not allow is refused.
     fn start(&self, wanted: NewRun) -> BoxFuture<'_, Result<String, StartError>>;
 }
 
-/// A run that was not begun.
+/// The error of a run that could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Something is wrong with the pipeline's file: all of it, with lines and columns.
+    /// The pipeline's file is invalid: all faults, with lines and columns.
     #[error(transparent)]
     Faults(#[from] Faults),
-    /// Something else is wrong with what is wanted: no such file, an input that is missing, a model that cannot be asked.
+    /// The request is invalid in another way: no such file, a missing input, a model that is not available.
     #[error("{why}")]
     Refused {
-        /// What, and what to do.
+        /// The reason, and how to correct it.
         why: String,
     },
-    /// It could not be begun, whatever was wanted.
+    /// The run could not be started, for a reason that lies outside of the request.
     #[error("the run could not be begun: {why}")]
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

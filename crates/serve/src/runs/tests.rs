@@ -1,4 +1,4 @@
-//! Real runs of commands and gates, carried out here; and runs whose entries were written by hand.
+//! Real runs of commands and gates, executed in the test; and runs whose entries are written by hand.
 
 use super::*;
 use outlast_engine::clock::WallClock;
@@ -21,12 +21,12 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Fails a test that would hang.
+/// Limit after which a hanging test fails.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 const ID: &str = "01900000-0000-7000-8000-000000000001";
 const SESSION: &str = "01900000-0000-7000-8000-00000000000a";
 
-/// Nobody is asked in these runs.
+/// A host without models: these runs call none.
 struct NoModels;
 
 impl Host for NoModels {
@@ -39,7 +39,7 @@ impl Host for NoModels {
     }
 }
 
-/// A folder of ours.
+/// A temporary folder for the files of a test.
 struct Folder(TempDir);
 
 impl Folder {
@@ -71,7 +71,7 @@ impl Folder {
         }
     }
 
-    /// Begins a run, which goes on beside the test.
+    /// Starts a run, which continues in the background of the test.
     async fn begin(&self, source: &str) -> UnderWay {
         let place = self.path().join("build.yaml");
         let pipeline = file::read(source, &place).unwrap();
@@ -99,7 +99,7 @@ impl Folder {
         UnderWay { id, told, task }
     }
 
-    /// A run whose entries are written by hand.
+    /// Creates a run with hand-written entries.
     async fn write(&self, entries: &[Value]) -> (Journal, SessionLock) {
         let runs = self.journal(RUNS);
         let hold = runs.begin(new(ID)).await.unwrap();
@@ -135,7 +135,7 @@ fn line(kind: &str, body: String) -> RawEntry {
     }
 }
 
-/// A run that goes on beside the test.
+/// A run in the background of the test.
 struct UnderWay {
     id: String,
     told: mpsc::UnboundedReceiver<Entry>,
@@ -143,7 +143,7 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    /// Waits until that is written down.
+    /// Waits until a matching entry is recorded.
     async fn until(&mut self, is_it: impl Fn(&Entry) -> bool) {
         let heard = async {
             while let Some(entry) = self.told.recv().await {
@@ -163,7 +163,7 @@ impl UnderWay {
     }
 }
 
-/// What is told, without the times.
+/// Serializes a view, without its times.
 fn told(view: &impl serde::Serialize) -> Value {
     let mut value = serde_json::to_value(view).unwrap();
     hide_times(&mut value);
@@ -197,7 +197,7 @@ async fn nothing_is_told_where_nothing_was_run_and_nothing_is_made() {
     let missing = runs.show(ID).await.unwrap_err();
     assert!(matches!(missing, Error::NotFound { .. }), "{missing:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    // Whoever runs something later is found.
+    // A run that starts later is found.
     let begun = folder.begin("steps: [{id: a, command: 'true'}]").await;
     let id = begun.id.clone();
     begun.end().await;
@@ -468,7 +468,7 @@ async fn a_damaged_file_is_an_error_and_nothing_else() {
     let error = folder.runs().list(10).await.unwrap_err();
     assert!(matches!(error, Error::Unreadable { .. }), "{error:?}");
     std::fs::remove_file(folder.path().join(RUNS)).unwrap();
-    // What a damaged file does not concern can be told.
+    // The list needs only the intact file, so it still works.
     damage(STEPS);
     let [visited, begun] = working("ask");
     let (_runs, _hold) = folder.write(&[started(""), visited, begun]).await;

@@ -1,4 +1,4 @@
-//! What is told of runs: the shape of it. How it comes about is in `seen`.
+//! The views of runs, as they are published. `run_snapshot` builds them.
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::{Cause, Class};

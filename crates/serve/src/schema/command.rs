@@ -1,4 +1,4 @@
-//! The commands, as a table: the name of each, what it is for, and its fields.
+//! The table of commands: the name of each, its purpose and its fields.
 
 use outlast_kernel::event::Body;
 use serde_json::{Map, Value, json};
@@ -55,7 +55,7 @@ const ENABLED: Field = needs("enabled", FieldType::Flag);
 const MODE: Field = needs("mode", FieldType::One(&["all", "one-at-a-time"]));
 const STREAMING_BEHAVIOR: Field = may("streamingBehavior", FieldType::One(&["steer", "followUp"]));
 
-/// Every command, those of the native dialect last.
+/// All commands, those of the native dialect last.
 #[rustfmt::skip]
 const COMMANDS: &[Command] = &[
     command("prompt", "Says something to the model.", &[MESSAGE, IMAGES, STREAMING_BEHAVIOR]),
@@ -97,12 +97,12 @@ const COMMANDS: &[Command] = &[
     command("follow", "Says which events are said from here on.", &[may("after", FieldType::Number), may("only", FieldType::Kinds)]),
 ];
 
-/// The name of every command.
+/// Returns the names of all commands.
 pub fn names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|command| command.name)
 }
 
-/// A line that is read.
+/// Returns the schema of a command line.
 pub(super) fn schema() -> Value {
     let all: Vec<Value> = COMMANDS.iter().map(Command::schema).collect();
     json!({ "description": "A line that is read.", "oneOf": all })

@@ -1,4 +1,4 @@
-//! An event of every kind, with all of its fields and with as few as it can have.
+//! Events of every kind, with all of their fields and with as few as possible.
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{
@@ -26,7 +26,7 @@ pub(crate) fn event(seq: u64, body: Body) -> Event {
     }
 }
 
-/// At least one event of every kind; that none is missing is checked against the schema.
+/// Returns at least one event of every kind; the test against the schema finds a missing one.
 pub(crate) fn all() -> Vec<Event> {
     let bodies = [plain(), tools(), remedies(), retries(), ends()].concat();
     (1..).zip(bodies).map(|(n, body)| event(n, body)).collect()

@@ -1,4 +1,4 @@
-//! Sessions of a server, on a paused clock: when they are open, and what those hear who watch meanwhile.
+//! Live sessions on a paused clock: when they are open, and which events their watchers get meanwhile.
 
 mod test_factory;
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use test_factory::{TestFactory, TimeHold, hold_time};
 use tokio::sync::Semaphore;
 
-/// A house of which the time stands still, and its sessions.
+/// Creates a test factory with a held clock, and its live sessions.
 fn opened(script: &'static str) -> (TimeHold, Arc<TestFactory>, Arc<LiveSessions>) {
     let (still, house) = (hold_time(), TestFactory::new(script));
     let sessions = LiveSessions::new(house.clone());
@@ -30,7 +30,7 @@ fn keep_house(sessions: &Arc<LiveSessions>) {
     tokio::spawn(async move { keeper.keep_house().await });
 }
 
-/// Says something, and waits for the end of the turn.
+/// Sends a prompt, and waits for the end of the turn.
 async fn say(house: &TestFactory, room: &Arc<LiveSession>, text: &str) -> Vec<Event> {
     let (mut news, mut place) = (room.news(), room.place());
     let said = UserMessage {
@@ -64,12 +64,12 @@ async fn told(room: &Arc<LiveSession>) -> (EventCursor, Vec<Body>) {
         panic!("other words than were asked for");
     };
     let bodies = events.into_iter().map(|event| event.body);
-    // Who is called is known to those alone who were there.
+    // Only live events name the provider and the model of a turn's start.
     let bodies = bodies.filter(|body| !matches!(body, Body::Start { .. }));
     (snapshot.place.parse().unwrap(), bodies.collect())
 }
 
-/// Waits until the session has been given back.
+/// Waits until the session's lock is released.
 async fn wait_until_free(house: &TestFactory, id: &str) {
     while house.journal.summary(id).await.unwrap().state != Availability::Free {
         house.second().await;
@@ -107,7 +107,7 @@ async fn a_session_that_nobody_needs_is_given_back_and_goes_on_where_it_was() {
     assert_eq!(inputs(&all), ["one", "two"]);
 }
 
-/// Nothing is lost by forgetting: the numbers are others, and the place of before leads to a snapshot.
+/// Forgetting a live session loses nothing: the new one has other event numbers, and an old cursor leads to a snapshot.
 #[tokio::test(start_paused = true)]
 async fn a_room_that_nobody_watches_is_made_anew() {
     let (_still, house, sessions) = opened("ok");
@@ -118,7 +118,7 @@ async fn a_room_that_nobody_watches_is_made_anew() {
     keep_house(&sessions);
     wait_until_free(&house, &id).await;
     drop(room);
-    // Whoever looks after rooms has come by.
+    // The cleanup task has removed the unwatched session.
     house.seconds(400).await;
     let room = sessions.room(&id).await.unwrap();
     assert_ne!(room.place().log, place.log);
@@ -144,7 +144,7 @@ async fn a_session_in_which_nothing_was_said_stays_as_long_as_the_server() {
     assert_eq!(house.journal.summary(&id).await.unwrap().turns, 1);
 }
 
-/// Whoever watches a session that another process goes on with is told, although nothing of it has happened here.
+/// A client that watches a session which another process continues gets its events, although nothing happened here.
 #[tokio::test(start_paused = true)]
 async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
     let (_still, house, sessions) = opened("ok");
@@ -169,7 +169,7 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
     assert_ne!(place, before);
     assert!(format!("{bodies:?}").contains("there again"));
     assert_eq!(room.since(place), EventBatch::Events(Vec::new()));
-    // Also when the room is entered before anybody has looked.
+    // The same holds when the session is opened before any poll has seen the change.
     let other = Session::open(&house.journal, room.id(), house.setup());
     let other = other.await.unwrap();
     other.rename("elsewhere").await.unwrap();
@@ -184,14 +184,14 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
     assert_eq!(room.since(place), EventBatch::Stale);
 }
 
-/// Whoever takes a snapshot can follow from it, also when it is the first to see what was said elsewhere.
+/// A client can follow from its snapshot, even if that snapshot is the first to show changes of another process.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_of_what_was_said_elsewhere_can_be_followed() {
     let (_still, house, sessions) = opened("ok");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
     say(&house, &room, "here").await;
     let id = room.id().to_owned();
-    // Another server, which only looks.
+    // Another server, which only watches.
     let others = LiveSessions::new(house.clone());
     let watched = others.room(&id).await.unwrap();
     let (first, _) = told(&watched).await;
@@ -208,7 +208,7 @@ async fn wait_until_stale(house: &TestFactory, room: &LiveSession, place: EventC
     }
 }
 
-/// A process that only has a session open keeps others from going on with it, although it says nothing.
+/// A process that only holds a session open keeps others from continuing it, although it writes nothing.
 #[tokio::test(start_paused = true)]
 async fn who_comes_to_a_session_and_leaves_it_elsewhere_is_told_of() {
     let (_still, house, sessions) = opened("ok");
@@ -258,7 +258,7 @@ async fn what_is_changed_while_a_session_is_opened_holds() {
     assert!(!room.settings().await.unwrap().auto_retry);
 }
 
-/// A lock may be there a moment longer than the process that had it.
+/// A lock may outlive the process that held it by a moment.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_was_left_just_now_is_carried_on_too() {
     let (_still, house, sessions) = opened("ok");

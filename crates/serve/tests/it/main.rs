@@ -1,4 +1,4 @@
-//! The server from outside.
+//! Integration tests of the server, through its public interface.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Real sessions in the native dialect: every line that is written is as the schema says.
+//! Real sessions in the native dialect: every line that is written matches the schema.
 
 use crate::kinds::NOW;
 use crate::schema::{of, of_lines, said};
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-/// Says that it noted whatever it is told.
+/// A tool that notes its input and reports that it did.
 struct Notes;
 
 impl Toolbox for Notes {
@@ -38,10 +38,10 @@ impl Toolbox for Notes {
 
 const PROMPT: &str =
     "call note {\"number\": 1}\nand note {\"number\": 2}\ncall note {\"number\": 3}";
-/// A summary, an answer that breaks off in its text, the two steps, an answer that is none, and the end.
+/// A summary, a completion that breaks off in its text, the two steps, an invalid completion, and the end.
 const TROUBLE: &str = "ok:agent+drop-after:12,of=thinking-agent+ok:thinking-agent,times=2+ok:empty+ok:thinking-agent,times=always";
 
-/// Two models that do as their scripts say; the second one holds little, and summarises.
+/// Two scripted models; the second one has a small window, and summarises.
 fn setup([first, second]: [&str; 2]) -> Setup {
     let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(NOW));
     let [first, second] = [first, second].map(|script| {
@@ -72,10 +72,10 @@ fn setup([first, second]: [&str; 2]) -> Setup {
     }
 }
 
-/// What all events of a session were.
+/// All events of a session.
 type RecordedEvents = Arc<Mutex<Vec<Event>>>;
 
-/// Puts the session's events into the log and, when the client hears them, aside.
+/// Puts the session's events into the log, and collects those that the client follows.
 fn listen(session: &Session, log: &NativeLog) -> RecordedEvents {
     let (heard, log) = (RecordedEvents::default(), log.clone());
     let aside = Arc::clone(&heard);
@@ -91,7 +91,7 @@ fn numbers(heard: &RecordedEvents) -> Vec<u64> {
     heard.iter().map(|event| event.seq).collect()
 }
 
-/// Checks what was heard line by line, and says of which kinds it was.
+/// Validates the collected events line by line, and returns their kinds.
 fn kinds_in(heard: &RecordedEvents) -> BTreeSet<String> {
     let (lines, heard) = (of_lines(), heard.lock().unwrap());
     let said = said(|voice, out| {

@@ -1,4 +1,4 @@
-//! The published schema is what is written, and refuses what is not.
+//! The published schema accepts every line that is written, and rejects others.
 
 use crate::kinds;
 use jsonschema::Validator;
@@ -14,7 +14,7 @@ const PUBLISHED: &str = concat!(
     "/../../docs/native-events.schema.json"
 );
 
-/// What a line that is written must be.
+/// Returns a validator for written lines.
 pub(crate) fn of_lines() -> Validator {
     validator(&schema::document())
 }
@@ -27,7 +27,7 @@ fn validator(document: &Value) -> Validator {
         .unwrap()
 }
 
-/// What one part of the document says.
+/// Returns a validator for one definition of the document.
 pub(crate) fn of(definition: &str) -> Validator {
     let document = json!({
         "$ref": format!("#/$defs/{definition}"),
@@ -36,7 +36,7 @@ pub(crate) fn of(definition: &str) -> Validator {
     validator(&document)
 }
 
-/// The lines that a voice says, as JSON.
+/// Returns the lines that the encoder writes, as JSON.
 pub(crate) fn said(say: impl FnOnce(&mut NativeEncoder, &mut JsonLines)) -> Vec<Value> {
     let mut lines = JsonLines::default();
     say(&mut NativeEncoder, &mut lines);
@@ -46,7 +46,7 @@ pub(crate) fn said(say: impl FnOnce(&mut NativeEncoder, &mut JsonLines)) -> Vec<
     text.split_terminator('\n').map(read).collect()
 }
 
-/// The words that a schema knows for the kind of an event.
+/// Returns the event kinds that the schema lists.
 fn kinds_of_the_schema() -> BTreeSet<String> {
     let document = schema::document();
     let variants = document["$defs"]["Event"]["oneOf"].as_array().unwrap();
@@ -110,7 +110,7 @@ fn every_kind_has_its_name() {
     assert_eq!(names.len(), Body::KINDS.len());
 }
 
-/// Everything that the schema says must be there is always there, and nothing else is promised.
+/// The fields that the schema requires are always present, and no others are required.
 #[test]
 fn an_event_that_lacks_a_field_is_refused() {
     let lines = of_lines();
@@ -234,7 +234,7 @@ fn commands_are_as_the_schema_says() {
     for line in wrong {
         assert!(!command.is_valid(&line), "{line}");
     }
-    // The reader of a command agrees with its schema.
+    // The command parser agrees with the schema.
     assert!(
         FollowRequest::read(&json!({ "after": 0, "only": ["retry_scheduled", "sealed"] })).is_ok()
     );

@@ -1,7 +1,7 @@
-//! A provider whose answers are used whole or not at all.
+//! A provider wrapper that hands on complete responses only.
 //!
-//! Nobody has seen the pieces of a summary that was cut off, so it may be asked for again; and one that took too long is
-//! not: whoever waits for a summary waits for an answer. Invariant: what was used is told as soon as it is known.
+//! The caller never sees a partial summary, so a summary that was cut off may be requested again. A timeout is not
+//! retried: a turn is waiting for the summary. Invariant: usage is reported as soon as it is known.
 
 use futures_util::{StreamExt, future, stream};
 use outlast_dialect::{Delta, Request};
@@ -13,7 +13,7 @@ use outlast_kernel::verdict::Cause;
 
 type Item = Result<Delta, Box<Failure>>;
 
-/// That provider, as above.
+/// Wraps a provider and buffers its responses.
 pub(super) struct BufferedProvider<'a>(pub(super) &'a dyn Provider);
 
 impl Provider for BufferedProvider<'_> {
@@ -38,7 +38,7 @@ impl Provider for BufferedProvider<'_> {
     }
 }
 
-/// What may be handed on now.
+/// Returns the items that can be handed on now.
 fn next(held: &mut Vec<Item>, item: Item) -> Vec<Item> {
     match item {
         Ok(delta @ Delta::Usage(_)) => vec![Ok(delta)],

@@ -1,6 +1,6 @@
-//! A conversation as text, for a model that summarises it.
+//! Renders a conversation as text, for a model that summarises it.
 //!
-//! Invariant: every line begins with the mark, whatever was said, so that nothing said can pass for something else.
+//! Invariant: every line begins with the mark, whatever its content, so that no content can imitate another speaker.
 
 use super::shorten::at_most;
 use outlast_dialect::{Message, Part, Role, ToolResult};
@@ -10,17 +10,17 @@ use std::collections::HashMap;
 const MARK: &str = "| ";
 const NO_LIMIT: usize = usize::MAX;
 
-/// To how many bytes things are clipped.
+/// The lengths in bytes to which content is clipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clip {
-    /// What tools were given and what they said.
+    /// Limit for arguments and results of tools.
     outputs: usize,
-    /// What was said.
+    /// Limit for messages.
     texts: usize,
 }
 
 impl Clip {
-    /// Harder and harder.
+    /// All clip levels, from mild to severe.
     pub(super) const ALL: [Self; 9] = [
         Self::to(16_384, NO_LIMIT),
         Self::to(4096, NO_LIMIT),
@@ -39,7 +39,7 @@ impl Clip {
     }
 }
 
-/// The conversation, each line with the mark.
+/// Returns the conversation as text, each line with the mark.
 pub(super) fn lines(messages: &[Message], clip: Clip) -> String {
     let mut text = String::new();
     let mut calls: HashMap<&str, &ToolCall> = HashMap::new();
@@ -89,9 +89,10 @@ fn say(text: &mut String, said: &str) {
     }
 }
 
-/// The first and the last lines of a text, together at most that many tokens; `None` when there is no room for any.
+/// Returns the first and the last lines of a text, together at most that many tokens; `None` when there is no room for
+/// any.
 pub(super) fn ends(lines: &str, tokens: u64) -> Option<String> {
-    // No byte has more than half a token.
+    // A byte is at most half a token.
     let most = usize::try_from(tokens.saturating_mul(2)).unwrap_or(NO_LIMIT);
     let half = most.checked_sub(128)? / 2;
     let mut head = half.min(lines.len());
@@ -102,7 +103,7 @@ pub(super) fn ends(lines: &str, tokens: u64) -> Option<String> {
     while !lines.is_char_boundary(tail) {
         tail += 1;
     }
-    // A line is there from its beginning.
+    // The tail begins at the beginning of a line.
     let tail = lines[tail..]
         .find('\n')
         .map_or(lines.len(), |end| tail + end + 1);

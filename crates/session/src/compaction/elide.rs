@@ -1,30 +1,29 @@
-//! Leaves parts of a conversation out, nobody being asked.
+//! Elides parts of a conversation without asking a model.
 //!
-//! The outputs of tools go first, then long texts, then images; the oldest of each before the newer ones, and what is
-//! shortened keeps its beginning and its end. Earlier summaries and the newest prompt come last and are only shortened.
-//! Invariants: no message and no tool call or result is dropped; nothing is touched once the goal is reached.
-//! Not here: what a model thought, which its provider wants back as it was.
+//! Order: tool outputs, long texts, images; within each the oldest first. A shortened text keeps its beginning and end.
+//! Earlier summaries and the newest prompt come last and are only shortened. Invariants: no message, tool call or
+//! result is dropped; nothing is touched once the goal is reached. Not here: reasoning, which its provider wants back unchanged.
 
 use super::shorten::{shorten_arguments, shortened};
 use super::summary;
 use outlast_dialect::{Message, Part, Role};
 use outlast_engine::turn::is_notice;
 
-/// To how many bytes things are shortened, harder and harder.
+/// The lengths in bytes to which texts are shortened, one pass after the other.
 const LIMITS: [usize; 4] = [8192, 2048, 512, 128];
 const PROTECTED_LIMITS: [usize; 4] = [16_384, 4096, 1024, 512];
 const LEFT_OUT: &str = "[an image was left out]";
 
-/// How small a conversation is wanted.
+/// The target size of a conversation.
 #[derive(Clone, Copy)]
 pub(super) struct Goal {
-    /// What its messages may weigh together.
+    /// Maximum total weight of the messages.
     pub(super) most: u64,
-    /// What one weighs.
+    /// Returns the weight of one message.
     pub(super) weigh: fn(&Message) -> u64,
 }
 
-/// The conversation with parts left out until the goal is reached, or as near as it comes to that.
+/// Returns the conversation with parts left out until the goal is reached, or as close to it as possible.
 pub(super) fn elided(messages: &[Message], goal: Goal) -> Vec<Message> {
     let weight = messages.iter().map(goal.weigh).sum();
     let messages = messages.to_vec();
@@ -75,7 +74,7 @@ impl Elision {
         }
     }
 
-    /// Changes the parts of such messages, the oldest first, until the goal is reached.
+    /// Applies `change` to the parts of the messages in scope, the oldest first, until the goal is reached.
     fn each(&mut self, dearest: &[bool], which: Scope, change: impl Fn(&mut Part)) {
         let wanted = which == Scope::Dearest;
         let messages = self.messages.iter_mut().zip(dearest);
@@ -101,7 +100,7 @@ impl Elision {
     }
 }
 
-/// Whether the user says something in it, rather than a tool or the turn.
+/// Returns whether the user wrote the message, as opposed to a tool or the turn.
 pub(super) fn is_prompt(message: &Message) -> bool {
     let says = |part: &Part| match part {
         Part::Text { text } => !is_notice(text),

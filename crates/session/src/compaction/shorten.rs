@@ -1,14 +1,14 @@
-//! Long texts, cut in the middle: the beginning and the end say most.
+//! Shortens long texts in the middle: the beginning and the end carry most information.
 //!
-//! Invariant: what comes out is shorter and has fewer tokens, and cutting it again at the same length changes nothing.
+//! Invariant: the result is shorter and has fewer tokens, and shortening it again at the same length changes nothing.
 
 use outlast_kernel::event::ToolCall;
 use serde_json::Value;
 
-/// Beginning and end of a text that is much longer than `limit` bytes, with a word on what is missing; `None` when it can
-/// stay as it is.
+/// Returns the beginning and the end of a text that is much longer than `limit` bytes, with a note on the omitted part;
+/// `None` when the text can stay as it is.
 pub(super) fn shortened(text: &str, limit: usize) -> Option<String> {
-    // Less than that is not worth the note.
+    // A smaller saving is not worth the note.
     if text.len() <= limit.saturating_add((limit / 4).max(64)) {
         return None;
     }
@@ -24,12 +24,12 @@ pub(super) fn shortened(text: &str, limit: usize) -> Option<String> {
     Some(format!("{head}\n[{left_out} bytes left out]\n{tail}"))
 }
 
-/// The text as [`shortened`], or as it is.
+/// Returns the text as [`shortened`], or as it is.
 pub(super) fn at_most(text: &str, limit: usize) -> String {
     shortened(text, limit).unwrap_or_else(|| text.to_owned())
 }
 
-/// Shortens the long texts within a call's arguments, which stay JSON. What is none stays as it is.
+/// Shortens the long texts within a call's arguments, which stay JSON. Arguments that are not JSON stay as they are.
 pub(super) fn shorten_arguments(call: &mut ToolCall, limit: usize) {
     if call.arguments.len() <= limit {
         return;
@@ -42,7 +42,7 @@ pub(super) fn shorten_arguments(call: &mut ToolCall, limit: usize) {
     }
 }
 
-/// Whether anything was shortened.
+/// Shortens the texts within a value and returns whether any of them changed.
 fn shorten_within(value: &mut Value, limit: usize) -> bool {
     let inner = |value: &mut Value| shorten_within(value, limit);
     match value {
@@ -53,7 +53,7 @@ fn shorten_within(value: &mut Value, limit: usize) -> bool {
             }
             None => false,
         },
-        // All of them, not only the first.
+        // `filter` and `count` visit all values; `any` would stop at the first one that changed.
         Value::Array(values) => values.iter_mut().map(inner).filter(|done| *done).count() > 0,
         Value::Object(fields) => fields.values_mut().map(inner).filter(|done| *done).count() > 0,
         Value::Null | Value::Bool(_) | Value::Number(_) => false,

@@ -1,7 +1,7 @@
-//! How much room there is: what a smaller conversation has to fit into.
+//! The size that a compacted conversation has to fit into.
 //!
-//! Our own estimate may be too low; what was billed for the conversation as it is says by how much, and an overflow proves
-//! that it has at least what the window holds. Invariant: nothing is accepted that does not fit.
+//! Our own estimate may be too low. The usage that was billed for the conversation shows by how much, and an overflow proves
+//! that it has at least as many tokens as the window holds. Invariant: a result that does not fit is never accepted.
 
 use super::elide::{self, Goal};
 use outlast_dialect::Message;
@@ -9,25 +9,25 @@ use outlast_engine::compaction::{CompactedConversation, Job};
 use outlast_engine::token_estimate;
 use outlast_kernel::event::CompactionReason;
 
-/// What is kept free for an answer whose limit is not known.
+/// Tokens reserved for a completion whose limit is not known.
 const DEFAULT_OUTPUT_TOKENS: u64 = 8192;
-/// The most of a prompt that is quoted, in bytes: where there is room for it, and in any case.
+/// Limits for a quoted prompt, in bytes: the most that is quoted, and the least even when there is little room.
 const MAX_QUOTE_BYTES: u64 = 8192;
 const MIN_QUOTE_BYTES: u64 = 512;
 
-/// What a request has, and what it may have.
+/// The size of a request, and its limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SizeBudget {
     reason: CompactionReason,
     window: Option<u64>,
-    /// Its tokens, by our own estimate and as far as they are known.
+    /// The size of the request in tokens, by our own estimate and as far as it is known.
     estimate: u64,
     known: u64,
-    /// The part of the estimate that is no conversation: system prompt and tools.
+    /// The part of the estimate that is not conversation: system prompt and tools.
     fixed: u64,
-    /// The most tokens that it may have, in those that are known.
+    /// Maximum number of tokens, in the unit of `known`.
     limit: u64,
-    /// Its bytes, with and without the conversation.
+    /// The size of the request in bytes, with and without the conversation.
     bytes: u64,
     fixed_bytes: u64,
 }
@@ -67,7 +67,7 @@ impl SizeBudget {
         }
     }
 
-    /// Whether bytes are the trouble, not tokens: then sending everything once more, to a summariser, does not help.
+    /// Returns whether bytes are the problem, not tokens: then sending everything once more, to a summariser, does not help.
     pub(super) const fn is_byte_limited(&self) -> bool {
         let reason = self.reason;
         matches!(
@@ -76,40 +76,40 @@ impl SizeBudget {
         )
     }
 
-    /// How many tokens that many estimated ones are.
+    /// Converts estimated tokens to actual ones.
     pub(super) fn scaled(&self, estimated: u64) -> u64 {
         proportion(estimated, self.known, self.estimate)
     }
 
-    /// As how many that many tokens are estimated.
+    /// Converts actual tokens to estimated ones.
     pub(super) fn estimated(&self, tokens: u64) -> u64 {
         proportion(tokens, self.estimate, self.known)
     }
 
-    /// How many estimated tokens stay as they are, of those that the settings allow.
+    /// Returns how many estimated tokens stay as they are: `keep`, at most 30 % of the window.
     pub(super) fn kept(&self, keep: u64) -> u64 {
         let most = share(self.window.unwrap_or(self.known), 30);
         self.estimated(keep.min(most))
     }
 
-    /// The most of a prompt that is quoted, in bytes.
+    /// Returns the maximum length of a quoted prompt, in bytes.
     pub(super) fn quote(&self) -> usize {
         let most = self.window.unwrap_or(self.known) / 4;
         usize::try_from(most.clamp(MIN_QUOTE_BYTES, MAX_QUOTE_BYTES)).unwrap_or(usize::MAX)
     }
 
-    /// The most tokens that a summary may have.
+    /// Returns the maximum number of tokens of a summary.
     pub(super) fn summary(&self, most: u32) -> u32 {
         let quarter = self.window.map_or(u64::MAX, |window| window / 4);
         most.min(u32::try_from(quarter).unwrap_or(u32::MAX)).max(1)
     }
 
-    /// The most tokens that a request for a summary may have, where its model's own limit is not known.
+    /// Returns the maximum number of tokens of a summary request, for a model whose own limit is not known.
     pub(super) const fn for_summariser(&self) -> u64 {
         self.known / 2
     }
 
-    /// Whether a part of that many estimated tokens can be made so much smaller that it matters.
+    /// Returns whether a part of that many estimated tokens can be reduced enough to matter.
     pub(super) fn is_worth_summarising(&self, part: u64) -> bool {
         self.scaled(part) > share(self.known, 10)
             || (self.reason == CompactionReason::Manual && part > 0)
@@ -122,7 +122,7 @@ impl SizeBudget {
         self.tokens_with(messages) <= self.limit
     }
 
-    /// The conversation as a result, if it fits; else it comes back.
+    /// Returns the conversation as a result if it fits; otherwise gives the messages back as the error.
     pub(super) fn accept(
         &self,
         messages: Vec<Message>,
@@ -138,7 +138,7 @@ impl SizeBudget {
         })
     }
 
-    /// The conversation with parts left out until it fits well, or as near as it comes to that.
+    /// Returns the conversation with parts left out until it fits with some reserve, or as close to it as possible.
     pub(super) fn elided(&self, messages: &[Message]) -> Vec<Message> {
         let goal = if self.is_byte_limited() {
             let most = share(self.bytes / 2, 90).saturating_sub(self.fixed_bytes);
@@ -147,7 +147,7 @@ impl SizeBudget {
                 weigh: token_estimate::message_bytes,
             }
         } else {
-            // A little more than needed, or the next message would not fit again.
+            // Remove a little more than needed, or the next message would not fit again.
             let most = self
                 .estimated(share(self.limit, 75))
                 .saturating_sub(self.fixed);
@@ -159,13 +159,13 @@ impl SizeBudget {
         elide::elided(messages, goal)
     }
 
-    /// Messages with parts left out until they have at most that many estimated tokens, if they can.
+    /// Returns the messages with parts left out until they have at most that many estimated tokens, if they can.
     pub(super) fn shorten_to(&self, messages: &[Message], most: u64) -> Vec<Message> {
         let weigh = token_estimate::message_tokens;
         elide::elided(messages, Goal { most, weigh })
     }
 
-    /// Why there is no smaller conversation than this one, and what to do.
+    /// Explains why there is no smaller conversation than this one, and tells the user which action to take.
     pub(super) fn refusal(&self, smallest: &[Message], why_no_summary: Option<&str>) -> String {
         let summary = why_no_summary.map_or(String::new(), |why| format!(" (no summary: {why})"));
         if self.is_byte_limited() {
@@ -201,12 +201,12 @@ impl SizeBudget {
     }
 }
 
-/// That many percent.
+/// Returns that many percent of a number, rounded up.
 pub(super) fn share(of: u64, percent: u64) -> u64 {
     proportion(of, percent, 100)
 }
 
-/// `number` times `by` through `through`, rounded up.
+/// Returns `number` times `by` divided by `through`, rounded up.
 fn proportion(number: u64, by: u64, through: u64) -> u64 {
     let product = u128::from(number) * u128::from(by);
     u64::try_from(product.div_ceil(u128::from(through.max(1)))).unwrap_or(u64::MAX)

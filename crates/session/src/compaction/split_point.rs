@@ -1,13 +1,13 @@
-//! Where a conversation may be cut: what is before is summarised, what is after stays.
+//! Splits a conversation: the part before the split point is summarised, the part after it stays.
 //!
-//! Invariant: a tool's result is never parted from its call, nor from the other results of the same answer.
+//! Invariant: a tool's result is never separated from its call, nor from the other results of the same completion.
 
 use outlast_dialect::{Message, Part};
 use outlast_engine::token_estimate;
 use std::collections::HashMap;
 
-/// The first place after which there are at most `keep` tokens. When even the last step has more, the place before it;
-/// `0` when the conversation cannot be cut.
+/// Returns the first split point after which there are at most `keep` tokens. When even the last step has more, returns
+/// the split point before it; `0` when the conversation cannot be split.
 pub(super) fn cut(messages: &[Message], keep: u64) -> usize {
     let places = places(messages);
     let (mut place, mut after) = (None, 0_u64);
@@ -23,7 +23,7 @@ pub(super) fn cut(messages: &[Message], keep: u64) -> usize {
     place.unwrap_or(0)
 }
 
-/// For each message, whether the conversation may be cut before it.
+/// Returns, for each message, whether the conversation may be split before it.
 fn places(messages: &[Message]) -> Vec<bool> {
     let mut places = vec![true; messages.len()];
     let mut calls: HashMap<&str, usize> = HashMap::new();
@@ -32,7 +32,7 @@ fn places(messages: &[Message]) -> Vec<bool> {
             Part::ToolCall(call) => {
                 calls.insert(&call.id, index);
             }
-            // Ids may be used again: the last call before it is the one. A result without a call begins nothing.
+            // Ids may be reused: the last call before the result is its call. A result without a call begins nothing.
             Part::ToolResult(result) => {
                 let call = calls.get(result.id.as_str()).copied();
                 let first = call.map_or(index, |call| call + 1);

@@ -1,6 +1,6 @@
-//! The message that stands for the older part of a conversation, and how a model is asked for its words.
+//! The message that replaces the older part of a conversation, and the request that asks a model for it.
 //!
-//! Invariant: such a message is known as one, so that a later summary takes it in and the prompt that it quotes lives on.
+//! Invariant: a summary is recognised as one, so that a later summary includes it and keeps the prompt that it quotes.
 
 use super::conversation::{self, Clip};
 use super::elide::is_prompt;
@@ -20,7 +20,7 @@ const TASK: &str = "Summarise the conversation that follows, for an assistant th
     decisions and their reasons; files, names, numbers, commands and errors, to the letter; what is still to be done, \
     and the next step. Leave out what no longer matters. Write nothing but the summary.";
 
-/// A conversation that begins with a summary.
+/// Builds the summary message, with a quoted prompt if there is one.
 pub(super) fn message(summary: &str, prompt: Option<String>) -> Message {
     let said = |text| Part::Text { text };
     let summary = format!("{SUMMARY_MARK}{}", summary.trim());
@@ -31,14 +31,14 @@ pub(super) fn message(summary: &str, prompt: Option<String>) -> Message {
     }
 }
 
-/// Whether that is a summary of ours.
+/// Returns whether the message is one of our summaries.
 pub(crate) fn is_one(message: &Message) -> bool {
     let first = message.parts.first();
     message.role == Role::User
         && matches!(first, Some(Part::Text { text }) if text.starts_with(SUMMARY_MARK))
 }
 
-/// What the user said last, of a long text beginning and end.
+/// Returns the user's last prompt; a long one is reduced to its beginning and end.
 pub(super) fn last_prompt(messages: &[Message], limit: usize) -> Option<String> {
     let prompts = messages.iter().rev().filter(|message| is_prompt(message));
     let mut prompts = prompts.filter_map(|message| {
@@ -61,7 +61,7 @@ const fn text(part: &Part) -> Option<&str> {
     }
 }
 
-/// What is asked of a model, clipped until it can read it; `None` when it cannot.
+/// Builds the summary request, clipped until the model can read it; `None` when that is impossible.
 pub(super) fn request(
     route: &ModelTarget,
     old: &[Message],
@@ -75,7 +75,7 @@ pub(super) fn request(
         .unwrap_or(u32::MAX)
         .min(route.max_tokens.unwrap_or(u32::MAX));
     let limit = match window {
-        // Beside the summary a little stays free: the estimate is one.
+        // Keep a small reserve beside the summary: the token count is an estimate.
         Some(window) => share(window, 95).saturating_sub(u64::from(most)),
         None => room.for_summariser(),
     };
@@ -95,7 +95,7 @@ pub(super) fn request(
     if let Some(request) = clipped.find(fits) {
         return Some(request);
     }
-    // Not even then: only its beginning and its end.
+    // The conversation is too long even at the last clip level: send only its beginning and end.
     let rest = room
         .estimated(limit)
         .checked_sub(token_estimate::tokens(&asked(String::new())))?;
@@ -103,11 +103,11 @@ pub(super) fn request(
     Some(asked(text)).filter(fits)
 }
 
-/// How summaries are wanted.
+/// Options of a summary request.
 pub(super) struct SummaryOptions<'a> {
-    /// The most tokens of one.
+    /// Maximum number of tokens of a summary.
     pub(super) most: u32,
-    /// What they should heed.
+    /// The user's instructions for the summary.
     pub(super) instructions: Option<&'a str>,
 }
 

@@ -1,7 +1,7 @@
-//! Asks a model for a summary.
+//! Requests a summary from a model.
 //!
-//! Invariants: a route is tried three times at most, and left for the next one rather than waited for; what was used is
-//! counted, whatever came of it. The turn does the retrying, here as everywhere.
+//! Invariants: each model gets three attempts at most, and the next model is asked instead of a long wait; usage is
+//! counted whatever the outcome. The engine's turn performs the retries, as it does everywhere.
 
 use super::buffered_provider::BufferedProvider;
 use super::summary::{self, SummaryOptions};
@@ -18,25 +18,25 @@ use outlast_kernel::verdict::Cause;
 use std::time::Duration;
 
 const MAX_RETRIES: u32 = 2;
-/// The longest wait: somebody else could be asked, or parts left out.
+/// The longest wait: another model could be asked, or parts left out.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// A summary that was cut off and has fewer tokens was hardly begun.
+/// A summary that was cut off with fewer tokens than this had hardly begun.
 const MIN_TRUNCATED_SUMMARY_TOKENS: u64 = 100;
 
-/// What came of asking.
+/// The outcome of a summary request.
 pub(super) enum SummaryOutcome {
     /// A summary.
     Text(String),
-    /// None: the model cannot read that much.
+    /// The model cannot read that much.
     TooLong(String),
-    /// None.
+    /// There is no summary; the text says why.
     Failed(String),
-    /// Nobody wants it any more.
+    /// The caller has cancelled the request.
     Cancelled,
 }
 
 impl Compaction {
-    /// Asks there for a summary of the older part.
+    /// Asks a model for a summary of the older part.
     pub(super) async fn ask(
         &self,
         work: &mut CompactionRun<'_>,
@@ -105,7 +105,7 @@ fn as_compaction(body: Body) -> Option<Body> {
     }
 }
 
-/// Whether that is a summary.
+/// Converts the turn's outcome to a summary or the reason why there is none.
 fn judge(ended: TurnOutcome) -> SummaryOutcome {
     if ended.seal == TurnStatus::Aborted {
         return SummaryOutcome::Cancelled;
@@ -129,7 +129,7 @@ fn judge(ended: TurnOutcome) -> SummaryOutcome {
     }
 }
 
-/// A strategy that ends early: there is another way.
+/// A strategy that gives up early, since there is an alternative to waiting.
 struct BoundedRetry<'a> {
     strategy: &'a dyn RetryStrategy,
 }

@@ -1,7 +1,7 @@
-//! Against which failures a smaller conversation may help.
+//! Decides for which failures a smaller conversation may help.
 //!
-//! A provider that refuses bytes or media is not helped by fewer words: with room left in the window, a compaction would
-//! lose a conversation for nothing.
+//! Fewer words do not help against a provider that refuses bytes or media: with room left in the window, a compaction
+//! would lose a conversation for nothing.
 
 use super::size_budget::share;
 use outlast_dialect::Request;
@@ -29,7 +29,7 @@ const SLOW_UPLOAD: [&str; 5] = [
     "upload",
 ];
 
-/// In which way a smaller conversation may help against that failure.
+/// Returns the reason for a compaction if a smaller conversation may help against the failure.
 pub(super) fn against(
     judged: &ClassifiedFailure,
     request: &Request,
@@ -55,7 +55,7 @@ pub(super) fn against(
     }
 }
 
-/// Words are looked at from their beginning: "immediately" is none of them.
+/// Matches the beginning of a word, so that "immediately" does not count as "media".
 fn is_media(word: &str) -> bool {
     MEDIA.iter().any(|media| word.starts_with(media))
 }

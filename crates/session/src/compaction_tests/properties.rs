@@ -1,4 +1,4 @@
-//! What holds for every conversation.
+//! Properties that hold for every conversation.
 
 use super::support::{
     SUMMARY, Step, all_text, conversation, is_paired, newest_prompt, request, small, spoken, steps,
@@ -53,7 +53,7 @@ proptest! {
         let place = split_point::cut(&messages, keep);
         let (old, kept) = messages.split_at(place);
         prop_assert!(is_paired(old) && is_paired(kept));
-        // More is kept only when the last step alone is more.
+        // More than `keep` stays only when the last step alone is larger.
         if token_estimate::messages_tokens(kept) > keep && place > 0 {
             let smaller = (1..kept.len()).find(|place| is_paired(&kept[*place..]));
             prop_assert_eq!(smaller, None);
@@ -88,7 +88,7 @@ proptest! {
     }
 }
 
-/// The rule, written down a second time.
+/// An independent implementation of the rule that a result fits.
 fn check_fit(
     request: &Request,
     smaller: &CompactedConversation,

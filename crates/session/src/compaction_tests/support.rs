@@ -1,4 +1,4 @@
-//! Conversations of steps, and a summariser that always has the same to say.
+//! Conversations built of steps, and a summariser that always returns the same summary.
 
 use crate::compaction::{Compaction, Settings, elide};
 use futures_util::{StreamExt, stream};
@@ -28,7 +28,7 @@ pub(super) enum Step {
         image: bool,
     },
     Answer(usize),
-    /// Calls with the lengths of what they were given and of what they said, and whether each result is a message.
+    /// Calls with the lengths of their arguments and results, and whether each result is a message of its own.
     Tools(Vec<(usize, usize)>, bool),
 }
 
@@ -42,7 +42,7 @@ pub(super) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..most)
 }
 
-/// Begins with a prompt; all prompts are different.
+/// Builds a conversation that begins with a prompt; all prompts are different.
 pub(super) fn conversation(steps: &[Step]) -> Vec<Message> {
     let first = Step::Prompt {
         length: 10,
@@ -76,7 +76,7 @@ pub(super) fn spoken(number: usize, step: &Step) -> Vec<Message> {
             )]
         }
         Step::Tools(calls, apart) => {
-            // Some providers count their calls anew in each answer.
+            // Some providers count their calls anew in each completion.
             let id = |index: usize| format!("call_{index}");
             let wanted = calls.iter().enumerate().map(|(index, (given, _))| {
                 let arguments = format!(r#"{{"text":"{}"}}"#, "g".repeat(*given));
@@ -105,7 +105,7 @@ pub(super) fn spoken(number: usize, step: &Step) -> Vec<Message> {
     }
 }
 
-/// Whether each result follows its call and each call has its result.
+/// Returns whether each result follows its call and each call has its result.
 pub(super) fn is_paired(messages: &[Message]) -> bool {
     let mut open: Vec<&str> = Vec::new();
     for part in messages.iter().flat_map(|message| &message.parts) {
@@ -141,7 +141,7 @@ pub(super) fn request(messages: Vec<Message>) -> Request {
     }
 }
 
-// --- A summariser that always has the same to say ---
+// --- A summariser that always returns the same summary ---
 
 #[derive(Default)]
 pub(super) struct FixedSummariser(pub(super) Mutex<Vec<Request>>);
@@ -204,7 +204,7 @@ impl Fixture {
         runtime.unwrap().block_on(self.compaction.compact(job))
     }
 
-    /// What the summariser was told last.
+    /// Returns the text of the summariser's last request.
     pub(super) fn told(&self) -> String {
         self.same.0.lock().unwrap().last().unwrap().messages[0].text()
     }

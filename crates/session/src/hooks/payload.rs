@@ -1,6 +1,6 @@
-//! What a hook reads: one event, as a line of JSON.
+//! The input of a hook: one event as a line of JSON.
 //!
-//! Invariant: it is made of events only, which hold no key, and what is long in them is cut.
+//! Invariant: it is made of events only, which hold no key, and long values are cut.
 
 use super::{ExitReason, HookEvent};
 use crate::Session;
@@ -11,12 +11,12 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// The most of a tool's output that a hook reads, in bytes.
+/// Maximum length of a tool's output, in bytes.
 const MAX_OUTPUT_BYTES: usize = 4096;
-/// The most of a tool's arguments; longer ones are cut, and are a text then.
+/// Maximum length of a tool's arguments, in bytes; longer ones are cut and passed as a string.
 const MAX_ARGUMENTS_BYTES: usize = 64 * 1024;
 
-/// One event.
+/// The JSON object for one event.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Payload {
@@ -36,7 +36,7 @@ fn by_name<S: Serializer>(moment: &HookEvent, serializer: S) -> Result<S::Ok, S:
     serializer.serialize_str(moment.as_str())
 }
 
-/// What is said of each moment.
+/// The fields of each hook event.
 #[derive(Debug, Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
 pub(super) enum Fields {
@@ -81,7 +81,7 @@ pub(super) enum Fields {
     },
 }
 
-/// Tokens used.
+/// Number of tokens used.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TokenUsage {
@@ -103,7 +103,7 @@ impl From<Usage> for TokenUsage {
 }
 
 impl Payload {
-    /// What is said of an event.
+    /// Builds the payload of an event.
     pub(super) fn of(event: &Event, folder: &str, moment: HookEvent, fields: Fields) -> Self {
         Self {
             moment,
@@ -117,20 +117,20 @@ impl Payload {
     }
 }
 
-/// Makes moments of events; what one event does not say is remembered from those before it.
+/// Translates session events to hook events; remembers the details that later events omit.
 #[derive(Default)]
 pub(super) struct EventTranslator {
     /// The calls without a result, by their ids.
     calls: HashMap<String, ToolCall>,
-    /// What the turn has used before the attempt that is under way.
+    /// The turn's usage before the current attempt.
     used: Usage,
-    /// What that one has used so far.
+    /// The current attempt's usage so far.
     attempt: Usage,
     error: Option<String>,
 }
 
 impl EventTranslator {
-    /// With what a turn has done that another process began.
+    /// Creates a translator that includes the progress of a turn that another process began.
     pub(super) fn of(session: &Session) -> Self {
         let unfinished = session.unfinished_turn();
         let taken_up = unfinished.map(|turn| turn.taken_up).unwrap_or_default();
@@ -145,7 +145,7 @@ impl EventTranslator {
         }
     }
 
-    /// What an event means to hooks, if anything.
+    /// Translates an event, if hooks know such an event.
     pub(super) fn take(&mut self, event: &Event) -> Option<(HookEvent, Fields)> {
         match &event.body {
             Body::ToolCall(call) => drop(self.calls.insert(call.id.clone(), call.clone())),
@@ -202,7 +202,7 @@ impl EventTranslator {
     }
 }
 
-/// The arguments as the model meant them. What is no JSON, or too much of it, is a text.
+/// Returns the arguments as JSON. Arguments that are invalid or too long become a string.
 fn args(arguments: &str) -> Value {
     let is_short = arguments.len() <= MAX_ARGUMENTS_BYTES;
     let read = is_short.then(|| serde_json::from_str(arguments).ok());
@@ -210,7 +210,7 @@ fn args(arguments: &str) -> Value {
     read.flatten().unwrap_or_else(as_text)
 }
 
-/// What an event says by itself.
+/// Translates an event that needs no earlier one.
 fn said(body: &Body) -> Option<(HookEvent, Fields)> {
     match body {
         Body::RetryScheduled {
@@ -225,7 +225,7 @@ fn said(body: &Body) -> Option<(HookEvent, Fields)> {
             HookEvent::AutoRetryStart,
             Fields::AutoRetryStart {
                 attempt: *attempt,
-                // Where nobody knows how many there can be, there is at least this one.
+                // If the maximum is unknown, it is at least the number of this attempt.
                 max_attempts: max_attempts.unwrap_or(*attempt),
                 delay_ms: *delay_ms,
                 error_message: message.clone(),

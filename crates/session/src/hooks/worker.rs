@@ -1,4 +1,4 @@
-//! Runs one hook, again and again: one event after the other, each within the hook's time limit.
+//! Runs one hook for one event after the other, each run within the hook's time limit.
 
 use super::payload::Payload;
 use super::{Hook, ProblemReporter};
@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 
-/// The most of a command that is shown.
+/// Maximum length of a command in a message, in bytes.
 const MAX_NAME_BYTES: usize = 80;
 
-/// An event that waits for a hook.
+/// An event in a hook's queue.
 pub(super) struct QueuedEvent {
     pub(super) payload: Arc<Payload>,
-    /// How many events before it the hook never hears of.
+    /// Number of events dropped before this one.
     pub(super) dropped: u64,
 }
 
@@ -39,19 +39,19 @@ impl QueuedEvent {
     }
 }
 
-/// Where commands run, and which variables they do not see.
+/// The working folder of commands, and the environment variables hidden from them.
 type LaunchContext = Arc<(PathBuf, Vec<String>)>;
 
-/// Who runs a hook.
+/// Runs one hook.
 pub(super) struct Worker {
     hook: Hook,
     place: LaunchContext,
     report: ProblemReporter,
-    /// What was wrong last: the same is not said again.
+    /// The last problem: the same one is not reported twice in a row.
     last_problem: Option<String>,
 }
 
-/// A command as it may be shown: one short line.
+/// Returns a command as one short line that is safe to show.
 pub(super) fn name(command: &str) -> String {
     let line = text::plain(command).replace(['\n', '\t'], " ");
     text::bounded(&text::without_secrets(&line), MAX_NAME_BYTES).into_owned()
@@ -67,7 +67,7 @@ impl Worker {
         }
     }
 
-    /// Runs the hook on all events that come.
+    /// Runs the hook on all queued events until the queue is closed.
     pub(super) async fn run(mut self, mut events: Receiver<QueuedEvent>) {
         while let Some(event) = events.recv().await {
             let moment = event.payload.moment.as_str();
@@ -84,7 +84,7 @@ impl Worker {
         }
     }
 
-    /// Runs it on one event; else what went wrong.
+    /// Runs the hook on one event; the error says what went wrong.
     #[cfg(unix)]
     async fn run_on(&self, line: &str) -> Result<(), String> {
         use crate::process::command::{Capture, Command, CommandKind, RunningCommand};
@@ -113,7 +113,7 @@ impl Worker {
         Err(said.after(how))
     }
 
-    /// Without the means to keep hold of a command's processes none is started.
+    /// Refuses to start a command, since its processes could not be controlled on this system.
     #[cfg(not(unix))]
     async fn run_on(&self, _: &str) -> Result<(), String> {
         let refused = "commands cannot be run on this system".to_owned();
@@ -121,14 +121,14 @@ impl Worker {
     }
 }
 
-/// The end of what a hook said to its standard error.
+/// The end of a hook's standard error.
 #[cfg(unix)]
 #[derive(Default)]
 struct StderrTail(Vec<u8>);
 
 #[cfg(unix)]
 impl StderrTail {
-    /// The most that is kept, in bytes.
+    /// Number of bytes that are kept.
     const MAX_BYTES: usize = 1024;
 
     fn push(&mut self, bytes: &[u8]) {
@@ -137,7 +137,7 @@ impl StderrTail {
         self.0.drain(..excess);
     }
 
-    /// How it ended, and what it said before.
+    /// Returns the exit reason, followed by the last lines of standard error.
     fn after(&self, how: String) -> String {
         let said = String::from_utf8_lossy(&self.0).replace('\r', "\n");
         let said = text::plain(&said);

@@ -1,11 +1,9 @@
-//! A command under way, with everything that it starts.
+//! A running command, with everything that it starts.
 //!
-//! It leads a session of its own: it has no terminal to ask for passwords on, and all of its processes can be found,
-//! also those that made groups of their own, as `timeout` does.
-//!
-//! Invariant: when this is dropped before the command has ended, its processes are killed. Whoever waits for the command
-//! waits for its first process only: another one that keeps the output open delays nobody.
-//! Not here: what is kept of its output, which is handed on as it comes.
+//! The command leads an OS session of its own: it has no terminal for password prompts, and all of its processes can be found,
+//! also those that made groups of their own, as `timeout` does. Invariant: dropping a running command kills its processes.
+//! The end of the first process is the end of the command: another process that keeps the output open delays no caller.
+//! Not here: which part of the output is kept; it is passed on as it arrives.
 
 use super::output::Stream;
 use nix::sys::signal::{Signal, killpg};
@@ -25,14 +23,14 @@ use tokio::process::ChildStdin;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
-/// How long the output is read on after the command has ended.
+/// How long the output is read after the command has ended.
 const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
-/// What processes get to clean up when they are asked to end.
+/// Time for processes to clean up after SIGTERM.
 const TERMINATE_TIMEOUT: Duration = Duration::from_millis(120);
-/// What the machine gets to take a killed process away.
+/// Time for the system to reap a killed process.
 const REAP_TIMEOUT: Duration = Duration::from_millis(30);
 
-/// The process sessions of all commands under way.
+/// The OS sessions of all running commands.
 static PROCESS_SESSIONS: Mutex<BTreeSet<Pid>> = Mutex::new(BTreeSet::new());
 
 fn sessions() -> MutexGuard<'static, BTreeSet<Pid>> {
@@ -41,7 +39,7 @@ fn sessions() -> MutexGuard<'static, BTreeSet<Pid>> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills all commands under way, with everything that they started. Call it before the process exits: a runtime that is shut
+/// Kills all running commands, with everything that they started. Call it before the process exits: a runtime that is shut
 /// down with a time limit may give up tasks before it has dropped them, and their commands would run on.
 pub fn kill_all_commands() {
     for session in std::mem::take(&mut *sessions()) {
@@ -49,53 +47,53 @@ pub fn kill_all_commands() {
     }
 }
 
-/// What is started, and where.
+/// A command to start, with its environment.
 pub struct Command<'a> {
     /// The command line.
     pub line: CommandKind<'a>,
     /// The working directory.
     pub directory: &'a Path,
-    /// Variables of our environment that it must not see.
+    /// Variables of our environment that are hidden from the command.
     pub hidden_variables: &'a [String],
-    /// Variables that it finds beside ours.
+    /// Variables that are added to our environment.
     pub variables: &'a [(String, String)],
-    /// What it can read; nothing without it.
+    /// The standard input; empty if absent.
     pub input: Option<&'a [u8]>,
-    /// Where its output goes.
+    /// The output streams to capture.
     pub streams: Capture,
 }
 
-/// How it is started.
+/// The way to start a command.
 #[derive(Clone, Copy, Debug)]
 pub enum CommandKind<'a> {
-    /// By bash, or by what every system has.
+    /// By bash, or by `sh` where there is no bash.
     Shell(&'a str),
     /// A program and its arguments.
     Program(&'a [String]),
 }
 
-/// Which of its streams are told.
+/// The output streams that are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capture {
     /// Both as one, in the order in which they were printed.
     Both,
-    /// The errors; what else it prints goes nowhere.
+    /// Standard error only; standard output is discarded.
     Errors,
-    /// Each by itself; what was printed at the same time may be told in another order.
+    /// Each by itself; output printed at the same time may be reported in another order.
     Apart,
 }
 
-/// Is told what was printed, as it comes.
+/// Receives output as it arrives.
 pub type OnOutput<'a> = &'a mut (dyn FnMut(Stream, &[u8]) + Send);
 
-/// A command under way.
+/// A running command.
 pub struct RunningCommand {
     child: Box<dyn ChildWrapper>,
     session: Option<Pid>,
     output: OutputPipe,
     errors: OutputPipe,
     status: Option<ExitStatus>,
-    /// Writes what the command can read.
+    /// The task that writes the standard input.
     _input: Option<AbortOnDropHandle<()>>,
 }
 
@@ -141,7 +139,7 @@ impl RunningCommand {
         });
         command.wrap(ProcessSession).wrap(KillOnDrop);
         let mut child = command.spawn()?;
-        // Our copies of the writing ends: as long as one is open, the output has no end.
+        // Close our copies of the writing ends: as long as one is open, the output has no end.
         drop(command);
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let session = id.map(Pid::from_raw);
@@ -157,13 +155,13 @@ impl RunningCommand {
         })
     }
 
-    /// The number of its first process.
+    /// Returns the id of the first process.
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Reads until the command has ended, and a moment longer if something keeps the output open. Can be called again
-    /// after it was dropped.
+    /// Reads until the command has ended, and for 200 ms longer if another process keeps the output open. Can be called again
+    /// after its future was dropped.
     pub async fn finish(&mut self, tell: OnOutput<'_>) -> io::Result<ExitStatus> {
         let status = loop {
             if let Some(status) = self.status {
@@ -172,11 +170,11 @@ impl RunningCommand {
             self.read_or_wait(tell).await?;
         };
         if status.signal().is_some() {
-            // Nobody is there who would see to the rest of it.
+            // Killed by a signal, the command cannot clean up after itself: kill the rest of its processes.
             self.signal(Signal::SIGKILL);
         }
         let until = Instant::now() + OUTPUT_DRAIN_TIMEOUT;
-        // The clock is asked as well: a timeout does not end a read that always has something.
+        // Check the clock as well: a timeout does not end a read that is always ready.
         while self.is_open() && Instant::now() < until {
             timeout_at(until, self.read(tell)).await.ok();
         }
@@ -184,7 +182,7 @@ impl RunningCommand {
         Ok(status)
     }
 
-    /// Asks all processes to end, and soon makes them.
+    /// Asks all processes to end, and kills them soon after.
     pub async fn kill(&mut self, tell: OnOutput<'_>) {
         self.signal(Signal::SIGTERM);
         let end = async {
@@ -194,7 +192,7 @@ impl RunningCommand {
                 }
             }
         };
-        // Whether they took the chance does not matter.
+        // The result does not matter: SIGKILL follows.
         timeout(TERMINATE_TIMEOUT, end).await.ok();
         self.signal(Signal::SIGKILL);
         timeout(REAP_TIMEOUT, self.wait()).await.ok();
@@ -209,7 +207,7 @@ impl RunningCommand {
         if !self.is_open() {
             return self.wait().await;
         }
-        // Not the wrapper's own wait, which waits for all of the group.
+        // Not the wrapper's own `wait`, which waits for the whole group.
         let child = self.child.inner_mut();
         tokio::select! {
             () = read_either(&mut self.output, &mut self.errors, tell) => {}
@@ -237,7 +235,7 @@ impl RunningCommand {
         }
     }
 
-    /// Leaves alone what the command started and left running.
+    /// Stops tracking the processes that the command left running.
     fn release(&mut self) {
         if let Some(session) = self.session.take() {
             sessions().remove(&session);
@@ -252,7 +250,7 @@ impl Drop for RunningCommand {
     }
 }
 
-/// What a command prints to, and where it is read.
+/// The output pipes of a command: the ends it writes to, and the ends we read.
 struct OutputPipes {
     stdout: Stdio,
     stderr: Stdio,
@@ -264,7 +262,7 @@ impl OutputPipes {
     fn new(streams: Capture) -> io::Result<Self> {
         let (output, writer) = OutputPipe::new()?;
         Ok(match streams {
-            // One pipe for both streams: what is printed is read in the order in which it was printed.
+            // One pipe for both streams keeps the order in which they were printed.
             Capture::Both => Self {
                 stdout: writer.try_clone()?.into(),
                 stderr: writer.into(),
@@ -290,7 +288,7 @@ impl OutputPipes {
     }
 }
 
-/// The end of a pipe that is read, until nothing more comes.
+/// The reading end of a pipe, until the end of the output.
 struct OutputPipe {
     pipe: Option<pipe::Receiver>,
     buffer: Vec<u8>,
@@ -315,7 +313,7 @@ impl OutputPipe {
         self.pipe.is_some()
     }
 
-    /// What was printed; nothing at the end.
+    /// Returns the next output; `None` at the end.
     async fn next(&mut self) -> Option<&[u8]> {
         match self.pipe.as_mut()?.read(&mut self.buffer).await {
             Ok(count @ 1..) => Some(&self.buffer[..count]),
@@ -327,7 +325,7 @@ impl OutputPipe {
     }
 }
 
-/// Reads from whichever has something, if one of them is open.
+/// Reads from the stream that is ready first, if one of them is open.
 async fn read_either(output: &mut OutputPipe, errors: &mut OutputPipe, tell: OnOutput<'_>) {
     let (stream, bytes) = tokio::select! {
         bytes = output.next(), if output.is_open() => (Stream::Output, bytes),
@@ -339,22 +337,23 @@ async fn read_either(output: &mut OutputPipe, errors: &mut OutputPipe, tell: OnO
     }
 }
 
-/// Writes beside everything else: a command that reads little or late delays nobody, and one that reads nothing is free to.
+/// Writes the input in a task of its own: a command that reads little or late delays no caller, and one that reads nothing
+/// is fine.
 fn write(mut stdin: ChildStdin, input: Vec<u8>) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         stdin.write_all(&input).await.ok();
     }))
 }
 
-/// Sends a signal to all processes of a session.
+/// Sends a signal to all processes of an OS session.
 pub fn signal_session(session: Pid, signal: Signal) {
     for group in groups(session) {
-        // A group may have ended by itself in the meantime.
+        // The group may have ended in the meantime.
         killpg(group, signal).ok();
     }
 }
 
-/// The groups of a session's processes: that of its first process, and what the system shows of others.
+/// Returns the process groups of an OS session: that of its first process, and the others that `/proc` lists.
 fn groups(session: Pid) -> BTreeSet<Pid> {
     let mut groups = BTreeSet::from([session]);
     let Ok(processes) = std::fs::read_dir("/proc") else {
@@ -377,16 +376,16 @@ fn groups(session: Pid) -> BTreeSet<Pid> {
     groups
 }
 
-/// When that process began, as the system counts; nothing where it does not show it.
+/// Returns the start time of a process in the system's units; `None` where `/proc` is not available.
 pub fn born(process: u32) -> Option<u64> {
     let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
-    // The 22nd field; the name, which may hold anything, is the second.
+    // The 22nd field. The name, which may contain anything, is the second.
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// The fields of `/proc/<pid>/stat` after the name, which may hold anything: state, parent, group, session.
+/// Parses the fields of `/proc/<pid>/stat` after the name, which may contain anything: state, parent, group, session.
 fn group_and_session(stat: &str) -> Option<(Pid, Pid)> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(2);

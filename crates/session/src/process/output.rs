@@ -1,33 +1,33 @@
-//! What is kept of a tool's output: its beginning and its end.
+//! A bounded buffer for a tool's output: keeps its beginning and its end.
 //!
-//! Invariant: memory and result are bounded, whatever comes in, and what was left out is counted.
+//! Invariant: memory and result are bounded for any input, and omitted bytes are counted.
 
 use outlast_kernel::text;
 
-/// The most that a tool says to the model, in bytes.
+/// Maximum length of a tool's result for the model, in bytes.
 pub(crate) const OUTPUT_LIMIT: usize = 64 * 1024;
-/// The most of it that is content: the rest is for what is said about it.
+/// Maximum length of the content in it, in bytes: the rest is reserved for notes about it.
 pub(crate) const CONTENT_LIMIT: usize = OUTPUT_LIMIT - 1024;
 
 const HEAD: usize = 16 * 1024;
 const TAIL: usize = CONTENT_LIMIT - HEAD;
 
-/// Where something was printed.
+/// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// To the standard output; or to either, when they are told as one.
+    /// Standard output; or either stream, when both are captured as one.
     Output,
-    /// To the standard error.
+    /// Standard error.
     Errors,
 }
 
-/// The beginning and the end of what came in.
+/// Keeps the beginning and the end of its input.
 #[derive(Debug)]
 pub struct HeadTailBuffer {
     head: Vec<u8>,
     tail: Vec<u8>,
     cut: usize,
-    /// How many bytes of the beginning are kept, and how many of the end.
+    /// Number of bytes kept of the beginning, and of the end.
     room: (usize, usize),
 }
 
@@ -38,7 +38,7 @@ impl Default for HeadTailBuffer {
 }
 
 impl HeadTailBuffer {
-    /// Keeps that many bytes of the beginning, and that many of the end.
+    /// Creates a buffer that keeps that many bytes of the beginning, and that many of the end.
     pub const fn of(beginning: usize, end: usize) -> Self {
         Self {
             head: Vec::new(),
@@ -48,29 +48,29 @@ impl HeadTailBuffer {
         }
     }
 
-    /// Takes in more.
+    /// Appends bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let room = (self.room.0 - self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
         self.head.extend_from_slice(first);
         self.tail.extend_from_slice(rest);
-        // Not at every push: what is moved then is paid for by what came in between.
+        // Not at every push: the cost of moving bytes is spread over the bytes that came in between.
         if self.tail.len() > 2 * self.room.1 {
             self.shorten();
         }
     }
 
-    /// Whether something of it is left out.
+    /// Returns whether bytes were omitted.
     pub(crate) const fn is_cut(&self) -> bool {
         self.cut > 0 || self.tail.len() > self.room.1
     }
 
-    /// All that was kept, as text.
+    /// Returns all kept bytes as text, with invalid bytes replaced.
     pub(crate) fn into_text(self) -> String {
         String::from_utf8_lossy(&self.into_bytes()).into_owned()
     }
 
-    /// All that was kept, as it came.
+    /// Returns all kept bytes unchanged.
     pub fn into_bytes(mut self) -> Vec<u8> {
         self.shorten();
         if self.cut == 0 {
@@ -91,13 +91,13 @@ impl HeadTailBuffer {
     }
 }
 
-/// What was printed, without what only a terminal understands. A return that begins a line anew becomes a line end.
+/// Removes terminal control sequences from output. A carriage return that begins a line anew becomes a line end.
 pub fn printed(output: &str) -> String {
     let lines = output.replace("\r\n", "\n").replace('\r', "\n");
     text::plain(&lines).into_owned()
 }
 
-/// The text itself, or its beginning and its end when it is longer than a tool may say.
+/// Returns the text, or its beginning and its end when it exceeds the limit of a tool's result.
 pub(crate) fn bounded(text: String) -> String {
     if text.len() <= OUTPUT_LIMIT {
         return text;
@@ -107,7 +107,7 @@ pub(crate) fn bounded(text: String) -> String {
     kept.into_text()
 }
 
-/// Without the first bytes of a character that was cut in two.
+/// Removes the incomplete character at the end.
 pub(crate) fn trim_partial_end(bytes: &[u8]) -> &[u8] {
     let last = bytes
         .iter()
@@ -123,13 +123,13 @@ pub(crate) fn trim_partial_end(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Without the last bytes of a character that was cut in two.
+/// Removes the incomplete character at the beginning.
 pub fn without_cut_start(bytes: &[u8]) -> &[u8] {
     let rest = bytes.iter().take(3).take_while(|byte| continues(**byte));
     &bytes[rest.count()..]
 }
 
-/// Whether the byte is one of a character, but not its first.
+/// Returns whether the byte continues a UTF-8 character.
 fn continues(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }

@@ -1,29 +1,28 @@
-//! What a command printed, as text that is safe to show.
+//! Decodes a command's output to text that is safe to show.
 //!
-//! Invariant: however the output was cut into reads, its pieces make up the text that the whole of it would have made. A
-//! character, a line end or a terminal's escape that is not complete is held back until it is; an escape that is longer
-//! than any real one is not.
+//! Invariant: the decoded pieces equal the decoded whole, however the output was split into reads. An incomplete character,
+//! line end or terminal escape is held back until it is complete; an escape that is longer than any real one is not.
 
 use super::output::{printed, trim_partial_end};
 use outlast_kernel::text;
 
-/// The longest escape that is waited for, in bytes.
+/// The longest escape that is held back, in bytes.
 const MAX_ESCAPE_BYTES: usize = 4096;
-/// How many beginnings of escapes are looked at: a string's end is one as well, more are rubbish.
+/// Number of escape starts to look at: the end of a string is one as well, and more are garbage.
 const MAX_ESCAPE_STARTS: usize = 3;
 
-/// Makes pieces of text of what is read.
+/// Decodes output piece by piece.
 #[derive(Default)]
 pub(crate) struct TextDecoder {
     held: Vec<u8>,
 }
 
 impl TextDecoder {
-    /// What can be said when that much more was read; perhaps nothing.
+    /// Adds output and returns the text that is complete now; may be empty.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.held.extend_from_slice(bytes);
         let whole = trim_partial_end(&self.held).len();
-        // What is no text stays as long as it is: its length says where to cut.
+        // Invalid UTF-8 keeps its length until it is decoded: the length determines the split.
         let piece = match std::str::from_utf8(&self.held[..whole]) {
             Ok(text) => text[..sayable(text)].to_owned(),
             Err(_) => return self.push_invalid(whole),
@@ -32,12 +31,12 @@ impl TextDecoder {
         printed(&piece)
     }
 
-    /// What was held back, when nothing more comes.
+    /// Returns the rest at the end of the output.
     pub(crate) fn finish(self) -> String {
         printed(&String::from_utf8_lossy(&self.held))
     }
 
-    /// What cannot be read as text becomes text that can.
+    /// Decodes invalid UTF-8 with replacement characters.
     fn push_invalid(&mut self, whole: usize) -> String {
         let rest = self.held.split_off(whole);
         let text = String::from_utf8_lossy(&self.held);
@@ -48,11 +47,11 @@ impl TextDecoder {
     }
 }
 
-/// How much of the beginning means the same whatever follows it.
+/// Returns the length of the prefix that means the same whatever follows it.
 fn sayable(text: &str) -> usize {
     let whole = text.strip_suffix('\r').unwrap_or(text);
     let line = whole.rfind(['\n', '\r']).map_or(0, |end| end + 1);
-    // No escape goes beyond its line.
+    // No escape extends beyond its line.
     let unfinished = &whole[line..];
     if !is_open(unfinished) {
         return whole.len();
@@ -69,7 +68,7 @@ fn sayable(text: &str) -> usize {
     }
 }
 
-/// Whether an escape is not over at the end of that line: the next character would belong to it.
+/// Returns whether the line ends within an escape: the next character would belong to it.
 fn is_open(line: &str) -> bool {
     let longer = format!("{line}x");
     line.ends_with('\u{1b}') || text::plain(&longer).len() == text::plain(line).len()

@@ -1,7 +1,6 @@
-//! Putting a file in its place, whole or not at all.
+//! Replaces a file atomically.
 //!
-//! Invariant: whoever reads the file sees what was there before or all of what is there now. What was begun and not
-//! finished leaves nothing behind.
+//! Invariant: a reader sees either the old content or all of the new content. An unfinished write leaves no file behind.
 
 use outlast_engine::CancellationToken;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -9,18 +8,18 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The longest file that is written.
+/// Maximum length of a written file, in bytes.
 pub(super) const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Held by whoever changes a file: of two changes made at once, the second must see the first.
+/// Held during a change of a file: of two concurrent changes, the second must see the result of the first.
 static WRITE_LOCK: Mutex<()> = Mutex::new(());
 
-/// Waits until nobody else in this process changes a file.
+/// Waits until no other thread of this process is changing a file.
 pub(super) fn one_at_a_time() -> MutexGuard<'static, ()> {
     WRITE_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes the file at its real place: links have been followed.
+/// Writes the file at its resolved path: links have been followed.
 pub(super) fn replace(place: &Path, content: &[u8], cancel: &CancellationToken) -> io::Result<()> {
     if content.len() > MAX_FILE_BYTES {
         return Err(io::Error::other(format!(
@@ -33,7 +32,7 @@ pub(super) fn replace(place: &Path, content: &[u8], cancel: &CancellationToken) 
     };
     fs::create_dir_all(folder)?;
     let id = uuid::Uuid::now_v7().simple();
-    // Shortened: a long name would be too long for the file system with the id in it.
+    // Shortened: with the id a long name would be too long for the file system.
     let mut beside: String = name.to_string_lossy().chars().take(40).collect();
     beside = format!(".{beside}.{id}.tmp");
     let unfinished = TempFile(folder.join(beside));
@@ -44,12 +43,12 @@ pub(super) fn replace(place: &Path, content: &[u8], cancel: &CancellationToken) 
         return Err(io::ErrorKind::Interrupted.into());
     }
     fs::rename(&unfinished.0, place)?;
-    // What is said to be written must be there after a loss of power; not every system can sync a folder.
+    // The write must survive a loss of power once it is reported; not every system can sync a folder.
     File::open(folder).and_then(|folder| folder.sync_all()).ok();
     Ok(())
 }
 
-/// What is there, if it can be replaced.
+/// Returns the metadata of the existing file, if it can be replaced.
 fn existing(place: &Path) -> io::Result<Option<Metadata>> {
     let found = match fs::metadata(place) {
         Ok(found) => found,
@@ -68,7 +67,7 @@ fn existing(place: &Path) -> io::Result<Option<Metadata>> {
     Ok(Some(found))
 }
 
-/// A file that nobody may read who could not read the one before it.
+/// Creates a file that grants no access beyond that of the existing one, not even while it is written.
 fn create(path: &Path, before: Option<&Metadata>) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -87,14 +86,14 @@ fn create(path: &Path, before: Option<&Metadata>) -> io::Result<File> {
 #[cfg(unix)]
 fn keep_owner(file: &File, before: &Metadata) {
     use std::os::unix::fs::{MetadataExt, fchown};
-    // Only the superuser can give files away; for everybody else the new file is their own.
+    // Only the superuser can give files away; for all other users the new file is their own.
     fchown(file, Some(before.uid()), Some(before.gid())).ok();
 }
 
 #[cfg(not(unix))]
 fn keep_owner(_file: &File, _before: &Metadata) {}
 
-/// Removed unless it was renamed.
+/// A temporary file, removed on drop unless it was renamed.
 struct TempFile(PathBuf);
 
 impl Drop for TempFile {

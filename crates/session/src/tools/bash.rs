@@ -1,6 +1,6 @@
-//! `bash`: a command in a shell.
+//! `bash`: runs a command in a shell.
 //!
-//! Not here: keeping hold of its processes, see `running`.
+//! Not here: control over its processes, see `process::command`.
 
 use super::toolbox::with_note;
 use super::{Context, DEFAULT_TIME_LIMIT, Tool, input};
@@ -15,7 +15,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// The longest that a call may ask for, in seconds.
+/// Maximum timeout that a call may request, in seconds.
 const MAX_TIMEOUT_SECONDS: u64 = 24 * 3600;
 
 /// The tool.
@@ -123,7 +123,7 @@ async fn run(line: &str, context: &Context) -> Output {
     }
 }
 
-/// How a command ended that did not end well, in words.
+/// Describes how a command ended that was not successful.
 pub(crate) fn how_it_ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),

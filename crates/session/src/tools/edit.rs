@@ -1,6 +1,6 @@
-//! `edit`: one place of a file.
+//! `edit`: replaces one place of a file.
 //!
-//! Invariant: what is not replaced stays as it is, byte for byte, and a file keeps its kind of line ends.
+//! Invariant: all other bytes stay as they are, and a file keeps its kind of line ends.
 
 use super::atomic_write::{MAX_FILE_BYTES, one_at_a_time, replace};
 use super::lines::open_regular;
@@ -46,7 +46,7 @@ impl Tool for Edit {
         Effect::AtMostOnce
     }
 
-    /// Whoever may write a file may change a part of it.
+    /// The permission to write a file includes the permission to edit it.
     fn permissions(&self) -> Vec<String> {
         vec!["edit".to_owned(), "write".to_owned()]
     }
@@ -102,7 +102,7 @@ fn content(place: &Path) -> std::io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// The file with the one place replaced.
+/// Returns the file with the one place replaced.
 fn edited(file: &[u8], old: &str, new: &str) -> Result<Vec<u8>, String> {
     let as_it_is = Replacement::new(old.to_owned(), new.to_owned());
     let with_returns = Replacement::new(returns(old), returns(new));
@@ -131,7 +131,7 @@ impl Replacement {
         let Some(at) = memmem::find(file, old) else {
             return Err("`old_text` does not occur in it".to_owned());
         };
-        // What begins within the first one counts, too: it is not clear which of the two is meant.
+        // An overlapping match counts, too: it is not clear which of the two is meant.
         if memmem::find(&file[at + 1..], old).is_some() {
             let count = memmem::find_iter(file, old).count().max(2);
             return Err(format!("`old_text` occurs {count} times in it, not once"));
@@ -141,12 +141,12 @@ impl Replacement {
     }
 }
 
-/// The text with `\r\n` at the end of each line.
+/// Returns the text with `\r\n` at the end of each line.
 fn returns(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
-/// Whether all lines, and at least one, end in `\r\n`.
+/// Returns whether all lines, and at least one, end in `\r\n`.
 fn only_returns(file: &[u8]) -> bool {
     let mut ends = memchr::memchr_iter(b'\n', file).peekable();
     ends.peek().is_some() && ends.all(|at| at > 0 && file[at - 1] == b'\r')

@@ -1,7 +1,7 @@
-//! `grep`: lines that match a pattern, in a file or in all of a folder.
+//! `grep`: finds lines that match a pattern, in a file or in all files of a folder.
 //!
-//! Invariant: the same files give the same lines in the same order, and no pattern takes more than linear time. What
-//! `.gitignore` names, hidden files and what is not text are passed over; links are not followed.
+//! Invariants: the same files give the same lines in the same order, and every pattern takes linear time at most. Hidden
+//! files, binary files and those that `.gitignore` names are skipped; links are not followed.
 
 use super::lines::Lines;
 use super::toolbox::with_note;
@@ -19,9 +19,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 const DEFAULT_LIMIT: usize = 200;
-/// As much of a line is searched, in bytes.
+/// Number of bytes of a line that are searched.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
-/// As much of a line is shown, in characters, and of what stands before the match, in bytes.
+/// Limits for a shown line: number of characters in all, and of bytes before the match.
 const MAX_SHOWN_CHARS: usize = 400;
 const MAX_SHOWN_BYTES_BEFORE: usize = 100;
 
@@ -94,7 +94,7 @@ impl Arguments {
             .map_err(|error| format!("wrong argument `pattern`: {error}"))
     }
 
-    /// Which files below the folder are searched.
+    /// Returns a filter for the files below the folder.
     fn filter(&self, folder: &Path) -> Result<Override, String> {
         let wrong = |error: ignore::Error| format!("wrong argument `glob`: {error}");
         let mut filter = OverrideBuilder::new(folder);
@@ -127,7 +127,7 @@ fn grep(arguments: &Arguments, context: &Context) -> Result<String, String> {
     Ok(search.report(end))
 }
 
-/// Why a search ended.
+/// The reason why a search ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SearchEnd {
     AllSeen,
@@ -167,7 +167,7 @@ impl Search<'_> {
             match self.file(entry.path()) {
                 Ok(SearchEnd::AllSeen) => {}
                 Ok(end) => return end,
-                // What is not text from some line on was text before it.
+                // A binary file counts as text up to the first line that is not.
                 Err(error) if error.kind() == ErrorKind::InvalidData => {}
                 Err(_) => self.unreadable += 1,
             }
@@ -226,7 +226,7 @@ impl Search<'_> {
     }
 }
 
-/// The line, or as much of it around the match as is shown.
+/// Returns the line, or the part around the match if it is too long.
 fn shown(line: &[u8], found_at: usize) -> String {
     let start = if found_at < MAX_SHOWN_CHARS - MAX_SHOWN_BYTES_BEFORE {
         0

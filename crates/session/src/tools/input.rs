@@ -1,16 +1,16 @@
-//! A call's arguments, from the text that the model wrote to a tool's own type.
+//! Parses a call's arguments, from the model's text to a tool's own type.
 //!
-//! Invariant: what is wrong is said with the name of the field, so that the model can put it right.
+//! Invariant: an error names the field, so that the model can correct it.
 
 use super::Context;
 use outlast_engine::tools::Output;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// The most of a summary that is shown, in characters.
+/// Maximum length of a summary, in characters.
 const SUMMARY_LIMIT: usize = 400;
 
-/// The arguments as JSON; a tool without arguments may be called with nothing at all.
+/// Parses the arguments as JSON; empty text is valid, since a tool without arguments may be called with nothing at all.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
@@ -24,12 +24,12 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The arguments as the tool's own type.
+/// Converts the arguments to the tool's own type.
 pub(super) fn typed<T: DeserializeOwned>(arguments: &Value) -> Result<T, String> {
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let field = error.path().to_string();
         let wrong = error.into_inner();
-        // What is missing is named by the message itself, and has no path.
+        // The message itself names a missing field, and there is no path.
         if field == "." {
             format!("wrong arguments: {wrong}")
         } else {
@@ -38,7 +38,7 @@ pub(super) fn typed<T: DeserializeOwned>(arguments: &Value) -> Result<T, String>
     })
 }
 
-/// Runs the tool's work, which may wait for the file system, on a thread of its own.
+/// Runs the tool's work, which may block on the file system, on a thread of its own.
 pub(super) async fn on_thread<T: DeserializeOwned + Send + 'static>(
     arguments: Value,
     context: &Context,
@@ -53,7 +53,7 @@ pub(super) async fn on_thread<T: DeserializeOwned + Send + 'static>(
     }
 }
 
-/// One line for a person: no control characters, line ends made visible, and what is not shown is counted.
+/// Returns one line for a person: no control characters, line ends made visible, and the omitted part counted.
 pub(super) fn one_line(text: &str) -> String {
     let shown = text.trim().replace('\n', " ⏎ ");
     let shown = outlast_kernel::text::plain(&shown);
@@ -65,7 +65,7 @@ pub(super) fn one_line(text: &str) -> String {
     format!("{begin}… ({more} more characters)")
 }
 
-/// The field as text, or nothing: for summaries of arguments that passed the check.
+/// Returns the field as text, or empty text: for summaries of arguments that passed the check.
 pub(super) fn text<'a>(arguments: &'a Value, field: &str) -> &'a str {
     arguments[field].as_str().unwrap_or_default()
 }

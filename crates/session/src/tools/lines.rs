@@ -1,14 +1,14 @@
-//! The lines of a text file.
+//! Reads the lines of a text file.
 //!
-//! Invariant: memory is bounded however long the file and its lines are, and only regular files are opened: a pipe or a
-//! device could make us wait for ever. It ends soon after it was cancelled.
+//! Invariants: memory is bounded for any file and line length, and only regular files are opened: a pipe or a device could
+//! block for ever. Reading ends soon after it is cancelled.
 
 use outlast_engine::CancellationToken;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-/// A file's lines, of each of which only the beginning is kept.
+/// The lines of a file; only the beginning of each is kept.
 pub(super) struct Lines<'a> {
     source: BufReader<File>,
     cancel: &'a CancellationToken,
@@ -16,7 +16,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// The lines of the file at its real place.
+    /// Opens the file at its resolved path.
     pub(super) fn open(place: &Path, cancel: &'a CancellationToken) -> io::Result<Self> {
         Ok(Self {
             source: BufReader::with_capacity(64 * 1024, open_regular(place)?),
@@ -25,7 +25,7 @@ impl<'a> Lines<'a> {
         })
     }
 
-    /// Reads the next line with its end, keeps at most `keep` bytes of it and says how long it is.
+    /// Reads the next line with its end, keeps at most `keep` bytes of it and returns its length.
     pub(super) fn next(&mut self, keep: usize) -> io::Result<Option<usize>> {
         self.line.clear();
         let mut length = 0;
@@ -53,15 +53,15 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// What was kept of the line that was read last.
+    /// Returns the kept part of the last line.
     pub(super) fn kept(&self) -> &[u8] {
         &self.line
     }
 }
 
-/// Opens the file if it is one that can be read to its end.
+/// Opens the file if it is a regular one, which can be read to its end.
 pub(super) fn open_regular(place: &Path) -> io::Result<File> {
-    // Looked at before, as opening a pipe waits for its other end, and after, as it may have been another one by then.
+    // Checked before, as opening a pipe waits for its other end, and after, as the file may have been replaced by then.
     regular(&std::fs::metadata(place)?)?;
     let file = File::open(place)?;
     regular(&file.metadata()?)?;

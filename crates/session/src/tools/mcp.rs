@@ -1,12 +1,9 @@
-//! Servers of the Model Context Protocol: processes whose tools are offered beside our own.
+//! Servers of the Model Context Protocol: processes that offer tools beside our own.
 //!
-//! A server is started when the tools of a session are put together, since what it offers has to be known then, and is
-//! started again for a call when it has ended in the meantime.
-//!
-//! Invariants: what a server says about itself decides nothing. Its tools may run at most once and need a permission,
-//! unless the user has said otherwise. A server that is broken costs its own tools and nothing else.
-//!
-//! Not here: servers that are reached over the network, and what else than tools a server may offer.
+//! A server starts when the tools of a session are assembled, to list its tools, and again for a call if it has ended since.
+//! Invariants: a server's statements about itself decide nothing. Its tools run at most once and need a permission, unless
+//! the user has configured otherwise. A broken server affects its own tools only.
+//! Not here: servers that are reached over the network, and MCP features other than tools.
 
 mod call_result;
 mod connection;
@@ -26,43 +23,43 @@ use tool::ServerTool;
 /// The permission that covers the tools of all servers. The name of a server covers all of its own.
 pub const MCP_PERMISSION: &str = "mcp";
 
-/// A server, as the user has described it.
+/// The configuration of a server.
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// What it is called in the names of its tools, and in permissions.
+    /// The server's name in the names of its tools, and in permissions.
     pub name: String,
-    /// The program that is run, in the working folder.
+    /// The program, run in the working folder.
     pub program: String,
     /// The program's arguments.
     pub arguments: Vec<String>,
-    /// Variables that only this server sees. They may be secret, so this has no `Debug`.
+    /// Environment variables that only this server sees. They may be secret, so this type has no `Debug`.
     pub variables: BTreeMap<String, String>,
-    /// How long a call may take. The session's limit counts as well.
+    /// The time limit of a call. The session's limit applies as well.
     pub timeout: Duration,
-    /// What running a tool twice would do, by the server's own names. Whatever is not named may run at most once.
+    /// The effect of running a tool twice, by the server's own tool names. Tools that are not listed run at most once.
     pub effects: BTreeMap<String, Effect>,
 }
 
-/// What is wrong with a server, or with one of its tools.
+/// A problem with a server, or with one of its tools.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such program, or it cannot be run.
+    /// The program does not exist, or cannot be run.
     #[error("the MCP server `{server}` could not be started: {program}: {error}")]
     NotStarted {
         /// The server.
         server: String,
         /// Its program.
         program: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// It runs, and does not say which tools it has.
+    /// The server runs, but does not list its tools.
     #[error("the MCP server `{server}` does not work: {why}")]
     Broken {
         /// The server.
         server: String,
-        /// What happened, and what it printed last.
+        /// The failure, and the last output of the server.
         why: String,
     },
     /// Several tools would have the same name. None of them is offered.
@@ -70,7 +67,7 @@ pub enum Error {
     SameName {
         /// The name that they would have.
         name: String,
-        /// Whose they are and what they are called there.
+        /// The servers and their own names for the tools.
         tools: String,
     },
     /// A tool's schema is too long to be sent with every request.
@@ -80,12 +77,12 @@ pub enum Error {
     LongSchema {
         /// The server.
         server: String,
-        /// What the tool is called there.
+        /// The server's name for the tool.
         tool: String,
-        /// The most that a schema may be.
+        /// Maximum length of a schema, in bytes.
         limit: usize,
     },
-    /// The effect of a tool was set that the server does not have.
+    /// The configuration sets the effect of a tool that the server does not have.
     #[error("the MCP server `{server}` has no tool `{tool}`, whose effect is set")]
     NoSuchTool {
         /// The server.
@@ -96,8 +93,8 @@ pub enum Error {
 }
 
 impl Tools {
-    /// With the tools of these servers, and what is wrong with them. To be called when all permissions are given: a server
-    /// of which nothing could run is not started.
+    /// Adds the tools of these servers, and returns the problems with them. Call it after all permissions are granted: a server
+    /// none of whose tools could run is not started.
     pub async fn with_servers(mut self, servers: Vec<ServerConfig>) -> (Self, Vec<Error>) {
         let place = LaunchContext {
             directory: self.directory().to_owned(),
@@ -131,7 +128,7 @@ impl Tools {
     }
 }
 
-/// Starts a server and asks what it has.
+/// Starts a server and lists its tools.
 async fn start(
     server: ServerConfig,
     place: LaunchContext,
@@ -157,8 +154,8 @@ async fn start(
     Ok((tools, problems))
 }
 
-/// The tools that have their names for themselves. Of several with one name none is offered: which of them it would be
-/// could change from one process to the next.
+/// Returns the tools with unique names. Of several with one name none is offered: which of them it would be could change
+/// from one process to the next.
 fn reject_duplicate_names(tools: Vec<ServerTool>) -> (Vec<ServerTool>, Vec<Error>) {
     let mut by_name: BTreeMap<String, Vec<ServerTool>> = BTreeMap::new();
     for tool in tools {

@@ -1,21 +1,21 @@
-//! Where a path leads, and whether that is outside of the working folder.
+//! Resolves a path, and checks whether it leads outside of the working folder.
 //!
-//! Invariant: links are followed before anything is judged, also links to what is not there yet.
-//! Not here: holding on to a place. Whoever may run commands can move things at any time.
+//! Invariant: links are followed before the check, also links to files that do not exist yet.
+//! Not here: protection against concurrent moves. A process that may run commands can move files at any time.
 
 use super::{Context, PathScope};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// As many links as Linux follows.
+/// The number of links that Linux follows.
 const MAX_LINKS: u32 = 40;
 
-/// Where the path leads, all links followed. What does not exist yet counts as lying where it would be made.
+/// Resolves a path, following all links. A missing file counts as lying where it would be created.
 pub(super) fn resolve(directory: &Path, path: &Path) -> io::Result<PathBuf> {
     follow(&directory.join(path), MAX_LINKS)
 }
 
-/// Where the path leads when that is outside of the folder.
+/// Returns the resolved path if it is outside of the folder.
 pub(super) fn outside(directory: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
     let place = resolve(directory, path)?;
     Ok((!is_inside(directory, &place)?).then_some(place))
@@ -25,7 +25,7 @@ fn is_inside(directory: &Path, place: &Path) -> io::Result<bool> {
     Ok(place.starts_with(directory.canonicalize()?))
 }
 
-/// Where the path of a running call leads; an error when it may not go there.
+/// Resolves the path of a running call; an error when it may not go there.
 pub(super) fn reach(context: &Context, path: &str) -> Result<PathBuf, String> {
     let said = |error: io::Error| format!("{path}: {error}");
     let place = resolve(&context.directory, Path::new(path)).map_err(said)?;
@@ -58,7 +58,7 @@ fn follow(path: &Path, links_left: u32) -> io::Result<PathBuf> {
     let folder = follow(parent, links_left)?;
     Ok(match path.file_name() {
         Some(name) => folder.join(name),
-        // It ends in `..`.
+        // The path ends in `..`.
         None => folder.parent().unwrap_or(&folder).to_owned(),
     })
 }

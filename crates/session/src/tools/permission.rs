@@ -1,6 +1,6 @@
-//! What may run: what changes nothing, what was allowed by name, and what a person says yes to.
+//! Decides which calls may run: pure ones, those allowed by name, and those that a person approves.
 //!
-//! Invariant: people are asked one question at a time, and never one that the answer before it has settled.
+//! Invariant: a person is asked one question at a time, and never one that an earlier decision has settled.
 
 use super::Effect;
 use outlast_engine::BoxFuture;
@@ -12,44 +12,44 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The permission to leave the working folder, beside the names of tools.
 pub const OUTSIDE_PERMISSION: &str = "outside";
 
-/// What is said of a call that nobody allowed and nobody can be asked about.
+/// The refusal of a call that is not allowed when there is no person to ask.
 pub(super) const NOT_ALLOWED: &str = "it is not allowed here";
 
-/// What a person said.
+/// A person's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalDecision {
-    /// This call, whatever it needs.
+    /// Allows this call, with everything that it needs.
     Yes,
-    /// This call, and for the rest of the session what [`Question::permission`] names.
+    /// Allows this call, and [`ApprovalRequest::permission`] for the rest of the session.
     Always,
-    /// Not at all.
+    /// Refuses the call.
     No,
 }
 
-/// What a person is asked.
+/// A question to a person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovalRequest {
     /// The tool that wants to run.
     pub tool: String,
-    /// What [`Answer::Always`] would allow from now on: the tool, or [`OUTSIDE_PERMISSION`].
+    /// The permission that [`ApprovalDecision::Always`] would grant: the tool, or [`OUTSIDE_PERMISSION`].
     pub permission: String,
-    /// What it would do, in one line; a long one is cut.
+    /// A description of the call in one line; a long one is cut.
     pub summary: String,
     /// All of its arguments.
     pub arguments: Value,
-    /// What running it twice would do.
+    /// The effect of running it twice.
     pub effect: Effect,
-    /// Where it would leave the working folder.
+    /// The path outside of the working folder, if the call would leave it.
     pub outside: Option<PathBuf>,
 }
 
-/// Somebody who can be asked.
+/// Asks a person for approval.
 pub trait Approver: Send + Sync {
-    /// Asks, and waits for the answer. The future is dropped when the question has become pointless.
+    /// Asks, and waits for the decision. The future is dropped when the question has become pointless.
     fn ask<'a>(&'a self, question: &'a ApprovalRequest) -> BoxFuture<'a, ApprovalDecision>;
 }
 
-/// What is allowed in this session.
+/// The permissions granted in this session.
 #[derive(Default)]
 pub(super) struct Permissions {
     allowed: Mutex<BTreeSet<String>>,
@@ -58,38 +58,38 @@ pub(super) struct Permissions {
 }
 
 impl Permissions {
-    /// Allows tools, or [`OUTSIDE_PERMISSION`], by name.
+    /// Grants tools, or [`OUTSIDE_PERMISSION`], by name.
     pub(super) fn allow(&self, names: impl IntoIterator<Item = String>) {
         self.allowed().extend(names);
     }
 
-    /// Has a person asked about all that is not allowed.
+    /// Sets the approver, who is asked about all calls that are not allowed.
     pub(super) fn ask(&mut self, approve: Arc<dyn Approver>) {
         self.approve = Some(approve);
     }
 
-    /// Whether a call that needs one of these permissions could get to run.
+    /// Returns whether a call that needs one of these permissions could get to run.
     pub(super) fn could_run(&self, permissions: &[String]) -> bool {
         self.approve.is_some() || self.allows_any_of(permissions)
     }
 
-    /// Whether this is allowed without asking.
+    /// Returns whether this is allowed without asking.
     pub(super) fn allows(&self, name: &str) -> bool {
         self.allowed().contains(name)
     }
 
-    /// Whether something is allowed whose name begins like this.
+    /// Returns whether a permission is granted whose name begins with this prefix.
     #[cfg(all(unix, feature = "mcp"))]
     pub(super) fn allows_prefix(&self, prefix: &str) -> bool {
         self.allowed().iter().any(|name| name.starts_with(prefix))
     }
 
-    /// Whether one of these is allowed without asking, or none is needed.
+    /// Returns whether one of these is allowed without asking, or none is needed.
     fn allows_any_of(&self, permissions: &[String]) -> bool {
         permissions.is_empty() || permissions.iter().any(|name| self.allows(name))
     }
 
-    /// Ends well when the call, which needs one of these permissions, may run. The error says why it may not.
+    /// Succeeds when the call, which needs one of these permissions, may run. The error is the reason for the refusal.
     pub(super) async fn permit(
         &self,
         mut question: ApprovalRequest,
@@ -116,7 +116,7 @@ impl Permissions {
         }
     }
 
-    /// What has to be allowed first.
+    /// Returns the permission that must be granted first.
     fn missing(&self, question: &ApprovalRequest, permissions: &[String]) -> Option<String> {
         if question.outside.is_some() && !self.allows(OUTSIDE_PERMISSION) {
             return Some(OUTSIDE_PERMISSION.to_owned());

@@ -1,6 +1,6 @@
-//! `read`: a part of a text file.
+//! `read`: returns a part of a text file.
 //!
-//! Invariant: what was left out is said, and how to get it.
+//! Invariant: the output says which part was left out, and how to get it.
 
 use super::lines::Lines;
 use super::toolbox::with_note;
@@ -84,7 +84,7 @@ fn read(arguments: &Arguments, context: &Context) -> Result<String, String> {
     }
 }
 
-/// Passes over that many lines and says how many there were.
+/// Skips at most that many lines and returns how many there were.
 fn skip(lines: &mut Lines<'_>, count: usize) -> io::Result<usize> {
     for skipped in 0..count {
         if lines.next(0)?.is_none() {
@@ -94,11 +94,11 @@ fn skip(lines: &mut Lines<'_>, count: usize) -> io::Result<usize> {
     Ok(count)
 }
 
-/// As many lines as there is room for, and how to read on.
+/// Returns the lines that fit, and a note on how to read on.
 fn take(lines: &mut Lines<'_>, first: usize, limit: usize) -> io::Result<String> {
     let mut text = String::new();
     let mut number = first;
-    // Four bytes for a character at most.
+    // A character has four bytes at most.
     while let Some(length) = lines.next(4 * MAX_LINE_CHARS)? {
         let line = shown(lines.kept(), length);
         if number - first == limit || text.len() + line.len() > CONTENT_LIMIT {
@@ -113,7 +113,7 @@ fn take(lines: &mut Lines<'_>, first: usize, limit: usize) -> io::Result<String>
     Ok(text)
 }
 
-/// A line as it is shown, when it was that long and this much of it was kept.
+/// Formats a line of that length, of which this much was kept.
 fn shown(kept: &[u8], length: usize) -> String {
     let line = String::from_utf8_lossy(kept);
     let content = line.trim_end_matches('\n');

@@ -1,39 +1,39 @@
-//! A command that a client of ours runs, and no model: nobody is asked, and what it prints is told as it comes.
+//! Runs a command for a client, not for a model: without approval, and with its output streamed.
 //!
-//! Invariants: what is told and what is handed back is bounded and free of terminal escapes; when the future is dropped
-//! or cancelled, all processes of the command are killed.
-//! Not here: what a model runs, see `bash`.
+//! Invariants: the streamed and the returned output are bounded and free of terminal escapes; dropping or cancelling the
+//! future kills all processes of the command.
+//! Not here: commands of a model, see `bash`.
 
 use outlast_engine::CancellationToken;
 use std::io;
 use std::path::PathBuf;
 
-/// What is run, and where.
+/// A command to run.
 #[derive(Clone, Debug, Default)]
 pub struct ShellCommand {
-    /// The command, as one would type it.
+    /// The command line, as one would type it.
     pub command: String,
-    /// Where it is run.
+    /// The working directory.
     pub directory: PathBuf,
-    /// Variables of our environment that it must not see.
+    /// Variables of our environment that are hidden from the command.
     pub hidden_variables: Vec<String>,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShellOutput {
-    /// What it printed, of much of it the beginning and the end.
+    /// The output; of long output the beginning and the end.
     pub output: String,
-    /// The code that it ended with; none when it was killed.
+    /// The exit code; none when the command was killed.
     pub exit_code: Option<i32>,
     /// Whether it was cancelled.
     pub cancelled: bool,
-    /// Whether something of its output is left out.
+    /// Whether a part of the output is left out.
     pub truncated: bool,
 }
 
-/// Runs a command to its end, or until it is cancelled; its processes are gone within 230 milliseconds then. It is an
-/// error when it could not be started.
+/// Runs a command to its end, or until it is cancelled; its processes are gone within 230 milliseconds then. Fails if it
+/// cannot be started.
 #[cfg(unix)]
 pub async fn run(
     shell: ShellCommand,
@@ -78,7 +78,7 @@ pub async fn run(
     })
 }
 
-/// Without the means to keep hold of a command's processes none is started.
+/// Refuses to start a command, since its processes could not be controlled on this system.
 #[cfg(not(unix))]
 pub async fn run(
     _: ShellCommand,

@@ -1,6 +1,6 @@
-//! The tools of a session: which there are, whether a call may run, and running it within its limits.
+//! The tools of a session: registers them, admits calls and runs them within their limits.
 //!
-//! Invariant: a tool runs as a task of its own, so that its panic is its own. Whoever stops waiting for it stops it.
+//! Invariant: a tool runs as a task of its own, so that a panic affects its call only. A caller that stops waiting stops it.
 
 use super::permission::{NOT_ALLOWED, OUTSIDE_PERMISSION, Permissions};
 use super::{
@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 
-/// The longest that any tool may run.
+/// Maximum time limit of a tool.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
-/// What a tool gets to end by itself once it was cancelled. Processes are given less than that.
+/// Time for a cancelled tool to end by itself. Processes get less than that.
 const CANCEL_TIMEOUT: Duration = Duration::from_millis(230);
 
 /// The tools of a session.
@@ -34,13 +34,13 @@ pub struct Tools {
     hidden_variables: Vec<String>,
     timeout: Duration,
     is_protected: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
-    /// How the names of tools begin that are not there because nobody allowed them.
+    /// Name prefixes of tools that are not registered because no permission covers them.
     withheld: Vec<String>,
     /// Calls that may leave the working folder, this once.
     let_out: Mutex<Vec<ToolCall>>,
 }
 
-/// A call that makes sense.
+/// A call that passed validation.
 struct ValidatedCall {
     tool: Arc<dyn Tool>,
     permissions: Vec<String>,
@@ -58,7 +58,7 @@ struct PreparedCall {
 }
 
 impl Tools {
-    /// No tools at all.
+    /// Creates an empty set of tools.
     pub fn none(directory: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         Self {
             tools: BTreeMap::new(),
@@ -73,7 +73,7 @@ impl Tools {
         }
     }
 
-    /// `bash`, `edit`, `grep`, `read` and `write`. Only what changes nothing may run until more is allowed.
+    /// Creates `bash`, `edit`, `grep`, `read` and `write`. Only pure tools may run until more is allowed.
     pub fn standard(directory: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         let tools = Self::none(directory, clock)
             .with(Arc::new(edit::Edit))
@@ -85,28 +85,28 @@ impl Tools {
         tools
     }
 
-    /// With one more tool, or another one in the place of one with its name.
+    /// Adds a tool, or replaces the one of the same name.
     #[must_use]
     pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.insert(tool.describe().name, tool);
         self
     }
 
-    /// With tools allowed by name; [`OUTSIDE_PERMISSION`] allows to leave the working folder, `write` covers `edit`.
+    /// Allows tools by name; [`OUTSIDE_PERMISSION`] allows leaving the working folder, `write` covers `edit`.
     #[must_use]
     pub fn allowing<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
         self.permissions.allow(names.into_iter().map(Into::into));
         self
     }
 
-    /// With a person who is asked about what is not allowed.
+    /// Sets the approver, who is asked about calls that are not allowed.
     #[must_use]
     pub fn asking(mut self, approve: Arc<dyn Approver>) -> Self {
         self.permissions.ask(approve);
         self
     }
 
-    /// With variables that commands do not see.
+    /// Hides environment variables from commands.
     #[must_use]
     pub fn hiding<N: Into<String>>(mut self, variables: impl IntoIterator<Item = N>) -> Self {
         let variables = variables.into_iter().map(Into::into);
@@ -114,14 +114,14 @@ impl Tools {
         self
     }
 
-    /// With a limit on how long any tool may run.
+    /// Sets a time limit for all tools.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(MAX_TIMEOUT);
         self
     }
 
-    /// With files that no tool of its own may change, whoever allows what. Commands are not held to it.
+    /// Protects files from changes by tools, whatever the permissions. Commands are not held to it.
     #[must_use]
     pub fn protecting(
         mut self,
@@ -131,27 +131,27 @@ impl Tools {
         self
     }
 
-    /// The tools that a model is told of: those of which a call could get to run.
+    /// Returns the tools for the model: those of which a call could get to run.
     pub fn offered(&self) -> Vec<outlast_dialect::Tool> {
         let possible = |tool: &&Arc<dyn Tool>| self.permissions.could_run(&tool.permissions());
         let all = self.tools.values().filter(possible);
         all.map(|tool| tool.describe()).collect()
     }
 
-    /// Where its tools work.
+    /// Returns the working folder.
     #[cfg(all(unix, feature = "mcp"))]
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What processes must not see.
+    /// Returns the environment variables hidden from processes.
     #[cfg(all(unix, feature = "mcp"))]
     pub(super) fn hidden_variables(&self) -> &[String] {
         &self.hidden_variables
     }
 
-    /// Whether a tool could run whose name begins like this and that one of these permissions allows as well. If not, that
-    /// is what is said when it is called.
+    /// Returns whether one of these permissions, or one for a tool with this prefix, could let a tool run. If not, calls
+    /// of tools with the prefix get the message that they are not allowed.
     #[cfg(all(unix, feature = "mcp"))]
     pub(super) fn can_run_any(&mut self, prefix: &str, permissions: &[String]) -> bool {
         let could =
@@ -180,7 +180,7 @@ impl Tools {
         Ok(effect)
     }
 
-    /// The call with its tool, or what is wrong with it. Tools are foreign code here as well.
+    /// Returns the validated call, or the problem with it. Tools are foreign code here as well.
     fn examine(&self, call: &ToolCall) -> Result<ValidatedCall, String> {
         let tool = self.tools.get(&call.name);
         let tool = tool.ok_or_else(|| self.unknown(&call.name))?;
@@ -214,7 +214,7 @@ impl Tools {
         format!("there is no such tool. There are: {}", names.join(", "))
     }
 
-    /// The first of the paths that lies outside of the working folder.
+    /// Returns the first of the paths that lies outside of the working folder.
     async fn first_outside(
         &self,
         paths: Vec<PathBuf>,
@@ -222,7 +222,7 @@ impl Tools {
     ) -> Result<Option<PathBuf>, String> {
         let directory = self.directory.clone();
         let is_protected = Arc::clone(&self.is_protected);
-        // A file system may take its time.
+        // File system calls may block.
         let look = move || {
             for path in paths {
                 let said = |error| format!("{}: {error}", path.display());
@@ -263,7 +263,7 @@ impl Tools {
         carry_out(job, cancel, examined.limit.min(self.timeout)).await
     }
 
-    /// How far an admitted call may reach; what it was allowed this once is used up.
+    /// Returns the path scope of an admitted call; uses up a one-time permission.
     fn take_path_scope(&self, call: &ToolCall) -> PathScope {
         let mut let_out = self.let_out();
         let allowed = let_out.iter().position(|other| other == call);
@@ -307,7 +307,7 @@ impl Toolbox for Tools {
     }
 }
 
-/// Runs the tool until it ends, is cancelled, or has taken too long.
+/// Runs the tool until it ends, is cancelled, or exceeds its time limit.
 async fn carry_out(job: PreparedCall, cancel: CancellationToken, limit: Duration) -> Output {
     let name = job.name.clone();
     if cancel.is_cancelled() {
@@ -315,7 +315,7 @@ async fn carry_out(job: PreparedCall, cancel: CancellationToken, limit: Duration
     }
     let clock = Arc::clone(&job.context.clock);
     let too_late = clock.sleep_until(clock.now() + limit);
-    // Not a child of `cancel`: a tool must not end early before it is known here that it was told to.
+    // Not a child of `cancel`: a tool must not end before this function knows that it was cancelled.
     let stop = job.context.cancel.clone();
     let _stops_what_was_left_behind = stop.clone().drop_guard();
     let mut task = AbortOnDropHandle::new(tokio::spawn(async move {
@@ -336,7 +336,7 @@ async fn carry_out(job: PreparedCall, cancel: CancellationToken, limit: Duration
     Output::error(with_note(&last_words, &why))
 }
 
-/// What a tool said, and what is to be said about it.
+/// Appends a note to a tool's output.
 pub(super) fn with_note(text: &str, note: &str) -> String {
     let text = text.trim_end_matches('\n');
     if text.is_empty() {

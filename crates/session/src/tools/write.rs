@@ -1,4 +1,4 @@
-//! `write`: a whole file.
+//! `write`: replaces a whole file.
 
 use super::atomic_write::{MAX_FILE_BYTES, one_at_a_time, replace};
 use super::{Context, Tool, input, path_resolution};

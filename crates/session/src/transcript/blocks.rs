@@ -1,7 +1,7 @@
-//! From entries to what a reader sees of them, whatever it looks like then.
+//! Converts entries to blocks, the format-independent parts of a document.
 //!
-//! Invariants: every entry that tells something is told once, in order; a wait is told when its end is known; what
-//! failed is told apart from the conversation. Texts are as they came: whoever shows them makes them safe.
+//! Invariants: every entry that has a block is shown once, in order; a wait is shown when its end is known; failed attempts
+//! are separate from the conversation. Texts are unchanged: each format has to make them safe.
 
 use super::phrases::{answer, ended, failed, unreadable};
 use crate::read;
@@ -21,29 +21,29 @@ const NOTE: &str = "Note";
 /// The kind of the entry that ends a turn.
 const SETTLED: &str = "settled";
 
-/// Something that a reader sees.
+/// A part of a document.
 #[derive(Debug)]
 pub(super) enum Block {
     /// A turn begins.
     Turn(u64),
-    /// Somebody says something.
+    /// A message.
     Said {
         title: String,
         time: Timestamp,
         parts: Vec<Part>,
     },
-    /// An attempt failed, with as much of its answer as came.
+    /// A failed attempt, with the part of its completion that arrived.
     Failed {
         title: String,
         time: Timestamp,
         message: String,
         parts: Vec<Part>,
     },
-    /// What a tool said.
+    /// The output of a tool.
     Output { title: String, output: String },
-    /// Something happened that a sentence tells.
+    /// An event described by a sentence.
     Note(String),
-    /// The turn is over.
+    /// The end of a turn.
     Ended {
         title: String,
         time: Timestamp,
@@ -54,15 +54,15 @@ pub(super) enum Block {
     Unreadable { title: String, body: String },
 }
 
-/// What must be remembered of the entries so far.
+/// Builds blocks; remembers the earlier entries that later ones refer to.
 #[derive(Debug, Default)]
 pub(super) struct BlockBuilder {
     turn: Option<u64>,
     is_open: bool,
-    /// Whether the turn has begun without a prompt, and what it begins with may follow.
+    /// Whether the turn has begun without a prompt, and queued messages may follow in its place.
     begins_without: bool,
     wait: Option<Wait>,
-    /// The calls of the last answer.
+    /// The calls of the last completion.
     calls: Vec<Call>,
 }
 
@@ -80,20 +80,20 @@ struct Call {
 }
 
 impl BlockBuilder {
-    /// What the next entry tells.
+    /// Returns the blocks of the next entry.
     pub(super) fn entry(&mut self, stored: &StoredEntry) -> Vec<Block> {
         let mut pieces = Vec::new();
         let (turn, time) = (stored.line.turn, stored.line.time);
-        // Whose entry it is only matters to the error, and that is told in our own words.
+        // The session's name only matters to the error, which is replaced by our own words.
         let entry = read("", stored);
-        // What waits is told when it is said, and comes in the middle of anything.
+        // A queued message is shown when it is sent; its entry may stand between any two others.
         if matches!(entry, Ok(Entry::Queued { .. } | Entry::Unqueued { .. })) {
             return pieces;
         }
         if self.turn != Some(turn) {
             pieces.extend(self.end());
             self.turn = Some(turn);
-            // What was noted before the first turn belongs to none.
+            // A note before the first turn belongs to no turn.
             self.is_open = turn > 0 || !matches!(entry, Ok(Entry::Said { .. }));
             pieces.extend(self.is_open.then_some(Block::Turn(turn)));
         }
@@ -115,7 +115,7 @@ impl BlockBuilder {
         pieces
     }
 
-    /// What is left to tell when nothing follows.
+    /// Returns the remaining blocks at the end of the entries.
     pub(super) fn end(&mut self) -> Vec<Block> {
         let mut pieces: Vec<Block> = self.goes_on().into_iter().collect();
         pieces.extend(self.wait.take().map(Wait::left));
@@ -127,7 +127,7 @@ impl BlockBuilder {
         pieces
     }
 
-    /// What is told of a turn that has begun without a prompt, and with nothing in its place.
+    /// Returns a note for a turn that has begun without a prompt and without queued messages.
     fn goes_on(&mut self) -> Option<Block> {
         let goes_on = std::mem::take(&mut self.begins_without);
         goes_on.then(|| Block::Note(CONTINUED_TURN.to_owned()))
@@ -190,7 +190,7 @@ impl BlockBuilder {
                 pieces.extend(self.end_turn());
                 pieces.push(ended(seal, time, usage, error));
             }
-            // That a call was made is told by what came of it.
+            // The result of an attempt shows that it was made.
             Entry::AttemptStarted { .. } => {}
             entry => pieces.push(Block::Note(format!("Also written down: {}.", entry.kind()))),
         }
@@ -215,7 +215,7 @@ impl BlockBuilder {
         }
     }
 
-    /// A tool has ended; the answer is the title of its output.
+    /// Ends a tool call and returns the title of its output.
     fn tool_ended(&mut self, index: usize, id: &str, is_error: bool) -> String {
         self.tool_runs(index, false);
         let name = self.calls.get(index).map_or(id, |call| &call.name);
@@ -225,7 +225,7 @@ impl BlockBuilder {
         }
     }
 
-    /// The calls of the last answer that began and of which no end is known.
+    /// Ends the turn and returns notes on the calls of the last completion that began and have no known end.
     fn end_turn(&mut self) -> Vec<Block> {
         self.is_open = false;
         self.take_unfinished_calls()
@@ -244,7 +244,7 @@ impl BlockBuilder {
 }
 
 impl Wait {
-    /// An end is written down no earlier than it comes, but perhaps a good deal later.
+    /// The entry for the end of a wait is not written before that end, but perhaps much later.
     fn ended(self, written: Timestamp) -> Block {
         const MIN_REPORTED_CUT: Duration = Duration::from_secs(1);
         let Self {
@@ -310,7 +310,7 @@ fn smaller(entry: Entry, time: Timestamp) -> Vec<Block> {
         return Vec::new();
     };
     let note = Block::Note(compacted(before, after, model.as_deref()));
-    // A summary is the first of what is left.
+    // The summary is the first of the remaining messages.
     let summary = messages.into_iter().next().filter(|_| model.is_some());
     let summary = summary.map(|message| said("Summary".to_owned(), time, message.parts));
     std::iter::once(note).chain(summary).collect()

@@ -1,12 +1,12 @@
-//! Text from outside within Markdown, where none of its marks counts.
+//! Escapes foreign text for Markdown, so that none of its markup takes effect.
 
 use outlast_kernel::text;
 
-/// What a Markdown reader might take for a mark, within a line.
+/// The characters that a Markdown reader might take for markup within a line.
 const MARKS: &str = r"\`*_[]<>&~|#!$";
 const MIN_FENCE_LENGTH: usize = 3;
 
-/// A text as it is.
+/// Returns the text unchanged in a code fence.
 pub fn fence(language: &str, text: &str) -> String {
     let text = text::plain(text);
     let runs = text.split(|c| c != '`').map(str::len);
@@ -22,7 +22,7 @@ pub fn fence(language: &str, text: &str) -> String {
     format!("{fence}{language}\n{text}{end}{fence}\n\n")
 }
 
-/// A text on one line, without any mark that counts.
+/// Returns the text on one line, with all markup escaped.
 pub fn line(text: &str) -> String {
     let text = text::plain(text);
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -1,7 +1,7 @@
-//! A session as lines of JSON: everything that was written down, for programs.
+//! A session as lines of JSON: all entries with their complete content, for programs.
 //!
-//! Invariants: an entry is one line; nothing is cut, and no value is read and written anew: what a provider wants back
-//! byte for byte is in the document as it is in the journal.
+//! Invariants: an entry is one line; nothing is cut, and no value is parsed and written anew: a value that a provider wants
+//! back byte for byte is the same in the document as in the journal.
 
 use super::Header;
 use outlast_kernel::{Timestamp, text};
@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
-/// The version of the lines.
+/// The version of the line format.
 const VERSION: u32 = 1;
-/// The names that a line gives itself.
+/// The field names that the line itself uses.
 const RESERVED_NAMES: [&str; 4] = ["seq", "turn", "time", "kind"];
 
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
@@ -65,7 +65,7 @@ fn with_body<B>(stored: &StoredEntry, body: B) -> EntryLine<'_, B> {
     }
 }
 
-/// The fields of the body; `None` if it is no object, or says something else under a name that the line gives itself.
+/// Returns the fields of the body; `None` if it is not an object, or uses a reserved name with another value.
 fn fields(stored: &StoredEntry) -> Option<Fields<'_>> {
     let mut fields: Fields<'_> = serde_json::from_str(&stored.line.body).ok()?;
     if let Some(kind) = fields.remove("kind") {
@@ -83,9 +83,9 @@ fn line(value: &impl Serialize) -> serde_json::Result<String> {
     let mut line = String::with_capacity(json.len() + 1);
     for c in json.chars() {
         match c {
-            // Between values: inside of a text they are escaped.
+            // These stand between values: within a string they are escaped.
             '\n' | '\r' => line.push(' '),
-            // A terminal would obey these; escaped, they mean the same to a reader of JSON.
+            // A terminal would interpret these; escaped, they mean the same to a reader of JSON.
             c if text::is_unwanted(c) => line.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => line.push(c),
         }

@@ -1,7 +1,7 @@
 //! A session as Markdown.
 //!
-//! Invariant: what comes from outside stands in a quotation, in a fence that is longer than any inside of it, or on one
-//! line with every mark escaped. So it cannot end what it stands in, nor begin a heading of the document.
+//! Invariant: foreign text stands in a quotation, in a fence that is longer than any inside of it, or on one line with all
+//! markup escaped. So it cannot end its container, nor begin a heading of the document.
 
 use super::Header;
 use super::blocks::Block;
@@ -10,8 +10,8 @@ use super::phrases::{HIDDEN_REASONING_NOTE, PARTIAL_OUTPUT_NOTE, picture};
 use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 
-/// What no quotation holds: a tag may swallow the rest of the page, a picture is fetched from wherever it says, and a
-/// link's definition counts for the whole document.
+/// Markup that is not allowed in a quotation: a tag may swallow the rest of the page, a picture is fetched from any address,
+/// and a link's definition counts for the whole document.
 const UNQUOTABLE: [&str; 3] = ["<", "![", "]:"];
 
 pub(super) fn head(head: &Header) -> String {
@@ -91,8 +91,8 @@ fn part(part: &Part) -> String {
     }
 }
 
-/// What somebody said. It is Markdown already, and as a quotation it stays readable as such: each of its lines is
-/// marked, so whatever it opens ends with it. What could break out even so is fenced, and shown as it was written.
+/// Renders a message. It is Markdown already and stays readable as a quotation: each of its lines is marked, so any markup
+/// that it opens ends with it. Text that could break out even so is put in a fence, unchanged.
 fn speech(text: &str) -> String {
     let text = text::plain(text);
     let text = text.trim_matches('\n');
@@ -102,7 +102,7 @@ fn speech(text: &str) -> String {
     if UNQUOTABLE.iter().any(|mark| text.contains(mark)) {
         return fence("markdown", text);
     }
-    // The separators of Unicode end a line for some readers.
+    // Some readers treat the Unicode separators as line ends.
     let lines = text.split(['\n', '\u{2028}', '\u{2029}']);
     let quoted: String = lines
         .map(|line| match line {

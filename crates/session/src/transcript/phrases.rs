@@ -1,4 +1,4 @@
-//! How single things are put into words, the same in every document.
+//! The phrases for single facts, the same in every format.
 
 use super::blocks::Block;
 use outlast_dialect::{Image, Part};
@@ -8,13 +8,13 @@ use outlast_kernel::event::{StopReason, TurnStatus, Usage};
 use outlast_kernel::failure::ClassifiedFailure;
 use outlast_store::journal::StoredEntry;
 
-/// What is said of an answer that did not come to its end.
+/// Introduces a completion that did not come to its end.
 pub(super) const PARTIAL_OUTPUT_NOTE: &str =
     "As much of the answer as came; it is not part of the conversation:";
-/// What is said of reasoning without a text.
+/// Stands for reasoning without a text.
 pub(super) const HIDDEN_REASONING_NOTE: &str = "Reasoning that its provider does not show.";
 
-/// A picture in words; nobody reads its bytes.
+/// Describes a picture in words instead of its bytes.
 pub(super) fn picture(image: &Image) -> String {
     let digits = image.data.trim_end_matches('=').len();
     let bytes = digits / 4 * 3 + digits % 4 * 3 / 4;

@@ -1,7 +1,7 @@
-//! A session as text for a terminal, in short.
+//! A session as short text for a terminal.
 //!
-//! Invariants: nothing is written that a terminal would obey; what comes from outside is indented, so that it cannot
-//! pass for the document's own lines.
+//! Invariants: the output contains no terminal control sequences; foreign text is indented, so that it cannot imitate the
+//! document's own lines.
 
 use super::Header;
 use super::blocks::Block;
@@ -9,7 +9,7 @@ use super::phrases::{HIDDEN_REASONING_NOTE, PARTIAL_OUTPUT_NOTE, picture};
 use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 
-/// How much is shown of what is not said to anybody: arguments, outputs, reasoning.
+/// Number of lines shown of arguments, outputs and reasoning.
 const LINES: usize = 6;
 const LINE_BYTES: usize = 240;
 
@@ -75,21 +75,21 @@ fn part(part: &Part) -> String {
     }
 }
 
-/// A text on one line.
+/// Returns the text on one line.
 fn line(text: &str) -> String {
     let text = text::plain(text);
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")
 }
 
-/// All of a text.
+/// Returns the whole text, indented.
 fn whole(text: &str) -> String {
     let text = text::plain(text);
     let lines = text.trim_matches('\n').lines();
     lines.map(|line| indented(2, line)).collect()
 }
 
-/// The first lines of a text, and how many were left out.
+/// Returns the first lines of the text, and the number of omitted ones.
 fn short(text: &str) -> String {
     let text = text::plain(text);
     let mut lines = text.trim_matches('\n').lines();

@@ -1,4 +1,4 @@
-//! Whatever a model, a tool or a provider says, it does not become a part of the document's structure.
+//! Text from a model, a tool or a provider never becomes a part of the document's structure.
 
 use super::{FORMATS, START, Session, call, head_of, picture, spoken, thought};
 use crate::transcript::{Format, Header};
@@ -50,7 +50,7 @@ fn document_full_of(text: &str, format: Format) -> String {
     session.document(format, &head)
 }
 
-/// The tags of a page, in order, with everything in them.
+/// Returns the tags of a page, in order, with everything in them.
 fn tags(page: &str) -> Vec<&str> {
     let after = |rest: &str| rest.find('>').map_or(rest.len(), |end| end + 1);
     page.match_indices('<')
@@ -58,7 +58,7 @@ fn tags(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The lines of a Markdown document that are in no fence and no quotation, each up to its first space.
+/// Returns the lines of a Markdown document outside of fences and quotations, each up to its first space.
 fn skeleton(document: &str) -> Vec<&str> {
     let mut fence: Option<&str> = None;
     let mut lines = Vec::new();
@@ -83,7 +83,7 @@ fn skeleton(document: &str) -> Vec<&str> {
     lines
 }
 
-/// Whether a mark counts that is not one of our own.
+/// Returns whether a line contains effective markup that is not our own.
 fn has_live_marks(line: &str) -> bool {
     let line = line.trim_start_matches('#').replace("**", "");
     let mut chars = line.chars();
@@ -99,7 +99,7 @@ fn has_live_marks(line: &str) -> bool {
     false
 }
 
-/// The lines of a document for a terminal that are not indented, each up to its first space.
+/// Returns the lines of a document for a terminal that are not indented, each up to its first space.
 fn margin(document: &str) -> Vec<&str> {
     let lines = document.lines().skip(1);
     let own = lines.filter(|line| !line.is_empty() && !line.starts_with("  "));

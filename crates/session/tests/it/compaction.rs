@@ -1,4 +1,4 @@
-//! Summaries by providers that fail: tried again for a while, then somebody else, then nobody.
+//! Summaries by providers that fail: retried for a while, then requested from the next model, then replaced by elision.
 
 use crate::support::START;
 use futures_util::StreamExt;
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 const WINDOW: u64 = 100_000;
 
-/// A scripted provider that remembers what it was asked.
+/// A scripted provider that records its requests.
 struct RecordingProvider {
     provider: Adapter,
     requests: Mutex<Vec<Request>>,
@@ -51,7 +51,7 @@ impl Provider for RecordingProvider {
     }
 }
 
-/// Summarisers with a script each, the first one being asked first.
+/// Summarisers with a script each; the first one is asked first.
 struct Fixture {
     clock: Arc<dyn Clock>,
     heard: Vec<Arc<RecordingProvider>>,
@@ -151,14 +151,14 @@ struct CompactionResult {
 }
 
 impl CompactionResult {
-    /// Who summarised; nobody when parts were left out.
+    /// Returns the model that summarised; `None` when parts were elided.
     fn model(&self) -> Option<&str> {
         let smaller = self.outcome.result.as_ref().unwrap();
         assert!(smaller.size < WINDOW * 3 / 4, "{}", smaller.size);
         smaller.model.as_deref()
     }
 
-    /// The announced retries: number, seconds after the start, cause.
+    /// Returns the announced retries: number, seconds after the start, cause.
     fn retries(&self) -> Vec<(u32, u64, Cause)> {
         let retry = |body: &Body| match body {
             Body::AutoCompactionRetry {
@@ -173,7 +173,7 @@ impl CompactionResult {
     }
 }
 
-/// A conversation of some 90,000 tokens.
+/// Returns a conversation of some 90,000 tokens.
 fn long() -> Request {
     let message = |number| Message::user(format!("{number} {}", "word ".repeat(1500)));
     Request {
@@ -194,7 +194,7 @@ async fn a_summary_that_fails_is_tried_again_and_that_is_said() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_cannot_summarise_is_left_for_the_next_one() {
-    // The script of the first, its calls, the seconds that it took.
+    // The script of the first model, its number of calls, the duration in seconds.
     let table = [
         ("error:401", 1, 0),
         ("error:403", 1, 0),
@@ -361,7 +361,7 @@ async fn what_summaries_cost_is_added_to_what_the_prompt_has_cost_before() {
     let cost = usage.input + 2 * usage.output;
     assert_eq!(done.outcome.budget.cost(), Cost(5_000_000 + cost));
 
-    // Nothing is asked any more once the ceiling is reached.
+    // No model is asked any more once the ceiling is reached.
     budget.spend(Cost(5_000_000));
     let done = world.compact_within(budget, CancellationToken::new()).await;
     assert_eq!((done.model(), world.calls()), (None, vec![1, 1]));

@@ -1,5 +1,5 @@
-//! An answer with reasoning, text and two tool calls, cut off everywhere on the wire, in every dialect, whatever is
-//! done about it: nobody sees a byte twice without being told, and no tool runs twice.
+//! A completion with reasoning, text and two tool calls, cut at every place on the wire, in every dialect and mode of
+//! recovery: a reader never gets a byte twice without a retraction or a seam, and no tool runs twice.
 
 use crate::notes::{Notes, note};
 use crate::support::START;
@@ -24,7 +24,7 @@ const STEP: &str = "Step 1.";
 const END: &str = "Done after 1 steps. noted | noted";
 const END_OF_ONE: &str = "Done after 1 steps. noted";
 
-/// One way to deal with a cut.
+/// One way to recover from a cut.
 #[derive(Clone, Copy, Debug)]
 struct CutCase {
     dialect: Dialect,
@@ -32,7 +32,7 @@ struct CutCase {
     continues_by: ContinueBy,
 }
 
-/// What came of a prompt.
+/// The outcome of a prompt.
 struct PromptResult {
     seal: TurnStatus,
     events: Vec<Event>,
@@ -72,7 +72,7 @@ async fn prompt(way: CutCase, cut: usize) -> PromptResult {
 }
 
 impl PromptResult {
-    /// The text that a reader has before them in the end: attempts that were retracted are taken out.
+    /// Returns the text that a reader sees in the end, without the attempts that were retracted.
     fn text(&self) -> String {
         let mut shown: Vec<(Option<String>, String)> = Vec::new();
         for event in &self.events {
@@ -92,7 +92,7 @@ impl PromptResult {
         self.events.iter().any(|event| is_it(&event.body))
     }
 
-    /// Whether something is handed on by an attempt that goes on with an earlier one before a seam was said.
+    /// Returns whether an attempt continues the output of an earlier one without a seam before it.
     fn has_silent_continuation(&self) -> bool {
         let (mut heard, mut may_speak): (Option<String>, bool) = (None, true);
         for event in &self.events {
@@ -131,7 +131,7 @@ fn check(way: CutCase, cut: usize, seen: &PromptResult) {
     assert!(seen.every_call_has_one_result(), "{at}");
     let both = ["{\"number\": 1}", "{\"number\": 2}"];
     if seen.seal == TurnStatus::Completed {
-        // A stream that broke off between two calls has brought one.
+        // A stream that broke off between two calls has delivered one.
         let one = seen.ran.len() == 1 && seen.has(|body| matches!(body, Body::Warning { .. }));
         let (end, ran) = match one {
             true => (END_OF_ONE, &both[..1]),
@@ -148,8 +148,8 @@ fn check(way: CutCase, cut: usize, seen: &PromptResult) {
     }
 }
 
-/// Where the first answer is cut: around the end of every frame, and within each. What is read of half a frame is the
-/// same everywhere.
+/// Returns the places at which the first completion is cut: around the end of every frame, and within each. All places
+/// within a frame have the same effect.
 async fn places(dialect: Dialect) -> Vec<usize> {
     let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(START));
     let script = "ok:thinking-agent,times=always".parse().unwrap();
@@ -179,7 +179,7 @@ async fn places(dialect: Dialect) -> Vec<usize> {
     [0, 1].into_iter().chain(around).collect()
 }
 
-/// Cuts the first answer everywhere; the answer is how often there was a seam.
+/// Cuts the first completion at every place; returns the number of seams.
 async fn cut_everywhere(way: CutCase, places: &[usize]) -> usize {
     let mut seams = 0;
     for cut in places {

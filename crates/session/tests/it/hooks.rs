@@ -25,7 +25,7 @@ fn hook(on: &[HookEvent], command: &str) -> Hook {
     }
 }
 
-/// What was reported.
+/// The reported problems.
 #[derive(Clone, Default)]
 struct ReportedProblems(Arc<Mutex<Vec<String>>>);
 
@@ -47,7 +47,7 @@ fn hooks(folder: &TempDir, hooks: Vec<Hook>) -> (Hooks, ReportedProblems) {
     (hooks, reported)
 }
 
-/// What a hook has written that appends what it reads to `lines`.
+/// Returns the lines written by a hook that appends its input to `lines`.
 fn lines(folder: &Path) -> Vec<Value> {
     let text = fs::read_to_string(folder.join("lines")).unwrap_or_default();
     text.lines()
@@ -62,7 +62,7 @@ fn kinds(lines: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// A policy that retries at once.
+/// Returns a policy that retries at once.
 fn quick() -> Policy {
     let overrides = Overrides {
         base_delay: Some(Duration::from_millis(1)),
@@ -87,7 +87,7 @@ async fn ask(session: &Session) {
 #[tokio::test]
 async fn a_hook_reads_what_happens_in_order_one_event_at_a_time() {
     let folder = TempDir::new().unwrap();
-    // Were two under way at once, the first would be the last to write.
+    // If two ran at the same time, the first would be the last to write.
     let command =
         "read -r line; [ -e slow ] && sleep 0.3; rm -f slow; printf '%s\\n' \"$line\" >> lines";
     fs::write(folder.path().join("slow"), "").unwrap();
@@ -253,7 +253,7 @@ async fn a_hook_that_hangs_delays_neither_the_session_nor_other_hooks() {
         reported.lines(),
         ["hook `echo $$ >> pids; sleep 600` was stopped: it was not done 0.5 s after the end"]
     );
-    // Nothing is run after the end.
+    // No hook runs after `finish`.
     ask(&session).await;
     hooks.finish(HANG_TIMEOUT).await;
     assert_eq!(lines(folder.path()).len(), 3);
@@ -358,7 +358,7 @@ async fn a_hook_that_reads_nothing_of_a_long_line_is_well() {
         hook(&moments, "cat >> lines"),
     ];
     let (hooks, reported) = hooks(&folder, all);
-    // Longer than what a pipe takes without a reader, together with the rest.
+    // Together with the rest, longer than a pipe's capacity.
     let words = "x".repeat(64 * 1024 - 10);
     let mut call = crate::support::call("a", "read");
     call.arguments = json!({"a": words}).to_string();

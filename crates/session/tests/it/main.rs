@@ -1,4 +1,4 @@
-//! The agent from outside: sessions on a paused clock, tools with real files and real processes.
+//! The session crate from outside: sessions on a paused clock, tools with real files and real processes.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -44,7 +44,7 @@ mod session_steering;
 mod shell;
 mod support;
 mod tools;
-// It looks for processes in /proc.
+// These tests look for processes in /proc.
 #[cfg(target_os = "linux")]
 mod tools_bash;
 #[cfg(unix)]

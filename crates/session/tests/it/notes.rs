@@ -1,4 +1,4 @@
-//! A tool that may run at most once, and notes what it was called with.
+//! A tool that may run at most once, and records its arguments.
 
 use outlast_dialect::Tool;
 use outlast_engine::tools::{Effect, Output, Toolbox};
@@ -7,7 +7,7 @@ use outlast_kernel::event::ToolCall;
 use serde_json::json;
 use std::sync::Mutex;
 
-/// A tool that notes what it was called with.
+/// A tool that records its arguments.
 #[derive(Default)]
 pub(crate) struct Notes(Mutex<Vec<String>>);
 
@@ -28,7 +28,7 @@ impl Notes {
     }
 }
 
-/// As it is offered.
+/// Returns the description of the tool.
 pub(crate) fn note() -> Tool {
     Tool {
         name: "note".to_owned(),

@@ -1,4 +1,4 @@
-//! Answers that think, stop oddly or break off, and what a consumer shows of them.
+//! Completions that contain reasoning, are invalid or break off, and the text that a client shows of them.
 
 use crate::support::{Call, Fixture, Item, Listener, START, TestJournal, elsewhere};
 use outlast_dialect::{Delta, Message, Part, Tool};
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-// --- Answers ---
+// --- Completions ---
 
-/// A piece of reasoning.
+/// Returns a piece of reasoning.
 pub(crate) fn thinks(text: &str) -> Item {
     Ok(Delta::Reasoning(text.to_owned()))
 }
 
-/// The end of reasoning, with what proves it.
+/// Returns the end of reasoning, with its signature.
 pub(crate) fn thought(text: &str) -> Item {
     let signature = "signed".to_owned();
     Ok(Delta::ReasoningDone(Reasoning {
@@ -35,13 +35,13 @@ pub(crate) fn lost() -> Failure {
     Failure::thrown("scripted", "the connection was lost", START).with_io(IoKind::Reset)
 }
 
-/// Says these things, and then the connection is lost.
+/// Returns a call that yields these items and then loses the connection.
 pub(crate) fn breaks(mut items: Vec<Item>) -> Call {
     items.push(Err(Box::new(lost())));
     items.into()
 }
 
-/// A session in which that becomes of answers that broke off.
+/// Creates a setup with that reaction to completions that break off.
 pub(crate) fn after_content(world: &Fixture, after_content: AfterContent) -> Setup {
     Setup {
         after_content,
@@ -49,7 +49,7 @@ pub(crate) fn after_content(world: &Fixture, after_content: AfterContent) -> Set
     }
 }
 
-/// A session that goes on with answers that broke off, in that way.
+/// Creates a setup that continues broken completions in that way.
 pub(crate) fn continues(world: &Fixture, continues_by: ContinueBy) -> Setup {
     Setup {
         traits: Capabilities {
@@ -60,7 +60,7 @@ pub(crate) fn continues(world: &Fixture, continues_by: ContinueBy) -> Setup {
     }
 }
 
-/// A session that offers a tool, and takes back what does not count.
+/// Creates a setup that offers a tool, and retracts broken completions.
 pub(crate) fn with_tools(world: &Fixture) -> Setup {
     Setup {
         offered: vec![Tool {
@@ -72,9 +72,9 @@ pub(crate) fn with_tools(world: &Fixture) -> Setup {
     }
 }
 
-// --- What is heard ---
+// --- Events ---
 
-/// The text that a consumer shows that drops what was retracted; a `|` stands where an answer goes on.
+/// Returns the text in a client that drops retracted output; a `|` marks the place where a completion continues.
 pub(crate) fn shown(heard: &Listener) -> String {
     let mut attempts: BTreeMap<(String, u32), String> = BTreeMap::new();
     for event in heard.events() {
@@ -93,7 +93,7 @@ pub(crate) fn shown(heard: &Listener) -> String {
     attempts.into_values().collect()
 }
 
-/// The number of an event's attempt; 0 before the first one.
+/// Returns the number of an event's attempt; 0 before the first one.
 pub(crate) fn number(event: &Event) -> u32 {
     let id = event.attempt_id.as_deref();
     let number = id.and_then(|id| {
@@ -104,7 +104,7 @@ pub(crate) fn number(event: &Event) -> u32 {
     number.unwrap_or_default()
 }
 
-/// Every call has one result, in the message that follows it, and no result is without its call.
+/// Asserts that every call has one result, in the message that follows it, and that every result has its call.
 pub(crate) fn assert_well_formed(messages: &[Message]) {
     let mut wanted: Vec<&str> = Vec::new();
     for message in messages {
@@ -119,7 +119,7 @@ pub(crate) fn assert_well_formed(messages: &[Message]) {
     assert_eq!(wanted, Vec::<&str>::new(), "{messages:?}");
 }
 
-/// What a model is told that is to go on after these words.
+/// Returns the request to continue after these words.
 pub(crate) fn go_on(end: &str) -> String {
     format!(
         "Your last answer was cut off by a failed connection. Go on exactly where it ended, without repeating any of it \
@@ -136,7 +136,7 @@ pub(crate) fn billed_twice(heard: &Listener) -> Option<(Usage, bool)> {
 
 // --- Sessions ---
 
-/// What the model was told of: the cause, the same in words, the number in a row, and how many there may be.
+/// Returns the announced corrections: the cause, the text of the cause, the number in a row, and the maximum.
 pub(crate) fn corrected(heard: &Listener) -> Vec<(Cause, String, u32, u32)> {
     let correction = |body: Body| match body {
         Body::Corrected {
@@ -150,7 +150,7 @@ pub(crate) fn corrected(heard: &Listener) -> Vec<(Cause, String, u32, u32)> {
     heard.bodies().into_iter().filter_map(correction).collect()
 }
 
-/// The numbers of the corrections.
+/// Returns the numbers of the corrections.
 pub(crate) fn numbers(heard: &Listener) -> Vec<u32> {
     corrected(heard)
         .iter()
@@ -167,7 +167,7 @@ pub(crate) async fn prompt(setup: Setup) -> (Arc<Session>, Listener, TurnOutcome
     prompt_with(setup, "hi".into()).await
 }
 
-/// Prompts; who waits for a stream that nobody cuts waits no longer than a day.
+/// Prompts the session; panics after a day, so that a stream that never ends does not hang the test.
 pub(crate) async fn prompt_with(
     setup: Setup,
     ask: PromptRequest,
@@ -179,7 +179,7 @@ pub(crate) async fn prompt_with(
     (session, heard, ended.unwrap().unwrap())
 }
 
-/// Prompts, and another process carries on from what was written down when the first step was said.
+/// Prompts, and resumes in another process from the journal as it was after the first step.
 pub(crate) async fn carried_on(world: &Fixture) -> Arc<Session> {
     let kept = Arc::new(TestJournal::new());
     let session = kept.begin(with_tools(world)).await;

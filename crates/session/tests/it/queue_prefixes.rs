@@ -1,5 +1,5 @@
-//! A session with all that can wait in it, cut off after each of its entries: whoever opens it says every message that was
-//! written down exactly once.
+//! A session with every kind of queued message, cut off after each of its entries: the next process sends every message
+//! in the journal exactly once.
 
 use crate::pieces::assert_well_formed;
 use crate::support::{
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use QueueKind::{FollowUp, Note, Steering};
 
-/// A failure, two steps with a tool, an answer, and one for each follow-up.
+/// Returns a failure, two steps with a tool, a final completion, and one for each follow-up.
 fn script() -> Vec<Call> {
     vec![
         fails(overloaded()),
@@ -30,7 +30,7 @@ fn script() -> Vec<Call> {
     ]
 }
 
-/// What comes to wait at an event.
+/// Returns the messages to queue at an event.
 fn comes_at(body: &Body) -> &'static [(QueueKind, &'static str)] {
     match body {
         Body::RetryScheduled { .. } => &[(Steering, "s1"), (Steering, "s2"), (FollowUp, "f1")],
@@ -41,7 +41,7 @@ fn comes_at(body: &Body) -> &'static [(QueueKind, &'static str)] {
     }
 }
 
-/// All entries of the session, and the conversation that it led to.
+/// Returns all entries of the session, and the resulting conversation.
 async fn whole_session() -> (Vec<StoredEntry>, Vec<Message>) {
     let (kept, world) = (TestJournal::new(), Fixture::new(script()));
     let session = kept.begin(world.setup()).await;
@@ -55,7 +55,7 @@ async fn whole_session() -> (Vec<StoredEntry>, Vec<Message>) {
     (session.entries().await.unwrap(), session.messages())
 }
 
-/// Carries on whatever is not finished, and says whatever waits.
+/// Resumes the unfinished turn, if there is one, and sends all queued messages.
 async fn queue_all(session: &Session) {
     if session.unfinished_turn().is_some() {
         let ended = session.resume().await.unwrap();
@@ -68,11 +68,11 @@ async fn queue_all(session: &Session) {
     {
         assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     }
-    // A note that waits is said with the next prompt.
+    // A queued note is sent with the next prompt.
     session.prompt("bye".into()).await.unwrap();
 }
 
-/// What was to be said by these entries, in the order in which it came.
+/// Returns the queued texts of these entries, in their order.
 fn queued(entries: &[Entry]) -> Vec<String> {
     let text = |entry: &Entry| match entry {
         Entry::Queued { message, .. } => Some(message.text()),
@@ -115,7 +115,7 @@ async fn what_waits_is_said_once_wherever_the_session_was_cut_off() {
     ];
     assert_eq!(words(&whole), expected);
     for length in 1..=stored.len() {
-        // The last answer is settled in one write.
+        // The last completion is settled in one write.
         if is_last_answer(&all[length - 1]) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! A turn that changes its model, is made smaller, is told what was wrong and goes on with an answer that broke off, cut off
-//! after each of its entries: whoever carries it on brings it to a good end, and runs no tool twice.
+//! A turn with a model switch, a compaction, a correction and a continuation, cut off after each of its entries: the next
+//! process completes it, and runs no tool twice.
 
 use crate::notes::{Notes, note};
 use crate::pieces::assert_well_formed;
@@ -26,10 +26,10 @@ use std::time::Duration;
 const PROMPT: &str =
     "call note {\"number\": 1}\nand note {\"number\": 2}\ncall note {\"number\": 3}";
 const GOOD: &str = "ok:thinking-agent,times=always";
-/// A summary, an answer that breaks off in its text, the two steps, an answer that is none, and the end.
+/// A summary, a completion that breaks off in its text, the two steps, an invalid completion, and the end.
 const FAULTY_SCRIPT: &str = "ok:agent+drop-after:12,of=thinking-agent+ok:thinking-agent,times=2+ok:empty+ok:thinking-agent,times=always";
 
-/// Two models that do as their scripts say; the second one holds little, and summarises.
+/// Creates a setup with two scripted models; the second one has a small window, and summarises.
 fn setup(scripts: [&str; 2], tools: &Arc<Notes>, now: Timestamp) -> Setup {
     let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(now));
     let [first, second] = scripts.map(|script| {
@@ -61,7 +61,7 @@ fn setup(scripts: [&str; 2], tools: &Arc<Notes>, now: Timestamp) -> Setup {
     }
 }
 
-/// The entries of a long turn and of the one that meets all the trouble.
+/// Returns the entries of a long turn and of the one that meets all the failures.
 async fn whole_turn() -> Vec<StoredEntry> {
     let (kept, tools) = (TestJournal::new(), Arc::new(Notes::default()));
     let trouble = ["ok:long+overloaded:9", FAULTY_SCRIPT];
@@ -83,7 +83,7 @@ fn entries(stored: &[StoredEntry]) -> Vec<Entry> {
     stored.iter().map(read).collect()
 }
 
-/// The arguments of the calls that began.
+/// Returns the arguments of the calls that began.
 fn begun(entries: &[Entry]) -> Vec<String> {
     let mut calls: Vec<ToolCall> = Vec::new();
     let mut begun = Vec::new();
@@ -122,7 +122,7 @@ async fn a_turn_full_of_remedies_that_is_cut_off_after_any_entry_comes_to_a_good
         .iter()
         .rposition(|entry| entry.kind() == "prompt")
         .unwrap();
-    // The last answer is settled in one write.
+    // The last completion is settled in one write.
     for length in second + 1..stored.len() - 1 {
         let (session, kept, ran) = carried_on(&stored[..length]).await;
         let at = format!("cut off after {length}: {}", all[length - 1].kind());

@@ -1,4 +1,4 @@
-//! Several models in order of preference, each at a provider of its own name, and one log of what all were asked.
+//! Several models in order of preference, each at a provider of its own name, and one log of all requests.
 
 use crate::support::{Call, Fixture, Item, Listener, START, Scripted};
 use futures_util::{StreamExt, stream};
@@ -23,12 +23,12 @@ pub(crate) struct LoggedRequest {
     pub(crate) request: Request,
 }
 
-/// A turn that asks without a pause would never come to an end by the clock.
+/// A turn that makes requests without a pause would never end by the clock.
 const MAX_REQUESTS: usize = 1000;
 
 type Log = Arc<Mutex<Vec<LoggedRequest>>>;
 
-/// A provider under another name, whose requests are noted in the common log.
+/// A provider under another name, which records its requests in the common log.
 struct LoggingProvider {
     name: &'static str,
     answers: Arc<dyn Provider>,
@@ -66,13 +66,13 @@ impl Provider for LoggingProvider {
 pub(crate) struct Routes {
     /// The clock and the tools; its own provider is not asked, but while it hangs all of them do.
     pub(crate) world: Fixture,
-    /// They can be changed before a session is set up with them.
+    /// The models; they can be changed before a session is set up with them.
     pub(crate) list: Vec<ModelTarget>,
     log: Log,
 }
 
 impl Routes {
-    /// These models with their scripts; the last call of each is repeated.
+    /// Creates these models with their scripts; the last call of each is repeated.
     pub(crate) fn new<const N: usize>(scripts: [(&'static str, Vec<Call>); N]) -> Self {
         let mut routes = Self::none();
         for (name, calls) in scripts {
@@ -90,7 +90,7 @@ impl Routes {
         }
     }
 
-    /// One more model, which answers as that provider does.
+    /// Adds a model with that provider.
     pub(crate) fn push(&mut self, name: &'static str, answers: Arc<dyn Provider>) {
         let provider = LoggingProvider {
             name,
@@ -102,7 +102,7 @@ impl Routes {
         self.list.push(ModelTarget::new(Arc::new(provider), name));
     }
 
-    /// How many tokens each of them holds.
+    /// Sets the context windows of the models, in tokens.
     pub(crate) fn with_windows<const N: usize>(mut self, windows: [Option<u64>; N]) -> Self {
         for (route, window) in self.list.iter_mut().zip(windows) {
             route.traits.window = window;
@@ -110,7 +110,7 @@ impl Routes {
         self
     }
 
-    /// With the policy of sessions, and tools.
+    /// Creates a setup with the policy of sessions, and tools.
     pub(crate) fn setup(&self) -> Setup {
         self.setup_by("session")
     }
@@ -137,31 +137,31 @@ impl Routes {
         self.log.lock().unwrap().clone()
     }
 
-    /// Who was asked, and when, in seconds after the start.
+    /// Returns the models asked, each with the time in seconds after the start.
     pub(crate) fn asked(&self) -> Vec<(u64, &'static str)> {
         let log = self.log();
         let asked = log.iter().map(|one| (one.after.as_secs(), one.name));
         asked.collect()
     }
 
-    /// Who was asked, in order.
+    /// Returns the models asked, in order.
     pub(crate) fn names(&self) -> Vec<&'static str> {
         self.log().iter().map(|one| one.name).collect()
     }
 
-    /// Lets time pass until so many seconds after the start.
+    /// Waits until that many seconds after the start.
     pub(crate) async fn wait_until(&self, seconds: u64) {
         let time = START + Duration::from_secs(seconds);
         self.world.clock.sleep_until(time).await;
     }
 }
 
-/// A provider that answers by the time of day.
+/// A provider whose completions depend on the time of day.
 pub(crate) struct ByTime<F> {
     pub(crate) clock: Arc<dyn Clock>,
-    /// How long a call takes.
+    /// The duration of a call.
     pub(crate) takes: Duration,
-    /// What comes of a call that ends so long after the start.
+    /// Returns the outcome of a call that ends so long after the start.
     pub(crate) answer: F,
 }
 
@@ -181,7 +181,7 @@ impl<F: Fn(Duration) -> Vec<Item> + Clone + Send + Sync + 'static> Provider for 
     }
 }
 
-/// A change of models, as it was said: from, to, why, and until when in seconds after the start.
+/// An announced change of models: from, to, cause, and end in seconds after the start.
 pub(crate) type Switch = (String, String, Option<Cause>, Option<u64>);
 
 pub(crate) fn switches(heard: &Listener) -> Vec<Switch> {
@@ -198,12 +198,12 @@ pub(crate) fn switches(heard: &Listener) -> Vec<Switch> {
     heard.bodies().into_iter().filter_map(switch).collect()
 }
 
-/// A switch as [`switches`] has it.
+/// Builds a switch in the form that [`switches`] returns.
 pub(crate) fn switch(from: &str, to: &str, cause: Cause, until: impl Into<Option<u64>>) -> Switch {
     (from.to_owned(), to.to_owned(), Some(cause), until.into())
 }
 
-/// The way back to a model, for which nobody is to blame.
+/// Builds the switch back to a model, which has no cause.
 pub(crate) fn back(from: &str, to: &str) -> Switch {
     (from.to_owned(), to.to_owned(), None, None)
 }

@@ -1,4 +1,4 @@
-//! Where remedies meet: a compaction, another model, a correction, and what a restart makes of each.
+//! Combinations of remedies: a compaction, another model, a correction, and the effect of a restart on each.
 
 use crate::pieces::{breaks, continues, shown, with_tools};
 use crate::routes::Routes;
@@ -30,7 +30,7 @@ fn refused_key() -> Failure {
     Failure::http("two", 401, "invalid x-api-key", START)
 }
 
-/// So many millionths of a dollar for each token, either way.
+/// Returns a price of that many millionths of a dollar for each token, input and output.
 fn price(of_a_token: u64) -> Option<Price> {
     let cost = Cost(of_a_token * 1_000_000);
     Some(Price {
@@ -54,7 +54,7 @@ fn at_most(cost: u64) -> Limits {
     }
 }
 
-/// Compacts with the summaries of that provider.
+/// Creates a compaction with the summaries of that provider.
 fn compaction(world: &Fixture, summariser: Arc<Scripted>, price: Option<Price>) -> Arc<Compaction> {
     let policy = Policy::named("session").unwrap();
     let retry = Arc::new(PolicyRetry::new(policy, Arc::clone(&world.clock)));
@@ -103,9 +103,9 @@ async fn a_slow_upload_of_little_is_tried_again_like_any_timeout() {
     assert_eq!(told.map(|kind| heard.count(kind)), [1, 1]);
 }
 
-// --- What it costs ---
+// --- Cost ---
 
-/// A conversation that is to be made smaller before the next call.
+/// Creates a setup whose conversation is compacted before the next call.
 fn long(world: &Fixture, compaction: Arc<Compaction>) -> Setup {
     let mut setup = Setup {
         compaction: Some(compaction),
@@ -159,7 +159,8 @@ async fn a_ceiling_counts_for_what_was_spent_before_a_summary() {
     assert_eq!(ended.error.map(|(_, why)| why), Some(GiveUp::CostSpent));
 }
 
-/// A dear model that is down and a cheap one that takes its place; the process dies in the wait after the first step.
+/// An expensive model that is down and a cheap one that takes its place; the process dies in the wait after the first
+/// step.
 async fn resumed_after_a_switch(prices: [u64; 2]) -> Vec<Cost> {
     let kept = TestJournal::new();
     let step: Call = vec![wants("c1", "read"), used(100, 0), stop(StopReason::ToolUse)].into();
@@ -342,7 +343,7 @@ async fn what_was_taken_back_once_is_not_taken_back_again_on_the_way_back() {
     assert_eq!(retracted.collect::<Vec<_>>(), [1]);
 }
 
-// --- What is told to a model ---
+// --- Corrections ---
 
 #[tokio::test(start_paused = true)]
 async fn what_a_model_is_told_is_not_taken_for_the_users_prompt() {
@@ -418,9 +419,9 @@ async fn who_lost_a_session_asks_no_other_model_and_says_nothing_of_one() {
     assert_eq!(heard.count("model_switched"), 0);
 }
 
-// --- An answer that its provider keeps ---
+// --- A completion that its provider stores ---
 
-/// Breaks off once, and then has nobody who would bring the rest.
+/// Breaks off once, and then fails when the rest is requested.
 struct FailingResume {
     answers: Arc<Scripted>,
 }

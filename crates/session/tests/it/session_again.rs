@@ -1,4 +1,4 @@
-//! What the next prompt, or another try, finds of an answer that was stopped or given up: nothing half, nothing twice.
+//! The next prompt or retry after a completion that was stopped or given up: no partial content, no duplicates.
 
 use crate::pieces::{
     assert_well_formed, breaks, error, numbers, prompt, thinks, thought, with_tools,
@@ -59,7 +59,7 @@ async fn calls_that_were_stopped_before_they_began_are_told_as_not_run() {
     assert_eq!(words(&world.provider.asked()[1].messages), expected);
 }
 
-// --- Given up, and tried again by hand ---
+// --- Given up, and retried by hand ---
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_broke_off_in_its_calls_can_be_tried_again_also_by_the_next_process() {
@@ -93,7 +93,7 @@ async fn an_answer_that_broke_off_in_its_calls_can_be_tried_again_also_by_the_ne
     }
 }
 
-// --- Answers that can never be read ---
+// --- Completions that can never be read ---
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_can_never_be_read_is_asked_for_three_more_times_and_its_call_never_runs() {

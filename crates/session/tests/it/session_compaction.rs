@@ -1,4 +1,5 @@
-//! A conversation that is made smaller before it is too large, or by hand: what is sent then, and what has been done.
+//! A conversation that is compacted before it is too large, or by hand: the content of the next request, and the tools
+//! that have run.
 
 use crate::pieces::assert_well_formed;
 use crate::routes::Routes;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 const WINDOW: u64 = 10_000;
 
-/// A model that does as its script says, and one that summarises.
+/// Creates a model that follows its script, and one that summarises.
 pub(crate) fn scripted(script: &str, summaries: &str) -> Routes {
     let mut routes = Routes::none();
     for (name, script) in [("model", script), ("summariser", summaries)] {
@@ -35,7 +36,7 @@ pub(crate) fn scripted(script: &str, summaries: &str) -> Routes {
     routes
 }
 
-/// A session with the first of these models, whose conversations the others summarise.
+/// Creates a setup with the first of these models; the others summarise its conversations.
 pub(crate) fn compacting(routes: &Routes) -> Setup {
     let clock = || Arc::clone(&routes.world.clock);
     let retry = PolicyRetry::new(Policy::named("session").unwrap(), clock());
@@ -49,7 +50,7 @@ pub(crate) fn compacting(routes: &Routes) -> Setup {
     }
 }
 
-/// What was said of conversations that were made smaller: why, from how much to how much, whether the call is made again.
+/// Returns the announced compactions: reason, size before, size after, whether the call is repeated.
 pub(crate) fn compactions(heard: &Listener) -> Vec<(CompactionReason, u64, u64, bool)> {
     let ended = |body: Body| match body {
         Body::AutoCompactionEnded {
@@ -66,7 +67,7 @@ pub(crate) fn compactions(heard: &Listener) -> Vec<(CompactionReason, u64, u64, 
 
 // --- In a loop of tools ---
 
-/// Long pages, none of which may be asked for twice.
+/// Long pages, each of which may be requested only once.
 #[derive(Default)]
 struct Pages(Mutex<Vec<String>>);
 
@@ -92,7 +93,7 @@ fn page(number: u32) -> String {
     format!("{{\"number\":{number}}}")
 }
 
-/// A prompt for that many pages, one after the other.
+/// Returns a prompt for that many pages, one after the other.
 fn plan(pages: u32) -> String {
     let steps = (1..=pages).map(|number| format!("call page {}", page(number)));
     steps.collect::<Vec<_>>().join("\n")
@@ -102,7 +103,7 @@ fn all_pages(pages: u32) -> Vec<String> {
     (1..=pages).map(page).collect()
 }
 
-/// An agent that reads pages, in a window that does not hold them all.
+/// Creates an agent that reads pages, with a window that does not hold them all.
 fn reader() -> (Routes, Arc<Pages>) {
     let window = format!("window:{WINDOW},of=agent");
     let routes = scripted(&window, "ok:agent,times=always");
@@ -119,7 +120,7 @@ fn reading(routes: &Routes, pages: &Arc<Pages>) -> Setup {
     }
 }
 
-/// The requests that followed a summary: each begins with it, is smaller than the one before, and fits.
+/// Asserts that each request after a summary begins with it, is smaller than the one before, and fits.
 fn assert_goes_on_smaller(routes: &Routes) {
     let log = routes.log();
     let places = (1..log.len() - 1).filter(|place| log[*place].name == "summariser");
@@ -150,7 +151,7 @@ async fn an_agent_whose_window_fills_in_a_loop_of_tools_goes_on_with_the_steps_t
         assert_eq!((*reason, *will_retry), (CompactionReason::Threshold, false));
         assert!(before > after, "{said:?}");
     }
-    // Nothing was refused on the way: it was made smaller in time.
+    // No request was refused: the conversation was compacted in time.
     let failed = (heard.count("retry_scheduled"), heard.count("error"));
     assert_eq!(failed, (0, 0));
     assert!(ended.message.text().starts_with("Done after "));
@@ -179,12 +180,12 @@ async fn an_agent_that_dies_after_its_conversation_was_made_smaller_goes_on_from
     let ended = session.resume().await.unwrap();
     assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     assert_eq!(pages.ran(), all_pages(12));
-    // The first thing that the next process sends is what was written down.
+    // The next process first sends the conversation of the journal.
     assert_eq!(routes.log()[asked].name, "model");
     assert_goes_on_smaller(&routes);
 }
 
-// --- By what was billed ---
+// --- By billed usage ---
 
 #[tokio::test(start_paused = true)]
 async fn what_was_billed_makes_it_due_and_what_was_billed_before_it_does_not() {
@@ -211,7 +212,7 @@ async fn what_was_billed_makes_it_due_and_what_was_billed_before_it_does_not() {
 
 // --- By hand ---
 
-/// A finished conversation that is worth a summary.
+/// Creates a finished conversation that is worth a summary.
 async fn long_session(setup: Setup) -> Arc<Session> {
     let session = Arc::new(Session::in_memory(setup));
     let long = "The first half of the work is done. ".repeat(400);

@@ -1,4 +1,4 @@
-//! A session that is copied, renamed, made of something else or closed.
+//! A session that is copied, renamed, given another setup or closed.
 
 use crate::session_compaction::{compacting, compactions, scripted};
 use crate::support::{
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 // --- Copies ---
 
-/// Two turns, the second of which began with what waited; something waits after it.
+/// Runs two turns, the second of which began with queued messages; a message is queued after it.
 async fn two_turns(session: &Arc<Session>) {
     let once = Mutex::new(true);
     let _heard = Listener::with(session, move |session, body| {
@@ -217,7 +217,7 @@ async fn a_session_can_be_renamed() {
     }
 }
 
-// --- What it is made of ---
+// --- Setup ---
 
 #[tokio::test(start_paused = true)]
 async fn another_setup_counts_from_the_next_turn_on() {
@@ -321,7 +321,7 @@ async fn an_overflow_ends_the_turn_when_compaction_is_switched_off_in_the_middle
     }
 }
 
-// --- The end ---
+// --- Closing ---
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_was_closed_is_asked_nothing_more() {

@@ -1,4 +1,4 @@
-//! An answer that is cut at every place, once or twice, whatever becomes of broken answers.
+//! A completion that is cut at every place, once or twice, in every mode of recovery.
 
 use crate::pieces::{assert_well_formed, continues, lost, number, shown, thinks, thought};
 use crate::support::{Fixture, Item, Listener, answers, stop, text, wants};
@@ -17,20 +17,20 @@ use std::sync::{Arc, Mutex};
 const TEXT: [&str; 6] = ["\n", "I ", "read", " \n", "and ", "send."];
 const DONE: &str = "Done.";
 
-/// How a stream is cut.
+/// The way in which a stream is cut.
 #[derive(Clone, Copy, Debug)]
 enum CutKind {
     /// With an error.
     Error,
-    /// It just ends.
+    /// With an end of the stream.
     Silence,
 }
 
-/// A place in an answer, in pieces from its beginning, and how it is cut there.
+/// A place in a completion, in pieces from its beginning, and the way in which it is cut there.
 type Cut = (usize, CutKind);
 
-/// A model that always means the same answer: it thinks, says a text and makes two calls. Asked to go on, it says what is
-/// missing; asked with the results, it is done. Its first answers are cut.
+/// A model that always intends the same completion: reasoning, a text and two calls. Asked to continue, it returns the
+/// missing part; given the results, it is done. Its first completions are cut.
 struct DeterministicModel {
     cuts: Mutex<VecDeque<Cut>>,
 }
@@ -63,7 +63,7 @@ fn has_results(message: &Message) -> bool {
     message.parts.iter().any(is_result)
 }
 
-/// What the model has said of its answer, as it is told.
+/// Returns the part of the completion that the request shows to the model.
 fn begun(messages: &[Message]) -> String {
     let newest = messages.iter().rev();
     let mut step = newest.take_while(|message| !has_results(message));
@@ -80,7 +80,8 @@ fn whole_beginning() -> Vec<Item> {
     thoughts.into_iter().chain(TEXT.map(text)).collect()
 }
 
-/// What is missing, letter by letter: a model that goes on need not cut its words where it did before.
+/// Returns the missing part, character by character: a model that continues need not split its words at the same
+/// places.
 fn rest(whole: &str, begun: &str) -> Vec<Item> {
     let rest = whole.strip_prefix(begun).unwrap();
     rest.chars()
@@ -106,16 +107,16 @@ impl Provider for DeterministicModel {
     }
 }
 
-/// How many pieces the first answer has, and the longest that goes on with one.
+/// Number of pieces of the first completion, and the maximum for one that continues it.
 const FIRST: usize = 12;
 const MAX_PIECES: usize = 21;
 
-/// Every place before the last piece, which ends the answer.
+/// Returns every place before the last piece, which ends the completion.
 fn cuts(pieces: usize) -> impl Iterator<Item = Cut> {
     (0..pieces).flat_map(|place| [(place, CutKind::Error), (place, CutKind::Silence)])
 }
 
-/// A session with a model whose first answers are cut, and the world in which its tools run.
+/// Creates a setup with a model whose first completions are cut, and the fixture in which its tools run.
 fn setup(cuts: &[Cut], after_content: AfterContent, by: ContinueBy) -> (Setup, Fixture) {
     let world = Fixture::new([answers("unused")]);
     let setup = Setup {
@@ -133,7 +134,7 @@ fn texts(messages: &[Message]) -> String {
     answers.map(Message::text).collect()
 }
 
-/// What is heard of one call and what is heard of the next within a step have a retraction or a seam between them.
+/// Asserts that within a step a retraction or a seam separates the output of one call from that of the next.
 fn assert_nothing_is_joined_in_silence(heard: &Listener, what: &str) {
     let (mut last, mut seam) = (None, None);
     for event in heard.events() {
@@ -151,7 +152,7 @@ fn assert_nothing_is_joined_in_silence(heard: &Listener, what: &str) {
     }
 }
 
-/// The answer comes in the end, and all of it once.
+/// Asserts that the whole completion arrives in the end, and only once.
 async fn assert_all_comes_once(cuts: &[Cut], mode: AfterContent, by: ContinueBy) {
     let what = format!("{cuts:?} {mode:?} {by:?}");
     let (setup, world) = setup(cuts, mode, by);
@@ -215,7 +216,7 @@ async fn a_broken_answer_ends_the_turn_wherever_it_is_cut() {
     }
 }
 
-/// Every place is one, and no piece is left out.
+/// Checks that the places cover every piece.
 #[test]
 fn the_places_are_those_of_the_answer() {
     let whole = DeterministicModel::answer(&[Message::user("hi")]);

@@ -1,4 +1,4 @@
-//! When another model is asked: each condition by itself, and the models that are passed over.
+//! The use of another model: each condition by itself, and the models that are skipped.
 
 use crate::routes::{Routes, Switch, switch, switches};
 use crate::support::{Call, Listener, START, TestJournal, answers, calls, fails, overloaded, stop};
@@ -11,7 +11,7 @@ use outlast_session::Setup;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `one` meets that failure whenever it is asked, `two` answers.
+/// `one` fails with that failure on every call, `two` succeeds.
 fn against(failure: &Failure) -> Routes {
     let scripts = [
         ("one", vec![fails(failure.clone())]),
@@ -285,7 +285,7 @@ async fn a_conversation_that_did_not_fit_is_not_sent_there_again_however_long_an
     }
 }
 
-// --- What is not asked ---
+// --- Conditions and models that are ruled out ---
 
 #[tokio::test(start_paused = true)]
 async fn a_condition_that_is_not_listed_leaves_no_model() {

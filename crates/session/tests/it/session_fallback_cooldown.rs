@@ -1,5 +1,5 @@
-//! For how long a model is left, also by the next process: nothing is sent there before its time, and the first call after
-//! it goes there again.
+//! The cooldown of a model, also in the next process: it gets no request before the cooldown ends, and the first call after
+//! it.
 
 use crate::routes::{Routes, back, switch, switches};
 use crate::support::{
@@ -21,7 +21,7 @@ fn refused_key() -> Failure {
     Failure::http("one", 401, "invalid x-api-key", START)
 }
 
-/// `one` fails so once and answers from then on; `two` answers.
+/// `one` fails once with that failure and succeeds from then on; `two` succeeds.
 fn once(failure: Failure) -> Routes {
     Routes::new([
         ("one", vec![fails(failure), answers("one")]),

@@ -1,4 +1,5 @@
-//! Hours in which models fail by turns: all work is done, no model is asked before its time, and none without a pause.
+//! Hours in which models fail by turns: all work is done, no model is asked before its cooldown ends, and none without a
+//! pause.
 
 use crate::routes::{ByTime, Routes};
 use crate::support::{Item, Listener, START, overloaded, stop, text};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 const HOUR: u64 = 3600;
 
-/// Down in these hours, an answer otherwise.
+/// Returns failures during these hours, a completion otherwise.
 fn down(hours: &'static [(u64, u64)]) -> impl Fn(Duration) -> Vec<Item> + Clone {
     move |after| {
         let hour = after.as_secs() / HOUR;
@@ -43,7 +44,7 @@ fn outage(takes: u64) -> Routes {
     routes
 }
 
-/// A prompt each minute, or as soon as the one before is over, for eight hours.
+/// Sends a prompt each minute, or as soon as the one before is over, for eight hours.
 async fn work_through(routes: &Routes) -> (Listener, Arc<Session>) {
     let session = Arc::new(Session::in_memory(routes.setup_by("overnight")));
     let heard = Listener::new(&session);
@@ -57,7 +58,7 @@ async fn work_through(routes: &Routes) -> (Listener, Arc<Session>) {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_of_hours_is_survived_without_asking_a_model_before_its_time() {
-    // A call takes a while, so that none is made in the moment in which its model is left.
+    // A call takes a while, so that none is made at the moment at which its model is left.
     for takes in [1, 7, 100] {
         let routes = outage(takes);
         let (heard, _session) = work_through(&routes).await;
@@ -80,7 +81,7 @@ async fn an_outage_of_hours_is_survived_without_asking_a_model_before_its_time()
     }
 }
 
-/// Which models were left, when and until when, in seconds after the start.
+/// Returns the models that were left, with the time of leaving and the end of the cooldown, in seconds after the start.
 fn leavings(heard: &Listener) -> Vec<(u64, String, u64)> {
     let leaving = |event: &Event| match &event.body {
         Body::ModelSwitched {
@@ -96,7 +97,7 @@ fn leavings(heard: &Listener) -> Vec<(u64, String, u64)> {
     heard.events().iter().filter_map(leaving).collect()
 }
 
-/// An outage of three hours at one of two models, and no key for the other.
+/// Runs through an outage of three hours at one of two models, with no key for the other.
 async fn one_is_down_and_the_other_has_no_key(down_first: bool) -> (Routes, TurnStatus) {
     let mut routes = Routes::none();
     let takes = Duration::from_secs(150);

@@ -1,4 +1,4 @@
-//! What is said while models change: the numbers of retries, who answered, the one error in the end.
+//! The events while models change: the numbers of retries, the model of each completion, the single final error.
 
 use crate::routes::{Routes, back, switch, switches};
 use crate::support::{
@@ -19,7 +19,7 @@ fn refused_key() -> Failure {
     Failure::http("one", 401, "invalid x-api-key", START)
 }
 
-/// All retries that were said: number, limit and delay in seconds.
+/// Returns all announced retries: number, limit and delay in seconds.
 fn numbers(heard: &Listener) -> Vec<(u32, Option<u32>, u64)> {
     let number = |body: Body| match body {
         Body::RetryScheduled {
@@ -127,9 +127,9 @@ async fn a_model_that_an_earlier_chain_asked_has_all_retries_in_the_next_one() {
     assert_eq!(numbers(&heard), expected);
 }
 
-// --- Who answered ---
+// --- The model of a completion ---
 
-/// The models that the events and the journal name for each answer.
+/// Returns the models that the events and the journal name for each completion.
 async fn who_answered(kept: &TestJournal, session: &Session, heard: &Listener) -> [Vec<String>; 2] {
     let step = |body: Body| match body {
         Body::StepComplete { model, .. } => Some(model),
@@ -156,7 +156,7 @@ async fn every_answer_names_the_model_that_gave_it() {
                 answers("done"),
             ],
         ),
-        // The fallback fails at once: nothing of what came before is its work.
+        // The fallback fails at once: it produced none of the earlier output.
         ("two", vec![fails(refused_key())]),
         ("three", vec![calls(&[("c2", "slow")])]),
     ]);
@@ -184,7 +184,7 @@ async fn a_turn_that_begins_with_a_fallback_says_until_when() {
     assert_eq!(switches(&heard), [(from, to, None, Some(300))]);
 }
 
-// --- What was handed on ---
+// --- Output before a failure ---
 
 fn impatient() -> Rules {
     Rules {
@@ -248,13 +248,13 @@ async fn what_was_handed_on_is_retracted_before_another_model_is_asked() {
             "text_delta",
         ];
         assert_eq!(kinds[2..8], expected, "{cause}");
-        // What was retracted is in nobody's conversation.
+        // The retracted output is in no conversation.
         assert_eq!(routes.log()[1].request.messages.len(), 1);
         assert_eq!(session.messages().len(), 2);
     }
 }
 
-// --- Proofs ---
+// --- Reasoning signatures ---
 
 #[tokio::test(start_paused = true)]
 async fn the_proof_of_a_models_reasoning_is_sent_to_no_other_model() {

@@ -1,4 +1,4 @@
-//! Other models beside other accounts, and before a gate that others have opened: what is nearer comes first.
+//! Other models combined with other accounts, and with a gate that other sessions share: the nearer remedy comes first.
 
 use crate::routes::{Routes, switch, switches};
 use crate::support::{Item, Listener, START, answers, fails, overloaded, stop, text};
@@ -27,7 +27,7 @@ impl KeySource for Key {
     }
 }
 
-/// Refuses each key with its own failure, and answers with any other.
+/// Refuses each key with its own failure, and succeeds with any other.
 struct KeyRefusingProvider {
     keys: Vec<(&'static str, Failure)>,
 }
@@ -69,7 +69,7 @@ fn with_accounts(refused: Vec<(&'static str, Failure)>) -> (Routes, SharedState)
     (routes, knowledge)
 }
 
-/// Who was asked with which account, by what was said.
+/// Sends a prompt and returns its status, the models asked, and the number of announced accounts.
 async fn asked_with(
     routes: &Routes,
     knowledge: SharedState,
@@ -133,7 +133,7 @@ async fn a_fault_of_the_model_itself_does_not_go_through_the_accounts() {
 
 // --- The gate ---
 
-/// Two sessions meet the overload of `one` and wait before its gate; then the third one is asked.
+/// Two sessions meet the overload of `one` and wait before its gate; then the third one sends a prompt.
 struct HeldGate {
     routes: Routes,
     knowledge: SharedState,

@@ -1,4 +1,4 @@
-//! Steps, tools and history: what a prompt adds to the conversation.
+//! Steps, tools and history: the additions of a prompt to the conversation.
 
 use crate::support::{
     Call, Fixture, Listener, TestJournal, answers, calls, fails, hangs, is_wait, overloaded, stop,
@@ -93,7 +93,7 @@ async fn the_schedule_starts_anew_with_each_step() {
     assert_eq!(heard.retries(), [(1, 2_000), (2, 4_000), (1, 2_000)]);
     assert_eq!(heard.ends(), [(true, 2, None), (true, 1, None)]);
     assert_eq!(world.provider.called_at(), [0, 2, 6, 6, 8]);
-    // Calls are numbered through.
+    // Calls are numbered across steps.
     let attempt = |body: &Body| match body {
         Body::AttemptStarted { attempt } => Some(*attempt),
         _ => None,

@@ -1,4 +1,4 @@
-//! Answers that ended and are none: the model is told, so many times, and nothing of them comes back.
+//! Invalid completions: the model is corrected a limited number of times, and nothing of them comes back.
 
 use crate::pieces::{
     after_content, assert_well_formed, carried_on, corrected, error, numbers, prompt, shown,
@@ -20,7 +20,7 @@ use outlast_session::Setup;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An answer that is none, and what of it stays in the conversation.
+/// An invalid completion, and the part of it that stays in the conversation.
 struct InvalidCase {
     oddity: InvalidCompletion,
     call: Call,
@@ -40,7 +40,7 @@ fn odd(
     }
 }
 
-/// A call that is not whole.
+/// Returns an incomplete call.
 fn cut_call(name: &str) -> Item {
     let name = name.to_owned();
     Ok(Delta::CallCut { name })
@@ -49,7 +49,7 @@ fn cut_call(name: &str) -> Item {
 const CALL_AS_TEXT: &str = "<tool_call>{\"name\": \"read\", \"arguments\": {}}</tool_call>";
 const ANNOUNCED: &str = "Now I'll run the tests:";
 
-/// Answers that are dropped.
+/// Returns the completions that are dropped.
 fn dropped() -> Vec<InvalidCase> {
     let end = || stop(StopReason::EndTurn);
     let billed = InvalidCompletion::Empty { billed: true };
@@ -92,7 +92,7 @@ fn dropped() -> Vec<InvalidCase> {
     ]
 }
 
-/// Answers that stay, and are followed by what is missing.
+/// Returns the completions that stay, and are followed by the missing part.
 fn kept() -> Vec<InvalidCase> {
     vec![
         odd(
@@ -118,7 +118,7 @@ fn kept() -> Vec<InvalidCase> {
     ]
 }
 
-// --- The model is told ---
+// --- Corrections ---
 
 #[tokio::test(start_paused = true)]
 async fn the_model_is_told_what_was_wrong_and_asked_again_at_once() {
@@ -145,7 +145,7 @@ async fn the_model_is_told_what_was_wrong_and_asked_again_at_once() {
         assert_eq!(corrected(&heard), [(oddity.cause(), problem, 1, 3)]);
         assert_eq!((world.elapsed(), heard.retries()), (Duration::ZERO, vec![]));
         assert_eq!(world.tools.ran(), Vec::<String>::new());
-        // Whoever shows the answer shows what counts.
+        // A client shows exactly the content that counts.
         let text = [stays.concat().replace("(Hm.)", ""), "Hello".to_owned()].concat();
         assert_eq!(shown(&heard), text, "{oddity:?}");
     }
@@ -209,7 +209,7 @@ async fn after_three_in_a_row_a_clear_error_ends_the_turn_for_good() {
         assert_eq!(world.provider.calls_made(), 4, "{oddity:?}");
         assert!(session.unfinished_turn().is_none());
         assert_well_formed(&session.messages());
-        // The last one was not answered by anybody, and is not sent again.
+        // The last correction got no completion, and is not sent again.
         let notices = session
             .messages()
             .iter()
@@ -298,7 +298,7 @@ async fn a_failure_in_between_does_not() {
 
 // --- Without retries ---
 
-/// The ways to have no retries.
+/// Returns the setups without retries.
 fn without_retries(world: &Fixture) -> [Setup; 3] {
     let none = world.setup_by(Policy::named("none").unwrap()).retry;
     [

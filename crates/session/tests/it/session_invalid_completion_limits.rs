@@ -1,4 +1,4 @@
-//! Answers that are refused, that the output limit cut, or that the window leaves no room for.
+//! Completions that are refused, cut by the output limit, or left without room in the window.
 
 use crate::pieces::{
     assert_well_formed, carried_on, corrected, error, numbers, prompt, with_tools,
@@ -153,7 +153,7 @@ async fn calls_that_were_cut_are_not_run_by_the_process_that_carries_on() {
 
 // --- A full window ---
 
-/// Leaves everything out but the last message.
+/// Drops all messages but the last.
 struct UselessCompactor;
 
 impl Compactor for UselessCompactor {

@@ -1,4 +1,4 @@
-//! What a prompt may spend, over all of its steps: its sleep, its deadline, its cost.
+//! The limits of a prompt, over all of its steps: its sleep, its deadline, its cost.
 
 use crate::support::{
     Call, Fate, Fixture, Listener, START, TestJournal, answers, calls, fails, hangs, is_wait,
@@ -37,7 +37,7 @@ fn reason(ended: &TurnOutcome) -> String {
     ended.error.as_ref().unwrap().1.to_string()
 }
 
-/// Two failures before a tool is wanted, two before the answer.
+/// Returns two failures before a tool call, two before the final completion.
 fn two_steps() -> Vec<Call> {
     let failing = || fails(overloaded());
     vec![
@@ -65,7 +65,7 @@ async fn the_sleep_of_a_prompt_is_spent_over_all_steps() {
     );
     assert_eq!(heard.retries(), [(1, 2_000), (2, 4_000), (1, 2_000)]);
     assert_eq!(ended.budget.sleep_left(), Some(Duration::from_secs(1)));
-    // Another prompt has its own.
+    // Another prompt has limits of its own.
     let ended = session.prompt(ask(sleep(9))).await.unwrap();
     assert_eq!(ended.seal, TurnStatus::Completed);
 }
@@ -107,7 +107,7 @@ async fn no_step_moves_the_deadline() {
         (ended.seal, reason(&ended).as_str()),
         (TurnStatus::Error, said)
     );
-    // The wait that would have ended after it was not begun.
+    // The wait that would have ended after the deadline was not begun.
     assert_eq!(world.elapsed(), Duration::from_secs(8));
 }
 
@@ -170,9 +170,9 @@ async fn a_wait_may_end_before_the_deadline_and_no_later() {
     }
 }
 
-// --- cost ---
+// --- Cost ---
 
-/// A dollar for a million tokens, whatever they are for: a millionth for each.
+/// A dollar for a million tokens of any kind: a millionth for each.
 const PRICE: Price = Price {
     input: Cost(1_000_000),
     output: Cost(1_000_000),
@@ -187,7 +187,7 @@ fn cost(millionths: u64) -> Limits {
     }
 }
 
-/// A failure after 30 tokens, a step of 50, an answer of 20.
+/// Returns a failure after 30 tokens, a step of 50, a completion of 20.
 fn dear_steps() -> Vec<Call> {
     let failing = Call::from(vec![used(30, 0), Err(Box::new(overloaded()))]);
     let wanting = vec![wants("c1", "read"), used(40, 10), stop(StopReason::ToolUse)];

@@ -1,4 +1,4 @@
-//! Models that go in circles: in their reasoning, which is cut off, and in their calls, which they are told of.
+//! Models in a loop: in their reasoning, which is cut off, and in their calls, for which they are corrected.
 
 use crate::pieces::{assert_well_formed, corrected, numbers, prompt, shown, thinks, with_tools};
 use crate::support::{Call, Fixture, Item, answers, calls, hangs, stop, text, wants, words};
@@ -16,7 +16,7 @@ const REPEATS: &str = "You have made the same tool calls with the same results s
 
 // --- Reasoning ---
 
-/// Says these things, then thinks the same thing over and over and comes to no end.
+/// Returns a call that yields these items, then repeats the same thought without an end.
 fn circles(before: Vec<Item>) -> Call {
     let again = (0..40).map(|_| thinks("Wait, let me check that once more. "));
     hangs(before.into_iter().chain(again).collect())
@@ -185,7 +185,7 @@ async fn a_model_that_makes_the_same_calls_twenty_times_is_stopped() {
     let told: Vec<u32> = corrected(&heard).iter().map(|told| told.2).collect();
     assert_eq!((told, heard.count("error")), (vec![1, 2, 3], 1));
     assert_well_formed(&session.messages());
-    // Another prompt begins to count anew.
+    // Another prompt starts a new count.
     session.prompt("again".into()).await.unwrap();
     assert_eq!(world.provider.calls_made(), 40);
 }

@@ -1,4 +1,4 @@
-//! A request that is too large: made smaller once and sent again, or ended with one error that says what to do.
+//! A request that is too large: compacted once and sent again, or ended with one error that suggests a solution.
 
 use crate::pieces::error;
 use crate::routes::Routes;
@@ -23,7 +23,7 @@ fn refused(status: u16, message: &str) -> Call {
     fails(Failure::http("model", status, message, START))
 }
 
-/// Three prompts of which the last one is short; what came of it, and what was said of it.
+/// Sends three prompts of which the last one is short; returns the session, its events and the last outcome.
 async fn last_of_three(setup: Setup) -> (Arc<Session>, Listener, TurnOutcome) {
     let session = Arc::new(Session::in_memory(setup));
     for text in [long(), long()] {
@@ -34,14 +34,14 @@ async fn last_of_three(setup: Setup) -> (Arc<Session>, Listener, TurnOutcome) {
     (session, heard, ended)
 }
 
-/// Two answers, then that.
+/// Returns two completions, then these calls.
 fn in_the_end<const N: usize>(calls: [Call; N]) -> Vec<Call> {
     let mut script = vec![answers("One."), answers("Two.")];
     script.extend(calls);
     script
 }
 
-/// Why nothing more was tried, as it was said; there must be one error.
+/// Returns the reason for giving up from the error event; there must be exactly one.
 fn reason(heard: &Listener) -> String {
     let errors = heard.bodies().into_iter().filter_map(|body| match body {
         Body::Error { reason, .. } => Some(reason),
@@ -62,7 +62,7 @@ async fn an_overflow_is_made_smaller_and_sent_again_at_once_and_no_trace_of_it_s
         "ok:agent,times=2+window:6000,of=agent",
         "ok:agent,times=always",
     );
-    // More than is true: what the server says of itself counts.
+    // Larger than the real window: the size that the server states takes precedence.
     let routes = routes.with_windows([Some(200_000), None]);
     let (session, heard, ended) = last_of_three(compacting(&routes)).await;
     assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
@@ -85,7 +85,7 @@ async fn an_overflow_is_made_smaller_and_sent_again_at_once_and_no_trace_of_it_s
 
 #[tokio::test(start_paused = true)]
 async fn an_overflow_that_nothing_solves_ends_within_three_requests_and_with_one_error() {
-    // However small it becomes, it is refused.
+    // The request is refused at any size.
     let endless = in_the_end([refused(400, "prompt is too long")]);
     let mut routes = Routes::new([("model", endless)]);
     let summariser = scripted("ok", "ok:agent,times=always").list.remove(1);
@@ -112,7 +112,7 @@ async fn an_overflow_that_nothing_solves_ends_within_three_requests_and_with_one
 
 #[tokio::test(start_paused = true)]
 async fn a_conversation_that_cannot_be_made_to_fit_is_as_it_was_and_one_error_says_what_to_do() {
-    // What cannot be left out is more than the window holds.
+    // The part that cannot be left out is larger than the window.
     let routes = scripted("window:500,of=agent", "ok:agent,times=always");
     let setup = Setup {
         system: Some("You are an agent. ".repeat(300)),

@@ -1,4 +1,4 @@
-//! Whose a session is, and what becomes of it when its journal cannot be written.
+//! The ownership of a session, and the behaviour when its journal cannot be written.
 
 use crate::support::{
     Fixture, Listener, TestJournal, answers, calls, elsewhere, fails, is_wait, overloaded,
@@ -35,13 +35,13 @@ async fn a_session_that_is_in_use_cannot_be_opened() {
     assert!(in_use(open().await));
     let id = session.id().to_owned();
     drop(session);
-    // Whatever was asked of the store before is done first.
+    // All earlier requests to the store are done first.
     kept.journal.sessions().await.unwrap();
     let session = Session::open(&other, &id, world.setup()).await.unwrap();
     assert_eq!(words(&session.messages()), ["hi", "Hello"]);
 }
 
-/// At that event another process takes the session over that believes its owner dead.
+/// Has another process take the session over at that event, believing its owner dead.
 async fn lose_ownership_at(event: fn(&Body) -> bool) -> (TestJournal, Fixture, String) {
     let script = [
         fails(overloaded()),
@@ -124,7 +124,7 @@ async fn a_turn_that_could_not_be_written_down_is_written_with_the_next_one() {
     assert_eq!(kept.journal.summary(&id).await.unwrap().turns, 3);
 }
 
-/// Until the task is polled again, nothing that it awaits of others is ready, however fast they are.
+/// Uses up the task's budget: until it is polled again, no resource that it awaits is ready, however fast it is.
 fn spend_budget() {
     let mut units = (0..1000).map(|_| tokio::task::coop::consume_budget().now_or_never());
     assert!(units.any(|unit| unit.is_none()));
@@ -141,7 +141,7 @@ async fn a_prompt_that_was_dropped_while_it_was_written_down_is_carried_on() {
         }
     });
     let prompt = session.prompt("hi".into());
-    // It asks the store to write the prompt down, and does not stay to hear of it.
+    // The future hands the prompt to the store and is dropped before the result arrives.
     assert!(prompt.now_or_never().is_none());
     drop(reader);
     let called = |body: &Body| matches!(body, Body::AttemptStarted { .. });

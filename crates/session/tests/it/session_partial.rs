@@ -1,4 +1,4 @@
-//! Answers that broke off when part of them was heard: taken back, or gone on with.
+//! Completions that broke off after part of them was delivered: retracted, or continued.
 
 use crate::pieces::{
     after_content, assert_well_formed, billed_twice, breaks, continues, go_on, prompt, shown,
@@ -18,7 +18,7 @@ use outlast_session::Setup;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where an event of that kind comes first.
+/// Returns the position of the first event of that kind.
 fn place(heard: &Listener, kind: &str) -> usize {
     let kinds = heard.kinds();
     kinds.iter().position(|other| other == kind).unwrap()
@@ -32,7 +32,7 @@ fn seams(heard: &Listener) -> Vec<ContinueBy> {
     heard.bodies().into_iter().filter_map(seam).collect()
 }
 
-// --- Taken back ---
+// --- Retracted ---
 
 #[tokio::test(start_paused = true)]
 async fn what_is_taken_back_is_said_before_the_retry_that_it_is_for() {
@@ -123,7 +123,7 @@ async fn where_nothing_may_be_taken_back_the_turn_ends() {
     }
 }
 
-// --- Gone on with ---
+// --- Continued ---
 
 #[tokio::test(start_paused = true)]
 async fn a_model_is_shown_what_it_said_and_asked_to_go_on() {
@@ -282,7 +282,7 @@ async fn all_that_was_heard_stays_to_be_read_when_it_is_given_up() {
     assert_eq!(words(&session.messages()), ["hi"]);
 }
 
-// --- A beginning that is refused ---
+// --- A prefix that the provider refuses ---
 
 fn refused() -> Failure {
     let message = "This model does not support assistant message prefill.";

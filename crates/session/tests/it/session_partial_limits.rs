@@ -1,4 +1,4 @@
-//! Answers that broke off, and restarts, prices, deadlines and aborts.
+//! Completions that broke off, combined with restarts, prices, deadlines and aborts.
 
 use crate::pieces::{
     after_content, billed_twice, breaks, continues, go_on, prompt, prompt_with, shown,
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 // --- After a restart ---
 
-/// Prompts, and dies in the wait of that number.
+/// Sends a prompt, and dies in the wait of that number.
 async fn die_waiting(kept: &TestJournal, setup: Setup, number: u32) -> String {
     let session = kept.begin(setup).await;
     let is_it = move |body: &Body| matches!(body, Body::RetryScheduled { attempt, .. } if *attempt == number);
@@ -32,7 +32,7 @@ async fn die_waiting(kept: &TestJournal, setup: Setup, number: u32) -> String {
 #[tokio::test(start_paused = true)]
 async fn the_next_process_goes_on_where_the_answer_broke_off() {
     let failing = || fails(overloaded());
-    // However many calls failed since.
+    // The number of calls that failed since does not matter.
     for (failures, number) in [
         (vec![], 1),
         (vec![failing()], 2),
@@ -122,7 +122,7 @@ async fn the_next_process_does_not_ask_a_model_that_was_left_to_go_on() {
     assert_eq!(words(&session.messages()), ["hi", "Hello"]);
 }
 
-// --- What it costs ---
+// --- Cost ---
 
 #[tokio::test(start_paused = true)]
 async fn what_is_paid_twice_is_said_as_the_provider_counted_it() {

@@ -1,4 +1,4 @@
-//! One turn, cut off after each of its entries, and carried on by another process.
+//! One turn, cut off after each of its entries, and resumed by another process.
 
 use crate::support::{
     Call, Fixture, Listener, TestJournal, answers, calls, effect, fails, overloaded, text, usage,
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const INTERRUPTED: &str = "it was interrupted by a restart and may have partly run, or may still be running; it was not run again";
 
-/// Two failures, a step of three tools, one more failure, a step of one tool, and the answer.
+/// Returns two failures, a step of three tools, one more failure, a step of one tool, and the final completion.
 fn script() -> Vec<Call> {
     let failing = || vec![used(1, 0), Err(Box::new(overloaded()))].into();
     let step = |tools: &[(&str, &str)]| {
@@ -38,7 +38,7 @@ fn script() -> Vec<Call> {
     ]
 }
 
-/// The entries of the whole turn, as they were written down, and the conversation that it led to.
+/// Returns the entries of the whole turn as written, and the resulting conversation.
 async fn whole_turn() -> (Vec<StoredEntry>, Vec<Message>) {
     let (kept, world) = (TestJournal::new(), Fixture::new(script()));
     let session = kept.begin(world.setup()).await;
@@ -60,12 +60,12 @@ fn entries(stored: &[StoredEntry]) -> Vec<Entry> {
         .collect()
 }
 
-/// An answer without calls is settled with its message, in one write: nothing comes between the two.
+/// A completion without calls is settled with its message, in one write: nothing comes between the two.
 fn is_last_answer(entry: &Entry) -> bool {
     matches!(entry, Entry::Message { message, .. } if message.tool_calls().next().is_none())
 }
 
-/// What was started and what was finished: the ids of calls.
+/// Returns the ids of the calls that started, and of those that finished.
 fn tools(entries: &[Entry]) -> (Vec<&str>, Vec<&str>) {
     let (mut started, mut finished) = (Vec::new(), Vec::new());
     for entry in entries {
@@ -86,7 +86,7 @@ fn attempts(entries: &[Entry]) -> Vec<u32> {
     entries.iter().filter_map(attempt).collect()
 }
 
-/// Another process, which finds what the first one has written down.
+/// Another process, which finds the entries that the first one has written.
 struct RestartedProcess {
     kept: TestJournal,
     world: Fixture,
@@ -116,13 +116,13 @@ impl RestartedProcess {
         }
     }
 
-    /// Calls that had begun when the process died and may not begin again.
+    /// Returns whether the call had begun when the process died and may not begin again.
     fn is_interrupted(&self, id: &str, name: &str) -> bool {
         let (started, finished) = tools(&self.before);
         started.contains(&id) && !finished.contains(&id) && !effect(name).may_repeat()
     }
 
-    /// The conversation that the whole turn led to, with what could not be repeated.
+    /// Returns the conversation of the whole turn, with the calls that could not be repeated.
     fn expected(&self, whole: &[Message]) -> Vec<Message> {
         let mut expected = whole.to_vec();
         for (id, name) in [("c2", "send"), ("c4", "send")] {
@@ -140,7 +140,7 @@ impl RestartedProcess {
         expected
     }
 
-    /// The calls that are still to be run, in order.
+    /// Returns the calls that are still to be run, in order.
     fn to_run(&self) -> Vec<&'static str> {
         let (_, finished) = tools(&self.before);
         let all = [
@@ -155,7 +155,7 @@ impl RestartedProcess {
         all.into_iter().filter(runs).map(|(id, _)| id).collect()
     }
 
-    /// Carries the turn on, and compares what came of it.
+    /// Resumes the turn, and compares the result.
     async fn check(&self, whole: &[Message]) {
         let session = self.kept.open("s", self.world.setup()).await;
         let heard = Listener::new(&session);
@@ -184,7 +184,7 @@ impl RestartedProcess {
         assert_eq!(session.messages(), expected, "it is folded as it was left");
     }
 
-    /// A wait that was under way ends at its original time, and is announced with what is left of it.
+    /// Checks that an interrupted wait ends at its original time, and is announced with the remaining duration.
     fn check_wait(&self, heard: &Listener) {
         let Some(Entry::WaitScheduled { until, spent, .. }) = self.before.last() else {
             return;

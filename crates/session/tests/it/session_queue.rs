@@ -1,4 +1,4 @@
-//! Messages that wait to be said to the model: when they are said, how many at a time, and what else is only noted.
+//! The queue of a session: the time at which messages are sent, the number sent at once, and notes.
 
 use crate::pieces::{assert_well_formed, breaks, continues};
 use crate::support::{
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use QueueKind::{FollowUp, Note, Steering};
 
-/// Has these messages wait when something like that happens for the first time.
+/// Queues these messages at the first such event.
 fn queues(
     session: &Arc<Session>,
     at: fn(&Body) -> bool,
@@ -39,7 +39,7 @@ fn says_text(body: &Body) -> bool {
     matches!(body, Body::TextDelta { .. })
 }
 
-/// What was asked with each call, in words.
+/// Returns the conversation of each call, in words.
 fn asked(world: &Fixture) -> Vec<Vec<String>> {
     let asked = world.provider.asked();
     asked.iter().map(|asked| words(&asked.messages)).collect()
@@ -53,7 +53,7 @@ fn inputs(heard: &Listener) -> Vec<String> {
     heard.bodies().into_iter().filter_map(input).collect()
 }
 
-/// What was said to wait, each time that it changed.
+/// Returns the announced states of the queue.
 fn changes(heard: &Listener) -> Vec<(Vec<String>, Vec<String>)> {
     let change = |body: Body| match body {
         Body::QueueChanged {
@@ -287,7 +287,7 @@ async fn a_turn_of_what_waits_begins_with_steering_one_at_a_time() {
     assert_eq!(asked(&world)[2].last().unwrap(), "f");
 }
 
-// --- What is not said ---
+// --- Messages that are not sent ---
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_keeps_what_waits_and_nothing_is_said_until_the_next_prompt() {
@@ -364,7 +364,7 @@ async fn a_note_is_part_of_the_conversation_at_once_and_asks_nothing() {
     assert_eq!(words(&session.messages()), ["ls: a b", "hi", "done"]);
 }
 
-/// Notes something when that happens for the first time.
+/// Adds a note at the first such event.
 fn notes(session: &Arc<Session>, at: fn(&Body) -> bool) -> Listener {
     let mut once = true;
     Listener::with(session, move |session, body| {

@@ -1,4 +1,4 @@
-//! What a session is after its process died.
+//! The state of a session after its process died, and resuming its turn.
 
 use crate::support::{
     Fate, Fixture, Listener, START, TestJournal, answers, calls, fails, hangs, is_wait, overloaded,
@@ -18,7 +18,7 @@ fn starts_tool(body: &Body) -> bool {
     matches!(body, Body::ToolStarted { .. })
 }
 
-/// Prompts, and dies at the first of these events; the answer is the session's id.
+/// Sends a prompt, and dies at the first of these events; returns the session's id.
 async fn run_until_death_at(
     kept: &TestJournal,
     world: &Fixture,
@@ -372,7 +372,7 @@ async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened()
                 }
                 _ => return false,
             };
-            // What a process still says after that is nothing new.
+            // An event that a process still emits after that is not new.
             let is_new = !provider.is_hanging() && seen.lock().unwrap().insert(word);
             if is_new {
                 provider.hang(true);
@@ -409,7 +409,7 @@ async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened()
     assert_eq!((count("prompt"), count("settled")), (1, 1));
 }
 
-// --- Standing ---
+// --- State after opening ---
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_opened_stands_where_it_stood() {

@@ -1,4 +1,4 @@
-//! The auto-retry of a session, statement by statement: each name is one.
+//! The auto-retry of a session, statement by statement: each test name is one.
 
 use crate::support::{
     Fixture, Listener, START, TestJournal, answers, calls, fails, overloaded, text, usage, used,
@@ -203,7 +203,7 @@ async fn is_retrying_is_true_from_the_first_wait_to_the_end_of_the_chain() {
     }
 }
 
-// --- What is retried ---
+// --- Failures that are retried ---
 
 #[tokio::test(start_paused = true)]
 async fn overflow_is_never_retried() {
@@ -277,7 +277,7 @@ async fn nothing_is_retried_after_a_whole_tool_call_and_the_tool_does_not_run() 
     assert_eq!(words(&session.messages()), ["hi"]);
 }
 
-// --- What is kept ---
+// --- History ---
 
 #[tokio::test(start_paused = true)]
 async fn the_failed_message_stays_in_history_and_out_of_context() {
@@ -339,7 +339,7 @@ impl KeySource for Key {
     }
 }
 
-/// The key `full` has met its limit.
+/// A provider at which the key `full` has reached its limit.
 struct LimitedKeyProvider {
     asked: Mutex<Vec<&'static str>>,
 }

@@ -1,4 +1,4 @@
-//! What a person can do to a session that runs or waits, and what they can see of it.
+//! The controls of a session that runs or waits, and its snapshot.
 
 use crate::support::{
     Fixture, Listener, START, answers, calls, fails, hangs, is_wait, overloaded, run_until, text,
@@ -140,7 +140,7 @@ async fn what_is_asked_of_a_session_that_rests_is_forgotten() {
     );
 }
 
-// --- Hurrying and switching ---
+// --- Retrying now, and switching retries off ---
 
 #[tokio::test(start_paused = true)]
 async fn retry_now_ends_one_wait_and_leaves_the_schedule_alone() {

@@ -37,7 +37,7 @@ async fn what_it_prints_is_told_and_handed_back_without_escapes() {
 async fn a_piece_is_told_before_the_command_ends() {
     let folder = TempDir::new().unwrap();
     let go = folder.path().join("go");
-    // It ends when somebody has heard its first word, and not before.
+    // The command ends after its first output has been reported, and not before.
     let command = "printf first; while [ ! -e go ]; do sleep 0.01; done; printf ' last'";
     let mut pieces = String::new();
     let mut on_piece = |piece: &str| {
@@ -99,7 +99,7 @@ async fn it_does_not_see_hidden_variables_and_reads_nothing_of_ours() {
             "printf \"[${PATH-none}]\"; read line; echo $?",
         )
     };
-    // A shell without a path has one of its own, which it does not hand on.
+    // A shell without a path has one of its own, which it does not export.
     let exported = ShellCommand {
         command: "export -p".to_owned(),
         ..shell.clone()

@@ -1,4 +1,4 @@
-//! A provider that says what it is told, tools that note what ran, a journal in a folder of its own.
+//! Test support: a scripted provider, tools that record their calls, a journal in a folder of its own.
 
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Message, Part, Request};
@@ -28,11 +28,11 @@ pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 pub(crate) type Item = Result<Delta, Box<Failure>>;
 
-/// What a call answers.
+/// The scripted response to a call.
 #[derive(Clone)]
 pub(crate) struct Call {
     items: Vec<Item>,
-    /// Whether it says nothing more after them, instead of ending.
+    /// Whether the stream stays open after the items, instead of ending.
     hangs: bool,
 }
 
@@ -43,12 +43,12 @@ impl From<Vec<Item>> for Call {
     }
 }
 
-/// Says these things, and then nothing more.
+/// Returns a call that yields these items and then hangs.
 pub(crate) fn hangs(items: Vec<Item>) -> Call {
     Call { items, hangs: true }
 }
 
-/// What was asked, and when.
+/// A request and its time.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedRequest {
     pub(crate) after: Duration,
@@ -64,7 +64,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Whether calls are neither noted nor answered.
+    /// Sets whether calls hang without being recorded.
     pub(crate) fn hang(&self, hang: bool) {
         self.hang.store(hang, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ impl Scripted {
         self.asked.lock().unwrap().len()
     }
 
-    /// When each call was made, in seconds after the start.
+    /// Returns the time of each call, in seconds after the start.
     pub(crate) fn called_at(&self) -> Vec<u64> {
         let asked = self.asked();
         asked.iter().map(|asked| asked.after.as_secs()).collect()
@@ -156,7 +156,7 @@ pub(crate) fn wants(id: &str, name: &str) -> Item {
     Ok(Delta::ToolCall(call(id, name)))
 }
 
-/// An answer that wants these tools: id and name.
+/// Returns a completion with these tool calls: id and name.
 pub(crate) fn calls(tools: &[(&str, &str)]) -> Call {
     let wanted = tools.iter().map(|(id, name)| wants(id, name));
     let items: Vec<Item> = wanted.chain([stop(StopReason::ToolUse)]).collect();
@@ -169,8 +169,8 @@ pub(crate) fn overloaded() -> Failure {
 
 // --- The tools ---
 
-/// Notes what ran. `send` may run at most once, `write` is idempotent, `slow` and `stubborn` take an hour, all else is
-/// pure; `forbidden` is not admitted.
+/// Records the calls that ran. `send` may run at most once, `write` is idempotent, `slow` and `stubborn` take an hour, all
+/// else is pure; `forbidden` is not admitted.
 pub(crate) struct Tools {
     ran: Mutex<Vec<String>>,
     hang: AtomicBool,
@@ -178,12 +178,12 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// The ids of the calls that ran, in order.
+    /// Returns the ids of the calls that ran, in order.
     pub(crate) fn ran(&self) -> Vec<String> {
         self.ran.lock().unwrap().clone()
     }
 
-    /// Whether calls come to no end.
+    /// Sets whether calls hang.
     pub(crate) fn hang(&self, hang: bool) {
         self.hang.store(hang, Ordering::Relaxed);
     }
@@ -229,7 +229,7 @@ impl Toolbox for Tools {
 
 // --- The session ---
 
-/// What a session needs, and what can be asked of it afterwards.
+/// The dependencies of a session, with access to their records.
 pub(crate) struct Fixture {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) provider: Arc<Scripted>,
@@ -241,7 +241,7 @@ impl Fixture {
         Self::by(Arc::new(TimerClock::new(START)), calls)
     }
 
-    /// Another process at the same time of day.
+    /// Creates the fixture of another process at the same time of day.
     pub(crate) fn by(clock: Arc<dyn Clock>, calls: impl IntoIterator<Item = Call>) -> Self {
         let provider = Arc::new(Scripted {
             calls: Mutex::new(calls.into_iter().collect()),
@@ -261,7 +261,7 @@ impl Fixture {
         }
     }
 
-    /// With the policy of sessions, and tools.
+    /// Creates a setup with the policy of sessions, and tools.
     pub(crate) fn setup(&self) -> Setup {
         self.setup_by(Policy::named("session").unwrap())
     }
@@ -283,13 +283,13 @@ impl Fixture {
         Arc::new(Session::in_memory(self.setup()))
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.clock.now().since(START)
     }
 }
 
-/// Hears all events of a session; `react` may steer it.
+/// Records all events of a session; `react` may steer it.
 pub(crate) struct Listener {
     events: Arc<Mutex<Vec<Event>>>,
     _subscription: Subscription,
@@ -324,7 +324,7 @@ impl Listener {
         self.events().into_iter().map(|event| event.body).collect()
     }
 
-    /// The types of the events, as they are on the wire.
+    /// Returns the types of the events, as on the wire.
     pub(crate) fn kinds(&self) -> Vec<String> {
         let kind = |body: &Body| serde_json::to_value(body).unwrap()["type"].clone();
         let kinds = self.bodies().iter().map(kind).collect::<Vec<_>>();
@@ -336,7 +336,7 @@ impl Listener {
         self.kinds().iter().filter(|other| *other == kind).count()
     }
 
-    /// The announced retries: number and delay in milliseconds.
+    /// Returns the announced retries: number and delay in milliseconds.
     pub(crate) fn retries(&self) -> Vec<(u32, u64)> {
         let retry = |body: &Body| match body {
             Body::RetryScheduled {
@@ -347,7 +347,7 @@ impl Listener {
         self.bodies().iter().filter_map(retry).collect()
     }
 
-    /// How chains of retries ended: success, number, error.
+    /// Returns the ends of retry chains: success, number, error.
     pub(crate) fn ends(&self) -> Vec<(bool, u32, Option<String>)> {
         let end = |body: Body| match body {
             Body::RetryEnded {
@@ -365,7 +365,7 @@ pub(crate) fn is_wait(body: &Body) -> bool {
     matches!(body, Body::RetryScheduled { .. })
 }
 
-/// A conversation in words: who said what, which tools were wanted, what came of them.
+/// Returns a conversation in words: messages, tool calls and results.
 pub(crate) fn words(messages: &[Message]) -> Vec<String> {
     messages
         .iter()
@@ -407,12 +407,12 @@ impl TestJournal {
         self.folder.path().join("journal.db")
     }
 
-    /// The journal as another process has it open.
+    /// Opens the journal as another process would.
     pub(crate) fn elsewhere(&self) -> Journal {
         Journal::open(&self.path()).unwrap().journal
     }
 
-    /// What all claimed sessions are locked with; without it their owners are dead to others.
+    /// Removes the lock files of all claimed sessions; to other processes their owners are dead then.
     pub(crate) fn remove_locks(&self) {
         let folder = self.folder.path().join("journal.db.owners");
         for found in std::fs::read_dir(folder).unwrap() {
@@ -432,7 +432,7 @@ impl TestJournal {
         Arc::new(Session::open(&self.journal, id, setup).await.unwrap())
     }
 
-    /// A session of that name, as a process left it that wrote this down.
+    /// Creates a session of that name, as left by a process that wrote these entries.
     pub(crate) async fn write_down(&self, id: &str, stored: &[StoredEntry]) {
         let new = NewSession {
             title: String::new(),
@@ -446,7 +446,7 @@ impl TestJournal {
         self.journal.release(hold).await.unwrap();
     }
 
-    /// All entries of a session.
+    /// Returns all entries of a session.
     pub(crate) async fn entries(&self, id: &str) -> Vec<Entry> {
         let page = Page {
             after: 0,
@@ -465,15 +465,15 @@ impl TestJournal {
     }
 }
 
-/// What is left of a turn whose process dies at such an event.
+/// The end of a run that stops at an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Died,
     Ended,
 }
 
-/// Runs until the first of these events and what follows from it at once; the rest is dropped, as a process that dies
-/// drops it. What follows at once may be all the rest, unless something waits or hangs.
+/// Runs until the first of these events and the actions that follow from it at once; drops the rest, as a process that dies
+/// does. Unless something waits or hangs, all of the rest may follow at once.
 pub(crate) async fn run_until(
     session: &Arc<Session>,
     running: impl Future,
@@ -493,7 +493,7 @@ pub(crate) async fn run_until(
     }
 }
 
-/// Such an event, from the first of which on the provider hangs.
+/// Returns a predicate for the event; from the first match on the provider hangs.
 pub(crate) fn hanging(
     provider: &Arc<Scripted>,
     is_it: fn(&Body) -> bool,
@@ -508,7 +508,7 @@ pub(crate) fn hanging(
     }
 }
 
-/// Has something done in a thread of its own, while everything else stands still.
+/// Runs the future in a thread of its own, while all other tasks stand still.
 pub(crate) fn elsewhere<T: Send>(work: impl Future<Output = T> + Send) -> T {
     let run = || {
         let runtime = tokio::runtime::Builder::new_current_thread().build();

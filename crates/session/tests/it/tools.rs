@@ -1,4 +1,4 @@
-//! Which calls may run, what is said about the others, and the limits of those that run.
+//! The admission of calls, the messages about refused ones, and the limits of those that run.
 
 use outlast_engine::clock::{TimerClock, WallClock};
 use outlast_engine::{BoxFuture, CancellationToken, Clock};
@@ -26,7 +26,7 @@ pub(crate) fn standard(folder: &Path) -> Tools {
     Tools::standard(folder, Arc::new(WallClock::default()))
 }
 
-/// Admits the call and runs it. What is refused comes back as an error that says so.
+/// Admits the call and runs it. A refusal is returned as an error that says so.
 pub(crate) async fn run(tools: &Tools, name: &str, arguments: Value) -> Output {
     let call = call(name, arguments);
     match tools.admit(&call).await {
@@ -35,7 +35,7 @@ pub(crate) async fn run(tools: &Tools, name: &str, arguments: Value) -> Output {
     }
 }
 
-/// A person who gives the answers in their order and remembers the questions.
+/// An approver that returns the decisions in their order and records the questions.
 #[derive(Default)]
 pub(crate) struct ScriptedApprover {
     answers: Mutex<Vec<ApprovalDecision>>,
@@ -72,7 +72,7 @@ impl Approver for ScriptedApprover {
 
 type Work = fn(Context) -> BoxFuture<'static, Output>;
 
-/// A tool of one's own that does whatever a test wants.
+/// A custom tool with the behaviour that a test needs.
 struct Custom(Effect, Work);
 
 impl Tool for Custom {

@@ -27,7 +27,7 @@ async fn bash(tools: &Tools, command: &str) -> Output {
     run(tools, "bash", json!({"command": command})).await
 }
 
-/// Whether the process runs; one that ended and was not yet taken away does not.
+/// Returns whether the process runs; one that has ended but is not reaped does not.
 pub(crate) fn is_alive(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -36,7 +36,7 @@ pub(crate) fn is_alive(pid: &str) -> bool {
     state.is_some_and(|state| state != 'Z')
 }
 
-/// The process ids that a command writes, once there are that many.
+/// Returns the process ids that a command writes, once there are that many.
 pub(crate) async fn written_pids(file: &Path, count: usize) -> Vec<String> {
     let look = async {
         loop {
@@ -51,7 +51,7 @@ pub(crate) async fn written_pids(file: &Path, count: usize) -> Vec<String> {
     timeout(HANG_TIMEOUT, look).await.unwrap()
 }
 
-/// Keeps a paused clock from jumping ahead until that is so: real processes need real time.
+/// Keeps a paused clock from jumping ahead until `is_so` returns true: real processes need real time.
 pub(crate) fn hold_time_until(is_so: impl Fn() -> bool + Send + 'static) -> JoinHandle<()> {
     // Tokio does not advance a paused clock while a blocking task runs.
     tokio::task::spawn_blocking(move || {
@@ -63,7 +63,7 @@ pub(crate) fn hold_time_until(is_so: impl Fn() -> bool + Send + 'static) -> Join
     })
 }
 
-/// Waits, by a clock that runs, until these processes have ended.
+/// Waits in real time until these processes have ended.
 pub(crate) async fn all_gone(pids: &[String]) {
     let look = async {
         while pids.iter().any(|pid| is_alive(pid)) {
@@ -76,10 +76,10 @@ pub(crate) async fn all_gone(pids: &[String]) {
     );
 }
 
-/// Reaction of the command to the cancel.
+/// The reaction of the command to the cancel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CancelReaction {
-    /// It stays as long as it may.
+    /// It runs as long as it can.
     Stays,
     /// Its first process ends, as soon as the machine lets it.
     Ends,
@@ -211,7 +211,7 @@ async fn what_is_left_in_the_background_delays_nobody_and_lives_on() {
         assert!(!output.is_error, "{}", output.text);
         assert!(output.text.contains("hi\n") && output.text.len() <= 64 * 1024);
         let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
-        // Nobody reads what `yes` prints any more, which ends it.
+        // The output of `yes` has no reader any more, which ends it.
         if background != "yes" {
             assert!(is_alive(pid.trim()), "{background}");
         }

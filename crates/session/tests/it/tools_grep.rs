@@ -122,7 +122,7 @@ async fn a_long_line_is_shown_around_its_match_and_many_lines_stay_in_bounds() {
     assert!(found.contains("only the first"), "{}", found.len());
 }
 
-/// The runtime waits for its threads when it is dropped, so a search that went on would show: it takes two thousand times
+/// The runtime waits for its threads when it is dropped, so a search that continued would show: it takes two thousand times
 /// as long as that of one file.
 #[test]
 fn an_interrupted_search_ends() {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
-/// A folder with a server that notes what is asked of it.
+/// A folder with a server that records its requests.
 struct TestServer(TempDir);
 
 impl TestServer {
@@ -33,12 +33,12 @@ impl TestServer {
         self.path().join("log")
     }
 
-    /// What the server noted, but for its processes.
+    /// Returns the server's records, without its process ids.
     fn noted(&self) -> Vec<String> {
         recorded_in(&self.log())
     }
 
-    /// Comes when that is the last thing that the server noted.
+    /// Waits until that is the server's last record.
     async fn wait_for_record(&self, line: &str) {
         let look = async {
             while self.noted().last().is_none_or(|last| last != line) {
@@ -48,7 +48,7 @@ impl TestServer {
         timeout(HANG_TIMEOUT, look).await.unwrap();
     }
 
-    /// The processes that the server was, in their order.
+    /// Returns the ids of the server's processes, in their order.
     fn pids(&self) -> Vec<String> {
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         let pids = log.lines().filter_map(|line| line.strip_prefix("pid "));
@@ -68,7 +68,7 @@ impl TestServer {
         }
     }
 
-    /// The tools of a server that works, all of them allowed.
+    /// Creates the tools of a working server, all of them allowed.
     async fn tools(&self) -> Tools {
         let tools = standard(self.path()).allowing(["mcp"]);
         let (tools, problems) = tools.with_servers(vec![self.server("")]).await;
@@ -83,7 +83,7 @@ fn recorded_in(log: &Path) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Two of the test server's tools differ only in what no provider takes.
+/// Two of the test server's tools differ only in a character that no provider accepts.
 const SAME_NAME: &str = "`mcp__test__a_b` would be the name of several MCP tools, and is given to none: `a.b` of `test`, `a_b` of `test`";
 
 fn said(problems: &[Error]) -> Vec<String> {
@@ -95,7 +95,7 @@ fn mcp_names(tools: &Tools) -> Vec<String> {
     names.filter(|name| name.starts_with("mcp__")).collect()
 }
 
-// --- What is offered, and what comes of a call ---
+// --- Offered tools, and results of calls ---
 
 #[tokio::test]
 async fn tools_are_listed_under_names_that_providers_take_and_called() {
@@ -195,7 +195,7 @@ async fn a_tool_runs_when_all_its_server_or_itself_is_allowed() {
         let place = TestServer::new();
         let tools = standard(place.path()).allowing([allowed]);
         let mut server = place.server("");
-        // Not even what the user calls pure runs by itself.
+        // Even a tool that the user calls pure needs a permission.
         let pure = |name: &str| (name.to_owned(), Effect::Pure);
         server.effects = BTreeMap::from(["echo", "fail"].map(pure));
         let (tools, _) = tools.with_servers(vec![server]).await;
@@ -210,7 +210,7 @@ async fn a_tool_runs_when_all_its_server_or_itself_is_allowed() {
         let refusal = "`mcp__test__hang` was not run: it is not allowed here";
         let is_refused = refused == Err(refusal.to_owned());
         assert_eq!(is_refused, expected.len() < 2, "{allowed}: {refused:?}");
-        // A server of which nothing could run is not started.
+        // A server none of whose tools could run is not started.
         assert_eq!(place.pids().is_empty(), expected.is_empty(), "{allowed}");
     }
 }
@@ -298,7 +298,7 @@ async fn a_server_that_ended_between_two_calls_is_started_without_a_word() {
     let pid = place.pids().remove(0).parse().unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
     all_gone(&place.pids()).await;
-    // Its output is closed, which is heard of as soon as the runtime has nothing else to do.
+    // The server's output is closed, which is noticed as soon as the runtime has nothing else to do.
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -359,7 +359,7 @@ async fn a_server_that_says_nothing_is_not_waited_for_without_end() {
     all_gone(&place.pids()).await;
 }
 
-// --- Ends ---
+// --- Closing ---
 
 #[tokio::test]
 async fn a_call_that_hangs_is_cancelled_within_a_moment_and_the_server_is_told() {
@@ -422,7 +422,7 @@ async fn servers_end_with_the_tools_whether_they_are_closed_or_forgotten() {
         let (tools, _) = tools.with_servers(vec![place.server(mode)]).await;
         assert!(is_alive(&place.pids()[0]));
         tools.close().await;
-        // A killed process is gone when the machine has come to it.
+        // A killed process is gone as soon as the machine has reaped it.
         all_gone(&place.pids()).await;
         let (tools, _) = standard(place.path())
             .allowing(["mcp"])
@@ -435,7 +435,7 @@ async fn servers_end_with_the_tools_whether_they_are_closed_or_forgotten() {
 
 // --- Across a restart ---
 
-/// Prompts for a call that comes to no end, dies in its midst and carries on in another process.
+/// Prompts for a call that hangs, dies in the middle of it and resumes in another process.
 async fn after_a_restart(effect: Option<Effect>) -> (TestServer, Vec<String>) {
     let (place, kept) = (TestServer::new(), TestJournal::new());
     let scripts = [calls(&[("first", "mcp__test__once")]), answers("all done")];

@@ -1,7 +1,7 @@
-//! A session that begins with what happened in another one.
+//! Forks a session: begins a new one with the entries of another.
 //!
-//! Invariants: a copy is made as a whole or not at all, and the session that it is made of stays as it is, whoever owns
-//! it; no copy ends in the middle of a turn, as nobody could carry that on.
+//! Invariants: a copy is made as a whole or not at all; the source session stays unchanged, regardless of its owner; no
+//! copy ends in the middle of a turn, because nobody could resume that turn.
 
 use super::session_lock::{self, owner_of};
 use super::{Journal, NewSession, SessionLock, integer};
@@ -9,8 +9,8 @@ use crate::Error;
 use rusqlite::{Connection, params};
 
 impl Journal {
-    /// Begins a session with the entries of another one, which this process then owns: those before the entry of that
-    /// number, or all of them.
+    /// Begins a session with the entries of another one: those before entry number `before`, or all. This process owns
+    /// the new session.
     pub async fn fork(
         &self,
         from: &str,

@@ -1,11 +1,11 @@
-//! Who owns sessions: a process, proven by a lock that the system gives back when the process dies.
+//! Session owners: processes, each proven alive by a lock that the system releases when the process dies.
 //!
-//! Every owner has a file of its own that it keeps locked. There is no clock in it: a process that is stopped for a week
-//! still has its lock, one that was killed has none. Who looks takes a shared lock, so that two who look at once do not
-//! take each other for the owner.
+//! Every owner keeps a file of its own locked. No clock is involved: a process that is stopped for a week still has its
+//! lock, a killed one has none. An observer takes a shared lock, so that two observers do not take each other for the
+//! owner.
 //!
-//! Invariants: a name is locked before anybody can read it, and never used again; so a file that is gone, or that can be
-//! locked, is that of a dead owner for all time, and removing it changes nothing.
+//! Invariants: a name is locked before another process can read it, and never used again. So a file that is gone, or
+//! that can be locked, belongs to a dead owner for all time, and removing it changes nothing.
 
 use crate::Error;
 use crate::database;
@@ -15,17 +15,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use uuid::Uuid;
 
-/// How often a name may be lost to somebody who cleans up between its making and its locking.
+/// The number of names to try: a cleanup by another process may remove a new file before it is locked.
 const MAX_NAME_ATTEMPTS: usize = 10;
 
-/// Whether an owner's process is there.
+/// Whether an owner's process is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Liveness {
     Alive,
     Dead,
 }
 
-/// This process as an owner. Its file is made when the first session is claimed, and removed when this is dropped.
+/// This process as an owner. The owner file is created when the first session is claimed, and removed on drop.
 #[derive(Debug)]
 pub(super) struct Owner {
     folder: PathBuf,
@@ -36,13 +36,13 @@ pub(super) struct Owner {
 struct Lock {
     name: String,
     path: PathBuf,
-    /// Held as long as this is open.
+    /// The lock is held as long as this file is open.
     _file: File,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // What stays behind is removed by the next owner: nobody holds it any more.
+        // The next owner removes a file that stays behind: nobody holds its lock any more.
         fs::remove_file(&self.path).ok();
     }
 }
@@ -54,11 +54,11 @@ impl Owner {
         Self { folder, lock }
     }
 
-    /// The name of this owner, which others can see to be alive.
+    /// Returns the name of this owner; other processes can see that it is alive.
     pub(super) fn name(&self) -> Result<String, Error> {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lock) = lock.as_ref()
-            // Under a name whose file was taken away everybody would believe us dead.
+            // Other processes would take an owner whose file was removed for dead.
             && lock.path.exists()
         {
             return Ok(lock.name.clone());
@@ -81,7 +81,8 @@ impl Owner {
         Err(Error::file(&self.folder, busy))
     }
 
-    /// Makes and locks a file of a new name, unless somebody takes it for a dead one before it is locked.
+    /// Creates and locks a file with a new name. Returns `None` when another process takes the file for a dead owner's
+    /// before it is locked.
     fn try_acquire_name(&self) -> Result<Option<Lock>, Error> {
         let name = Uuid::now_v7().to_string();
         let path = self.folder.join(&name);
@@ -105,7 +106,7 @@ impl Owner {
         }))
     }
 
-    /// Whether an owner lives.
+    /// Returns whether an owner is alive.
     pub(super) fn life(&self, name: &str) -> Result<Liveness, Error> {
         Ok(match self.find(name)? {
             OwnerFile::Locked => Liveness::Alive,
@@ -113,13 +114,13 @@ impl Owner {
         })
     }
 
-    /// Whether an owner lives; the file of a dead one is removed.
+    /// Returns whether an owner is alive, and removes the file of a dead one.
     pub(super) fn bury(&self, name: &str) -> Result<Liveness, Error> {
         Ok(match self.find(name)? {
             OwnerFile::Locked => Liveness::Alive,
             OwnerFile::Nothing => Liveness::Dead,
             OwnerFile::Remains { path, _lock } => {
-                // One that stays is looked at again, and found dead again.
+                // The next look finds a file that stays, and its owner dead again.
                 fs::remove_file(path).ok();
                 Liveness::Dead
             }
@@ -137,7 +138,7 @@ impl Owner {
     }
 
     fn find(&self, name: &str) -> Result<OwnerFile, Error> {
-        // A name that we cannot have given is no path to follow.
+        // Names are UUIDs; any other name must not become a path.
         if Uuid::try_parse(name).is_err() {
             return Ok(OwnerFile::Nothing);
         }
@@ -155,13 +156,13 @@ impl Owner {
     }
 }
 
-/// What there is of an owner.
+/// The state of an owner's file.
 enum OwnerFile {
-    /// Its file, which its process holds.
+    /// The file exists and its process holds the lock.
     Locked,
-    /// Its file, which nobody holds; a shared lock keeps it from being taken for a living one's.
+    /// The file exists and nobody holds it; the shared lock keeps others from taking it for a living owner's.
     Remains { path: PathBuf, _lock: File },
-    /// No file.
+    /// There is no file.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! What is looked at.
+//! The checks that `outlast doctor` runs.
 
 use super::Check;
 use crate::args::DoctorArguments;
@@ -21,13 +21,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// From here on times that a server states would be misread.
+/// The largest clock skew that is accepted: beyond it, times that a server states would be misread.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);
 const MAX_FILES: usize = 1000;
-/// Nobody sits in front of a silent check for longer.
+/// The time limit for one provider check: nobody waits in front of a silent check for longer.
 const PROVIDER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Looks at everything, in the order in which it is needed.
+/// Runs all checks, in the order in which a prompt needs their subjects.
 pub(super) fn all(arguments: &DoctorArguments) -> anyhow::Result<Vec<Check>> {
     let mut checks = files()?;
     checks.extend(sessions());
@@ -54,7 +54,7 @@ pub(super) fn all(arguments: &DoctorArguments) -> anyhow::Result<Vec<Check>> {
     Ok(checks)
 }
 
-// --- our own files ---
+// --- own files ---
 
 fn files() -> anyhow::Result<Vec<Check>> {
     let home = home::path()?;
@@ -78,7 +78,7 @@ fn files() -> anyhow::Result<Vec<Check>> {
     }])
 }
 
-/// Whether the sessions can be read, if there are any, and what of them is not finished.
+/// Checks that the sessions can be read, if there are any, and reports unfinished ones.
 fn sessions() -> Option<Check> {
     let remedy = "put the file aside; `outlast -p` begins a new one";
     let aside = home::path().map(|home| journal::damaged(&home));
@@ -119,7 +119,7 @@ fn sessions() -> Option<Check> {
     }
 }
 
-/// What in our folder somebody else may read or write.
+/// Returns the files in our folder that other users may read or write.
 #[cfg(unix)]
 fn open_to_others(home: &Path) -> Vec<String> {
     use std::os::unix::fs::PermissionsExt;
@@ -197,7 +197,7 @@ fn proxy(settings: &Settings) -> Vec<Check> {
         .collect()
 }
 
-// --- the way to the provider ---
+// --- connection to the provider ---
 
 fn way(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Result<Vec<Check>> {
     let Ok(wall) = clock::clock() else {
@@ -228,7 +228,7 @@ fn way(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Result<Vec<C
     Ok(checks)
 }
 
-/// Looks at the provider, with each account that there is.
+/// Checks the provider with each configured account.
 async fn look(adapter: &Adapter, accounts: Vec<Account>, clock: &dyn Clock) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut seen = None;
@@ -263,7 +263,7 @@ fn reached(checked: &ProviderCheck, who: &str) -> Check {
     let verdict = classify(failure);
     let says = format!("{who}{}: {}", verdict.cause.phrase(), failure.message);
     match verdict.cause {
-        // Not every server of these dialects lists its models.
+        // Some servers of these dialects have no list of models.
         Cause::ModelNotFound | Cause::InvalidRequest if failure.status == Some(404) => {
             let remedy = "if prompts fail as well, look at the base URL";
             let says = format!("{who}the server answers, but lists no models");
@@ -295,7 +295,7 @@ fn remedy(cause: Cause, failure: &Failure) -> &'static str {
     }
 }
 
-/// A server's clock that is far from ours makes stated times wrong.
+/// Checks the server's clock against ours: with a large difference, the times that the server states are wrong for us.
 fn skew(checked: &ProviderCheck, now: Timestamp) -> Option<Check> {
     let date = checked.date.as_deref()?;
     if clock::scale().ok().flatten().is_some() {

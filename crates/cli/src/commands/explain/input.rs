@@ -14,7 +14,7 @@ use std::io::Read;
 
 const MAX_BODY_BYTES: u64 = 4 << 20;
 
-/// The time, and the local zone's offset at it.
+/// A time, and the local UTC offset at that time.
 #[derive(Clone, Copy)]
 pub(super) struct LocalTime {
     at: Timestamp,
@@ -34,7 +34,7 @@ impl LocalTime {
         }
     }
 
-    /// A time as written, and the offset that was written with it.
+    /// Parses a time and the offset that is written with it.
     fn parse(text: &str) -> Result<Self, UsageError> {
         let at: Timestamp = text
             .parse()

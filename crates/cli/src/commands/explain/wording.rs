@@ -9,10 +9,10 @@ use outlast_kernel::text::plain;
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::{Cause, Class, Scope};
 
-/// The coarse class of the public corpus: what kind of trouble, rather than what to do.
+/// Returns the coarse class of the public corpus: the kind of failure rather than the reaction to it.
 pub(in crate::commands::explain) fn label(judged: &ClassifiedFailure) -> &'static str {
     match judged.verdict.cause {
-        // Without a status it was a client that waited in vain.
+        // A timeout without a status is one of the client's.
         Cause::Timeout if judged.failure.status.is_none() => "network",
         Cause::Overloaded => "overloaded",
         Cause::RateLimited => "rate_limited",
@@ -28,7 +28,7 @@ pub(in crate::commands::explain) fn label(judged: &ClassifiedFailure) -> &'stati
     }
 }
 
-/// What Outlast would do, as one word for programs.
+/// Returns the action that Outlast would take, as one word for programs.
 pub(in crate::commands::explain) fn action(cause: Cause) -> &'static str {
     match cause {
         Cause::Overloaded => "retry_long_backoff_then_fallback_model",
@@ -69,7 +69,7 @@ fn class_phrase(class: Class) -> &'static str {
     }
 }
 
-/// What would be done about it at once, under that policy.
+/// Describes the first reaction to the failure under the given policy.
 fn plan(judged: &ClassifiedFailure, policy: &Policy) -> String {
     let ClassifiedFailure { failure, verdict } = judged;
     let situation = Situation {

@@ -1,23 +1,23 @@
-//! What makes each agent use a gateway, as it was found out with the programs themselves.
+//! How each agent is pointed at a gateway, as found out by running the programs themselves.
 //!
-//! Data and text only: nothing here sets anything. Where an agent has no variable for the address of its provider, it
-//! has arguments or a file.
+//! Data and text only: nothing here sets anything. An agent that has no variable for the address of its provider has
+//! arguments or a file for it.
 
 use crate::args::AgentName;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// An agent, as far as its settings are known.
+/// An agent program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Agent {
     Known(AgentName),
-    /// Some program that reads the usual variables.
+    /// A program without a recipe of its own; it gets the usual variables.
     Unknown,
 }
 
 impl Agent {
-    /// The agent that a program is, by its file's name.
+    /// Recognises the agent by the file name of its program.
     pub(super) fn of(program: &OsStr) -> Self {
         let name = Path::new(program).file_stem().unwrap_or_default();
         Self::Known(match name.to_str() {
@@ -31,55 +31,55 @@ impl Agent {
     }
 }
 
-/// A variable of the environment.
+/// An environment variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Variable {
     pub(super) name: &'static str,
     pub(super) value: String,
-    /// What it is for, where its name does not say so.
+    /// The reason for the variable, if its name does not say it.
     pub(super) why: Option<&'static str>,
 }
 
-/// Something to be written into a file of the agent's.
+/// Text to add to one of the agent's own files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Snippet {
-    /// Which file.
+    /// The path of the file.
     pub(super) file: &'static str,
     pub(super) text: String,
 }
 
-/// What makes an agent use the gateway.
+/// The settings that point an agent at the gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AgentSetup {
     pub(super) variables: Vec<Variable>,
-    /// What it is told before all else.
+    /// Arguments to put before all others.
     pub(super) arguments: Vec<String>,
     pub(super) snippet: Option<Snippet>,
-    /// What a person should know.
+    /// Notes for a person.
     pub(super) notes: Vec<&'static str>,
 }
 
-/// Whose key Codex sends.
+/// The source of the key that Codex sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CodexKey {
-    /// That of `codex login`.
+    /// The login of `codex login`.
     Login,
-    /// That in `OPENAI_API_KEY`.
+    /// The variable `OPENAI_API_KEY`.
     Variable,
 }
 
-/// Where a gateway is, as the agent has to be told.
+/// The address of a gateway, as agents are configured with it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GatewayEndpoint<'a> {
-    /// Without a path.
+    /// The address without a path.
     pub(super) url: &'a str,
-    /// What stands before the paths of OpenAI: the version, or where a ChatGPT login is answered.
+    /// The prefix of OpenAI's paths: the API version, or the prefix for a ChatGPT login.
     pub(super) openai_path: &'a str,
 }
 
-/// The paths of OpenAI begin with this, but for those of a ChatGPT login.
+/// The prefix of OpenAI's paths, except those of a ChatGPT login.
 pub(super) const OPENAI_PATH: &str = "/v1";
-/// What Codex asks when it is logged in with ChatGPT: there the gateway's upstream is <https://chatgpt.com>.
+/// The path that Codex requests when it is logged in with ChatGPT; the gateway's upstream is then <https://chatgpt.com>.
 pub(super) const CHATGPT_PATH: &str = "/backend-api/codex";
 pub(super) const CHATGPT_HOST: &str = "chatgpt.com";
 
@@ -104,7 +104,7 @@ fn because(name: &'static str, value: &str, why: &'static str) -> Variable {
     }
 }
 
-/// What makes that agent use the gateway there.
+/// Returns the settings that point the given agent at the gateway.
 pub(super) fn recipe(agent: Agent, base: GatewayEndpoint<'_>, key: CodexKey) -> AgentSetup {
     let anthropic = || variable("ANTHROPIC_BASE_URL", base.url);
     let openai = || variable("OPENAI_BASE_URL", base.openai());
@@ -127,7 +127,7 @@ pub(super) fn recipe(agent: Agent, base: GatewayEndpoint<'_>, key: CodexKey) -> 
     }
 }
 
-/// Headers that Claude Code sends with every request, one on each line.
+/// The variable with headers that Claude Code sends with every request, one on each line.
 pub(super) const CUSTOM_HEADERS: &str = "ANTHROPIC_CUSTOM_HEADERS";
 
 fn claude(base: GatewayEndpoint<'_>) -> AgentSetup {
@@ -154,8 +154,8 @@ fn claude(base: GatewayEndpoint<'_>) -> AgentSetup {
     }
 }
 
-/// The names of our provider in its settings. OPENAI_BASE_URL is not read, and `openai_base_url` has it try a
-/// WebSocket seven times first; a provider of one's own does neither.
+/// Configures the gateway as a provider of its own: Codex does not read OPENAI_BASE_URL, and with `openai_base_url` it
+/// tries a WebSocket seven times first.
 fn codex(base: GatewayEndpoint<'_>, key: CodexKey) -> AgentSetup {
     let credential = match key {
         CodexKey::Login => "requires_openai_auth=true",
@@ -207,7 +207,7 @@ fn opencode(base: GatewayEndpoint<'_>) -> AgentSetup {
     }
 }
 
-/// What pi is told of its providers. It has no user agent of its own, hence the header.
+/// Returns the provider settings for pi. It sends no user agent of its own, hence the header.
 fn pi_providers(base: GatewayEndpoint<'_>) -> Value {
     let at = |url: String| json!({ "baseUrl": url, "headers": { "x-outlast-client": "pi" } });
     json!({ "anthropic": at(base.url.to_owned()), "openai": at(base.openai()) })
@@ -224,7 +224,7 @@ fn pi(base: GatewayEndpoint<'_>) -> AgentSetup {
     }
 }
 
-/// An extension of pi's that tells it the same, for one run.
+/// Returns an extension for pi that sets the same providers for one run.
 pub(super) fn pi_extension(base: GatewayEndpoint<'_>) -> String {
     let providers = pi_providers(base);
     format!(

@@ -1,4 +1,4 @@
-//! Asking a gateway that runs, over HTTP on this machine, with its token.
+//! A client for the control endpoints of a running gateway: HTTP on this machine, with the gateway's token.
 
 use crate::commands::gateway::registry::RunningGateway;
 use futures_util::StreamExt;
@@ -11,26 +11,26 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-/// It is on this machine, and answers at once.
+/// The time limit for a request: the gateway is on this machine and responds at once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Ten thousand requests that wait are a few MiB.
+/// The largest response body, in bytes: ten thousand held requests are a few MiB.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
-/// Another gateway may have it.
+/// The error code for an unknown request; another gateway may hold it.
 const NO_SUCH_REQUEST: &str = "no_such_request";
 
-/// What can be asked of a gateway.
+/// A request to the control endpoints of a gateway.
 #[derive(Clone, Copy)]
 pub(in crate::commands::gateway) enum ControlRequest<'a> {
-    /// What waits.
+    /// Lists the held requests.
     Status,
-    /// Let one that waits, or all, try again.
+    /// Retries one held request, or all of them, now.
     RetryNow(Option<&'a str>),
-    /// End one that waits.
+    /// Cancels one held request.
     Cancel(&'a str),
-    /// The same as its status, in the form of a page that shows several.
+    /// Returns the same as `Status`, in the form for a page that shows several gateways.
     Gateways,
-    /// The last requests, those that changed after that number.
+    /// Returns the last requests that changed after the given sequence number.
     Traffic(u64),
 }
 
@@ -59,22 +59,22 @@ impl ControlRequest<'_> {
     }
 }
 
-/// Why there is no answer.
+/// An error of a control request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlError {
-    /// None runs on that port.
+    /// No gateway runs on that port.
     NoGateway(u16),
-    /// It could not be asked, and why.
+    /// The request could not be sent; holds the reason.
     Unreachable(String),
-    /// It was asked and will not.
+    /// The gateway refused the request.
     Refused {
-        /// Where it is.
+        /// The address of the gateway.
         url: String,
-        /// The status that it answers with.
+        /// The HTTP status of the response.
         status: u16,
-        /// One word for why.
+        /// The error code: one word.
         code: String,
-        /// The same in words.
+        /// The error in words.
         detail: String,
     },
 }
@@ -99,7 +99,7 @@ impl fmt::Display for ControlError {
 
 impl std::error::Error for ControlError {}
 
-/// Asks a gateway of this home; the answer is its JSON, or nothing where no such request waits.
+/// Sends a control request to a gateway of this home and returns its JSON; `Null` if it holds no such request.
 pub(in crate::commands::gateway) async fn ask(
     running: &RunningGateway,
     home: &Path,
@@ -111,7 +111,7 @@ pub(in crate::commands::gateway) async fn ask(
     }
 }
 
-/// Asks a gateway of this home; the answer is its JSON.
+/// Sends a control request to a gateway of this home and returns its JSON.
 pub(in crate::commands::gateway) async fn put(
     running: &RunningGateway,
     home: &Path,
@@ -138,7 +138,7 @@ pub(in crate::commands::gateway) async fn put(
     if status == 200 {
         return Ok(body);
     }
-    // One of both forms of errors that gateways have.
+    // Gateways have two forms of errors; this reads both.
     let said = |name: &str, other: &str| {
         let said = body["error"][name].as_str().or(body[other].as_str());
         text::message(said.unwrap_or_default())

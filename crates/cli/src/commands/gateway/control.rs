@@ -1,4 +1,4 @@
-//! `outlast gateway retry-now` and `cancel`: what a person wants of requests that wait.
+//! `outlast gateway retry-now` and `cancel`: retries and cancels held requests.
 
 use crate::args::GatewaySelector;
 use crate::commands::gateway::client::{ControlRequest, ask};
@@ -12,7 +12,7 @@ use outlast_kernel::text;
 use serde_json::Value;
 use std::path::Path;
 
-/// Has one request that waits, or all of them, try again at once.
+/// Retries one held request, or all of them, at once.
 pub(super) fn retry_now(which: GatewaySelector, typed: Option<&str>) -> anyhow::Result<Exit> {
     let working = Spinner::on("asking the gateway");
     let woken = runtime::run(async {
@@ -38,7 +38,7 @@ pub(super) fn retry_now(which: GatewaySelector, typed: Option<&str>) -> anyhow::
     }
 }
 
-/// Ends one request that waits.
+/// Cancels one held request.
 pub(super) fn cancel(which: GatewaySelector, typed: &str) -> anyhow::Result<Exit> {
     let _working = Spinner::on("asking the gateway");
     runtime::run(async {
@@ -52,7 +52,7 @@ pub(super) fn cancel(which: GatewaySelector, typed: &str) -> anyhow::Result<Exit
     })
 }
 
-/// The one request that waits whose id begins, or ends, like that, and where it does.
+/// Finds the one held request whose id begins or ends with the given text, and its gateway.
 async fn find<'a>(
     home: &Path,
     gateways: &'a [RunningGateway],

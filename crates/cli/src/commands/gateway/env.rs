@@ -1,4 +1,4 @@
-//! `outlast gateway env`: what to set so that an agent uses the gateway.
+//! `outlast gateway env`: prints the variables that point an agent at the gateway.
 
 use super::agents::{
     Agent, AgentSetup, CHATGPT_HOST, CHATGPT_PATH, CodexKey, GatewayEndpoint, OPENAI_PATH, recipe,
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-/// A gateway that uses stored accounts may ask for a key of its own.
+/// The note for gateways that use stored accounts: they may ask for a key of their own.
 const NEEDS_KEY: &str =
     "This gateway uses stored accounts: the agent's key is one of gateway.client_keys.";
 
@@ -37,7 +37,7 @@ pub(super) fn run(
     print(&written(&recipe, shell))
 }
 
-/// Where the gateway is that runs, else where one would listen.
+/// Returns the address of the running gateway, else the address that one would listen on.
 fn address(home: &Path, which: GatewaySelector, settings: &GatewaySettings) -> SocketAddr {
     if let Some(port) = which.port {
         return SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -49,7 +49,7 @@ fn address(home: &Path, which: GatewaySelector, settings: &GatewaySettings) -> S
     chosen.map_or(settings.listen, |one| one.address)
 }
 
-/// What stands before the paths of OpenAI at that upstream.
+/// Returns the prefix of OpenAI's paths at the given upstream.
 pub(super) fn openai_path(upstream: &Upstream) -> &'static str {
     match upstream {
         Upstream::Url(text) if url::place(text) == CHATGPT_HOST => CHATGPT_PATH,
@@ -102,7 +102,7 @@ fn as_json(recipe: &AgentSetup) -> Value {
     all
 }
 
-/// Whether a shell takes it as it is.
+/// Reports whether a shell takes the value without quotes.
 fn is_plain(value: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./:@%+,-".contains(c);
     !value.is_empty() && value.chars().all(plain)

@@ -1,4 +1,4 @@
-//! What is printed when a gateway begins to serve: where it is, and what to set.
+//! The text that a gateway prints when it starts to serve: its address, and the variables to set.
 
 use super::agents::GatewayEndpoint;
 use super::env::openai_path;
@@ -10,7 +10,7 @@ use outlast_dialect::Dialect;
 use outlast_kernel::text;
 use std::net::SocketAddr;
 
-/// One short screen. Its first line is for programs.
+/// Returns one short screen of text. Its first line is for programs.
 pub(super) fn greeting(address: SocketAddr, settings: &GatewaySettings) -> String {
     let base = GatewayEndpoint {
         url: &registry::url(address),

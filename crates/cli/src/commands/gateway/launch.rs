@@ -1,7 +1,7 @@
-//! `outlast gateway run`: a gateway and an agent that uses it, together.
+//! `outlast gateway run`: starts a gateway and an agent that uses it.
 //!
-//! Invariant: the gateway outlives the agent. A Ctrl-C of the terminal reaches the agent by itself, which may go on; all
-//! other signals are passed on to it, and we end when it does, with its exit code.
+//! Invariant: the gateway outlives the agent. A Ctrl-C of the terminal reaches the agent directly, and the agent may go
+//! on after it; all other signals are forwarded to the agent. We end when the agent does, with its exit code.
 
 use super::agents::{
     Agent, CUSTOM_HEADERS, CodexKey, GatewayEndpoint, Variable, pi_extension, recipe,
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::process::{Child, Command};
 
-/// Nobody is left who could want an answer.
+/// The time limit for the gateway's shutdown: the agent has ended, so no client is left.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const ANY_PORT: &str = "127.0.0.1:0";
 
@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &LaunchArguments) -> anyhow::Result<Exit> {
     let (settings, _) = config::load_for_gateway(&flags, Warnings::Aloud)?;
     let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
     runtime::run(async {
-        // From here on: a Ctrl-C before the program runs is its business, too.
+        // Listen before the program starts: a Ctrl-C from here on is the program's business, too.
         let signals = SignalStream::new();
         let (log, traces) = Traces::beside(log::sink(arguments.log)?, &settings[0])?;
         let started = start(&settings, Audience::Program, clock, log).await?;
@@ -83,7 +83,7 @@ async fn launch(
     wait(child, signals).await
 }
 
-/// Waits for the program, and passes on what it does not get by itself.
+/// Waits for the program, and forwards the signals that do not reach it directly.
 async fn wait(mut child: Child, mut signals: SignalStream) -> anyhow::Result<Exit> {
     loop {
         tokio::select! {
@@ -107,7 +107,7 @@ fn pass_on(signal: Signal, process: u32) {
         Signal::Terminate => Number::SIGTERM,
     };
     if let Ok(process) = i32::try_from(process) {
-        // It may have ended just now.
+        // The program may have ended just now.
         kill(nix::unistd::Pid::from_raw(process), number).ok();
     }
 }
@@ -115,7 +115,7 @@ fn pass_on(signal: Signal, process: u32) {
 #[cfg(not(unix))]
 fn pass_on(_: Signal, _: u32) {}
 
-/// What a shell would say of a program that ended like this.
+/// Converts the exit status of the program to the exit code that a shell would report.
 fn exit(status: ExitStatus) -> Exit {
     let code = status.code().or_else(|| signalled(status));
     Exit::Program(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
@@ -132,7 +132,7 @@ fn signalled(_: ExitStatus) -> Option<i32> {
     None
 }
 
-/// What Codex would use by itself: its login, and without one the variable that everybody else reads.
+/// Returns the key that Codex would use by itself: its login, or without one the variable that other programs read.
 fn codex_key() -> CodexKey {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let folder = std::env::var_os("CODEX_HOME").map(PathBuf::from);
@@ -144,7 +144,7 @@ fn codex_key() -> CodexKey {
     }
 }
 
-/// A file that pi is told by where its providers are, until it is dropped.
+/// A temporary file with pi's provider settings; removed on drop.
 struct PiExtension(PathBuf);
 
 impl PiExtension {
@@ -159,7 +159,7 @@ impl Drop for PiExtension {
     }
 }
 
-/// What pi is told when it is about to ask a model.
+/// Creates pi's extension file, if the program is pi and is about to call a model.
 fn extension(
     agent: Agent,
     typed: &[OsString],
@@ -178,7 +178,7 @@ fn extension(
     Ok(Some(file))
 }
 
-/// A variable as the program gets it; the user's own headers stay.
+/// Converts a variable to a name and a value; the user's own headers are kept.
 fn with_user_headers(variable: Variable) -> (&'static str, String) {
     let own = std::env::var(CUSTOM_HEADERS);
     let own = own.ok().filter(|_| variable.name == CUSTOM_HEADERS);
@@ -189,7 +189,7 @@ fn with_user_headers(variable: Variable) -> (&'static str, String) {
     (variable.name, value)
 }
 
-/// Where programs reach the world through a proxy, they reach us without.
+/// Returns variables that exempt this machine from a configured proxy.
 fn no_proxy_variables(variable: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, String)> {
     let proxies = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
     if proxies.iter().all(|name| variable(name).is_none()) {

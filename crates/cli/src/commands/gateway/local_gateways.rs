@@ -1,5 +1,5 @@
-//! The gateways of this machine, for whoever shows them beside other things: those that run, what came through them, and
-//! what a person wants of requests that wait there.
+//! The gateways of this machine, for other views: the running ones, their last requests, and retry and cancel of held
+//! requests.
 
 pub(crate) use crate::commands::gateway::client::ControlError;
 use crate::commands::gateway::client::{ControlRequest, put};
@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// All that run, by their ports: `{port, address, status}` each. One that does not answer says why as `problem`, in place
-/// of its status.
+/// Returns all running gateways, ordered by port: `{port, address, status}` each. A gateway that does not respond has
+/// `problem` in place of `status`.
 pub(crate) async fn gateways(home: &Path) -> Vec<Value> {
     let running = registry::running(home);
     join_all(running.iter().map(|one| shown(one, home))).await
@@ -24,12 +24,12 @@ async fn shown(running: &RunningGateway, home: &Path) -> Value {
     json!({ "port": running.address.port(), "address": running.address, "problem": problem })
 }
 
-/// The last requests of one, those that changed after that number.
+/// Returns the last requests of a gateway that changed after the given sequence number.
 pub(crate) async fn traffic(home: &Path, port: u16, after: u64) -> Result<Value, ControlError> {
     put(&at(home, port)?, home, ControlRequest::Traffic(after)).await
 }
 
-/// Has one request that waits there, or all of them, try again at once.
+/// Retries one held request of that gateway, or all of them, at once.
 pub(crate) async fn retry_now(
     home: &Path,
     port: u16,
@@ -38,7 +38,7 @@ pub(crate) async fn retry_now(
     put(&at(home, port)?, home, ControlRequest::RetryNow(id)).await
 }
 
-/// Ends one request that waits there.
+/// Cancels one held request of that gateway.
 pub(crate) async fn cancel(home: &Path, port: u16, id: &str) -> Result<Value, ControlError> {
     put(&at(home, port)?, home, ControlRequest::Cancel(id)).await
 }

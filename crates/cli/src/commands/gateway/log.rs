@@ -1,7 +1,7 @@
-//! What is said of requests on stderr: lines of JSON, or short lines for people.
+//! The gateway's request log on stderr: lines of JSON, or short lines for people.
 //!
-//! Invariant: whoever says something does not wait for the reader, and a line costs less than the request that it is
-//! about. What clients and providers wrote is cleaned before it is shown.
+//! Invariant: a caller that logs never waits for the reader, and a line costs less than the request that it is about.
+//! Text from clients and providers is cleaned before it is shown.
 
 use crate::args::LogFormat;
 use crate::output::diagnostics;
@@ -16,9 +16,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Who is told what happens.
+/// Returns the sink for log events.
 pub(super) fn sink(form: LogFormat) -> io::Result<Arc<dyn Sink>> {
-    // What is being dealt with does not matter to whoever wants to hear little.
+    // Quiet mode leaves out requests in progress.
     let least = match diagnostics::is_quiet() {
         true => Level::Error,
         false => Level::Info,
@@ -30,7 +30,7 @@ pub(super) fn sink(form: LogFormat) -> io::Result<Arc<dyn Sink>> {
     })
 }
 
-/// The form of a short line, for events that are for people.
+/// Formats an event as a short line, if the event is meant for people.
 fn short(event: &Event<'_>, out: &mut Vec<u8>) {
     let before = out.len();
     write_clock(event.at, out);
@@ -41,7 +41,7 @@ fn short(event: &Event<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes an event in words, if it is one for people.
+/// Writes an event in words. Returns `false` for events that are not for people.
 fn words(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
     let id = event.request.unwrap_or_default();
     match event.what {
@@ -112,12 +112,12 @@ fn finished(record: &Record<'_>, id: &str, out: &mut Vec<u8>) -> io::Result<()> 
     write!(out, ")")
 }
 
-/// A text from outside, as it can be shown.
+/// Makes a text from outside safe to show.
 fn shown(text: &str) -> String {
     one_line(&cleaned(text))
 }
 
-/// Writes the time of day, to the second. It is worked out once for all lines of that second.
+/// Writes the time of day, to the second. All lines of the same second share one computation.
 fn write_clock(time: Timestamp, out: &mut Vec<u8>) {
     static LAST: Mutex<(u64, String)> = Mutex::new((0, String::new()));
     let second = time.as_millis() / 1000;
@@ -174,7 +174,7 @@ mod tests {
             short(&Event { at, request, what }, &mut said);
         }
         let said = String::from_utf8(said).unwrap();
-        // The time of day is that of the machine.
+        // The time of day depends on the machine.
         let lines = said.lines().map(|line| line.split_at(8).1);
         lines.collect::<Vec<_>>().join("\n")
     }

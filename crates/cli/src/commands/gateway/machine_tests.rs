@@ -1,4 +1,4 @@
-//! Tests of gateways that run here, asked by those who show them.
+//! Tests of running gateways as other views query them.
 
 use super::*;
 use crate::commands::gateway::registry::Registration;
@@ -17,10 +17,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const ANY: &str = "127.0.0.1:0";
-/// Nobody listens there: everything fails, and is held.
+/// An address without a listener: every request fails and is held.
 const NOWHERE: &str = "http://127.0.0.1:9";
 
-/// A gateway that is known in that home.
+/// Starts a gateway that is registered in the given home.
 async fn start(home: &Path) -> (SocketAddr, Registration) {
     let clock: Arc<dyn Clock> = Arc::new(WallClock::scaled(NonZeroU32::MIN).unwrap());
     let settings = HttpSettings {

@@ -1,4 +1,4 @@
-//! `outlast gateway page`: where the page of a gateway is, with the token that it needs.
+//! `outlast gateway page`: prints the address of a gateway's page, with the token that it needs.
 
 use crate::args::GatewaySelector;
 use crate::commands::gateway::registry::{self, RunningGateway};
@@ -13,12 +13,12 @@ pub(super) fn run(which: GatewaySelector) -> anyhow::Result<Exit> {
     let running = only(registry::meant(&home, which)?)?;
     let token =
         Token::load_existing(&home)?.context("there is no token of a gateway in this home")?;
-    // What stands behind a `#` is not sent: the page reads it, and no log does.
+    // Browsers do not send the part after `#`: the page reads it, and no log does.
     let (url, token) = (running.url(), token.reveal());
     print(&format!("{url}/_outlast/#token={token}\n"))
 }
 
-/// The one that is meant. One that everybody can use comes before those that serve one program.
+/// Chooses the gateway. A gateway that everyone can use takes precedence over those that serve one program.
 fn only(mut found: Vec<RunningGateway>) -> Result<RunningGateway, UsageError> {
     if found.iter().any(|one| !one.for_program) {
         found.retain(|one| !one.for_program);

@@ -1,7 +1,7 @@
-//! Which gateways run on this machine for this user: a small private file for each, named by its port.
+//! The gateways that run on this machine for this user: a small private file for each, named by its port.
 //!
-//! Invariant: a file is believed only while the process that left it lives; a file of a dead one is removed by whoever
-//! meets it.
+//! Invariant: a file is valid only while the process that wrote it lives; the first process that reads the file of a
+//! dead one removes it.
 
 use crate::args::GatewaySelector;
 use crate::platform::exit::UsageError;
@@ -11,23 +11,23 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// A gateway that runs.
+/// A running gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::commands::gateway) struct RunningGateway {
     pub(in crate::commands::gateway) address: SocketAddr,
     pub(in crate::commands::gateway) pid: u32,
-    /// Whether it serves one program only, and ends with it.
+    /// Whether the gateway serves one program only, and ends with it.
     pub(in crate::commands::gateway) for_program: bool,
 }
 
 impl RunningGateway {
-    /// Where programs on this machine reach it.
+    /// Returns the address for programs on this machine.
     pub(in crate::commands::gateway) fn url(&self) -> String {
         url(self.address)
     }
 }
 
-/// Where programs on this machine reach who listens there.
+/// Returns the address at which programs on this machine reach the given listener.
 pub(in crate::commands::gateway) fn url(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -37,11 +37,11 @@ pub(in crate::commands::gateway) fn url(address: SocketAddr) -> String {
     format!("http://{}", SocketAddr::new(ip, address.port()))
 }
 
-/// The file that says that we run, until it is dropped.
+/// The registration file of this gateway; removed on drop.
 pub(in crate::commands::gateway) struct Registration(PathBuf);
 
 impl Registration {
-    /// Says it.
+    /// Writes the registration file.
     pub(in crate::commands::gateway) fn in_home(
         home: &Path,
         running: &RunningGateway,
@@ -63,7 +63,7 @@ impl Drop for Registration {
     }
 }
 
-/// Writes a file that nobody else can read.
+/// Writes a file that only this user can read.
 pub(in crate::commands::gateway) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -76,7 +76,7 @@ fn read(path: &Path) -> Option<RunningGateway> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// All that run, by their ports.
+/// Returns all running gateways, ordered by port.
 pub(in crate::commands::gateway) fn running(home: &Path) -> Vec<RunningGateway> {
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path()).filter(|path| {
@@ -97,7 +97,7 @@ pub(in crate::commands::gateway) fn running(home: &Path) -> Vec<RunningGateway> 
     found
 }
 
-/// Those that are meant, which are at least one.
+/// Returns the selected gateways, at least one.
 pub(in crate::commands::gateway) fn meant(
     home: &Path,
     which: GatewaySelector,
@@ -118,7 +118,7 @@ pub(in crate::commands::gateway) fn meant(
     }
 }
 
-/// Their ports, in words.
+/// Formats the ports of gateways as a list.
 pub(in crate::commands::gateway) fn ports(all: &[RunningGateway]) -> String {
     let ports = all.iter().map(|one| one.address.port().to_string());
     ports.collect::<Vec<_>>().join(", ")
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn what_a_dead_gateway_left_is_removed() {
         let home = tempfile::tempdir().unwrap();
-        // No process has that number.
+        // No process has that id.
         let dead = Registration::in_home(home.path(), &gateway(4180, 0x7fff_fffe)).unwrap();
         assert_eq!(running(home.path()), []);
         assert!(!dead.0.exists());

@@ -1,6 +1,6 @@
-//! Settings that change while a gateway runs: on SIGHUP, and when a file does.
+//! Reloads the settings of a running gateway: on SIGHUP, on request, and when a file changes.
 //!
-//! Invariant: settings that are wrong change nothing; what is wrong is said, and the old ones stay.
+//! Invariant: invalid settings change nothing; the problem is reported and the old settings stay.
 
 use super::start::check_not_itself;
 use crate::commands::gateway::upstream_factory::UpstreamFactory;
@@ -13,12 +13,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How often files are looked at.
+/// Interval at which the files are checked for changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Whoever looks after the settings of a gateway.
+/// Watches the settings of a gateway and reloads them.
 pub(super) struct SettingsWatcher {
-    /// What was typed, which counts before all files.
+    /// The overrides from the command line, which take precedence over all files.
     pub(super) flags: Vec<(&'static str, String)>,
     pub(super) files: Vec<PathBuf>,
     pub(super) address: SocketAddr,
@@ -28,7 +28,7 @@ pub(super) struct SettingsWatcher {
 }
 
 impl SettingsWatcher {
-    /// Listens and looks from here on, until the gateway ends.
+    /// Starts to listen and to watch, and runs until the gateway ends.
     pub(super) fn watch(self, stop: CancellationToken) -> impl Future<Output = ()> + Send {
         let (hang_up, known) = (HangUp::new(), state(&self.files));
         self.run(stop, (hang_up, known))
@@ -50,7 +50,7 @@ impl SettingsWatcher {
                     }
                 }
             }
-            // Before they are read: what changes meanwhile is seen the next time.
+            // Stamped before the files are read: a change during the read is seen the next time.
             known = state(&self.files);
             let read = self.reload().await;
             let problem = read.err().map(|error| format!("{error:#}"));
@@ -75,7 +75,7 @@ impl SettingsWatcher {
     }
 }
 
-/// By what a change of a file is noticed.
+/// Modification time and size of each file; `None` for one that cannot be read.
 type FileStamps = Vec<Option<(SystemTime, u64)>>;
 
 fn state(files: &[PathBuf]) -> FileStamps {

@@ -1,4 +1,4 @@
-//! `outlast gateway`: serves until it is told to end.
+//! `outlast gateway`: serves until a signal ends it.
 
 use super::greeting::greeting;
 use super::log;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is still looked up or connected is of no use any more.
+/// The time limit at shutdown for open lookups and connections: their results are of no use any more.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
 pub(super) fn run(arguments: &GatewayServeArguments) -> anyhow::Result<Exit> {
@@ -56,7 +56,7 @@ async fn serve(
         log,
     };
     tokio::spawn(keeper.watch(started.stop.clone()));
-    // Whoever reads it may change the settings at once.
+    // The reader of this line may change the settings at once.
     print(&greeting(started.running.address, &settings[0].gateway))?;
     let mut serving = started.serving;
     tokio::select! {

@@ -20,29 +20,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
-/// Whom a gateway serves.
+/// The clients that a gateway serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Audience {
-    /// Whoever asks.
+    /// Any client.
     Everyone,
-    /// One program, with which it ends.
+    /// One program; the gateway ends with it.
     Program,
 }
 
-/// A gateway that runs.
+/// A running gateway.
 pub(super) struct StartedGateway {
     pub(super) running: RunningGateway,
     pub(super) home: PathBuf,
     pub(super) handle: Handle,
     pub(super) workshop: UpstreamFactory,
-    /// Ends it.
+    /// Cancelling it ends the gateway.
     pub(super) stop: CancellationToken,
     pub(super) serving: JoinHandle<()>,
-    /// As long as it runs, others know of it.
+    /// Keeps the gateway findable for other processes.
     _left: Option<Registration>,
 }
 
-/// Begins to serve. The settings are those of Anthropic and of OpenAI.
+/// Starts a gateway. `settings` are those of Anthropic and of OpenAI, in that order.
 pub(super) async fn start(
     settings: &[Settings; 2],
     whom: Audience,
@@ -97,8 +97,8 @@ pub(super) async fn start(
     })
 }
 
-/// The key to what is not for everybody. A disk that cannot keep it does not keep a gateway from serving this machine;
-/// beyond it, the key guards the accounts.
+/// Loads or creates the token for the endpoints that not everyone may use. Without a disk to keep it, a gateway still
+/// serves this machine; beyond this machine the token protects the accounts, so its absence is an error.
 fn token(home: &Path, gateway: &GatewaySettings) -> Result<Option<Token>, TokenError> {
     match Token::load_or_create_in(home) {
         Err(error) if gateway.is_local() => {
@@ -115,7 +115,7 @@ fn unfindable(error: &dyn std::error::Error) {
     ));
 }
 
-/// What is worth knowing of the file of waits.
+/// Reports events of the file of holds.
 fn say(notice: StoreEvent) {
     let warning = match notice {
         StoreEvent::Joined => {
@@ -134,13 +134,13 @@ fn say(notice: StoreEvent) {
     complain(&warning);
 }
 
-/// The file in our folder in which waits are written down. Where nobody could find the gateway again, in none.
+/// Returns the name of the file of holds, or `None` for a gateway that nobody could find again.
 fn holds_file(whom: Audience, listen: SocketAddr) -> Option<String> {
     let is_found_again = whom == Audience::Everyone && listen.port() != 0;
     is_found_again.then(|| format!("gateway-{}.db", listen.port()))
 }
 
-/// An upstream that is the gateway itself would never answer.
+/// Rejects an upstream that is the gateway itself: such a request would never be answered.
 pub(super) fn check_not_itself(settings: &Settings, address: SocketAddr) -> Result<(), UsageError> {
     let gateway = &settings.gateway;
     let both = [&gateway.anthropic, &gateway.openai];

@@ -1,4 +1,4 @@
-//! `outlast gateway status`: what waits, for what and until when.
+//! `outlast gateway status`: shows the held requests, their causes and their next attempts.
 
 use super::view::View;
 use crate::args::GatewaySelector;
@@ -19,12 +19,12 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often is looked; real time, as it is for the eye.
+/// Polling interval in real time, as it is for the eye.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How wide lines are where nobody says so.
+/// Width of lines, in columns, when stdout is not a terminal.
 const DEFAULT_COLUMNS: usize = 1000;
 
-/// How it is said, and how often.
+/// The output form, and whether to repeat it.
 #[derive(Clone, Copy)]
 pub(super) struct StatusOptions {
     pub(super) json: bool,
@@ -62,7 +62,7 @@ async fn fetch_all(home: &Path, which: GatewaySelector) -> anyhow::Result<Status
     Ok(answers)
 }
 
-/// One line for each gateway.
+/// Returns one line of JSON for each gateway.
 fn json(all: &Statuses) -> anyhow::Result<String> {
     let line = |(running, answer): &(RunningGateway, Value)| {
         let mut answer = answer.clone();
@@ -100,7 +100,7 @@ fn columns() -> usize {
     }
 }
 
-/// Says it again whenever it has changed; on a terminal in place.
+/// Prints the status whenever it has changed; on a terminal in place.
 async fn watch(home: &Path, which: GatewaySelector, form: StatusOptions) -> anyhow::Result<Exit> {
     let in_place = std::io::stdout().is_terminal() && !form.json;
     let mut painted: Vec<String> = Vec::new();
@@ -122,7 +122,7 @@ async fn watch(home: &Path, which: GatewaySelector, form: StatusOptions) -> anyh
     }
 }
 
-/// No more lines than the terminal has, so that all of them can be taken back.
+/// Limits the lines to the height of the terminal, so that all of them can be erased.
 fn fitting(mut lines: Vec<String>, in_place: bool) -> Vec<String> {
     let (columns, rows) = stdout_size();
     let room = rows.saturating_sub(1).max(1);

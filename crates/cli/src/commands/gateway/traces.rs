@@ -1,4 +1,4 @@
-//! Requests of the gateway as spans for a collector, where that is built in and set.
+//! Exports the gateway's requests as spans to a collector, if that is built in and configured.
 
 use crate::config::Settings;
 use crate::factory::provider;
@@ -10,7 +10,7 @@ use outlast_gateway::observe::otel::{self, ExporterTask};
 use secrecy::{ExposeSecret, SecretString};
 use std::sync::Arc;
 
-/// What is under way to a collector, if there is one.
+/// The running export to a collector, if there is one.
 #[derive(Default)]
 pub(super) struct Traces {
     #[cfg(feature = "otel")]
@@ -18,7 +18,7 @@ pub(super) struct Traces {
 }
 
 impl Traces {
-    /// From now on a collector is told beside the log. Must be called within a runtime.
+    /// Starts the export beside the log. Must be called within a runtime.
     pub(super) fn beside(
         log: Arc<dyn Sink>,
         settings: &Settings,
@@ -55,7 +55,7 @@ impl Traces {
         Ok((log, Self::default()))
     }
 
-    /// Sends what there is.
+    /// Sends the remaining spans.
     #[cfg(feature = "otel")]
     pub(super) async fn end(self) {
         if let Some(exporting) = self.exporting {
@@ -63,16 +63,16 @@ impl Traces {
         }
     }
 
-    /// There is nothing to send.
+    /// Does nothing: the export is not built in.
     #[cfg(not(feature = "otel"))]
     pub(super) fn end(self) -> std::future::Ready<()> {
         std::future::ready(())
     }
 }
 
-/// The header in `name=value`, in which a blank is written as it is in the variable of OpenTelemetry.
+/// Parses a header from `name=value`; a blank in it is written `%20`, as in the variable of OpenTelemetry.
 fn header(text: &SecretString) -> Result<(String, SecretString), UsageError> {
-    // A text that is none is not shown: it may be a key.
+    // The error leaves out the malformed text: it may be a key.
     let problem = || UsageError("gateway.otlp_headers: each is written as name=value".to_owned());
     let (name, value) = text.expose_secret().split_once('=').ok_or_else(problem)?;
     Ok((name.to_owned(), value.replace("%20", " ").into()))

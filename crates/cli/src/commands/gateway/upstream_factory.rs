@@ -1,7 +1,7 @@
-//! From settings to a gateway.
+//! Builds a gateway's upstreams and limits from settings.
 //!
-//! Invariant: requests go nowhere but where the gateway's own settings say, or to the provider of their dialect. What a
-//! session is told of its provider's address (`ANTHROPIC_BASE_URL` and the like) does not count here: it may be ours.
+//! Invariant: requests go only to the addresses in the gateway's own settings, or to the provider of their dialect. The
+//! provider address of sessions (`ANTHROPIC_BASE_URL` and the like) does not count here: it may be this gateway.
 
 use crate::config::{self, BodyStore, GatewaySettings, Provider, Settings, url};
 use crate::factory::provider;
@@ -21,11 +21,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Makes what can change while a gateway runs, as often as the settings do.
+/// Builds the reloadable parts of a gateway, once for each change of the settings.
 pub(in crate::commands::gateway) struct UpstreamFactory {
     pub(in crate::commands::gateway) clock: Arc<dyn Clock>,
     pub(in crate::commands::gateway) knowledge: SharedState,
-    /// The scripted providers that were started, by their scripts.
+    /// The addresses of the scripted providers that were started, by script.
     pub(in crate::commands::gateway) scripted: HashMap<String, String>,
 }
 
@@ -34,7 +34,7 @@ pub(in crate::commands::gateway) struct UpstreamFactory {
 struct UpstreamProvider {
     name: &'static str,
     dialect: Dialect,
-    /// Whose accounts can be used there.
+    /// The providers whose accounts can be used there.
     providers: &'static [Provider],
 }
 
@@ -50,7 +50,7 @@ const OPENAI: UpstreamProvider = UpstreamProvider {
 };
 
 impl UpstreamFactory {
-    /// Where requests go and how they are treated; the settings are those of Anthropic and of OpenAI.
+    /// Builds both upstreams and their options from the settings of Anthropic and of OpenAI.
     pub(in crate::commands::gateway) async fn upstreams(
         &mut self,
         [anthropic, openai]: &[Settings; 2],
@@ -95,7 +95,7 @@ impl UpstreamFactory {
                 (side.name, url::place(url), way)
             }
             config::Upstream::Scripted(script) => {
-                // On this machine: no proxy, no certificates.
+                // The scripted provider is on this machine: no proxy, no certificates.
                 let base_url = self.scripted(script).await?;
                 let place = url::place(&base_url);
                 let way = HttpSettings {
@@ -127,7 +127,7 @@ impl UpstreamFactory {
         (!list.is_empty()).then(|| Arc::new(Accounts::new(list, knowledge, clock)))
     }
 
-    /// The address of the scripted provider that plays that script; it is started when it is not there.
+    /// Returns the address of the scripted provider for the given script; starts it if necessary.
     async fn scripted(&mut self, script: &str) -> anyhow::Result<String> {
         if let Some(url) = self.scripted.get(script) {
             return Ok(url.clone());
@@ -137,14 +137,14 @@ impl UpstreamFactory {
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::bind(anywhere, self.clock.clone(), options).await?;
         let url = format!("http://{}", server.address());
-        // It ends with the process: what is under way when the gateway is told to end is still answered.
+        // It ends with the process: requests in flight when the gateway is told to end still get their responses.
         tokio::spawn(server.serve(CancellationToken::new()));
         self.scripted.insert(script.to_owned(), url.clone());
         Ok(url)
     }
 }
 
-/// A client that is named must be one that is known.
+/// Rejects an unknown client name.
 fn check_client(name: Option<&str>) -> Result<(), UsageError> {
     let Some(name) = name.filter(|name| clients::named(name).is_none()) else {
         return Ok(());
@@ -156,7 +156,7 @@ fn check_client(name: Option<&str>) -> Result<(), UsageError> {
     )))
 }
 
-/// How much there may be of everything.
+/// Returns the limits of the gateway.
 pub(in crate::commands::gateway) fn limits(settings: &GatewaySettings) -> Limits {
     let whole = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     Limits {
@@ -168,7 +168,7 @@ pub(in crate::commands::gateway) fn limits(settings: &GatewaySettings) -> Limits
     }
 }
 
-/// Where the bodies of requests are that wait.
+/// Returns the folder for the bodies of held requests; `None` keeps them in memory.
 pub(in crate::commands::gateway) fn spool(
     settings: &GatewaySettings,
     home: &Path,
@@ -180,7 +180,7 @@ pub(in crate::commands::gateway) fn spool(
     }
 }
 
-/// Whether requests would come back to who listens there.
+/// Reports whether the upstream is the given listener itself.
 pub(in crate::commands::gateway) fn points_to_gateway(
     upstream: &config::Upstream,
     listen: SocketAddr,

@@ -1,7 +1,7 @@
-//! Where a gateway stands, in lines for a person.
+//! The status of a gateway as lines for a person.
 //!
-//! Pure. Times are counted by the clock of the gateway. Invariant: no line is wider than there is room for, and nothing
-//! that comes from outside can make another one, or be obeyed by a terminal.
+//! Pure; times are those of the gateway's clock. Invariant: no line is wider than the given width, and text from outside
+//! cannot add a line or reach the terminal as an escape sequence.
 
 use crate::commands::gateway::registry::RunningGateway;
 use crate::output::progress::time_of_day;
@@ -12,14 +12,14 @@ use outlast_kernel::time::millis;
 use outlast_kernel::verdict::Cause;
 use std::time::Duration;
 
-/// One gateway, as it was when it was asked.
+/// A gateway, and the status that it returned.
 pub(super) struct View<'a> {
     pub(super) running: &'a RunningGateway,
     pub(super) status: &'a Status,
 }
 
 impl View<'_> {
-    /// All that there is to say, in lines of at most so many columns.
+    /// Returns the whole status in lines of at most `columns` columns.
     pub(super) fn lines(&self, columns: usize) -> Vec<String> {
         let status = self.status;
         let accounts = status.accounts.iter().map(|one| self.account(one));
@@ -111,7 +111,7 @@ impl View<'_> {
         ]
     }
 
-    /// How long it is until then, and when that is.
+    /// Formats the time that is left until the given time, and that time.
     fn left(&self, until: Timestamp) -> String {
         let now = self.status.about.now;
         match millis(until.since(now)).div_ceil(1000) {
@@ -124,7 +124,7 @@ impl View<'_> {
     }
 }
 
-/// `1 request`, `2 requests`.
+/// Formats a number with its noun: `1 request`, `2 requests`.
 fn counted(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what}"),
@@ -132,7 +132,7 @@ fn counted(number: u64, what: &str) -> String {
     }
 }
 
-/// Rows as columns below a heading; nothing where there is none.
+/// Formats rows as columns below a heading; returns nothing if there are no rows.
 fn section(heading: &str, rows: Vec<Vec<String>>) -> Vec<String> {
     if rows.is_empty() {
         return Vec::new();

@@ -7,7 +7,7 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis((START + seconds) * 1000)
 }
 
-/// Everything that can be seen of a gateway.
+/// Returns a status with every part that a gateway can report.
 fn busy() -> Value {
     let at = |seconds| at(seconds).to_string();
     json!({
@@ -50,7 +50,7 @@ fn lines(status: &Value, columns: usize) -> String {
         status: &status,
     };
     let mut text = view.lines(columns).join("\n");
-    // Times of day are those of the machine.
+    // Times of day depend on the machine.
     for time in [7200, 3612, 3605, 3601, 5400] {
         text = text.replace(&time_of_day(at(time), at(3600)), "CLOCK");
     }

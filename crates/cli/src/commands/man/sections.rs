@@ -1,11 +1,11 @@
-//! What stands below the options in a help, as sections of a manual.
+//! Parses the text below the options of a help into sections of a manual.
 //!
-//! A line that is not indented and ends with a colon begins one. Indented lines below it are entries, a term and what it
-//! means with two blanks between them; where they are not, they are shown as they stand. All else is text.
+//! A section begins at a line that is not indented and ends with a colon. Indented lines below it are entries, a term and
+//! its meaning with two blanks between them; indented lines of another form are shown unchanged. Other lines are text.
 
 use clap_mangen::roff::{Roff, bold, roman};
 
-/// Where text without a heading goes.
+/// The title of the section for text without a heading.
 const NOTES: &str = "NOTES";
 const EXAMPLES: &str = "EXAMPLES";
 
@@ -15,7 +15,7 @@ pub(super) struct Section {
     lines: Vec<String>,
 }
 
-/// The sections of a text.
+/// Parses a text into sections.
 pub(super) fn read(text: &str) -> Vec<Section> {
     let mut all: Vec<Section> = Vec::new();
     for line in text.lines() {
@@ -71,7 +71,7 @@ impl Section {
     }
 }
 
-/// Terms and what they mean, if the lines are that.
+/// Parses the lines as terms and their meanings; `None` if they are something else.
 fn entries(lines: &[String]) -> Option<Vec<(String, String)>> {
     let mut entries: Vec<(String, String)> = Vec::new();
     for line in lines.iter().filter(|line| !line.is_empty()) {
@@ -87,7 +87,7 @@ fn entries(lines: &[String]) -> Option<Vec<(String, String)>> {
     (!entries.is_empty()).then_some(entries)
 }
 
-/// Indented lines keep their form, the others are text.
+/// Renders the lines: indented ones keep their form, the others are text.
 fn render_verbatim(lines: &[String], roff: &mut Roff) {
     let mut is_kept = false;
     let ends = lines.len()

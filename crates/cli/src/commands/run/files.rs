@@ -1,4 +1,4 @@
-//! Where runs are kept in our folder.
+//! The files of pipeline runs in our folder.
 
 use crate::complain;
 use outlast_engine::Clock;

@@ -1,4 +1,4 @@
-//! A run while somebody watches: what happens on the screen, questions at gates, signals, and how it ends.
+//! Shows a run in progress: its events, questions at gates, signals, and its outcome.
 
 pub(crate) mod gate_input;
 mod outputs;
@@ -23,28 +23,28 @@ use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the events of a run look like.
+/// The version of the JSON events of a run.
 const VERSION: u32 = 1;
 
-/// What is told of a run while it goes on, and to whom.
+/// The output of a run in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputMode {
-    /// What happens, to whoever watches.
+    /// Progress, for a person.
     People,
-    /// Everything, as lines of JSON.
+    /// All events, as lines of JSON.
     Json,
-    /// Its id, once it is written down. Who hears it may be gone at any time.
+    /// The id of the run, once it is in the journal. Its reader may be gone at any time.
     Id,
 }
 
 /// How watching ended.
 enum WatchEnd {
     Ended(EndStatus),
-    /// The run is left as it is, to be carried on by another process.
+    /// The run stays unfinished; another process can resume it.
     Left(Exit),
 }
 
-/// Carries a run out to its end, or until a signal says otherwise.
+/// Runs a pipeline to its end, or until a signal stops it.
 pub(super) async fn watch(
     mut runner: Runner,
     telling: OutputMode,
@@ -86,7 +86,7 @@ async fn follow(
             _ = ticks.tick() => {
                 let mut view = lock(view);
                 view.tick(clock.now());
-                // To go on would spend money for nothing.
+                // Without a reader of the output, further calls would spend money for nothing.
                 if view.lost_stdout.is_some() {
                     return Ok(WatchEnd::Left(Exit::Failed));
                 }
@@ -99,7 +99,7 @@ async fn follow(
     }
 }
 
-/// Says how it ended, and what came of it.
+/// Prints the outputs of the run and returns its exit code.
 fn finish(runner: &Runner, ended: &EndStatus, telling: OutputMode) -> anyhow::Result<Exit> {
     if telling == OutputMode::People {
         outputs::print(runner)?;
@@ -113,7 +113,7 @@ fn finish(runner: &Runner, ended: &EndStatus, telling: OutputMode) -> anyhow::Re
     })
 }
 
-/// Whether what failed could have passed, but retries, tokens or money were used up.
+/// Reports whether the failure was one that could have passed, but retries, tokens or money were used up.
 fn failed_on_budget(runner: &Runner) -> bool {
     let run = runner.state();
     let failed = run
@@ -179,7 +179,7 @@ impl RunOutput {
         }
     }
 
-    /// Says the id with the first thing that is written down.
+    /// Prints the id with the first entry of the journal.
     fn announce(&self, said: &RunEvent<'_>) {
         if matches!(said, RunEvent::Entry { seq: 1, .. }) {
             let mut stdout = std::io::stdout().lock();

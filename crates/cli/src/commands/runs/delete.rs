@@ -1,4 +1,4 @@
-//! Removing runs for good, with the sessions of their steps and with what no other run has made.
+//! Deletes runs for good, with the sessions of their steps and the artifacts that no other run uses.
 
 use super::find::said;
 use crate::commands::sessions::parse_age;
@@ -14,12 +14,12 @@ use outlast_store::{Artifacts, Error};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// What was made so shortly ago may be that of a run that has begun just now.
+/// The age below which an artifact is kept: it may be that of a run that has just begun.
 const ARTIFACT_GRACE_PERIOD: Duration = Duration::from_secs(60);
 
-/// Removes those runs, by their names.
+/// Deletes the named runs.
 pub(super) async fn delete(home: &RunStore, names: &[String]) -> anyhow::Result<Exit> {
-    // All are found before the first one is gone.
+    // Look all of them up before the first one is deleted.
     let mut found = Vec::new();
     for name in names {
         found.push(home.find(name).await.map_err(said)?);
@@ -32,7 +32,7 @@ pub(super) async fn delete(home: &RunStore, names: &[String]) -> anyhow::Result<
     Ok(Exit::Success)
 }
 
-/// Removes all runs that ended, and in which nothing has happened for that long.
+/// Deletes all finished runs without changes for the given age.
 pub(super) async fn delete_older(home: &RunStore, age: &str) -> anyhow::Result<Exit> {
     let age = parse_age(age)?;
     let now = clock::clock()?.now();
@@ -50,7 +50,7 @@ pub(super) async fn delete_older(home: &RunStore, age: &str) -> anyhow::Result<E
     Ok(Exit::Success)
 }
 
-/// Sessions first: what is left of a run that was not removed to the end can be removed again.
+/// Removes a run, its sessions first: a run that was not removed to the end can be removed again.
 async fn remove(home: &RunStore, run: &Summary) -> anyhow::Result<()> {
     if run.state == Availability::InUse {
         return Err(at_work(&run.id).into());
@@ -71,7 +71,7 @@ async fn remove(home: &RunStore, run: &Summary) -> anyhow::Result<()> {
         Err(Error::InUse { session }) => return Err(at_work(&session).into()),
         deleted => deleted.map_err(|error| said(error.into()))?,
     }
-    // Nobody will read what is left of its letters and of its attempts' files.
+    // Nobody reads its remaining run requests and the scratch files of its attempts.
     drop(Mailbox::new(&home.folder().join(MAIL)).take(&run.id));
     std::fs::remove_dir_all(home.folder().join(SCRATCH).join(&run.id)).ok();
     Ok(())
@@ -83,7 +83,7 @@ fn at_work(run: &str) -> UsageError {
     ))
 }
 
-/// Has the files forget what was deleted, and removes what nobody has made any more.
+/// Purges deleted entries from the databases, and removes artifacts that no run uses.
 async fn tidy(home: &RunStore) -> anyhow::Result<()> {
     let Some(runs) = home.runs().await? else {
         return Ok(());
@@ -94,14 +94,14 @@ async fn tidy(home: &RunStore) -> anyhow::Result<()> {
     }
     let folder = home.folder().join(ARTIFACTS);
     let all = runs.sessions().await?;
-    // Whoever is at work may have made something that is not written down yet.
+    // A running process may have made artifacts that are not in the journal yet.
     if !folder.exists() || all.iter().any(|run| run.state == Availability::InUse) {
         return Ok(());
     }
     let mut used = HashSet::new();
     for run in &all {
         let mentions = history::mentions(&runs, &run.id).await?;
-        // Of what cannot be read nobody knows what it needs.
+        // The artifacts of an unreadable run are unknown; keep all.
         if !mentions.is_whole {
             return Ok(());
         }

@@ -1,11 +1,11 @@
-//! Which run is meant, and what is said when there is none.
+//! Finds the run that a person named, and words the errors.
 
 use super::NO_RUN;
 use crate::platform::exit::UsageError;
 use outlast_pipeline::run_store::{Error, RunStore};
 use outlast_store::journal::Summary;
 
-/// The run of that name, or whose name begins so; or the newest one, when none is named.
+/// Returns the run with the given name or the given beginning of a name, or the newest run if none is given.
 pub(super) async fn find_or_newest(home: &RunStore, name: Option<&str>) -> anyhow::Result<Summary> {
     if let Some(name) = name {
         return home.find(name).await.map_err(said);
@@ -14,7 +14,7 @@ pub(super) async fn find_or_newest(home: &RunStore, name: Option<&str>) -> anyho
     Ok(newest.ok_or_else(|| UsageError(NO_RUN.to_owned()))?)
 }
 
-/// What cannot be had of runs, with the command that helps.
+/// Converts an error of the run store to a usage error with the command that helps.
 pub(crate) fn said(error: Error) -> anyhow::Error {
     let remedy = match &error {
         Error::NoName | Error::NotFound { .. } => "; `outlast runs` lists them".to_owned(),

@@ -1,4 +1,4 @@
-//! All runs, in a line each.
+//! Lists all runs, one line each.
 
 use super::NO_RUNS;
 use crate::output::diagnostics::notice;

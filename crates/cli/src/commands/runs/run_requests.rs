@@ -1,4 +1,4 @@
-//! Telling whoever is at work on a run what a person wants.
+//! Reports the delivery of a run request.
 
 use crate::commands::runs::find::said;
 use crate::complain;
@@ -6,7 +6,7 @@ use crate::output::diagnostics::notice;
 use crate::platform::exit::Exit;
 use outlast_pipeline::run_store::{Error, RequestReceipt};
 
-/// Says what became of it.
+/// Prints whether the run received the request.
 pub(in crate::commands::runs) fn say(told: Result<RequestReceipt, Error>) -> anyhow::Result<Exit> {
     let RequestReceipt { run, is_at_work } = told.map_err(said)?;
     match is_at_work {

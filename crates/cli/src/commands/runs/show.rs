@@ -1,4 +1,4 @@
-//! Where a run stands, and how it got there.
+//! `outlast runs show`: the status of a run, and its history.
 
 use super::find::find_or_newest;
 use super::{step, watch};
@@ -20,9 +20,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
 
-/// The most that is told of the attempts of a step.
+/// The largest number of attempts that are shown for each step.
 const MAX_SHOWN_ATTEMPTS: usize = 20;
-/// The most of a message that is told, in bytes.
+/// The longest part of a message that is shown, in bytes.
 const MAX_MESSAGE_BYTES: usize = 400;
 
 pub(super) async fn show(
@@ -54,7 +54,7 @@ pub(super) async fn show(
     }
 }
 
-/// Whether a process is at work on a run.
+/// Reports whether a process is executing the run.
 pub(super) const fn process(summary: &Summary) -> ProcessStatus {
     match summary.state {
         Availability::InUse => ProcessStatus::Runs,
@@ -62,7 +62,7 @@ pub(super) const fn process(summary: &Summary) -> ProcessStatus {
     }
 }
 
-// --- As JSON ---
+// --- as JSON ---
 
 #[derive(Serialize)]
 struct JsonLine<'a> {
@@ -74,7 +74,7 @@ struct JsonLine<'a> {
     entry: &'a Entry,
 }
 
-/// Entries as lines of JSON.
+/// Formats entries as lines of JSON.
 pub(super) fn json_lines(run_id: &str, entries: &[RecordedEntry]) -> anyhow::Result<String> {
     let mut lines = String::new();
     for (seq, time, entry) in entries {
@@ -91,9 +91,9 @@ pub(super) fn json_lines(run_id: &str, entries: &[RecordedEntry]) -> anyhow::Res
     Ok(lines)
 }
 
-// --- For a person ---
+// --- for a person ---
 
-/// The steps of a run, in order: those of its pipeline, or what is known of them when that cannot be read any more.
+/// Returns the steps of a run in order: those of its pipeline, or the known ones if the pipeline cannot be read any more.
 pub(super) fn plan(run: &Run) -> Vec<PlannedStep> {
     match status::pipeline(run) {
         Some(pipeline) => run_view::planned(&pipeline),
@@ -101,7 +101,7 @@ pub(super) fn plan(run: &Run) -> Vec<PlannedStep> {
     }
 }
 
-/// What is written down elsewhere than in the run: what sessions wait for, and what is asked.
+/// Collects the live state that the run's own journal does not have: waits of sessions, and open questions.
 pub(super) async fn live(
     home: &RunStore,
     run: &Run,
@@ -125,7 +125,7 @@ pub(super) async fn live(
     Ok(live)
 }
 
-/// What the session of a step waits for.
+/// Returns the wait of a step's session, if there is one.
 pub(super) async fn waiting(
     home: &RunStore,
     step: &StepState,
@@ -138,7 +138,7 @@ pub(super) async fn waiting(
     }))
 }
 
-/// What the run is, where it stands, and what went wrong so far.
+/// Describes a run: its status, its steps and its failures so far.
 pub(super) fn document(
     summary: &Summary,
     run: &Run,
@@ -175,7 +175,7 @@ pub(super) fn document(
 fn head(summary: &Summary, run: &Run) -> String {
     let mut head = format!("Run      {}\n", summary.id);
     for (name, value) in [("File", &run.begun.file), ("Folder", &run.begun.folder)] {
-        // What cannot be written to a string does not exist.
+        // Writing to a string cannot fail.
         writeln!(head, "{name:<8} {}", one_line(value)).ok();
     }
     for (name, value) in &run.begun.inputs {
@@ -190,12 +190,12 @@ fn head(summary: &Summary, run: &Run) -> String {
     head
 }
 
-/// The last few of many.
+/// Returns the last [`MAX_SHOWN_ATTEMPTS`] items.
 fn last<T>(all: &[T]) -> &[T] {
     &all[all.len().saturating_sub(MAX_SHOWN_ATTEMPTS)..]
 }
 
-/// What went wrong with a step, attempt by attempt.
+/// Describes the failures of a step, one line for each attempt.
 fn attempts(run: &Run, step: &str) -> String {
     let visits = run.steps.get(step).map_or(&[][..], |step| &step.visits);
     let failed = |visit: &Visit| -> Vec<String> {
@@ -238,7 +238,7 @@ fn failed(visit: u32, attempt: &Attempt) -> Option<String> {
     ))
 }
 
-/// A text from outside may not look like a line of ours.
+/// Puts a text from outside on one line, so that it cannot imitate our own lines.
 fn one_line(text: &str) -> String {
     let text = text::bounded(text, MAX_MESSAGE_BYTES);
     let words: Vec<&str> = text.split_whitespace().collect();

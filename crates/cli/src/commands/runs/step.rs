@@ -1,4 +1,4 @@
-//! What was said and done in a step.
+//! `outlast runs show --step`: the sessions and the failures of one step.
 
 use super::find::find_or_newest;
 use crate::commands::sessions;
@@ -21,7 +21,7 @@ pub(super) async fn show(home: &RunStore, run_id: &str, id: &str) -> anyhow::Res
     let sessions = sessions(step);
     if let Some(steps) = &home.steps().await? {
         for session in &sessions {
-            // One whose process died before it was begun is not there.
+            // The process may have died before the session began; then it does not exist.
             if let Ok(summary) = steps.summary(session).await {
                 let head = Header::from(&summary);
                 sessions::write_session(steps, &head, Format::Plain).await?;
@@ -37,7 +37,7 @@ pub(super) async fn show(home: &RunStore, run_id: &str, id: &str) -> anyhow::Res
     }
 }
 
-/// What its attempts came to, and what went wrong with them.
+/// Describes the attempts of a step and their failures.
 fn attempts(step: &StepState) -> String {
     let mut said = String::new();
     for visit in &step.visits {
@@ -64,7 +64,7 @@ fn attempts(step: &StepState) -> String {
     said
 }
 
-/// Prints something that a step has made, byte for byte unless a terminal would obey it.
+/// Prints an output of a step: byte for byte, but with terminal escapes removed if stdout is a terminal.
 pub(super) async fn output(
     home: &RunStore,
     run: &str,
@@ -94,7 +94,7 @@ pub(super) async fn output(
     Ok(Exit::Success)
 }
 
-/// The sessions of a step, in order.
+/// Returns the sessions of a step, in order.
 fn sessions(step: &StepState) -> Vec<&str> {
     let attempts = step.visits.iter().flat_map(|visit| &visit.attempts);
     let mut sessions: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! Following a run that another process is at work on, by what it writes down.
+//! `outlast runs show --watch`: follows a run of another process by reading its journal.
 
 use super::show::{document, json_lines, live, plan, process, waiting};
 use crate::output::print;
@@ -13,10 +13,10 @@ use outlast_store::journal::Summary;
 use std::io::{IsTerminal, Stdout};
 use std::time::Duration;
 
-/// How often is looked for what is new; real time, as it is for the eye.
+/// Polling interval in real time, as it is for the eye.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What is watched, as far as it is known.
+/// A followed run, as read so far.
 pub(super) struct WatchedRun {
     pub(super) summary: Summary,
     pub(super) run: Run,
@@ -24,7 +24,7 @@ pub(super) struct WatchedRun {
     pub(super) json: bool,
 }
 
-/// Follows a run until it ends, or nobody is at work on it.
+/// Follows a run until it ends, or no process executes it any more.
 pub(super) async fn watch(
     home: &RunStore,
     mut watched: WatchedRun,
@@ -34,7 +34,7 @@ pub(super) async fn watch(
     let mut after = watched.entries.last().map_or(0, |(seq, _, _)| *seq);
     loop {
         let id = watched.summary.id.as_str();
-        // Asked before it is read: what a process has written before it left is then read.
+        // Checked before the read: the read then includes all entries that an exiting process wrote.
         let process = process(&home.find(id).await?);
         let new = home.read_after(id, after).await?;
         for (seq, time, entry) in &new {
@@ -64,7 +64,7 @@ pub(super) async fn watch(
     }
 }
 
-/// Says what is known so far, and gives who tells the rest; nobody where it is told as JSON.
+/// Prints the state so far, and returns the painter for the rest; `None` with `--json`.
 async fn begin(
     home: &RunStore,
     watched: &WatchedRun,

@@ -1,4 +1,4 @@
-//! What a server tells beside sessions and runs: accounts, gates, and the gateways of this machine.
+//! Accounts, gates and the gateways of this machine, as a server reports them.
 
 use crate::commands::accounts;
 use crate::commands::gateway::local_gateways;
@@ -34,7 +34,7 @@ impl ServeSessionFactory {
         })
     }
 
-    /// The gates that are not closed.
+    /// Returns the gates that hold calls back.
     fn gates(&self, now: Timestamp) -> Vec<Gate> {
         let open = self.common().knowledge().open_gates().into_iter();
         let shown = open.map(|open| Gate {

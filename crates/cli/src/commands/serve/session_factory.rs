@@ -1,4 +1,4 @@
-//! Where the sessions of a server come from: each has a host of its own.
+//! The session factory of a server: each session gets a host of its own.
 
 use crate::args::SessionArguments;
 use crate::commands::resume;
@@ -21,11 +21,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(in crate::commands::serve) struct ServeSessionFactory {
-    /// What is the same for all; it has no session of its own.
+    /// The host with the shared parts; it has no session of its own.
     common: SessionHost,
     clock: Arc<dyn Clock>,
     folder: PathBuf,
-    /// Those whose hooks may still run.
+    /// The hosts whose hooks may still run.
     hosts: Mutex<Vec<Arc<SessionHost>>>,
 }
 
@@ -44,8 +44,8 @@ impl ServeSessionFactory {
         })
     }
 
-    /// Checks that a session can be begun as things are. What was typed is there for sessions; what is set may be there
-    /// for others than those of this server.
+    /// Checks that a session can be begun with the present settings. If options for sessions were typed, an error is fatal;
+    /// otherwise it is a warning, as the settings in files may be meant for others than this server.
     pub(in crate::commands::serve) fn check(&self) -> anyhow::Result<()> {
         let host = self.host(&SessionOptions::default());
         match host.look(&self.folder, None) {
@@ -63,7 +63,7 @@ impl ServeSessionFactory {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of a host. Those whose sessions were given back have their hooks done, and are let go of.
+    /// Adds a host. Hosts whose sessions are closed finish their hooks and are dropped.
     fn keep(&self, host: Arc<SessionHost>) {
         let mut hosts = self.hosts();
         let left = hosts.extract_if(.., |host| Arc::strong_count(host) == 1);
@@ -73,20 +73,20 @@ impl ServeSessionFactory {
         hosts.push(host);
     }
 
-    /// Takes note of why the process ends.
+    /// Tells all hosts the signal that ends the process.
     pub(in crate::commands::serve) fn signalled(&self, signal: Signal) {
         for host in &*self.hosts() {
             host.signalled(signal);
         }
     }
 
-    /// Waits for hooks to be done, for a bounded time.
+    /// Waits for hooks to finish, for a bounded time.
     pub(in crate::commands::serve) async fn finish(&self, signals: &Signals) {
         let hosts = self.hosts().clone();
         join_all(hosts.iter().map(|host| host.finish(signals))).await;
     }
 
-    /// A host for a session with these wishes.
+    /// Returns a host for a session with the given options.
     fn host(&self, wishes: &SessionOptions) -> SessionHost {
         let said = [
             ("provider", wishes.provider.clone()),
@@ -97,7 +97,7 @@ impl ServeSessionFactory {
         self.common.beside(&Options::said(said))
     }
 
-    /// Where a session works: where it began, or where it is wished.
+    /// Returns the folder of a session: the one in which it began, else the requested one.
     fn folder_of(
         &self,
         known: Option<&Summary>,
@@ -142,13 +142,13 @@ impl ServeSessionFactory {
         };
         let (summary, earlier) = known.unzip();
         let host = self.host(wishes);
-        // What is known of a session does not depend on whether its folder is still there.
+        // A description does not need the session's folder to exist.
         let folder = match &summary {
             Some(summary) => PathBuf::from(&summary.directory),
             None => self.folder_of(None, wishes)?,
         };
         match (host.look(&folder, earlier.clone()), earlier) {
-            // What was said in it can be read whatever the settings are.
+            // The history stays readable with any settings.
             (Err(error), Some(earlier)) => Ok(host.name(earlier, wrong(&error).to_string())),
             (looked, _) => looked.map_err(|error| wrong(&error)),
         }
@@ -187,7 +187,7 @@ impl ServeSessionFactory {
     }
 }
 
-/// What is wrong with the settings, in the words of whoever wished for them: nobody has typed a flag.
+/// Converts a settings error for a client: it has typed no flag, so the flag's name is left out.
 fn wrong(error: &anyhow::Error) -> FactoryError {
     let reason = crate::platform::exit::reason(error);
     let flag = reason.strip_prefix("flag --");
@@ -196,7 +196,7 @@ fn wrong(error: &anyhow::Error) -> FactoryError {
     FactoryError::Wrong(said.unwrap_or(reason))
 }
 
-/// Why a session could not be opened.
+/// Converts an error of opening a session.
 fn because(name: &str, error: &anyhow::Error) -> FactoryError {
     let name = name.to_owned();
     let store = match error.downcast_ref::<session::Error>() {

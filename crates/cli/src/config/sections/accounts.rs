@@ -1,4 +1,4 @@
-//! The accounts that the settings name.
+//! The accounts in the settings.
 
 use crate::config::key::Key;
 use crate::config::layers::Layers;
@@ -8,7 +8,7 @@ use crate::platform::exit::UsageError;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// One account.
+/// A configured account.
 #[derive(Clone, Debug)]
 pub(crate) struct AccountSettings {
     pub(crate) name: String,
@@ -17,7 +17,7 @@ pub(crate) struct AccountSettings {
     pub(crate) max_in_flight: Option<u32>,
 }
 
-/// Where an account's key comes from.
+/// The source of an account's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyLocation {
     Variable(String),
@@ -30,13 +30,13 @@ impl std::fmt::Display for KeyLocation {
         match self {
             Self::Variable(name) => write!(f, "variable {name}"),
             Self::File(path) => write!(f, "file {}", path.display()),
-            // What is typed there may hold a secret of its own.
+            // The command line may hold a secret of its own.
             Self::Command(_) => f.write_str("command"),
         }
     }
 }
 
-/// All accounts, in the order of their names.
+/// Returns all accounts, ordered by name.
 pub(in crate::config) fn all(layers: &Layers) -> Result<Vec<AccountSettings>, UsageError> {
     let fields = [
         "provider",

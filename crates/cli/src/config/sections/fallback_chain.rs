@@ -1,7 +1,7 @@
-//! The models that are asked in place of one that cannot be, in order.
+//! Fallback chains: the models that are called in place of one that is unavailable, in order.
 //!
-//! Invariants: each model is in a chain once, and the one that it is for is not; so a chain has an end, whatever the
-//! chains of its models name. Not here: when another one is asked (see the kernel's `fallback`).
+//! Invariants: each model is in a chain once, and the chain's own model never; so a chain ends, whatever the chains of its
+//! models name. Not here: the conditions for a fallback (see the kernel's `fallback`).
 
 use crate::config::key::{Key, nearest, shown};
 use crate::config::layers::{Layer, Layers};
@@ -25,7 +25,7 @@ impl std::fmt::Display for ProviderModel {
     }
 }
 
-/// A model as it is written in a list: alone, or after the provider that it is asked at.
+/// A model as a list has it: alone, or after the provider at which it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelEntry<'a> {
     provider: Option<Provider>,
@@ -33,7 +33,7 @@ pub(crate) struct ModelEntry<'a> {
 }
 
 impl<'a> ModelEntry<'a> {
-    /// Reads an entry. Names of models hold colons, too, so only a known provider before the first one is a provider.
+    /// Parses an entry. Names of models hold colons, too, so only a known provider before the first one is a provider.
     pub(crate) fn read(text: &'a str) -> Result<Self, String> {
         let text = text.trim();
         if text.contains(char::is_control) {
@@ -66,7 +66,7 @@ impl<'a> ModelEntry<'a> {
         }
     }
 
-    /// Which model that is, in a list of a model at that provider.
+    /// Returns the model that the entry means in the list of a model at the given provider.
     pub(crate) fn at(self, provider: Provider) -> ProviderModel {
         ProviderModel {
             provider: self.provider.unwrap_or(provider),
@@ -75,14 +75,14 @@ impl<'a> ModelEntry<'a> {
     }
 }
 
-/// Models have digits, dots and slashes before a colon, providers have not.
+/// Reports whether the text could be a provider: models have digits, dots and slashes before a colon, providers do not.
 fn looks_like_one(text: &str) -> bool {
     let in_name = |b: u8| b.is_ascii_alphabetic() || b"-_".contains(&b);
     !text.is_empty() && text.bytes().all(in_name)
 }
 
-/// The models that are asked when that one cannot be: those of its own list, else of the default one, then those of the
-/// last one's own list, and so on.
+/// Returns the fallback models of the given model: those of its own list, else of the default one, then those of the last
+/// one's own list, and so on.
 pub(in crate::config) fn of(layers: &Layers, first: &ProviderModel) -> Vec<ProviderModel> {
     let mut chain: Vec<ProviderModel> = Vec::new();
     let mut entries = entries_of_first(layers, first);
@@ -105,7 +105,7 @@ pub(in crate::config) fn of(layers: &Layers, first: &ProviderModel) -> Vec<Provi
     }
 }
 
-/// What was typed counts before what a file says of one model.
+/// Returns the list of the first model. A typed list overrides the list that a file has for one model.
 fn entries_of_first<'a>(layers: &'a Layers, first: &ProviderModel) -> &'a [String] {
     let (own, default) = (
         Key::named(MODEL_FALLBACK_PATH, &first.model),

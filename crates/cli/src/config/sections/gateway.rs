@@ -1,4 +1,4 @@
-//! What the settings of the gateway amount to.
+//! The typed settings of the gateway.
 
 use crate::config::key::Key;
 use crate::config::layers::Layers;
@@ -13,22 +13,22 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a gateway does, and for whom.
+/// The settings of a gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct GatewaySettings {
     pub(crate) listen: SocketAddr,
-    /// Where requests in the Messages dialect go.
+    /// The upstream for requests in the Messages dialect.
     pub(crate) anthropic: Upstream,
-    /// Where all others go.
+    /// The upstream for all other requests.
     pub(crate) openai: Upstream,
     pub(crate) policy: Policy,
-    /// The policies of some paths.
+    /// Policies for certain paths.
     pub(crate) policies: Vec<(String, Policy)>,
-    /// Who asks, if it is not to be recognised.
+    /// The client to assume, instead of recognising it.
     pub(crate) client: Option<String>,
-    /// Host names by which it may be asked.
+    /// Additional host names under which the gateway responds.
     pub(crate) names: Vec<String>,
-    /// Web pages that may ask.
+    /// Origins of web pages that may send requests.
     pub(crate) origins: Vec<String>,
     pub(crate) client_keys: Vec<Secret>,
     pub(crate) use_accounts: bool,
@@ -37,12 +37,12 @@ pub(crate) struct GatewaySettings {
     /// In bytes a second.
     pub(crate) min_throughput: u32,
     pub(crate) otlp_endpoint: Option<String>,
-    /// Each as `name=value`.
+    /// Headers, each as `name=value`.
     pub(crate) otlp_headers: Vec<Secret>,
     pub(crate) spool: BodyStore,
 }
 
-/// How much a gateway takes.
+/// Limits of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GatewayLimits {
     pub(crate) max_body: u64,
@@ -51,28 +51,28 @@ pub(crate) struct GatewayLimits {
     pub(crate) drain: Duration,
 }
 
-/// Where requests go.
+/// The destination of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Upstream {
-    /// To the provider of their dialect.
+    /// The provider of the request's dialect.
     Own,
-    /// To that address.
+    /// That address.
     Url(String),
-    /// To the scripted provider, in this process.
+    /// The scripted provider, in this process.
     Scripted(String),
 }
 
-/// Where the bodies of requests are that wait.
+/// The storage for the bodies of held requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BodyStore {
-    /// In a folder of ours.
+    /// A folder in our home folder.
     Own,
     Folder(PathBuf),
     Memory,
 }
 
 impl GatewaySettings {
-    /// For every provider and model.
+    /// Builds the settings, which hold for every provider and model.
     pub(in crate::config) fn of(layers: &Layers, timeouts: Timeouts) -> Result<Self, UsageError> {
         let policies = texts(layers, "gateway.policies");
         let policies = policies.iter().filter_map(|text| route(text));
@@ -121,7 +121,7 @@ impl GatewaySettings {
         })
     }
 
-    /// Whether only this machine can ask.
+    /// Reports whether only this machine can reach the gateway.
     pub(crate) fn is_local(&self) -> bool {
         self.listen.ip().is_loopback()
     }
@@ -148,7 +148,7 @@ pub(in crate::config) fn count(layers: &Layers, path: &str) -> Option<u32> {
     }
 }
 
-/// The policy of that name. What is set for prompts does not change its numbers.
+/// Returns the policy with the given name. Settings for prompts do not change its numbers.
 fn policy(layers: &Layers, name: &str) -> Result<Policy, UsageError> {
     let flag = |path| matches!(layers.value(path), Some(Value::Flag(true)));
     let name = match flag("retry.enabled") {
@@ -163,7 +163,7 @@ fn policy(layers: &Layers, name: &str) -> Result<Policy, UsageError> {
     policy.map_err(|error| UsageError(error.to_string()))
 }
 
-/// Where a dialect's requests go. A later layer counts; within a layer what is set for this dialect.
+/// Returns the upstream of a dialect. A later layer wins; within a layer the setting of the dialect does.
 fn upstream(layers: &Layers, path: &str) -> Upstream {
     let found = |path: &str| layers.effective.get(&Key::of(path));
     let chosen = match (found(path), found("gateway.upstream")) {

@@ -1,4 +1,4 @@
-//! The rows of the table that are about the gateway.
+//! The rows of the table of settings for the gateway.
 //!
 //! Invariant: all of them are restricted. A gateway carries the keys of every agent on the machine, so no project says
 //! where they go, who may use it or how much it takes.

@@ -1,4 +1,4 @@
-//! The hooks that the settings name.
+//! The hooks in the settings.
 
 use crate::config::key::Key;
 use crate::config::layers::Layers;
@@ -7,10 +7,10 @@ use outlast_session::hooks::{Hook, HookEvent};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long a hook may run that says nothing else.
+/// The time limit of a hook without one of its own.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// All hooks, in the order of the files.
+/// Returns all hooks, in the order of the files.
 pub(in crate::config) fn all(layers: &Layers) -> Vec<Hook> {
     let keys = layers.effective.keys();
     let numbers: BTreeSet<u32> = keys.filter_map(Key::number).collect();
@@ -20,7 +20,7 @@ pub(in crate::config) fn all(layers: &Layers) -> Vec<Hook> {
         .collect()
 }
 
-/// The hook with that number. What must be there was asked for when its file was read.
+/// Returns the hook with the given index. Its required fields were checked when its file was read.
 fn hook(layers: &Layers, number: &str) -> Option<Hook> {
     let key = |field: &str| Key::named(&format!("hooks.<number>.{field}"), number);
     let value = |field: &str| Some(&layers.effective.get(&key(field))?.value);

@@ -1,4 +1,4 @@
-//! The MCP servers that the settings name.
+//! The MCP servers in the settings.
 
 use crate::config::key::Key;
 use crate::config::layers::Layers;
@@ -9,7 +9,7 @@ use outlast_session::tools::Effect;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// One server.
+/// A configured MCP server.
 #[derive(Clone, Debug)]
 #[cfg_attr(
     not(all(unix, feature = "mcp")),
@@ -20,14 +20,14 @@ pub(crate) struct McpServerSettings {
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
     pub(crate) variables: Vec<(String, Secret)>,
-    /// Without one that of all tools counts.
+    /// The timeout of its tools; `None` stands for that of all tools.
     pub(crate) timeout: Option<Duration>,
     pub(crate) effects: BTreeMap<String, Effect>,
 }
 
 const VARIABLES: &str = "mcp.<server>.env.<variable>";
 
-/// All servers, in the order of their names.
+/// Returns all servers, ordered by name.
 pub(in crate::config) fn all(layers: &Layers) -> Result<Vec<McpServerSettings>, UsageError> {
     let fields = ["command", "timeout", "effects", "env.<variable>"];
     let paths = fields.map(|field| format!("mcp.<server>.{field}"));
@@ -68,7 +68,7 @@ fn server(layers: &Layers, name: &str) -> Result<McpServerSettings, UsageError> 
     })
 }
 
-/// What running a tool twice would do: `tool=pure, other=idempotent`.
+/// Parses the effects of running each tool twice: `tool=pure, other=idempotent`.
 fn effects(text: &str) -> Result<BTreeMap<String, Effect>, String> {
     let parts = text.split(',').map(str::trim);
     let parts = parts.filter(|part| !part.is_empty());
@@ -90,8 +90,8 @@ fn effects(text: &str) -> Result<BTreeMap<String, Effect>, String> {
         .collect()
 }
 
-/// The words of a command line, as a shell would split it that knows nothing but quotes: `'…'` is kept as it is, in `"…"`
-/// and outside a `\` keeps what follows it.
+/// Splits a command line into words like a shell that knows nothing but quotes: `'…'` is kept as it is; in `"…"` and
+/// outside, a `\` keeps the character after it.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

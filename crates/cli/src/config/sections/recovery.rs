@@ -1,4 +1,4 @@
-//! What is done when a retry is not the answer: another model, a smaller conversation, another try at the answer.
+//! Settings for remedies other than a retry: a fallback model, compaction, a correction, a continuation.
 
 use crate::config::key::Key;
 use crate::config::layers::Layers;
@@ -10,16 +10,16 @@ use outlast_kernel::model_info::{self, Capabilities, ContinueBy};
 use outlast_session::compaction;
 use std::time::Duration;
 
-/// How often in a row a model is told that its answer was none.
+/// The default for [`Recovery::corrections`].
 const DEFAULT_CORRECTIONS: u32 = 3;
 
-/// What is done when a retry is not the answer.
+/// Settings for remedies other than a retry.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery {
     pub(crate) after_content: AfterContent,
-    /// How often in a row a model is told that its answer was none.
+    /// The largest number of corrections in a row: messages that tell a model why its completion is invalid.
     pub(crate) corrections: u32,
-    /// When another model is asked.
+    /// The conditions for a fallback.
     pub(crate) fallback: Rules,
     pub(crate) compaction: compaction::Settings,
 }
@@ -78,7 +78,7 @@ fn count(layers: &Layers, path: &str) -> Option<u32> {
     }
 }
 
-/// What is known of a model, and what the settings say of it.
+/// Returns the capabilities of a model: the built-in ones, overridden by the settings.
 pub(in crate::config) fn traits(layers: &Layers, place: &ProviderModel) -> Capabilities {
     let ProviderModel { provider, model } = place;
     let own = |field: &str| Key::named(&format!("models.<model>.{field}"), model);

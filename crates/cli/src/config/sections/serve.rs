@@ -1,18 +1,18 @@
-//! What the settings of `outlast serve` amount to.
+//! The typed settings of `outlast serve`.
 
 use crate::config::layers::Layers;
 use crate::config::sections::gateway::{count, texts};
 use crate::config::value::Value;
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// What a server does, and for whom.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct ServeSettings {
     pub(crate) listen: SocketAddr,
     pub(crate) require_token: bool,
-    /// Host names by which it may be asked.
+    /// Additional host names under which the server responds.
     pub(crate) names: Vec<String>,
-    /// Web pages that may ask.
+    /// Origins of web pages that may send requests.
     pub(crate) origins: Vec<String>,
     pub(crate) max_body: u64,
     pub(crate) max_connections: u32,
@@ -38,13 +38,14 @@ impl ServeSettings {
         }
     }
 
-    /// Whether others than this user's programs may come: from other machines, through a proxy, or by pages elsewhere.
+    /// Reports whether others than this user's programs may reach the server: from other machines, through a proxy, or from
+    /// pages elsewhere.
     pub(crate) fn requires_token(&self) -> bool {
         let is_open = !self.names.is_empty() || !self.origins.is_empty();
         self.require_token || is_open || !self.is_local()
     }
 
-    /// Whether only this machine can ask.
+    /// Reports whether only this machine can reach the server.
     pub(crate) fn is_local(&self) -> bool {
         self.listen.ip().is_loopback()
     }

@@ -1,4 +1,4 @@
-//! The rows of the table that are about `outlast serve`.
+//! The rows of the table of settings for `outlast serve`.
 //!
 //! Invariant: all of them are restricted: no project says who may use the user's sessions.
 

@@ -1,4 +1,4 @@
-//! What is done when a retry is not the answer, in a line for a person.
+//! Lines for the user about remedies other than a retry.
 
 use crate::output::progress::time_of_day;
 use outlast_kernel::Timestamp;
@@ -7,10 +7,10 @@ use outlast_kernel::time::Span;
 use outlast_kernel::verdict::Cause;
 use std::time::Duration;
 
-/// The line about an event, if a person is told of it. `first` is the model that the turn began with.
+/// Returns the line about an event, if it has one. `first` is the model that the turn began with.
 pub(crate) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
     Some(match body {
-        // Nobody has seen it: an answer is printed when it is whole.
+        // Retracted text was never shown: a completion is printed when it is complete.
         Body::Retracted { .. } => return None,
         Body::Seam { by } => format!("● the answer goes on where it broke off ({})", by.phrase()),
         Body::ModelSwitched {
@@ -35,7 +35,8 @@ pub(crate) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
             max_attempts,
             ..
         } => {
-            // What a person could do about it comes second, and only when telling the model did not help.
+            // The remedy for the user comes second in the message, and is shown only when the correction
+            // did not help.
             let problem = message.split("; ").next().unwrap_or_default();
             format!("⚠ {problem}: the model is told so ({attempt}/{max_attempts})")
         }
@@ -62,7 +63,7 @@ fn left(from: &str, to: &str, cause: Cause, until: Option<(Timestamp, Timestamp)
     format!("⚠ {phrase}: {to} is asked instead of {from}{until}")
 }
 
-/// A time that nobody counts down: without the moment that passed before it was said.
+/// Rounds a time without a countdown, so that the moment before it was printed does not show.
 fn about(time: Duration) -> Span {
     let seconds = (time + Duration::from_millis(500)).as_secs();
     let unit = match seconds {
@@ -83,7 +84,7 @@ fn billed_twice(usage: Usage, estimated: bool) -> String {
     format!("⚠ what had to be asked for again cost {read}{written} in addition")
 }
 
-/// What becomes of a conversation that is made smaller. Whoever wants it by hand says how it ended.
+/// Returns the line about a compaction. The command for a manual one reports its end itself.
 fn compaction(body: &Body, now: Timestamp) -> Option<String> {
     match body {
         Body::AutoCompactionStarted { reason, tokens } => Some(format!(
@@ -114,7 +115,7 @@ fn compaction(body: &Body, now: Timestamp) -> Option<String> {
             CompactionReason::Threshold => {
                 format!("warning: the conversation is as it was: {error}")
             }
-            // Why is said with the error that ends the turn, if it does.
+            // The error that ends the turn contains the reason.
             _ => "⚠ the conversation could not be made smaller".to_owned(),
         }),
         Body::AutoCompactionEnded { before, after, .. } => Some(format!(

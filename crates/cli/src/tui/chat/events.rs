@@ -1,4 +1,4 @@
-//! What an event of the session changes.
+//! Applies events of the session to the chat.
 
 use super::{Chat, Turn};
 use crate::output::progress::event_lines;
@@ -58,7 +58,7 @@ impl Chat {
         }
     }
 
-    /// The blocks of an attempt. What an earlier process made of a turn is told before the first one.
+    /// Returns the blocks of an attempt. The parts of a turn from an earlier process come before the first one.
     fn blocks_of_attempt(&self, attempt: u32) -> Range<usize> {
         let Turn { attempts, from, .. } = &self.turn;
         let known = attempts.iter().position(|(number, _)| *number == attempt);
@@ -68,7 +68,7 @@ impl Chat {
         begins.map_or(*from, |(_, at)| *at)..end
     }
 
-    /// What changes the line above the editor and the one below it.
+    /// Updates the activity line and the status line.
     fn state_event(&mut self, body: &Body, now: Timestamp) {
         match body {
             Body::QueueChanged {
@@ -139,7 +139,7 @@ impl Chat {
                 self.turn.said_failed = true;
                 self.turn.retry = None;
             }
-            // What its retries were for has been told.
+            // A failed retry chain has already reported its error.
             Body::Error {
                 cause,
                 message,
@@ -155,8 +155,8 @@ impl Chat {
         }
     }
 
-    /// The gate has the call wait. Within a chain of retries that moves the retry, also when one failed for which the gate
-    /// had let it pass early.
+    /// Applies a hold of the gate. Within a retry chain the hold moves the retry, even if the gate admitted a call early
+    /// and that call failed.
     fn held(&mut self, until: Timestamp, cause: Option<Cause>, now: Timestamp) {
         if let (Activity::Working { .. }, Some(retry)) = (&self.doing, &self.turn.retry) {
             self.doing = Activity::Retrying(Retrying {
@@ -185,7 +185,7 @@ impl Chat {
         }
     }
 
-    /// What is told in a line.
+    /// Adds the line for an event to the transcript.
     fn news(&mut self, body: &Body, now: Timestamp) {
         if let Some(line) = event_lines::line(body, &self.turn.first_model, now) {
             let tone = match line.starts_with('●') {
@@ -197,7 +197,7 @@ impl Chat {
     }
 }
 
-/// What went wrong, in one line.
+/// Returns the error in one line.
 fn failed(cause: Cause, message: &str, code: Option<&str>) -> String {
     let phrase = cause.phrase();
     let code = code.map_or(String::new(), |code| format!(" ({code})"));

@@ -1,11 +1,11 @@
-//! What a key means, and what a line means where there are no keys.
+//! Key bindings, and the meaning of whole lines where keys cannot be read.
 
 use super::{Action, Chat, Choices};
 use crate::tui::activity::Activity;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use outlast_session::tools::ApprovalDecision;
 
-/// What lists the sessions.
+/// The command that lists the sessions.
 const SESSIONS: &str = "/sessions ";
 const LEAVE_HINT: &str = "Ctrl-C once more leaves";
 const ESCAPE: &str = "\u{1b}";
@@ -54,7 +54,7 @@ impl Chat {
         }
     }
 
-    /// A whole line, where keys cannot be read.
+    /// Handles a whole line, for input whose keys cannot be read.
     pub(super) fn line(&mut self, line: &str) {
         let text = line.trim();
         if text.chars().any(|c| c == '\u{1b}') && text.replace(ESCAPE, "").is_empty() {
@@ -65,7 +65,7 @@ impl Chat {
                 "y" | "yes" => self.answer(ApprovalDecision::Yes),
                 "a" | "always" => self.answer(ApprovalDecision::Always),
                 "n" | "no" => self.answer(ApprovalDecision::No),
-                // It is asked again.
+                // Any other text leaves the question open.
                 _ => {}
             };
         }
@@ -75,7 +75,7 @@ impl Chat {
         self.send(line);
     }
 
-    /// What Ctrl-C means.
+    /// Handles Ctrl-C.
     pub(super) fn interrupt(&mut self) {
         if !self.editor.is_empty() {
             self.editor.clear();
@@ -87,7 +87,7 @@ impl Chat {
         }
     }
 
-    /// What Esc means: the retry that is waited for, and only if there is none, the turn.
+    /// Handles Esc: it cancels a scheduled retry, and otherwise the turn.
     fn escape(&mut self) {
         match &self.doing {
             _ if self.question.is_some() => self.answer(ApprovalDecision::No),
@@ -101,7 +101,7 @@ impl Chat {
         self.want(Action::Abort);
     }
 
-    /// No command has two lines.
+    /// Starts a new line; commands have only one.
     fn new_line(&mut self) {
         self.editor.new_line();
         self.choices = Choices::default();
@@ -116,7 +116,7 @@ impl Chat {
         self.send(&text);
     }
 
-    /// Whether the key answers the question that stands there. What was being written when it came goes on being written.
+    /// Whether the key answers the open question. Keys of a draft that was begun before it keep going to the draft.
     fn answers(&mut self, key: KeyEvent) -> bool {
         let Some(asked) = &self.question else {
             return false;
@@ -131,7 +131,7 @@ impl Chat {
             ('a', KeyModifiers::ALT) => ApprovalDecision::Always,
             ('y', KeyModifiers::NONE) if is_expected => ApprovalDecision::Yes,
             ('n', KeyModifiers::NONE) if is_expected => ApprovalDecision::No,
-            // Many sentences begin with a small one.
+            // A lower-case letter begins many sentences.
             ('A', KeyModifiers::NONE | KeyModifiers::SHIFT) if is_expected => {
                 ApprovalDecision::Always
             }
@@ -146,7 +146,7 @@ impl Chat {
         self.want(Action::Answer(answer));
     }
 
-    /// Whether the key goes to the list that is open.
+    /// Whether the key goes to the open list.
     fn chooses(&mut self, key: KeyEvent) -> bool {
         // Shift scrolls, and Alt begins a line.
         let choice = self.choices.selected().cloned();
@@ -180,12 +180,12 @@ impl Chat {
         }
     }
 
-    /// Whether the key moves what is shown: the question, if there is one.
+    /// Whether the key scrolls the question, or else the transcript.
     fn scrolls(&mut self, key: KeyEvent) -> bool {
         if let Some(asked) = &mut self.question {
             match key.code {
                 KeyCode::PageUp => asked.top = asked.top.saturating_sub(asked.page),
-                // At first its end is there as well, and less of its beginning.
+                // The first view also shows the end, and less of the beginning.
                 KeyCode::PageDown if asked.top == 0 => asked.top = 1,
                 KeyCode::PageDown => asked.top = asked.top.saturating_add(asked.page),
                 _ => return false,

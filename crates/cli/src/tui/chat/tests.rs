@@ -1,4 +1,4 @@
-//! The chat as a state machine: what it makes of keys and of the events of real turns.
+//! The chat as a state machine: its reactions to keys and to the events of real turns.
 
 mod keys;
 mod random;
@@ -118,7 +118,7 @@ pub(in crate::tui) fn joined() -> Joined {
 }
 
 impl Chat {
-    /// Takes in several things at once; what was wanted because of them.
+    /// Handles several inputs at once, and returns the resulting actions.
     pub(in crate::tui) fn take_all(
         &mut self,
         inputs: impl IntoIterator<Item = Input>,
@@ -135,7 +135,7 @@ impl Chat {
         self.take_all(text.chars().map(|c| key(KeyCode::Char(c))));
     }
 
-    /// The whole transcript, as it looks.
+    /// Returns the rendered transcript.
     fn shown(&mut self) -> String {
         let lines = self.transcript.visible((100, 1000), &Theme::plain());
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
@@ -143,7 +143,7 @@ impl Chat {
     }
 }
 
-/// A chat with a session in which nothing happens.
+/// Creates a chat with an idle session.
 pub(in crate::tui) fn idle() -> Chat {
     let mut chat = Chat::new();
     chat.take(Input::Joined(Box::new(joined())), NOW);

@@ -1,27 +1,27 @@
-//! What tells comments, strings and keywords apart, for each language that is known.
+//! Comments, strings and keywords of each known language.
 
-/// A language as far as a line can be coloured without parsing it.
+/// The tokens of a language, which suffice to colour a line without parsing it.
 pub(super) struct Language {
     pub(super) names: &'static [&'static str],
     pub(super) line_comments: &'static [&'static str],
     pub(super) block_comment: Option<(&'static str, &'static str)>,
-    /// The longer of two that begin alike stands first.
+    /// The kinds of quotes; of two with a common beginning the longer one comes first.
     pub(super) quotes: &'static [Quote],
     pub(super) keywords: &'static [&'static str],
     pub(super) traits: Traits,
 }
 
-/// What sets some languages apart.
+/// Properties of some languages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Traits {
     Usual,
-    /// Block comments hold others.
+    /// Block comments can be nested.
     NestedComments,
-    /// Comments and quotes begin a word: `a#b` and `don't` are none.
+    /// Comments and quotes must begin a word: `a#b` and `don't` contain none.
     AtWords,
-    /// Keywords in capitals or not.
+    /// Keywords are case-insensitive.
     AnyCase,
-    /// Lines that are added and removed.
+    /// Lines are marked as added or removed.
     Diff,
 }
 
@@ -35,9 +35,9 @@ pub(super) struct Quote {
 pub(super) enum QuoteKind {
     Line,
     Lines,
-    /// Over several lines, and a backslash is just a backslash.
+    /// Spans several lines; a backslash has no special meaning.
     Raw,
-    /// One character, else the quote means something else.
+    /// Contains one character; otherwise the quote has another meaning.
     Character,
 }
 

@@ -1,4 +1,4 @@
-//! How a block is drawn once all of it is read.
+//! Draws complete blocks.
 
 use outlast_kernel::text::plain;
 use pulldown_cmark::HeadingLevel;
@@ -52,7 +52,7 @@ impl Renderer<'_> {
         self.follows = LastDrawn::Text;
     }
 
-    /// With its marks, so that levels differ without colours as well.
+    /// Draws a heading with its marks, so that levels differ without colours as well.
     fn draw_heading(&mut self, level: HeadingLevel) {
         self.inline.close();
         let marks = "#".repeat(level as usize) + " ";
@@ -98,7 +98,7 @@ pub(super) fn styled(text: impl Into<String>, style: Style) -> Line<'static> {
     Line::from(Span::styled(text.into(), style))
 }
 
-/// Text that is still arriving can end in the middle of a closing fence, which is not code.
+/// Removes an incomplete closing fence at the end of streamed text, which is not code.
 fn without_unfinished_fence<'a>(fence: &Option<String>, code: &'a str) -> &'a str {
     let (before, last) = code.rsplit_once('\n').unwrap_or(("", code));
     let ticks =

@@ -1,6 +1,6 @@
 //! The text of one block: words with the styles that are open around them.
 //!
-//! Invariant: whatever the parser made of the source (an entity can stand for an escape) is cleaned before it is kept.
+//! Invariant: the parser's output is cleaned before it is kept (an entity can stand for an escape).
 
 use outlast_kernel::text::plain;
 use pulldown_cmark::LinkType;
@@ -19,15 +19,15 @@ pub(super) struct Inline {
 /// A link or an image whose text is being collected.
 struct OpenLink {
     what: Target,
-    /// Where its text begins: the span, and the byte in it.
+    /// The start of its text: the span, and the byte in it.
     begins: (usize, usize),
 }
 
 pub(super) enum Target {
     Link(String),
     Image(String),
-    /// A link by name. It is shown as it is written: its definition may not have been streamed yet, and what is finished must
-    /// not change once it comes.
+    /// A reference link. It is shown as written: its definition may not have been streamed yet, and a finished block
+    /// must not change once it arrives.
     Named(String),
 }
 
@@ -64,7 +64,7 @@ impl Inline {
         }
     }
 
-    /// In a style on top of those that are open.
+    /// Adds text in a style on top of the open ones.
     pub(super) fn push_patched(&mut self, text: &str, style: Style) {
         self.open(style);
         self.push(text);
@@ -114,7 +114,7 @@ impl Inline {
         (last, self.spans.last().map_or(0, |s| s.content.len()))
     }
 
-    /// Whether the text since then is the address itself, with or without its scheme.
+    /// Whether the text since that position is the address itself, with or without its scheme.
     fn is_text_since(&self, (span, byte): (usize, usize), address: &str) -> bool {
         let said = || {
             let spans = self.spans.iter().enumerate().skip(span);

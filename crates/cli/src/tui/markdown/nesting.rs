@@ -1,7 +1,7 @@
-//! What a block stands in: quotes, lists, footnotes, and what is drawn on its left because of them.
+//! The containers of a block: quotes, lists, footnotes, and their prefixes on its left.
 //!
-//! Invariant: prefixes take half of the width at most, however deep the nesting is; deeper levels stand below the last one that
-//! fits, their markers in front of their text. The cost of a line does not depend on the depth.
+//! Invariant: prefixes take at most half of the width, however deep the nesting is; deeper levels align with the last
+//! one that fits, with their markers in front of their text. The cost of a line does not depend on the depth.
 
 use ratatui::text::{Line, Span};
 
@@ -10,7 +10,7 @@ use super::super::wrap::{Indent, columns, trim_end};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Quote,
-    /// The number of the next item, if they are numbered.
+    /// The number of the next item in an ordered list.
     List(Option<u64>),
     Item,
     Footnote,
@@ -19,7 +19,7 @@ pub(super) enum Kind {
 pub(super) struct Nesting {
     levels: Vec<Level>,
     prefixes: Vec<Prefix>,
-    /// Markers that there is no room for, until a line takes them as text.
+    /// Markers without room for a prefix, until a line takes them as text.
     homeless: Vec<Span<'static>>,
     columns: usize,
     most_columns: usize,
@@ -31,7 +31,7 @@ struct Level {
 }
 
 struct Prefix {
-    /// Drawn once, in place of the other.
+    /// Drawn once, in place of `later`.
     marker: Option<Span<'static>>,
     later: Span<'static>,
     columns: usize,
@@ -56,7 +56,7 @@ impl Nesting {
         self.levels.last().map(|level| level.kind)
     }
 
-    /// The number of an item that begins now.
+    /// Returns the number for a new item.
     pub(super) fn next_number(&mut self) -> Option<u64> {
         match self.levels.last_mut()?.kind {
             Kind::List(Some(ref mut next)) => {
@@ -75,12 +75,12 @@ impl Nesting {
         });
     }
 
-    /// With a bar beside every line.
+    /// Enters a container with a bar beside every line.
     pub(super) fn enter_with_bar(&mut self, kind: Kind, bar: Span<'static>) {
         self.enter_with(kind, None, bar);
     }
 
-    /// With a marker before the first line and blanks before the others.
+    /// Enters a container with a marker before the first line and blanks before the others.
     pub(super) fn enter_with_marker(&mut self, kind: Kind, marker: Span<'static>) {
         let blanks = Span::raw(" ".repeat(columns(std::slice::from_ref(&marker))));
         self.enter_with(kind, Some(marker), blanks);
@@ -123,7 +123,7 @@ impl Nesting {
         std::mem::take(&mut self.homeless)
     }
 
-    /// For the next lines. Markers are given out once.
+    /// Returns the prefixes for the next lines. Each marker is returned once.
     pub(super) fn indent(&mut self) -> Indent {
         let later = self.prefixes.iter().map(|p| p.later.clone()).collect();
         let first = self.prefixes.iter_mut().map(|prefix| {
@@ -136,7 +136,7 @@ impl Nesting {
         }
     }
 
-    /// A line between two blocks.
+    /// Returns the line between two blocks.
     pub(super) fn blank(&self) -> Line<'static> {
         let mut spans = self.prefixes.iter().map(|p| p.later.clone()).collect();
         trim_end(&mut spans);

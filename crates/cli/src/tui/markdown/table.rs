@@ -1,6 +1,6 @@
-//! Tables: in columns as long as these are wide enough to be read, else as one list for each row.
+//! Tables: in columns if these are wide enough to be read, otherwise as one list for each row.
 //!
-//! Invariant: no line is wider than the room, and what is repeated for each row is bounded.
+//! Invariant: no line exceeds the width, and the labels that repeat for each row are bounded.
 
 use pulldown_cmark::Alignment;
 use ratatui::text::{Line, Span};
@@ -10,16 +10,16 @@ use super::super::wrap::{Indent, columns, trim_end, truncated, wrapped};
 
 const COLUMN_SEPARATOR: &str = " │ ";
 const COLUMN_SEPARATOR_WIDTH: usize = 3;
-/// A column that has to be narrower than it wants to be is at least this wide.
+/// Minimum width of a column that is narrower than its content.
 const MIN_COLUMN_WIDTH: usize = 8;
-/// The most of a header that is repeated before each value.
+/// Maximum width of a header that is repeated before each value.
 const MAX_LABEL_COLUMNS: u16 = 30;
 
 type Cell = Vec<Span<'static>>;
 
 pub(super) struct Table {
     alignments: Vec<Alignment>,
-    /// The first one is the header.
+    /// The rows; the first one is the header.
     rows: Vec<Vec<Cell>>,
 }
 
@@ -50,7 +50,7 @@ impl Table {
 
     // --- columns ---
 
-    /// As wide as the columns can be, unless they would be too narrow.
+    /// Returns the widths of the columns, or `None` if they would be too narrow.
     fn widths(&self, room: u16) -> Option<Vec<usize>> {
         let count = self.alignments.len();
         let between = COLUMN_SEPARATOR_WIDTH.checked_mul(count.checked_sub(1)?)?;
@@ -149,7 +149,8 @@ fn cell_width(cell: &Cell, room: u16) -> usize {
     widths.max().unwrap_or_default()
 }
 
-/// Narrow columns keep their width, the others share what is left. Nothing when that is too little.
+/// Shrinks the wide columns to share the space that narrow ones leave. Returns `None` if that is
+/// too little.
 fn shrunk(mut widths: Vec<usize>, available: usize) -> Option<Vec<usize>> {
     if widths.iter().sum::<usize>() <= available {
         return Some(widths);

@@ -1,7 +1,7 @@
-//! A block of a transcript: something that was said, a call of a tool, a notice.
+//! A block of a transcript: a message, a tool call, a notice.
 //!
-//! Invariant: whatever a block holds, it is laid out in a bounded number of lines.
-//! Not here: what it looks like (`transcript/look.rs`), where a long text is cut into several (`transcript/cut.rs`).
+//! Invariant: any content is laid out in a bounded number of lines. Not here: the look (`transcript/render.rs`),
+//! splitting long texts (`transcript/split.rs`).
 
 use super::render;
 use super::split::{self, Scan, SplitPoint};
@@ -11,10 +11,10 @@ use outlast_kernel::text;
 use ratatui::text::Line;
 use serde_json::Value;
 
-/// As much of a text is laid out at all.
+/// Maximum number of bytes of a text that are laid out.
 pub(super) const MAX_LAYOUT_BYTES: usize = 512 << 10;
 
-/// Something that was said or done.
+/// The content of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
     User(String),
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     },
 }
 
-/// How something is said.
+/// The tone of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -37,14 +37,14 @@ pub(crate) enum Tone {
     Error,
 }
 
-/// A call of a tool, and what came of it.
+/// A tool call, and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ToolUse {
     id: String,
     pub(super) name: String,
-    /// What it is called with, in a line.
+    /// The arguments in one line.
     summary: String,
-    /// What it takes away and puts in its place, where it changes a text.
+    /// The removed and the inserted text, if the tool edits a file.
     pub(super) change: Option<(String, String)>,
     pub(crate) state: ToolState,
 }
@@ -66,7 +66,7 @@ impl Kind {
         let owned = |text: &str| text::bounded(text, MAX_LAYOUT_BYTES).into_owned();
         Self::Tool(ToolUse {
             id: call.id.clone(),
-            // A model may ask for a tool of any name.
+            // A model may request a tool of any name.
             name: text::plain(&call.name).replace('\n', " "),
             summary: owned(summary),
             change: change.map(|(old, new)| (owned(old), owned(new))),
@@ -76,14 +76,14 @@ impl Kind {
 }
 
 impl ToolUse {
-    /// The call, in a line.
+    /// Returns the call in one line.
     pub(crate) fn title(&self) -> String {
         let summary = self.summary.replace('\n', " ⏎ ");
         text::plain(&format!("{} {summary}", self.name)).into_owned()
     }
 }
 
-/// How a block is shown.
+/// The settings that a block was laid out with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) width: u16,
@@ -91,12 +91,12 @@ pub(super) struct Layout {
     pub(super) has_space: bool,
 }
 
-/// How a block goes on with what the one before it says.
+/// The way in which a block continues the previous one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Continuation {
-    /// Whether no blank line stands between the two.
+    /// Whether there is no blank line between the two.
     pub(super) is_joined: bool,
-    /// The line that opened the block of code which it begins in.
+    /// The fence line of the code block that it begins in.
     pub(super) opening: Option<String>,
 }
 
@@ -104,15 +104,15 @@ pub(super) struct Continuation {
 pub(super) struct Block {
     pub(super) kind: Kind,
     pub(super) is_retracted: bool,
-    /// Whether it is the one of those that were retracted which says so.
+    /// Whether this is the block of a retracted range that shows the notice.
     says_retracted: bool,
-    /// Whether more may come.
+    /// Whether more may be appended.
     is_growing: bool,
-    /// Whether it is shown in another way than those of its kind.
+    /// Whether the user has expanded or collapsed it individually.
     is_toggled: bool,
     part: Continuation,
     scan: Scan,
-    /// How many lines a thought has, with those of its later parts.
+    /// The number of lines of a thought, including its later parts.
     lines: usize,
     laid: Option<(Layout, Vec<Line<'static>>)>,
 }
@@ -145,9 +145,9 @@ impl Block {
         self.is_growing
     }
 
-    // --- Changing ---
+    // --- Changes ---
 
-    /// Adds to the text, if it is one of that kind that still grows.
+    /// Appends to the text if the block is of that kind and still grows; returns whether it did.
     pub(super) fn extends(&mut self, is_meant: fn(&Kind) -> bool, more: &str) -> bool {
         if !self.is_growing || !is_meant(&self.kind) {
             return false;
@@ -159,7 +159,7 @@ impl Block {
         true
     }
 
-    /// Settles as much of a long text as cannot change its look any more; what follows is handed back.
+    /// Settles the part of a long text whose look is final; returns the rest.
     pub(super) fn split(&mut self) -> Option<(String, Continuation)> {
         let (text, kind) = match &mut self.kind {
             Kind::Answer(text) => (text, split::Kind::Markdown),
@@ -177,7 +177,7 @@ impl Block {
         Some((rest, Continuation { is_joined, opening }))
     }
 
-    /// The line that opened the block of code which has not ended here.
+    /// Returns the fence line of a code block that is open at the end.
     pub(super) fn open_code(&self) -> Option<String> {
         match &self.kind {
             Kind::Answer(text) => self.scan.open_code(text),
@@ -185,13 +185,13 @@ impl Block {
         }
     }
 
-    /// As many lines more belong to the thought that begins here.
+    /// Adds lines of later parts to the thought that begins here.
     pub(super) fn count_lines(&mut self, more: usize) {
         self.lines += more;
         self.laid = None;
     }
 
-    /// Whether the call waits to be run, and is the same one.
+    /// Whether this is the same call, waiting to be run.
     pub(super) fn is_pending(&self, call: &Kind) -> bool {
         self.is_growing && !self.is_retracted && self.kind == *call
     }
@@ -215,7 +215,7 @@ impl Block {
         }
     }
 
-    /// Whether it says just that, and has counted it.
+    /// Counts the notice if it has this text; returns whether it does.
     pub(super) fn repeats(&mut self, tone: Tone, said: &str) -> bool {
         match &mut self.kind {
             Kind::Notice {
@@ -231,12 +231,12 @@ impl Block {
         }
     }
 
-    /// Nothing is added any more. Tools end by themselves.
+    /// Ends the block, except a tool, which ends with its result.
     pub(super) fn settle(&mut self) {
         self.is_growing &= matches!(self.kind, Kind::Tool(_));
     }
 
-    /// The turn is over: a tool that has not ended will not.
+    /// Ends a tool without a result, because its turn is over.
     pub(super) fn seal(&mut self) {
         if let Kind::Tool(tool) = &mut self.kind
             && self.is_growing
@@ -247,7 +247,7 @@ impl Block {
         self.is_growing = false;
     }
 
-    /// It does not count any more; whether it is something that could.
+    /// Marks the block as retracted; returns whether its kind can be retracted.
     pub(super) fn retract(&mut self, says_so: bool) -> bool {
         let counted = matches!(
             self.kind,
@@ -264,7 +264,7 @@ impl Block {
         self.is_toggled = !self.is_toggled;
     }
 
-    // --- Showing ---
+    // --- Display ---
 
     pub(super) const fn is_expanded(&self, tools: bool, thoughts: bool) -> bool {
         let shows = match self.kind {
@@ -274,7 +274,7 @@ impl Block {
         shows != self.is_toggled
     }
 
-    /// Whether no blank line stands between the two.
+    /// Whether there is no blank line between the two.
     pub(super) const fn joins(&self, before: &Self) -> bool {
         self.part.is_joined
             || matches!(
@@ -287,7 +287,7 @@ impl Block {
         matches!(&self.laid, Some((known, _)) if *known == shown)
     }
 
-    /// How many bytes there are to be laid out.
+    /// Returns the number of bytes to lay out.
     #[cfg(test)]
     pub(super) fn size(&self) -> usize {
         match &self.kind {
@@ -300,7 +300,7 @@ impl Block {
         }
     }
 
-    /// Lets go of its lines.
+    /// Drops its cached lines.
     pub(super) fn forget(&mut self) {
         self.laid = None;
     }

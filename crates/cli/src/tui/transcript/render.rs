@@ -1,6 +1,6 @@
-//! What blocks look like.
+//! Renders blocks.
 //!
-//! Invariants: text from outside is cleaned; of what is long it is said how much is not shown.
+//! Invariants: external text is cleaned; for a shortened text the hidden amount is shown.
 
 use crate::tui::markdown;
 use crate::tui::theme::Theme;
@@ -12,7 +12,7 @@ use outlast_kernel::text;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-/// Of what is long, so many lines are shown at first, and at most.
+/// Number of lines that a long text shows when collapsed, and its maximum when expanded.
 const PREVIEW_LINES: usize = 5;
 const MAX_LINES: usize = 2000;
 const PREVIEW_MESSAGE_LINES: usize = 20;
@@ -40,7 +40,7 @@ fn bounded(text: &str) -> &str {
     }
 }
 
-/// Text without any structure, each line of it after a prefix.
+/// Renders text without markup, each line with a prefix.
 pub(in crate::tui::transcript) fn plain_lines(
     text: &str,
     width: u16,
@@ -55,7 +55,7 @@ pub(in crate::tui::transcript) fn plain_lines(
         .collect()
 }
 
-/// An answer, or a part of one.
+/// Renders a completion, or a part of one.
 pub(in crate::tui::transcript) fn answer(
     text: &str,
     part: &Continuation,
@@ -65,7 +65,7 @@ pub(in crate::tui::transcript) fn answer(
     let Some(opening) = &part.opening else {
         return markdown::lines(text, shown.width, theme);
     };
-    // The code goes on, and the line that tells its language stands in the part before.
+    // The code continues, and the fence line with its language is in the previous part.
     let opening = format!("{opening}\n");
     let before = markdown::lines(&opening, shown.width, theme).len();
     let mut lines = markdown::lines(&format!("{opening}{text}"), shown.width, theme);
@@ -154,7 +154,7 @@ pub(in crate::tui::transcript) fn tool_lines(
     lines
 }
 
-/// A text, or its beginning and how much more there is.
+/// Renders a text, or its beginning and the number of hidden lines.
 fn part_of(
     text: &str,
     prefix: &str,
@@ -203,7 +203,7 @@ fn more(left: usize, theme: &Theme, shown: Layout) -> Option<Line<'static>> {
     (left > 0).then(|| truncated(&line, shown.width))
 }
 
-/// What is said before what does not count.
+/// Renders the notice before retracted content.
 pub(in crate::tui::transcript) fn broke_off(width: u16, theme: &Theme) -> Line<'static> {
     let says = "(broke off, and is asked for again)";
     truncated(&Line::styled(says, theme.faint), width)

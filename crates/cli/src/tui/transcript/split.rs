@@ -1,34 +1,34 @@
-//! Where a text that still comes in can be cut, so that what came before the cut is laid out once.
+//! Splits streamed text, so that the part before the split is laid out only once.
 //!
-//! Invariants: each byte is looked at once, however small the pieces are that it comes in; a part that is still growing has
-//! at most [`MAX_PART_BYTES`] bytes and a piece; a part that begins within a block of code knows the line that opened it.
+//! Invariants: each byte is read once, however small the incoming pieces are; a part that is still growing has at most
+//! [`MAX_PART_BYTES`] bytes and a piece; a part that begins within a code block knows the fence line.
 
-/// A part that is longer is cut where that cannot be seen: between paragraphs, or between lines of code.
+/// Size in bytes from which a part is split where that is invisible: between paragraphs, or between lines of code.
 pub(in crate::tui::transcript) const SOFT_PART_LIMIT: usize = 4 << 10;
-/// A part that is longer is cut where a line ends, or wherever it is.
+/// Size in bytes from which a part is split at a line end, or else anywhere.
 pub(in crate::tui::transcript) const MAX_PART_BYTES: usize = 16 << 10;
 
-/// What a text is, as far as it matters to where it can be cut.
+/// The structure of a text that matters for splitting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tui::transcript) enum Kind {
     Markdown,
-    /// Lines that mean nothing to each other.
+    /// Independent lines.
     Lines,
 }
 
-/// What was seen of a part.
+/// The state of a scan of a part.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tui::transcript) struct Scan {
-    /// The lines up to here were looked at, and up to here none ends that was not.
+    /// Complete lines were read up to `seen`, and no line end was found from there up to `searched`.
     seen: usize,
     searched: usize,
     is_after_blank: bool,
     fence: Option<Fence>,
-    /// Where the last paragraph begins that stands in no list.
+    /// The start of the last paragraph outside a list.
     paragraph: Option<usize>,
 }
 
-/// A block of code that is open.
+/// An open code block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fence {
     mark: char,
@@ -36,18 +36,18 @@ struct Fence {
     opening: String,
 }
 
-/// How a text is cut.
+/// The position of a split, and how the next part continues.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::tui::transcript) struct SplitPoint {
     pub(in crate::tui::transcript) at: usize,
-    /// The line that opened the block of code which it is in.
+    /// The fence line of the code block at this position.
     pub(in crate::tui::transcript) opening: Option<String>,
-    /// Whether a blank line stands there.
+    /// Whether there is a blank line.
     pub(in crate::tui::transcript) is_gap: bool,
 }
 
 impl Scan {
-    /// A part that begins within a block of code.
+    /// Creates the state of a part that begins within a code block.
     pub(in crate::tui::transcript) fn within(opening: Option<&str>) -> Self {
         Self {
             fence: opening.and_then(Fence::opened_by),
@@ -55,14 +55,14 @@ impl Scan {
         }
     }
 
-    /// The line that opened the block of code which has not ended with the part.
+    /// Returns the fence line of the code block that is open at the end of the part.
     pub(in crate::tui::transcript) fn open_code(&self, text: &str) -> Option<String> {
         let mut scan = self.clone();
         scan.look(text);
         scan.fence.map(|fence| fence.opening)
     }
 
-    /// Looks at the lines of the part that are new, and says where it is to be cut, if it is.
+    /// Reads the new lines of the part, and returns where to split it, if at all.
     pub(in crate::tui::transcript) fn cut(&mut self, text: &str, kind: Kind) -> Option<SplitPoint> {
         self.look(text);
         if text.len() < SOFT_PART_LIMIT {
@@ -130,7 +130,7 @@ impl Fence {
         let mark = opening.chars().next().filter(|c| matches!(c, '`' | '~'))?;
         let info = opening.trim_start_matches(mark);
         let length = opening.len() - info.len();
-        // Code within a sentence begins and ends on its line.
+        // Inline code begins and ends on its line.
         let is_one = length >= 3 && !(mark == '`' && info.contains('`'));
         is_one.then(|| Self {
             mark,
@@ -151,7 +151,7 @@ fn starts_new_block(line: &str) -> bool {
         || line.starts_with("**")
 }
 
-/// Between words, or where there are none between two characters.
+/// Returns the last position between words, or otherwise between two characters.
 fn split_within_line(text: &str) -> Option<usize> {
     let blank = text.rfind(' ').map(|at| at + 1);
     let last = text.char_indices().next_back().map(|(at, _)| at);
@@ -162,7 +162,7 @@ fn split_within_line(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// The parts of a text that comes in pieces of that many characters, each with the line that opens its code.
+    /// Returns the parts of a text that arrives in pieces of that many characters, each with its fence line.
     fn parts(text: &str, piece: usize, kind: Kind) -> Vec<(Option<String>, String)> {
         let (mut parts, mut scan) = (Vec::new(), Scan::default());
         let mut last = (None, String::new());

@@ -1,4 +1,4 @@
-//! A transcript of any length costs what is on the screen, and shows a window of the whole.
+//! The cost of a frame depends on the screen, not on the transcript, and a frame shows a window of the whole.
 
 use super::viewport::{MAX_CACHED_BLOCKS, RenderContext};
 use super::*;
@@ -24,7 +24,7 @@ impl Transcript {
         texts(&self.visible(size, &theme()))
     }
 
-    /// What drawing a frame cost.
+    /// Draws a frame and returns its cost.
     fn cost(&mut self, size: (u16, u16)) -> LayoutStats {
         let before = self.laid_out;
         self.frame(size);
@@ -34,7 +34,7 @@ impl Transcript {
         }
     }
 
-    /// Every line there is.
+    /// Returns every line.
     fn whole(&mut self, width: u16) -> Vec<String> {
         let theme = theme();
         let look = RenderContext {
@@ -60,7 +60,7 @@ fn call(id: &str) -> ToolCall {
     }
 }
 
-/// Ten thousand messages: questions, answers of some paragraphs, and tools that say much.
+/// Builds ten thousand messages: questions, completions of some paragraphs, and tools with long output.
 fn long() -> Transcript {
     let answer = "A paragraph that says something.\n\n- an item\n- another\n".repeat(6);
     let output = "a line of output\n".repeat(300);
@@ -107,8 +107,8 @@ fn the_first_frame_of_a_long_conversation_costs_one_screen() {
     );
 }
 
-/// Moving by `n` lines brings at most `n` blocks onto the screen that were not there: each has a line at least. And the
-/// block that the screen then begins with may have been passed by.
+/// Moving by `n` lines brings at most `n` new blocks onto the screen, because each has at least a line. In addition,
+/// the new first block may have been passed.
 #[test]
 fn each_step_costs_at_most_the_lines_it_moves_by() {
     let mut transcript = long();
@@ -163,11 +163,11 @@ fn what_is_far_from_the_screen_is_not_kept() {
     assert_eq!(end.blocks, 0, "the end is known");
 }
 
-/// As much comes in between two frames, at most: see the driver.
+/// The maximum that arrives between two frames: `MAX_BATCH` of the driver.
 const AT_ONCE: usize = 500;
 const PIECE: usize = 5;
 
-/// Has that many bytes come in, in small pieces, with a frame when it is due; the most that one of them laid out.
+/// Adds that many bytes in small pieces, with a frame when it is due; returns the maximum that one frame laid out.
 fn most_for_a_frame(unit: &str, say: fn(&mut Transcript, &str), bytes: usize) -> usize {
     let mut transcript = Transcript::default();
     transcript.show_thoughts();
@@ -210,7 +210,7 @@ fn what_comes_in_is_laid_out_in_its_last_part_only_whatever_it_is() {
     ];
     for (unit, say, bytes, part) in table {
         let most = most_for_a_frame(unit, say, bytes);
-        // The part that was cut since the last frame, as it stays, and the one that grows.
+        // A frame lays out the part that was split since the last one, in its final form, and the growing part.
         let bound = part + 2 * AT_ONCE * PIECE;
         assert!(most <= bound, "{most} bytes for {:?}", &unit[..1]);
     }
@@ -343,7 +343,7 @@ fn a_call_that_is_told_again_is_one_call_and_ends_with_its_turn() {
     transcript.seal();
     assert_eq!(transcript.whole(80), ["○ bash ls -l"]);
     assert_eq!(transcript.settled_from(0).count(), 1);
-    // A later call of the same id is another one.
+    // A later call with the same id is a different one.
     transcript.call(&call("1"));
     transcript.tool_ended("1", "", false);
     assert_eq!(transcript.whole(80), ["○ bash ls -l", "● bash ls -l"]);
@@ -378,7 +378,7 @@ fn names_of_tools_are_cleaned() {
     assert_eq!(transcript.whole(80), ["○ bash x ls -l"]);
 }
 
-// --- What is read ---
+// --- Scrolling ---
 
 #[test]
 fn a_click_below_the_transcript_opens_nothing() {
@@ -410,7 +410,7 @@ fn the_place_that_is_read_stays_while_more_comes_in() {
         transcript.answer(&unit.repeat(200));
         transcript.frame((60, 10));
         transcript.scroll(-15);
-        // What is complete by now: the end of what came so far may yet change.
+        // Only complete lines: the end of the text so far may still change.
         let read = transcript.frame((60, 10));
         for _ in 0..3000 {
             transcript.answer(unit);
@@ -437,7 +437,7 @@ fn the_place_that_is_read_stays_when_it_is_beyond_a_cut() {
     assert_eq!(transcript.frame((60, 10)), read);
 }
 
-/// What can be in a transcript.
+/// Generates any transcript.
 fn anything() -> impl Strategy<Value = Transcript> {
     let text = prop_oneof![
         Just("a word or two\n"),

@@ -1,13 +1,13 @@
-//! Which lines of a transcript are on the screen.
+//! The visible lines of a transcript.
 //!
-//! Invariant: a frame lays out what is visible and what it moves past, and nothing else.
+//! Invariant: a frame lays out only the visible blocks and those that it moves past.
 
 use crate::tui::theme::Theme;
 use crate::tui::transcript::block::Layout;
 use crate::tui::transcript::{BEGINNING, LinePosition, Transcript};
 use ratatui::text::Line;
 
-/// The lines of more blocks than these are not kept, but those of as many on both sides of the screen are.
+/// Maximum number of cached blocks, and the number on each side of the screen that eviction keeps.
 pub(in crate::tui::transcript) const MAX_CACHED_BLOCKS: usize = 1000;
 const CACHED_MARGIN: usize = 200;
 
@@ -24,7 +24,7 @@ impl Transcript {
         (self.top, self.pending) = (None, 0);
     }
 
-    /// Whether the newest line is on the screen, and stays there.
+    /// Whether the view follows the newest line.
     pub(crate) fn follows_end(&self) -> bool {
         self.top.is_none()
     }
@@ -41,7 +41,7 @@ impl Transcript {
         self.shows_thoughts = !self.shows_thoughts;
     }
 
-    /// Shows all of the block on that row, or less of it.
+    /// Expands or collapses the block on that row.
     pub(crate) fn toggle_row(&mut self, row: u16) {
         let block = self.rows.get(usize::from(row)).copied();
         if let Some(block) = block.and_then(|block| self.blocks.get_mut(block)) {
@@ -49,7 +49,7 @@ impl Transcript {
         }
     }
 
-    /// The lines that are on a screen of that size.
+    /// Returns the lines on a screen of that size.
     pub(crate) fn visible(
         &mut self,
         (width, height): (u16, u16),
@@ -71,7 +71,7 @@ impl Transcript {
         lines
     }
 
-    /// Lets go of lines that are far from those on the screen, and from the end.
+    /// Drops cached lines far from the screen and from the end.
     fn evict_layouts(&mut self, top: LinePosition, end: LinePosition) {
         if self.laid.len() <= MAX_CACHED_BLOCKS {
             return;
@@ -113,7 +113,7 @@ impl Transcript {
         lines
     }
 
-    /// The first line when the last one is at the bottom.
+    /// Returns the first visible line when the last one is at the bottom.
     fn top_at_end(&mut self, height: usize, look: &RenderContext<'_>) -> LinePosition {
         let mut left = height;
         for block in (0..self.blocks.len()).rev() {
@@ -127,12 +127,12 @@ impl Transcript {
         BEGINNING
     }
 
-    /// The place, in a transcript whose blocks may have become shorter.
+    /// Clamps a position, because blocks may have become shorter.
     fn within(&mut self, place: LinePosition, look: &RenderContext<'_>) -> LinePosition {
         let Some(block) = self.blocks.len().checked_sub(1) else {
             return BEGINNING;
         };
-        // What was cut goes on in the next block.
+        // The rest of a split block is in the next one.
         if self.cut == Some(place.block) {
             let block = place.block;
             return self.below(LinePosition { block, line: 0 }, place.line, look);
@@ -183,7 +183,7 @@ impl Transcript {
         place
     }
 
-    /// The lines of a block, with the blank one before it.
+    /// Returns the lines of a block, with the blank one before it.
     pub(in crate::tui::transcript) fn laid(
         &mut self,
         number: usize,
@@ -211,7 +211,7 @@ impl Transcript {
     }
 }
 
-/// What lines look like.
+/// The settings of the layout: width, theme and expanded kinds.
 pub(in crate::tui::transcript) struct RenderContext<'a> {
     pub(in crate::tui::transcript) width: u16,
     pub(in crate::tui::transcript) theme: &'a Theme,

@@ -1,6 +1,6 @@
-//! The parts of a text that a line is made of: graphemes, tabs and newlines, with the columns that they take.
+//! The units of a line: graphemes, tabs and newlines, with their widths in columns.
 //!
-//! Invariant: widths are those that ratatui draws with, and no control character comes out.
+//! Invariant: widths are those that ratatui draws with, and no control character is emitted.
 
 use ratatui::buffer::CellWidth;
 use ratatui::style::Style;
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 const TAB: usize = 4;
 
-/// How many columns the spans take, each grapheme as ratatui counts it.
+/// Returns the width of the spans in columns, each grapheme as ratatui counts it.
 pub(crate) fn columns(spans: &[Span<'_>]) -> usize {
     let mut sum = 0;
     for_each_unit(spans, |unit| {
@@ -28,7 +28,7 @@ pub(super) enum Kind {
     NewLine,
 }
 
-/// A grapheme, or what a tab or a newline stands for.
+/// A grapheme, or the replacement for a tab or a newline.
 pub(super) struct Unit<'a> {
     pub(super) symbol: &'a str,
     pub(super) style: Style,
@@ -36,7 +36,7 @@ pub(super) struct Unit<'a> {
     pub(super) kind: Kind,
 }
 
-/// Calls `take` for each unit until it says `false`.
+/// Calls `take` for each unit until it returns `false`.
 pub(super) fn for_each_unit(spans: &[Span<'_>], mut take: impl FnMut(Unit<'_>) -> bool) {
     let mut column = 0;
     for span in spans {
@@ -78,7 +78,7 @@ pub(super) fn for_each_unit(spans: &[Span<'_>], mut take: impl FnMut(Unit<'_>) -
 }
 
 fn unit(symbol: &str, style: Style) -> Option<Unit<'_>> {
-    // A selector without a character would change the one that happens to stand before it, and with it a width.
+    // A selector without a character would change the one before it, and with it a width.
     let symbol = symbol.trim_start_matches(is_variation_selector);
     if symbol.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Disks that are full, folders that cannot be written and files that run out: requests are answered all the same.
+//! Full disks, unwritable folders and exhausted file descriptors: requests are still answered.
 
 use super::scene::{
     Gateway, HttpResponse, PendingRequest, ask, command, free_port, lossy, post, provider,
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A request that is long enough for a file, even while it comes.
+/// Returns a request that is large enough to be stored in a file while it arrives.
 fn long(number: usize) -> Vec<u8> {
     let said = format!("{number:08}").repeat(400_000);
     let body = format!(r#"{{"model":"m","messages":"{said}"}}"#);
@@ -20,7 +20,7 @@ fn long(number: usize) -> Vec<u8> {
 
 const ANSWER: &str = r#"{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#;
 
-/// A provider that refuses each request twice, and what came to it in the end.
+/// Starts a provider that refuses each request twice; returns the requests that it accepted.
 fn refusing() -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
     let (asked, taken) = (
         Arc::<AtomicUsize>::default(),
@@ -48,7 +48,8 @@ fn body(request: &[u8]) -> &[u8] {
     &request[end.unwrap() + 4..]
 }
 
-/// Starts a gateway by that command: a long request has to wait, arrives whole and is answered, and the gateway ends well.
+/// Starts a gateway with that command, and checks that a large request is held, arrives whole and succeeds, and that
+/// the gateway ends with success.
 fn serves(
     what: &str,
     prepare: impl FnOnce(&Outlast),
@@ -81,7 +82,7 @@ fn serves(
 
 #[test]
 fn a_disk_that_takes_nothing_stops_no_request() {
-    // No file may grow beyond half a kilobyte; what is written is refused as on a full disk.
+    // No file may grow beyond half a kilobyte; writes are refused as on a full disk.
     let said = serves(
         "nothing",
         |_| {},
@@ -95,7 +96,7 @@ fn a_disk_that_takes_nothing_stops_no_request() {
 
 #[test]
 fn a_disk_that_takes_some_stops_no_request() {
-    // The files of what is known have room, a long request has not: it is refused in the middle.
+    // The database has room, a large request has not: it is refused in the middle.
     for kib in [1536, 2560] {
         let limit = format!("trap '' XFSZ; ulimit -f {}", kib * 2);
         let said = serves("some", |_| {}, |command| after(&limit, command));
@@ -103,13 +104,13 @@ fn a_disk_that_takes_some_stops_no_request() {
     }
 }
 
-/// Whether this user can have mounts of its own; others are held by permissions.
+/// Whether this user can mount file systems and is not bound by permissions.
 fn is_root() -> bool {
     let id = Command::new("id").arg("-u").output().unwrap();
     lossy(&id.stdout).trim() == "0"
 }
 
-/// The command, in a world in which something has been mounted.
+/// Returns the command in a mount namespace of its own, after the script.
 fn mounted(script: &str, command: &Command) -> Command {
     let inner = after(script, command);
     let mut outer = Command::new("unshare");
@@ -131,7 +132,7 @@ fn a_home_on_a_full_disk_stops_no_request() {
     }
     for filled in [0, 1, 600] {
         let make = |outlast: &Outlast| std::fs::create_dir(outlast.home()).unwrap();
-        // All but so many KiB of it are taken.
+        // All but this many KiB are taken.
         let script = format!(
             "mount -t tmpfs -o size=1m,mode=700 tmpfs \"$OUTLAST_HOME\"; printf '1\\n' > \"$OUTLAST_HOME/VERSION\"; chmod 600 \"$OUTLAST_HOME/VERSION\"; head -c {} /dev/zero > \"$OUTLAST_HOME/filler\" 2> /dev/null",
             (1024 - filled) * 1024
@@ -145,7 +146,7 @@ fn a_home_on_a_full_disk_stops_no_request() {
 #[test]
 fn a_home_that_is_read_only_stops_no_request() {
     let prepare = |outlast: &Outlast| {
-        // A gateway has been here before.
+        // Create the home first with another gateway.
         Gateway::start(outlast, "mock:ok").kill();
         if !is_root() {
             let mut permissions = std::fs::metadata(outlast.home()).unwrap().permissions();
@@ -187,7 +188,7 @@ fn without_free_descriptors_it_lives_on_and_serves_when_there_are_some_again() {
         let answer = ask(&gateway.address, request.as_bytes());
         assert_eq!(answer.status, 200, "{answer:?} {}", gateway.said());
     }
-    // Those who ask while nothing is free are served when something is.
+    // Requests that arrive while nothing is free are served later.
     let crowd: Vec<PendingRequest> = (0..60)
         .map(|_| {
             PendingRequest::send(

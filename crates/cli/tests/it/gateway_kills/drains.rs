@@ -1,5 +1,5 @@
-//! Gateways that are told to end, or to read their settings again: what is under way ends whole, what waits is sent back
-//! in its client's own way.
+//! Gateways that receive a signal to stop or to reload their settings: responses under way finish, and held requests
+//! are returned in a form that makes each client retry.
 
 use super::scene::{
     Gateway, HttpResponse, LAST_WORDS, PendingRequest, STREAMED, ask, command, free_port, post,
@@ -24,7 +24,7 @@ fn outlast(scale: &'static str) -> Outlast {
     }
 }
 
-/// A provider of one stream whose end comes when it is told, or never.
+/// Starts a provider of one stream that ends on a message, or never.
 fn halting() -> (String, mpsc::Sender<()>) {
     let (sender, receiver) = mpsc::channel();
     let receiver = Arc::new(Mutex::new(receiver));
@@ -65,7 +65,7 @@ fn an_answer_under_way_ends_whole_and_nobody_else_is_let_in() {
     assert_eq!(ended.code, Some(0), "{}", ended.said);
 }
 
-/// What came after the first byte.
+/// Returns the bytes after the first one.
 fn rest(mut asking: PendingRequest) -> String {
     let mut rest = String::new();
     asking.socket.read_to_string(&mut rest).unwrap();
@@ -85,7 +85,7 @@ fn an_answer_that_does_not_end_is_cut_off_at_the_limit_and_not_as_if_it_were_who
     gateway.signal("-TERM");
     let ended = gateway.ended();
     assert_eq!(ended.code, Some(0), "{}", ended.said);
-    // It has waited for the answer, and not for its end.
+    // The gateway has waited for the response, and not for its own deadline.
     let waited = told.elapsed();
     assert!(waited >= Duration::from_secs(1), "{waited:?}");
     let answer = asking.answer();
@@ -96,12 +96,12 @@ fn an_answer_that_does_not_end_is_cut_off_at_the_limit_and_not_as_if_it_were_who
     );
 }
 
-/// Who asks, how, and what makes it come back.
+/// A client, its request, and the response that makes it retry.
 struct Case {
     client: &'static str,
     path: &'static str,
     body: &'static str,
-    /// Whether its headers are out when the gateway ends.
+    /// Whether its headers have been sent when the gateway ends.
     is_late: bool,
     is_sent_back: fn(&HttpResponse) -> bool,
 }
@@ -139,7 +139,7 @@ const CASES: &[Case] = &[
         path: "/v1/messages",
         body: STREAM,
         is_late: true,
-        // The connection drops, and it asks again.
+        // The connection drops, and the client retries.
         is_sent_back: |answer| answer.status == 200 && !answer.is_whole,
     },
     Case {

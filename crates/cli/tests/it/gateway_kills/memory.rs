@@ -1,4 +1,4 @@
-//! What clients and providers without measure cost in memory: next to nothing.
+//! The memory cost of clients and providers that send or hold too much: next to nothing.
 
 use super::scene::{
     Gateway, LAST_WORDS, PendingRequest, STREAMED, ask, command, free_port, post, provider, word,
@@ -13,14 +13,15 @@ use std::time::Duration;
 
 const CHAT: &str = "/v1/chat/completions";
 const STREAM: &str = r#"{"model":"m","stream":true,"messages":[]}"#;
-/// In KiB.
+/// KiB.
 const MAX_GROWTH: u64 = 20 << 10;
-/// More bytes than may be kept, several times over.
+/// Several times as many bytes as may be kept.
 const ENOUGH: usize = 80 << 20;
-/// Nothing moves when nothing has come, and nothing was taken, for so long.
+/// How long nothing must arrive or be taken before the transfer counts as stalled.
 const QUIET_PERIOD: Duration = Duration::from_millis(500);
 
-/// A provider of an endless stream of those pieces, and how much of it was taken.
+/// Starts a provider of an endless stream of these pieces; the counter is the number of bytes taken
+/// from it.
 fn endless(first: String, piece: String) -> (SocketAddr, Arc<AtomicUsize>) {
     let taken = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&taken);
@@ -36,7 +37,7 @@ fn endless(first: String, piece: String) -> (SocketAddr, Arc<AtomicUsize>) {
 
 fn gateway(outlast: &Outlast, upstream: SocketAddr) -> Gateway {
     let gateway = Gateway::start(outlast, &format!("http://{upstream}"));
-    // The first request makes what every gateway needs once.
+    // The first request makes the one-time allocations of a gateway.
     ask(
         &gateway.address,
         b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
@@ -67,7 +68,7 @@ fn clients_that_read_slowly_or_never_cost_no_memory() {
     while last != taken.load(Ordering::SeqCst) {
         last = taken.load(Ordering::SeqCst);
         assert!(last < 100 << 20, "{last} bytes were taken");
-        // One of them reads a little, the others nothing at all.
+        // One of them reads a little, the others nothing.
         asking[0].socket.read_exact(&mut piece).unwrap();
         std::thread::sleep(Duration::from_millis(250));
     }
@@ -144,7 +145,7 @@ fn answers_without_measure_cost_no_memory() {
         let mut piece = vec![0_u8; 64 << 10];
         let (mut came, mut last) = (0, usize::MAX);
         asking.socket.set_read_timeout(Some(QUIET_PERIOD)).unwrap();
-        // Whatever comes of it, until that is enough, it is over, or nothing moves any more.
+        // Waits until enough was taken, the response has ended, or nothing moves any more.
         loop {
             let so_far = taken.load(Ordering::SeqCst);
             match asking.socket.read(&mut piece) {
@@ -225,7 +226,7 @@ fn requests_without_measure_cost_no_memory() {
         for (number, request) in requests.iter().enumerate() {
             let mut socket = TcpStream::connect(&gateway.address).unwrap();
             socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
-            // It may be refused before it is sent.
+            // The gateway may refuse it before it is sent in full.
             socket.write_all(request.as_bytes()).ok();
             let mut answer = [0_u8; 12];
             socket.read_exact(&mut answer).unwrap();
@@ -244,6 +245,6 @@ fn requests_without_measure_cost_no_memory() {
     // The gateway may still be freeing the last request when its response is there.
     wait_for("free memory", || gateway.resident().0 < before + MAX_GROWTH);
     let most = gateway.resident().1;
-    // Nothing is larger than the largest body and what is made of it.
+    // No allocation is larger than the largest body and its copies.
     assert!(most < 200 << 10, "{most}");
 }

@@ -1,4 +1,5 @@
-//! Gateways that are killed while requests wait, and started again: what their clients send again goes on where it was.
+//! Gateways that are killed with held requests, and started again: a request that its client repeats continues where it
+//! was.
 
 use super::scene::{Gateway, HttpResponse, PendingRequest, ask, command, free_port, post};
 use crate::mock_server::MockServer;
@@ -7,9 +8,9 @@ use outlast_kernel::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
 
-/// A minute is a second.
+/// A minute takes a second.
 const SCALE: &str = "60";
-/// A client that waits without a word, for ever.
+/// A client that waits silently without a limit.
 const PATIENT: &str = "x-outlast-client: codex\r\n";
 
 fn mock() -> MockServer {
@@ -19,7 +20,7 @@ fn mock() -> MockServer {
     })
 }
 
-/// A request in that dialect whose fate is that script.
+/// Builds a request in that dialect with that script as the model.
 fn request(path: &str, script: &str) -> Vec<u8> {
     let body = format!(
         r#"{{"model":"{script}","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}],"input":"hi"}}"#
@@ -27,13 +28,13 @@ fn request(path: &str, script: &str) -> Vec<u8> {
     post(path, PATIENT, &body).into_bytes()
 }
 
-/// Has the provider do that from now on, whatever is asked.
+/// Sets the script of the provider for all further requests.
 fn script(mock: &MockServer, script: &str) {
     let body = format!(r#"{{"script":"{script}"}}"#);
     mock.control("POST", "/_outlast/script", &body);
 }
 
-/// When the provider was asked.
+/// Returns the times of the provider's requests.
 fn asked(mock: &MockServer) -> Vec<Timestamp> {
     let log: Value = serde_json::from_str(&mock.requests()).unwrap();
     let requests = log["requests"].as_array().unwrap().iter();
@@ -57,7 +58,7 @@ fn lose_knowledge(outlast: &Outlast) {
 
 const SCRIPT: &str = "overloaded:2+rate-limited:retry-after=240+ok";
 
-/// Sends a request, kills the gateway while it waits as it was told to, starts another one and sends it again.
+/// Kills the gateway during a wait, starts another one and repeats the request.
 fn killed_in_a_wait(path: &str, between: impl Fn(&Outlast)) -> (MockServer, HttpResponse) {
     let mock = mock();
     let (outlast, port) = (&mock.outlast, free_port());
@@ -88,12 +89,12 @@ fn a_wait_goes_on_after_a_kill_in_every_dialect() {
         assert_eq!(asked.len(), 4, "{path}");
         let waited = asked[3].since(asked[2]);
         assert!(waited >= Duration::from_secs(240), "{path}: {waited:?}");
-        // A minute of a busy machine, and far less than another wait for another reason.
+        // A minute of a busy machine, and far less than any other wait.
         assert!(waited < Duration::from_secs(3600), "{path}: {waited:?}");
     }
 }
 
-/// Where nothing is known of the provider any more it is asked once, and says it again.
+/// Without shared state the provider gets one request, and states the reset time again.
 #[test]
 fn what_was_spent_is_kept_even_when_all_else_is_lost() {
     let (mock, answer) = killed_in_a_wait("/v1/messages", lose_knowledge);
@@ -124,13 +125,13 @@ fn however_often_it_is_killed_attempts_do_not_start_over() {
     }
     let gateway = Gateway::on(outlast, port, &mock.url());
     let asking = PendingRequest::send(&gateway.address, &request);
-    // The outage is over when there were more attempts than kills.
+    // The outage ends when there were more attempts than kills.
     mock.wait_for_requests(KILLS + 2);
     script(&mock, "ok");
     let answer = asking.answer();
     let (counted, made) = (attempts(&answer), asked(&mock).len());
     assert_eq!(answer.status, 200);
-    // An attempt that was under way at a kill may not have been written down.
+    // An attempt that was under way at a kill may be missing in the journal.
     assert!(
         counted <= made && made <= counted + KILLS,
         "{counted} of {made}"

@@ -1,4 +1,4 @@
-//! A gateway of its own, a provider that does as it is told, and clients that see every byte.
+//! A real gateway, providers that a test controls, and clients that see every byte.
 
 use crate::mock_server::wait_for;
 use crate::support::{HANG_TIMEOUT, Outlast};
@@ -12,23 +12,24 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A gateway, until it is dropped.
+/// A running gateway; dropping it ends the process.
 pub(super) struct Gateway {
     pub(super) address: String,
     child: Child,
     said: Arc<Mutex<String>>,
     listening: Option<JoinHandle<()>>,
-    /// Whoever prints to it must not fail.
+    /// Keeps the pipe open, so that writes of the gateway to stdout do not fail.
     _stdout: BufReader<ChildStdout>,
 }
 
-/// What is left of a gateway.
+/// The exit code and output of a gateway that has ended.
 pub(super) struct Ended {
     pub(super) code: Option<i32>,
     pub(super) said: String,
 }
 
-/// A port that nobody has, and that the system gives to nobody who asks for any port or connects to another.
+/// Returns a free port that the system assigns neither to a listener on any port nor to an outgoing
+/// connection.
 pub(super) fn free_port() -> u16 {
     loop {
         let port = fastrand::u16(10_000..32_768);
@@ -39,17 +40,17 @@ pub(super) fn free_port() -> u16 {
 }
 
 impl Gateway {
-    /// One on any port, in the home of that command, before that provider.
+    /// Starts a gateway on any port, in the home of that command, in front of that provider.
     pub(super) fn start(outlast: &Outlast, upstream: &str) -> Self {
         Self::on(outlast, 0, upstream)
     }
 
-    /// One on that port.
+    /// Starts a gateway on the given port.
     pub(super) fn on(outlast: &Outlast, port: u16, upstream: &str) -> Self {
         Self::by(&mut command(outlast, port, &["--upstream", upstream]))
     }
 
-    /// The one that this command starts.
+    /// Starts the given gateway command.
     pub(super) fn by(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -87,7 +88,7 @@ impl Gateway {
         self.address.rsplit_once(':').unwrap().1.parse().unwrap()
     }
 
-    /// What it has written to stderr so far.
+    /// Returns the stderr output so far.
     pub(super) fn said(&self) -> String {
         self.said.lock().unwrap().clone()
     }
@@ -96,7 +97,7 @@ impl Gateway {
         wait_for(words, || self.said().contains(words));
     }
 
-    /// Waits until a request that waits is in its file, with that many attempts at least.
+    /// Waits until the file of holds has a request with at least that many attempts.
     pub(super) fn wait_until_written(&self, outlast: &Outlast, attempts: u64) {
         let is_written = |row: &Row| {
             let hold: Value = serde_json::from_str(&row.value).unwrap();
@@ -107,7 +108,7 @@ impl Gateway {
         });
     }
 
-    /// The requests that wait, as they are written down. The file has one owner, so a copy is read.
+    /// Reads the held requests from their file. The file has one owner, so a copy is read.
     fn written(&self, outlast: &Outlast) -> Vec<Row> {
         let (name, copy) = (
             format!("gateway-{}.db", self.port()),
@@ -116,7 +117,7 @@ impl Gateway {
         for name in [name.clone(), format!("{name}-wal")] {
             std::fs::copy(outlast.home().join(&name), copy.path().join(&name)).ok();
         }
-        // One that was copied in the middle of a change may be none.
+        // A copy that was made in the middle of a change may be unreadable.
         let opened = Holds::open(&copy.path().join(name), Box::new(drop));
         opened.map_or(Vec::new(), |opened| opened.rows)
     }
@@ -125,7 +126,7 @@ impl Gateway {
         self.child.id()
     }
 
-    /// How many KiB it has in memory: now, and at most so far.
+    /// Returns the resident memory in KiB: now, and at its peak.
     pub(super) fn resident(&self) -> (u64, u64) {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let value = |name: &str| {
@@ -141,13 +142,13 @@ impl Gateway {
         assert!(sent.success());
     }
 
-    /// Ends it in the middle of whatever it does.
+    /// Kills the gateway.
     pub(super) fn kill(mut self) -> String {
         self.child.kill().unwrap();
         self.ended().said
     }
 
-    /// Waits for its end, which must come.
+    /// Waits until the gateway has ended, which must happen.
     pub(super) fn ended(&mut self) -> Ended {
         let begun = Instant::now();
         while self.child.try_wait().unwrap().is_none() {
@@ -175,7 +176,7 @@ impl Drop for Gateway {
     }
 }
 
-/// The command of a gateway on that port, whose log is JSON.
+/// Creates the command of a gateway on that port with a JSON log.
 pub(super) fn command(outlast: &Outlast, port: u16, arguments: &[&str]) -> Command {
     let listen = format!("127.0.0.1:{port}");
     let all = ["gateway", "--listen", &listen, "--log", "json"];
@@ -186,7 +187,7 @@ pub(super) fn command(outlast: &Outlast, port: u16, arguments: &[&str]) -> Comma
 
 // --- clients ---
 
-/// A request.
+/// Builds a request.
 pub(super) fn post(path: &str, headers: &str, body: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}",
@@ -194,7 +195,7 @@ pub(super) fn post(path: &str, headers: &str, body: &str) -> String {
     )
 }
 
-/// A request on its way.
+/// A request whose response is not read yet.
 pub(super) struct PendingRequest {
     pub(super) socket: TcpStream,
 }
@@ -208,12 +209,12 @@ impl PendingRequest {
         Self { socket }
     }
 
-    /// All of its answer.
+    /// Reads the whole response.
     pub(super) fn answer(self) -> HttpResponse {
         self.answer_after(b"")
     }
 
-    /// All of its answer, of which this has been read already.
+    /// Reads the rest of a response of which `read` has arrived already.
     pub(super) fn answer_after(mut self, read: &[u8]) -> HttpResponse {
         let mut bytes = read.to_vec();
         let mut piece = [0_u8; 16 << 10];
@@ -237,14 +238,14 @@ pub(super) fn ask(address: &str, request: &[u8]) -> HttpResponse {
     PendingRequest::send(address, request).answer()
 }
 
-/// What came back; interim responses are left out.
+/// A response; interim responses are left out.
 #[derive(Debug)]
 pub(super) struct HttpResponse {
-    /// 0 when there is none.
+    /// 0 if there is none.
     pub(super) status: u16,
     pub(super) head: String,
     pub(super) body: Vec<u8>,
-    /// Whether it says itself that this is all of it.
+    /// Whether the response is complete by its own framing.
     pub(super) is_whole: bool,
 }
 
@@ -318,7 +319,7 @@ pub(super) fn lossy(bytes: &[u8]) -> String {
 
 // --- providers ---
 
-/// A provider that does as it likes with each request, which has been read whole.
+/// Starts a provider that handles each request, read in full, with the given function.
 pub(super) fn provider(
     play: impl Fn(Vec<u8>, TcpStream) + Send + Sync + Clone + 'static,
 ) -> SocketAddr {
@@ -362,16 +363,16 @@ fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     }
 }
 
-/// The head of a streamed answer, which ends with its connection.
+/// The head of a streamed response that ends with its connection.
 pub(super) const STREAMED: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
-/// One word of a streamed answer in Chat Completions.
+/// Builds one text chunk of a streamed Chat Completions response.
 pub(super) fn word(text: &str) -> String {
     format!(
         "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
     )
 }
 
-/// The end of one.
+/// The last chunks of such a response.
 pub(super) const LAST_WORDS: &str = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";

@@ -1,4 +1,4 @@
-//! Keys that clients bring are for their providers alone, and what is kept is for the user alone.
+//! Keys of clients reach only their providers, and stored files are readable by the user alone.
 
 use super::scene::{Gateway, ask, command, free_port, lossy, post, provider};
 use crate::mock_server::MockServer;
@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// None of these looks like the key of anybody.
+/// None of these has the form of a real key.
 const KEYS: [&str; 4] = [
     "planted-in-x-api-key-1",
     "planted-in-authorization-2",
@@ -21,7 +21,7 @@ fn with_keys(path: &str, model: &str) -> Vec<u8> {
         "x-api-key: {}\r\nauthorization: Bearer {}\r\ncookie: {}\r\nx-outlast-client: codex\r\n",
         KEYS[0], KEYS[1], KEYS[3]
     );
-    // Long enough for a file of its own while it waits.
+    // Long enough to be stored in a file of its own while it is held.
     let said = "hi ".repeat(4000);
     let body = format!(
         r#"{{"model":"{model}","max_tokens":9,"messages":[{{"role":"user","content":"{said}"}}],"input":"hi"}}"#
@@ -47,7 +47,8 @@ fn has_no_key(what: &str, text: &str) {
     }
 }
 
-/// What the gateway has open and written, names included.
+/// Checks that no file that the gateway has open or has written contains a key, in its content or
+/// its name.
 fn has_no_key_in_files(gateway: &Gateway, home: &Path) {
     for file in files(home) {
         has_no_key("a name", &file.to_string_lossy());
@@ -88,7 +89,7 @@ fn keys_stay_where_they_belong(log: &str) {
         &url,
     ]);
     let gateway = Gateway::by(&mut command);
-    // What comes back is the provider's own, which may say what it likes.
+    // The response body is the provider's own and may contain anything.
     for script in [
         "ok",
         "overloaded:2",
@@ -102,7 +103,7 @@ fn keys_stay_where_they_belong(log: &str) {
             ask(&gateway.address, &with_keys(path, script));
         }
     }
-    // What we say ourselves.
+    // Error responses of the gateway itself.
     let ours = [
         ("host: localhost", "host: evil.example"),
         (
@@ -122,7 +123,7 @@ fn keys_stay_where_they_belong(log: &str) {
         assert!((400..500).contains(&answer.status), "{to}: {answer:?}");
         has_no_key(to, &format!("{}{}", answer.head, answer.text()));
     }
-    // One that waits while everything is looked at.
+    // A request that is held while everything is searched.
     let waiting = super::scene::PendingRequest::send(
         &gateway.address,
         &with_keys("/v1/messages", "outage:86400"),
@@ -172,7 +173,7 @@ fn a_provider_that_cannot_be_reached_is_named_without_the_keys() {
     has_no_key("the log", &gateway.said());
 }
 
-/// What a provider says of the keys is the client's business: others do not read it in the log.
+/// A provider's words about keys are for its client and are not written to the log.
 #[test]
 fn keys_that_a_provider_repeats_in_words_of_its_own_are_in_no_log() {
     let outlast = Outlast::new();
@@ -200,7 +201,7 @@ fn keys_that_a_provider_repeats_in_words_of_its_own_are_in_no_log() {
         "/v1/models",
     ] {
         let answer = ask(&gateway.address, &with_keys(path, "m"));
-        // Byte for byte what the provider said.
+        // Exactly the bytes that the provider sent.
         assert_eq!(answer.status, 400);
         for key in KEYS {
             assert!(answer.text().contains(key), "{path}: {}", answer.text());

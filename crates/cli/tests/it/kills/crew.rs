@@ -1,4 +1,4 @@
-//! Many scenes side by side, each worker with a server of its own.
+//! Runs many scenes in parallel, each worker with a mock server of its own.
 
 use super::scene::SCALE;
 use crate::mock_server::MockServer;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Scenes wait more than they work, so more than there are processors.
 const WORKERS: usize = 5;
 
-/// A server whose clock goes as fast as that of the scenes.
+/// Starts a mock server whose clock has the speed of the scenes.
 pub(crate) fn server() -> MockServer {
     MockServer::start_in(Outlast {
         scale: SCALE,
@@ -17,7 +17,7 @@ pub(crate) fn server() -> MockServer {
     })
 }
 
-/// Says so when its worker panics.
+/// Sets the flag when its worker panics.
 struct Alarm<'a>(&'a AtomicBool);
 
 impl Drop for Alarm<'_> {
@@ -28,7 +28,7 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// Does the work for each case; when one fails, the others end with what they are at.
+/// Runs the work for each case in parallel; when one fails, the others finish their current case.
 pub(crate) fn in_parallel<Case: Send, Found: Send>(
     cases: impl IntoIterator<Item = Case, IntoIter: Send>,
     work: impl Fn(&MockServer, Case) -> Found + Sync,

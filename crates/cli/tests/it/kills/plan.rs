@@ -1,20 +1,20 @@
-//! What is asked in a scene, and what has to come of it.
+//! The prompt of a scene, and its expected result.
 
 use crate::mock_server::DIALECTS;
 use std::fmt::Write;
 
-/// A prompt and what the server does to it.
+/// A prompt and the faults of the mock server.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) dialect: &'static str,
     pub(crate) script: String,
-    /// The lines by which the scripted agent is told what to call.
+    /// The lines that tell the scripted agent which tools to call.
     pub(crate) prompt: String,
     /// How many steps call tools.
     pub(crate) steps: usize,
-    /// The lines that its commands append to `lines.txt`, each once at most.
+    /// The lines that its commands append to `lines.txt`, each at most once.
     pub(crate) lines: Vec<String>,
-    /// What its files hold in the end.
+    /// The expected content of its files at the end.
     pub(crate) files: Vec<(String, String)>,
     pub(crate) end: End,
 }
@@ -23,7 +23,8 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Answer,
-    /// The server refuses the last call for good; an earlier one, when answers went to processes that were killed.
+    /// The server refuses the last call for good, or an earlier one if responses went to processes that were
+    /// killed.
     Refusal,
 }
 
@@ -37,10 +38,10 @@ enum ToolAction {
 }
 
 impl Plan {
-    /// Two failures with their waits, then one tool of each kind, and the answer.
+    /// Creates a plan with two failures and their waits, one tool of each kind, and a completion.
     pub(crate) fn all_kinds() -> Self {
         let mut plan = Self::empty("openai");
-        // Long enough that whoever carries on finds it not over.
+        // Long enough that a resumed process still has to wait.
         plan.script = "overloaded:1+rate-limited:retry-after=20+ok:agent,times=always".to_owned();
         for deed in [ToolAction::Read, ToolAction::Write, ToolAction::Command] {
             plan.call(ScriptKeyword::Call, deed);
@@ -48,7 +49,7 @@ impl Plan {
         plan
     }
 
-    /// One call, without tools.
+    /// Creates a plan with one call and no tools.
     pub(crate) fn plain(end: End) -> Self {
         let mut plan = Self::empty("openai");
         plan.prompt = "Say hello".to_owned();
@@ -61,7 +62,7 @@ impl Plan {
         plan
     }
 
-    /// Chosen by chance.
+    /// Creates a random plan.
     pub(crate) fn random(random: &mut fastrand::Rng) -> Self {
         let mut plan = Self::empty(random.choice(DIALECTS).unwrap());
         for _ in 0..random.usize(1..=4) {
@@ -90,7 +91,7 @@ impl Plan {
         }
     }
 
-    /// Adds a call: of a step of its own, or of the step before.
+    /// Adds a tool call, in a new step or in the previous one.
     fn call(&mut self, word: ScriptKeyword, deed: ToolAction) {
         let (word, step) = match word {
             ScriptKeyword::Call => ("call", 1),
@@ -131,14 +132,14 @@ fn deed(random: &mut fastrand::Rng) -> ToolAction {
         ToolAction::Write,
         ToolAction::Command,
     ];
-    // Commands are what must not happen twice.
+    // Commands are the calls that must not happen twice.
     random
         .choice(deeds)
         .filter(|_| random.bool())
         .unwrap_or(ToolAction::Command)
 }
 
-/// Up to three failures, at any step: the policy would bear no more.
+/// Returns up to three failures, at any step: the policy allows no more.
 fn script(random: &mut fastrand::Rng, plan: &Plan) -> String {
     const FAULTS: [&str; 7] = [
         "overloaded:1",

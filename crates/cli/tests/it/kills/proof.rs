@@ -1,4 +1,4 @@
-//! What must hold of a prompt, whoever was killed while it was worked on.
+//! Checks that must hold of a prompt, no matter which of its processes were killed.
 
 use super::plan::End;
 use super::scene::Scene;
@@ -6,12 +6,12 @@ use serde_json::Value;
 
 const INTERRUPTED: &str = "interrupted by a restart";
 
-/// All that is left to see when nothing is left to do.
+/// The evidence that remains when the prompt is finished.
 pub(crate) struct Proof<'a> {
     scene: &'a Scene<'a>,
     label: &'a str,
     entries: Vec<Value>,
-    /// When requests came, in milliseconds.
+    /// The arrival times of requests, in milliseconds.
     requests: Vec<i64>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Proof<'a> {
         self.the_end_was_said();
     }
 
-    /// What must hold of what is written down, if anything is.
+    /// Checks the journal, if it has any entries.
     pub(crate) fn journal_holds(&self) {
         if self.entries.is_empty() {
             return;
@@ -49,7 +49,7 @@ impl<'a> Proof<'a> {
         self.every_call_has_one_result();
     }
 
-    /// The calls whose commands append lines, and the lines.
+    /// Returns the calls whose commands append lines, each with its line.
     pub(crate) fn commands(&self) -> Vec<(Value, String)> {
         let calls = self.calls();
         let line_of = |call: &Value| {
@@ -62,7 +62,7 @@ impl<'a> Proof<'a> {
         calls.iter().filter_map(line_of).collect()
     }
 
-    /// A prompt that is not written down has had no effect.
+    /// Checks that a prompt without an entry in the journal has had no effect.
     fn nothing_was_begun(&self) {
         self.check(self.requests.is_empty(), "a request without a prompt");
         self.check(self.scene.said.is_empty(), "words without a prompt");
@@ -106,12 +106,12 @@ impl<'a> Proof<'a> {
             .collect();
         let up = attempts.is_sorted_by(|one, next| one < next);
         self.check(up, &format!("attempts {attempts:?}"));
-        // An attempt is written down before its request, so there is none that nobody knows of.
+        // An attempt is written to the journal before its request, so every request has one.
         let known = self.requests.len() <= attempts.len();
         self.check(known, &format!("{} requests", self.requests.len()));
     }
 
-    /// A wait is written down once, and nobody asks before it is over.
+    /// Checks that a wait is in the journal once, and that no request precedes its end.
     fn waits_were_kept(&self) {
         let waits = self.of_kind("wait_scheduled");
         let waits: Vec<(i64, i64)> = waits
@@ -129,7 +129,8 @@ impl<'a> Proof<'a> {
         }
     }
 
-    /// Each call of each answer has exactly one result, and one that says that it was interrupted only after a kill.
+    /// Checks that each call of each completion has exactly one result, and that a result says "interrupted" only
+    /// after a kill.
     fn every_call_has_one_result(&self) {
         let mut wanted: Vec<String> = self.calls().iter().map(|call| text(&call["id"])).collect();
         let results = self.of_kind("tool_finished");
@@ -145,7 +146,7 @@ impl<'a> Proof<'a> {
         self.check(blamed, &format!("tools failed: {failed:?}"));
     }
 
-    /// What may not happen twice did not, and what is said to have happened did.
+    /// Checks that commands ran at most once, and that every command with a successful result ran.
     fn commands_ran_once_at_most(&self) {
         let ran = self.scene.lines();
         for line in &self.scene.plan.lines {
@@ -166,7 +167,7 @@ impl<'a> Proof<'a> {
         }
     }
 
-    /// The calls of all answers.
+    /// Returns the tool calls of all completions.
     fn calls(&self) -> Vec<Value> {
         let messages = self.of_kind("message");
         let parts = messages.filter_map(|entry| entry["message"]["parts"].as_array());
@@ -174,7 +175,7 @@ impl<'a> Proof<'a> {
         parts.cloned().collect()
     }
 
-    /// Whether the call with that in its arguments is said to have gone well.
+    /// Whether the call with that text in its arguments has a successful result.
     fn succeeded(&self, argument: &str) -> bool {
         let calls = self.calls();
         let call = calls
@@ -187,7 +188,7 @@ impl<'a> Proof<'a> {
         result.is_some_and(|result| result["is_error"] == false)
     }
 
-    /// The answer was printed, or the error was said: at least once, and no more often than there were processes.
+    /// Checks that the completion or the error was printed at least once, and at most once by each process.
     fn the_end_was_said(&self) {
         let (said, end) = match self.scene.plan.end {
             End::Answer => (&self.scene.said, self.answer()),
@@ -201,7 +202,7 @@ impl<'a> Proof<'a> {
         }
     }
 
-    /// The last answer.
+    /// Returns the text of the last completion.
     pub(crate) fn answer(&self) -> String {
         let last = self.of_kind("message").last();
         let parts = last.map(|last| last["message"]["parts"].clone());
@@ -235,7 +236,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// A time as milliseconds.
+/// Returns a timestamp in milliseconds.
 pub(crate) fn millis(time: &Value) -> i64 {
     let time: jiff::Timestamp = time.as_str().unwrap().parse().unwrap();
     time.as_millisecond()

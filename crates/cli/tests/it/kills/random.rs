@@ -1,7 +1,7 @@
-//! Kills at places that chance chooses: plans, calls of any kind, up to three in a row.
+//! Kills at random points: random plans, calls of any kind, up to three kills in a row.
 //!
-//! `OUTLAST_KILLS` says how many (`scripts/kills 10000` runs that many), `OUTLAST_KILLS_SEED` where to begin; a failure
-//! names the seed that brings it back.
+//! `OUTLAST_KILLS` is the number of scenes (`scripts/kills 10000` runs that many), `OUTLAST_KILLS_SEED` the first seed;
+//! a failure names the seed that reproduces it.
 
 use super::crew::in_parallel;
 use super::plan::Plan;
@@ -12,7 +12,7 @@ use crate::recorder::{Counted, Moment, Recorder};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const KILLS: usize = 300;
-/// Scenes for each plan, which is played without a kill first.
+/// Scenes for each plan, which is first played without a kill.
 const SCENES: usize = 4;
 const MAX_CONSECUTIVE_KILLS: usize = 3;
 
@@ -41,7 +41,7 @@ fn a_prompt_survives_kills_anywhere() {
     );
 }
 
-/// Plays the plan of a seed: without a kill, and with some. The answer is how many scenes and kills there were.
+/// Plays the plan of a seed, without a kill and with some; returns the numbers of scenes and kills.
 fn play(mock: &MockServer, seed: u64) -> (usize, usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let plan = Plan::random(&mut random);
@@ -74,7 +74,8 @@ fn moment(random: &mut fastrand::Rng) -> Moment {
     }
 }
 
-/// Kills the prompt at the first point and the resumes after it at the others, as far as they come that far.
+/// Kills the prompt at the first point and the later resumes at the others, if they get that far; returns the number of
+/// kills.
 fn kill_at(scene: &mut Scene<'_>, points: &[(u64, Moment)]) -> usize {
     let mut killed = 0;
     for (place, (at, moment)) in points.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! One prompt in a home of its own, and every process that works on it until nothing is left to do.
+//! One prompt in a home of its own, and every process that works on it until it is finished.
 
 use super::crew::server;
 use super::plan::Plan;
@@ -9,26 +9,26 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// How fast the clock goes: a wait of twenty seconds is longer than a process takes to start.
+/// Speed of the clock: a wait of twenty seconds is longer than the start of a process.
 pub(crate) const SCALE: &str = "100";
-/// What `CommandResult` has for a process that a signal ended.
+/// The code that `CommandResult` has for a process that a signal ended.
 pub(crate) const KILLED: i32 = -1;
 
-/// More resumes than this are a sign that nothing moves.
+/// More resumes than this mean that there is no progress.
 const MAX_RESUMES: usize = 4;
 
 pub(crate) struct Scene<'a> {
     pub(crate) mock: &'a MockServer,
     pub(crate) plan: &'a Plan,
     folder: TempDir,
-    /// What all processes together wrote to stdout, and to stderr.
+    /// The stdout and stderr of all processes together.
     pub(crate) said: String,
     pub(crate) complained: String,
     pub(crate) kills: usize,
 }
 
 impl<'a> Scene<'a> {
-    /// A scene before its prompt. What the server went through for others is forgotten.
+    /// Creates a scene before its prompt, and resets the scripts of the mock server.
     pub(crate) fn new(mock: &'a MockServer, plan: &'a Plan) -> Self {
         mock.control("DELETE", "/_outlast/script", "");
         let mut scene = Self {
@@ -43,7 +43,7 @@ impl<'a> Scene<'a> {
         scene
     }
 
-    /// Begins again with empty folders. The failures that the server has played are over.
+    /// Starts again with empty folders, and resets the failures that the mock server has played.
     pub(crate) fn forget(&mut self) {
         self.mock.control("DELETE", "/_outlast/requests", "");
         for folder in [self.home(), self.work()] {
@@ -55,7 +55,7 @@ impl<'a> Scene<'a> {
         self.complained.clear();
     }
 
-    /// A scene with a server of its own.
+    /// Plays a scene with a mock server of its own.
     pub(crate) fn alone<Found>(plan: &Plan, play: impl FnOnce(&mut Scene<'_>) -> Found) -> Found {
         let mock = server();
         play(&mut Scene::new(&mock, plan))
@@ -65,12 +65,12 @@ impl<'a> Scene<'a> {
         self.folder.path().join("home")
     }
 
-    /// Where the tools work.
+    /// Returns the working folder of the tools.
     pub(crate) fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
-    // --- What is run ---
+    // --- Running commands ---
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.mock.outlast.command(arguments);
@@ -95,7 +95,7 @@ impl<'a> Scene<'a> {
         self.command(&["resume"])
     }
 
-    /// Runs a command to its end and keeps what it says.
+    /// Runs a command to its end and keeps its output.
     pub(crate) fn run(&mut self, command: &mut Command) -> CommandResult {
         let ran = CommandResult::of(command);
         self.said += &ran.stdout;
@@ -104,7 +104,7 @@ impl<'a> Scene<'a> {
         ran
     }
 
-    /// Resumes until nothing is left.
+    /// Resumes until no turn is open.
     pub(crate) fn resume_all(&mut self) {
         for _ in 0..MAX_RESUMES {
             let ran = self.run(&mut self.resume());
@@ -115,23 +115,23 @@ impl<'a> Scene<'a> {
         panic!("there is always something to resume:\n{}", self.complained);
     }
 
-    /// Takes away what is known of providers.
+    /// Deletes the shared state of providers.
     pub(crate) fn lose_knowledge(&self) {
         for name in ["outlast.db", "outlast.db-wal", "outlast.db-shm"] {
             std::fs::remove_file(self.home().join(name)).ok();
         }
     }
 
-    // --- What is left ---
+    // --- Results ---
 
-    /// The sessions, as they are listed.
+    /// Returns the listed sessions.
     pub(crate) fn sessions(&self) -> Vec<Value> {
         let ran = CommandResult::of(&mut self.command(&["sessions", "list", "--json"]));
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         serde_json::from_str(&ran.stdout).unwrap()
     }
 
-    /// What was written down of the prompt.
+    /// Returns the journal entries of the prompt.
     pub(crate) fn entries(&self) -> Vec<Value> {
         let sessions = self.sessions();
         let begun = sessions.iter().filter(|session| session["turns"] != 0);
@@ -144,14 +144,14 @@ impl<'a> Scene<'a> {
         let export = ["sessions", "export", id, "--format", "jsonl"];
         let ran = CommandResult::of(&mut self.command(&export));
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        // The first line is about the session itself.
+        // The first line describes the session itself.
         let lines = ran.stdout.lines().skip(1);
         lines
             .map(|line| serde_json::from_str(line).unwrap())
             .collect()
     }
 
-    /// The lines that commands have appended.
+    /// Returns the lines that commands have appended.
     pub(crate) fn lines(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.work().join("lines.txt")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! Kills between what is written down and what is said.
+//! Kills between the last entry and the output of the result.
 
 use super::SYNCS;
 use super::plan::{End, Plan};
@@ -7,7 +7,7 @@ use crate::recorder::{Moment, Recorder};
 use crate::support::CommandResult;
 use serde_json::Value;
 
-/// Kills a prompt at the first boundary after which its session stands like this, and looks at what is left.
+/// Kills a prompt at the first sync after which its session has the given state, and checks the remains.
 fn killed_when(state: &str, plan: &Plan, look: impl FnOnce(&mut Scene<'_>)) {
     for at in 1..100 {
         let is_there = Scene::alone(plan, |scene| {

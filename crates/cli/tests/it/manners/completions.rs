@@ -1,4 +1,4 @@
-//! `outlast completions`: scripts that shells accept and that complete what there is.
+//! `outlast completions`: scripts that the shells accept, with every command and option.
 
 use super::all;
 use crate::support::{CommandResult, Outlast};
@@ -10,7 +10,7 @@ fn script(shell: &str) -> String {
     ran.stdout
 }
 
-/// What bash offers after these words, the last of which is being typed.
+/// Returns the completions of bash for these words, the last of which is incomplete.
 fn offered(outlast: &Outlast, words: &[&str]) -> Vec<String> {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     let (last, before) = (words.len() - 1, words.len().saturating_sub(2));
@@ -89,7 +89,7 @@ fn every_shell_is_told_every_command_and_option() {
     }
 }
 
-/// The shells themselves, where they are installed: what stands above holds in any case.
+/// Runs the shells themselves where they are installed; the test above runs everywhere.
 #[test]
 fn shells_that_are_here_read_their_script() {
     let outlast = Outlast::new();

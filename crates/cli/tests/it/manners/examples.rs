@@ -1,7 +1,7 @@
-//! Every example of every help, run as it stands.
+//! Runs every example of every help text.
 //!
-//! What an example needs to be there is found by how it begins. Where it names a port, an id or an address, it is given
-//! the real one.
+//! The beginning of an example selects the state that it needs. A port, an id or an address in it is replaced by the
+//! real one.
 
 use super::stage::{Running, Stage};
 use super::{Help, all};
@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many commands have their examples run at the same time; three of them are demos, which wait most of the time.
+/// Number of commands whose examples run at the same time; three of them are demos, which wait most of the time.
 const AT_ONCE: usize = 6;
 
-/// The chat needs a person: it is driven in the tests of the terminal.
+/// The chat needs a terminal: the terminal tests cover it.
 const DRIVEN_ELSEWHERE: [&str; 2] = ["outlast", "outlast --continue"];
 
-/// What there must be before an example is run, and how it ends.
+/// The state that an example needs, and how it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scene {
     /// A folder with files.
@@ -24,17 +24,17 @@ enum Scene {
     InterruptedSession,
     Run,
     InterruptedRun,
-    /// A run in which a step waits and another one asks.
+    /// A run with one waiting step and one that asks a question.
     OpenRun,
-    /// A gateway at which a request waits.
+    /// A gateway with a held request.
     Gateway,
-    /// It serves until a signal ends it, and ends well.
+    /// Serves until a signal ends it, with exit code 0.
     Serves,
-    /// It looks again and again, at a gateway, until Ctrl-C.
+    /// Polls a gateway until Ctrl-C.
     Watches,
 }
 
-/// The first that an example begins with counts.
+/// The first matching beginning counts.
 const SCENES: [(&str, Scene); 21] = [
     ("outlast sessions", Scene::Session),
     (
@@ -70,12 +70,12 @@ impl Scene {
     }
 }
 
-/// An example without its comment.
+/// Returns an example without its comment.
 fn command(example: &str) -> &str {
     example.split("  #").next().unwrap_or(example).trim()
 }
 
-/// Runs one to its end, and says how that was and what was said to stderr.
+/// Runs an example to its end, and returns its exit code and stderr.
 fn play(stage: &Stage, example: &str) -> (i32, String) {
     let to_provider = |line: &str| {
         line.replace("http://localhost:11434", &stage.provider.url())
@@ -86,7 +86,7 @@ fn play(stage: &Stage, example: &str) -> (i32, String) {
         (ran.code, ran.stderr)
     };
     match Scene::of(example) {
-        // Sped up, a provider is looked at for a fortieth of a second.
+        // With a scaled clock, a provider would have a fortieth of a second to respond.
         Scene::Plain if example.starts_with("outlast doctor") => {
             run(&format!("OUTLAST_TIME_SCALE=1 {example}"))
         }
@@ -127,7 +127,7 @@ fn play(stage: &Stage, example: &str) -> (i32, String) {
     }
 }
 
-/// Runs what would not end by itself until it says something, then ends it.
+/// Runs a command that does not end by itself until it prints the given text, then sends the signal.
 fn until_signalled(stage: &Stage, line: &str, says: &'static str, signal: &str) -> (i32, String) {
     let mut shell = stage.shell(&format!("exec {line}"));
     let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -140,8 +140,8 @@ fn until_signalled(stage: &Stage, line: &str, says: &'static str, signal: &str) 
     (running.0.wait().unwrap().code().unwrap_or(-1), said)
 }
 
-/// Examples that are run one after the other on a stage of their own: those of a command, without what others have run.
-/// A demo takes its time, so each is alone, and the first.
+/// Groups examples that run one after the other on a stage of their own: those of one command. A demo takes long, so
+/// each is alone, and demos come first.
 fn acts(helps: &[Help]) -> Vec<Vec<&str>> {
     let (mut acts, mut known) = (Vec::new(), BTreeSet::from(DRIVEN_ELSEWHERE));
     for help in helps {
@@ -157,12 +157,12 @@ fn acts(helps: &[Help]) -> Vec<Vec<&str>> {
     acts
 }
 
-/// Runs examples one after the other; the answer is what went wrong.
+/// Runs examples one after the other, and returns the problems.
 fn play_all(examples: &[&str]) -> Vec<String> {
     let stage = Stage::new();
     let failed = examples.iter().filter_map(|example| {
         let (code, said) = play(&stage, example);
-        // Nothing is wrong with what is held up as an example.
+        // An example must print neither errors nor warnings.
         let is_well = code == 0 && !said.contains("error:") && !said.contains("warning:");
         (!is_well).then(|| format!("$ {example}\nexit {code}\n{said}"))
     });

@@ -1,11 +1,11 @@
-//! `outlast man`: a page for every command, which a formatter accepts, with every option and section.
+//! `outlast man`: a page for every command, valid for a formatter, with every option and section.
 
 use super::all;
 use crate::support::{CommandResult, Outlast};
 use std::path::Path;
 use std::process::Command;
 
-/// What the formatters say of a page that is all right: nothing. There must be one of them.
+/// Returns the warnings of the formatters for a page. One of them must be installed.
 fn complaints(page: &Path) -> String {
     let page = page.to_str().unwrap();
     let mut checks = [
@@ -31,7 +31,7 @@ fn complaints(page: &Path) -> String {
         .collect()
 }
 
-/// The page as text, without what only the formatter reads.
+/// Returns the page as text, without markup.
 fn words(page: &str) -> String {
     page.replace("\\-", "-")
         .replace("\\fB", "")

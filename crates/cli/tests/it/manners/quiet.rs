@@ -1,4 +1,4 @@
-//! `--quiet`, and what is said while something takes long.
+//! `--quiet`, and the spinner of slow commands.
 
 use super::terminal::Terminal;
 use crate::support::{CommandResult, Outlast};
@@ -57,7 +57,7 @@ fn the_flag_goes_with_every_command_also_before_its_name() {
     let ran = outlast.run(&["gateway", "-q", "status"]);
     let expected = "error: no gateway runs; `outlast gateway` starts one\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (2, expected));
-    // What follows the name of an option is its value.
+    // The word after an option is its value.
     let ran = outlast.run(&["-p", "-q", "--model", "ok"]);
     assert!(ran.stdout.ends_with("You said: -q\n"), "{}", ran.stdout);
 }
@@ -178,7 +178,8 @@ fn approvals_are_still_asked() {
     assert!(!screen.contains(['⚠', '●']), "{screen}");
 }
 
-/// A look at a provider that is connected to and does not answer, until it is dropped.
+/// Starts a check of a provider that accepts the connection and never responds, until it is
+/// dropped.
 fn silent_provider(outlast: &Outlast, more: &[&str]) -> (TcpListener, Command) {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", provider.local_addr().unwrap());
@@ -206,7 +207,7 @@ fn what_takes_long_says_nothing_to_whoever_wants_to_hear_little() {
     let (provider, command) = silent_provider(&outlast, &["-q"]);
     let mut terminal = Terminal::start(command, Some(Stdio::null()));
     let asked = provider.accept().unwrap();
-    // Longer than it takes until something would be said.
+    // Longer than the delay before the spinner.
     assert_eq!(terminal.said_within(Duration::from_millis(1500)), "");
     drop((asked, provider));
     assert_eq!(terminal.ended(), (1, String::new()));

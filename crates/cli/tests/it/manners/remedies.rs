@@ -1,4 +1,4 @@
-//! What is said of bad input: on stderr, what is wrong with which thing, and what to do; and the exit codes.
+//! Error messages for invalid input, on stderr: the problem, the value, and the remedy; and the exit codes.
 
 use super::Help;
 use super::stage::Stage;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 const PIPELINE: &str = "steps:\n  - {id: plan, command: echo hi}\n";
 
-/// Where nothing was ever done.
+/// Commands in a home without sessions or runs.
 const IN_A_NEW_HOME: [&str; 18] = [
     "sessions show",
     "sessions delete 01a1",
@@ -29,7 +29,7 @@ const IN_A_NEW_HOME: [&str; 18] = [
     "trust --remove --list",
 ];
 
-/// Where there are a session and a run.
+/// Commands in a home with a session and a run.
 const AFTER_WORK: [&str; 56] = [
     "nonsense",
     "sessions nonsense",
@@ -89,7 +89,7 @@ const AFTER_WORK: [&str; 56] = [
     "trust missing",
 ];
 
-/// What bad input is answered with, for each line.
+/// Returns the message for each line of invalid input.
 fn answers(outlast: &Outlast, lines: &[&str]) -> String {
     let mut said = String::new();
     for line in lines {
@@ -104,7 +104,7 @@ fn answers(outlast: &Outlast, lines: &[&str]) -> String {
     said
 }
 
-/// The same with ids that change replaced.
+/// Replaces ids that differ between runs.
 fn without_ids(text: &str, ids: &[String]) -> String {
     let mut text = text.to_owned();
     for id in ids {
@@ -169,13 +169,13 @@ fn nothing_is_said_twice() {
 
 // --- exit codes ---
 
-/// How a prompt comes to end with that code.
+/// A scenario in which a prompt ends with a given exit code.
 enum ExitScenario {
     Model(&'static str),
     Argument(&'static str),
-    /// With a home that is not ours.
+    /// A home that cannot be written.
     Unwritable,
-    /// By a signal, while it waits.
+    /// A signal during a wait.
     Signal(&'static str),
 }
 
@@ -203,7 +203,7 @@ impl ExitScenario {
                 outlast.run(&["-p", "hi", "--model", "ok"]).code
             }
             Self::Signal(name) => {
-                // The clock is that of the wall: it waits for hours.
+                // In real time: it waits for hours.
                 let mut command = ask("rate-limited:retry-after=9000");
                 command.args(["--policy", "overnight"]);
                 let waiting = command

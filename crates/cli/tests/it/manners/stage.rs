@@ -1,4 +1,4 @@
-//! A folder, a home and programs in which examples can be run as they stand, by a shell.
+//! A folder, a home and programs in which a shell can run the examples unchanged.
 
 use crate::gateway_cli::{Gateway, REQUEST_BODY};
 use crate::mock_server::{MockServer, wait_for};
@@ -20,7 +20,7 @@ listen = "127.0.0.1:0"
 listen = "127.0.0.1:0"
 "#;
 
-/// Its steps are those that examples name.
+/// Its steps have the names that examples use.
 const PIPELINE: &str = "
 name: notes
 inputs: {topic: {default: outages}}
@@ -32,7 +32,7 @@ steps:
     outputs: [{name: notes, path: notes.md}]
 ";
 
-/// One that waits for its provider and for a person.
+/// A pipeline that waits for its provider and for a person.
 const WAITING: &str = "
 name: waiting
 provider: mock
@@ -43,13 +43,13 @@ steps:
     gate: {type: approval, message: Publish it?, choices: [{key: y, label: Yes}, {key: n, label: No}]}
 ";
 
-/// One that takes its time, once.
+/// A pipeline whose first attempt is slow.
 const SLOW: &str = "
 steps:
   - {id: plan, command: 'test -e begun || { touch begun; sleep 60; }'}
 ";
 
-/// A program that does enough of what `curl` does for examples: one request, and what came of it.
+/// A replacement for `curl` that is sufficient for the examples: one request, and its response.
 const CURL: &str = r#"#!/usr/bin/env bash
 url=$2 body=${4-}
 case $url in https:*) echo 'upstream connect error'; exit 0 ;; esac
@@ -64,11 +64,11 @@ read -r _ status _ <&3; cat <&3
 
 pub(super) struct Stage {
     pub(super) outlast: Outlast,
-    /// Whom a real provider's address leads to.
+    /// The mock server behind the addresses of real providers.
     pub(super) provider: MockServer,
 }
 
-/// A process that is ended with the test.
+/// A process that is killed with the test.
 pub(super) struct Running(pub(super) Child);
 
 impl Drop for Running {
@@ -106,7 +106,7 @@ impl Stage {
             outlast,
             provider: MockServer::start(),
         };
-        // Agents and readers that say what they were given.
+        // Agents and readers that print their arguments and input.
         stage.program(
             "claude",
             "#!/bin/sh\nexec test -n \"$ANTHROPIC_BASE_URL\"\n",
@@ -130,7 +130,7 @@ impl Stage {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A shell that runs the line, in place of itself where it is to be signalled.
+    /// Returns a shell that runs the line, with exec where it is to be signalled.
     pub(super) fn shell(&self, line: &str) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let bin = self.outlast.folder.path().join("bin");
@@ -157,7 +157,7 @@ impl Stage {
         CommandResult::of(&mut self.shell(line))
     }
 
-    /// The id of the first in a list.
+    /// Returns the id of the first item in a list.
     pub(super) fn newest(&self, list: &str) -> String {
         let ran = self.run(&format!("outlast {list} list --json"));
         let all: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -166,7 +166,7 @@ impl Stage {
             .to_owned()
     }
 
-    /// A session with a conversation that can be made smaller.
+    /// Creates a session with a conversation that can be compacted.
     pub(super) fn finished_session(&self) {
         for line in [
             "outlast -p \"$(printf 'a long story %.0s' {1..3000})\" --model ok",
@@ -177,7 +177,7 @@ impl Stage {
         }
     }
 
-    /// A turn that was interrupted while it waited.
+    /// Creates a session whose turn was interrupted while it waited.
     pub(super) fn interrupted_session(&self) {
         let line = "exec outlast -p hi --model overloaded:1 --policy overnight";
         let mut child = self.in_real_time(line, "retrying in");
@@ -190,7 +190,7 @@ impl Stage {
         assert_eq!(ran.code, 0, "{}", ran.stderr);
     }
 
-    /// A run in which a step waits for its provider and another one asks.
+    /// Starts a run with one waiting step and one that asks a question.
     pub(super) fn open_run(&self) -> Running {
         self.outlast.write("waiting.yaml", WAITING);
         let child = self.in_real_time("exec outlast run waiting.yaml", "plan: Server overloaded");
@@ -199,7 +199,7 @@ impl Stage {
         child
     }
 
-    /// A run that was interrupted.
+    /// Creates an interrupted run.
     pub(super) fn interrupted_run(&self) {
         self.outlast.write("slow.yaml", SLOW);
         let mut child = self.in_real_time("exec outlast run slow.yaml", "▶ plan");
@@ -207,7 +207,7 @@ impl Stage {
         assert_eq!(child.0.wait().unwrap().code(), Some(143));
     }
 
-    /// A gateway with a request that waits, and its id.
+    /// Starts a gateway with a held request, and returns its id.
     pub(super) fn gateway(&self) -> (Gateway<'_>, String, std::net::TcpStream) {
         let gateway = Gateway::start(&self.outlast, &["--upstream", "mock:outage:90000"]);
         let request = gateway.send(REQUEST_BODY);
@@ -215,7 +215,7 @@ impl Stage {
         (gateway, id, request)
     }
 
-    /// Starts it where the clock is that of the wall, and waits until it says that on stderr.
+    /// Starts a line in real time, and waits until stderr has the text.
     fn in_real_time(&self, line: &str, says: &'static str) -> Running {
         let mut shell = self.shell(line);
         shell.env("OUTLAST_TIME_SCALE", "1");
@@ -239,13 +239,14 @@ impl Running {
         );
     }
 
-    /// Waits until that is said on stdout.
+    /// Waits until stdout has the text.
     pub(super) fn wait_for_stdout(&mut self, says: &'static str) {
         wait_for_line(self.0.stdout.take().unwrap(), says);
     }
 }
 
-/// Waits until a line says that. What follows is read as well, lest somebody waits for a reader.
+/// Waits until a line has the text. The rest is read as well, so that the process is not blocked by
+/// a full pipe.
 pub(super) fn wait_for_line(stream: impl Read + Send + 'static, says: &'static str) {
     let (sender, found) = mpsc::channel();
     std::thread::spawn(move || {

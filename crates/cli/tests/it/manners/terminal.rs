@@ -1,4 +1,4 @@
-//! A command at a terminal of its own.
+//! Runs a command at a pseudo-terminal.
 
 use crate::support::HANG_TIMEOUT;
 use nix::pty::openpty;
@@ -12,12 +12,13 @@ pub(super) struct Terminal {
     child: Child,
     keys: File,
     pieces: Receiver<String>,
-    /// What was written to it so far.
+    /// The output so far.
     pub(super) screen: String,
 }
 
 impl Terminal {
-    /// Stdin and stderr are the terminal; stdout goes there too, or nowhere.
+    /// Starts the command with stdin and stderr at the terminal; stdout goes there, too, unless it
+    /// is given.
     pub(super) fn start(mut command: Command, stdout: Option<Stdio>) -> Self {
         let pair = openpty(None, None).unwrap();
         let end = || Stdio::from(pair.slave.try_clone().unwrap());
@@ -26,7 +27,7 @@ impl Terminal {
             .stderr(end())
             .stdout(stdout.unwrap_or_else(end));
         let child = command.spawn().unwrap();
-        // From here on only the command holds its end.
+        // Now only the command holds its end.
         drop((command, pair.slave));
         let keys = File::from(pair.master);
         let mut reader = keys.try_clone().unwrap();
@@ -55,7 +56,7 @@ impl Terminal {
         }
     }
 
-    /// What it says next, if it does so soon.
+    /// Returns the next output, or an empty text at the deadline.
     pub(super) fn said_within(&mut self, time: Duration) -> String {
         self.pieces.recv_timeout(time).unwrap_or_default()
     }
@@ -64,7 +65,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Its exit code, and all that was on the terminal.
+    /// Returns the exit code and all output.
     pub(super) fn ended(mut self) -> (i32, String) {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         while let Ok(piece) = self.pieces.recv_timeout(HANG_TIMEOUT) {

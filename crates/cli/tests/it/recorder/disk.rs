@@ -1,9 +1,9 @@
-//! What is left of recorded files when the power fails.
+//! The files that remain of a recording when the power fails.
 //!
-//! The model: what a file holds is durable when the file was synced after it was written, and its name with it. A sync of
-//! anything makes the removals and renames before it durable, as file systems with a journal keep their order. Of what was
-//! not synced as many bytes survive as a test says, in the order in which they were written; the last write may be torn.
-//! Not modelled: writes that survive in another order than they were made in.
+//! The model: the content of a file is durable once the file was synced after the write, and its name with it. A sync
+//! of anything makes earlier removals and renames durable, because journalling file systems keep their order. Of the
+//! unsynced bytes, as many survive as a test says, in the order of the writes; the last write may be torn. Not
+//! modelled: writes that survive in another order.
 
 use super::{Call, Record};
 use std::collections::BTreeMap;
@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 /// Files by their names in a folder.
 pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// A file, whatever its name is.
+/// Identifies a file independently of its name.
 type Id = usize;
 
-/// Files, and what of them is on the disk for good.
+/// Files, and which part of them is durable.
 #[derive(Clone, Default)]
 pub(crate) struct Disk {
     now: State,
     durable: State,
-    /// What is not durable yet, in order.
+    /// Changes that are not durable yet, in order.
     pending: Vec<Change>,
 }
 
@@ -33,9 +33,9 @@ struct State {
 
 #[derive(Clone)]
 enum Change {
-    /// Of what a file holds; a new name belongs to it.
+    /// A change of the content of a file; a new name belongs to it.
     Content { id: Id, record: Record },
-    /// Of a name that was there; without another one the file is gone.
+    /// A rename; without a new name the file is removed.
     Name {
         id: Id,
         from: PathBuf,
@@ -43,10 +43,10 @@ enum Change {
     },
 }
 
-// --- what is left ---
+// --- after a power loss ---
 
 impl Disk {
-    /// A disk that holds these files for good.
+    /// Creates a disk on which these files are durable.
     pub(crate) fn of(files: &Files) -> Self {
         let mut disk = Self::default();
         for (path, content) in files {
@@ -60,7 +60,7 @@ impl Disk {
         disk
     }
 
-    /// How many bytes were written and not synced.
+    /// Returns how many bytes were written and not synced.
     pub(crate) fn unsynced(&self) -> usize {
         let written = |change: &Change| match change {
             Change::Content { record, .. } => match &record.call {
@@ -72,12 +72,12 @@ impl Disk {
         self.pending.iter().map(written).sum()
     }
 
-    /// The files as the program saw them last: what is left when it alone dies.
+    /// Returns the files as the program saw them last, which survive its own death.
     pub(crate) fn files(&self) -> Files {
         self.now.files()
     }
 
-    /// The files after a loss of power that so many unsynced bytes survive.
+    /// Returns the files after a power loss that this many unsynced bytes survive.
     pub(crate) fn survivors(&self, unsynced: usize) -> Files {
         let (mut state, mut left) = (self.durable.clone(), unsynced);
         for change in &self.pending {
@@ -93,10 +93,10 @@ impl Disk {
     }
 }
 
-// --- what happens ---
+// --- recorded changes ---
 
 impl Disk {
-    /// Carries out what was recorded.
+    /// Applies a recorded call.
     pub(crate) fn apply(&mut self, record: &Record) {
         match &record.call {
             Call::Output { .. } => {}
@@ -121,7 +121,7 @@ impl Disk {
         self.now.contents.len() - 1
     }
 
-    /// A folder takes what is in it along.
+    /// Renames or removes a path; a folder takes its content along.
     fn rename(&mut self, from: &Path, to: Option<&Path>) {
         let names = self.now.names.clone();
         for (name, id) in names.iter().filter(|(name, _)| name.starts_with(from)) {
@@ -162,7 +162,7 @@ impl Disk {
                 content @ Change::Content { .. } => self.pending.push(content),
             }
         }
-        // What was written to a file that is gone does not bring it back.
+        // An earlier write to a removed file must not restore it.
         self.pending
             .retain(|change| !matches!(change, Change::Content { id, .. } if gone.contains(id)));
     }
@@ -176,7 +176,7 @@ impl State {
             .collect()
     }
 
-    /// Changes what a file holds, writing at most so much; returns how much was written.
+    /// Applies a write of at most `most` bytes; returns how many were written.
     fn change(&mut self, id: Id, record: &Record, most: usize) -> usize {
         if !self.names.values().any(|known| *known == id) {
             self.names.insert(record.path.clone(), id);
@@ -206,7 +206,7 @@ impl State {
 
 // --- real folders ---
 
-/// The files below a folder, without SQLite's shared memory, which is rebuilt.
+/// Reads the files below a folder, without SQLite's shared memory, which is rebuilt.
 pub(crate) fn read(folder: &Path) -> Files {
     let mut files = Files::new();
     let mut folders = vec![folder.to_owned()];
@@ -226,7 +226,7 @@ pub(crate) fn read(folder: &Path) -> Files {
     files
 }
 
-/// Makes these files in a folder.
+/// Writes these files to a folder.
 pub(crate) fn write(files: &Files, folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     for (name, content) in files {
@@ -260,7 +260,7 @@ mod tests {
         disk
     }
 
-    /// The files as text, to be compared at a glance.
+    /// Formats the files as text for comparison.
     fn shown(files: &Files) -> String {
         let files = files.iter().map(|(name, content)| {
             let content = String::from_utf8_lossy(content);

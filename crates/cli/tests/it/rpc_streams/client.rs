@@ -1,4 +1,4 @@
-//! A client over two pipes that reads when it is told to, and only then.
+//! A client over two pipes that reads only on request.
 
 use crate::support::Outlast;
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub(crate) struct Client {
     _ends_it: Sender<()>,
 }
 
-/// How a server ended.
+/// The exit code and output of a server that has ended.
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) rest: String,
@@ -43,7 +43,7 @@ impl Client {
             .unwrap();
         let (ends_it, ended) = mpsc::channel();
         let id = child.id();
-        // A read that never ends would be no failure.
+        // A blocking read would otherwise hang the test without a failure.
         std::thread::spawn(move || {
             if ended.recv_timeout(HANG_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
                 kill("-9", id);
@@ -76,7 +76,8 @@ impl Client {
         self.send(&prompt.to_string());
     }
 
-    /// Sends from a thread of its own, for what does not fit into a pipe. How much was taken is counted.
+    /// Sends bytes from a separate thread, for data that does not fit into a pipe. The counter is the
+    /// number of bytes taken.
     pub(crate) fn send_beside(&mut self, bytes: Vec<u8>) -> Arc<AtomicUsize> {
         const PIECE: usize = 64 << 10;
         let input = self.input.as_ref().unwrap().as_fd();
@@ -85,7 +86,7 @@ impl Client {
         let count = taken.clone();
         std::thread::spawn(move || {
             for piece in bytes.chunks(PIECE) {
-                // A server that is gone takes nothing.
+                // The server has ended.
                 if input.write_all(piece).is_err() {
                     return;
                 }
@@ -95,7 +96,7 @@ impl Client {
         taken
     }
 
-    /// The next line as it is, its end included; nothing after the last one.
+    /// Returns the next line with its line end; an empty text after the last one.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.as_mut().unwrap().read_line(&mut line).unwrap();
@@ -108,7 +109,7 @@ impl Client {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Reads on to a frame that is like this, and hands it back.
+    /// Reads up to the first matching frame, and returns it.
     pub(crate) fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
         loop {
             let frame = self.frame();
@@ -122,7 +123,7 @@ impl Client {
         self.until(|frame| frame["type"] == kind)
     }
 
-    /// The reply to a command, without the events before it.
+    /// Sends a command and returns its reply, skipping the events before it.
     pub(crate) fn ask(&mut self, command: &str) -> Value {
         self.send(command);
         self.until_kind("response")
@@ -134,7 +135,7 @@ impl Client {
 
     // --- The process ---
 
-    /// How much memory it has, and how much it has had at most, in bytes.
+    /// Returns the current and the peak memory, in bytes.
     pub(crate) fn memory(&self) -> (u64, u64) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let field = |name: &str| {
@@ -157,7 +158,7 @@ impl Client {
         self.output = None;
     }
 
-    /// Waits for its end; only then the rest of what it wrote is read.
+    /// Waits for its end, and only then reads the rest of its output.
     pub(crate) fn wait(mut self) -> Ended {
         let status = self.child.wait().unwrap();
         let (mut rest, mut stderr) = (String::new(), String::new());
@@ -191,7 +192,7 @@ pub(crate) fn kill(signal: &str, id: u32) {
     Command::new("kill").args([signal, &id]).status().ok();
 }
 
-/// Whether a process is there and has not ended.
+/// Whether a process exists and has not ended.
 pub(crate) fn is_running(id: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")

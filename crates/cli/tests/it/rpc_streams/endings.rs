@@ -1,4 +1,4 @@
-//! How it ends: signals, clients that go or die, and readers that are gone.
+//! The end of the process: signals, clients that leave or die, and closed readers.
 
 use super::client::{Client, Ended, is_running, kill};
 use super::provider::Provider;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 const AGENT: &str = "ok:agent,times=always";
 
-/// Ways to be told to end, and the codes that are answered with.
+/// Ways to end the process, and the resulting exit codes.
 const ENDS: [(&str, i32); 3] = [("-TERM", 143), ("-HUP", 129), ("end of input", 0)];
 
 fn request_exit(client: &mut Client, end: &str) {
@@ -21,7 +21,7 @@ fn request_exit(client: &mut Client, end: &str) {
     }
 }
 
-/// A command that notes its processes, and ends by itself only much later.
+/// Returns a command that records its processes, and ends by itself only much later.
 fn long_command() -> &'static str {
     "trap '' TERM HUP INT; sleep 1000 & echo $$ $! > processes; echo begun; wait"
 }
@@ -50,9 +50,10 @@ fn assert_whole(ended: &Ended) {
     }
 }
 
-// --- Told to end ---
+// --- Termination requests ---
 
-/// Something that is under way and goes on for minutes: with which model, what asks for it, how its beginning is seen, what is left of it.
+/// Work that goes on for minutes: its model, the command that starts it, the event that shows its start, and the state
+/// that it leaves.
 struct Work {
     model: &'static str,
     asked: Value,
@@ -122,13 +123,13 @@ fn it_ends_whatever_it_does_and_leaves_nothing_running() {
 #[test]
 fn it_ends_while_it_makes_a_conversation_smaller() {
     for end in ENDS {
-        // Last answers have a fifth of a second: a machine that is too busy for that is not so every time.
+        // The last replies have a fifth of a second: only a machine that is too busy misses that, and not every time.
         let is_answered = (0..10).any(|_| ends_in_a_compaction(end.0, end.1));
         assert!(is_answered, "{end:?}");
     }
 }
 
-/// Tells a server to end while it makes a conversation smaller; the answer is whether the one who asked for it was told.
+/// Ends a server during a compaction; returns whether the client received the reply.
 fn ends_in_a_compaction(end: &str, code: i32) -> bool {
     let outlast = in_real_time();
     let script = "ok:text,times=3+hold:86400,times=always";
@@ -143,7 +144,7 @@ fn ends_in_a_compaction(end: &str, code: i32) -> bool {
     let ended = client.wait();
     assert_eq!(ended.code, code, "{end}: {}", ended.stderr);
     assert_whole(&ended);
-    // What was said is as it was.
+    // The conversation is unchanged.
     let mut client = Client::start(&outlast, &["--continue", "--model", "ok"]);
     assert_eq!(client.state()["messageCount"], 6);
     client.prompt("again");
@@ -158,7 +159,8 @@ fn a_client_that_is_killed_leaves_no_process_and_a_turn_to_be_resumed() {
     let outlast = in_real_time();
     let tool = format!("call bash {}", json!({ "command": long_command() }));
     let prompt = json!({"type": "prompt", "message": tool}).to_string();
-    // The client is a shell that holds the other end of the pipe, and nothing tells the server but that this one is gone.
+    // The client is a shell that holds the other end of the pipe; only its death tells the server that the client is
+    // gone.
     let script = "mkfifo pipe; \"$0\" \"$@\" <pipe >out 2>errors & exec 3>pipe; echo $! >server; echo \"$PROMPT\" >&3; wait";
     let inner = outlast.command(&["rpc", "--model", AGENT, "--allow", "bash"]);
     let mut client = Command::new("/bin/sh");
@@ -197,7 +199,7 @@ fn a_client_that_is_killed_leaves_no_process_and_a_turn_to_be_resumed() {
     assert_eq!(states(&outlast), ["finished"]);
 }
 
-// --- Readers that are gone, or do not read ---
+// --- Closed or stopped readers ---
 
 #[test]
 fn a_reader_that_is_gone_ends_it_and_leaves_the_turn_to_be_resumed() {
@@ -215,7 +217,7 @@ fn a_reader_that_is_gone_ends_it_and_leaves_the_turn_to_be_resumed() {
 #[test]
 fn a_reader_that_reads_nothing_cannot_keep_it_from_ending() {
     for (end, code) in ENDS {
-        // More commands than wait for their turn, and none of them can be answered.
+        // More commands than the queue holds, none of which can be answered.
         for commands in [0, 200] {
             let provider = Provider::start(60_000, 400);
             let outlast = in_real_time();

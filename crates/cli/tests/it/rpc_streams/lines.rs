@@ -1,4 +1,4 @@
-//! Lines that a client should not send, and those that are unusual and right.
+//! Lines that a client should not send, and unusual lines that are valid.
 
 use super::MIB;
 use super::client::Client;
@@ -57,7 +57,7 @@ fn unusual_lines_are_read_as_they_are_meant() {
     client.send_bytes(b"\n\r\n\n");
     client.send_bytes(format!("{SWITCH}\r\n").as_bytes());
     assert_eq!(client.frame(), switched());
-    // What is said twice counts as it is said last.
+    // Of duplicate keys the last one counts.
     let twice = r#"{"id":1,"id":"after","type":"abort","type":"set_auto_retry","enabled":true}"#;
     assert_eq!(client.ask(twice), switched());
     for id in [
@@ -155,7 +155,8 @@ fn a_prompt_of_fifty_mebibytes_is_said_whole_and_told_again() {
         (most - before) / MIB,
         (now - before) / MIB
     );
-    // Read, written down, sent, said three times and told again: a dozen copies, and not one of them stays but the text.
+    // The text is read, written to the journal, sent, reported three times and repeated: a dozen copies, of which only
+    // the text itself may stay.
     assert!(
         most - before < 600 * MIB,
         "{} MiB more",
@@ -181,6 +182,6 @@ fn a_line_that_is_too_long_is_read_past_without_being_kept() {
     assert!(error.contains("it has 104857600 bytes"), "{error}");
     assert_eq!(client.frame(), switched());
     let more = client.memory().1 - before;
-    // What is kept until it is too long is kept in a place that has grown by doubling.
+    // The buffer of a line that becomes too long has grown by doubling.
     assert!(more < 140 * MIB, "{} MiB more", more / MIB);
 }

@@ -1,4 +1,4 @@
-//! Files that cannot be written, several at once, and what reaches stdout.
+//! Unwritable files, several processes at once, and the content of stdout.
 
 use super::client::Client;
 use super::in_real_time;
@@ -45,7 +45,7 @@ fn what_cannot_be_written_down_is_answered_and_said_on_stderr() {
     }
 }
 
-/// Lets the files of a process grow no more, or again.
+/// Limits or unlimits the file size of a process.
 fn limit_files(client: &Client, limit: &str) {
     let id = client.id().to_string();
     let limit = format!("--fsize={limit}:");
@@ -64,7 +64,7 @@ fn a_disk_that_fills_up_and_is_freed_costs_nothing_that_was_said() {
     let warned = client.until_kind("extension_ui_request").to_string();
     assert!(warned.contains("cannot be written down"), "{warned}");
     client.until_kind("agent_settled");
-    // What would be lost with the process is not said to wait.
+    // A message that would be lost with the process is not reported as queued.
     let queued = client.ask(r#"{"type":"follow_up","message":"later"}"#);
     assert_eq!(queued["success"], false, "{queued}");
     limit_files(&client, "unlimited");
@@ -83,7 +83,7 @@ fn a_session_that_is_gone_is_not_gone_on_with_and_a_new_one_is() {
     let mut client = Client::start(&outlast, &["--model", "ok"]);
     answers(&mut client, "hi");
     fs::remove_dir_all(outlast.home()).unwrap();
-    // It goes on as one that cannot be written down.
+    // The session continues without a journal.
     answers(&mut client, "still there");
     assert_eq!(client.ask(r#"{"type":"new_session"}"#)["success"], true);
     answers(&mut client, "again");
@@ -133,13 +133,15 @@ fn ten_servers_in_one_home_do_not_get_in_each_others_way() {
         client.until_kind("agent_settled");
         let ended = client.end();
         assert_eq!(ended.code, 0, "{}", ended.stderr);
-        // Whoever could not have the file for seconds, on a busy machine, goes on without it and says so.
+        // On a busy machine, a process that could not lock the file for seconds continues without it and
+        // reports that.
         unwritten += usize::from(ended.stderr.contains("written down"));
     }
     let ran = outlast.run(&["sessions", "list", "--json"]);
     let rows: Vec<Value> = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(rows.len() + unwritten, 10, "{rows:?}");
-    // Whoever had to wait too long for the others when it left has only not said that its answer was read.
+    // A process that waited too long for the lock at its end has only not recorded that its response was
+    // delivered.
     let is_settled = |row: &Value| row["state"] == "finished" || row["state"] == "undelivered";
     assert!(rows.iter().all(is_settled), "{rows:?}");
 }

@@ -1,4 +1,4 @@
-//! A provider that answers every prompt with many pieces of text, as fast as they are taken.
+//! A provider that answers every prompt with many pieces of text, as fast as the client takes them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// When nothing could be sent for so long, nobody takes it.
+/// Time without a successful write after which the reader counts as stopped.
 const HELD_UP: Duration = Duration::from_millis(500);
-/// How much is sent at a time.
+/// Number of bytes in each write.
 const BATCH: usize = 64 << 10;
 
 pub(crate) struct Provider {
@@ -18,7 +18,7 @@ pub(crate) struct Provider {
     so_far: Arc<AnswerProgress>,
 }
 
-/// How far an answer came.
+/// The progress of a response.
 #[derive(Default)]
 struct AnswerProgress {
     is_held_up: AtomicBool,
@@ -46,7 +46,7 @@ impl Provider {
         provider
     }
 
-    /// The arguments with which it is asked.
+    /// Returns the arguments that select this provider.
     pub(crate) fn arguments(&self) -> [&str; 7] {
         let url = self.url.as_str();
         [
@@ -60,28 +60,28 @@ impl Provider {
         ]
     }
 
-    /// What it says.
+    /// Returns the whole text of a response.
     pub(crate) fn text(&self) -> String {
         (0..self.pieces).map(|it| piece(it, self.size)).collect()
     }
 
-    /// Whether nobody takes what it has to say.
+    /// Whether the reader has stopped.
     pub(crate) fn is_held_up(&self) -> bool {
         self.so_far.is_held_up.load(Ordering::Relaxed)
     }
 
-    /// Whether it has said everything.
+    /// Whether the whole response was sent.
     pub(crate) fn is_done(&self) -> bool {
         self.so_far.is_done.load(Ordering::Relaxed)
     }
 
-    /// Whether its connection was closed before it had.
+    /// Whether the connection was closed before the end of the response.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.so_far.is_unwanted.load(Ordering::Relaxed)
     }
 }
 
-/// A piece of a text in which nothing comes twice.
+/// Returns a piece of a text without repetitions.
 fn piece(number: usize, size: usize) -> String {
     format!("{number:.<width$}\n", width = size - 1)
 }

@@ -1,4 +1,4 @@
-//! What must hold of a run, whoever was killed while it was carried out.
+//! Checks that must hold of a run, no matter which of its processes were killed.
 
 use super::scene::Scene;
 use outlast_kernel::verdict::Cause;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A step, a visit and an attempt.
 pub(super) type Attempted = (String, u32, u32);
 
-/// What came of a run, whatever happened on the way.
+/// The result of a run, which must not depend on kills.
 #[derive(Debug, PartialEq)]
 pub(super) struct Result {
     outcome: Option<Outcome>,
@@ -19,9 +19,9 @@ pub(super) struct Result {
 #[derive(Debug, PartialEq)]
 struct StepResult {
     phase: Phase,
-    /// What it has made: names and hashes.
+    /// Its artifacts: names and hashes.
     artifacts: BTreeMap<String, String>,
-    /// How each visit ended, and what was wrong with each attempt.
+    /// The outcome of each visit, and the cause of each failed attempt.
     visits: Vec<(Option<Outcome>, Vec<Option<Cause>>)>,
 }
 
@@ -55,7 +55,7 @@ impl Result {
         self.outcome == Some(Outcome::Completed)
     }
 
-    /// What must hold of every run, besides its result.
+    /// Checks the rules for every run, besides its result.
     #[expect(clippy::unused_self, reason = "what is sound is a result")]
     pub(super) fn is_sound(&self, scene: &Scene) {
         let entries: Vec<Entry> = scene.written().1.into_iter().map(|(.., it)| it).collect();
@@ -70,7 +70,7 @@ impl Result {
     }
 }
 
-/// A visit ends once, and nothing begins in it afterwards.
+/// Checks that a visit ends once, and nothing begins in it afterwards.
 fn no_step_is_completed_twice(scene: &Scene, entries: &[Entry]) {
     let mut over = BTreeSet::new();
     let mut begun = BTreeSet::new();
@@ -105,7 +105,7 @@ fn no_step_is_completed_twice(scene: &Scene, entries: &[Entry]) {
     }
 }
 
-/// A command whose end is written down never runs again.
+/// Checks that a command whose end is in the journal never runs again.
 fn no_attempt_is_made_again_after_its_end(scene: &Scene) {
     for (attempt, begun) in scene.settled() {
         let now = scene.begun(attempt);
@@ -116,7 +116,8 @@ fn no_attempt_is_made_again_after_its_end(scene: &Scene) {
     }
 }
 
-/// Every attempt of a model is one turn, and no two turns of a session say the same.
+/// Checks that every attempt with a model is one turn, and no two turns of a session have the same
+/// prompt.
 fn nothing_is_said_twice(scene: &Scene, entries: &[Entry]) {
     let mut attempts: BTreeMap<&str, usize> = BTreeMap::new();
     for entry in entries {

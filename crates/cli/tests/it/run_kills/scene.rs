@@ -15,25 +15,25 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How fast the clock goes: the longest wait is shorter than the shortest command.
+/// Speed of the clock: the longest wait is shorter than the shortest command.
 const SCALE: &str = "400";
 const PIPELINE: &str = include_str!("twelve.yaml");
 const MARK: &str = include_str!("mark.sh");
-/// Memory, where a kill is as good as anywhere and nothing waits for a disk.
+/// A file system in memory: a kill has the same effect there, and nothing waits for a disk.
 const FAST: &str = "/dev/shm";
-/// More processes than this are a sign that nothing moves.
+/// More resumes than this mean that there is no progress.
 const MAX_RESUMES: usize = 3;
 
-/// When a process is killed.
+/// The time at which a process is killed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kill {
-    /// After so many milliseconds.
+    /// After this many milliseconds.
     After(u64),
-    /// At that call by which it writes something.
+    /// At this recorded call.
     At(u64, Moment),
 }
 
-/// What a run takes that nobody kills.
+/// The duration and number of calls of an undisturbed run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub(super) milliseconds: u64,
@@ -44,9 +44,9 @@ pub(super) struct Scene {
     label: String,
     folder: Option<TempDir>,
     runtime: tokio::runtime::Runtime,
-    /// The run, once it is written down.
+    /// The id of the run, once it is in the journal.
     run: Option<String>,
-    /// Attempts whose end was written down when a process was killed, and how often their commands had begun.
+    /// Attempts that had ended in the journal at a kill, and how often their commands had begun.
     settled: BTreeMap<Attempted, usize>,
 }
 
@@ -84,7 +84,7 @@ impl Scene {
         self.path().join("work")
     }
 
-    /// Fails, and keeps the folder for whoever looks into it.
+    /// Fails unless the check holds, and keeps the folder for inspection.
     pub(super) fn check(&self, holds: bool, what: &str) {
         if !holds {
             let said = self.lines("said").join("\n");
@@ -97,7 +97,7 @@ impl Scene {
         drop(self.folder.take());
     }
 
-    // --- What is run ---
+    // --- Running commands ---
 
     fn command(&self) -> Command {
         let mut command = Command::new(cargo_bin("outlast"));
@@ -125,7 +125,7 @@ impl Scene {
         command
     }
 
-    /// Waits for a process for so long at most; the answer is how it ended.
+    /// Waits for a process up to the limit; returns its exit code if it has ended.
     fn wait(&self, child: &mut Child, limit: Duration) -> Option<Option<i32>> {
         let begun = Instant::now();
         while begun.elapsed() < limit {
@@ -137,7 +137,7 @@ impl Scene {
         None
     }
 
-    /// Carries it out undisturbed, and says what that took.
+    /// Runs the pipeline undisturbed and measures it.
     pub(super) fn measure(&mut self) -> Measured {
         let recorder = Recorder::new(Counted::Everything);
         let begun = Instant::now();
@@ -152,7 +152,7 @@ impl Scene {
         }
     }
 
-    /// Begins it or carries it on, and kills the process, if it lives that long.
+    /// Starts or resumes the run, and kills the process; returns whether it lived long enough.
     pub(super) fn killed(&mut self, kill: Kill) -> bool {
         let recorder = Recorder::new(Counted::Everything);
         let code = match kill {
@@ -171,7 +171,7 @@ impl Scene {
                 })
             }
         };
-        // Who carries on a run that has ended begins it anew, and finds nothing to do.
+        // Resuming a finished run starts it again, with nothing left to do.
         self.check(
             matches!(code, Some(None | Some(0))),
             &format!("{code:?} after {kill:?}"),
@@ -180,7 +180,7 @@ impl Scene {
         code == Some(None)
     }
 
-    /// Carries it on until it has ended.
+    /// Resumes the run until it has ended.
     pub(super) fn finish(&mut self) {
         for _ in 0..MAX_RESUMES {
             if self.has_ended() {
@@ -197,13 +197,13 @@ impl Scene {
         self.check(self.has_ended(), "it does not end");
     }
 
-    // --- What is left ---
+    // --- Results ---
 
     fn journal(&self, name: &str) -> Option<Journal> {
         Journal::open_existing(&self.home().join(name)).unwrap()
     }
 
-    /// Finds the run, and what must not happen to it again.
+    /// Finds the run, and records the attempts that must not be repeated.
     fn look(&mut self) {
         let Some(runs) = self.journal("runs.db") else {
             return;
@@ -245,7 +245,7 @@ impl Scene {
         Result::of(&self.written().0)
     }
 
-    /// The entries of that kind in a session of a step.
+    /// Returns the entries of the given types in a session of a step.
     pub(super) fn of_session(&self, session: &str, kinds: &'static [&'static str]) -> Vec<String> {
         let page = outlast_store::journal::Page {
             after: 0,
@@ -257,7 +257,7 @@ impl Scene {
         read.into_iter().map(|stored| stored.line.body).collect()
     }
 
-    /// The lines of a file that the commands write, or we.
+    /// Returns the lines of a file that the commands or this test write.
     pub(super) fn lines(&self, name: &str) -> Vec<String> {
         let found = [self.work(), self.path().to_owned()].map(|folder| folder.join(name));
         let text = found.iter().find_map(|path| fs::read_to_string(path).ok());
@@ -267,7 +267,7 @@ impl Scene {
             .collect()
     }
 
-    /// How often the commands of an attempt have begun.
+    /// Returns how often the commands of an attempt have begun.
     pub(super) fn begun(&self, (step, visit, attempt): &Attempted) -> usize {
         let mark = format!("begin {step} {visit} {attempt}");
         self.lines("log")
@@ -276,7 +276,7 @@ impl Scene {
             .count()
     }
 
-    /// Attempts whose end was written down when a process was killed, and how often their commands had begun then.
+    /// Returns the attempts that had ended in the journal at a kill, and how often their commands had begun then.
     pub(super) const fn settled(&self) -> &BTreeMap<Attempted, usize> {
         &self.settled
     }
@@ -284,7 +284,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // What failed is kept.
+        // The folder of a failed test is kept.
         if let Some(folder) = self.folder.take() {
             drop(folder.keep());
         }

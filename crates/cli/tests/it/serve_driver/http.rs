@@ -1,11 +1,12 @@
-//! A client of HTTP/1.1 that hides nothing: one request to a connection, its answer as it comes.
+//! An HTTP/1.1 client that shows every detail: one request for each connection, and the response as
+//! it arrives.
 
 use crate::support::HANG_TIMEOUT;
 use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-/// A request.
+/// A request that is being built.
 pub(crate) struct RequestBuilder {
     address: String,
     method: &'static str,
@@ -27,13 +28,13 @@ impl RequestBuilder {
         }
     }
 
-    /// The same, where the length of the body is said in another way.
+    /// Omits the content length, so that the body is sent in chunks or by its end.
     pub(crate) fn without_length(mut self) -> Self {
         self.says_length = false;
         self
     }
 
-    /// Adds a header, or says another `Host`.
+    /// Adds a header, or replaces `Host`.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -50,7 +51,7 @@ impl RequestBuilder {
             .body(body.as_bytes())
     }
 
-    /// The head, as it is sent.
+    /// Builds the head of the request.
     fn head(&self) -> String {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         let names_host = self.headers.iter().any(|(name, _)| name == "host");
@@ -66,18 +67,18 @@ impl RequestBuilder {
         head + "connection: close\r\n\r\n"
     }
 
-    /// Sends it and reads the head of the answer.
+    /// Sends the request and reads the head of the response.
     pub(crate) fn send(self) -> HttpResponse {
         let mut socket = TcpStream::connect(&self.address).unwrap();
         socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         socket.write_all(self.head().as_bytes()).unwrap();
-        // Whoever refuses a long body does not read it.
+        // A server that refuses a long body does not read it.
         socket.write_all(&self.body).ok();
         HttpResponse::read(BufReader::new(socket))
     }
 }
 
-/// An answer of which the head was read.
+/// A response whose head was read.
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
@@ -132,14 +133,14 @@ impl HttpResponse {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// The body of an answer that must be a good one.
+    /// Returns the body of a response that must be successful.
     pub(crate) fn well(self) -> Value {
         let (status, value) = (self.status, self.value());
         assert!((200..300).contains(&status), "{status}: {value}");
         value
     }
 
-    /// The status, the code and the detail of an answer that must be a problem.
+    /// Returns the status, code and detail of a response that must be a problem document.
     pub(crate) fn problem(self) -> (u16, String, String) {
         let status = self.status;
         let kind = self.header("content-type").map(str::to_owned);
@@ -174,10 +175,10 @@ impl HttpResponse {
     }
 }
 
-/// A body in pieces, each with its length before it.
+/// A chunked body.
 struct Chunked {
     socket: BufReader<TcpStream>,
-    /// What is left of the piece that is being read.
+    /// Number of bytes left of the current chunk.
     left: u64,
 }
 
@@ -187,7 +188,7 @@ impl Read for Chunked {
             let mut line = String::new();
             self.socket.read_line(&mut line)?;
             let length = u64::from_str_radix(line.trim_end(), 16);
-            // Without a last piece it was cut off.
+            // Without a last chunk the body was cut off.
             self.left = length.map_err(|_| io::Error::from(io::ErrorKind::UnexpectedEof))?;
             if self.left == 0 {
                 return Ok(0);
@@ -205,11 +206,11 @@ impl Read for Chunked {
     }
 }
 
-/// Lines of JSON, as they come.
+/// Lines of JSON, as they arrive.
 pub(crate) struct Lines(BufReader<Box<dyn Read>>);
 
 impl Lines {
-    /// The next one; `None` at the end, the error when the stream was cut off.
+    /// Returns the next line; `None` at the end, an error if the stream was cut off.
     pub(crate) fn try_next(&mut self) -> io::Result<Option<Value>> {
         let mut line = String::new();
         if self.0.read_line(&mut line)? == 0 {
@@ -221,7 +222,7 @@ impl Lines {
         ))
     }
 
-    /// All up to the first of that kind.
+    /// Returns all lines up to the first of the given type.
     pub(crate) fn until(&mut self, kind: &str) -> Vec<Value> {
         let mut came = Vec::new();
         loop {
@@ -235,7 +236,7 @@ impl Lines {
         }
     }
 
-    /// All up to the end, which must be a proper one.
+    /// Returns all lines up to the end, which must be complete.
     pub(crate) fn all(mut self) -> Vec<Value> {
         std::iter::from_fn(|| self.try_next().unwrap()).collect()
     }
@@ -245,16 +246,16 @@ impl Lines {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Message {
     pub(crate) id: String,
-    /// What it is; nothing for one of the turn's.
+    /// The event name; empty for an event of the turn.
     pub(crate) event: String,
     pub(crate) data: Value,
 }
 
-/// Server-sent events, as they come.
+/// Server-sent events, as they arrive.
 pub(crate) struct Messages(BufReader<Box<dyn Read>>);
 
 impl Messages {
-    /// The next one; `None` when the stream has ended, in whatever way.
+    /// Returns the next event; `None` when the stream has ended for any reason.
     pub(crate) fn next(&mut self) -> Option<Message> {
         let (mut id, mut event, mut data) = (String::new(), String::new(), String::new());
         loop {
@@ -266,7 +267,7 @@ impl Messages {
                 Some(("id", value)) => value.clone_into(&mut id),
                 Some(("event", value)) => value.clone_into(&mut event),
                 Some(("data", value)) => data.push_str(value),
-                // A sign of life.
+                // A keep-alive comment.
                 Some(("", _)) => {}
                 None if line == "\n" && data.is_empty() => {}
                 None if line == "\n" => break,
@@ -277,7 +278,7 @@ impl Messages {
         Some(Message { id, event, data })
     }
 
-    /// All up to the first event of that kind.
+    /// Returns all events up to the first with the given name.
     pub(crate) fn until(&mut self, kind: &str) -> Vec<Message> {
         let mut came = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! A WebSocket to a server: requests with ids, replies, and what comes by itself.
+//! A WebSocket client: requests with ids, replies, and events.
 
 use super::Serve;
 use crate::support::HANG_TIMEOUT;
@@ -10,14 +10,14 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, Response};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 
-/// What a server answers to somebody who wants to open one.
+/// The server's response to a WebSocket handshake.
 type Answered = Response<Option<Vec<u8>>>;
 
 /// A client over a WebSocket.
 pub(crate) struct Socket {
     socket: WebSocket<TcpStream>,
     ids: u64,
-    /// What came while something else was waited for.
+    /// Frames that arrived while a reply was awaited.
     came: Vec<Value>,
 }
 
@@ -29,7 +29,7 @@ impl Socket {
         }
     }
 
-    /// Opens one with these headers; the other answer is that of a server which does not let it.
+    /// Opens a socket with these headers; the error is the response of a server that refuses it.
     pub(crate) fn try_open(
         server: &Serve,
         headers: &[(&str, &str)],
@@ -60,15 +60,15 @@ impl Socket {
         }
     }
 
-    /// Sends a message as it is.
+    /// Sends a message unchanged.
     pub(crate) fn send(&mut self, message: Message) {
         self.socket.send(message).unwrap();
     }
 
-    /// The next message that is a frame of JSON; `None` when it was closed.
+    /// Returns the next JSON frame; `None` when the socket was closed.
     pub(crate) fn next(&mut self) -> Option<Value> {
         let until = Instant::now() + HANG_TIMEOUT;
-        // Pings come, too, so that there is never silence for so long.
+        // Pings arrive as well, so the socket is never silent for that long.
         while Instant::now() < until {
             match self.socket.read() {
                 Ok(Message::Text(text)) => return Some(serde_json::from_str(&text).unwrap()),
@@ -81,7 +81,7 @@ impl Socket {
         panic!("nothing came after {:?}", self.came);
     }
 
-    /// Why it is closed, in a number, when nothing more comes.
+    /// Reads to the end and returns the close code.
     pub(crate) fn close_code(&mut self) -> Option<u16> {
         loop {
             if let Message::Close(frame) = self.socket.read().ok()? {
@@ -90,7 +90,7 @@ impl Socket {
         }
     }
 
-    /// Sends a request and waits for its reply; what comes in between is kept.
+    /// Sends a request and waits for its reply; keeps the frames in between.
     pub(crate) fn ask(&mut self, kind: &str, id: &str, more: Value) -> Value {
         self.ids += 1;
         let mut request = more;
@@ -101,7 +101,7 @@ impl Socket {
         self.reply(&json!(self.ids))
     }
 
-    /// The reply to what has that id.
+    /// Waits for the reply with the given id.
     pub(crate) fn reply(&mut self, id: &Value) -> Value {
         loop {
             let frame = self.next().unwrap();
@@ -112,7 +112,7 @@ impl Socket {
         }
     }
 
-    /// Asks something that must be done; the answer is its data.
+    /// Sends a request that must succeed, and returns the data of its reply.
     pub(crate) fn done(&mut self, kind: &str, id: &str, more: Value) -> Value {
         let mut reply = self.ask(kind, id, more);
         let (id, data) = (reply["id"].take(), reply["data"].take());
@@ -121,7 +121,7 @@ impl Socket {
         data
     }
 
-    /// The next frame that is no reply.
+    /// Returns the next frame that is not a reply.
     pub(crate) fn frame(&mut self) -> Value {
         if self.came.is_empty() {
             return self.next().unwrap();
@@ -129,7 +129,7 @@ impl Socket {
         self.came.remove(0)
     }
 
-    /// All frames that come by themselves up to the first event of that kind.
+    /// Returns all events up to the first of the given type.
     pub(crate) fn until(&mut self, kind: &str) -> Vec<Value> {
         let mut came = Vec::new();
         loop {

@@ -1,21 +1,21 @@
-//! What a client of the turn stream makes of events, whether it heard them live or was told of them later.
+//! The transcript that a client of the turn stream builds from events, live or replayed.
 //!
-//! Not in it: what passes (retries) and how an answer was cut into pieces.
+//! It leaves out retries and how a completion was split into pieces.
 
 use serde_json::{Value, json};
 
-/// Everything that a client shows.
+/// The content that a client shows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transcript {
-    /// Each turn by its id, and what was said in it.
+    /// Each turn by its id, with its events.
     turns: Vec<(String, Vec<Value>)>,
-    /// How much of the last one does not depend on how the call under way ends.
+    /// Number of events of the last turn that do not depend on the outcome of the current call.
     stands: usize,
-    /// What that call has used.
+    /// The usage of that call.
     usage: Value,
 }
 
-/// Two are the same when a person would see the same.
+/// Two transcripts are equal if a person would see the same.
 impl PartialEq for Transcript {
     fn eq(&self, other: &Self) -> bool {
         self.turns == other.turns
@@ -29,7 +29,7 @@ impl Transcript {
         transcript
     }
 
-    /// Shows one more event.
+    /// Adds one event.
     pub(crate) fn hear(&mut self, event: &Value) {
         let kind = event["type"].as_str().unwrap();
         let id = event["turnId"].as_str().unwrap();
@@ -64,19 +64,19 @@ impl Transcript {
         }
     }
 
-    /// How each turn ended; nothing for one that goes on.
+    /// Returns how each turn ended; an empty text for one that is still running.
     pub(crate) fn seals(&self) -> Vec<&str> {
         let last = self.turns.iter().map(|(_, said)| said.last());
         last.map(|last| last.and_then(|it| it["status"].as_str()).unwrap_or(""))
             .collect()
     }
 
-    /// What the model said in each turn; between its answers is a bar.
+    /// Returns the text of the model in each turn, its completions separated by a bar.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.all("text-delta", "delta")
     }
 
-    /// What the user said in each turn.
+    /// Returns the user's input in each turn.
     pub(crate) fn inputs(&self) -> Vec<String> {
         self.all("input", "text")
     }
@@ -91,7 +91,7 @@ impl Transcript {
     }
 }
 
-/// Adds something to what was said; pieces of one text are put together.
+/// Appends an event; consecutive pieces of one text are joined.
 fn put(said: &mut Vec<Value>, event: &Value) {
     let goes_on = |last: &&mut Value| event["delta"].is_string() && last["type"] == event["type"];
     match said.last_mut().filter(goes_on) {

@@ -1,9 +1,9 @@
-//! The short way to a provider that is reached without a secure channel and without a proxy: HTTP/1.1 over connections
-//! of our own, which are kept.
+//! A minimal HTTP/1.1 client with its own connection pool, for providers that are reached without TLS and without a
+//! proxy.
 //!
-//! What the general client does for every request (layers, tasks, an address taken apart) costs more than all else that a
-//! gateway does. Here a request is one write, and a response is read by whoever waits for it.
-//! Invariants: one call sends one request; a connection is used again only after a response that was read to its end.
+//! The work that the general client does for every request (layers, tasks, URL parsing) costs more than everything else
+//! in a gateway. Here a request is one write, and the task that waits for a response reads it.
+//! Invariants: one call sends one request; a connection is reused only after a response that was read to its end.
 
 mod body;
 mod head;
@@ -28,47 +28,47 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// How long a connection is kept that nobody uses.
+/// The time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// How much is read at once.
+/// The number of bytes to read at once.
 const READ_BYTES: usize = 16 << 10;
-/// Written by itself, a body that is smaller than this would cost more than its copy.
+/// Bodies up to this size are copied behind the head: a separate write would cost more than the copy.
 const MAX_COPIED_BODY_BYTES: usize = 16 << 10;
-/// Room for the head of a request and a small body.
+/// Initial capacity for the head of a request and a small body.
 const INITIAL_HEAD_CAPACITY: usize = 2 << 10;
 
-/// A provider that is reached that way. Clones share its connections.
+/// A provider that is reached without TLS and without a proxy. Clones share its connections.
 #[derive(Clone, Debug)]
 pub(super) struct PlainClient(Arc<Inner>);
 
 struct Inner {
     base: Url,
-    /// The name and the port, as requests name them.
+    /// The host and port, as requests state them.
     authority: String,
-    /// Headers that every request carries which does not bring its own.
+    /// Default headers; those of a request override them.
     headers: HeaderMap,
     connect_timeout: Duration,
     idle: Mutex<VecDeque<IdleConnection>>,
 }
 
-/// What its headers hold is never printed.
+/// Omits the headers' values, which are never printed.
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Plain").field(&self.authority).finish()
     }
 }
 
-/// A connection that nobody uses.
+/// A connection without a request.
 struct IdleConnection {
     connection: Connection,
     since: Instant,
 }
 
-/// Why a request was not written to its end.
+/// The reason why a request was not written to its end.
 enum WriteError {
     /// The connection broke.
     Theirs(io::Error),
-    /// The request could not be read.
+    /// The request body could not be read.
     Ours(io::Error),
 }
 
@@ -90,7 +90,7 @@ impl From<WriteError> for Error {
     }
 }
 
-/// A connection, and what was read of it and not used yet.
+/// A connection, and the bytes that were read from it but not yet consumed.
 #[derive(Debug)]
 struct Connection {
     stream: TcpStream,
@@ -98,7 +98,7 @@ struct Connection {
 }
 
 impl PlainClient {
-    /// The way to the provider with that address, if this is one for it.
+    /// Creates a client for this address, or `None` if it needs TLS or a proxy.
     pub(super) fn new(settings: &HttpSettings, base: &Url, headers: HeaderMap) -> Option<Self> {
         if base.scheme() != "http" || settings.proxies.http.is_some() {
             return None;
@@ -117,7 +117,7 @@ impl PlainClient {
         })))
     }
 
-    /// Passes a request on; the answer comes when its headers do.
+    /// Relays a request; resolves when the response's headers arrive.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -130,7 +130,7 @@ impl PlainClient {
             None => self.connect().await?,
         };
         let request = self.request(&method, path, headers, body.len());
-        // A provider may refuse a request before it has read all of it, and then its answer says more than the error.
+        // A provider may refuse a request before it has read all of it; its response then says more than the error.
         let written = connection.write(request, body).await;
         if let Err(error @ WriteError::Ours(_)) = written {
             return Err(error.into());
@@ -148,11 +148,11 @@ impl PlainClient {
         Ok((status, headers, Body::new(connection, framing, keeper)))
     }
 
-    /// What is asked for there.
+    /// Returns the request target of a path.
     fn target(&self, path: &str) -> String {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_".contains(&byte);
         if path.starts_with('/') && path.bytes().all(is_plain) && self.0.base.query().is_none() {
-            // Nothing in it could be written in another way, so that it need not be taken apart.
+            // No character needs escaping, so the path need not be parsed.
             return below(&self.0.base, path);
         }
         let url = address(&self.0.base, path);
@@ -203,7 +203,7 @@ impl PlainClient {
                     message: "the connection took too long".to_owned(),
                 })??,
         };
-        // Requests and frames are small and wait for nothing.
+        // Requests and frames are small and must not be delayed.
         stream.set_nodelay(true).ok();
         Ok(Connection {
             stream,
@@ -222,7 +222,7 @@ impl PlainClient {
             .collect())
     }
 
-    /// A connection that was kept and is still there.
+    /// Takes an idle connection that is still open.
     fn take_idle(&self) -> Option<Connection> {
         loop {
             let idle = self.idle().pop_back()?;
@@ -250,7 +250,7 @@ impl PlainClient {
 }
 
 impl Connection {
-    /// Whether it is open and nothing was said that nobody asked for.
+    /// Returns whether the connection is open and has no unexpected bytes to read.
     fn is_quiet(&self) -> bool {
         let nothing_yet = self.stream.try_read(&mut [0]);
         nothing_yet.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
@@ -285,7 +285,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The head of the response; what is behind it stays in the input.
+    /// Reads the head of the response; the bytes after it stay in the input.
     async fn head(&mut self) -> Result<Head, Error> {
         loop {
             if !self.input.is_empty()
@@ -305,7 +305,7 @@ impl Connection {
         }
     }
 
-    /// Reads what there is; zero at the end.
+    /// Reads the available bytes; returns zero at the end of the stream.
     async fn fill(&mut self) -> io::Result<usize> {
         self.input.reserve(READ_BYTES);
         self.stream.read_buf(&mut self.input).await

@@ -1,4 +1,4 @@
-//! What happened to a connection, from the errors of the client.
+//! Classifies the HTTP client's errors.
 
 use crate::transport::Error;
 use outlast_kernel::failure::IoKind;
@@ -7,12 +7,12 @@ use std::io::ErrorKind;
 
 const MAX_CAUSES: usize = 8;
 
-/// What was to be sent could not be read.
+/// The body of the request could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the request cannot be read back: {0}")]
 pub(in crate::transport) struct RequestBodyError(pub(in crate::transport) std::io::Error);
 
-/// The client's error as facts. Its address is left out: it may hold what nobody should read.
+/// Converts the client's error. Its URL is left out, as it may contain secrets.
 pub(in crate::transport) fn error(error: &reqwest::Error) -> Error {
     Error {
         io: kind(error),
@@ -20,7 +20,7 @@ pub(in crate::transport) fn error(error: &reqwest::Error) -> Error {
     }
 }
 
-/// An error and its causes, in words.
+/// Returns the messages of an error and its causes.
 pub(in crate::transport) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut said: Vec<String> = Vec::new();
     for cause in causes(error) {
@@ -32,9 +32,9 @@ pub(in crate::transport) fn chain(error: &(dyn StdError + 'static)) -> String {
     said.join(": ")
 }
 
-/// The client puts the address into its first words; its causes say what happened.
+/// Skips the client's own message, which contains the URL; the causes say what happened.
 fn chain_without_url(error: &reqwest::Error) -> String {
-    // So does the layer below it, with a word for its own use.
+    // The layer below does the same, with a message of its own.
     let said = |cause: &&(dyn StdError + 'static)| !cause.to_string().starts_with("client error");
     match causes(error).skip(1).find(said) {
         Some(cause) => chain(cause),
@@ -69,7 +69,7 @@ fn kind(error: &reqwest::Error) -> IoKind {
     }
 }
 
-/// What no repetition mends: a certificate that is not trusted, a proxy that wants to know who we are.
+/// Returns whether retrying cannot help: an untrusted certificate, or a proxy that requires authorization.
 fn is_misconfiguration(cause: &(dyn StdError + 'static)) -> bool {
     let certificate = matches!(
         tls(cause),
@@ -80,7 +80,7 @@ fn is_misconfiguration(cause: &(dyn StdError + 'static)) -> bool {
         || cause.to_string().contains("proxy authorization required")
 }
 
-/// The secure channel's error, which the layers above hide in I/O errors.
+/// Returns the TLS error, which the layers above wrap in I/O errors.
 fn tls<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
     let mut cause = cause;
     for _ in 0..MAX_CAUSES {

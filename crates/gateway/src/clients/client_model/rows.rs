@@ -1,4 +1,4 @@
-//! The clients, by their own numbers.
+//! The modelled clients, with their own numbers.
 
 use super::{ActivityUnit, ClientModel, DisconnectReaction, ExcessRetryAfter};
 use crate::clients::ResponseFormat;
@@ -128,7 +128,7 @@ const GOOSE: ClientModel = ClientModel {
     ..PYTHON
 };
 
-/// A program on `requests`, which sets no limit and takes an interim response for the answer.
+/// A program on `requests`, which sets no limit and takes an interim response for the response.
 const REQUESTS: ClientModel = ClientModel {
     name: "requests",
     profile: "unknown",
@@ -141,7 +141,7 @@ const REQUESTS: ClientModel = ClientModel {
     ..PYTHON
 };
 
-/// Something else, which bears a minute and breaks at all that can be avoided.
+/// An unknown client that tolerates a minute and breaks at everything that can be avoided.
 const IMPATIENT: ClientModel = ClientModel {
     name: "something with a minute of patience",
     before_headers: Some(60),
@@ -149,7 +149,7 @@ const IMPATIENT: ClientModel = ClientModel {
     ..REQUESTS
 };
 
-/// All of them, in each form that they ask in.
+/// All clients, in each form that they request.
 pub(in super::super) const ALL: &[ClientModel] = &[
     CLAUDE_CODE,
     ClientModel {
@@ -271,7 +271,8 @@ const fn whole(name: &'static str, model: ClientModel) -> ClientModel {
     }
 }
 
-/// A chat client takes comments, and fails at an event that it does not know or that is empty.
+/// Returns whether a chat client would read the bytes as an event: it accepts comments, and fails at an unknown or
+/// empty event.
 fn is_event(bytes: &[u8]) -> bool {
     !(bytes.starts_with(b":") && bytes.ends_with(b"\n") && !bytes.ends_with(b"\n\n"))
 }

@@ -1,7 +1,7 @@
-//! Events as lines, written by a thread of their own.
+//! A sink that writes events as lines, on a thread of its own.
 //!
-//! Invariants: a line is written whole; whoever says something never waits for the reader; what is not read yet takes
-//! at most [`WAITING_LIMIT`], beyond which events are left out, and their number is said.
+//! Invariants: a line is written whole; reporting an event never waits for the reader; unread events take at most
+//! [`WAITING_LIMIT`], beyond which events are dropped and their number is reported.
 
 use super::{Event, EventKind, Level, Sink, clean_option};
 use outlast_kernel::Timestamp;
@@ -10,14 +10,14 @@ use std::io::Write;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The most that waits to be written, in bytes.
+/// Maximum size of the lines that wait to be written, in bytes.
 const WAITING_LIMIT: usize = 1024 * 1024;
-/// What is said within this time is written together: a thread that is woken for each line costs more than the line.
+/// Lines within this interval are written together: waking a thread for each line costs more than the line.
 const BATCH_INTERVAL: Duration = Duration::from_millis(20);
-/// How long the end of the program waits for a reader that is slow.
+/// The time that the end of the program waits for a slow reader.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How an event is written down: as a line, which is appended, or not at all.
+/// A format of lines: appends an event as a line, or nothing.
 pub type LineFormat = fn(&Event<'_>, &mut Vec<u8>);
 
 /// A sink that writes a line for each event.
@@ -30,9 +30,9 @@ pub struct LineSink {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// There is something to write, or the end has come.
+    /// Signals that there is something to write, or that the sink ends.
     filled: Condvar,
-    /// All that there was is written.
+    /// Signals that everything is written.
     emptied: Condvar,
 }
 
@@ -45,7 +45,8 @@ struct State {
 }
 
 impl LineSink {
-    /// Writes events of that level and above in that form. The writer is used by one thread, which ends with this sink.
+    /// Creates a sink that writes events of at least the given level in the given format. One thread uses the writer;
+    /// it ends with this sink.
     pub fn new(
         writer: impl Write + Send + 'static,
         lowest: Level,
@@ -116,7 +117,7 @@ impl Shared {
         }
     }
 
-    /// Writes what comes until the end, or until the writer fails.
+    /// Writes lines until the end, or until the writer fails.
     fn write_all(&self, mut writer: impl Write) {
         let mut taken = Vec::new();
         loop {
@@ -148,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// Nobody reads any more: nothing is kept for them.
+    /// Discards everything, because nobody reads any more.
     fn give_up(&self) {
         let mut state = self.state();
         state.waiting = Vec::new();
@@ -158,7 +159,7 @@ impl Shared {
     }
 }
 
-/// One line of JSON. `time` and `level` stand first, so that lines can be read by eye.
+/// One line of JSON. `time` and `level` come first, so that people can read the lines.
 #[derive(Serialize)]
 struct Line<'a> {
     time: Timestamp,
@@ -172,7 +173,7 @@ struct Line<'a> {
     what: &'a EventKind<'a>,
 }
 
-/// The form of one JSON object a line.
+/// Formats an event as one JSON object per line.
 pub fn json(event: &Event<'_>, out: &mut Vec<u8>) {
     let line = Line {
         time: event.at,

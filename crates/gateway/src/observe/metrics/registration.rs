@@ -1,4 +1,4 @@
-//! The names of the numbers and what they mean.
+//! The names and descriptions of the metrics.
 
 use super::table::{LabelValues, SeriesTable};
 use super::{Metrics, OTHER};
@@ -13,7 +13,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 const PREFIX: &str = "outlast_gateway";
-/// Up to the eight hours that a request may be held, and a client's re-sends beyond.
+/// Covers the eight hours that a request may be held, and a client's resends beyond.
 const WAITED_BUCKETS: [f64; 11] = [
     1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0,
 ];
@@ -25,7 +25,7 @@ const DURATION_BUCKETS: [f64; 13] = [
 ];
 
 impl Metrics {
-    /// All at zero. `clients` are the names that are told apart.
+    /// Creates all metrics at zero. `clients` are the client names with a label of their own.
     pub fn new(clients: &[&'static str]) -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
         let dialects = LabelValues::new("dialect", Dialect::ALL.map(Dialect::name), OTHER);

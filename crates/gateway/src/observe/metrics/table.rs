@@ -1,18 +1,19 @@
 //! Series that are found by number instead of by hashing their labels.
 //!
-//! A series is made when it is first counted, so that what never happened takes no line; from then on finding it is one
-//! load. Invariant: the words of each label are known from the beginning, so the number of series is bounded.
+//! A series is created when it is first counted, so that an event that never happened takes no line; after that,
+//! finding it is one load. Invariant: the values of each label are known at the start, so the number of series is
+//! bounded.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::{Metric, Registry};
 use std::sync::{Arc, OnceLock};
 
-/// A label and all that it may say. Clones share the words.
+/// A label and all its possible values. Clones share the values.
 #[derive(Clone, Debug)]
 pub(super) struct LabelValues {
     label: &'static str,
-    /// The last one stands for everything else.
+    /// The values; the last one stands for everything else.
     words: Arc<[&'static str]>,
 }
 
@@ -28,7 +29,7 @@ impl LabelValues {
         Self { label, words }
     }
 
-    /// The number of that word, or of the one for everything else.
+    /// Returns the number of that value, or of the one for everything else.
     pub(super) fn place_of(&self, word: &str) -> usize {
         let last = self.words.len() - 1;
         let found = self.words.iter().position(|known| *known == word);
@@ -56,7 +57,7 @@ impl<const N: usize, M: Clone> SeriesTable<N, M> {
         }
     }
 
-    /// The series at that place: for each label the number of its word.
+    /// Returns the series at that place: for each label the number of its value.
     pub(super) fn at(&self, place: [usize; N]) -> &M {
         let words = |at: usize| &self.labels[at].words;
         let cell = (0..N).fold(0, |cell, at| cell * words(at).len() + place[at]);
@@ -77,7 +78,7 @@ where
 }
 
 impl<const N: usize> SeriesTable<N, Counter> {
-    /// The sum of all series whose last label is one of these, by its number.
+    /// Returns the sum of all series whose last label has a wanted value, by its number.
     pub(super) fn sum(&self, wanted: impl Fn(usize) -> bool) -> u64 {
         let last = self.labels.last().map_or(1, |words| words.words.len());
         let all = self.cells.iter().enumerate();

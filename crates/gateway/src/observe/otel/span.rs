@@ -1,4 +1,4 @@
-//! What a span says of a request.
+//! The content of a request's span.
 //!
 //! The names of attributes are those of OpenTelemetry's conventions where there is one; the rest begin with `outlast.`.
 
@@ -38,7 +38,7 @@ const FIRST_BYTE: &str = "outlast.first_byte_ms";
 const WAKE: &str = "outlast.wake";
 const RESENT: &str = "outlast.resent";
 
-/// Something that happened to a request before it was over; small, because ten thousand may wait.
+/// An event of a request before it is over; small, because ten thousand may wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpanEvent {
     at: Timestamp,
@@ -64,7 +64,7 @@ enum SpanEventKind {
 }
 
 impl SpanEvent {
-    /// What is worth keeping of an event.
+    /// Returns the part of an event that is worth keeping, if any.
     pub(super) fn of(at: Timestamp, what: EventKind<'_>) -> Option<Self> {
         let what = match what {
             EventKind::AttemptFailed {
@@ -123,7 +123,7 @@ impl SpanEvent {
     }
 }
 
-/// Who makes the spans.
+/// Returns the resource that names this program as the source of the spans.
 pub(super) fn resource() -> Resource {
     Resource::builder_empty()
         .with_service_name(SERVICE)
@@ -131,7 +131,7 @@ pub(super) fn resource() -> Resource {
         .build()
 }
 
-/// The span of a request that is over.
+/// Returns the span of a request that is over.
 pub(super) fn of(record: &Record<'_>, moments: &[SpanEvent]) -> SpanData {
     let mut events = SpanEvents::default();
     events.events = moments.iter().map(SpanEvent::event).collect();
@@ -152,7 +152,7 @@ pub(super) fn of(record: &Record<'_>, moments: &[SpanEvent]) -> SpanData {
     }
 }
 
-/// The request's id is the trace's, so that a line of the log leads to it.
+/// Returns the span context. The request's id is the trace's, so that a log line leads to it.
 fn context(id: &str) -> SpanContext {
     let id = uuid::Uuid::parse_str(id).unwrap_or_else(|_| uuid::Uuid::now_v7());
     let (_, own) = id.as_u64_pair();
@@ -174,7 +174,7 @@ fn name(record: &Record<'_>) -> String {
     }
 }
 
-/// What is done there, in the words of the conventions; `None` where nothing is asked of a model.
+/// Returns the name of the operation in the words of the conventions; `None` for requests that are not for a model.
 fn operation(record: &Record<'_>) -> Option<&'static str> {
     let path = record.path.split('?').next().unwrap_or_default();
     if path.ends_with("/embeddings") {
@@ -218,7 +218,7 @@ fn attributes(record: &Record<'_>) -> Vec<KeyValue> {
     all
 }
 
-/// A client that left and a person who cancelled are no errors.
+/// Returns the status of the span. A client that left and a person who cancelled are no errors.
 fn status(record: &Record<'_>) -> Status {
     match record.outcome {
         Outcome::Answered | Outcome::Left | Outcome::Cancelled => Status::Unset,

@@ -1,6 +1,6 @@
-//! What is shown of the last requests.
+//! The published form of the most recent requests.
 //!
-//! Invariant: names, times and cleaned texts only; no key, no body, nothing of a conversation.
+//! Invariant: names, times and cleaned texts only; no key, no body, no content of a conversation.
 
 use crate::observe::log::Outcome;
 use outlast_kernel::Timestamp;

@@ -1,4 +1,4 @@
-//! Bodies that are too long, broken or strange.
+//! Tests of bodies that are too long, broken or strange.
 
 use super::super::raw::{Provider, TestGateway, message, responses, within};
 use outlast_gateway::Limits;
@@ -72,7 +72,7 @@ async fn whoever_asks_first_is_told_before_it_sends() {
     assert!(fine.starts_with("HTTP/1.1 100 Continue\r\n\r\n"), "{fine}");
     let long = ask("host: localhost\r\ncontent-length: 99999999").await;
     assert!(long.starts_with("HTTP/1.1 413 "), "{long}");
-    // Nothing is taken from whoever is not served anyway.
+    // No body is read from a client that is not served anyway.
     let foreign = ask("host: evil.example\r\ncontent-length: 5").await;
     assert!(foreign.starts_with("HTTP/1.1 403 "), "{foreign}");
 }
@@ -196,7 +196,7 @@ async fn a_large_body_arrives_whole_wherever_it_was_kept_meanwhile() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// What is asked of the provider is the provider's to judge: strange JSON is passed on as it is.
+/// The provider judges the content of requests: strange JSON is forwarded as it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strange_json_is_passed_on_as_it_is() {
     let provider = Provider::answering(|_| message("fine")).await;
@@ -281,7 +281,7 @@ async fn strange_json_that_has_to_wait_is_sent_again_as_it_was() {
         })
         .await;
         let bench = TestGateway::with(provider.address, 20, |_| {}).await;
-        // A client that can wait without a word, so that the status stays open.
+        // A client that can wait without a keep-alive, so that the status stays open.
         let request = String::from_utf8(bench.post("/v1/responses", body.as_bytes())).unwrap();
         let request = request.replacen("\r\n", "\r\nx-outlast-client: codex\r\n", 1);
         let answers = responses(&bench.exchange(request.as_bytes()).await);
@@ -292,7 +292,7 @@ async fn strange_json_that_has_to_wait_is_sent_again_as_it_was() {
     }
 }
 
-/// However long a request is, what it says of its answer is read.
+/// However long a request is, its `stream` member is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_request_for_a_stream_is_answered_with_one() {
     let (sender, mut told) = tokio::sync::mpsc::unbounded_channel::<()>();
@@ -327,7 +327,7 @@ async fn a_long_request_for_a_stream_is_answered_with_one() {
     }
 }
 
-/// A client that reads its answer when it has sent everything, as most do.
+/// A client that reads its response when it has sent everything, as most do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_sends_all_before_it_listens_hears_why_it_is_refused() {
     let provider = Provider::echo().await;

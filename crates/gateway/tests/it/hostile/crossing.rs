@@ -1,11 +1,11 @@
-//! Nobody gets what is somebody else's, however clients come, leave and are interrupted.
+//! Tests that no client gets another client's data, however clients come, leave and are interrupted.
 
 use super::super::raw::{Provider, Reader, TestGateway, within};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A provider that says back what it is told, in two halves with a pause between them.
+/// Starts a provider that echoes the request, in two halves with a pause between them.
 async fn halting() -> Provider {
     Provider::playing(|seen, mut stream| async move {
         let head = format!(
@@ -28,7 +28,7 @@ async fn send(stream: &mut TcpStream, body: &str) {
         &body[..8],
         body.len()
     );
-    // Whoever was refused cannot write any more.
+    // A client that was refused cannot write any more.
     stream.write_all(request.as_bytes()).await.ok();
 }
 
@@ -57,7 +57,7 @@ async fn clients_that_keep_their_connections_get_their_own_answers() {
     }
 }
 
-/// Each second client leaves at another point: before its request is whole, before its answer, in the midst of it.
+/// Each second client leaves at another point: before its request is whole, before its response, in the midst of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_others_left_unread_reaches_nobody() {
     let provider = halting().await;
@@ -79,7 +79,7 @@ async fn what_others_left_unread_reaches_nobody() {
                 within("some", leaving.read_exact(&mut some)).await.unwrap();
             }
             _ => {
-                // It asks twice and reads once.
+                // It sends two requests and reads one response.
                 send(&mut leaving, &left).await;
                 send(&mut leaving, &left).await;
                 within("an answer", Reader::new().next(&mut leaving)).await;

@@ -1,11 +1,11 @@
-//! Heads of requests that are too much, malformed, or meant for somebody else.
+//! Tests of request heads that are too large, malformed, or meant for another server.
 
 use super::super::raw::{Provider, TestGateway, responses};
 
-/// What a request may be answered with; 0 is a connection that ends without a word.
+/// The statuses that a request may be answered with; 0 is a connection that ends without a response.
 type Allowed = &'static [u16];
 
-/// Sends each of these; none may reach the provider, and after each of them others are served.
+/// Sends each of these; none may reach the provider, and after each of them other requests are served.
 async fn refused(cases: Vec<(&str, Vec<u8>, Allowed)>) {
     let provider = Provider::echo().await;
     let bench = TestGateway::before(provider.address).await;
@@ -178,7 +178,7 @@ async fn a_body_whose_length_is_not_clear_is_refused() {
     .await;
 }
 
-/// Requests that are not meant for this gateway, or sent by a page of somebody else's: refused, with the reason.
+/// Requests that are not meant for this gateway, or that another site's page sent: refused, with the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_meant_for_another_or_sent_by_a_page_is_refused_with_the_reason() {
     let provider = Provider::echo().await;

@@ -1,5 +1,4 @@
-//! Providers, or whoever stands in their place, that answer without end, in two ways at once, or with what nobody asked
-//! for.
+//! Tests of providers, or servers in their place, that send endless, ambiguous or unrequested responses.
 
 use super::super::raw::{Provider, TestGateway, message, responses, within};
 use futures_util::future::join_all;
@@ -9,15 +8,15 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Faster than the wall's clock, so that waits are short.
+/// Faster than the wall clock, so that waits are short.
 const SCALE: u32 = 20;
-/// What anything without end is taken of, buffers of the system included.
+/// Maximum number of bytes that are read of an endless response, buffers of the system included.
 const MAX_TAKEN_BYTES: usize = 24 << 20;
 
 const STREAMED: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 const CHUNK: &str = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"Hello\"},\"finish_reason\":null}]}\n\ndata: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// A provider that says something first, and something else for ever.
+/// Starts a provider that sends one text first, and another text for ever.
 async fn endless(first: &'static str, again: &'static str) -> (Provider, Arc<AtomicUsize>) {
     let taken = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&taken);
@@ -92,7 +91,7 @@ async fn interim_responses_without_end_cost_nothing_and_stop_when_the_client_lea
     stops_after(&taken, stream).await;
 }
 
-/// When the client is gone, no more is taken of the provider.
+/// Asserts that no more is read from the provider when the client is gone.
 async fn stops_after(taken: &AtomicUsize, client: TcpStream) {
     let moves = async {
         while taken.load(Ordering::SeqCst) == 0 {
@@ -115,7 +114,7 @@ async fn stops_after(taken: &AtomicUsize, client: TcpStream) {
     within("an end", stands).await;
 }
 
-/// And whoever waits for the next attempt keeps no connection to the provider meanwhile.
+/// Also, a request that waits for the next attempt keeps no connection to the provider meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_without_end_is_retried_like_any_other() {
     let (asked, freed) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
@@ -125,7 +124,7 @@ async fn an_error_without_end_is_retried_like_any_other() {
         let noted = Arc::clone(&noted);
         async move {
             if number > 0 {
-                // The connection of the first attempt is left by now, or soon when the machine is busy.
+                // The connection of the first attempt is closed by now, or soon when the machine is busy.
                 while noted.load(Ordering::SeqCst) == 0 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
@@ -165,7 +164,7 @@ async fn an_error_without_end_is_passed_on_as_it_comes_until_the_client_leaves()
     stops_after(&taken, stream).await;
 }
 
-/// The rest of a long error that does not come: the client's leaving ends it all the same.
+/// The rest of a long error never comes: if the client leaves, the request ends all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_leaves_an_error_that_stands_still_frees_the_provider() {
     let (freed, is_free) = tokio::sync::mpsc::unbounded_channel();
@@ -212,7 +211,7 @@ async fn a_frame_without_end_is_passed_on_as_it_comes_and_not_collected() {
         let mut some = vec![0_u8; 256 << 10];
         within("some", stream.read_exact(&mut some)).await.unwrap();
         assert!(some.starts_with(b"HTTP/1.1 200 "), "{first:?} {again:?}");
-        // The client reads no more, and neither does anybody else.
+        // The client stops reading, and so does the gateway.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let taken = taken.load(Ordering::SeqCst);
         assert!(
@@ -356,7 +355,7 @@ async fn a_redirect_is_passed_on_and_not_followed() {
     assert!(came.is_err(), "somebody came");
 }
 
-/// The last event has come: whatever the provider does then, the client has its answer.
+/// The last event has come: whatever the provider does then, the client has its response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_does_not_end_after_its_last_event_is_ended() {
     for again in ["", ": still here\n\n", "data: more\n\n"] {

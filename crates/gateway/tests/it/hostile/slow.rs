@@ -1,4 +1,4 @@
-//! Clients that take their time: with their requests, which is bounded, and with their answers, which costs no memory.
+//! Tests of slow clients: slow requests are bounded in time, and slowly read responses cost no memory.
 
 use super::super::raw::{HANG_TIMEOUT, Provider, Reader, TestGateway, responses, within};
 use outlast_gateway::Limits;
@@ -13,7 +13,7 @@ const BEAT: Duration = Duration::from_millis(20);
 
 /// Long enough for honest clients on a busy machine.
 const SHORT: Duration = Duration::from_millis(1500);
-/// Nothing reaches such a limit.
+/// A limit that no test reaches.
 const HOUR: Duration = Duration::from_secs(3600);
 const PATIENT: Limits = Limits {
     body: 64 << 20,
@@ -30,7 +30,7 @@ async fn with_limits(provider: &Provider, limits: Limits) -> TestGateway {
     TestGateway::with(provider.address, 1, |setup| setup.limits = limits).await
 }
 
-/// Sends the beginning, and then one byte at a time until the gateway has enough of it; all that it said.
+/// Sends the beginning, and then one byte at a time until the gateway ends it; returns all that the gateway sent.
 async fn drip(bench: &TestGateway, beginning: &str, byte: &[u8]) -> (Vec<u8>, Duration) {
     let begun = Instant::now();
     let stream = bench.connect().await;
@@ -164,7 +164,8 @@ const END: &str = "event: content_block_stop\ndata: {\"type\":\"content_block_st
 const LONG: usize = 64 << 20;
 const MAX_IN_FLIGHT_BYTES: usize = 32 << 20;
 
-/// A provider of a long stream, and how much of it has been taken.
+/// Starts a provider of a long stream; also returns the number of bytes that were read of it, and of streams that
+/// ended.
 async fn long_stream() -> (Provider, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     let (taken, ended) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let (counted, noted) = (Arc::clone(&taken), Arc::clone(&ended));
@@ -203,7 +204,7 @@ async fn ask_for_stream(bench: &TestGateway) -> TcpStream {
     stream
 }
 
-/// How much has been taken of the provider when nothing moves any more.
+/// Returns the number of bytes that were read from the provider when nothing moves any more.
 async fn standstill(taken: &AtomicUsize) -> usize {
     let mut before = usize::MAX;
     loop {

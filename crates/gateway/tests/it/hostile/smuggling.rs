@@ -1,5 +1,5 @@
-//! Requests hidden within others: what the provider is asked is exactly what the gateway understood, and the rest of a
-//! connection on which two readings are possible is never read.
+//! Tests of requests hidden within others: the provider gets exactly the request that the gateway understood, and the
+//! rest of a connection on which two readings are possible is never read.
 
 use super::super::raw::{Provider, RawResponse, Reader, TestGateway, responses, within};
 use std::time::Duration;
@@ -101,7 +101,8 @@ async fn a_request_in_a_body_is_a_body() {
     assert_eq!(asked(&provider), ["POST /v1/echo HTTP/1.1"; 2]);
 }
 
-/// A line that ends without a CR may be read as one, but then for good: nobody behind us reads it another way.
+/// A line that ends without a CR may be read as one, but then for good: no server behind the gateway reads it another
+/// way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bare_line_feed_hides_nothing() {
     let provider = Provider::echo().await;
@@ -135,8 +136,8 @@ async fn a_bare_line_feed_hides_nothing() {
     bench.serves().await;
 }
 
-/// A client that does not wait for its answers: what it sent meanwhile is kept, and read as it was sent, however it
-/// is cut. A piece that were lost would let the rest of a body be read as a request.
+/// A client that does not wait for its responses: the bytes that it sent meanwhile are kept, and read as they were
+/// sent, however they are cut. If a piece were lost, the rest of a body would be read as a request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_come_while_another_is_answered_are_read_as_they_were_sent() {
     let provider = Provider::playing(|seen, mut stream| async move {

@@ -1,21 +1,21 @@
-//! What an agent is to do before its next answer is over: the steps and the words that lines of text ask for.
+//! The instructions of an agent for one prompt, parsed from lines of text: its steps and its final text.
 
 use serde_json::{Map, Value};
 
-/// After this line the system text is a script.
+/// The line of the system prompt after which a script begins.
 const SCRIPT_MARKER: &str = "script:";
-/// A line of a script between what is done on one prompt and on the next.
+/// The line of a script that separates the instructions for two prompts.
 const PROMPT_SEPARATOR: &str = "then";
 
-/// A tool's name and its arguments, as the lines have them.
+/// A tool's name and its arguments, as written.
 pub(super) type Call<'a> = (&'a str, &'a str);
 
-/// What is done on one prompt.
+/// The instructions for one prompt.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Instructions<'a> {
     /// The steps, each with its calls.
     pub(super) steps: Vec<Vec<Call<'a>>>,
-    /// What is said after them.
+    /// The text after the last step.
     pub(super) said: Option<String>,
 }
 
@@ -54,7 +54,8 @@ impl<'a> Instructions<'a> {
     }
 }
 
-/// The part of a system text's script that is for the prompt of that number; the last one is for all further prompts.
+/// Returns the part of the system prompt's script for the prompt of that number; the last part is for all further
+/// prompts.
 pub(super) fn scripted(system: &str, prompt: usize) -> Option<Instructions<'_>> {
     let mut lines = system.lines().map(str::trim);
     lines.find(|line| *line == SCRIPT_MARKER)?;
@@ -65,7 +66,7 @@ pub(super) fn scripted(system: &str, prompt: usize) -> Option<Instructions<'_>> 
     Some(Instructions::read(part.iter().copied()))
 }
 
-/// The call on a line that begins with that word; arguments that are no object make it a line like any other.
+/// Parses the call on a line that begins with `word`; if the arguments are not an object, the line is not a call.
 fn call<'a>(line: &'a str, word: &str) -> Option<Call<'a>> {
     let call = line.strip_prefix(word)?.trim_start();
     let (name, arguments) = match call.split_once(char::is_whitespace) {

@@ -1,6 +1,6 @@
-//! A judge without a mind: it looks for words.
+//! A scripted judge that searches for words.
 //!
-//! A criterion is met when everything that stands in backticks in it is found in the work, to the letter.
+//! A criterion is met when every text in backticks in it is found verbatim in the work.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ const JUDGE_REQUEST: &str = "Judge whether a piece of work meets each of these c
 const BEGIN_MARKER: &str = "BEGIN ";
 const END_MARKER: &str = "END ";
 
-/// The verdict that a prompt asks for, if it asks for one.
+/// Returns the verdict that a prompt asks for, if it asks for one.
 pub(super) fn verdict(prompt: &str) -> Option<String> {
     let mut lines = prompt.lines();
     lines.find(|line| *line == JUDGE_REQUEST)?;
@@ -20,7 +20,7 @@ pub(super) fn verdict(prompt: &str) -> Option<String> {
         }
         match (numbered(line), criteria.last_mut()) {
             (Some(criterion), _) => criteria.push(criterion.to_owned()),
-            // It goes on.
+            // The criterion continues on this line.
             (None, Some(criterion)) if line.starts_with(' ') => criterion.push_str(line),
             _ => {}
         }
@@ -35,7 +35,7 @@ pub(super) fn verdict(prompt: &str) -> Option<String> {
     Some(json!({ "criteria": verdicts }).to_string())
 }
 
-/// The criterion on a line that begins with a number.
+/// Parses the criterion on a line that begins with a number.
 fn numbered(line: &str) -> Option<&str> {
     let (number, criterion) = line.split_once(". ")?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

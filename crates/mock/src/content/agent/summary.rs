@@ -1,7 +1,7 @@
-//! A summary of a conversation: how long it was, and which steps of its last prompt are left.
+//! A summary of a conversation: its length, and the remaining steps of its last prompt.
 //!
-//! The conversation comes as text: each line begins with a bar, and what somebody says with who it is. The steps are told
-//! as lines of a prompt, so that whoever goes on from the summary takes those that are left, and none twice.
+//! The conversation is a text: each line begins with a bar, and each message with its role. The summary lists the steps
+//! as lines of a prompt, so that an agent that continues from it runs each remaining step, and none twice.
 
 use super::instructions::Call;
 use super::requested_instructions;
@@ -10,25 +10,25 @@ use crate::conversation::is_cut_off_notice;
 const SUMMARY_REQUEST: &str = "Summarise the conversation";
 const SUMMARY_PREFIX: &str = "Summary of ";
 const SUMMARY_SUFFIX: &str = " messages.";
-/// What a summary quotes of what it stands for is said by nobody.
+/// The beginning of a prompt that an earlier summary quotes, which is not a message of its own.
 const QUOTED_PROMPT_PREFIX: &str = "[The user's last prompt";
 
-/// Something that was said, as far as it counts here.
+/// A message of the transcript.
 #[derive(Debug, PartialEq, Eq)]
 enum TranscriptEntry {
     Prompt(String),
-    /// That an answer was cut off.
+    /// The notice that a completion was cut off.
     Remark,
     Answer,
     Output,
 }
 
-/// Whether the model is told to summarise.
+/// Returns whether the system prompt asks for a summary.
 pub(super) fn is_requested(system: &str) -> bool {
     system.contains(SUMMARY_REQUEST)
 }
 
-/// The summary of a conversation that was written down.
+/// Returns the summary of a transcript.
 pub(super) fn of_transcript(transcript: &str) -> String {
     let said = read(transcript);
     let count = |said: &[TranscriptEntry], wanted: &[TranscriptEntry]| {
@@ -39,7 +39,7 @@ pub(super) fn of_transcript(transcript: &str) -> String {
     let mut lines = vec![format!("{SUMMARY_PREFIX}{messages}{SUMMARY_SUFFIX}")];
     let last = said.iter().rposition(is_prompt);
     if let Some([TranscriptEntry::Prompt(prompt), since @ ..]) = last.map(|last| &said[last..]) {
-        // Each remark is between two parts of one answer.
+        // Each notice stands between two parts of one completion.
         let parts = count(since, &[TranscriptEntry::Answer]);
         let answers = parts.saturating_sub(count(since, &[TranscriptEntry::Remark]));
         let left = requested_instructions(prompt)
@@ -51,7 +51,7 @@ pub(super) fn of_transcript(transcript: &str) -> String {
     lines.join("\n")
 }
 
-/// A step as a prompt has it.
+/// Formats a step as the lines of a prompt.
 fn told(calls: Vec<Call<'_>>) -> Vec<String> {
     let words = std::iter::once("call").chain(std::iter::repeat("and"));
     let calls = words.zip(calls);
@@ -60,8 +60,8 @@ fn told(calls: Vec<Call<'_>>) -> Vec<String> {
         .collect()
 }
 
-/// What a summary in this prompt tells of steps: the lines right after its opening. What else is there, such as an
-/// earlier prompt that is quoted, is over.
+/// Returns the steps of a summary in this prompt: the lines right after its first line. The steps in the rest of the
+/// prompt, such as a quoted earlier prompt, are done.
 pub(super) fn find(prompt: &str) -> Option<Vec<&str>> {
     let is_opening =
         |line: &str| line.starts_with(SUMMARY_PREFIX) && line.ends_with(SUMMARY_SUFFIX);
@@ -72,7 +72,7 @@ pub(super) fn find(prompt: &str) -> Option<Vec<&str>> {
     Some(lines.take_while(|line| is_step(line)).collect())
 }
 
-/// Who said what. A line without a speaker goes on with what was said on the last one.
+/// Parses the messages of a transcript. A line without a role continues the message before it.
 fn read(transcript: &str) -> Vec<TranscriptEntry> {
     let mut everything: Vec<TranscriptEntry> = Vec::new();
     let lines = transcript.lines().filter_map(|line| line.strip_prefix('|'));
@@ -89,7 +89,7 @@ fn read(transcript: &str) -> Vec<TranscriptEntry> {
     everything
 }
 
-/// What begins on a line.
+/// Returns the message that begins on a line.
 fn begun(line: &str) -> Option<TranscriptEntry> {
     if let Some(prompt) = line.strip_prefix("user:") {
         let prompt = prompt.trim_start();

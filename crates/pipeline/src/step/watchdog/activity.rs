@@ -1,7 +1,7 @@
-//! What the events of a turn say about the work: does it live, and does something come of it?
+//! Translates the events of a turn for the watchdog: activity, or progress?
 //!
-//! Invariant: every wait that pauses ends with something that resumes: the next call, or the end of what waited.
-//! What is written and what tools have changed is progress; reading and thinking are activity.
+//! Invariant: every wait that pauses the watchdog is followed by an event that resumes it: the next call, or the end of
+//! the waiting operation. Text and changes by tools are progress; reading and reasoning are activity.
 
 use super::WatchEvent;
 use outlast_kernel::event::Body;
@@ -9,22 +9,22 @@ use std::collections::HashMap;
 
 /// Tools that change nothing.
 const READ_ONLY_TOOLS: [&str; 2] = ["grep", "read"];
-/// More tools than this do not run at a time; should their ends get lost, their names are.
+/// Maximum number of running tools to track; if the ends of so many got lost, their names are dropped.
 const MAX_RUNNING_TOOLS: usize = 256;
 
 /// Reads the events of one attempt, in order.
 #[derive(Debug, Default)]
 pub(crate) struct ActivityTracker {
-    /// The names of the tools that run, by the ids of their calls.
+    /// The names of the running tools, by the ids of their calls.
     running: HashMap<String, String>,
 }
 
 impl ActivityTracker {
-    /// What that event is a sign of, if of anything.
+    /// Returns the observation that an event stands for, if any.
     pub(crate) fn event_for(&mut self, body: &Body) -> Option<WatchEvent> {
         let activity = |name: &str| Some(WatchEvent::Activity(name.to_owned()));
         match body {
-            // A provider can send empty pieces for ever.
+            // A provider can send empty deltas forever.
             Body::TextDelta { text } if text.trim().is_empty() => activity("empty text"),
             Body::TextDelta { .. } => Some(WatchEvent::Progress("text".to_owned())),
             Body::ReasoningDelta { .. } | Body::ReasoningDone(_) => activity("reasoning"),
@@ -55,7 +55,7 @@ impl ActivityTracker {
         self.running.insert(id.to_owned(), name.to_owned());
     }
 
-    /// A tool that was not run has changed nothing.
+    /// Ends a tool; a tool that did not run has changed nothing.
     fn finish(&mut self, id: &str) -> WatchEvent {
         match self.running.remove(id) {
             None => WatchEvent::Activity("a tool was not run".to_owned()),
@@ -82,7 +82,7 @@ mod tests {
 
     const AT: Timestamp = Timestamp::from_millis(1_794_780_000_000);
 
-    /// The signs of these events, each by its first letters.
+    /// Returns the observations for the events, in words.
     fn signs(events: impl IntoIterator<Item = Body>) -> Vec<String> {
         let mut reader = ActivityTracker::default();
         let word = |sign| match sign {

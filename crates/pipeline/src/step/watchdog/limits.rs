@@ -1,7 +1,7 @@
-//! When an attempt has worked too long, or for too long without a sign: a pure function of times and signs.
+//! The limits of an attempt: its total working time, and the time without activity or progress.
 //!
-//! Invariant: all limits are kept in working time, which stands still during pauses and never runs backwards, whatever
-//! the wall clock does.
+//! Pure: a function of times and observations. Invariant: all limits use working time, which stands still during pauses
+//! and never runs backwards, whatever the wall clock does.
 
 use super::WatchEvent;
 use crate::entry::Problem;
@@ -12,26 +12,26 @@ use outlast_kernel::verdict::Cause;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How many signs are kept for the report.
+/// Maximum number of events to keep for the report.
 const MAX_EVENTS: usize = 10;
-/// How much is kept of what each of them says, in bytes.
+/// Maximum bytes of an event's text.
 const MAX_EVENT_NAME_BYTES: usize = 200;
-/// How often is looked at the clock at least, whatever the limits.
+/// Maximum interval between two looks at the clock, whatever the limits.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(60);
-/// The timer knows nothing shorter, and a busy machine is this late at times.
+/// Minimum interval: timers have no finer resolution, and a busy machine is sometimes this late.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What an attempt may do.
+/// The limits of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// For how long there may be no activity, or no progress.
+    /// The maximum time without activity, or without progress.
     pub(super) stall: Option<Duration>,
-    /// How long it may work in all.
+    /// The maximum working time.
     pub(super) timeout: Option<Duration>,
 }
 
 impl Limits {
-    /// How often is looked: a few times within the shortest limit.
+    /// Returns the interval between looks at the clock: a fraction of the shortest limit.
     fn look(&self) -> Duration {
         let shortest = self.stall.into_iter().chain(self.timeout).min();
         let part = shortest.map_or(MAX_CHECK_INTERVAL, |limit| limit / 4);
@@ -39,7 +39,7 @@ impl Limits {
     }
 }
 
-/// What an attempt has passed.
+/// The kind of limit that an attempt has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExceededLimit {
     Timeout,
@@ -47,22 +47,22 @@ enum ExceededLimit {
     Progress,
 }
 
-/// What was seen of an attempt so far.
+/// The observations of an attempt so far.
 #[derive(Debug)]
 pub(super) struct WatchState {
     limits: Limits,
-    /// When the clock was looked at last.
+    /// The time of the last look at the clock.
     seen: Timestamp,
-    /// How long it has worked until then.
+    /// The working time until then.
     worked: Duration,
-    /// How long it had worked when it was last active, and when something last came of it.
+    /// The working times of the last activity and of the last progress.
     active: Duration,
     progressed: Duration,
     is_paused: bool,
     events: VecDeque<RecordedEvent>,
 }
 
-/// A sign, or as many of the same kind as came in a row.
+/// An event, or a series of events of the same kind.
 #[derive(Debug)]
 struct RecordedEvent {
     at: Timestamp,
@@ -71,7 +71,7 @@ struct RecordedEvent {
 }
 
 impl WatchState {
-    /// Watches from now on.
+    /// Starts to watch.
     pub(super) fn new(limits: Limits, now: Timestamp) -> Self {
         Self {
             limits,
@@ -84,7 +84,7 @@ impl WatchState {
         }
     }
 
-    /// Looks at the clock. When nobody has for much longer than was meant, the machine was asleep, and nothing worked.
+    /// Looks at the clock. After a much longer interval than planned the machine was asleep, and nothing worked.
     pub(super) fn look(&mut self, now: Timestamp) {
         if !self.is_paused {
             let passed = now.since(self.seen).min(self.limits.look() * 2);
@@ -93,7 +93,7 @@ impl WatchState {
         self.seen = now;
     }
 
-    /// Takes note of a sign.
+    /// Records an observation.
     pub(super) fn sign(&mut self, now: Timestamp, sign: WatchEvent) {
         self.look(now);
         match sign {
@@ -116,10 +116,10 @@ impl WatchState {
         }
     }
 
-    /// What it has passed, as a problem.
+    /// Returns the exceeded limit, as a problem.
     pub(super) fn expired(&self) -> Option<Problem> {
         let (passed, limit, _) = self.next().filter(|(.., due)| self.worked >= *due)?;
-        // Always the same words for the same limit: the breaker counts them.
+        // The same limit always gives the same text: the breaker counts it.
         let limit = Span(limit);
         let (cause, what) = match passed {
             ExceededLimit::Timeout => (
@@ -139,15 +139,15 @@ impl WatchState {
         })
     }
 
-    /// After how long to look again; `None` when nothing can pass until it is resumed.
+    /// Returns the time until the next look; `None` if no limit can be exceeded before the attempt resumes.
     pub(super) fn next_look(&self) -> Option<Duration> {
         let (.., due) = self.next().filter(|_| !self.is_paused)?;
-        // A time has whole milliseconds: one that were cut off would be waited for in a circle.
+        // Timestamps have whole milliseconds: rounding down would cause a busy loop.
         let left = due.saturating_sub(self.worked) + Duration::from_nanos(999_999);
         Some(left.min(self.limits.look()))
     }
 
-    /// What was seen last, oldest first.
+    /// Returns the last events, oldest first.
     pub(super) fn last_events(&self) -> Vec<String> {
         let say = |seen: &RecordedEvent| {
             let (at, name) = (seen.at, message(&plain(&seen.name)));
@@ -159,7 +159,7 @@ impl WatchState {
         self.events.iter().map(say).collect()
     }
 
-    /// The limit that is passed first, and at what working time.
+    /// Returns the limit that is exceeded first, and the working time of that.
     fn next(&self) -> Option<(ExceededLimit, Duration, Duration)> {
         let Limits { stall, timeout } = self.limits;
         let timeout = timeout.map(|limit| (ExceededLimit::Timeout, limit, limit));
@@ -168,7 +168,7 @@ impl WatchState {
         };
         let active = since(ExceededLimit::Activity, self.active);
         let progressed = since(ExceededLimit::Progress, self.progressed);
-        // Of those at the same time the first is meant.
+        // Of limits at the same time the first one counts.
         let all = [timeout, active, progressed].into_iter().flatten();
         all.min_by_key(|(.., due)| *due)
     }

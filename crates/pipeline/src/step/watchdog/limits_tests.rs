@@ -1,4 +1,4 @@
-//! Tables of what passes when, and a property: the watch against one that counts milliseconds.
+//! Tables of exceeded limits and their times, and a property test against a model that counts milliseconds.
 
 use super::*;
 use proptest::prelude::{Strategy, prop_assert_eq, prop_oneof, proptest};
@@ -23,7 +23,7 @@ fn progress() -> WatchEvent {
     WatchEvent::Progress("text".to_owned())
 }
 
-/// Looks every second, and gives each sign at its second: what passes first, and when.
+/// Looks every second, and sends each observation at its second: returns the first exceeded limit, and its time.
 fn first(mut watch: WatchState, signs: &[(u64, WatchEvent)]) -> (u64, Cause, String) {
     for second in 0.. {
         for (_, sign) in signs.iter().filter(|(at, _)| *at == second) {
@@ -106,7 +106,7 @@ fn a_machine_that_slept_did_not_stall() {
         watch.look(at(now));
         problem = watch.expired();
     }
-    // Two looks at most count of the time in which it slept.
+    // At most two look intervals of the sleep count.
     assert_eq!(now - lid_opens, 1800 - 540 - 120);
     assert_eq!(problem.unwrap().cause, Cause::Stalled);
 }
@@ -188,7 +188,7 @@ fn absurd_limits_are_limits_like_others() {
     assert_eq!(watch.next_look(), Some(MAX_CHECK_INTERVAL));
 }
 
-/// The same, one millisecond after the other.
+/// A reference model that counts millisecond by millisecond.
 #[derive(Default)]
 struct ReferenceModel {
     worked: u64,

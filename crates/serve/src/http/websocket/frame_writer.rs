@@ -1,4 +1,4 @@
-//! What goes out over a WebSocket: frames in a line of bounded length, answers before them.
+//! Writes the frames of a WebSocket from a bounded queue, replies first.
 
 use super::MAX_SILENCE;
 use crate::live_sessions::SnapshotView;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// How many frames wait to be written.
+/// Maximum number of frames that wait to be written.
 const MAX_QUEUED_FRAMES: usize = 64;
-/// How many bytes of them.
+/// Maximum size of those frames, in bytes.
 const MAX_QUEUED_BYTES: usize = 32 << 20;
-/// Whoever reads fewer bytes in a second does not read.
+/// Minimum reading speed, in bytes per second; a slower client counts as gone.
 const MIN_BYTES_PER_SECOND: u64 = 8 << 10;
-/// So many bytes are written before it is looked whether an answer waits.
+/// Number of bytes to write before the writer looks for replies again.
 const BATCH_BYTES: usize = 256 << 10;
 
 #[derive(Serialize)]
@@ -38,7 +38,7 @@ pub(super) enum Frame<'a> {
         seq: u64,
         snapshot: Box<SnapshotView>,
     },
-    /// Nothing more comes of a subscription.
+    /// A subscription has ended.
     #[serde(rename = "chat.ended", rename_all = "camelCase")]
     Ended {
         conversation_id: &'a str,
@@ -46,7 +46,7 @@ pub(super) enum Frame<'a> {
     },
 }
 
-/// Writes what is to be said until nothing more is.
+/// Writes queued frames until no more can come.
 pub(super) async fn write(
     mut sink: SplitSink<WebSocket, Message>,
     mut waiting: mpsc::Receiver<QueuedFrame>,
@@ -61,7 +61,7 @@ pub(super) async fn write(
         };
         let mut bytes = length(&first);
         let (mut messages, mut _rooms) = (vec![first], vec![room]);
-        // What waits already goes along.
+        // Batches the frames that wait already.
         while bytes < BATCH_BYTES
             && let Ok(QueuedFrame(message, room)) = waiting.try_recv()
         {
@@ -89,7 +89,7 @@ pub(super) async fn write(
     sink.send(Message::Close(Some(close))).await.ok();
 }
 
-/// A frame that waits to be written, and the room that it takes.
+/// A frame that waits to be written, and its share of the byte limit.
 pub(super) struct QueuedFrame(Message, Option<OwnedSemaphorePermit>);
 
 fn length(message: &Message) -> usize {
@@ -99,18 +99,18 @@ fn length(message: &Message) -> usize {
     }
 }
 
-/// Where frames go.
+/// Puts frames into the queue.
 #[derive(Clone)]
 pub(super) struct FrameSender {
     line: mpsc::Sender<QueuedFrame>,
-    /// How many bytes may wait to be written.
+    /// Remaining bytes of the queue.
     room: Arc<Semaphore>,
-    /// One at a time makes a snapshot, and has it until there is room for it.
+    /// Lets one subscription at a time make a snapshot and hold it until the queue has room for it.
     pub(super) snapshots: Arc<Semaphore>,
 }
 
 impl FrameSender {
-    /// A line, and its end.
+    /// Creates a queue: its sender and its receiver.
     pub(super) fn line() -> (Self, mpsc::Receiver<QueuedFrame>) {
         let (line, waiting) = mpsc::channel(MAX_QUEUED_FRAMES);
         let out = Self {
@@ -121,7 +121,7 @@ impl FrameSender {
         (out, waiting)
     }
 
-    /// Puts a frame into line, once there is room for it. Says whether there is still a line.
+    /// Queues a frame once there is room for it. Returns whether the queue is still open.
     pub(super) async fn say(&self, frame: &Frame<'_>) -> bool {
         let text = serde_json::to_string(frame).unwrap_or_default();
         let bytes = text.len().clamp(1, MAX_QUEUED_BYTES);

@@ -1,7 +1,7 @@
-//! The two streams to the server and its process: one task reads, one writes.
+//! The connection to a server: its two streams and its process; one task reads, one writes.
 //!
-//! Invariants: what a request writes is written whole, also when who asked has gone; a server that does not read stops
-//! nobody from hearing it; when the last client is dropped, so is the server.
+//! Invariants: a request is written completely, even if its caller is gone; a server that does not read can still be
+//! heard; when the last client is dropped, the server is killed.
 
 use super::error::ClientError;
 use super::inbox::Inbox;
@@ -18,16 +18,16 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The longest line that is read, in bytes.
+/// Maximum length of a line, in bytes.
 const MAX_LINE_BYTES: usize = 256 << 20;
-/// How many commands may wait to be written.
+/// Maximum number of commands that wait to be written.
 const MAX_QUEUED_COMMANDS: usize = 64;
-/// What a server gets to end by itself when nothing more is said to it.
+/// Time that a server gets to exit by itself after its input has closed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// What is waited for the last words of a process that has ended: one that it started may hold its output open.
+/// Time to read the remaining output of a process that has exited: a child of it may hold its output open.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The connection, as its clients hold it.
+/// The connection, shared by all clones of a client.
 pub(super) struct Connection {
     pub(super) inbox: Arc<Inbox>,
     commands: mpsc::Sender<Vec<u8>>,
@@ -36,19 +36,19 @@ pub(super) struct Connection {
     _left: DropGuard,
 }
 
-/// How it ends.
+/// The end of a connection.
 #[derive(Default)]
 struct ConnectionState {
-    /// Nothing more is written.
+    /// Cancelled when nothing more will be written.
     closing: CancellationToken,
-    /// The server is gone.
+    /// Cancelled when the server is gone.
     gone: CancellationToken,
-    /// How its process ended.
+    /// The exit status of the server's process.
     status: OnceLock<ExitStatus>,
 }
 
 impl Connection {
-    /// Talks to a server over two streams; `child` is its process, if it is ours.
+    /// Connects to a server over two streams; `child` is its process, if it was spawned here.
     pub(super) fn over<R, W>(reader: R, writer: W, child: Option<Child>) -> Self
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -71,13 +71,13 @@ impl Connection {
         }
     }
 
-    /// Has a line written.
+    /// Queues a line for writing.
     pub(super) async fn write(&self, line: Vec<u8>) -> Result<(), ClientError> {
         let sent = self.commands.send(line).await;
         sent.map_err(|_| self.inbox.over())
     }
 
-    /// Says nothing more and waits until the server is gone; makes it go when it does not.
+    /// Closes the server's input and waits until the server is gone; kills it if it does not exit.
     pub(super) async fn close(&self) -> Option<ExitStatus> {
         self.state.closing.cancel();
         self.state.gone.cancelled().await;
@@ -85,7 +85,7 @@ impl Connection {
     }
 }
 
-/// Writes what is asked, until nothing more is to be.
+/// Writes queued commands until the connection closes.
 async fn write(
     mut out: impl AsyncWrite + Unpin,
     mut waiting: mpsc::Receiver<Vec<u8>>,
@@ -106,7 +106,7 @@ async fn write(
             return;
         }
     }
-    // Who does not read any more does not mind.
+    // The error does not matter: a server that is gone no longer reads.
     out.shutdown().await.ok();
 }
 
@@ -115,7 +115,7 @@ async fn put(out: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result<()>
     out.flush().await
 }
 
-/// Reads until the server is gone, and sees it off.
+/// Reads until the server is gone, then waits for its process.
 async fn keep(
     reader: impl AsyncRead + Unpin,
     mut child: Option<Child>,
@@ -144,16 +144,16 @@ async fn keep(
     state.gone.cancel();
 }
 
-/// Waits for the end of the process, and makes it when it does not come.
+/// Waits for the process to exit; kills it after the grace period.
 async fn reap_child(mut child: Child, grace: Duration) -> Option<ExitStatus> {
     if timeout(grace, child.wait()).await.is_err() {
-        // Fails only when it has ended, which is what is waited for.
+        // Fails only if the process has exited, and its exit is the goal.
         child.start_kill().ok();
     }
     child.wait().await.ok()
 }
 
-/// Hears everything that is said. Returns why nothing more is.
+/// Reads all frames into the inbox. Returns the reason why reading ended.
 pub(super) async fn read<R>(mut lines: LineReader<R>, inbox: &Inbox) -> ClientError
 where
     R: AsyncRead + Unpin,
@@ -161,7 +161,7 @@ where
     loop {
         match lines.next().await {
             Ok(Some(Line::Whole(line))) => {
-                // What is no frame was not meant for us: what surrounds the server may greet us, too.
+                // Ignores lines that are not frames: a wrapper around the server may print a greeting.
                 if let Ok(frame @ Value::Object(_)) = serde_json::from_str(&line) {
                     inbox.hear(frame);
                 }
@@ -174,7 +174,7 @@ where
     }
 }
 
-/// Waits for the end of the process, if there is one.
+/// Waits for the process to exit; never returns if there is none.
 async fn ended(child: Option<&mut Child>) {
     match child {
         Some(child) => drop(child.wait().await),
@@ -182,13 +182,13 @@ async fn ended(child: Option<&mut Child>) {
     }
 }
 
-/// Waits until a server that is to end should have.
+/// Waits until a closing server should have exited.
 async fn patience(state: &ConnectionState) {
     state.closing.cancelled().await;
     sleep(SHUTDOWN_TIMEOUT).await;
 }
 
-/// A pipe that breaks is the end of the other side.
+/// Maps an I/O error: a broken pipe means that the server has closed.
 fn lost(error: io::Error) -> ClientError {
     match error.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ClientError::Closed,

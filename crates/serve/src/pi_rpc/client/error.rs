@@ -1,50 +1,50 @@
-//! What can go wrong for a client.
+//! The errors of the client.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a request came to nothing.
+/// The error of a request.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The server does not do that.
+    /// The server refused the request.
     #[error("{command}: {error}")]
     Refused {
-        /// What was asked for.
+        /// The command.
         command: String,
-        /// Why not.
+        /// The server's error message.
         error: String,
     },
-    /// The server is gone, or was left, before it answered.
+    /// The server is gone, or the connection was closed, before a reply came.
     #[error("the server is gone")]
     Closed,
-    /// No answer came in the time that the caller has set.
+    /// No reply came within the caller's time limit.
     #[error("{command}: no answer within {limit:?}")]
     TimedOut {
-        /// What was asked for.
+        /// The command.
         command: String,
-        /// The time.
+        /// The time limit.
         limit: Duration,
     },
-    /// The server said more in one line than is kept, so that it is not known who waits for it.
+    /// The server sent a line beyond the length limit, so it is unknown which request it belonged to.
     #[error("the server sent a line of {bytes} bytes")]
     TooLong {
-        /// How long it was.
+        /// The length of the line, in bytes.
         bytes: u64,
     },
-    /// The server cannot be read or written to.
+    /// Reading from the server or writing to it failed.
     #[error("the server cannot be talked to: {0}")]
     Io(#[source] Arc<io::Error>),
-    /// A command is an object with a text as its `type`, and this is none.
+    /// The command is not an object with a string as its `type`.
     #[error("a command needs a `type`")]
     NoCommand,
-    /// The answer is not what this command is answered with.
+    /// The reply has another shape than this command's replies have.
     #[error("{command}: the server answered something else: {answer}")]
     Unexpected {
-        /// What was asked for.
+        /// The command.
         command: String,
-        /// What it answered.
+        /// The reply.
         answer: String,
     },
 }
@@ -55,10 +55,10 @@ impl From<io::Error> for ClientError {
     }
 }
 
-/// Events came faster than they were listened to, and the oldest were dropped.
+/// The error of a listener that was too slow: the oldest events were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{missed} events were missed")]
 pub struct Lagged {
-    /// How many.
+    /// Number of dropped events.
     pub missed: u64,
 }

@@ -1,7 +1,7 @@
-//! Who waits for what the server says.
+//! Delivers the frames of the server to the tasks that wait for them.
 //!
-//! Invariants: a reply goes to who asked; nobody waits for a server that is gone; who listens slowly loses the oldest events
-//! and is told so, who follows a run loses nothing.
+//! Invariants: a reply goes to its request; no request waits for a server that is gone; a slow listener loses the
+//! oldest events and is told so, the follower of a run loses none.
 
 use super::error::{ClientError, Lagged};
 use serde_json::Value;
@@ -9,24 +9,24 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-/// How many events may wait for one listener.
+/// Maximum number of events that wait for one listener.
 const MAX_QUEUED_EVENTS: usize = 1024;
-/// Events that are pieces of something whose whole comes after them.
+/// Kinds of events that are deltas: their whole comes after them.
 const DELTA_KINDS: [&str; 2] = ["message_update", "tool_execution_update"];
 
-/// Everything that is said, pieces left out, in order.
+/// All frames without deltas, in order.
 pub(super) type RunEvents = mpsc::UnboundedReceiver<Arc<Value>>;
 
-/// Where everything that the server says arrives.
+/// The place where all frames of the server arrive.
 pub(super) struct Inbox {
     state: Mutex<State>,
 }
 
 struct State {
-    /// Why nothing more comes.
+    /// The reason why no more frames come.
     over: Option<ClientError>,
     asking: HashMap<u64, oneshot::Sender<Arc<Value>>>,
-    /// Nothing once it is over, so that who listens learns of it.
+    /// `None` once the connection is over, so that listeners notice.
     events: Option<broadcast::Sender<Arc<Value>>>,
     following: Vec<mpsc::UnboundedSender<Arc<Value>>>,
 }
@@ -44,7 +44,7 @@ impl Inbox {
         }
     }
 
-    /// Waits for the reply of that number.
+    /// Registers a request whose reply has this number.
     pub(super) fn ask(&self, id: u64) -> Result<PendingReply<'_>, ClientError> {
         let mut state = self.state();
         if let Some(why) = &state.over {
@@ -56,7 +56,7 @@ impl Inbox {
         Ok(PendingReply { inbox, id, answer })
     }
 
-    /// Listens to events from here on.
+    /// Subscribes to the events from now on.
     pub(super) fn listen(&self) -> EventStream {
         let state = self.state();
         let receiver = match &state.events {
@@ -66,7 +66,7 @@ impl Inbox {
         EventStream { receiver }
     }
 
-    /// Everything from here on, pieces left out.
+    /// Follows all frames from now on, without deltas.
     pub(super) fn follow(&self) -> RunEvents {
         let (sender, following) = mpsc::unbounded_channel();
         let mut state = self.state();
@@ -76,7 +76,7 @@ impl Inbox {
         following
     }
 
-    /// The server has said that.
+    /// Delivers a frame of the server.
     pub(super) fn hear(&self, frame: Value) {
         let frame = Arc::new(frame);
         let kind = frame["type"].as_str().unwrap_or_default();
@@ -85,7 +85,7 @@ impl Inbox {
             let said = |follower: &mpsc::UnboundedSender<_>| follower.send(frame.clone()).is_ok();
             state.following.retain(said);
         }
-        // A reply that nobody waits for any more is nothing that happened.
+        // A reply to a cancelled request is not an event.
         if kind == "response"
             && let Some(id) = number(&frame)
         {
@@ -97,7 +97,7 @@ impl Inbox {
         }
     }
 
-    /// Nothing more comes.
+    /// Ends all waits: no more frames come.
     pub(super) fn end(&self, why: &ClientError) {
         let mut state = self.state();
         state.over.get_or_insert_with(|| why.clone());
@@ -106,12 +106,12 @@ impl Inbox {
         state.asking.clear();
     }
 
-    /// Why nothing more comes.
+    /// Returns the reason why no more frames come.
     pub(super) fn over(&self) -> ClientError {
         self.state().over.clone().unwrap_or(ClientError::Closed)
     }
 
-    /// How many requests are under way, and how many follow what is said.
+    /// Returns the number of pending requests and of followers.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> (usize, usize) {
         let state = self.state();
@@ -123,12 +123,12 @@ impl Inbox {
     }
 }
 
-/// The number by which a reply is matched.
+/// Returns the number that matches a reply to its request.
 pub(super) fn number(frame: &Value) -> Option<u64> {
     frame["id"].as_str()?.parse().ok()
 }
 
-/// A request that is under way. Given up when it is dropped.
+/// A pending request. Cancelled on drop.
 pub(super) struct PendingReply<'a> {
     inbox: &'a Inbox,
     id: u64,
@@ -136,7 +136,7 @@ pub(super) struct PendingReply<'a> {
 }
 
 impl PendingReply<'_> {
-    /// The reply.
+    /// Waits for the reply.
     pub(super) async fn answer(mut self) -> Result<Arc<Value>, ClientError> {
         let answer = (&mut self.answer).await;
         answer.map_err(|_| self.inbox.over())
@@ -149,14 +149,14 @@ impl Drop for PendingReply<'_> {
     }
 }
 
-/// What the server says that is no reply to a request.
+/// The events of the server: all frames that are not replies.
 pub struct EventStream {
     receiver: broadcast::Receiver<Arc<Value>>,
 }
 
 impl EventStream {
-    /// The next event; nothing when the server is gone. Who is too slow is told how many events were dropped, and goes on
-    /// with the oldest that is left.
+    /// Returns the next event, or `None` when the server is gone. A slow listener gets the number of dropped events,
+    /// and continues with the oldest one left.
     pub async fn next(&mut self) -> Option<Result<Arc<Value>, Lagged>> {
         match self.receiver.recv().await {
             Ok(event) => Some(Ok(event)),

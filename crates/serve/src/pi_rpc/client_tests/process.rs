@@ -1,9 +1,9 @@
-//! Servers that are processes.
+//! Tests with servers in other processes.
 
 use super::*;
 use std::io::Read;
 
-/// Answers every command, and ends with 3 when there are no more.
+/// Replies to every command, and exits with status 3 at the end of its input.
 const ANSWERS: &str = r#"
 while read -r line; do
   id=${line#*\"id\":\"}
@@ -17,7 +17,7 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// Everything that is written there until nobody can write any more.
+/// Reads everything until all writers have closed the pipe.
 async fn all(mut reader: std::io::PipeReader) -> String {
     let reading = tokio::task::spawn_blocking(move || {
         let mut text = String::new();

@@ -1,6 +1,6 @@
-//! The conversation as the model would be sent it, with what is known of each of its messages.
+//! The conversation as it would be sent to the model, with the origin of each message.
 //!
-//! What belongs to it is the session's own fold to say; here it is only told who said what when.
+//! The messages come from the session's own [`State`]; this module only tracks which entry each of them came from.
 
 use crate::pi_rpc::message::{
     Assistant, Block, CompactionSummary, Message, PricedUsage, Stop, ToolResult,
@@ -13,26 +13,26 @@ use std::collections::HashMap;
 #[derive(Default)]
 pub(super) struct Conversation {
     standing: State,
-    /// What is known of each message.
+    /// The origin of each message.
     known: Vec<MessageOrigin>,
 }
 
 #[derive(Clone)]
 struct MessageOrigin {
-    /// The entry that it came with.
+    /// The entry that the message came from.
     id: String,
     time: u64,
-    /// All but the content of an answer.
+    /// The model's message without its content.
     answer: Option<Assistant>,
-    /// How many tokens it stands for, if it is a summary.
+    /// The size of the messages that it replaces, in tokens, if it is a summary.
     summary_of: Option<u64>,
 }
 
-/// The id of an entry, and when it was written.
+/// The id of an entry, and its time.
 type Origin = (String, u64);
 
 impl Conversation {
-    /// One more entry; `answer` is what is known of the message in it.
+    /// Adds an entry; `answer` has the details of a model's message in it.
     pub(super) fn take_in(&mut self, origin: Origin, entry: Entry, answer: Option<Assistant>) {
         self.standing.take_in(entry);
         let known = MessageOrigin::of(origin);
@@ -45,8 +45,8 @@ impl Conversation {
         }
     }
 
-    /// The conversation is a smaller one: perhaps a summary, then the newest messages, each as it was or shortened.
-    /// The answer is the entry of the first that is kept.
+    /// Applies a compaction: the conversation becomes an optional summary and the newest messages, some of them
+    /// shortened. Returns the entry of the first message kept.
     pub(super) fn become_smaller(
         &mut self,
         origin: Origin,
@@ -68,13 +68,13 @@ impl Conversation {
         known.extend(self.known.drain(..).skip(from));
         let first = known.get(usize::from(is_summarised));
         let first = first.map(|known| known.id.clone());
-        // Should more be there than was known of, it came with this entry.
+        // Any further messages came with this entry.
         known.resize(new, MessageOrigin::of(origin));
         self.known = known;
         first
     }
 
-    /// All messages.
+    /// Returns all messages.
     pub(super) fn into_messages(self) -> Vec<Message> {
         let mut tools = HashMap::new();
         let mut all = Vec::with_capacity(self.known.len());
@@ -119,7 +119,7 @@ impl MessageOrigin {
         })
     }
 
-    /// A summary, or results of tools, each as a message of its own, and what somebody said.
+    /// Adds a user message: a summary, or each tool result as a message of its own, then the user's input.
     fn input(
         self,
         message: outlast_dialect::Message,

@@ -1,4 +1,4 @@
-//! The entries of a history as the pi protocol has them, and the tree that they make.
+//! The entries of a history in the format of the pi protocol, as a list and as a tree.
 
 use crate::pi_rpc::message::{Block, Message, PricedUsage};
 use crate::pi_rpc::models::ModelRef;
@@ -6,27 +6,27 @@ use outlast_kernel::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// Something that happened.
+/// An entry of the history.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// Its id.
+    /// The id of the entry.
     pub id: String,
-    /// The entry before it.
+    /// The id of the entry before it.
     pub parent_id: Option<String>,
-    /// When it happened.
+    /// The time of the entry.
     pub timestamp: Timestamp,
-    /// What.
+    /// The content of the entry.
     #[serde(flatten)]
     pub what: EntryBody,
     #[serde(skip)]
     pub(super) seq: u64,
-    /// Whether somebody said it to begin a turn.
+    /// Whether this message began a turn.
     #[serde(skip)]
     pub(super) is_prompt: bool,
 }
 
-/// What happened.
+/// The content of an entry.
 #[derive(Clone, Debug, Serialize)]
 #[serde(
     tag = "type",
@@ -34,27 +34,27 @@ pub struct Entry {
     rename_all_fields = "camelCase"
 )]
 pub enum EntryBody {
-    /// Something was said.
+    /// A message.
     Message {
-        /// It.
+        /// The message.
         message: Message,
     },
-    /// The conversation was made smaller.
+    /// A compaction of the conversation.
     Compaction {
-        /// What stands for what was left out.
+        /// The summary of the messages that were left out.
         summary: String,
-        /// The first entry that is still part of the conversation; this one when none is.
+        /// The first entry that is still part of the conversation; this entry if there is none.
         first_kept_entry_id: String,
-        /// How many tokens it had, about.
+        /// Approximate size of the conversation before, in tokens.
         tokens_before: u64,
-        /// What the summary used.
+        /// The tokens that the summary used.
         usage: PricedUsage,
     },
-    /// Another model is asked.
+    /// A switch to another model.
     ModelChange {
-        /// With whom.
+        /// The provider.
         provider: String,
-        /// Its name.
+        /// The name of the model.
         model_id: String,
     },
 }
@@ -69,7 +69,7 @@ impl EntryBody {
 }
 
 impl Entry {
-    /// What was said, if it is something that somebody said.
+    /// Returns the text of a user's message; empty for other entries.
     pub(super) fn text(&self) -> String {
         match &self.what {
             EntryBody::Message {
@@ -85,7 +85,7 @@ impl Entry {
 pub(super) struct Entries(Vec<Entry>);
 
 impl Entries {
-    /// One more; the answer is its id.
+    /// Appends an entry and returns its id.
     pub(super) fn push(&mut self, (seq, timestamp): (u64, Timestamp), what: EntryBody) -> String {
         let twins = self.0.iter().rev().take_while(|entry| entry.seq == seq);
         let id = match twins.count() {
@@ -109,7 +109,7 @@ impl Entries {
         }
     }
 
-    /// The last one is a compaction that keeps what begins there.
+    /// Completes the compaction at the end of the list with the first entry that it keeps.
     pub(super) fn set_first_kept(&mut self, id: String) {
         if let Some(Entry {
             what:
@@ -124,7 +124,7 @@ impl Entries {
         }
     }
 
-    /// The id of the last one that tells of that number, or the one that it would have.
+    /// Returns the id of the last entry for a journal number, or the id that it would have.
     pub(super) fn last_id(&self, seq: u64) -> String {
         let last = self.0.last().filter(|entry| entry.seq == seq);
         last.map_or_else(|| format!("{seq:08x}"), |entry| entry.id.clone())
@@ -135,11 +135,11 @@ impl Entries {
     }
 }
 
-/// The entries as a tree. It is as deep as they are many, so it is written from the outside in, without recursion.
+/// Writes the entries as a tree. The tree is as deep as the list is long, so it is written without recursion.
 pub(super) fn tree(entries: &[Entry]) -> Box<RawValue> {
     let mut text = String::from("[");
     for entry in entries {
-        // Only maps with other keys than texts cannot be written, and there are none.
+        // Only maps with keys other than strings cannot be serialized, and there are none.
         let entry = serde_json::to_string(entry).unwrap_or_default();
         text.push_str("{\"entry\":");
         text.push_str(&entry);

@@ -1,4 +1,4 @@
-//! Reads a journal, entry by entry: what each of them adds to a history.
+//! Reads a journal entry by entry, and adds each to the history.
 
 use super::conversation::Conversation;
 use super::entry::{Entries, EntryBody};
@@ -15,21 +15,21 @@ use outlast_kernel::event::{StopReason, Usage};
 use outlast_kernel::failure::ClassifiedFailure;
 use std::collections::HashMap;
 
-/// What is known of a history while it is read.
+/// The state of a history while it is read.
 pub(super) struct Reader<'a> {
     models: &'a Models,
-    /// Who is asked, as far as that was written down.
+    /// The model in use, as far as the journal names it.
     asked: ModelRef,
     /// The tools of the calls so far.
     tools: HashMap<String, String>,
     entries: Entries,
     conversation: Conversation,
     counted: StatsCounter,
-    /// Whether a turn has begun that said nothing itself.
+    /// Whether the current turn began without a message of its own.
     begins_without: bool,
 }
 
-/// The number of an entry in the journal, and when it was written.
+/// The number of an entry in the journal, and its time.
 type EntryStamp = (u64, Timestamp);
 
 impl<'a> Reader<'a> {
@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One more entry of the journal.
+    /// Adds an entry of the journal.
     pub(super) fn take_in(&mut self, at: EntryStamp, entry: journal::Entry) {
         let mut answer = None;
         if !matches!(
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
                 self.say(at, message.as_slice(), true);
             }
             journal::Entry::Said { messages, note, .. } => {
-                // What was said into a turn is no place to begin anew from.
+                // A session cannot be forked from a message that was sent into a turn.
                 let begins = !note && std::mem::take(&mut self.begins_without);
                 self.say(at, messages, begins);
             }
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         self.push(at, Message::Assistant(answer));
     }
 
-    /// The answer is the same without its content.
+    /// Adds a message of the model, and returns it without its content.
     fn answer(
         &mut self,
         at: EntryStamp,

@@ -1,65 +1,65 @@
-//! A session in numbers. What failed or was summarised away has been paid for, and is counted.
+//! The statistics of a session. Failed attempts and summarised messages were paid for, so they count.
 
 use crate::pi_rpc::message::{Block, Message, PricedUsage};
 use outlast_kernel::event::Usage;
 use serde::Serialize;
 
-/// A session in numbers.
+/// The statistics of a session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
-    /// Where it is kept.
+    /// The file that stores the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_file: Option<String>,
-    /// Its id.
+    /// The id of the session.
     pub session_id: String,
-    /// What was said to the model.
+    /// Number of messages of the user.
     pub user_messages: u64,
-    /// What the model said, failed attempts included.
+    /// Number of messages of the model, failed attempts included.
     pub assistant_messages: u64,
-    /// The tools that it called.
+    /// Number of tool calls.
     pub tool_calls: u64,
-    /// What came of that.
+    /// Number of tool results.
     pub tool_results: u64,
-    /// All of them.
+    /// Number of all messages.
     pub total_messages: u64,
-    /// What they used.
+    /// Tokens used.
     pub tokens: Tokens,
-    /// What that cost, in dollars.
+    /// Cost in dollars.
     pub cost: f64,
-    /// How full the model's window is.
+    /// The use of the model's context window.
     pub context_usage: ContextUsage,
 }
 
-/// Tokens.
+/// Token counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tokens {
-    /// Read, those from the cache not counted.
+    /// Input tokens, without those from the cache.
     pub input: u64,
-    /// Written.
+    /// Output tokens.
     pub output: u64,
-    /// Read from the cache.
+    /// Tokens read from the cache.
     pub cache_read: u64,
-    /// Written to the cache.
+    /// Tokens written to the cache.
     pub cache_write: u64,
-    /// All of them.
+    /// Total of all tokens.
     pub total: u64,
 }
 
-/// How full a model's window is.
+/// The use of a model's context window.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContextUsage {
-    /// The tokens in it; unknown until the model has answered, and again after a compaction.
+    /// Tokens in the window; unknown until the model has answered, and again after a compaction.
     pub tokens: Option<u64>,
-    /// How many there may be.
+    /// Size of the window, in tokens.
     pub context_window: u64,
-    /// The share of the first in the second, in percent.
+    /// Share of the window that is in use, in percent.
     pub percent: Option<f64>,
 }
 
-/// What was counted so far.
+/// The counts so far.
 #[derive(Default)]
 pub(super) struct StatsCounter {
     user: u64,
@@ -96,13 +96,13 @@ impl StatsCounter {
         }
     }
 
-    /// The model has read the conversation and answered.
+    /// Counts a completion: its usage gives the size of the conversation.
     pub(super) fn answered(&mut self, usage: Usage) {
         let tokens = usage.read().saturating_add(usage.output);
         self.context = Some(tokens).filter(|tokens| *tokens > 0).or(self.context);
     }
 
-    /// The conversation is a smaller one: how large nobody knows until the model has read it.
+    /// Counts a compaction: the size of the conversation is unknown until the model has read it.
     pub(super) fn compacted(&mut self, used: PricedUsage) {
         self.spend(used);
         self.context = None;

@@ -1,4 +1,4 @@
-//! How messages are made of what is known here.
+//! Conversions from our own types to the messages of the pi protocol.
 
 use super::{Block, Cost, EmptyObject, ErrorDetails, PricedUsage, Stop, ToolResult, User};
 use outlast_dialect::Part;
@@ -10,7 +10,7 @@ use outlast_session::factory::ModelCost;
 use serde_json::value::RawValue;
 
 impl PricedUsage {
-    /// Those tokens at that price.
+    /// Returns the usage with its cost at the given prices.
     pub fn new(usage: Usage, price: &ModelCost) -> Self {
         let of = |tokens: u64, million: f64| tokens as f64 * million / 1e6;
         let (input, output) = (of(usage.input, price.input), of(usage.output, price.output));
@@ -39,21 +39,21 @@ impl From<StopReason> for Stop {
             StopReason::ToolUse => Self::ToolUse,
             StopReason::Length => Self::Length,
             StopReason::Refusal => Self::Error,
-            // `EndTurn`, `Other`, and what is not known yet.
+            // `EndTurn`, `Other`, and reasons that are not known yet.
             _ => Self::Stop,
         }
     }
 }
 
 impl Stop {
-    /// What is said of an answer that stopped like that by itself.
+    /// Returns the error of a completion that ended with this reason, if it counts as one.
     pub fn problem(self) -> Option<String> {
         (self == Self::Error).then(|| "the model refused to answer".to_owned())
     }
 }
 
 impl ErrorDetails {
-    /// What a cause says of itself.
+    /// Returns the details that follow from a cause alone.
     pub const fn of(cause: Cause, code: Option<String>) -> Self {
         let class = cause.class();
         Self {
@@ -79,7 +79,7 @@ impl From<&ClassifiedFailure> for ErrorDetails {
 }
 
 impl User {
-    /// A text.
+    /// Creates a message of the user from a text.
     pub fn said(text: String, time: Timestamp) -> Self {
         let content = vec![Block::Text { text }];
         let timestamp = time.as_millis();
@@ -88,7 +88,7 @@ impl User {
 }
 
 impl ToolResult {
-    /// What the tool of that name said to a call.
+    /// Creates the message of a tool result.
     pub fn new(result: outlast_dialect::ToolResult, tool_name: String, timestamp: u64) -> Self {
         let text = result.output;
         Self {
@@ -103,7 +103,7 @@ impl ToolResult {
 }
 
 impl Block {
-    /// What a message holds, without results of tools: those are messages of their own.
+    /// Returns the content blocks of a message, without tool results: those are messages of their own.
     pub fn all(parts: &[Part]) -> Vec<Self> {
         parts.iter().filter_map(Self::of).collect()
     }
@@ -121,7 +121,7 @@ impl Block {
         })
     }
 
-    /// All text in it.
+    /// Returns all text of the blocks.
     pub fn text_of(blocks: &[Self]) -> String {
         let texts = blocks.iter().filter_map(|block| match block {
             Self::Text { text } => Some(text.as_str()),
@@ -130,7 +130,7 @@ impl Block {
         texts.collect()
     }
 
-    /// What a model thought.
+    /// Creates the block of a model's reasoning.
     pub fn thought(reasoning: Reasoning) -> Self {
         let redacted = matches!(reasoning.proof, Some(Proof::Redacted { .. }));
         let thinking_signature = reasoning.proof.map(|proof| match proof {
@@ -145,7 +145,7 @@ impl Block {
         }
     }
 
-    /// A tool that a model called.
+    /// Creates the block of a tool call.
     pub fn call(call: ToolCall) -> Self {
         Self::ToolCall {
             id: call.id,
@@ -155,16 +155,16 @@ impl Block {
     }
 }
 
-/// The arguments of a call, as an object on one line.
+/// Returns the arguments of a call as an object on one line; an empty one if they are invalid.
 pub fn arguments(text: &str) -> Box<RawValue> {
-    // Within strings of JSON there are no line ends, so these are between tokens.
+    // Strings in JSON contain no raw line breaks, so these are between tokens.
     let line = text.trim().replace(['\n', '\r'], " ");
     let object = line.starts_with('{').then(|| RawValue::from_string(line));
     object.and_then(Result::ok).unwrap_or_else(no_arguments)
 }
 
-/// An object without fields.
+/// Returns an object without fields.
 pub fn no_arguments() -> Box<RawValue> {
-    // There is no error that this could have.
+    // An empty object always serializes.
     serde_json::value::to_raw_value(&EmptyObject {}).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

@@ -1,4 +1,4 @@
-//! What is said of a conversation that is made smaller.
+//! The frames of a compaction.
 
 use super::PiEncoder;
 use super::frame::{Compacted, Files, Frame, Retry, RetryDetails, reason};
@@ -9,7 +9,7 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
 use outlast_kernel::time::millis;
 
-/// How an error ends that says that somebody did not want it to go on.
+/// The error text of a compaction that the user cancelled ends with this.
 const CANCELLED: &str = "cancelled";
 
 impl PiEncoder {
@@ -67,7 +67,7 @@ impl PiEncoder {
         }
         let result = error.is_none().then(|| Compacted {
             summary: summary.as_deref().unwrap_or(NO_SUMMARY_TEXT),
-            // The smaller conversation is written down whole, so no earlier entry is kept.
+            // The compacted conversation is recorded as a whole, so no earlier entry is kept.
             first_kept_entry_id: "",
             tokens_before: before,
             estimated_tokens_after: after,

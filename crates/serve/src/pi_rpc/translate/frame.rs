@@ -1,5 +1,5 @@
-//! The frames of the pi protocol that tell of events. They borrow what they say: a message that grows is in each of its
-//! updates twice, and is copied for none.
+//! The frames of the pi protocol for events. They borrow their content: each update contains the growing message twice,
+//! and no frame copies it.
 
 use crate::pi_rpc::message::{
     Assistant, Block, EmptyObject, ErrorDetails, Message, PricedUsage, ToolResult, User,
@@ -91,7 +91,7 @@ pub(super) enum MessageRef<'a> {
     ToolResult(&'a ToolResult),
 }
 
-/// How an answer grew.
+/// A change of a completion in progress.
 #[derive(Clone, Copy, Serialize)]
 #[serde(
     tag = "type",
@@ -145,14 +145,14 @@ pub(super) enum Update<'a> {
     },
 }
 
-/// What a tool said.
+/// The output of a tool.
 #[derive(Serialize)]
 pub(super) struct Output<'a> {
     pub(super) content: &'a [Block],
     pub(super) details: EmptyObject,
 }
 
-/// A wait before something is tried again.
+/// A wait before a retry.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Retry<'a> {
@@ -163,7 +163,7 @@ pub(super) struct Retry<'a> {
     pub(super) outlast: RetryDetails,
 }
 
-/// What a wait is for, and until when.
+/// The cause and the end of a wait.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RetryDetails {
@@ -172,7 +172,7 @@ pub(super) struct RetryDetails {
     pub(super) details: ErrorDetails,
 }
 
-/// What came of making a conversation smaller.
+/// The result of a compaction.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Compacted<'a> {
@@ -183,7 +183,7 @@ pub(super) struct Compacted<'a> {
     pub(super) details: Files,
 }
 
-/// Files that a summary is about; ours names them in its text.
+/// The files that a summary covers; always empty here, because our summaries name files in their text.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Files {
@@ -191,7 +191,7 @@ pub(super) struct Files {
     modified_files: [&'static str; 0],
 }
 
-/// Something that a person is shown, without an answer.
+/// A notice or status for the user, which needs no reply.
 #[derive(Serialize)]
 #[serde(
     tag = "method",
@@ -212,7 +212,7 @@ pub(super) enum Request<'a> {
     },
 }
 
-/// The word for why a conversation is made smaller.
+/// Returns the protocol's word for the reason of a compaction.
 pub(super) const fn reason(reason: CompactionReason) -> &'static str {
     match reason {
         CompactionReason::Manual => "manual",

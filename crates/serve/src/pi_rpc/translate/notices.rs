@@ -1,4 +1,4 @@
-//! What a person is shown beside the conversation: why nothing happens just now, and what was done about trouble.
+//! Notices and status lines for the user: why a turn waits, and what was done about failures.
 
 use super::frame::{Frame, Request};
 use crate::event_encoder::JsonLines;
@@ -8,7 +8,7 @@ use outlast_kernel::verdict::Cause;
 
 const STATUS_KEY: &str = "outlast";
 
-/// Numbers what is shown, and knows whether a status is.
+/// Numbers the notices, and tracks whether a status is shown.
 #[derive(Default)]
 pub(super) struct Notices {
     count: u64,
@@ -16,7 +16,7 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// Shows what the event is about, if a person should know of it.
+    /// Shows a notice, if the event has one.
     pub(super) fn tell(&mut self, body: &Body, out: &mut JsonLines) {
         if let Some((message, notify_type)) = words(body) {
             let request = Request::Notify {
@@ -28,14 +28,14 @@ impl Notices {
         }
     }
 
-    /// Shows until when it is waited.
+    /// Shows the end of a wait and its cause as the status.
     pub(super) fn wait(&mut self, until: Timestamp, cause: Option<Cause>, out: &mut JsonLines) {
         self.has_status = true;
         let cause = cause.map_or(String::new(), |cause| format!(": {}", cause.phrase()));
         self.set_status(Some(&format!("waiting until {until}{cause}")), out);
     }
 
-    /// Nothing is waited for any more.
+    /// Clears the status of a wait.
     pub(super) fn end_wait(&mut self, out: &mut JsonLines) {
         if std::mem::take(&mut self.has_status) {
             self.set_status(None, out);

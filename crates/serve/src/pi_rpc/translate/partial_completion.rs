@@ -1,14 +1,14 @@
-//! An answer that grows: its beginning, its blocks and its end.
+//! A completion in progress: its start, its blocks and its end.
 //!
-//! Invariants: nothing is said of an answer before it has content or an end; a block ends before the next one begins
-//! and before the answer does.
+//! Invariants: no frame is written for a completion before it has content or an end; a block ends before the next one
+//! begins and before the completion ends.
 
 use super::frame::{Frame, MessageRef, Update};
 use crate::event_encoder::JsonLines;
 use crate::pi_rpc::message::{Assistant, Block, ErrorDetails, Stop};
 use outlast_kernel::event::{Reasoning, ToolCall};
 
-/// What an answer ends with.
+/// The end of a completion.
 pub(super) struct CompletionEnd {
     pub(super) stop: Stop,
     pub(super) problem: Option<String>,
@@ -28,11 +28,11 @@ impl CompletionEnd {
 
 pub(super) struct PartialCompletion {
     pub(super) message: Assistant,
-    /// Whether its beginning was said.
+    /// Whether the start of the message was written.
     is_said: bool,
-    /// Whether its last block may go on.
+    /// Whether the last block may still grow.
     is_open: bool,
-    /// Whether it was taken back.
+    /// Whether the completion was retracted.
     pub(super) is_retracted: bool,
 }
 
@@ -95,7 +95,7 @@ impl PartialCompletion {
         });
     }
 
-    /// What was thought, as a whole. Its pieces came before, if it has any.
+    /// Adds complete reasoning. Its deltas came before, if it has any.
     pub(super) fn thought(&mut self, reasoning: Reasoning, out: &mut JsonLines) {
         let last = self.message.content.last();
         let goes_on = self.is_open && matches!(last, Some(Block::Thinking { .. }));
@@ -116,7 +116,7 @@ impl PartialCompletion {
         self.end_block(out);
     }
 
-    /// A call, which comes as a whole.
+    /// Adds a complete tool call.
     pub(super) fn call(&mut self, call: ToolCall, out: &mut JsonLines) {
         let block = Block::call(call);
         let index = self.begin(block, out);
@@ -156,7 +156,7 @@ impl PartialCompletion {
         }
     }
 
-    /// Begins with what an answer that broke off had said: its last text goes on.
+    /// Starts with the content of an interrupted completion, whose last text continues.
     pub(super) fn continue_from(&mut self, blocks: Vec<Block>, out: &mut JsonLines) {
         for block in blocks {
             match block {
@@ -183,7 +183,7 @@ impl PartialCompletion {
         }
     }
 
-    /// What another answer could go on from: half a thought is none of it.
+    /// Returns the content that another completion could continue: everything but incomplete reasoning.
     pub(super) fn beginning(&self) -> Vec<Block> {
         let mut blocks = self.message.content.clone();
         let is_thought = matches!(blocks.last(), Some(Block::Thinking { .. }));
@@ -193,7 +193,7 @@ impl PartialCompletion {
         blocks
     }
 
-    /// Says its end; a beginning that was not said yet knows of it already.
+    /// Writes the end of the message. If its start was not written yet, the start has the final state too.
     pub(super) fn end(mut self, ending: CompletionEnd, out: &mut JsonLines) -> Assistant {
         self.end_block(out);
         let message = &mut self.message;
@@ -207,7 +207,7 @@ impl PartialCompletion {
 
     // --- Blocks ---
 
-    /// A new block after what there is.
+    /// Starts a new block and returns its index.
     fn begin(&mut self, block: Block, out: &mut JsonLines) -> usize {
         self.end_block(out);
         self.say_start(out);
@@ -255,7 +255,7 @@ impl PartialCompletion {
     }
 }
 
-/// Adds to a thought what only its end tells.
+/// Completes a reasoning block with the details that only its end has.
 fn finish(block: &mut Block, mut reasoning: Reasoning) {
     if let (Block::Thinking { thinking, .. }, true) = (&mut *block, reasoning.text.is_empty()) {
         reasoning.text = std::mem::take(thinking);

@@ -1,8 +1,8 @@
-//! What is said of a run: its turns, the messages in them, and what of that stays.
+//! The frames of a run: its turns, their messages, and the messages that the run adds to the conversation.
 //!
-//! A turn here is one answer with the results of its tools. Invariants: every message, turn and run that begins ends,
-//! once; a turn ends with an answer, if need be an empty one; what failed is no part of what the run has added, but for
-//! the failure that ended it.
+//! A turn here is one completion with its tool results. Invariants: every message, turn and run that begins ends
+//! exactly once; a turn ends with a completion, if necessary an empty one; failed completions are not part of the added
+//! messages, except for the failure that ended the run.
 
 use super::frame::{Frame, MessageRef};
 use super::partial_completion::{CompletionEnd, PartialCompletion};
@@ -15,33 +15,33 @@ use serde_json::value::RawValue;
 
 #[derive(Default)]
 pub(super) struct Run {
-    /// Who is asked from here on.
+    /// The model for the next attempts.
     pub(super) asked: ModelRef,
-    /// The time of what is being told.
+    /// The time of the current event, in milliseconds since 1970.
     pub(super) now: u64,
     is_open: bool,
     turn: Option<Turn>,
-    /// What the run has added to the conversation.
+    /// The messages that the run has added to the conversation.
     messages: Vec<Message>,
-    /// The answer that failed last, until another one is asked for.
+    /// The last failed completion, until the next attempt starts.
     failed: Option<Assistant>,
-    /// What of it the next answer could go on from.
+    /// The part of it that the next completion could continue.
     broken_off: Vec<Block>,
 }
 
 #[derive(Default)]
 pub(super) struct Turn {
-    /// The answer that is under way.
+    /// The completion in progress.
     answer: Option<PartialCompletion>,
-    /// The answer that came.
+    /// The finished completion.
     pub(super) answered: Option<Assistant>,
     pub(super) results: Vec<ToolResult>,
-    /// The tools that run, by call and name.
+    /// The running tools: call id and name.
     pub(super) running: Vec<(String, String)>,
 }
 
 impl Turn {
-    /// The tool of a call and its arguments.
+    /// Returns the tool name and the arguments of a call.
     pub(super) fn call(&self, call_id: &str) -> Option<(&str, &RawValue)> {
         let blocks = self.answered.as_ref().map(|message| &message.content);
         blocks.into_iter().flatten().find_map(|block| match block {
@@ -54,14 +54,14 @@ impl Turn {
         })
     }
 
-    /// Ends the run of a tool; the answer is the tool's name, if it ran.
+    /// Removes a running tool and returns its name, if it was running.
     pub(super) fn end_tool(&mut self, call_id: &str) -> Option<String> {
         let running = self.running.iter().position(|(id, _)| id == call_id);
         running.map(|index| self.running.remove(index).1)
     }
 }
 
-/// What went wrong.
+/// The error of an attempt.
 pub(super) struct Problem {
     pub(super) message: String,
     pub(super) details: Option<ErrorDetails>,
@@ -85,7 +85,7 @@ impl Run {
         }
     }
 
-    /// Somebody says something.
+    /// Writes a message of the user.
     pub(super) fn input(&mut self, user: User, out: &mut JsonLines) {
         self.finish_step(out);
         self.open_turn(out);
@@ -96,7 +96,7 @@ impl Run {
         self.messages.push(Message::User(user));
     }
 
-    /// A model is asked.
+    /// Starts an attempt.
     pub(super) fn begin_attempt(&mut self, out: &mut JsonLines) {
         self.finish_step(out);
         self.failed = None;
@@ -104,18 +104,18 @@ impl Run {
         self.open_turn(out).answer = Some(answer);
     }
 
-    /// Whether an answer is under way.
+    /// Returns whether a completion is in progress.
     pub(super) fn has_partial(&self) -> bool {
         let turn = self.turn.as_ref();
         turn.is_some_and(|turn| turn.answer.is_some())
     }
 
-    /// The answer that is under way, if one is.
+    /// Returns the completion in progress, if any.
     pub(super) fn answering(&mut self) -> Option<&mut PartialCompletion> {
         self.turn.as_mut().and_then(|turn| turn.answer.as_mut())
     }
 
-    /// The answer that is under way, whether or not somebody said that it began.
+    /// Returns the completion in progress; starts one if no event has.
     pub(super) fn answer(&mut self, out: &mut JsonLines) -> &mut PartialCompletion {
         self.finish_step(out);
         let blank = self.asked.blank(self.now);
@@ -124,7 +124,7 @@ impl Run {
             .get_or_insert_with(|| PartialCompletion::new(blank))
     }
 
-    /// The answer is whole.
+    /// Completes the completion in progress.
     pub(super) fn complete(&mut self, ending: CompletionEnd, out: &mut JsonLines) {
         self.broken_off.clear();
         self.answer(out);
@@ -139,7 +139,7 @@ impl Run {
         }
     }
 
-    /// The turn that tools belong to: they run when the answer that wants them is whole.
+    /// Returns the turn that tools belong to: tools run once their completion is finished.
     pub(super) fn tools(&mut self, out: &mut JsonLines) -> &mut Turn {
         if self.has_partial() {
             self.complete(CompletionEnd::well(Stop::ToolUse), out);
@@ -147,7 +147,7 @@ impl Run {
         self.open_turn(out)
     }
 
-    /// What was said of the answer under way does not count.
+    /// Marks the completion in progress as retracted.
     pub(super) fn retract(&mut self) {
         self.broken_off.clear();
         if let Some(answer) = self.answering() {
@@ -155,7 +155,7 @@ impl Run {
         }
     }
 
-    /// Begins the answer with what the one before had said.
+    /// Starts the completion with the content of the interrupted one.
     pub(super) fn go_on(&mut self, out: &mut JsonLines) {
         let blocks = std::mem::take(&mut self.broken_off);
         if !blocks.is_empty() {
@@ -165,7 +165,7 @@ impl Run {
 
     // --- Ends ---
 
-    /// Ends a turn whose answer came.
+    /// Ends the turn if its completion is finished.
     pub(super) fn finish_step(&mut self, out: &mut JsonLines) {
         let is_over = |turn: &mut Turn| turn.answered.is_some();
         if let Some(turn) = self.turn.take_if(is_over) {
@@ -173,7 +173,7 @@ impl Run {
         }
     }
 
-    /// Ends the open turn with what went wrong, unless its answer came.
+    /// Ends the open turn with an error, unless its completion is finished.
     pub(super) fn fail(&mut self, problem: Problem, out: &mut JsonLines) {
         self.finish_step(out);
         let Some(mut turn) = self.turn.take() else {
@@ -192,7 +192,8 @@ impl Run {
         self.failed = Some(message);
     }
 
-    /// Says what ends everything, unless it was said already; then it is only told what more is known of it.
+    /// Ends the run's last turn with an error. If the same error has been written already, only its details are
+    /// updated.
     pub(super) fn end_with_error(&mut self, problem: Problem, out: &mut JsonLines) {
         self.finish_step(out);
         let cause = |details: &Option<ErrorDetails>| details.as_ref().map(|details| details.cause);
@@ -207,7 +208,7 @@ impl Run {
         self.fail(problem, out);
     }
 
-    /// Ends what is open, well or because somebody wants it.
+    /// Ends everything that is open, regularly or as aborted.
     pub(super) fn stop(&mut self, stop: Stop, out: &mut JsonLines) {
         self.broken_off.clear();
         self.finish_step(out);
@@ -222,7 +223,7 @@ impl Run {
         }
     }
 
-    /// Ends the run; what nobody heard the beginning of begins first.
+    /// Ends the run; a run without a start gets one first.
     pub(super) fn end(&mut self, aborted: bool, out: &mut JsonLines) {
         let stop = if aborted { Stop::Aborted } else { Stop::Stop };
         self.stop(stop, out);
@@ -239,7 +240,7 @@ impl Run {
         self.is_open = false;
     }
 
-    // --- Beginnings ---
+    // --- Starts ---
 
     fn open(&mut self, out: &mut JsonLines) {
         if !std::mem::replace(&mut self.is_open, true) {

@@ -1,4 +1,4 @@
-//! What is said of tools: that they run, and what came of it.
+//! The frames of tools: their start and their results.
 
 use super::PiEncoder;
 use super::frame::{Frame, MessageRef, Output};
@@ -17,7 +17,7 @@ impl PiEncoder {
         let now = self.run.now;
         let turn = self.run.tools(out);
         let name = turn.end_tool(&result.id).unwrap_or_else(|| {
-            // One that was not allowed to run begins and ends at once.
+            // A tool that was not allowed to run starts and ends at once.
             let name = turn.call(&result.id).map(|(name, _)| name.to_owned());
             let name = name.unwrap_or_default();
             emit_tool_start(turn, &result.id, &name, out);

@@ -1,4 +1,4 @@
-//! Whatever events come, in whatever order: everything that begins ends.
+//! Property test: whatever the sequence of events, everything that begins ends.
 
 use super::script::{Step, frames_of};
 use outlast_kernel::Timestamp;
@@ -10,7 +10,7 @@ use outlast_kernel::verdict::{Cause, Class};
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// What is open after the frames so far.
+/// The items that are open after the frames so far.
 #[derive(Default)]
 struct Open {
     run: bool,

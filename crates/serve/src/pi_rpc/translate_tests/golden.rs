@@ -1,14 +1,14 @@
-//! The shapes of a recorded dialogue: whatever a client found in its frames it finds in ours.
+//! Compares shapes with a recorded dialogue: every field in its frames is also in ours.
 
 use super::script::Script;
 use serde_json::{Map, Value, json};
 
 const RECORDED: &str = include_str!("../../../tests/golden-0.73.1.jsonl");
 
-/// What a provider may tell and we do not keep.
+/// A field that a provider may send and that is not stored.
 const NOT_KEPT: &str = "responseId";
 
-/// Names and types instead of values; of an array, its first element stands for all.
+/// Replaces values by their types; the first element of an array stands for all of them.
 pub(in crate::pi_rpc) fn shape(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -24,7 +24,7 @@ pub(in crate::pi_rpc) fn shape(value: &Value) -> Value {
     }
 }
 
-/// Whether all of the first is in the second.
+/// Returns whether all fields of `wanted` are in `found`.
 pub(in crate::pi_rpc) fn is_within(wanted: &Value, found: &Value) -> bool {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => wanted.iter().all(|(key, value)| {
@@ -39,7 +39,7 @@ pub(in crate::pi_rpc) fn is_within(wanted: &Value, found: &Value) -> bool {
     }
 }
 
-/// The frames that the recorded server wrote.
+/// Returns the frames that the recorded server wrote.
 pub(in crate::pi_rpc) fn recorded() -> Vec<Value> {
     let lines = RECORDED
         .lines()

@@ -1,4 +1,4 @@
-//! Events in the order in which turns emit them, and frames in a few words.
+//! Builds events in the order in which turns emit them, and formats frames in short form.
 
 use crate::event_encoder::{EventEncoder, JsonLines};
 use crate::pi_rpc::translate::PiEncoder;
@@ -29,7 +29,7 @@ pub(in crate::pi_rpc) fn model(id: &str) -> Model {
     }
 }
 
-/// Something that is said to a voice.
+/// An input of the encoder.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Event(Body),
@@ -355,9 +355,9 @@ impl Script {
     }
 }
 
-// --- Frames in a few words ---
+// --- Frames in short form ---
 
-/// A frame on one line; its messages are in brackets.
+/// Formats a frame as one line; its messages are in brackets.
 pub(super) fn brief(frame: &Value) -> String {
     let mut frame = frame.as_object().unwrap().clone();
     let name = frame.remove("type").unwrap();

@@ -1,4 +1,4 @@
-//! A house with one model and a journal, and a clock that is moved by hand.
+//! A session factory with one model, a journal, and a clock that the test advances.
 
 use crate::kinds::NOW;
 use outlast_dialect::Dialect;
@@ -25,10 +25,10 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
-/// The most seconds that a test takes.
+/// Maximum duration of a test, in seconds of its clock.
 const MAX_SECONDS: u32 = 20_000;
 
-/// One model, no settings.
+/// A host with one model and no settings.
 struct TestHost;
 
 fn model() -> Model {
@@ -120,9 +120,9 @@ pub(super) struct TestFactory {
     pub(super) journal: Journal,
     clock: Arc<dyn Clock>,
     script: &'static str,
-    /// How many sessions may be opened.
+    /// The number of sessions that may still be opened.
     pub(super) doors: Semaphore,
-    /// How many seconds have passed.
+    /// The seconds that have passed.
     passed: AtomicU32,
     _folder: TempDir,
 }
@@ -211,8 +211,8 @@ impl SessionFactory for TestFactory {
     }
 }
 
-/// Keeps the time from passing by itself. The journal answers from a thread of its own, and a paused clock would leap from
-/// one look of the housekeeper to the next meanwhile: over a day in a millisecond.
+/// Keeps the paused clock from advancing by itself. The journal replies from its own thread, and meanwhile a paused
+/// clock would jump from one cleanup to the next: over a day in a millisecond.
 pub(super) struct TimeHold(
     #[expect(dead_code, reason = "it ends with this")] std::sync::mpsc::Sender<()>,
 );
@@ -224,7 +224,7 @@ pub(super) fn hold_time() -> TimeHold {
 }
 
 impl TestFactory {
-    /// Lets a second pass, after everything that was asked of the journal.
+    /// Advances the clock by a second, once the journal has answered all earlier requests.
     pub(super) async fn second(&self) {
         let passed = self.passed.fetch_add(1, Ordering::Relaxed);
         assert!(passed < MAX_SECONDS, "what is waited for does not come");

@@ -1,19 +1,19 @@
-//! What a server answers, as text for the model.
+//! Converts a server's result to text for the model.
 //!
-//! Invariant: what is not text is named and not passed on. How much is said in all is bounded by the caller.
+//! Invariant: content other than text is named and not passed on. The caller bounds the length of the whole.
 
 use outlast_engine::tools::Output;
 use outlast_kernel::text;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
-/// The most of a name or an address that is repeated, in bytes.
+/// Maximum length of a name or an address in a note, in bytes.
 const MAX_NAME_BYTES: usize = 200;
 
-/// The result of a call.
+/// Returns the result of a call.
 pub(super) fn output(result: &CallToolResult) -> Output {
     let parts: Vec<String> = result.content.iter().map(part).collect();
     let mut said = parts.join("\n");
-    // Whoever sends both sends the same twice.
+    // A server that sends both sends the same content twice.
     if let (true, Some(value)) = (said.is_empty(), &result.structured_content) {
         said = value.to_string();
     }
@@ -46,7 +46,7 @@ fn part(content: &ContentBlock) -> String {
     }
 }
 
-/// What is left out, and how long it is in Base64.
+/// Names an omitted part; `length` is its length in Base64.
 fn left_out(kind: &str, name: &str, length: usize) -> String {
     let bytes = length / 4 * 3;
     format!(

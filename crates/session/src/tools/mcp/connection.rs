@@ -1,7 +1,7 @@
-//! A server that runs and has introduced itself.
+//! A connection to a running server that has completed its initialization.
 //!
 //! Invariant: the process belongs to a task of its own. It is killed when that task is gone, however the connection ends
-//! and whoever forgets it.
+//! and whichever caller drops it.
 
 use super::process::{Process, StderrTail};
 use super::server_handle::LaunchContext;
@@ -19,15 +19,15 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-/// How long a server may take to introduce itself; some are fetched from the network first.
+/// Time for a server to initialize; some are fetched from the network first.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long it may take to tell a server that a call is cancelled.
+/// Time for telling a server that a call is cancelled.
 const CANCEL_NOTICE_TIMEOUT: Duration = Duration::from_millis(40);
-/// The most tools that a server may have, and the most pages that it may list them on.
+/// Maximum number of tools of a server, and of pages that list them.
 const MAX_TOOLS: usize = 512;
 const MAX_PAGES: usize = 64;
 
-/// A server that runs.
+/// A running server.
 pub(super) struct Connection {
     service: RunningService<RoleClient, ClientConfig>,
     said: StderrTail,
@@ -35,18 +35,18 @@ pub(super) struct Connection {
     keeper: AbortOnDropHandle<()>,
 }
 
-/// What became of a call.
+/// The outcome of a call.
 pub(super) enum CallOutcome {
-    /// The server has answered.
+    /// The server has responded.
     Answered(Box<Result<ServerResult, String>>),
-    /// It was cancelled, and the server was told.
+    /// The call was cancelled, and the server was told.
     Cancelled,
     /// The server is gone.
     Lost,
 }
 
 impl Connection {
-    /// Starts the server and has it introduce itself.
+    /// Starts the server and initializes the connection.
     pub(super) async fn open(server: &ServerConfig, place: &LaunchContext) -> Result<Self, Error> {
         let started = Process::start(server, place);
         let (process, (output, input)) = started.map_err(|error| Error::NotStarted {
@@ -75,7 +75,7 @@ impl Connection {
         Err(broken(server, &why, &said))
     }
 
-    /// Its tools.
+    /// Lists the server's tools.
     pub(super) async fn tools(&self, server: &ServerConfig) -> Result<Vec<Tool>, Error> {
         let why = match timeout(START_TIMEOUT, self.all_pages()).await {
             Ok(Ok(tools)) => return Ok(tools),
@@ -105,7 +105,7 @@ impl Connection {
         ))
     }
 
-    /// Makes one request, and waits for its answer or until it is cancelled.
+    /// Makes one request and waits for its response, or until it is cancelled.
     pub(super) async fn call(
         &self,
         call: CallToolRequestParams,
@@ -127,21 +127,21 @@ impl Connection {
                 Ok(Err(_)) | Err(_) => CallOutcome::Lost,
             },
             () = cancel.cancelled() => {
-                // Whether it heard that does not matter: it is stopped next.
+                // The result does not matter: the server is stopped next.
                 timeout(CANCEL_NOTICE_TIMEOUT, sent.cancel(None)).await.ok();
                 CallOutcome::Cancelled
             }
         }
     }
 
-    /// Whether nothing more can be asked of it.
+    /// Returns whether the connection is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.service.is_transport_closed()
     }
 
-    /// Ends the server: what it said last.
+    /// Stops the server and returns its last output.
     pub(super) async fn stop(self) -> String {
-        // Its input is closed, which is how a server is told to end.
+        // Closing its input is how a server is told to end.
         drop(self.service);
         self.stop.cancel();
         self.keeper.await.ok();
@@ -156,7 +156,7 @@ fn introduction() -> ClientConfig {
         .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
 }
 
-/// Why a server did not introduce itself. How its end was noticed says nothing to a person.
+/// Explains why a server did not initialize. The way its end was noticed means nothing to a person.
 fn unheard(error: &ClientInitializeError) -> String {
     use ClientInitializeError::{ConnectionClosed, TransportError};
     match error {

@@ -1,16 +1,16 @@
-//! What a server's tools are called here: `mcp__<server>__<tool>`, in the characters and the length that every provider takes.
+//! The names of server tools: `mcp__<server>__<tool>`, in the characters and the length that every provider accepts.
 //!
-//! Invariant: a name follows from the server's and the tool's alone, so that it is the same in every process.
+//! Invariant: a name depends on the server's and the tool's names alone, so that it is the same in every process.
 
-/// The longest name that providers take.
+/// Maximum length of a name that providers accept.
 const MAX_NAME_LENGTH: usize = 64;
 
-/// The names of a server's tools all begin with this.
+/// Returns the prefix of the names of a server's tools.
 pub(super) fn prefix(server: &str) -> String {
     format!("mcp__{server}__")
 }
 
-/// The name of a tool. What may not stand in it is replaced; of a long one the end becomes a number that stands for it.
+/// Returns the name of a tool. Invalid characters are replaced; the end of a long name becomes a hash of it.
 pub(super) fn full(server: &str, tool: &str) -> String {
     let plain = |c: char| match c {
         'A'..='Z' | 'a'..='z' | '0'..='9' | '_' | '-' => c,
@@ -29,7 +29,7 @@ pub(super) fn full(server: &str, tool: &str) -> String {
     format!("{}{number}", &name[..name.len().min(room)])
 }
 
-/// FNV-1a: the same on every machine and in every version.
+/// Returns the FNV-1a hash: the same on every machine and in every version.
 fn number(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |sum, byte| {
         (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193)

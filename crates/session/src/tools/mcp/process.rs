@@ -1,7 +1,7 @@
 //! A server's process, with everything that it starts.
 //!
-//! It leads a session of its own, as commands do. Invariants: when this is dropped, its processes are killed; of what it
-//! prints beside its answers only the end is kept; a single answer is bounded.
+//! It leads an OS session of its own, as commands do. Invariants: dropping it kills its processes; only the end of its
+//! standard error is kept; the length of a single response is bounded.
 
 use super::ServerConfig;
 use super::server_handle::LaunchContext;
@@ -20,15 +20,15 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// The longest answer that is read, in bytes.
+/// Maximum length of a response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
-/// The most that is kept of what a server prints, in bytes.
+/// Number of bytes kept of a server's standard error.
 const MAX_STDERR_BYTES: usize = 1024;
-/// What a server gets to end by itself when nothing more is said to it.
+/// Time for a server to end by itself after its input is closed.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(50);
-/// What its processes get to clean up when they are asked to end.
+/// Time for its processes to clean up after SIGTERM.
 const TERMINATE_TIMEOUT: Duration = Duration::from_millis(70);
-/// What the machine gets to take a killed process away.
+/// Time for the system to reap a killed process.
 const REAP_TIMEOUT: Duration = Duration::from_millis(30);
 
 /// The process.
@@ -39,7 +39,7 @@ pub(super) struct Process {
     said: StderrTail,
 }
 
-/// Its two ends that carry messages.
+/// The two pipes that carry messages.
 pub(super) type Pipes = (BoundedReader<ChildStdout>, ChildStdin);
 
 impl Process {
@@ -75,23 +75,23 @@ impl Process {
         Ok((process, (output, input)))
     }
 
-    /// What it says beside its answers.
+    /// Returns the tail of its standard error.
     pub(super) fn said(&self) -> StderrTail {
         self.said.clone()
     }
 
-    /// Listens to it until it is to be stopped, and stops it.
+    /// Reads its standard error until `stop` is cancelled, and stops the process.
     pub(super) async fn keep(mut self, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.listen() => stop.cancelled().await,
         }
         self.stop().await;
-        // What it said last, when nothing else keeps the other end open.
+        // Read its last output, unless another process keeps the pipe open.
         timeout(REAP_TIMEOUT, self.listen()).await.ok();
     }
 
-    /// Waits for its end, asks for it and makes it, each a moment after the other.
+    /// Waits for its end, asks it to end and kills it, with a short time in between.
     async fn stop(&mut self) {
         if timeout(EXIT_TIMEOUT, self.child.inner_mut().wait())
             .await
@@ -129,12 +129,12 @@ impl Drop for Process {
     }
 }
 
-/// The end of what a server printed.
+/// The end of a server's standard error.
 #[derive(Clone, Default)]
 pub(super) struct StderrTail(Arc<Mutex<Vec<u8>>>);
 
 impl StderrTail {
-    /// What there is, as text.
+    /// Returns the kept output as text.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.kept()).trim().to_owned()
     }
@@ -151,7 +151,8 @@ impl StderrTail {
     }
 }
 
-/// What a server answers, line by line. One that is too long ends it: left out, the call would wait for it in vain.
+/// Reads a server's responses line by line. A line that is too long ends the stream: if it were skipped, the call would wait
+/// for it in vain.
 pub(super) struct BoundedReader<R> {
     output: R,
     /// The length of the line so far.

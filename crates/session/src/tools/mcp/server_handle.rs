@@ -1,7 +1,7 @@
-//! A server over the whole session: called, and started again when it has ended.
+//! A server for the whole session: calls it, and restarts it when it has ended.
 //!
-//! Invariants: a call is made once, whatever comes of it. While it is under way the connection is the call's own: whoever
-//! stops waiting for it stops the server, which may have something left running.
+//! Invariants: a call is made once, whatever its outcome. While it is under way it owns the connection: a caller that stops
+//! waiting stops the server, which may have left something running.
 
 use super::call_result::output;
 use super::connection::{CallOutcome, Connection};
@@ -12,10 +12,10 @@ use rmcp::model::{CallToolRequestParams, ServerResult, Tool};
 use std::path::PathBuf;
 use tokio::sync::Mutex;
 
-/// How often a server is started before it has answered a call.
+/// Maximum number of starts of a server before it responds to a call.
 const MAX_STARTS: u32 = 3;
 
-/// Where a server runs, and what it does not see.
+/// The working folder of a server, and the environment variables hidden from it.
 #[derive(Clone)]
 pub(super) struct LaunchContext {
     pub(super) directory: PathBuf,
@@ -31,12 +31,12 @@ pub(super) struct ServerHandle {
 
 struct State {
     connection: Option<Connection>,
-    /// How often it was started since it answered last.
+    /// Number of starts since its last response.
     starts: u32,
 }
 
 impl ServerHandle {
-    /// Starts the server; what it has comes with it.
+    /// Starts the server and returns it with its tools.
     pub(super) async fn start(
         server: ServerConfig,
         place: LaunchContext,
@@ -88,7 +88,7 @@ impl ServerHandle {
         }
     }
 
-    /// Ends the server.
+    /// Stops the server.
     pub(super) async fn close(&self) {
         let connection = self.state.lock().await.connection.take();
         if let Some(connection) = connection {
@@ -96,7 +96,7 @@ impl ServerHandle {
         }
     }
 
-    /// The connection, or a new one where that has ended. It is the caller's to give back.
+    /// Takes the connection, or opens a new one if that has ended. The caller must give it back.
     async fn ready(&self, state: &mut State) -> Result<Connection, String> {
         let open = state.connection.take();
         if let Some(connection) = open.filter(|connection| !connection.is_closed()) {

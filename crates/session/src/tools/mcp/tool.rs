@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most of a description that is passed on with every request, in bytes.
+/// Maximum length of a description, which is part of every request, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 4096;
-/// The longest schema that is passed on, in bytes.
+/// Maximum length of a schema, in bytes.
 const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
 /// The tool.
 pub(super) struct ServerTool {
     host: Arc<ServerHandle>,
-    /// What the server calls it.
+    /// The server's name for the tool.
     own_name: String,
     described: outlast_dialect::Tool,
     effect: Effect,
 }
 
 impl ServerTool {
-    /// The tool of that server.
+    /// Creates the tool of that server.
     pub(super) fn new(host: &Arc<ServerHandle>, tool: rmcp::model::Tool) -> Result<Self, Error> {
         let server = &host.server;
         let own_name = tool.name.into_owned();
@@ -45,7 +45,7 @@ impl ServerTool {
             description: text::bounded(&description, MAX_DESCRIPTION_BYTES).into_owned(),
             parameters: object_schema(parameters),
         };
-        // What the server itself says about it is a hint from whoever wrote the server, and not believed.
+        // The server's own statement about the effect is a hint from its author, and not trusted.
         let effect = server.effects.get(&own_name);
         Ok(Self {
             effect: effect.copied().unwrap_or(Effect::AtMostOnce),
@@ -55,7 +55,7 @@ impl ServerTool {
         })
     }
 
-    /// Whose it is, and what it is called there.
+    /// Returns the tool's own name and its server's name.
     pub(super) fn origin(&self) -> String {
         format!("`{}` of `{}`", shown(&self.own_name), self.host.server.name)
     }
@@ -70,7 +70,7 @@ impl Tool for ServerTool {
         self.effect
     }
 
-    /// It is somebody else's program: also what changes nothing has to be allowed.
+    /// The server is another party's program: even a pure tool has to be allowed.
     fn permissions(&self) -> Vec<String> {
         let server = self.host.server.name.clone();
         vec![
@@ -101,14 +101,14 @@ impl Tool for ServerTool {
     }
 }
 
-/// A schema that providers take: that of an object, with a list of its properties.
+/// Completes the schema to a form that providers accept: that of an object, with a list of its properties.
 fn object_schema(mut schema: JsonObject) -> Value {
     schema.entry("type").or_insert_with(|| json!("object"));
     schema.entry("properties").or_insert_with(|| json!({}));
     Value::Object(schema)
 }
 
-/// A tool's own name, short and in one line.
+/// Returns a tool's own name, short and in one line.
 fn shown(name: &str) -> String {
     const MAX_NAME_BYTES: usize = 80;
     let name = text::plain(name);

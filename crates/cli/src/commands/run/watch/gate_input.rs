@@ -1,4 +1,4 @@
-//! The person at the terminal answers what a gate asks.
+//! Reads a person's answers to open gates from the terminal.
 
 use outlast_pipeline::entry::Entry;
 use outlast_pipeline::run_store::mailbox::RunRequest;
@@ -6,14 +6,14 @@ use std::io::BufRead;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// A gate that waits for an answer: its step, and what can be typed.
+/// An open gate: its step, and the keys that can be typed.
 type OpenGate = (String, Vec<String>);
 
-/// Hands lines from stdin to the gate that has waited longest.
+/// Sends lines from stdin to the gate that has waited longest.
 pub(in crate::commands::run::watch) struct GateInput {
     letters: UnboundedSender<RunRequest>,
     open: Arc<Mutex<Vec<OpenGate>>>,
-    /// What is to be said to the person.
+    /// Messages for the person.
     said: Arc<Mutex<Vec<String>>>,
     is_reading: bool,
 }
@@ -42,12 +42,12 @@ impl GateInput {
         }
     }
 
-    /// What is to be said since this was asked last.
+    /// Returns the messages since the last call.
     pub(in crate::commands::run::watch) fn take_messages(&self) -> Vec<String> {
         std::mem::take(&mut *lock(&self.said))
     }
 
-    /// Reads from now on. What was typed before is no answer.
+    /// Starts to read. Input that was typed before is discarded: it is no answer.
     fn read(&mut self) {
         if std::mem::replace(&mut self.is_reading, true) {
             return;
@@ -55,7 +55,7 @@ impl GateInput {
         crate::output::approval::forget_what_was_typed();
         let (letters, open) = (self.letters.clone(), Arc::clone(&self.open));
         let said = Arc::clone(&self.said);
-        // A thread that may wait for ever, and is left behind at the end.
+        // This thread may wait for ever; it is left behind at the end.
         std::thread::spawn(move || {
             for line in std::io::stdin().lock().lines().map_while(Result::ok) {
                 let complaint = answer(line.trim(), &lock(&open), &letters);
@@ -69,7 +69,7 @@ fn wanted(step: &str, keys: &[String]) -> String {
     format!("  {step}: type {} and Enter", keys.join(" or "))
 }
 
-/// Hands an answer in; what cannot be one is answered with what can.
+/// Sends an answer to the gate; returns the possible answers if this is none of them.
 fn answer(typed: &str, open: &[OpenGate], letters: &UnboundedSender<RunRequest>) -> Option<String> {
     let (step, keys) = open.first()?;
     if !keys.iter().any(|key| key == typed) {

@@ -1,4 +1,4 @@
-//! What a run has to say in the end: the outputs of the steps that nothing else was made of.
+//! Prints the result of a run: the outputs of the steps that no other step used.
 
 use crate::output;
 use outlast_kernel::text;
@@ -7,7 +7,7 @@ use outlast_pipeline::entry::Outcome;
 use outlast_pipeline::runner::Runner;
 use outlast_pipeline::state::Phase;
 
-/// Prints them; where there are several, each under the name of its step.
+/// Prints the outputs; if there are several, each under the name of its step.
 pub(super) fn print(runner: &Runner) -> anyhow::Result<()> {
     let steps = &runner.pipeline().steps;
     let makes_good = |other: &Step, step: &Step| matches!(&other.on_failure, OnFailure::Rework { step: by } if *by == step.id);

@@ -1,4 +1,4 @@
-//! What keys mean, in every state, with and without a draft.
+//! The meaning of keys in every state, with and without a draft.
 
 use super::*;
 use crate::tui::transcript::Kind;
@@ -47,7 +47,7 @@ const KEYS: [(&str, KeyModifiers, KeyCode); 14] = [
     ("Ctrl-Z", KeyModifiers::CONTROL, KeyCode::Char('z')),
 ];
 
-/// What is wanted, and what is different afterwards.
+/// Returns the actions for a key, and the changes of the state.
 fn meaning(mut chat: Chat, modifiers: KeyModifiers, code: KeyCode) -> String {
     let before = (
         chat.editor.text(),
@@ -123,7 +123,7 @@ fn every_key_means_one_thing_in_every_state() {
 fn escape_cancels_the_retry_and_only_then_the_turn() {
     let mut chat = retrying();
     assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::AbortRetry]);
-    // A retry that the gate holds is one as well.
+    // This also holds for a retry that the gate delays.
     chat.take(event(held(60)), later(3));
     assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::AbortRetry]);
     chat.events([Body::AttemptStarted { attempt: 2 }]);
@@ -182,7 +182,7 @@ fn what_is_typed_when_a_question_comes_does_not_answer_it() {
     assert_eq!(chat.take_all([question()]), [Action::ArmSoon(1)]);
     assert_eq!(chat.take_all([key(KeyCode::Char('y'))]), []);
     chat.take(Input::Armed(1), NOW);
-    // It is a draft by now.
+    // The text is a draft by now.
     assert_eq!(chat.take_all([key(KeyCode::Char('y'))]), []);
     assert_eq!(chat.editor.text(), "yy");
     let yes = with(KeyModifiers::ALT, KeyCode::Char('y'));

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order, the chat goes on, and can be drawn at any size.
+//! The chat survives any inputs in any order, and can be drawn at any size.
 
 use super::*;
 use crate::tui::view;
@@ -9,7 +9,7 @@ use proptest::{collection, option, prop_oneof, proptest, sample};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-/// What happens, as it can be told again when it has failed.
+/// An input with a debug format, so that a failing sequence can be reproduced.
 #[derive(Clone, Debug)]
 enum Happens {
     Key(KeyCode, KeyModifiers),

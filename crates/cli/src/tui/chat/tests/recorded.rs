@@ -1,10 +1,10 @@
-//! The events of turns as sessions have told them, and what is left of each in the transcript.
+//! Recorded events of turns, and the resulting transcripts.
 
 use super::*;
 use crate::output::progress::time_of_day;
 use crate::tui::activity::Said;
 
-/// The events of a turn, each with its time.
+/// Parses the events of a turn, each with its time.
 fn recorded(lines: &str) -> Vec<(Body, Timestamp)> {
     #[derive(serde::Deserialize)]
     struct Recorded {
@@ -35,7 +35,7 @@ const TURNS: [(&str, &str); 15] = [
     ("steered", include_str!("../recorded/steered.jsonl")),
 ];
 
-/// What a turn leaves, and the words above the editor while it ran.
+/// Plays a turn; returns its transcript, and the activity lines while it ran.
 fn played(lines: &str) -> String {
     let mut chat = idle();
     let (mut above, mut times) = (Vec::new(), Vec::new());
@@ -64,7 +64,7 @@ fn played(lines: &str) -> String {
     above.dedup();
     let (shown, above) = (chat.shown(), above.join("\n"));
     let mut all = format!("{shown}\n\n=== above the editor\n{above}\n");
-    // The zone is that of whoever runs this.
+    // The time zone is that of the machine.
     for time in times {
         all = all.replace(&time, "TIME");
     }

@@ -1,4 +1,4 @@
-//! Turns as the engine may tell them, in the orders that matter.
+//! Turns as the engine may report them, in the orders that matter.
 
 use super::*;
 use outlast_dialect::{Part, Role};
@@ -132,7 +132,7 @@ fn a_turn_that_is_carried_on_says_nothing_twice() {
 #[test]
 fn a_turn_that_is_tried_again_says_nothing_twice_and_what_follows_is_said() {
     let mut chat = idle();
-    // Nothing was there to be tried again.
+    // There was nothing to retry.
     chat.write("/retry");
     assert_eq!(chat.take_all([key(KeyCode::Enter)]), [Action::TryAgain]);
     chat.events([start(), input("one"), sealed(TurnStatus::Error)]);
@@ -177,7 +177,7 @@ fn words(chat: &Chat, now: Timestamp) -> String {
 fn a_gate_moves_the_retry_that_is_waited_for() {
     let mut chat = retrying();
     chat.events([scheduled(2, 600)]);
-    // Before its own time the gate can only have it happen earlier.
+    // Before its scheduled time the gate can only move it forward.
     chat.take(event(held(20)), NOW);
     assert_eq!(words(&chat, NOW), "Retrying (2/3) in 20s… (esc to cancel)");
     chat.take(event(held(900)), later(1));
@@ -185,7 +185,7 @@ fn a_gate_moves_the_retry_that_is_waited_for() {
         words(&chat, later(1)),
         "Retrying (2/3) in 599s… (esc to cancel)"
     );
-    // At its own time it is the gate's.
+    // From its scheduled time on the gate decides.
     chat.take(event(held(700)), later(600));
     assert_eq!(
         words(&chat, later(600)),
@@ -267,7 +267,7 @@ fn after_a_compaction_it_goes_on_as_before() {
     assert!(!chat.is_busy());
 }
 
-// --- What waits to be said ---
+// --- Queued messages ---
 
 #[test]
 fn what_waits_to_be_said_is_handed_back_when_the_turn_is_over() {
@@ -284,7 +284,7 @@ fn what_waits_to_be_said_is_handed_back_when_the_turn_is_over() {
     chat.take(Input::TakenBack(back), NOW);
     assert_eq!(chat.editor.text(), "first\nsecond\ndraft");
     assert!(chat.queued.is_empty());
-    // Said by the model's next step, it waits no more.
+    // A message that was delivered with the model's next step leaves the queue.
     let mut chat = working();
     chat.events([queue(&["now"]), queue(&[]), input("now")]);
     assert_eq!(chat.take_all([ended()]), []);

@@ -1,7 +1,7 @@
-//! The body of a response, as it comes.
+//! Reads the body of a response while it arrives.
 //!
-//! Invariants: a body that ends before its end is an error; what chunks are made of is taken out and nothing else, and
-//! what came together is handed on together. All that is kept is bounded.
+//! Invariants: a body that ends early is an error; only the chunk framing is removed, and chunks that arrived together
+//! are handed on together. All buffers are bounded.
 
 use super::super::super::Error;
 use super::head::Framing;
@@ -9,21 +9,21 @@ use super::{Connection, PlainClient, broken, unreadable};
 use bytes::{Buf, Bytes, BytesMut};
 use outlast_kernel::failure::IoKind;
 
-/// The longest line between chunks, and the most that may stand behind the last one.
+/// The maximum length of a line between chunks, and of all trailers together.
 const MAX_LINE_BYTES: usize = 4 << 10;
 const MAX_TRAILER_BYTES: usize = 64 << 10;
 
 /// A body that is being read.
 #[derive(Debug)]
 pub(crate) struct Body {
-    /// Gone when the body has ended.
+    /// `None` when the body has ended.
     connection: Option<Connection>,
     rest: Remaining,
-    /// Who takes the connection back.
+    /// The client to which the connection is returned.
     keeper: Option<PlainClient>,
 }
 
-/// What is still to come.
+/// The part of the body that is still missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remaining {
     Length(u64),
@@ -31,16 +31,16 @@ enum Remaining {
     UntilClosed,
 }
 
-/// Where among its chunks a body is.
+/// The position in the chunk framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChunkState {
     /// Before the length of a chunk.
     Size,
-    /// So much of a chunk is missing.
+    /// Within a chunk, with so many bytes missing.
     Data(u64),
-    /// Before the end of a chunk's line.
+    /// Before the line end after a chunk.
     AfterData,
-    /// Behind the last chunk; so much was read there.
+    /// After the last chunk, with so many bytes of trailers read.
     Trailers(usize),
     End,
 }
@@ -62,7 +62,7 @@ impl Body {
         }
     }
 
-    /// The next piece; `None` at the end. May be dropped while it waits.
+    /// Returns the next piece; `None` at the end. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let Some(connection) = &mut self.connection else {
@@ -108,7 +108,7 @@ impl Remaining {
         matches!(self, Self::Length(0) | Self::Chunks(ChunkState::End))
     }
 
-    /// Takes what belongs to the body off the input; nothing means that there must be more.
+    /// Takes the bytes of the body off the input; an empty result means that more input is needed.
     fn take(&mut self, input: &mut BytesMut) -> Result<Bytes, Error> {
         match self {
             Self::UntilClosed => Ok(input.split().freeze()),
@@ -124,7 +124,7 @@ impl Remaining {
 }
 
 impl ChunkState {
-    /// Takes the data of all chunks that are there, moved together within the buffer in which they came.
+    /// Takes the data of all chunks that arrived, moved together within the input buffer.
     fn take(&mut self, input: &mut BytesMut) -> Result<Bytes, Error> {
         let (mut read, mut written) = (0, 0);
         while read < input.len() && *self != Self::End {
@@ -154,7 +154,7 @@ impl ChunkState {
         Ok(data)
     }
 
-    /// Where the body is behind that line.
+    /// Returns the state after the given line.
     fn behind(self, line: &[u8]) -> Result<Self, Error> {
         match (self, line) {
             (Self::AfterData, b"") => Ok(Self::Size),
@@ -172,7 +172,7 @@ impl ChunkState {
     }
 }
 
-/// How long the line is that begins here, without its end; `None` when it is not all there.
+/// Returns the length of the line that begins here, without its end; `None` when it is incomplete.
 fn line(rest: &[u8]) -> Result<Option<usize>, Error> {
     let end = memchr::memchr(b'\n', &rest[..rest.len().min(MAX_LINE_BYTES)]);
     match end {
@@ -182,7 +182,7 @@ fn line(rest: &[u8]) -> Result<Option<usize>, Error> {
     }
 }
 
-/// The length of a chunk: hexadecimal digits, and perhaps something behind a semicolon that nobody needs.
+/// Parses the length of a chunk: hexadecimal digits, perhaps with an extension after a semicolon, which is ignored.
 fn size(line: &[u8]) -> Option<u64> {
     let digits = line.split(|byte| *byte == b';').next()?.trim_ascii_end();
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);

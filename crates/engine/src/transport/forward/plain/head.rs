@@ -1,4 +1,4 @@
-//! The head of a request as bytes, and that of a response from them.
+//! Encodes the head of a request and parses the head of a response.
 
 use super::super::super::Error;
 use super::unreadable;
@@ -6,13 +6,13 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use std::mem::MaybeUninit;
 
-/// The most that a head may have.
+/// The maximum size of a response's head.
 const MAX_HEAD_BYTES: usize = 256 << 10;
 const MAX_HEADERS: usize = 128;
 
 // --- requests ---
 
-/// A request that is being written down.
+/// A request that is being encoded.
 pub(super) struct Request {
     pub(super) bytes: Vec<u8>,
 }
@@ -28,7 +28,7 @@ impl Request {
         self.push(&[name.as_bytes(), b": ", value, b"\r\n"]);
     }
 
-    /// Ends the head; a body of that length follows.
+    /// Ends the head; a body of the given length follows.
     pub(super) fn end(&mut self, length: Option<u64>) {
         if let Some(length) = length {
             self.header("content-length", length.to_string().as_bytes());
@@ -55,7 +55,7 @@ pub(super) struct Head {
     pub(super) keeps_alive: bool,
 }
 
-/// How the end of a body is told.
+/// The way in which the end of a body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// By its length.
@@ -66,7 +66,7 @@ pub(super) enum Framing {
 }
 
 impl Framing {
-    /// The same for the answer to a request of that kind: some have no body, whatever the headers say.
+    /// Returns the framing for a response to the given method: some responses have no body, whatever the headers say.
     pub(super) fn of(self, method: &Method, status: StatusCode) -> Self {
         let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         match *method == Method::HEAD || bodiless {
@@ -77,7 +77,7 @@ impl Framing {
 }
 
 impl Head {
-    /// Takes the head off the input when all of it is there.
+    /// Takes the head off the input if it is complete.
     pub(super) fn take(input: &mut BytesMut) -> Result<Option<Self>, Error> {
         let mut fields = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut []);
@@ -99,12 +99,12 @@ impl Head {
             return Err(unreadable("the provider wants another protocol"));
         }
         let is_new = response.version == Some(1);
-        // The values are pieces of one copy: the input may be many times larger, and headers live long.
+        // The values share one copy of the head: the input may be many times larger, and headers live long.
         let copy = Bytes::copy_from_slice(&input[..length]);
         let mut headers = headers(response.headers, input, &copy)?;
         let framing = framing(&headers, is_new)?;
         if !matches!(framing, Framing::Length(_)) {
-            // Beside chunks a length says nothing, and may mislead whoever comes next.
+            // A length beside chunks is meaningless, and could mislead the next reader.
             headers.remove(header::CONTENT_LENGTH);
         }
         let keeps_alive = is_new && framing != Framing::UntilClosed && !says_close(&headers);
@@ -127,7 +127,7 @@ fn headers(
     for field in fields {
         let name = HeaderName::from_bytes(field.name.as_bytes());
         let name = name.map_err(|error| unreadable(&error.to_string()))?;
-        // Where in the input it is, it is in the copy.
+        // The value has the same position in the copy as in the input.
         let begin = field.value.as_ptr().addr() - input.as_ptr().addr();
         let value = copy.slice(begin..begin + field.value.len());
         let value = HeaderValue::from_maybe_shared(value);
@@ -136,7 +136,7 @@ fn headers(
     Ok(headers)
 }
 
-/// Chunks count before any length; lengths that contradict each other are an attack or a mistake, and not believed.
+/// Chunks take precedence over any length. Contradicting lengths are an attack or a mistake, and are rejected.
 fn framing(headers: &HeaderMap, is_new: bool) -> Result<Framing, Error> {
     let encodings = headers.get_all(header::TRANSFER_ENCODING);
     let last = encodings.iter().next_back();

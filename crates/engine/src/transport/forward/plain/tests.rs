@@ -1,11 +1,11 @@
-//! Against a server that says exactly what it is told.
+//! The plain client against a server that sends scripted bytes.
 
 use super::*;
 use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Answers each request of each connection with the next of these, in pieces of that length, and closes after the last.
+/// Answers the requests of each connection with the given responses in order, in pieces of `piece` bytes, then closes.
 async fn server(answers: &[&str], piece: usize) -> (PlainClient, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base: Url = format!("http://{}/v1", listener.local_addr().unwrap())
@@ -250,7 +250,7 @@ async fn a_refusal_that_comes_before_the_whole_request_is_heard() {
             "HTTP/1.1 413 Content Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
         stream.write_all(answer.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
-        // What is left of the request is read, so that the answer is not lost.
+        // Reads the rest of the request, so that the response is not lost.
         tokio::io::copy(&mut stream, &mut tokio::io::sink())
             .await
             .unwrap();
