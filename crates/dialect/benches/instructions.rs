@@ -1,8 +1,8 @@
 //! Counts the machine instructions for decoding and for relaying a stream, with valgrind.
 //!
-//! `cargo bench -p outlast-dialect` fails when a case passes its limit or its baseline by more than a quarter, and
-//! when a byte of a long line costs more than one of a short line: the decoder is linear, however long the line. Not
-//! here: the counting (see the kernel's `benches/support/callgrind.rs`).
+//! `cargo bench -p outlast-dialect` fails when a case passes its limit or its baseline by more than a quarter, and when
+//! a byte of a long line costs more than one of a short line: the decoder is linear, however long the line.
+//! Not here: the counting (see the kernel's `benches/support/callgrind.rs`).
 #![expect(
     clippy::expect_used,
     clippy::panic,

@@ -1,8 +1,8 @@
 //! Encodes completions and errors as a provider would send them, in its own dialect.
 //!
-//! Every frame, id and index of the real APIs is there, so that their official clients accept the response. Invariant:
-//! [`StreamDecoder`](crate::StreamDecoder) and `read_whole` read the output back as the same deltas. Not here:
-//! simulated failures (see the scripted provider).
+//! Every frame, id and index of the real APIs is there, so that their official clients accept the response.
+//! Invariant: [`StreamDecoder`](crate::StreamDecoder) and `read_whole` read the output back as the same deltas.
+//! Not here: simulated failures (see the scripted provider).
 
 use crate::tool_arguments::are_whole;
 use crate::{Delta, Dialect, anthropic, openai_chat, openai_responses, sse};
@@ -15,15 +15,15 @@ pub(crate) const CREATED_AT: u64 = 1_767_225_600;
 /// An error in a provider's own words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ApiError {
-    /// Its type.
+    /// The error type.
     pub kind: String,
-    /// Its code, in the dialects that have both.
+    /// The error code, in the dialects that have both a type and a code.
     pub code: Option<String>,
     /// Its message.
     pub message: String,
     /// Fields that some providers add, such as the end of a limit.
     pub fields: Map<String, Value>,
-    /// The id of the request, in the dialect that repeats it here.
+    /// The request id, in the dialect that repeats it in the body.
     pub request_id: Option<String>,
 }
 
@@ -145,7 +145,7 @@ pub(crate) struct Completion<'a> {
     pub(crate) model: &'a str,
     pub(crate) parts: Vec<Segment<'a>>,
     pub(crate) usage: Option<Usage>,
-    /// The id under which the server keeps it, or its own.
+    /// The id under which the server stores the completion, or the completion's own id.
     pub(crate) kept_as: Option<&'a str>,
     pub(crate) stop: Option<StopReason>,
 }

@@ -18,7 +18,7 @@ pub enum Delta {
     /// A tool call that began and is incomplete; reported just before the end. Most often the output limit cut it off,
     /// but a call that names no tool, which could neither be run nor sent back, counts, too.
     CallCut {
-        /// The tool's name, as far as it came.
+        /// The tool's name, as far as it was received.
         name: String,
     },
     /// The usage of the call so far; each one replaces the one before.

@@ -1,9 +1,9 @@
 //! Reads any provider's error as facts, whatever shape its body has.
 //!
-//! JSON of every dialect, JSON inside JSON, frames of a stream, the repr of a Python dictionary inside a message, a
-//! web page. Machine-readable parts become fields or codes; text becomes the message. Invariants: nothing is fatal;
-//! depth, size and number of kept parts are bounded; only fields on the list are kept, so an echo of the request is
-//! dropped.
+//! JSON of every dialect, JSON inside JSON, frames of a stream, the repr of a Python dictionary inside a message, a web
+//! page. Machine-readable parts become fields or codes; text becomes the message.
+//! Invariants: nothing is fatal; depth, size and number of kept parts are bounded; only fields on the list are kept, so
+//! an echo of the request is dropped.
 
 use crate::sse;
 use keys::{FIELD_KEYS, MESSAGE_KEYS, REQUEST_ECHO_KEYS, STATUS_KEYS};
@@ -23,7 +23,7 @@ const MAX_MESSAGES: usize = 4;
 /// An error as it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct RawError<'a> {
-    /// The provider.
+    /// The provider's name.
     pub provider: &'a str,
     /// The way in which it arrived.
     pub transport: Transport,
@@ -40,14 +40,14 @@ pub struct RawError<'a> {
 /// Returns the failure that this error is.
 ///
 /// ```
-/// use outlast_dialect::error_body::{Seen, read};
+/// use outlast_dialect::error_body::{RawError, read};
 /// use outlast_kernel::failure::Transport;
 /// use outlast_kernel::{Timestamp, classify::classify, verdict::Cause};
 ///
 /// let body = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"Quota exceeded",
 ///   "details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}"#;
 /// let at = Timestamp::default();
-/// let seen = Seen { provider: "google", transport: Transport::Http, status: Some(429), headers: &[], body, at };
+/// let seen = RawError { provider: "google", transport: Transport::Http, status: Some(429), headers: &[], body, at };
 /// let verdict = classify(&read(seen));
 /// assert_eq!(verdict.hint.unwrap().wait(at).as_secs(), 34);
 /// ```

@@ -1,20 +1,20 @@
 //! Reads JSON as leniently as other clients, where the strict reader fails.
 //!
 //! Half a character (`"\ud83d"`), `NaN`, numbers without end and nesting without end are no reason to lose a
-//! completion. The strict reader comes first; only text that it refuses is repaired, once, in one pass, and read
-//! again. Invariant: a text that was cut off stays unreadable, because nothing is ever added at the end.
+//! completion. The strict reader comes first; only text that it refuses is repaired, once, in one pass, and read again.
+//! Invariant: a text that was cut off stays unreadable, because nothing is ever added at the end.
 
 use memchr::memchr2;
 use serde_json::Value;
 
-/// The greatest depth of values; deeper ones are dropped. The strict reader ends a little below.
+/// Maximum nesting depth; deeper values become null. The strict parser's own limit is a little deeper.
 const MAX_DEPTH: usize = 100;
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
-/// Reads the frames of one stream.
+/// Parses the frames of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct LenientParser {
-    /// The first half of a character at the end of a text: the next piece may begin with the other half.
+    /// The first half of a surrogate pair at the end of a text: the next piece may begin with the other half.
     half: Option<u16>,
 }
 

@@ -1,8 +1,8 @@
 //! Translates between provider bytes and deltas or failures.
 //!
 //! Pure: no sockets, no clock. Bytes go in, [`Delta`]s and [`Failure`](outlast_kernel::failure::Failure)s come out.
-//! There are three dialects, see [`Dialect`]; none is translated into another. Not here: making requests (see the
-//! engine) and judging failures (see the kernel).
+//! There are three dialects, see [`Dialect`]; none is translated into another.
+//! Not here: making requests (see the engine) and judging failures (see the kernel).
 #![warn(missing_docs)]
 
 pub mod anthropic;

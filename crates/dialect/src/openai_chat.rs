@@ -1,8 +1,9 @@
 //! The OpenAI Chat Completions API, in the form of OpenAI and many compatible providers.
 //!
 //! `decode` turns a provider's bytes into deltas and failures; `encode` and `encode_response` make those bytes, for
-//! requests and for the scripted provider. Invariants: unknown parts of a chunk are skipped, never fatal; a stream
-//! without a finish reason ended well only if it sends `[DONE]` after content.
+//! requests and for the scripted provider.
+//! Invariants: unknown parts of a chunk are skipped, never fatal; a stream without a finish reason ended well only if
+//! it sends `[DONE]` after content.
 
 mod decode;
 pub mod encode;

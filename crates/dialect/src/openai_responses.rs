@@ -1,7 +1,8 @@
 //! The OpenAI Responses API.
 //!
 //! `decode` turns a provider's bytes into deltas and failures; `encode` and `encode_response` make those bytes, for
-//! requests and for the scripted provider. Invariant: unknown parts of an event are skipped, never fatal.
+//! requests and for the scripted provider.
+//! Invariant: unknown parts of an event are skipped, never fatal.
 
 mod cursor;
 mod decode;

@@ -1,11 +1,12 @@
 //! Relays one streamed response through a proxy: checks its frames for content, completeness and errors.
 //!
-//! Pure: bytes go in through [`Relay::push`], the same bytes come out. Nothing is forwarded before the first frame
-//! with content, so that a failure until then can be repaired by a retry; after it only the beginning of a frame is
-//! held back, so that the proxy can insert a frame of its own between two frames and a cut never shows half of one.
+//! Pure: bytes go in through [`Relay::push`], the same bytes come out. Nothing is forwarded before the first frame with
+//! content, so that a failure until then can be repaired by a retry; after it only the beginning of a frame is held
+//! back, so that the proxy can insert a frame of its own between two frames and a cut never shows half of one.
 //! Invariants: the output is always a prefix of the input, byte for byte; memory is bounded by [`MAX_HELD_BYTES`]
 //! before content and by [`MAX_INSPECTED_BYTES`] after it. After content no frame is parsed that its first bytes
-//! explain. Not here: the idle timeout of a silent stream, and keep-alives to the client.
+//! explain.
+//! Not here: the idle timeout of a silent stream, and keep-alives to the client.
 
 mod content;
 mod fast_path;

@@ -1,4 +1,4 @@
-//! What is asked of a model, in no provider's words.
+//! The request to a model, independent of any provider's format.
 
 use outlast_kernel::event::{Reasoning, ToolCall};
 use serde::ser::SerializeMap;
@@ -10,22 +10,22 @@ use serde_json::Value;
 pub struct Request {
     /// The model's name.
     pub model: String,
-    /// What the model is told before the conversation.
+    /// The system prompt.
     pub system: Option<String>,
     /// The conversation so far, the newest message last.
     pub messages: Vec<Message>,
     /// The tools that the model may call.
     pub tools: Vec<Tool>,
-    /// The most tokens that the answer may have; `None` leaves it to the provider.
+    /// The maximum number of tokens of the completion; `None` leaves it to the provider.
     pub max_tokens: Option<u32>,
-    /// Whether the answer comes as a whole or in pieces.
+    /// The delivery of the completion: as a whole or in pieces.
     pub delivery: Delivery,
-    /// Whether the server is to keep a streamed answer, so that it can be taken up where it was cut off. Only OpenAI's
-    /// Responses can do that; others are asked as ever.
+    /// Whether the server is to keep a streamed completion, so that it can be resumed where it was cut off. Only
+    /// OpenAI's Responses API supports that; requests to others do not change.
     pub resumable: bool,
 }
 
-/// How an answer comes.
+/// The delivery of a completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
     /// In pieces, as they are written.
@@ -40,7 +40,7 @@ pub enum Delivery {
 pub struct Tool {
     /// Its name.
     pub name: String,
-    /// What it does, for the model.
+    /// The description of the tool, for the model.
     pub description: String,
     /// The JSON Schema of its arguments.
     pub parameters: Value,
@@ -49,17 +49,17 @@ pub struct Tool {
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who said it.
+    /// The author of the message.
     pub role: Role,
-    /// What was said, in order.
+    /// The content of the message, in order.
     pub parts: Vec<Part>,
 }
 
-/// Who said a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// The person or program that asks; results of tools are theirs too.
+    /// The person or program that makes the request; results of tools have this role, too.
     User,
     /// The model.
     Assistant,
@@ -74,13 +74,13 @@ pub enum Part {
         /// The text.
         text: String,
     },
-    /// A picture, from the user.
+    /// A picture from the user.
     Image(Image),
-    /// What the model thought, to be sent back as it came.
+    /// The model's reasoning, to be sent back unchanged.
     Reasoning(Reasoning),
-    /// A tool that the model called.
+    /// A tool call of the model.
     ToolCall(ToolCall),
-    /// What came of a tool call.
+    /// The result of a tool call.
     ToolResult(ToolResult),
 }
 
@@ -93,19 +93,19 @@ pub struct Image {
     pub data: String,
 }
 
-/// What came of a tool call.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The id of the call.
     pub id: String,
-    /// What the tool said.
+    /// The output of the tool.
     pub output: String,
-    /// Whether it failed.
+    /// Whether the tool failed.
     pub is_error: bool,
 }
 
-/// A body with the conversation under that name. It is written message by message: as a tree, a long one would need many
-/// times its size.
+/// Writes a body with the conversation under that name. It is written message by message: as a tree, a long one would
+/// need many times its size.
 pub(crate) fn with_conversation(
     settings: Value,
     name: &'static str,
@@ -125,12 +125,12 @@ pub(crate) fn with_conversation(
         }
     }
 
-    // Only maps with other keys than texts cannot be written, and there are none.
+    // Only maps with keys other than strings cannot be written, and there are none.
     serde_json::to_string(&Body(settings, name, conversation)).unwrap_or_default()
 }
 
 impl Message {
-    /// Something that the user said.
+    /// Creates a message of the user.
     pub fn user(text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -139,7 +139,7 @@ impl Message {
         }
     }
 
-    /// All of its text.
+    /// Returns all of its text.
     pub fn text(&self) -> String {
         let text = |part: &Part| match part {
             Part::Text { text } => Some(text.clone()),
@@ -148,7 +148,7 @@ impl Message {
         self.parts.iter().filter_map(text).collect()
     }
 
-    /// The tools that it calls.
+    /// Returns the tools that it calls.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             Part::ToolCall(call) => Some(call),

@@ -2,11 +2,12 @@
 //! `next_frame`.
 //!
 //! Any chunking gives the same events; lines may end in CR, LF or CRLF; a byte order mark is skipped. An event is
-//! returned with the first byte that ends it: a caller never waits for the byte after a CR. Invariants: the raw bytes
-//! of all frames and then `rest` are the input, byte for byte. Work is linear in the input. A frame longer than the
-//! limit is an error, never a truncation; so memory is bounded by a few times the limit and the longest chunk, as long
-//! as the frames are taken out after each `push`. Not here: the meaning of an event (see `anthropic`), the time to
-//! wait for one (see the engine), and reconnecting, the purpose of ids and retry times: they are skipped.
+//! returned with the first byte that ends it: a caller never waits for the byte after a CR.
+//! Invariants: the raw bytes of all frames and then `rest` are the input, byte for byte. Work is linear in the input. A
+//! frame longer than the limit is an error, never a truncation; so memory is bounded by a few times the limit and the
+//! longest chunk, as long as the frames are taken out after each `push`.
+//! Not here: the meaning of an event (see `anthropic`), the time to wait for one (see the engine), and reconnecting,
+//! the purpose of ids and retry times: they are skipped.
 
 use memchr::memchr2;
 use std::ops::Range;
@@ -53,7 +54,7 @@ impl Event {
 pub struct Frame<'a> {
     /// The frame as it was received.
     pub raw: &'a [u8],
-    /// Its event, unless it has no data: comments, ids, nothing at all.
+    /// The event, or `None` for a frame without data: comments, ids, or nothing at all.
     pub event: Option<Event>,
 }
 

@@ -1,4 +1,4 @@
-//! The decoder against the standard's forms, against another decoder, and against its own invariants.
+//! Tests the decoder against the standard's forms, another decoder, and its own invariants.
 
 use super::*;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -332,7 +332,7 @@ proptest! {
     fn each_frame_says_by_itself_what_it_said_among_the_others(bytes in input(), sizes in sizes()) {
         let decoded = Decoded::of(1 << 20, cut(&bytes, &sizes));
         for (index, (raw, event)) in decoded.frames.into_iter().enumerate() {
-            // A byte order mark is one at the beginning of the stream only.
+            // A byte order mark counts only at the beginning of the stream.
             let before = if index == 0 { &b""[..] } else { b"\n" };
             let alone = Decoded::of(1 << 20, [before, &raw]);
             prop_assert_eq!(alone.frames.last(), Some(&(raw, event)));

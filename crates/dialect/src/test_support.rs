@@ -38,7 +38,7 @@ pub(crate) fn read_named(dialect: Dialect, name: &str, data: &str) -> Option<Fai
     read_all(dialect, &format!("event: {name}\ndata: {data}\n\n")).1
 }
 
-/// A stream of these data lines.
+/// Builds a stream of these data lines.
 pub(crate) fn wire(data: &[&str]) -> String {
     data.iter()
         .map(|data| format!("data: {data}\n\n"))

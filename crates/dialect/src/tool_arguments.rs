@@ -16,7 +16,7 @@ const MAX_BLANK_BYTES: usize = 4096;
 pub(crate) enum RunawayOutput {
     /// It begins an absurd number of these.
     TooMany(&'static str),
-    /// The arguments of a call of that tool are nothing but blanks.
+    /// The arguments of a call of that tool are only blanks.
     Blank(String),
 }
 

@@ -1,8 +1,9 @@
 //! Makes the ids of tool calls in a request unique, in characters that the dialect accepts.
 //!
-//! Some servers number the calls of each completion anew, generated ids do so, too, and the calls of another
-//! provider's model have that provider's ids. Invariants: a conversation with valid ids is sent unchanged; a result
-//! has the id of its call; an id depends on nothing that comes after it, or the provider's cache would miss.
+//! Some servers number the calls of each completion anew, generated ids do so, too, and the calls of another provider's
+//! model have that provider's ids.
+//! Invariants: a conversation with valid ids is sent unchanged; a result has the id of its call; an id depends on
+//! nothing that comes after it, or the provider's cache would miss.
 
 use crate::{Part, Request};
 use outlast_kernel::event::ToolCall;

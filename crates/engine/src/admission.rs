@@ -92,16 +92,16 @@ impl Admission {
     /// The right to make a call now, where nobody waits; else the place to wait at.
     pub fn ask(&self, gate: &Arc<str>, since: Timestamp) -> Result<Ticket, QueuePosition> {
         if self.0.lines().contains_key(gate) {
-            return Err(self.stand_in_line(gate, since));
+            return Err(self.enqueue(gate, since));
         }
         match self.0.knowledge.pass_if_closed(gate) {
             Some(pass) => Ok(self.admission(gate, pass)),
-            None => Err(self.stand_in_line(gate, since)),
+            None => Err(self.enqueue(gate, since)),
         }
     }
 
     /// A place in line for a call whose trouble began then.
-    pub fn stand_in_line(&self, gate: &Arc<str>, since: Timestamp) -> QueuePosition {
+    pub fn enqueue(&self, gate: &Arc<str>, since: Timestamp) -> QueuePosition {
         let (sender, admission) = oneshot::channel();
         let mut lines = self.0.lines();
         let line = lines.entry(Arc::clone(gate)).or_default();

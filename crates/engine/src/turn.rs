@@ -77,14 +77,14 @@ pub struct TurnOutcome {
 /// Runs one turn to its end. Every event is handed to `sink` before the next thing happens.
 pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> TurnOutcome {
     let rules = turn.retry.map_or(RetryRules::NONE, RetryStrategy::rules);
-    let taken_up = std::mem::take(&mut turn.taken_up);
-    let state = State::new(rules, turn.budget.clone()).with_chain(taken_up.chain);
+    let resume_state = std::mem::take(&mut turn.resume_state);
+    let state = State::new(rules, turn.budget.clone()).with_chain(resume_state.chain);
     let mut emitter = Emitter::new(turn.ids.clone(), turn.clock, sink);
-    emitter.attempt = taken_up.attempts;
+    emitter.attempt = resume_state.attempts;
     let scribe = JournalWriter::new(turn.journal, std::mem::take(&mut turn.opening));
     turn.request.resumable = turn.is_resumable();
-    let in_use = ModelSelection::new(turn.models.as_ref(), &taken_up);
-    let kept = taken_up.kept;
+    let in_use = ModelSelection::new(turn.models.as_ref(), &resume_state);
+    let kept = resume_state.kept;
     let by = turn.traits.continues_by;
     let mut runner = Runner {
         messages: Vec::new(),
@@ -92,9 +92,9 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> TurnOutcome {
         in_use,
         kept: kept.map(|beginning| Continuation::of(beginning, by)),
         place: None,
-        inputs: taken_up.inputs,
+        inputs: resume_state.inputs,
         seen: None,
-        priced: (turn.budget.cost(), taken_up.paid),
+        priced: (turn.budget.cost(), resume_state.paid),
         twice: RetryBilling::default(),
         made_smaller: None,
         compaction_reason: None,
@@ -105,7 +105,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> TurnOutcome {
         gate: None,
         rules,
         account: None,
-        left: taken_up.left,
+        left: resume_state.left,
         refreshed: Vec::new(),
         has_new_key: false,
         unanswered: None,
@@ -115,11 +115,13 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> TurnOutcome {
         is_hurried: false,
         state,
         emitter,
-        answer: PartialCompletion::after(taken_up.usage),
+        answer: PartialCompletion::after(resume_state.usage),
         error: None,
     };
     // A retry that was under way is made again, and said again.
-    let again = taken_up.failure.filter(|_| taken_up.chain.is_open());
+    let again = resume_state
+        .failure
+        .filter(|_| resume_state.chain.is_open());
     let now = runner.turn.clock.now();
     let again = again.map(|failure| Wait {
         since: now,
@@ -127,8 +129,8 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> TurnOutcome {
         failure,
     });
     // The state of a turn is large; it is kept off the stack of whoever runs it.
-    runner.update_earlier_cost(taken_up.model.as_deref());
-    Box::pin(runner.run(taken_up.wait.or(again), taken_up.calls)).await
+    runner.update_earlier_cost(resume_state.model.as_deref());
+    Box::pin(runner.run(resume_state.wait.or(again), resume_state.calls)).await
 }
 
 struct Runner<'a> {
@@ -194,9 +196,9 @@ impl Runner<'_> {
         let mut effects = match wait {
             Some(wait) => {
                 self.choose_model().await;
-                self.stand_in_line(&wait).await;
+                self.rejoin_queue(&wait).await;
                 let now = self.turn.clock.now();
-                self.state.take_up(wait, now)
+                self.state.resume(wait, now)
             }
             None => step(&mut self.state, Event::Started),
         };

@@ -148,7 +148,7 @@ impl Call {
 
     /// Answers the request; what is left is the connection, if another request may come over it.
     pub(super) async fn run(mut self: Box<Self>) -> Option<Socket> {
-        self.take_up().await;
+        self.resume().await;
         loop {
             // Whoever waits for hours goes on with the settings as they are then.
             self.upstreams = self.shared.upstreams();

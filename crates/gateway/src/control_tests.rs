@@ -246,7 +246,7 @@ fn numbers_are_for_a_scraper_and_say_how_many_accounts_are_blocked() {
 #[test]
 fn status_shows_everything_and_can_be_read_back() {
     let bench = FakeGateway::new();
-    bench.metrics.taken_up("claude-code");
+    bench.metrics.resumed("claude-code");
     let reply = bench.get("/_outlast/status");
     assert_eq!(reply.status, 200);
     let shown: Status = serde_json::from_str(&reply.body).unwrap();

@@ -137,7 +137,7 @@ impl Holds {
     }
 
     /// Resumes the hold that this client abandoned, the oldest first. The request is then held as that one.
-    pub fn take_up(&self, who: &Identity, about: RequestSummary) -> Option<(Hold, Progress)> {
+    pub fn resume(&self, who: &Identity, about: RequestSummary) -> Option<(Hold, Progress)> {
         let now = self.0.clock.now();
         let mut state = self.0.lock();
         state.expire(now);

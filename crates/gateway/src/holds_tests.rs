@@ -77,8 +77,8 @@ impl TestGateway {
         self.holds.begin(who(body), about(id), progress(seconds, 1))
     }
 
-    fn take_up(&self, body: &str) -> Option<(Hold, Progress)> {
-        self.holds.take_up(&who(body), about("again"))
+    fn resume(&self, body: &str) -> Option<(Hold, Progress)> {
+        self.holds.resume(&who(body), about("again"))
     }
 
     /// Returns the id of each hold, and whether its client has left.

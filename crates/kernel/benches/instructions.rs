@@ -1,7 +1,7 @@
 //! Counts the machine instructions of a decision, with valgrind.
 //!
-//! `cargo bench -p outlast-kernel` fails when a case passes its limit or its baseline by more than a quarter. Not
-//! here: the counting (see `support/callgrind.rs`).
+//! `cargo bench -p outlast-kernel` fails when a case passes its limit or its baseline by more than a quarter.
+//! Not here: the counting (see `support/callgrind.rs`).
 #![expect(
     clippy::expect_used,
     clippy::panic,

@@ -1,8 +1,10 @@
 //! Decides which accounts may be used, and until when others are blocked.
 //!
 //! A block says that requests with an account are pointless until a time, with the source of that time and the model,
-//! if it is not for all. Invariants: a guess blocks for an hour at most; a provider's statement outweighs a guess; one
-//! success proves that a block is over. Not here: keys (see the engine) and the storage of blocks (see the store).
+//! if it is not for all.
+//! Invariants: a guess blocks for an hour at most; a provider's statement outweighs a guess; one success proves that a
+//! block is over.
+//! Not here: keys (see the engine) and the storage of blocks (see the store).
 
 use crate::Timestamp;
 use crate::verdict::{Authority, Cause, Class, Hint, Scope, Verdict};

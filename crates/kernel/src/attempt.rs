@@ -206,7 +206,7 @@ impl State {
 
     /// Resumes a wait that an earlier process began; it ends when it would have ended. Only for a state in which
     /// nothing is under way.
-    pub fn take_up(&mut self, wait: Wait, now: Timestamp) -> Effects {
+    pub fn resume(&mut self, wait: Wait, now: Timestamp) -> Effects {
         // The clock may have been set back meanwhile: no wait grows longer than it was, and time slept is paid for.
         let until = wait.until.min(now + wait.until.since(wait.since));
         let since = wait.since.min(now);

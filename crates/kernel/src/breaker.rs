@@ -2,7 +2,8 @@
 //!
 //! Only the same fingerprint counts, within a window. A tripped step is refused until a cooldown has passed; then one
 //! trial goes first. If it fails the same way, the step is refused again at once; if it succeeds, its record is
-//! cleared. Invariant: memory is bounded, however many different failures a step has.
+//! cleared.
+//! Invariant: memory is bounded, however many different failures a step has.
 
 use crate::Timestamp;
 use crate::fingerprint::Fingerprint;

@@ -1,8 +1,8 @@
 //! Budgets: one for each retry chain, one for each prompt.
 //!
-//! Invariant: spending only rises. There is no way to refill a budget, so an inner layer that receives one can spend
-//! it but never increase it. A wait is reserved when it is scheduled and settled when it ends, so a wait that is cut
-//! short costs only the time slept.
+//! Invariant: spending only rises. There is no way to refill a budget, so an inner layer that receives one can spend it
+//! but never increase it. A wait is reserved when it is scheduled and settled when it ends, so a wait that is cut short
+//! costs only the time slept.
 
 use crate::Timestamp;
 use crate::event::Usage;

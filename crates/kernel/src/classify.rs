@@ -1,8 +1,9 @@
 //! Turns the facts of a failure into a verdict.
 //!
 //! Facts decide: the provider's words, the status, the I/O kind. They either settle the cause or leave a family of
-//! causes open; only then does the message choose among those. Invariants: wording never makes a terminal 4xx
-//! retryable, and never changes a cause that a provider's own code has settled. The work is linear in the message.
+//! causes open; only then does the message choose among those.
+//! Invariants: wording never makes a terminal 4xx retryable, and never changes a cause that a provider's own code has
+//! settled. The work is linear in the message.
 
 mod codes;
 mod phrases;

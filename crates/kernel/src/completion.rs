@@ -1,10 +1,10 @@
 //! Detects invalid completions: empty, cut off, refused, or an announced tool call that was never made.
 //!
 //! Pure: a finished completion goes in, its defect comes out. On a retry, [`InvalidCompletion::notice`] goes to the
-//! model; on giving up, [`InvalidCompletion::problem`] goes to the person. Invariant: a completion with a call that
-//! can be run, or with text that was asked for, is never invalid, unless the output limit cut it within a call. In
-//! doubt it is valid: a false alarm costs a call. Not here: the number of retries (see the engine's turn), and
-//! completions that go in circles (see `loops`).
+//! model; on giving up, [`InvalidCompletion::problem`] goes to the person.
+//! Invariant: a completion with a call that can be run, or with text that was asked for, is never invalid, unless the
+//! output limit cut it within a call. In doubt it is valid: a false alarm costs a call.
+//! Not here: the number of retries (see the engine's turn), and completions that go in circles (see `loops`).
 
 mod announcement;
 mod call_as_text;
@@ -84,19 +84,19 @@ pub enum InvalidCompletion {
 ///
 /// ```
 /// use outlast_kernel::event::{StopReason, Usage};
-/// use outlast_kernel::stop::{Answered, Oddity, Reasoned, judge};
+/// use outlast_kernel::completion::{FinishedCompletion, InvalidCompletion, ReasoningKind, judge};
 ///
-/// let answer = Answered {
+/// let answer = FinishedCompletion {
 ///     stop_reason: StopReason::EndTurn,
 ///     text: "Now I'll run the tests:",
 ///     calls: &[],
 ///     cut_calls: &[],
-///     reasoned: Reasoned::None,
+///     reasoned: ReasoningKind::None,
 ///     usage: Usage::default(),
 ///     tools: true,
 ///     window: None,
 /// };
-/// assert_eq!(judge(&answer), Some(Oddity::Announced));
+/// assert_eq!(judge(&answer), Some(InvalidCompletion::Announced));
 /// ```
 pub fn judge(answer: &FinishedCompletion<'_>) -> Option<InvalidCompletion> {
     match answer.stop_reason {

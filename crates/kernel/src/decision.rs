@@ -1,8 +1,8 @@
 //! Decides how to handle one failure.
 //!
-//! A pure function of rules, budgets and the situation. Invariants: after content was handed on, nothing is retried
-//! unless that content can be retracted or continued; an overflow is never waited for; no wait exceeds a budget or the
-//! prompt's deadline.
+//! A pure function of rules, budgets and the situation.
+//! Invariants: after content was handed on, nothing is retried unless that content can be retracted or continued; an
+//! overflow is never waited for; no wait exceeds a budget or the prompt's deadline.
 
 use crate::Timestamp;
 use crate::budget::{Chain, Prompt};

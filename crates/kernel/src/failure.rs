@@ -1,7 +1,7 @@
 //! The facts of one failed attempt, before any judgement.
 //!
-//! Invariant: a `Failure` holds no credential. Headers are kept only when their name is on the allow-list, and
-//! messages pass [`crate::text::message`].
+//! Invariant: a `Failure` holds no credential. Headers are kept only when their name is on the allow-list, and messages
+//! pass [`crate::text::message`].
 
 use crate::Timestamp;
 use crate::text;

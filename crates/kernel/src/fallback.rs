@@ -1,8 +1,9 @@
 //! Decides when to ask another model instead of waiting for the one in use, and when to return to an excluded one.
 //!
-//! Models have an order of preference; the first that is free and large enough is asked. Invariants: an excluded model
-//! is not asked before its exclusion is over; every failure that excludes a model states an end to the exclusion. Not
-//! here: the list of models (see the engine's `target`).
+//! Models have an order of preference; the first that is free and large enough is asked.
+//! Invariants: an excluded model is not asked before its exclusion is over; every failure that excludes a model states
+//! an end to the exclusion.
+//! Not here: the list of models (see the engine's `target`).
 
 use crate::Timestamp;
 use crate::budget::Chain;

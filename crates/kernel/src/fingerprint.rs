@@ -1,8 +1,8 @@
 //! The identity of a failure: step, class and its message without accidental parts.
 //!
-//! Request ids, times, durations, addresses, ports, counters and folders differ from one occurrence to the next;
-//! words, file names, test names and status codes do not. Every accidental part becomes `#`. Invariant: the work is
-//! linear in the message, and a fingerprint is bounded.
+//! Request ids, times, durations, addresses, ports, counters and folders differ from one occurrence to the next; words,
+//! file names, test names and status codes do not. Every accidental part becomes `#`.
+//! Invariant: the work is linear in the message, and a fingerprint is bounded.
 
 use crate::text;
 use crate::verdict::Class;

@@ -1,9 +1,9 @@
 //! Reads every stated retry time of a failure and chooses the one that counts.
 //!
 //! One grammar for headers, body fields and text. Headers and fields have precedence over the text; of equals the
-//! longest counts. A report about a bucket counts only when nothing was stated, and only for the empty bucket. A
-//! moment is as far away as it is from the server's own clock, where the server states its time. Invariant: reading is
-//! total, and absurd values neither panic nor wrap.
+//! longest counts. A report about a bucket counts only when nothing was stated, and only for the empty bucket. A moment
+//! is as far away as it is from the server's own clock, where the server states its time.
+//! Invariant: reading is total, and absurd values neither panic nor wrap.
 
 mod duration;
 mod moment;

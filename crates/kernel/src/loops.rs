@@ -3,7 +3,8 @@
 //! Three kinds of loop are found in reasoning: the same text again and again, paragraphs that are nearly the same, and
 //! many words in a row without a new one. In doubt there is no loop: cutting off good reasoning costs a call.
 //! Invariants: the verdict does not depend on how the text is cut into pieces; the work for a character and the memory
-//! are bounded. Not here: the reaction to a loop (see `completion` for the notice to the model).
+//! are bounded.
+//! Not here: the reaction to a loop (see `completion` for the notice to the model).
 
 mod calls;
 mod cycle;
@@ -35,9 +36,9 @@ pub enum Loop {
 /// Watches reasoning as it arrives.
 ///
 /// ```
-/// use outlast_kernel::repetition::{Guard, Loop};
+/// use outlast_kernel::loops::{Loop, LoopDetector};
 ///
-/// let mut guard = Guard::default();
+/// let mut guard = LoopDetector::default();
 /// let again = "Wait, let me check that once more. ".repeat(9);
 /// assert_eq!(guard.push(&again), Some(Loop::Cycle { period: 35, repeats: 5 }));
 /// ```

@@ -1,8 +1,8 @@
 //! The capabilities of models, as data: their windows, and the ways to continue a completion that was cut off.
 //!
-//! A model is found by the longest name in the table that its own name begins with. The table holds only certain
-//! facts: an unknown model has no window, and its partial completion is quoted to it. Not here: a server's own
-//! statement about its window (see `overflow`), which has precedence.
+//! A model is found by the longest name in the table that its own name begins with. The table holds only certain facts:
+//! an unknown model has no window, and its partial completion is quoted to it.
+//! Not here: a server's own statement about its window (see `overflow`), which has precedence.
 
 pub mod overflow;
 
@@ -159,7 +159,7 @@ const MODELS: &[ModelFamily] = &[
 /// Returns the capabilities of a model in that dialect (`anthropic`, `openai`, `openai-responses`).
 ///
 /// ```
-/// use outlast_kernel::models::{ContinueBy, traits};
+/// use outlast_kernel::model_info::{ContinueBy, traits};
 ///
 /// let old = traits("anthropic", "claude-sonnet-4-5-20250929");
 /// assert_eq!((old.window, old.continues_by), (Some(200_000), ContinueBy::Prefill));

@@ -1,7 +1,7 @@
 //! Retry policies as values, delays as a pure function.
 //!
-//! Invariant: every delay is finite, not negative and at most [`MAX_DELAY`], at any attempt number. Not here: whether
-//! a failure may be retried at all (see `decision`) and any waiting (see the engine).
+//! Invariant: every delay is finite, not negative and at most [`MAX_DELAY`], at any attempt number.
+//! Not here: whether a failure may be retried at all (see `decision`) and any waiting (see the engine).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

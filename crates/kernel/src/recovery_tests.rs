@@ -362,9 +362,9 @@ fn announced(effects: &Effects) -> (u32, Duration, Timestamp) {
 }
 
 #[test]
-fn a_wait_that_is_taken_up_ends_when_it_would_have_ended() {
+fn resumed_wait_ends_at_its_original_time() {
     let (mut state, wait) = state_in_second_wait();
-    let effects = state.take_up(wait.clone(), wait.since + Duration::from_secs(3));
+    let effects = state.resume(wait.clone(), wait.since + Duration::from_secs(3));
     let expected = (2, Duration::from_secs(1), wait.until);
     assert_eq!(announced(&effects), expected);
     assert_eq!(state.chain().scheduled_sleep(), Duration::from_secs(6));
@@ -373,7 +373,7 @@ fn a_wait_that_is_taken_up_ends_when_it_would_have_ended() {
 #[test]
 fn an_overdue_wait_is_announced_without_delay() {
     let (mut state, wait) = state_in_second_wait();
-    let effects = state.take_up(wait.clone(), wait.until + Duration::from_secs(9 * 3600));
+    let effects = state.resume(wait.clone(), wait.until + Duration::from_secs(9 * 3600));
     assert_eq!(announced(&effects), (2, Duration::ZERO, wait.until));
 }
 
@@ -383,7 +383,7 @@ fn a_clock_set_back_never_makes_a_wait_longer_than_it_was() {
     for seconds_back in [0, 1, 60, 3600, 86_400] {
         let mut state = fresh.clone();
         let now = Timestamp::from_millis(wait.since.as_millis() - seconds_back * 1000);
-        let (_, delay, at) = announced(&state.take_up(wait.clone(), now));
+        let (_, delay, at) = announced(&state.resume(wait.clone(), now));
         let four = Duration::from_secs(4);
         assert_eq!((delay, at), (four, now + four), "{seconds_back} s back");
     }
@@ -396,7 +396,7 @@ fn the_budget_is_settled_with_what_was_slept_before_and_after() {
         let (mut state, wait) = state_in_second_wait();
         let seconds = |seconds| wait.since + Duration::from_secs(seconds);
         assert_eq!(left(&state), Some(Duration::from_secs(3600 - 2 - 4)));
-        state.take_up(wait.clone(), seconds(taken_up_after));
+        state.resume(wait.clone(), seconds(taken_up_after));
         let now = seconds(woken_after);
         assert_eq!(step(&mut state, Event::Woke { now })[..], [Effect::Call]);
         let spent = Duration::from_secs(2 + slept);
@@ -409,16 +409,16 @@ fn the_budget_is_settled_with_what_was_slept_before_and_after() {
 fn a_wait_is_paid_for_although_the_clock_was_set_back() {
     let (mut state, wait) = state_in_second_wait();
     let now = Timestamp::from_millis(wait.since.as_millis() - 60_000);
-    let (_, _, at) = announced(&state.take_up(wait, now));
+    let (_, _, at) = announced(&state.resume(wait, now));
     step(&mut state, Event::Woke { now: at });
     assert_eq!(state.chain().scheduled_sleep(), Duration::from_secs(6));
 }
 
 #[test]
-fn a_chain_that_is_taken_up_goes_on_counting() {
+fn resumed_chain_continues_counting() {
     let (mut state, wait) = state_in_second_wait();
     let now = wait.until;
-    state.take_up(wait, now);
+    state.resume(wait, now);
     step(&mut state, Event::Woke { now });
     let policy = Policy::named("session").unwrap();
     let mut fail = |own_delay| {

@@ -1,9 +1,9 @@
 //! Decides how a pipeline step handles a failed attempt.
 //!
-//! A pure function of the policy, the verdict and the step's status. Invariants: the step does not wait again for a
-//! failure that its turn has waited for; it does not retry a failure that cannot succeed; no cause exceeds the
-//! policy's attempts. Not here: the breaker, which ends a step that fails the same way again and again (see
-//! `breaker`).
+//! A pure function of the policy, the verdict and the step's status.
+//! Invariants: the step does not wait again for a failure that its turn has waited for; it does not retry a failure
+//! that cannot succeed; no cause exceeds the policy's attempts.
+//! Not here: the breaker, which ends a step that fails the same way again and again (see `breaker`).
 
 use crate::Timestamp;
 use crate::policy::Policy;
@@ -105,15 +105,15 @@ impl fmt::Display for StopCause {
 /// Decides how to handle a failed attempt; `entropy` is any number, for policies that spread their delays.
 ///
 /// ```
-/// use outlast_kernel::step::{Failed, Next, Standing, decide};
+/// use outlast_kernel::step_decision::{AttemptFailure, StepDecision, StepStatus, decide};
 /// use outlast_kernel::{Timestamp, policy::Policy, verdict::Cause};
 /// use std::time::Duration;
 ///
 /// let policy = Policy::named("patient")?;
 /// let at = Timestamp::from_millis(0);
-/// let failed = Failed { cause: Cause::RateLimited, not_before: None, at };
-/// let standing = Standing { attempts: 1, transient_in_a_row: 1, ..Standing::default() };
-/// assert_eq!(decide(&policy, None, failed, standing, 0), Next::Wait(at + Duration::from_secs(5)));
+/// let failed = AttemptFailure { cause: Cause::RateLimited, not_before: None, at };
+/// let standing = StepStatus { attempts: 1, transient_in_a_row: 1, ..StepStatus::default() };
+/// assert_eq!(decide(&policy, None, failed, standing, 0), StepDecision::Wait(at + Duration::from_secs(5)));
 /// # Ok::<(), outlast_kernel::policy::Error>(())
 /// ```
 pub fn decide(

@@ -1,7 +1,7 @@
 //! Wall-clock time as a value.
 //!
-//! Invariant: arithmetic is total. It saturates between the Unix epoch and the end of the year 9999, so that no
-//! stated time, however absurd, can panic or wrap.
+//! Invariant: arithmetic is total. It saturates between the Unix epoch and the end of the year 9999, so that no stated
+//! time, however absurd, can panic or wrap.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;

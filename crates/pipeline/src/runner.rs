@@ -206,7 +206,7 @@ impl Runner {
         self.write(tell, &mut tasks).await?;
         // A restarted run begins with new breaker counts.
         self.graph = Graph::new(Arc::clone(&self.pipeline), &self.run);
-        self.take_up(&mut tasks);
+        self.resume_tasks(&mut tasks);
         loop {
             self.accept_due();
             self.write(tell, &mut tasks).await?;
@@ -318,7 +318,7 @@ impl Runner {
     }
 
     /// Resumes the work that was under way: waits end at their time, and interrupted attempts are made again.
-    fn take_up(&self, tasks: &mut Tasks) {
+    fn resume_tasks(&self, tasks: &mut Tasks) {
         for (step, state) in &self.run.steps {
             match state.phase {
                 Phase::Working => self.attempt(step, true, tasks),

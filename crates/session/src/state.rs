@@ -49,7 +49,7 @@ pub struct UnfinishedTurn {
     /// Data that the front end has stored with the turn.
     pub options: Value,
     /// The progress of the turn.
-    pub taken_up: ResumeState,
+    pub resume_state: ResumeState,
 }
 
 impl State {
@@ -146,7 +146,7 @@ impl State {
             turn_id,
             budget,
             options,
-            taken_up: ResumeState {
+            resume_state: ResumeState {
                 inputs,
                 ..ResumeState::default()
             },
@@ -162,10 +162,10 @@ impl State {
         self.complete_tool_calls();
         if let Some(turn) = &mut self.unfinished {
             // A message never interrupts a completion: the prefix of a broken one was given up before.
-            turn.taken_up.kept = None;
+            turn.resume_state.kept = None;
             if !note {
                 let texts = messages.iter().map(Message::text);
-                turn.taken_up.inputs.extend(texts);
+                turn.resume_state.inputs.extend(texts);
             }
         }
         self.messages.extend(messages);
@@ -192,7 +192,7 @@ impl State {
             self.usage = self.usage.plus(usage);
             return;
         };
-        turn.taken_up.usage = turn.taken_up.usage.plus(usage);
+        turn.resume_state.usage = turn.resume_state.usage.plus(usage);
         if let Some(spent) = spent {
             turn.apply_spending(spent);
         }
@@ -203,23 +203,23 @@ impl State {
         let Some(turn) = &mut self.unfinished else {
             return;
         };
-        let taken_up = &mut turn.taken_up;
-        taken_up.usage = taken_up.usage.plus(usage);
-        taken_up.chain = Chain::default();
-        (taken_up.wait, taken_up.failure, taken_up.kept) = (None, None, None);
-        taken_up.asked.clear();
-        taken_up.may_come_back = None;
-        taken_up.calls = message.tool_calls().map(not_started).collect();
+        let resume_state = &mut turn.resume_state;
+        resume_state.usage = resume_state.usage.plus(usage);
+        resume_state.chain = Chain::default();
+        (resume_state.wait, resume_state.failure, resume_state.kept) = (None, None, None);
+        resume_state.asked.clear();
+        resume_state.may_come_back = None;
+        resume_state.calls = message.tool_calls().map(not_started).collect();
     }
 
     fn calls(&self) -> &[OutstandingCall] {
         let turn = self.unfinished.as_ref();
-        turn.map_or(&[], |turn| &turn.taken_up.calls)
+        turn.map_or(&[], |turn| &turn.resume_state.calls)
     }
 
     fn set_call_progress(&mut self, index: usize, so_far: CallProgress) {
         let turn = self.unfinished.as_mut();
-        if let Some(call) = turn.and_then(|turn| turn.taken_up.calls.get_mut(index)) {
+        if let Some(call) = turn.and_then(|turn| turn.resume_state.calls.get_mut(index)) {
             call.so_far = so_far;
         }
     }
@@ -229,7 +229,7 @@ impl State {
         let Some(turn) = &mut self.unfinished else {
             return;
         };
-        let calls = std::mem::take(&mut turn.taken_up.calls);
+        let calls = std::mem::take(&mut turn.resume_state.calls);
         if !calls.is_empty() {
             let parts = calls.into_iter().map(result).collect();
             let role = Role::User;
@@ -240,12 +240,12 @@ impl State {
 
 impl UnfinishedTurn {
     fn take_in(&mut self, entry: Entry) {
-        let taken_up = &mut self.taken_up;
+        let resume_state = &mut self.resume_state;
         match entry {
             Entry::AttemptStarted { attempt } => {
-                taken_up.attempts = attempt;
-                taken_up.wait = None;
-                taken_up.asked.extend(taken_up.model.clone());
+                resume_state.attempts = attempt;
+                resume_state.wait = None;
+                resume_state.asked.extend(resume_state.model.clone());
             }
             Entry::AttemptFailed {
                 judged,
@@ -255,9 +255,9 @@ impl UnfinishedTurn {
                 place,
                 ..
             } => {
-                taken_up.usage = taken_up.usage.plus(usage);
-                taken_up.failure = judged.map(Arc::new);
-                taken_up.kept = kept.then_some(CompletionPrefix { message, place });
+                resume_state.usage = resume_state.usage.plus(usage);
+                resume_state.failure = judged.map(Arc::new);
+                resume_state.kept = kept.then_some(CompletionPrefix { message, place });
             }
             Entry::WaitScheduled {
                 since,
@@ -266,20 +266,20 @@ impl UnfinishedTurn {
                 ..
             } => {
                 self.apply_spending(spent);
-                self.taken_up.wait = self.taken_up.failure.clone().map(|failure| Wait {
+                self.resume_state.wait = self.resume_state.failure.clone().map(|failure| Wait {
                     since,
                     until,
                     failure,
                 });
             }
             Entry::WaitEnded { spent } => {
-                taken_up.wait = None;
+                resume_state.wait = None;
                 self.apply_spending(spent);
             }
             Entry::Switched { left, model, spent } => {
-                taken_up.left.extend(left);
+                resume_state.left.extend(left);
                 if let Some(switch) = model {
-                    apply_model_switch(taken_up, switch);
+                    apply_model_switch(resume_state, switch);
                 }
                 self.apply_spending(spent);
             }
@@ -288,28 +288,28 @@ impl UnfinishedTurn {
     }
 
     fn apply_spending(&mut self, spent: Spent) {
-        self.taken_up.chain = spent.chain;
-        self.taken_up.paid = self.taken_up.usage;
+        self.resume_state.chain = spent.chain;
+        self.resume_state.paid = self.resume_state.usage;
         self.budget = spent.prompt;
     }
 }
 
-fn apply_model_switch(taken_up: &mut ResumeState, switch: ModelSwitch) {
+fn apply_model_switch(resume_state: &mut ResumeState, switch: ModelSwitch) {
     let is_back = |(key, _): &mut (String, _)| *key == switch.to;
-    let came_back = taken_up.may_come_back.take_if(is_back);
+    let came_back = resume_state.may_come_back.take_if(is_back);
     // A model in cooldown has been asked: its failure put it there.
     if switch.left.is_some() {
-        taken_up.asked.push(switch.from.clone());
+        resume_state.asked.push(switch.from.clone());
         let may_pass = |judged: &Arc<ClassifiedFailure>| judged.verdict.class() == Class::Transient;
-        let failure = taken_up.failure.clone();
+        let failure = resume_state.failure.clone();
         match (came_back, failure.filter(may_pass)) {
             // The model is waited for, so the failure that counts is the one for which it was left.
-            (Some((_, earlier)), _) => taken_up.failure = Some(earlier),
-            (None, Some(failure)) => taken_up.may_come_back = Some((switch.from, failure)),
+            (Some((_, earlier)), _) => resume_state.failure = Some(earlier),
+            (None, Some(failure)) => resume_state.may_come_back = Some((switch.from, failure)),
             (None, None) => {}
         }
     }
-    taken_up.model = Some(switch.to);
+    resume_state.model = Some(switch.to);
 }
 
 fn not_started(call: &ToolCall) -> OutstandingCall {

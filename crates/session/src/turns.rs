@@ -63,7 +63,7 @@ impl Session {
             models,
             turn_id: unfinished.turn_id,
             budget: unfinished.budget,
-            taken_up: unfinished.taken_up,
+            resume_state: unfinished.resume_state,
             opening: Vec::new(),
             has_said_waiting: false,
         };
@@ -155,7 +155,7 @@ impl Session {
         let has_said_waiting = !said.is_empty();
         opening.extend(said);
         let inputs = say(&opening, &mut messages);
-        let taken_up = ResumeState {
+        let resume_state = ResumeState {
             inputs,
             ..ResumeState::default()
         };
@@ -164,7 +164,7 @@ impl Session {
             models,
             turn_id,
             budget,
-            taken_up,
+            resume_state,
             opening,
             has_said_waiting,
         }
@@ -173,7 +173,7 @@ impl Session {
     async fn run(&self, mut running: RunGuard<'_>, begun: TurnStart) -> TurnOutcome {
         let setup = Arc::clone(&running.setup);
         let request = setup.request(begun.messages);
-        let attempts = begun.taken_up.attempts;
+        let attempts = begun.resume_state.attempts;
         self.board.change(|snapshot| snapshot.attempt = attempts);
         let retry = setup.retry.as_deref().map(|strategy| SwitchableRetry {
             strategy,
@@ -211,7 +211,7 @@ impl Session {
             inbox: Some(&inbox),
             journal: Some(&self.record),
             opening: begun.opening,
-            taken_up: begun.taken_up,
+            resume_state: begun.resume_state,
             control: running.take_control(),
             ..Turn::new(&*setup.provider, request, &*setup.clock)
         };
@@ -259,7 +259,7 @@ struct TurnStart {
     models: fallback::Exclusions,
     turn_id: String,
     budget: Prompt,
-    taken_up: ResumeState,
+    resume_state: ResumeState,
     opening: Vec<Entry>,
     /// Whether the opening entries contain queued messages.
     has_said_waiting: bool,

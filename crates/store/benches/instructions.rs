@@ -1,6 +1,7 @@
-//! Counts the machine instructions of a gate decision through the store, while two hundred wait and another process writes.
+//! Counts the machine instructions of a gate decision through the store, while two hundred wait and another process
+//! writes.
 //!
-//! `cargo bench -p outlast-store` fails when it takes more than it may (see the kernel's `benches/support/callgrind.rs`).
+//! `cargo bench -p outlast-store` fails when it passes its limit (see the kernel's `benches/support/callgrind.rs`).
 #![expect(
     clippy::expect_used,
     clippy::unwrap_used,

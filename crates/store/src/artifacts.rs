@@ -1,8 +1,9 @@
-//! What steps have made, kept by its content: a file for each, named by the SHA-256 of what is in it.
+//! Artifacts: the outputs of steps, stored by content, in one file each that is named by its SHA-256.
 //!
-//! Invariants: a file is there in whole or not at all, also after a loss of power; what is read is what was written, or
-//! an error. Many may write the same at once: all of them put the same file there. Everything here blocks for as long
-//! as the disk takes. Not here: which of them are still of use (the caller knows, see `remove_unused`).
+//! Invariants: a file is there completely or not at all, even after a loss of power; a read returns the written bytes
+//! or an error. Many processes may write the same content at once: all put the same file there. Every call blocks while
+//! the disk works.
+//! Not here: which artifacts are still in use (the caller knows, see `remove_unused`).
 
 mod draft;
 
@@ -15,22 +16,22 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The most that is kept as one, in bytes.
+/// The maximum size of one artifact, in bytes.
 pub const MAX_BYTES: u64 = 1024 * 1024 * 1024;
-/// The folder for what is not complete.
+/// The folder for incomplete files.
 const DRAFTS: &str = "drafts";
-/// Held, together with others, by whoever keeps something; alone by whoever removes.
+/// The lock file: writers hold it shared, cleanup holds it exclusively.
 const LOCK: &str = "lock";
 const HASH_LENGTH: usize = 64;
 
-/// A folder of them.
+/// A folder of artifacts.
 #[derive(Clone, Debug)]
 pub struct Artifacts {
     folder: PathBuf,
 }
 
 impl Artifacts {
-    /// Opens the folder, or makes it; it is private to the user.
+    /// Opens the folder, or creates it; it is private to the user.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         make_private_folder(folder)?;
         make_private_folder(&folder.join(DRAFTS))?;
@@ -39,7 +40,7 @@ impl Artifacts {
         })
     }
 
-    /// Keeps that content: what it is known by, and its size.
+    /// Stores the content and returns its hash and its size in bytes.
     pub fn put(&self, bytes: &[u8]) -> Result<(String, u64), Error> {
         let size = bytes.len() as u64;
         if size > MAX_BYTES {
@@ -55,11 +56,11 @@ impl Artifacts {
         Ok((hash, size))
     }
 
-    /// The content that is known by that.
+    /// Returns the content with that hash.
     pub fn get(&self, hash: &str) -> Result<Vec<u8>, Error> {
         let path = self.path(hash)?;
         let mut bytes = Vec::new();
-        // A damaged one may have any size.
+        // A damaged file may have any size.
         let read =
             open_regular(&path).and_then(|it| it.take(MAX_BYTES + 1).read_to_end(&mut bytes));
         read.map_err(|error| Error::file(&path, error))?;
@@ -71,7 +72,7 @@ impl Artifacts {
         Err(Error::Damaged { path, what })
     }
 
-    /// Where the content is, or would be, that is known by that.
+    /// Returns the path of the content with that hash, whether it exists or not.
     pub fn path(&self, hash: &str) -> Result<PathBuf, Error> {
         if !is_hash(hash) {
             let text = outlast_kernel::text::bounded(hash, 2 * HASH_LENGTH).into_owned();
@@ -81,19 +82,20 @@ impl Artifacts {
         Ok(self.folder.join(first).join(rest))
     }
 
-    /// Removes what is not among those and has not been kept, or kept again, within the grace; and how many that were.
+    /// Removes artifacts that are not in `used` and were not stored, or stored again, within the grace period. Returns
+    /// the number removed.
     ///
-    /// Somebody may have kept something and not said so yet: the grace is for them.
+    /// The grace period is for callers that have stored an artifact and not recorded it yet.
     pub fn remove_unused(&self, used: &HashSet<String>, grace: Duration) -> Result<u64, Error> {
         let _lock = self.lock(File::lock)?;
-        // Nobody keeps anything now: whoever wrote these has died.
+        // The exclusive lock means that no writer is active: the processes that wrote these drafts have died.
         for draft in names(&self.folder.join(DRAFTS))? {
             remove(&self.folder.join(DRAFTS).join(draft))?;
         }
         let mut removed = 0;
         for first in names(&self.folder)? {
             let folder = self.folder.join(&first);
-            // What we have not made is not ours to remove.
+            // Files of other programs are left alone.
             if first.len() != 2 || !folder.is_dir() {
                 continue;
             }
@@ -108,7 +110,8 @@ impl Artifacts {
         Ok(removed)
     }
 
-    /// Whether it is there with that size, from now on as though it were new. One of another size is written anew.
+    /// Returns whether the artifact exists with that size, and renews its time. A file of another size is to be written
+    /// anew.
     fn is_kept(&self, hash: &str, size: u64) -> Result<bool, Error> {
         let path = self.path(hash)?;
         let found = match fs::symlink_metadata(&path) {
@@ -119,7 +122,7 @@ impl Artifacts {
         Ok(found.is_file() && found.len() == size && renew(&path).is_ok())
     }
 
-    /// Puts a draft in its place, where it stays whatever happens to the power.
+    /// Moves a draft to its final path, where it survives a loss of power.
     fn keep(&self, draft: Draft, hash: &str) -> Result<(), Error> {
         let path = self.path(hash)?;
         let folder = path.parent().unwrap_or(&self.folder);
@@ -130,7 +133,7 @@ impl Artifacts {
         Ok(())
     }
 
-    /// Held until it is dropped, or its process dies.
+    /// Takes a lock that is held until it is dropped, or its process dies.
     fn lock(&self, lock: fn(&File) -> io::Result<()>) -> Result<File, Error> {
         let path = self.folder.join(LOCK);
         let mut options = OpenOptions::new();
@@ -152,7 +155,7 @@ fn too_large(what: &str) -> Error {
     }
 }
 
-/// Opens a file, unless it is something else: a pipe would be waited for, a device might have no end.
+/// Opens a regular file only: reading a pipe would block, and a device might have no end.
 fn open_regular(path: &Path) -> io::Result<File> {
     let is_file = |found: &fs::Metadata| match found.is_file() {
         true => Ok(()),
@@ -172,7 +175,7 @@ fn renew(path: &Path) -> io::Result<()> {
     File::open(path)?.set_modified(SystemTime::now())
 }
 
-/// Whether a file was written longer ago than that.
+/// Returns whether a file was written at least that long ago.
 fn is_older(path: &Path, grace: Duration) -> bool {
     let written = fs::metadata(path).and_then(|found| found.modified());
     // A time in the future is no age.
@@ -184,7 +187,7 @@ fn remove(path: &Path) -> Result<(), Error> {
     fs::remove_file(path).map_err(|error| Error::file(path, error))
 }
 
-/// The names in a folder; those that are no text are not ours.
+/// Returns the names in a folder; those that are not text are not ours.
 fn names(folder: &Path) -> Result<Vec<String>, Error> {
     let failed = |error| Error::file(folder, error);
     let mut names = Vec::new();
@@ -205,7 +208,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     digits.map(digit).collect()
 }
 
-/// Also one that is there already, and that others may read, is private from here on.
+/// Creates the folder, or makes an existing one private to the user.
 fn make_private_folder(path: &Path) -> Result<(), Error> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -226,7 +229,7 @@ fn close_to_others(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
 }
 
-/// Not every system can sync a folder.
+/// Syncs a folder, where the system can.
 fn sync_folder(folder: &Path) {
     File::open(folder).and_then(|folder| folder.sync_all()).ok();
 }

@@ -1,4 +1,4 @@
-//! Blocks on accounts.
+//! Blocks on accounts, shared by all processes.
 
 use crate::queue::millis;
 use crate::{Error, Store};
@@ -7,12 +7,12 @@ use outlast_kernel::account::{Block, Blocks};
 use rusqlite::{Connection, params};
 
 impl Store {
-    /// All blocks that are not over.
+    /// Returns all blocks that have not ended.
     pub async fn blocks(&self, now: Timestamp) -> Result<Blocks, Error> {
         self.read(move |connection| all(connection, now)).await
     }
 
-    /// Changes the blocks; the answer is what they then are.
+    /// Changes the blocks and returns the result.
     pub async fn change_blocks(
         &self,
         now: Timestamp,
@@ -37,7 +37,7 @@ fn all(connection: &Connection, now: Timestamp) -> Result<Blocks, Error> {
     let rows = statement.query_map([millis(now)], |row| row.get::<_, String>(0))?;
     let mut blocks = Vec::new();
     for row in rows {
-        // A row that cannot be read holds nothing against anybody.
+        // An unreadable row blocks no account.
         blocks.extend(serde_json::from_str::<Block>(&row?).ok());
     }
     let mut blocks: Blocks = blocks.into_iter().collect();

@@ -1,4 +1,4 @@
-//! The files themselves: opening, making, replacing. What is in them is described by a `Format`.
+//! Opens, creates and replaces the database files. A `Format` describes the content of each.
 
 use crate::{Error, Store};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -7,53 +7,54 @@ use std::fs::{self, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a file holds, and what its writes may cost.
+/// The schema of a file, and the durability of its writes.
 #[derive(Debug)]
 pub(crate) struct Format {
-    /// Every step from one format to the next is kept, so that an older file is brought up to date.
+    /// The migrations from each format to the next; all are kept, so that any older file can be upgraded.
     steps: &'static [&'static str],
-    /// When a write counts as done.
+    /// The pragmas that decide when a write counts as done.
     writing: &'static str,
-    /// How long another process may hold the file before we call it locked.
+    /// The time to wait for another process before the file counts as locked.
     patience: Duration,
 }
 
-/// What is known of providers. It can be learned again, so no write waits for the disk.
+/// Shared provider state. It can be learned again, so no write waits for the disk.
 pub(crate) const SHARED_STATE: Format = Format {
     steps: &[include_str!("schema/1.sql"), include_str!("schema/2.sql")],
     writing: "PRAGMA synchronous = normal",
     patience: Duration::from_secs(2),
 };
 
-/// What happened in sessions. It cannot be had again, so every write is on the disk before it counts.
+/// The session journal. It cannot be recovered, so every write is on the disk before it counts.
 pub(crate) const JOURNAL: Format = Format {
     steps: &[
         include_str!("schema/journal-1.sql"),
         include_str!("schema/journal-2.sql"),
         include_str!("schema/journal-3.sql"),
     ],
-    // The second is for machines whose ordinary flush stops at the drive's own memory, the third for what was deleted.
+    // `fullfsync` is for machines whose ordinary flush stops at the drive's own cache, `secure_delete` for deleted
+    // data.
     writing: "PRAGMA synchronous = full; PRAGMA fullfsync = on; PRAGMA secure_delete = on",
     patience: Duration::from_secs(5),
 };
 
-/// What a gateway's requests wait for. A wait that is lost is begun anew, so its changes wait for the disk in groups.
+/// The waits of a gateway's requests. A lost wait begins anew, so changes wait for the disk in groups.
 pub(crate) const HOLDS: Format = Format {
     steps: &[include_str!("schema/holds-1.sql")],
     writing: "PRAGMA synchronous = full; PRAGMA fullfsync = on",
     patience: Duration::from_secs(2),
 };
 
-/// An open store.
+/// The result of opening or creating a store.
 #[derive(Debug)]
 pub struct OpenedStore {
-    /// It.
+    /// The opened store.
     pub store: Store,
-    /// Where a file that could not be read was put, if one was there.
+    /// The path to which an unreadable file was moved, if there was one.
     pub replaced: Option<PathBuf>,
 }
 
-/// Opens the file; a damaged one is put aside and a new one made.
+/// Opens the file; moves a damaged one aside and creates a new one.
 pub(crate) fn open(path: &Path, format: &Format) -> Result<(Connection, Option<PathBuf>), Error> {
     match open_or_make(path, format, None) {
         Err(error) if error.is_corruption() => replace(path, format),
@@ -61,7 +62,7 @@ pub(crate) fn open(path: &Path, format: &Format) -> Result<(Connection, Option<P
     }
 }
 
-/// Opens the file if there is one; a damaged one stays where it is.
+/// Opens the file if it exists; a damaged one is left in place.
 pub(crate) fn open_existing(path: &Path, format: &Format) -> Result<Option<Connection>, Error> {
     match path.try_exists() {
         Ok(true) => try_open(path, format, None).map(Some),
@@ -70,7 +71,7 @@ pub(crate) fn open_existing(path: &Path, format: &Format) -> Result<Option<Conne
     }
 }
 
-/// Makes a new file in the place of a damaged one, unless somebody else has done so meanwhile. One process at a time.
+/// Replaces a damaged file with a new one, unless another process has done so meanwhile. One process at a time.
 pub(crate) fn replace(
     path: &Path,
     format: &Format,
@@ -96,14 +97,14 @@ pub(crate) fn transact<R>(
     Ok(result)
 }
 
-/// A path that differs in what is added to its end.
+/// Returns the path with a suffix appended.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// Held until it is dropped, or its process dies.
+/// Takes the lock that is held until it is dropped, or its process dies.
 fn lock(path: &Path) -> Result<fs::File, Error> {
     let path = beside(path, ".lock");
     let file = open_private(&path)?;
@@ -111,7 +112,7 @@ fn lock(path: &Path) -> Result<fs::File, Error> {
     Ok(file)
 }
 
-/// Makes this process the one that has the file, until what is given is dropped or the process dies.
+/// Makes this process the only user of the file, until the returned lock is dropped or the process dies.
 pub(crate) fn own(path: &Path) -> Result<fs::File, Error> {
     let beside = beside(path, ".owner");
     let file = open_private(&beside)?;
@@ -130,7 +131,7 @@ fn is_whole(connection: &Connection) -> bool {
     check.is_ok_and(|said| said == "ok")
 }
 
-/// What tells one file at a path from another that took its place.
+/// Returns the device and inode, which tell the file at a path from a later one that replaced it.
 pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     #[cfg(unix)]
@@ -140,12 +141,12 @@ pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     }
     #[cfg(not(unix))]
     {
-        // There an open file cannot be taken away.
+        // On other systems an open file cannot be removed.
         found.is_file().then_some((0, 0))
     }
 }
 
-/// A lock that is held already.
+/// A lock that the caller already holds.
 type HeldLock<'a> = Option<&'a fs::File>;
 
 fn open_or_make(path: &Path, format: &Format, held: HeldLock<'_>) -> Result<Connection, Error> {
@@ -160,7 +161,7 @@ fn try_open(path: &Path, format: &Format, held: HeldLock<'_>) -> Result<Connecti
 fn prepare(path: &Path, format: &Format, held: HeldLock<'_>) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
-    // Before the first statement: another process may be in the middle of its own first one.
+    // Set before the first statement: another process may be in the middle of its own first one.
     connection.busy_timeout(format.patience)?;
     enable_wal(&connection, path, held)?;
     connection.execute_batch(format.writing)?;
@@ -168,8 +169,8 @@ fn prepare(path: &Path, format: &Format, held: HeldLock<'_>) -> Result<Connectio
     Ok(connection)
 }
 
-/// Has changes written ahead of the file. Two that switch a new one over at the same time refuse each other at once, whatever
-/// their patience: one at a time.
+/// Switches the file to write-ahead logging. Two processes that switch a new file at the same time refuse each other at
+/// once, regardless of the busy timeout, so this takes a lock.
 fn enable_wal(connection: &Connection, path: &Path, held: HeldLock<'_>) -> Result<(), Error> {
     let mode =
         connection.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0))?;
@@ -183,7 +184,7 @@ fn enable_wal(connection: &Connection, path: &Path, held: HeldLock<'_>) -> Resul
     Ok(())
 }
 
-/// The file is made by us, so that nobody else can read it from its first byte on.
+/// Creates the file before SQLite does, so that it is private to the user from its first byte.
 fn open_private(path: &Path) -> Result<fs::File, Error> {
     let mut options = fs::OpenOptions::new();
     options.read(true).append(true).create(true);
@@ -207,7 +208,7 @@ fn migrate(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(
         return Ok(());
     }
     transact(connection, |connection| {
-        // Somebody else may have been faster.
+        // Another process may have migrated the file meanwhile.
         let found = format(connection)?;
         for step in steps.iter().skip(usize::try_from(found).unwrap_or(0)) {
             connection.execute_batch(step)?;
@@ -216,14 +217,14 @@ fn migrate(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(
     })
 }
 
-/// Gives the damaged file, and what belongs to it, another name. Nothing is deleted.
+/// Renames the damaged file and its companions. Nothing is deleted.
 fn move_aside(path: &Path) -> Result<PathBuf, Error> {
     let named = |number: u32| beside(path, &format!(".damaged-{number}"));
     let number = (1..).find(|number| !named(*number).exists());
     let aside = named(number.unwrap_or(u32::MAX));
     fs::rename(path, &aside).map_err(|source| Error::file(path, source))?;
     for part in ["-wal", "-shm"] {
-        // What is not there need not be moved.
+        // A missing companion need not be moved.
         fs::rename(beside(path, part), beside(&aside, part)).ok();
     }
     Ok(aside)

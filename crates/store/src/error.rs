@@ -1,50 +1,50 @@
-//! What the store could not do, as data: the caller decides what to do without it.
+//! The errors of the store, as data: the caller decides how to continue.
 
 use rusqlite::ErrorCode;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Something that the store could not do.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The database refused.
     #[error("the store refused: {0}")]
     Database(rusqlite::Error),
-    /// The file could not be reached.
+    /// The file could not be accessed.
     #[error("cannot reach {path}: {error}")]
     File {
-        /// Which one.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The file is not what it was when it was written.
+    /// The content of the file has changed since it was written.
     #[error("{path} is damaged: {what}; keep it, what is whole in it can still be read")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         what: String,
     },
-    /// There is no room for what was to be written, and nothing of it was.
+    /// There is no space for the change, and nothing of it was written.
     #[error("the disk is full: nothing was written to {path}; make room and try again")]
     Full {
         /// The file.
         path: PathBuf,
     },
-    /// It is too large to be kept.
+    /// The content is too large to be stored.
     #[error("{what} has more than the {limit} bytes that are kept")]
     TooLarge {
-        /// What.
+        /// The content.
         what: String,
-        /// The most that is kept, in bytes.
+        /// The maximum size, in bytes.
         limit: u64,
     },
-    /// Nothing is known by that.
+    /// The text is no hash of an artifact.
     #[error("`{text}` is not a SHA-256 in hexadecimal, by which an artifact is known")]
     NoHash {
-        /// What was given.
+        /// The given text.
         text: String,
     },
     /// The file was made by a newer version.
@@ -57,10 +57,10 @@ pub enum Error {
         /// The newest format that is known here.
         known: i64,
     },
-    /// What is to be stored has no form for it.
+    /// The value to be stored has no stored form.
     #[error("a {what} cannot be written")]
     Unwritable {
-        /// What it was to be.
+        /// The kind of the value.
         what: &'static str,
     },
     /// The store's thread could not be started.
@@ -69,10 +69,10 @@ pub enum Error {
     /// Another file has taken its place.
     #[error("another file has taken the place of {path}")]
     Moved {
-        /// The place.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// A living process has the file, and shares it with nobody.
+    /// A living process owns the file, and shares it with no other.
     #[error("{path} is in use by another process")]
     Taken {
         /// The file.
@@ -87,7 +87,7 @@ pub enum Error {
         /// The session.
         session: String,
     },
-    /// The session was taken over, so that nothing more is written by who had it before.
+    /// The session was taken over, so its previous owner writes nothing more.
     #[error(
         "session {session} was taken over by another process; nothing was written, claim it again to go on"
     )]
@@ -101,21 +101,21 @@ pub enum Error {
         /// The name.
         session: String,
     },
-    /// There is a session of that name already.
+    /// A session of that name exists.
     #[error("there is a session {session} already; claim it, or begin one of another name")]
     SessionExists {
         /// The name.
         session: String,
     },
-    /// More than one session's name begins like this.
+    /// Several sessions have names that begin like this.
     #[error("{count} sessions begin with `{prefix}`; give more of the name")]
     Ambiguous {
-        /// What was given.
+        /// The given prefix.
         prefix: String,
-        /// How many it fits.
+        /// The number of matching sessions.
         count: u64,
     },
-    /// What was to be copied ends in the middle of a turn.
+    /// The part to be copied ends in the middle of a turn.
     #[error(
         "session {session} cannot be copied up to there: its turn is not finished there; choose the beginning of a turn"
     )]
@@ -123,7 +123,7 @@ pub enum Error {
         /// The session.
         session: String,
     },
-    /// A turn has an entry already of a kind that it has once.
+    /// A turn already has an entry of a kind that is allowed once.
     #[error("turn {turn} of session {session} has its `{kind}` entry already; nothing was written")]
     Repeated {
         /// The session.
@@ -136,7 +136,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the file itself is damaged.
+    /// Returns whether the file itself is damaged.
     pub fn is_corruption(&self) -> bool {
         match self {
             Self::Damaged { .. } => true,
@@ -148,7 +148,7 @@ impl Error {
         }
     }
 
-    /// What kept us from a file.
+    /// Creates the error for a failed access to a file.
     pub(crate) fn file(path: &Path, error: io::Error) -> Self {
         let path = path.to_owned();
         match error.kind() {
@@ -157,7 +157,7 @@ impl Error {
         }
     }
 
-    /// The same error, with the file's name where the database speaks of the file as a whole.
+    /// Adds the file's path to an error of the database about the file as a whole.
     pub(crate) fn of(self, path: &Path) -> Self {
         let (path, corrupt) = (path.to_owned(), self.is_corruption());
         match self {
@@ -173,7 +173,7 @@ impl Error {
     }
 }
 
-// Said by us already: as a source it would be said twice.
+// The message already contains the source: as a source it would appear twice.
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         Self::Database(error)

@@ -1,26 +1,25 @@
-//! Changes that are carried out together: those that wait behind one another are one transaction, so that all of them wait
-//! for the disk once.
+//! Commits waiting changes together, as one transaction, so that all of them wait for the disk once.
 //!
-//! Invariants: each is made as a whole or not at all; one that is refused keeps none of the others from being made, unless
-//! the file as a whole is refused, as on a full disk, which is told to all. Nobody hears that a change was made before it is
-//! on the disk. They are made in the order in which they were handed in.
+//! Invariants: each is made as a whole or not at all; one that is refused does not affect the others, unless the file
+//! as a whole refuses, as on a full disk, which all callers are told. No caller learns that a change was made before it
+//! is on the disk. Changes are made in the order of their arrival.
 
 use crate::Error;
 use rusqlite::{Connection, Transaction, TransactionBehavior, ffi};
 
-/// The most that are carried out together: others want the file too.
+/// The maximum number of changes in a group: other processes need the file, too.
 const MAX_GROUP: usize = 64;
 
 /// A change whose caller waits.
 pub(crate) trait Change: Send {
-    /// Makes it.
+    /// Makes the change.
     fn make(&mut self, connection: &Connection) -> Result<(), DatabaseFailure>;
 
-    /// Says what came of it, when it is known whether what was made is on the disk.
+    /// Reports the outcome, when it is known whether the change is on the disk.
     fn tell(self: Box<Self>, kept: Result<(), DatabaseFailure>);
 }
 
-/// What the database refused, for as many as it concerns.
+/// A failure of the database, cloned for every change that it concerns.
 #[derive(Clone, Debug)]
 pub(crate) struct DatabaseFailure(ffi::Error, Option<String>);
 
@@ -68,7 +67,7 @@ fn make(
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for first in changes.iter_mut() {
         if first.make(&transaction).is_err() {
-            // Its own error is told, and nothing is to be kept.
+            // Its own error is reported, and nothing is to be kept.
             return Ok(());
         }
     }
@@ -82,7 +81,7 @@ fn make(
     Ok(transaction.commit()?)
 }
 
-/// Makes a change so that it can be taken back alone. An error is one of all changes so far.
+/// Makes a change so that it can be rolled back alone. An error concerns all changes so far.
 fn apply_in_savepoint(
     transaction: &Transaction<'_>,
     change: &mut dyn Change,
@@ -90,7 +89,7 @@ fn apply_in_savepoint(
     let say = |statement| transaction.prepare_cached(statement)?.execute([]);
     say("SAVEPOINT change")?;
     if let Err(failure) = change.make(transaction) {
-        // What is wrong with the file as a whole takes everything back.
+        // An error of the file as a whole rolls everything back.
         if transaction.is_autocommit() {
             return Err(failure);
         }

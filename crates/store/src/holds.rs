@@ -1,11 +1,11 @@
-//! The waits of a gateway, in a file of its own: whoever starts it again finds what every request had spent.
+//! The held requests of a gateway, in a file of its own: after a restart it knows the spending of every request.
 //!
-//! Nobody waits for the file: changes are handed in and carried out in groups, by one thread, soon after. A file that is
-//! damaged or gone is replaced while work goes on; one that cannot be written is tried again, and said once.
+//! No caller waits for the file: changes are buffered and written in groups, by one thread, soon after. A file that is
+//! damaged or gone is replaced while work continues; a failed write is retried, and reported once.
 //!
-//! Invariants: the file has one owner, proven by a lock that the system gives back when the process dies; of changes to one
-//! row the last counts; what is kept for a disk that takes nothing is bounded.
-//! Not here: what a row means (it is text), and who may take up what (see the server).
+//! Invariants: the file has one owner, proven by a lock that the system releases when the process dies; of several
+//! changes to one row the last counts; the memory for a disk that takes nothing is bounded.
+//! Not here: the meaning of a row (it is text), and the permission to resume a request (see the server).
 
 mod file;
 mod write_buffer;
@@ -18,8 +18,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use write_buffer::{RowContent, WriteBuffer};
 
-/// The file, as this process owns it. When this is dropped what was handed in is still written, unless the process ends
-/// first.
+/// The file, as this process owns it. On drop, buffered changes are still written, unless the process ends first.
 #[derive(Debug)]
 pub struct Holds {
     desk: Arc<WriteBuffer>,
@@ -27,44 +26,45 @@ pub struct Holds {
     ended: oneshot::Receiver<()>,
 }
 
-/// A file that was opened, or made.
+/// A file that was opened or created.
 #[derive(Debug)]
 pub struct OpenedHolds {
-    /// It.
+    /// The holds.
     pub holds: Holds,
-    /// What is in it, in the order of their ends.
+    /// The rows, in the order of their ends.
     pub rows: Vec<Row>,
-    /// Where a file that could not be read was put, if one was there.
+    /// The new path of a file that could not be read, if there was one.
     pub replaced: Option<PathBuf>,
 }
 
-/// What is kept of one request.
+/// The row of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What it is known by.
+    /// The key of the request.
     pub key: String,
-    /// All that is known of it.
+    /// All other facts, as text.
     pub value: String,
-    /// Until when it is of use.
+    /// The time until which the row is of use.
     pub until: Timestamp,
 }
 
-/// What happened to the file meanwhile.
+/// An event of the file.
 #[derive(Debug)]
 pub enum HoldsEvent {
-    /// It cannot be written; what was handed in is tried again.
+    /// It cannot be written; buffered changes are retried.
     Failing(Error),
-    /// It is written again.
+    /// It can be written again.
     Again,
-    /// There is a new one, with none of the rows that were not just handed in; what could not be read is kept there.
+    /// It was replaced by a new one, without any rows but the buffered ones; the path is that of an old file that
+    /// could not be read.
     Replaced(Option<PathBuf>),
 }
 
-/// Who is told, on the file's own thread.
+/// A listener, called on the file's own thread.
 pub type Listener = Box<dyn Fn(HoldsEvent) + Send>;
 
 impl Holds {
-    /// Opens the file at that path, or makes it. Blocks for as long as the disk takes.
+    /// Opens the file at that path, or creates it. Blocks for as long as the disk takes.
     pub fn open(path: &Path, listener: Listener) -> Result<OpenedHolds, Error> {
         let (mut file, rows, replaced) = HoldsFile::open(path)?;
         let desk = Arc::new(WriteBuffer::default());
@@ -85,28 +85,28 @@ impl Holds {
         })
     }
 
-    /// Has a row written, soon, in the place of what its key had before.
+    /// Writes a row, soon, in place of its key's previous one.
     pub fn put(&self, key: &str, value: String, until: Timestamp) {
         self.desk.hand_in(key, Some(RowContent { value, until }));
     }
 
-    /// Has a row removed, soon.
+    /// Removes a row, soon.
     pub fn remove(&self, key: &str) {
         self.desk.hand_in(key, None);
     }
 
-    /// Has the rows removed, soon, that were of use until before then.
+    /// Removes the rows, soon, whose use ended before that time.
     pub fn prune(&self, before: Timestamp) {
         self.desk.prune(before);
     }
 
-    /// Has everything written at once that was handed in so far; whether it is on the disk now.
+    /// Writes all buffered changes at once, and returns whether they are on the disk now.
     pub fn settle(&self) -> impl Future<Output = bool> + Send + 'static {
         let settled = self.desk.settle();
         async { settled.await.is_ok() }
     }
 
-    /// Writes everything that was handed in and lets go of the file.
+    /// Writes all buffered changes and releases the file.
     pub async fn close(mut self) {
         self.desk.close();
         // It is an error by intention: the other end is dropped when there is nothing more to wait for.

@@ -1,4 +1,4 @@
-//! What only shows from inside: how many transactions a crowd costs, and a disk that takes nothing.
+//! White-box tests: the number of transactions for a batch, and a disk that takes nothing.
 
 use super::file::HoldsFile;
 use super::write_buffer::{GROUP_DELAY, MAX_PENDING_CHANGES, WriteBuffer};
@@ -34,7 +34,7 @@ fn rows(path: &Path) -> Vec<(String, u32)> {
     rows.unwrap().map(Result::unwrap).collect()
 }
 
-/// A desk whose file may be meddled with before each group.
+/// Serves a write buffer whose file may be changed before each group.
 fn serve(
     desk: &WriteBuffer,
     file: &mut HoldsFile,
@@ -113,7 +113,7 @@ fn what_a_full_disk_refuses_is_said_once_and_written_when_there_is_room() {
             .pragma_update(None, "max_page_count", limit)
             .unwrap();
         match tries {
-            // Newer than what is refused now.
+            // Newer than the change that is refused now.
             1 => desk.hand_in("b", put(2)),
             2 => desk.hand_in("c", None),
             _ => desk.close(),

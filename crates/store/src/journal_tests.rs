@@ -1,4 +1,4 @@
-//! What only shows from inside: a full disk, the way of a question through the indexes, and how many steps it takes.
+//! White-box tests: a full disk, the use of indexes by queries, and the number of steps they take.
 
 use super::{Journal, NewSession, Page, RawEntry, SessionLock, read};
 use crate::Error;
@@ -36,7 +36,7 @@ fn line(turn: u64, kind: &str, length: usize) -> RawEntry {
 }
 
 impl Journal {
-    /// Allows the file so many pages more than it has.
+    /// Allows the file so many more pages than it has.
     async fn limit(&self, more: i64) {
         let limit = self.worker.run(move |connection, _| {
             let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
@@ -61,7 +61,7 @@ async fn a_full_disk_takes_nothing_and_leaves_everything() {
     assert!(refused.to_string().contains("make room"), "{refused}");
     assert_eq!(journal.read("s", ALL).await.unwrap().len(), 1);
     assert_eq!(journal.summary("s").await.unwrap().entries, 1);
-    // What still fits is still written, and all of it when there is room again.
+    // A small entry that still fits is written, and all entries are when there is space again.
     let small = vec![line(1, "message", 1)];
     journal.append(&hold, small).await.unwrap();
     journal.limit(1000).await;
@@ -73,7 +73,7 @@ async fn a_full_disk_takes_nothing_and_leaves_everything() {
 }
 
 impl Journal {
-    /// Keeps the file busy until something is sent, so that what is handed in meanwhile waits.
+    /// Keeps the file busy until something is sent, so that changes wait meanwhile.
     fn pause(&self) -> (mpsc::Sender<()>, impl Future<Output = Result<(), Error>>) {
         let (go_on, waits) = mpsc::channel();
         let pause = move |_: &Connection| {
@@ -130,7 +130,7 @@ async fn a_full_disk_takes_nothing_of_changes_that_are_carried_out_together() {
         .map(|_| journal.append(&hold, vec![line(1, "message", 3000)]))
         .collect();
     go_on.send(()).unwrap();
-    // It is one of them.
+    // The pause is one of the changes.
     drop(pause.await);
     let mut written = 0;
     for append in appends {
@@ -140,7 +140,7 @@ async fn a_full_disk_takes_nothing_of_changes_that_are_carried_out_together() {
             Err(other) => panic!("{other:?}"),
         }
     }
-    // Who was told that it is written finds it, and nobody finds more.
+    // Every acknowledged entry is found, and no more than these.
     assert!(written < 20);
     assert_eq!(journal.read("s", ALL).await.unwrap().len(), written);
     journal.limit(1000).await;
@@ -196,7 +196,7 @@ async fn no_question_reads_more_than_it_needs_or_sorts_it() {
         let question = format!("EXPLAIN QUERY PLAN {select} {filter}");
         let asked = journal.worker.run(move |connection, _| {
             let mut statement = connection.prepare(&question)?;
-            // No values are needed to ask for the way.
+            // No values are needed to explain a query.
             let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
             Ok(steps.collect::<Result<Vec<_>, _>>()?)
         });
@@ -222,16 +222,16 @@ async fn context_of_ten_times_the_turns_takes_ten_times_the_steps() {
         let lines = turns.flat_map(of_turn).collect();
         journal.append(&hold, lines).await.unwrap();
         let context = journal.context("s", 0, u32::MAX).await.unwrap();
-        // Of what is left out, the last turn has one entry.
+        // Of the omitted entries, the last turn has one.
         assert_eq!(context.len() as u64, 4 * last + 1);
         steps.push(journal.take_context_steps().await);
     }
-    // Looking at every entry for each would take a hundred times the steps.
+    // Reading every entry for each would take a hundred times the steps.
     assert!(steps[0] > 0 && steps[1] < 11 * steps[0], "{steps:?}");
 }
 
 impl Journal {
-    /// How many instructions the database has carried out to read contexts since this was last asked.
+    /// Returns the number of instructions that the database has carried out to read contexts since the last call.
     async fn take_context_steps(&self) -> i32 {
         let question = format!("{} {}", read::ENTRIES, read::CONTEXT);
         let steps = self.worker.run(move |connection, _| {

@@ -1,35 +1,35 @@
-//! Seats: how many calls an account has under way, over all processes.
+//! Permits: the concurrency slots of an account, over all processes.
 
 use crate::queue::millis;
 use crate::{Error, Store};
 use outlast_kernel::Timestamp;
 use rusqlite::params;
 
-/// What came of asking for a seat.
+/// The outcome of asking for a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PermitReply {
-    /// It is the caller's, until it is given back or not renewed.
+    /// The caller has the permit, until it is given back or expires.
     Taken,
-    /// All are taken; the first of them expires then at the latest.
+    /// All permits are taken.
     Full {
-        /// When to ask again at the latest.
+        /// The time at which the first of them expires, if it is not renewed; ask again by then.
         until: Timestamp,
     },
 }
 
-/// Who wants a seat, and how many there are.
+/// A request for a permit.
 #[derive(Clone, Debug)]
 pub struct PermitRequest {
     /// The account.
     pub account: String,
-    /// Who wants it.
+    /// The caller that wants the permit.
     pub holder: String,
-    /// How many the account has.
+    /// The number of permits that the account has.
     pub most: u32,
 }
 
 impl Store {
-    /// Takes, or renews, one of an account's seats, until `expires` if it is not renewed.
+    /// Takes or renews one of an account's permits, until `expires` if it is not renewed.
     pub async fn take_seat(
         &self,
         claim: PermitRequest,
@@ -68,7 +68,7 @@ impl Store {
         .await
     }
 
-    /// Gives a seat back.
+    /// Gives a permit back.
     pub async fn leave_seat(&self, holder: &str) -> Result<(), Error> {
         let holder = holder.to_owned();
         self.change(move |connection| {

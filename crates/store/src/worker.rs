@@ -7,17 +7,17 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use tokio::sync::oneshot;
 
-/// A change of the file that this connection has seen.
+/// The version of the file's data that this connection has seen last.
 type DataVersion = i64;
 type Job = Box<dyn FnOnce(&mut Connection, &mut DataVersion) + Send>;
 
 enum Work {
     Job(Job),
-    /// May be carried out together with others.
+    /// Can be carried out together with others.
     Change(Box<dyn Change>),
 }
 
-/// What becomes of work whose caller has left before it was begun.
+/// Whether to carry out work whose caller has left before it was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnCallerGone {
     Drop,
@@ -42,7 +42,7 @@ impl Worker {
         Ok(Self { jobs, path })
     }
 
-    /// Has a piece of work done, in its turn. Work whose caller has left is not begun.
+    /// Runs a piece of work, in order. Work whose caller has left is not begun.
     pub(crate) async fn run<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection, &mut DataVersion) -> Result<R, Error> + Send + 'static,
@@ -52,7 +52,7 @@ impl Worker {
         let job: Job = Box::new(move |connection, seen| {
             if !answer.is_closed() {
                 let done = work(connection, seen).map_err(|error| error.of(&path));
-                // Nobody may be waiting any more; what was done is done.
+                // Nobody may be waiting any more; the work is done nevertheless.
                 answer.send(done).ok();
             }
         });
@@ -60,8 +60,8 @@ impl Worker {
         answered.await.map_err(|_| Error::Gone)?
     }
 
-    /// Has a change made, in its turn, as a whole or not at all. What is answered is made of what it gives once it is on the
-    /// disk.
+    /// Makes a change, in order, as a whole or not at all. The response is `then` of the change's result, once that is
+    /// on the disk.
     pub(crate) fn change<R: Send + 'static, T: Send + 'static>(
         &self,
         if_left: OnCallerGone,
@@ -88,7 +88,7 @@ impl Worker {
 
 fn work(mut connection: Connection, received: &mpsc::Receiver<Work>) {
     let mut seen = DataVersion::default();
-    // What came while changes were carried out, and is none.
+    // A job that arrived while changes were carried out.
     let mut waiting = None;
     while let Some(work) = waiting.take().or_else(|| received.recv().ok()) {
         match work {
@@ -107,7 +107,7 @@ fn work(mut connection: Connection, received: &mpsc::Receiver<Work>) {
     }
 }
 
-/// A change that somebody waits for.
+/// A change with its caller and its result.
 struct PendingChange<R, T, C, Then> {
     if_left: OnCallerGone,
     change: Option<C>,
@@ -143,7 +143,7 @@ where
             // Its caller has left.
             (None, Ok(())) => return,
         };
-        // Nobody may be waiting any more; what was done is done.
+        // Nobody may be waiting any more; the change is made nevertheless.
         self.answer
             .send(result.map_err(|error| error.of(&self.path)))
             .ok();

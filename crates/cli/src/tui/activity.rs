@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Duration from which a wait also shows the time of day at its end.
 const LONG_WAIT_THRESHOLD: Duration = Duration::from_secs(60);
-/// Time after which an early retry that the gate announced is no longer expected.
+/// Time past its announced moment for which an early retry by the gate is still expected.
 const EARLY_RETRY_GRACE: Duration = Duration::from_secs(1);
 /// Duration from which a completion shows a timer.
 const MIN_TIMED_DURATION: Duration = Duration::from_secs(2);
@@ -76,7 +76,7 @@ impl Retrying {
 
 /// The texts of an activity line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct ActivityText {
     pub(crate) words: String,
     /// Details for a wider screen.
     pub(crate) more: String,
@@ -93,7 +93,7 @@ impl Activity {
     }
 
     /// Returns the texts for the activity.
-    pub(crate) fn said(&self, now: Timestamp) -> Option<Said> {
+    pub(crate) fn said(&self, now: Timestamp) -> Option<ActivityText> {
         let timed = |words: &str, since: Timestamp| {
             let past = now.since(since);
             let past = match past >= MIN_TIMED_DURATION {
@@ -101,33 +101,33 @@ impl Activity {
                 false => String::new(),
             };
             let words = format!("{words}…{past}");
-            Said::new(format!("{words} (esc to interrupt)"), words)
+            ActivityText::new(format!("{words} (esc to interrupt)"), words)
         };
         Some(match self {
             Self::Nothing => return None,
-            Self::Starting => Said::new("Starting…".to_owned(), "Starting…".to_owned()),
+            Self::Starting => ActivityText::new("Starting…".to_owned(), "Starting…".to_owned()),
             Self::Working { since } => timed("Working", *since),
             Self::Compacting { since } => timed("Making the conversation smaller", *since),
-            Self::Retrying(retrying) => Said {
+            Self::Retrying(retrying) => ActivityText {
                 more: clock(retrying.wake(now), now),
                 key: Some("r retries now"),
-                ..Said::new(retrying.words(now), retrying.short(now))
+                ..ActivityText::new(retrying.words(now), retrying.short(now))
             },
             Self::InLine { until, cause } => {
                 let phrase = cause.map_or("Others are ahead", Cause::phrase);
                 let seconds = seconds_left(*until, now);
                 let words = format!("{phrase}, waiting in line, {seconds}s… (esc to interrupt)");
-                Said {
+                ActivityText {
                     more: clock(*until, now),
                     key: Some("r asks now"),
-                    ..Said::new(words, format!("in line {seconds}s…"))
+                    ..ActivityText::new(words, format!("in line {seconds}s…"))
                 }
             }
         })
     }
 }
 
-impl Said {
+impl ActivityText {
     const fn new(words: String, short: String) -> Self {
         Self {
             words,
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_long_wait_tells_the_time_of_day_as_well() {
         let said = |seconds| Activity::Retrying(retrying(seconds)).said(NOW).unwrap();
-        let Said { words, more, .. } = said(5 * 3600);
+        let ActivityText { words, more, .. } = said(5 * 3600);
         assert_eq!(words, "Retrying (1/3) in 18000s… (esc to cancel)");
         let at = time_of_day(NOW + Duration::from_secs(5 * 3600), NOW);
         assert_eq!(more, format!(" · 5h, at {at}"));

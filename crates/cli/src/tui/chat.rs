@@ -128,7 +128,7 @@ pub(crate) struct Chat {
     pub(crate) transcript: Transcript,
     pub(crate) editor: Editor,
     pub(crate) choices: Choices,
-    pub(crate) question: Option<Asked>,
+    pub(crate) question: Option<PendingQuestion>,
     pub(crate) doing: Activity,
     pub(crate) status: Status,
     /// Queued messages.
@@ -147,7 +147,7 @@ pub(crate) struct Chat {
 }
 
 /// An open approval question, and whether keys answer it.
-pub(crate) struct Asked {
+pub(crate) struct PendingQuestion {
     pub(crate) question: ApprovalRequest,
     pub(crate) is_armed: bool,
     /// Its first visible line, once the user scrolls it.
@@ -206,7 +206,7 @@ impl Chat {
             Input::Event(event) => self.event(&event.body, now),
             Input::Asked(question) => {
                 self.questions += 1;
-                self.question = Some(Asked {
+                self.question = Some(PendingQuestion {
                     question,
                     is_armed: false,
                     top: 0,

@@ -15,7 +15,7 @@ use super::chat::{Action, Change, Chat, Input, Outcome};
 use super::transcript::Tone;
 use crate::args::SessionArguments;
 use crate::factory::session_host::SessionHost;
-use outlast_dialect::Message as Said;
+use outlast_dialect::Message as ModelMessage;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::event::{Body, Event};
 use outlast_kernel::text;
@@ -282,7 +282,7 @@ impl Driver {
             return;
         };
         if self.run.is_none() {
-            return self.begin(RunStart::Prompt(Said::user(text)));
+            return self.begin(RunStart::Prompt(ModelMessage::user(text)));
         }
         let session = Arc::clone(&joined.session);
         let before = self.queueing.take();
@@ -293,7 +293,9 @@ impl Driver {
             if let Some(before) = before {
                 before.await.ok();
             }
-            let queued = session.queue(QueueKind::Steering, Said::user(text)).await;
+            let queued = session
+                .queue(QueueKind::Steering, ModelMessage::user(text))
+                .await;
             let says = queued.err().map(|error| problem(&error));
             sender.send(Message::Queued(says)).ok();
         }));
@@ -334,7 +336,7 @@ impl Driver {
             Some(match session.clear_queue().await {
                 Ok(waiting) => {
                     let all = waiting.steering.iter().chain(&waiting.follow_up);
-                    Input::TakenBack(all.map(Said::text).collect())
+                    Input::TakenBack(all.map(ModelMessage::text).collect())
                 }
                 Err(error) => problem(&error),
             })

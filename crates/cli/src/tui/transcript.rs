@@ -228,7 +228,7 @@ impl Transcript {
         notices.collect()
     }
 
-    /// Adds a notice. A repeated failure is counted instead of repeated. A streaming completion continues after the notice.
+    /// Adds a notice, or counts a repeated failure. A completion that is being streamed continues after the notice.
     pub(crate) fn notice(&mut self, tone: Tone, text: &str) {
         let is_failure = matches!(tone, Tone::Warning | Tone::Error);
         if let Some(last) = self.blocks.last_mut().filter(|_| is_failure)

@@ -3,8 +3,8 @@
 //! Invariants: the editor, the current wait and the open question are visible on the smallest screen; external text
 //! reaches a cell only after it was cleaned.
 
-use super::activity::Said;
-use super::chat::{Asked, Chat};
+use super::activity::ActivityText;
+use super::chat::{Chat, PendingQuestion};
 use super::theme::Theme;
 use super::wrap::{Indent, truncated, wrapped};
 use crate::output::approval::{self, Extent};
@@ -112,7 +112,7 @@ fn loader(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Vec<Line<'s
     let Some(said) = chat.doing.said(now) else {
         return Vec::new();
     };
-    let Said {
+    let ActivityText {
         words,
         mut more,
         key,
@@ -272,7 +272,7 @@ struct QuestionPanel {
 }
 
 impl QuestionPanel {
-    fn of(chat: &Chat, asked: &Asked, width: u16, theme: &Theme) -> Self {
+    fn of(chat: &Chat, asked: &PendingQuestion, width: u16, theme: &Theme) -> Self {
         let shown = approval::QuestionText::of(&asked.question, Extent::Whole);
         let heading = Line::styled(format!("? {}", shown.line), theme.warning);
         let mut what = wrapped(&heading, width, &Indent::default());

@@ -39,6 +39,7 @@ mod manners;
 mod mcp_door;
 mod mock_server;
 mod plain_chat;
+mod plain_language;
 mod policies;
 #[cfg(target_os = "linux")]
 mod power_loss;

@@ -307,7 +307,7 @@ fn a_signal_leaves_what_is_resumed_to_be_resumed() {
 }
 
 #[test]
-fn whoever_carries_a_wait_on_does_not_stand_in_line_behind_the_process_that_died_in_it() {
+fn resumed_wait_does_not_queue_behind_the_process_that_died_in_it() {
     let mock = MockServer::start_in(in_real_time());
     let outlast = &mock.outlast;
     let mut waiting = mock.command("openai", &["--model", "overloaded:1", "--json"]);

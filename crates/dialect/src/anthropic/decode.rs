@@ -30,7 +30,7 @@ pub struct Decoder {
     stop_reason: Option<StopReason>,
     /// The blocks that have begun and not ended, by their index.
     blocks: BTreeMap<u64, Block>,
-    /// A call without arguments that has ended, unless the output limit ended it.
+    /// A finished call without arguments, held until it is clear that the output limit did not cut it off.
     held: Option<ToolCall>,
     handed: EmittedCalls,
     has_opened: bool,
@@ -39,7 +39,7 @@ pub struct Decoder {
 /// A part of the completion that is still coming.
 #[derive(Debug)]
 enum Block {
-    /// Its arguments come in pieces; the input that it began with counts where no piece comes.
+    /// A tool call whose arguments arrive in pieces; its initial input counts only if no piece arrives.
     Tool {
         call: ToolCall,
         input: String,

@@ -34,7 +34,7 @@ fn flush(word: &mut String, json: &mut String) {
     word.clear();
 }
 
-/// Copies a string up to its closing mark.
+/// Copies a string up to its closing quote.
 fn string(open: char, chars: &mut impl Iterator<Item = char>, json: &mut String) -> Option<()> {
     json.push('"');
     loop {

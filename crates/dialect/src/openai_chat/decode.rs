@@ -1,8 +1,8 @@
 //! Decodes chunks and whole completions into deltas.
 //!
-//! Servers differ in small ways, and all are handled here: reasoning under two names or as content parts, calls
-//! without an index or without an id after their first chunk, usage in a last chunk or in every one, a finish reason
-//! in every one.
+//! Servers differ in small ways, and all are handled here: reasoning under two names or as content parts, calls without
+//! an index or without an id after their first chunk, usage in a last chunk or in every one, a finish reason in every
+//! one.
 
 use super::DONE;
 use super::tool_calls::ToolCalls;
@@ -165,7 +165,7 @@ impl Decoder {
         }
         let reason = match reason {
             _ if self.refused => StopReason::Refusal,
-            // Some servers call every end a stop, and some have words of their own.
+            // Some servers report every end as a stop, and some use reasons of their own.
             StopReason::EndTurn | StopReason::Other if has_calls => StopReason::ToolUse,
             reason => reason,
         };

@@ -252,7 +252,7 @@ fn content_after_the_end_takes_the_end_back() {
     let texts = deltas.iter().filter(|delta| **delta == text("Hi"));
     assert_eq!(texts.count(), 3);
     assert_eq!(reader.end(), [Delta::Stopped(StopReason::EndTurn)]);
-    // Without another end, the answer was cut off.
+    // Without another end, the completion was cut off.
     assert_eq!(read(&[STOP, CONTENT]), (vec![text("Hi")], None));
 }
 
@@ -354,11 +354,11 @@ fn older_and_odder_servers_are_understood() {
     for (frame, expected) in table {
         assert_eq!(read(&[frame, STOP]), (expected, None), "{frame}");
     }
-    // A message at the end repeats what the deltas said.
+    // A message at the end repeats the deltas.
     let repeated = r#"{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}"#;
     let expected = vec![text("Hi"), Delta::Stopped(StopReason::EndTurn)];
     assert_eq!(read(&[CONTENT, repeated]), (expected, None));
-    // An id of its own for each piece.
+    // With a new id for each piece.
     let more = CALL
         .replace(r#""a""#, r#""b""#)
         .replace(r#""name":"run","#, "");

@@ -64,7 +64,7 @@ impl ToolCalls {
         Ok(said)
     }
 
-    /// Adds to the one call that older servers can make.
+    /// Adds to the single function call of older servers.
     pub(super) fn add_function(&mut self, function: &Value) -> Result<bool, RunawayOutput> {
         let piece = CallPiece {
             index: Some(u64::MAX),
@@ -91,7 +91,7 @@ impl ToolCalls {
             id.clone_into(&mut call.id);
             self.by_id.insert(id.to_owned(), place);
         }
-        // The name comes once; a server that repeats it does not mean it twice.
+        // The name comes once; a server that repeats it does not mean to append it.
         if let Some(name) = piece.name {
             name.clone_into(&mut call.name);
         }

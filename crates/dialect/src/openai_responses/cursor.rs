@@ -1,8 +1,8 @@
 //! Tracks the cursor of a completion that the server keeps, and the path of its rest.
 //!
-//! In background mode the server continues when the connection is gone, and numbers the events. Invariant: a cursor is
-//! emitted right after the content before it, so that the deltas up to a cursor and those read after it are
-//! everything, once.
+//! In background mode the server continues when the connection is gone, and numbers the events.
+//! Invariant: a cursor is emitted right after the content before it, so that the deltas up to a cursor and those read
+//! after it are everything, once.
 
 use crate::{Delta, StreamCursor};
 use serde_json::Value;
@@ -26,7 +26,7 @@ fn is_name(id: &str) -> bool {
 /// The position up to which a completion was received.
 #[derive(Debug, Default)]
 pub(super) struct CursorTracker {
-    /// The number of the last event that an earlier stream has brought.
+    /// The number of the last event that an earlier stream delivered.
     before: Option<u64>,
     /// The last cursor that was emitted.
     place: Option<StreamCursor>,

@@ -77,7 +77,7 @@ impl Decoder {
         now: Timestamp,
         deltas: &mut Vec<Delta>,
     ) -> Result<StreamActivity, Box<Failure>> {
-        // Some servers end this dialect's streams, too, like those of the older one.
+        // Some servers end this dialect's streams like those of Chat Completions.
         if event.data.trim() == crate::openai_chat::DONE {
             return Ok(StreamActivity::Alive);
         }

@@ -338,7 +338,7 @@ pub(crate) fn error_frame(problem: &ApiError, interruption: &Interruption<'_>) -
         ErrorForm::Event => json!({ "type": "error", "error": error }),
         ErrorForm::Usual | ErrorForm::End => {
             let mut response = unkept(interruption.model, "failed");
-            // A failed response names a code; a type alone stands in for it.
+            // A failed response has a code; if the error has only a type, the type replaces it.
             let code = problem.code.as_ref().unwrap_or(&problem.kind);
             response["error"] = error;
             response["error"]["code"] = json!(code);

@@ -13,7 +13,7 @@ pub(super) struct Item {
     pub(super) id: String,
     /// The call, with its arguments as they came in pieces.
     pub(super) call: ToolCall,
-    /// Its arguments as they came at once.
+    /// The arguments as received at once.
     whole_arguments: Option<String>,
     /// The arguments at its beginning, for an item without later ones.
     first_arguments: String,
@@ -190,7 +190,7 @@ impl Item {
         if !told.arguments.is_empty() {
             self.whole_arguments = Some(told.arguments.clone());
         }
-        // Where pieces may have come before, only the end shows that there are none.
+        // If pieces may have come before the resumption, only the end shows that there are no arguments.
         if !self.began_before || !told.item["arguments"].is_null() {
             self.whole_arguments.get_or_insert_default();
         }

@@ -2,7 +2,8 @@
 //!
 //! An item is identified by its id or its call's, and only then by its index: some servers omit the indexes, some
 //! number all items alike, and some give an item another id in each event. So the items of a final list are also
-//! matched by their content. Invariant: the content of an item is emitted once.
+//! matched by their content.
+//! Invariant: the content of an item is emitted once.
 
 use super::item::{FinishedItem, Item, ItemSnapshot};
 use crate::tool_arguments::RunawayOutput;
@@ -14,7 +15,7 @@ const MAX_ITEMS: usize = 1000;
 
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    /// Whether only the rest of the completion is read: an item whose beginning does not come began before.
+    /// Only the rest of the completion is read: an item without a start event began before the resumption.
     is_rest: bool,
     items: Vec<Item>,
     by_id: HashMap<String, usize>,

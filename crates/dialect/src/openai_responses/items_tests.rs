@@ -14,7 +14,7 @@ fn event(kind: &str, rest: &str) -> String {
     format!(r#"{{"type":"response.{kind}",{rest}}}"#)
 }
 
-/// Returns the deltas of the events, without the cursors.
+/// Returns the deltas of the events.
 fn told(events: &[(&str, &str)]) -> Vec<Delta> {
     let frames: Vec<String> = events
         .iter()
@@ -113,7 +113,7 @@ fn items_are_known_by_their_ids_then_by_their_places_then_by_what_they_say() {
             done("", &b),
             end(&[&a, &b]),
         ],
-        // With neither.
+        // Without ids and indexes.
         vec![
             piece("", "One"),
             done("", &nameless_one),

@@ -16,7 +16,7 @@ fn stored_stream() -> Vec<sse::Event> {
     events(&STREAM.replace(r#""background":false"#, r#""background":true"#))
 }
 
-/// These data lines as events, in the order of their numbers.
+/// Converts data lines to events numbered in their order.
 fn numbered(data: &[&str]) -> Vec<sse::Event> {
     let event = |(number, data): (usize, &&str)| {
         let mut data: Value = serde_json::from_str(data).unwrap();
@@ -39,7 +39,7 @@ fn begun(events: &[sse::Event]) -> Vec<Delta> {
     read(Dialect::OpenaiResponses.reader("p"), events)
 }
 
-fn taken_up(place: &StreamCursor, events: &[sse::Event]) -> Vec<Delta> {
+fn read_resumed(place: &StreamCursor, events: &[sse::Event]) -> Vec<Delta> {
     read(
         Dialect::OpenaiResponses.decoder_after("p", place),
         &rest(place, events),
@@ -76,7 +76,7 @@ fn assert_once_wherever_it_is_cut_twice(events: &[sse::Event]) {
         let (before, place) = apart(begun(&events[..first]));
         let place = place.unwrap_or_else(|| panic!("no place at {first}: {before:?}"));
         for second in first..=events.len() {
-            let (between, next) = apart(taken_up(&place, &events[..second]));
+            let (between, next) = apart(read_resumed(&place, &events[..second]));
             let is_over = matches!(between.last(), Some(Delta::Stopped(_)));
             let said = [before.clone(), between].concat();
             let said = match is_over {
@@ -84,7 +84,7 @@ fn assert_once_wherever_it_is_cut_twice(events: &[sse::Event]) {
                 // An event without deltas does not move the cursor.
                 false => {
                     let place = next.as_ref().unwrap_or(&place);
-                    [said, apart(taken_up(place, events)).0].concat()
+                    [said, apart(read_resumed(place, events)).0].concat()
                 }
             };
             assert_eq!(said, whole, "cut after {first} and {second}");
@@ -145,7 +145,7 @@ fn paragraphs_refusals_and_calls_without_arguments_are_heard_once() {
     }
 }
 
-/// The first call ends, and only then the second, whose arguments came before.
+/// The first call ends before the second, although the second call's arguments come first.
 #[test]
 fn a_call_that_was_cut_in_its_middle_comes_whole_or_not_at_all() {
     let place = StreamCursor {
@@ -162,16 +162,16 @@ fn a_call_that_was_cut_in_its_middle_comes_whole_or_not_at_all() {
     };
     let whole =
         r#"{"id":"b","type":"function_call","call_id":"call_b","name":"run","arguments":"[12"}"#;
-    let half = apart(taken_up(&place, &rest(whole))).0;
+    let half = apart(read_resumed(&place, &rest(whole))).0;
     let name = "run".to_owned();
     let cut = [Delta::CallCut { name }, Delta::Stopped(StopReason::EndTurn)];
     assert_eq!(half, cut);
     let untold = r#"{"id":"b","type":"function_call","call_id":"call_b","name":"run"}"#;
-    let none = apart(taken_up(&place, &rest(untold))).0;
+    let none = apart(read_resumed(&place, &rest(untold))).0;
     assert_eq!(none, cut);
     let whole =
         r#"{"id":"b","type":"function_call","call_id":"call_b","name":"run","arguments":"12"}"#;
-    let said = apart(taken_up(&place, &rest(whole))).0;
+    let said = apart(read_resumed(&place, &rest(whole))).0;
     let stopped = Delta::Stopped(StopReason::ToolUse);
     assert_eq!(said, [call("call_b", "run", "12"), stopped]);
 }
@@ -187,7 +187,7 @@ fn what_begins_after_the_place_may_come_all_at_once() {
         r#"{"type":"response.output_item.added","output_index":1,"item":{"id":"m","type":"message"}}"#,
         r#"{"type":"response.output_item.done","output_index":1,"item":{"id":"m","type":"message","content":[{"type":"output_text","text":"Hello"}]}}"#,
     ]);
-    assert_eq!(apart(taken_up(&place, &rest)).0, [text("Hello")]);
+    assert_eq!(apart(read_resumed(&place, &rest)).0, [text("Hello")]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Recognises most frames without parsing them: by their first bytes or by a few words.
 //!
-//! A searched word in quotes cannot be part of the model's text: inside a string its quotes are escaped. In doubt
-//! there is no result here, and the frame is parsed.
+//! A searched word in quotes cannot be part of the model's text: inside a string its quotes are escaped. In doubt there
+//! is no result here, and the frame is parsed.
 
 use super::frame_scanner::FrameFields;
 use crate::{Dialect, StreamActivity};

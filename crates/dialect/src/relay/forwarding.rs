@@ -95,7 +95,7 @@ impl Forwarder {
         self.course.observe_long_frame(&self.tail)
     }
 
-    /// Keeps the beginning of a frame, as far as it is still of use.
+    /// Keeps the beginning of a frame, as far as it is still needed.
     fn keep(&mut self, begin: &[u8]) {
         if self.course.is_complete {
             self.is_sent = self.ends.is_within_frame();

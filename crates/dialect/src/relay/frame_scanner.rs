@@ -64,7 +64,7 @@ fn line_length(bytes: &[u8]) -> Option<usize> {
 #[derive(Debug, Default)]
 pub(super) struct FrameFields<'a> {
     pub(super) name: &'a [u8],
-    /// The first line of its data.
+    /// The first data line.
     pub(super) data: Option<&'a [u8]>,
     /// Whether there is more data than that.
     pub(super) has_more: bool,

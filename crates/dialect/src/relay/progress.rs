@@ -18,7 +18,7 @@ pub(super) struct StreamProgress {
     pub(super) provider: String,
     pub(super) is_complete: bool,
     pub(super) ended_with: Option<Box<Failure>>,
-    /// A chat's choice has ended, and nothing has come after it.
+    /// The choice of a chat has finished, and no content has come after it.
     has_finished: bool,
     /// Content has come after such an end: this server's finish reason does not mean that it is done.
     is_contradicted: bool,

@@ -141,7 +141,7 @@ fn json(event: &sse::Event) -> Value {
 impl Stream {
     fn places(&self) -> Places {
         let frames = frames(self);
-        // A CR ends a line, also when its LF has not come.
+        // A CR ends a line even before its LF has arrived.
         let without_late = |end: usize| end - usize::from(self.bytes[..end].ends_with(b"\r\n"));
         let first = |is_it: &dyn Fn(&sse::Event) -> bool| {
             let mut found = frames.iter();
@@ -410,7 +410,7 @@ fn most_frames_are_known_at_a_glance() {
         let known =
             |frame: &&&str| fast_path::sign(dialect, &FrameFields::of(frame.as_bytes())).is_some();
         let count = deltas.iter().filter(known).count();
-        // The last delta of a chat ends it, and is read.
+        // The last delta of a chat ends it and is parsed.
         assert!(
             count + 1 >= deltas.len() && count > 3,
             "{dialect:?}: {count} of {}",

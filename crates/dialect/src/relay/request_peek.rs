@@ -42,7 +42,7 @@ impl<'de> Visitor<'de> for Fields {
         formatter.write_str("a request")
     }
 
-    /// The last field of a name counts, as it does for providers.
+    /// If a field is repeated, the last one counts, as it does for providers.
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
         let mut asked = PeekedRequest::default();
         while let Some(field) = fields.next_key()? {

@@ -1,7 +1,7 @@
 //! Accepts most whole responses without decoding them: those that are plainly fine. The others are decoded as usual.
 //!
-//! Invariant: a response that is fine here is fine for the decoder. Nothing is copied, and no value is built for
-//! unused fields.
+//! Invariant: a response that is fine here is fine for the decoder. Nothing is copied, and no value is built for unused
+//! fields.
 
 use crate::Dialect;
 use serde::Deserialize;

@@ -22,7 +22,7 @@ pub(super) fn end(relay: &mut Relay) -> (Result<(), Box<Failure>>, Vec<Bytes>) {
     (result, out)
 }
 
-/// A relay that has seen content.
+/// Returns a relay that has seen content.
 pub(super) fn begun(dialect: Dialect) -> Relay {
     let mut relay = dialect.relay("p");
     let (result, out) = push(&mut relay, &wire(&[CONTENT[place(dialect)]]));

@@ -1,4 +1,4 @@
-//! The windows that the overflows of the corpus state.
+//! The context windows that the overflow errors of the corpus state.
 
 use outlast_dialect::error_body::{RawError, read};
 use outlast_kernel::Timestamp;
@@ -8,7 +8,7 @@ use outlast_kernel::model_info::overflow::stated_window;
 use outlast_kernel::verdict::Cause;
 use serde_json::Value;
 
-/// The lines of the corpus that are an overflow first of all, as failures.
+/// Returns the lines of the corpus that are primarily an overflow, as failures.
 fn overflows(corpus: &str) -> Vec<(String, Failure)> {
     let lines = corpus.lines().map(serde_json::from_str);
     let lines = lines.map(Result::<Value, _>::unwrap);
@@ -33,7 +33,7 @@ fn overflows(corpus: &str) -> Vec<(String, Failure)> {
     lines.filter(is_overflow).map(failure).collect()
 }
 
-/// The ids, each with its window.
+/// Returns the ids of the lines that state a window, with the window.
 fn stated(corpus: &str) -> Vec<(String, u64)> {
     let all = overflows(corpus).into_iter();
     all.filter_map(|(id, failure)| Some((id, stated_window(&failure)?)))

@@ -45,7 +45,7 @@ impl Runner<'_> {
     }
 
     /// A wait that is taken up stands in line where others wait for the same.
-    pub(super) async fn stand_in_line(&mut self, wait: &Wait) {
+    pub(super) async fn rejoin_queue(&mut self, wait: &Wait) {
         let abort = self.turn.control.token();
         let chosen = tokio::select! {
             biased;
@@ -57,7 +57,7 @@ impl Runner<'_> {
         if chosen.is_ok()
             && let Some(gate) = &mut self.gate
         {
-            gate.stand_in_line(wait).await;
+            gate.rejoin_queue(wait).await;
         }
     }
 

@@ -61,7 +61,7 @@ impl Runner<'_> {
             return Some(self.too_late());
         }
         let cost_is_spent = self.state.prompt().cost_is_spent();
-        cost_is_spent.then(|| self.too_dear())
+        cost_is_spent.then(|| self.cost_limit_reached())
     }
 
     /// Follows the stream of one call to its end.
@@ -390,7 +390,7 @@ impl Runner<'_> {
         step(&mut self.state, Event::Spent(rest));
     }
 
-    fn too_dear(&self) -> Failure {
+    fn cost_limit_reached(&self) -> Failure {
         let message = "this prompt has cost what it may, and the next call would exceed the budget";
         Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now())
     }

@@ -49,12 +49,12 @@ pub(super) struct ModelSelection {
 
 impl ModelSelection {
     /// The first model, in a chain that has asked and left others before.
-    pub(super) fn new(models: Option<&Models<'_>>, taken_up: &ResumeState) -> Self {
+    pub(super) fn new(models: Option<&Models<'_>>, resume_state: &ResumeState) -> Self {
         let routes = models.map_or(&[][..], |models| models.routes);
         let keys: Vec<String> = routes.iter().map(ModelTarget::key).collect();
         let places = 0..keys.len();
-        let asked = places.filter(|place| taken_up.asked.contains(&keys[*place]));
-        let left = taken_up.may_come_back.as_ref();
+        let asked = places.filter(|place| resume_state.asked.contains(&keys[*place]));
+        let left = resume_state.may_come_back.as_ref();
         let may_come_back = left.and_then(|(key, judged)| {
             let place = keys.iter().position(|other| other == key)?;
             Some((place, Arc::clone(judged)))

@@ -178,7 +178,7 @@ impl<'a> TurnGate<'a> {
     }
 
     /// Someone waits who did not fail here, if something is wrong here at all.
-    pub(super) async fn stand_in_line(&mut self, wait: &Wait) {
+    pub(super) async fn rejoin_queue(&mut self, wait: &Wait) {
         if self.cause().is_some() {
             self.knowledge.forget(&self.key, &self.waiter.id).await;
             (self.waiter.since, self.waiter.own_wake) = (wait.since, wait.until);

@@ -61,7 +61,7 @@ pub struct Turn<'a> {
     /// The first entries of the journal.
     pub opening: Vec<Entry>,
     /// The state that an earlier process left.
-    pub taken_up: ResumeState,
+    pub resume_state: ResumeState,
 }
 
 impl<'a> Turn<'a> {
@@ -87,7 +87,7 @@ impl<'a> Turn<'a> {
             inbox: None,
             journal: None,
             opening: Vec::new(),
-            taken_up: ResumeState::default(),
+            resume_state: ResumeState::default(),
         }
     }
 }

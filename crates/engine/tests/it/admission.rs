@@ -32,7 +32,7 @@ impl Fixture {
     }
 
     fn line_up(&self) -> QueuePosition {
-        self.desk.stand_in_line(&self.gate, self.clock.now())
+        self.desk.enqueue(&self.gate, self.clock.now())
     }
 
     async fn fail(&self, admission: Ticket) {
@@ -91,7 +91,7 @@ async fn of_a_thousand_that_wait_one_probes_and_all_follow_in_order_along_a_ramp
                 }
                 probes.fetch_add(1, Ordering::Relaxed);
                 admission.failed(&overloaded(&*clock)).await;
-                place = desk.stand_in_line(&gate, since);
+                place = desk.enqueue(&gate, since);
             }
         });
         tokio::time::advance(Duration::from_millis(1)).await;

@@ -320,9 +320,9 @@ async fn a_deadline_of_ones_own_says_nothing_about_the_provider() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_taken_up_stands_in_line_with_the_others() {
+async fn resumed_wait_queues_with_the_others() {
     let crowd = Fixture::new(Duration::from_secs(100), false);
-    let taken_up = async {
+    let resume_state = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let now = crowd.clock.now();
         let failure = ClassifiedFailure::new(Failure::http("down", 503, "Overloaded", now));
@@ -331,7 +331,7 @@ async fn a_wait_that_is_taken_up_stands_in_line_with_the_others() {
         let turn = Turn {
             retry: Some(&retry),
             knowledge: Some(&crowd.knowledge),
-            taken_up: ResumeState {
+            resume_state: ResumeState {
                 wait: Some(Wait {
                     since: now,
                     until: now + Duration::from_secs(1800),
@@ -344,7 +344,7 @@ async fn a_wait_that_is_taken_up_stands_in_line_with_the_others() {
         let ended = run_turn(turn, &mut |_| {}).await;
         (ended.seal, crowd.clock.now())
     };
-    let (_, (seal, at)) = tokio::join!(crowd.all(2), taken_up);
+    let (_, (seal, at)) = tokio::join!(crowd.all(2), resume_state);
     assert_eq!(seal, TurnStatus::Completed);
     let after = at.since(START + Duration::from_secs(100));
     assert!(

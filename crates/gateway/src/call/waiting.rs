@@ -52,7 +52,7 @@ enum WakeReason {
 
 /// Comes with the time that the provider has stated to somebody else, when that is beyond the limit: whoever waits in line
 /// would learn it only after hours.
-async fn in_vain(shared: &Shared, gate: &str, limit: Option<Timestamp>) -> Timestamp {
+async fn reset_beyond_limit(shared: &Shared, gate: &str, limit: Option<Timestamp>) -> Timestamp {
     let Some(limit) = limit else {
         return std::future::pending().await;
     };
@@ -68,14 +68,14 @@ async fn in_vain(shared: &Shared, gate: &str, limit: Option<Timestamp>) -> Times
 
 impl Call {
     /// Goes on where an earlier sending of the same request was left.
-    pub(crate) async fn take_up(&mut self) {
+    pub(crate) async fn resume(&mut self) {
         if !self.shared.holds.has_abandoned() || !self.asked.route.is_retried() {
             return;
         }
         let Some(identity) = self.identity().await else {
             return;
         };
-        let Some((hold, progress)) = self.shared.holds.take_up(&identity, self.about()) else {
+        let Some((hold, progress)) = self.shared.holds.resume(&identity, self.about()) else {
             return;
         };
         self.hold = Some(hold);
@@ -95,7 +95,7 @@ impl Call {
             resent: self.trouble.resent,
             since: progress.since,
         });
-        self.shared.metrics.taken_up(self.asked.profile.name);
+        self.shared.metrics.resumed(self.asked.profile.name);
         let rules = self.strategy.rules();
         self.state = State::new(rules, progress.prompt).with_chain(progress.chain);
         let Some(until) = progress.wake.filter(|wake| *wake > now) else {
@@ -108,7 +108,7 @@ impl Call {
         let failure =
             ClassifiedFailure::new(failure.with_verdict(Verdict::of(cause, Scope::Provider)));
         let since = now;
-        self.state.take_up(
+        self.state.resume(
             Wait {
                 since,
                 until,
@@ -196,7 +196,7 @@ impl Call {
                 Ok(admission) => return Ok(GateReply::Gated(admission)),
                 Err(place) => place,
             },
-            Some(_) => desk.stand_in_line(&gate, since),
+            Some(_) => desk.enqueue(&gate, since),
         };
         // A call that waits is not under way.
         self.seat = None;
@@ -373,7 +373,7 @@ impl Call {
                 () = shared.alarms.at(own_time) => WakeReason::OwnTime,
                 () = shared.alarms.at(limit.map(|limit| limit.max(own_time.unwrap_or(limit)))) => WakeReason::TooLong,
                 () = shared.alarms.at(look_again) => WakeReason::LookAgain,
-                until = in_vain(&shared, gate, limit.filter(|_| stated_counts)) => WakeReason::InVain(until),
+                until = reset_beyond_limit(&shared, gate, limit.filter(|_| stated_counts)) => WakeReason::InVain(until),
                 () = shared.upstreams_changed() => WakeReason::LookAgain,
                 () = shared.stopping.cancelled() => WakeReason::Stopping,
             }

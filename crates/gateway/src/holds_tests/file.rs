@@ -58,7 +58,7 @@ impl TestGateway {
 }
 
 #[tokio::test]
-async fn after_a_restart_what_waited_and_what_was_left_can_be_taken_up() {
+async fn held_and_abandoned_requests_can_be_resumed_after_a_restart() {
     let place = TestDir::new();
     let gateway = place.open(0).await;
     let waits = gateway.begin("waits", "waits");
@@ -76,9 +76,9 @@ async fn after_a_restart_what_waited_and_what_was_left_can_be_taken_up() {
     let gateway = place.open(4100).await;
     assert_eq!(gateway.said(), []);
     assert_eq!(gateway.shown(), [("waits".to_owned(), true)]);
-    assert!(gateway.take_up("left").is_none());
-    assert!(gateway.take_up("answered").is_none());
-    let (hold, taken) = gateway.take_up("waits").unwrap();
+    assert!(gateway.resume("left").is_none());
+    assert!(gateway.resume("answered").is_none());
+    let (hold, taken) = gateway.resume("waits").unwrap();
     assert_eq!(taken, Progress { resent: 1, ..spent });
     hold.ended();
     gateway.holds.close().await;
@@ -101,12 +101,12 @@ async fn a_gateway_that_is_killed_leaves_all_its_waits() {
     assert_eq!(again.shown().len(), 51);
     assert_eq!(again.holds.live(), 0);
     for number in 0..50 {
-        let (hold, progress) = again.take_up(&number.to_string()).unwrap();
+        let (hold, progress) = again.resume(&number.to_string()).unwrap();
         assert_eq!((progress.attempts, progress.resent), (1, 1));
         hold.ended();
     }
     // It was left before, and its time goes on; that of the others began when this process started.
-    let (kept, _) = again.take_up("left").unwrap();
+    let (kept, _) = again.resume("left").unwrap();
     drop(kept);
     again.holds.close().await;
     assert_eq!(image.rows(), 1);
@@ -140,7 +140,7 @@ async fn how_long_it_is_kept_is_counted_over_a_restart() {
         assert_eq!(ids, expected, "{restart}");
         // Nobody knows when the client of the waiting request left: at the latest now.
         again.clock.set(restart + half_an_hour);
-        let waited = again.take_up("live").is_some();
+        let waited = again.resume("live").is_some();
         assert_eq!(waited, restart <= two_days);
         again.holds.close().await;
     }
@@ -252,7 +252,7 @@ async fn without_its_file_a_gateway_goes_on_and_says_so_once() {
         assert!(matches!(&gateway.said()[..], [StoreEvent::Alone { .. }]));
         drop(gateway.begin("hello", "first"));
         gateway.clock.set(3 * MINUTE.as_secs());
-        let (hold, _) = gateway.take_up("hello").unwrap();
+        let (hold, _) = gateway.resume("hello").unwrap();
         // It is tried again, and fails again.
         drop(gateway.begin("other words", "second"));
         tokio::task::yield_now().await;
@@ -274,7 +274,7 @@ async fn a_second_gateway_works_without_the_file_and_has_it_when_the_first_is_go
     };
     assert!(why.contains("in use by another process"), "{why}");
     assert!(!second.holds.has_abandoned());
-    assert!(second.take_up("hello").is_none());
+    assert!(second.resume("hello").is_none());
     let ours = second.begin("hello", "ours");
     first.holds.close().await;
     drop(theirs);
@@ -289,7 +289,7 @@ async fn a_second_gateway_works_without_the_file_and_has_it_when_the_first_is_go
     let joined = tokio::time::timeout(HANG_TIMEOUT, joined).await;
     joined.unwrap();
     assert_eq!(second.said(), [StoreEvent::Joined]);
-    let (taken, progress) = second.take_up("hello").unwrap();
+    let (taken, progress) = second.resume("hello").unwrap();
     assert_eq!((progress.since, progress.resent), (at(0), 1));
     assert!(second.settle().await);
     assert_eq!(place.rows(), 2);

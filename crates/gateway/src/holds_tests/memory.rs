@@ -5,7 +5,7 @@ use super::*;
 use futures_util::FutureExt;
 
 #[tokio::test]
-async fn what_a_client_has_left_is_taken_up_once_with_all_that_it_has_spent() {
+async fn abandoned_hold_is_resumed_once_with_its_budget() {
     let gateway = TestGateway::in_memory().await;
     let hold = gateway.begin("hello", "first");
     let spent = Progress {
@@ -17,11 +17,11 @@ async fn what_a_client_has_left_is_taken_up_once_with_all_that_it_has_spent() {
     drop(hold);
     assert!(gateway.holds.has_abandoned());
     gateway.clock.set(60);
-    assert!(gateway.take_up("other words").is_none());
-    let (again, taken) = gateway.take_up("hello").unwrap();
+    assert!(gateway.resume("other words").is_none());
+    let (again, taken) = gateway.resume("hello").unwrap();
     assert_eq!(taken, Progress { resent: 1, ..spent });
     assert!(!gateway.holds.has_abandoned());
-    assert!(gateway.take_up("hello").is_none());
+    assert!(gateway.resume("hello").is_none());
     let shown = gateway.holds.status();
     assert_eq!(shown.len(), 1);
     assert_eq!((&*shown[0].about.id, shown[0].resent), ("again", 1));
@@ -33,19 +33,19 @@ async fn what_a_client_has_left_is_taken_up_once_with_all_that_it_has_spent() {
 async fn a_second_request_of_the_same_words_is_one_of_its_own_while_the_first_waits() {
     let gateway = TestGateway::in_memory().await;
     let first = gateway.begin("hello", "first");
-    assert!(gateway.take_up("hello").is_none());
+    assert!(gateway.resume("hello").is_none());
     let second = gateway.begin("hello", "second");
     drop(gateway.begin("elsewhere", "third"));
     // A hold can be resumed, but not this one.
     assert!(gateway.holds.has_abandoned());
-    assert!(gateway.take_up("hello").is_none());
+    assert!(gateway.resume("hello").is_none());
     drop((first, second));
     assert_eq!(gateway.holds.live(), 0);
     assert_eq!(gateway.shown().len(), 3);
 }
 
 #[tokio::test]
-async fn of_several_that_were_left_the_oldest_is_taken_up_first() {
+async fn oldest_abandoned_hold_is_resumed_first() {
     let gateway = TestGateway::in_memory().await;
     let holds: Vec<Hold> = [30, 10, 20]
         .iter()
@@ -56,7 +56,7 @@ async fn of_several_that_were_left_the_oldest_is_taken_up_first() {
         .collect();
     drop(holds);
     let taken: Vec<Timestamp> = std::iter::from_fn(|| {
-        let (hold, progress) = gateway.take_up("hello")?;
+        let (hold, progress) = gateway.resume("hello")?;
         hold.ended();
         Some(progress.since)
     })
@@ -69,14 +69,14 @@ async fn a_client_that_leaves_again_has_its_hold_kept_again() {
     let gateway = TestGateway::in_memory().await;
     drop(gateway.begin("hello", "first"));
     for resent in 1..=5 {
-        let (hold, taken) = gateway.take_up("hello").unwrap();
+        let (hold, taken) = gateway.resume("hello").unwrap();
         assert_eq!(taken.resent, resent);
         drop(hold);
     }
-    let (hold, _) = gateway.take_up("hello").unwrap();
+    let (hold, _) = gateway.resume("hello").unwrap();
     hold.ended();
     assert!(!gateway.holds.has_abandoned());
-    assert!(gateway.take_up("hello").is_none());
+    assert!(gateway.resume("hello").is_none());
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn it_is_kept_for_half_an_hour_or_that_long_after_its_client_was_told_to_c
             hold.update(waits, told.map(at));
             drop(hold);
             gateway.clock.set(come);
-            assert_eq!(gateway.take_up("hello").is_some(), is_there, "{come}");
+            assert_eq!(gateway.resume("hello").is_some(), is_there, "{come}");
             assert!(!gateway.holds.has_abandoned() || is_there);
         }
     }
@@ -104,7 +104,7 @@ async fn it_is_kept_for_half_an_hour_or_that_long_after_its_client_was_told_to_c
 async fn what_nobody_came_back_for_is_forgotten_by_whoever_looks() {
     type Look = fn(&TestGateway);
     let looks: [Look; 3] = [
-        |gateway| drop(gateway.take_up("other words")),
+        |gateway| drop(gateway.resume("other words")),
         |gateway| drop(gateway.holds.status()),
         |gateway| gateway.begin("other words", "second").ended(),
     ];
@@ -128,8 +128,8 @@ async fn of_too_many_that_were_left_the_oldest_go() {
     }
     assert_eq!(gateway.holds.0.lock().known.left(), MAX_ABANDONED);
     let last = (MAX_ABANDONED + 2).to_string();
-    assert!(gateway.take_up("0").is_none());
-    assert!(gateway.take_up(&last).is_some());
+    assert!(gateway.resume("0").is_none());
+    assert!(gateway.resume(&last).is_some());
 }
 
 #[tokio::test]

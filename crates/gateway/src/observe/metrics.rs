@@ -37,7 +37,7 @@ pub struct Metrics {
     attempts_failed: SeriesTable<2, Counter>,
     retries: SeriesTable<1, Counter>,
     resent: SeriesTable<1, Counter>,
-    taken_up: SeriesTable<1, Counter>,
+    resumed: SeriesTable<1, Counter>,
     refused: Family<RefusalLabels, Counter>,
     all_refused: Counter,
     connections: Gauge,
@@ -145,8 +145,8 @@ impl Metrics {
     }
 
     /// Counts such a request that resumes where the earlier one stopped.
-    pub fn taken_up(&self, client: &'static str) {
-        self.taken_up.at([self.clients.place_of(client)]).inc();
+    pub fn resumed(&self, client: &'static str) {
+        self.resumed.at([self.clients.place_of(client)]).inc();
     }
 
     /// Counts a refused request; `kind` is one word of our own for the reason.
@@ -227,7 +227,7 @@ impl Metrics {
             answered: self.requests.sum(|outcome| outcome == answered),
             attempts_failed: self.attempts_failed.sum(|_| true),
             retries: self.retries.sum(|_| true),
-            taken_up: self.taken_up.sum(|_| true),
+            taken_up: self.resumed.sum(|_| true),
             refused: self.all_refused.get(),
             connections: now(&self.connections),
             in_flight: now(&self.in_flight),

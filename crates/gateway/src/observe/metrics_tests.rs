@@ -99,7 +99,7 @@ fn everything_else_is_counted_under_its_own_name() {
     metrics.attempt_failed(None, Cause::DeadlinePassed);
     metrics.retry(Some(Dialect::OpenaiChat));
     metrics.resent("codex");
-    metrics.taken_up("codex");
+    metrics.resumed("codex");
     metrics.refused("cross_site");
     metrics.sent_upstream(1000);
     metrics.received_upstream(2000);
@@ -148,7 +148,7 @@ fn the_sums_agree_with_the_series() {
     metrics.attempt_failed(None, Cause::Network);
     metrics.attempt_failed(Some(Dialect::OpenaiChat), Cause::Stalled);
     metrics.retry(None);
-    metrics.taken_up("codex");
+    metrics.resumed("codex");
     metrics.refused("no_host");
     metrics.refused("cross_site");
     let expected = Counters {

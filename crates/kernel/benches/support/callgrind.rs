@@ -2,8 +2,8 @@
 //!
 //! A bench includes this file by its path and calls [`run`] from its `main`. Each case runs twice, once with twice as
 //! many rounds; the difference, divided by the rounds, is the cost of one round when everything is warm. Counts do not
-//! depend on the machine's load, so there is no noise to allow for. They are those of the test profile: optimised,
-//! with assertions and overflow checks, some tenth more than in a release.
+//! depend on the machine's load, so there is no noise to allow for. They are those of the test profile: optimised, with
+//! assertions and overflow checks, some tenth more than in a release.
 
 use std::process::Command;
 

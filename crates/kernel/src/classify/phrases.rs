@@ -1,7 +1,7 @@
 //! The phrases that identify topics and retry times. Data: a new wording of a known condition goes here.
 //!
-//! Phrases are in lower case, with spaces for underscores; one that ends in `*` may continue with more letters. None
-//! is shorter than three bytes.
+//! Phrases are in lower case, with spaces for underscores; one that ends in `*` may continue with more letters. None is
+//! shorter than three bytes.
 
 macro_rules! topics {
     ($($(#[$doc:meta])* $name:ident: [$($phrase:literal),* $(,)?];)*) => {

@@ -1,7 +1,8 @@
 //! Finds the topics of a message by their phrases, in one pass.
 //!
 //! This is data for the text rules, the last resort of the classifier. Quoted text is not read: it is most often the
-//! user's own text, sent back. Invariant: the work is linear in the message.
+//! user's own text, sent back.
+//! Invariant: the work is linear in the message.
 
 use super::phrases::{CUES, PHRASES};
 use arrayvec::ArrayVec;

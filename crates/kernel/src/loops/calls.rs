@@ -8,14 +8,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 ///
 /// ```
 /// use outlast_kernel::event::ToolCall;
-/// use outlast_kernel::repetition::Calls;
+/// use outlast_kernel::loops::RepeatedCallCounter;
 ///
 /// let call = |arguments: &str| ToolCall {
 ///     id: "any".to_owned(),
 ///     name: "read".to_owned(),
 ///     arguments: arguments.to_owned(),
 /// };
-/// let mut calls = Calls::default();
+/// let mut calls = RepeatedCallCounter::default();
 /// assert_eq!(calls.after(&[(&call(r#"{"a":1,"b":2}"#), "done")]), 1);
 /// assert_eq!(calls.after(&[(&call(r#"{"b": 2, "a": 1}"#), "done")]), 2);
 /// assert_eq!(calls.after(&[(&call(r#"{"a":1,"b":2}"#), "other")]), 1);

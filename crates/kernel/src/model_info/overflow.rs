@@ -68,7 +68,7 @@ const OTHER_UNITS: [&str; 11] = [
 ///
 /// ```
 /// use outlast_kernel::failure::Failure;
-/// use outlast_kernel::{Timestamp, overflow::stated_window};
+/// use outlast_kernel::{Timestamp, model_info::overflow::stated_window};
 ///
 /// let message = "prompt is too long: 215000 tokens > 200000 maximum";
 /// let failure = Failure::http("anthropic", 400, message, Timestamp::default());

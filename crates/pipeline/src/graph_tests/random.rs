@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_that_is_taken_up_anywhere_ends_as_it_would_have((source, fates, _) in any_pipeline(), cut in 1usize..60) {
+    fn resumed_run_ends_as_an_uninterrupted_one((source, fates, _) in any_pipeline(), cut in 1usize..60) {
         let pipeline = pipeline(&source);
         let fate = fated(&fates);
         let whole = play_from(&pipeline, &fate, Vec::new(), usize::MAX);

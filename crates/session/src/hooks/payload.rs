@@ -133,14 +133,14 @@ impl EventTranslator {
     /// Creates a translator that includes the progress of a turn that another process began.
     pub(super) fn of(session: &Session) -> Self {
         let unfinished = session.unfinished_turn();
-        let taken_up = unfinished.map(|turn| turn.taken_up).unwrap_or_default();
-        let calls = taken_up
+        let resume_state = unfinished.map(|turn| turn.resume_state).unwrap_or_default();
+        let calls = resume_state
             .calls
             .into_iter()
             .map(|outstanding| outstanding.call);
         Self {
             calls: calls.map(|call| (call.id.clone(), call)).collect(),
-            used: taken_up.usage,
+            used: resume_state.usage,
             ..Self::default()
         }
     }

@@ -368,7 +368,7 @@ async fn what_summaries_cost_is_added_to_what_the_prompt_has_cost_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_used_in_vain_is_told_too() {
+async fn usage_of_failed_attempts_is_reported() {
     let world = Fixture::new(&["ok:refusal"]);
     let mut request = long();
     request.system = Some("x".repeat(400_000));

@@ -197,7 +197,7 @@ fn nothing_is_gone_on_with_after_something_was_said() {
     };
     let kept = |entries: Vec<Entry>| {
         let unfinished = State::after(entries).unfinished.unwrap();
-        unfinished.taken_up.kept.is_some()
+        unfinished.resume_state.kept.is_some()
     };
     assert!(kept(vec![prompt.clone(), failed.clone()]));
     assert!(

@@ -257,7 +257,12 @@ async fn a_wait_for_a_fallback_is_carried_on_with_the_retries_that_it_has_left()
     for _ in 0..2 {
         drop(session);
         session = kept.open(&id, routes.setup()).await;
-        let first = session.unfinished_turn().unwrap().taken_up.chain.retries();
+        let first = session
+            .unfinished_turn()
+            .unwrap()
+            .resume_state
+            .chain
+            .retries();
         run_until(&session, session.resume(), is_wait_number(first + 1)).await;
     }
     drop(session);

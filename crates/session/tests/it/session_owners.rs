@@ -147,9 +147,9 @@ async fn a_prompt_that_was_dropped_while_it_was_written_down_is_carried_on() {
     let called = |body: &Body| matches!(body, Body::AttemptStarted { .. });
     run_until(&session, session.resume(), called).await;
     world.provider.hang(false);
-    let taken_up = session.unfinished_turn().unwrap().taken_up;
+    let resume_state = session.unfinished_turn().unwrap().resume_state;
     assert_eq!(
-        taken_up.attempts, 1,
+        resume_state.attempts, 1,
         "what follows is folded from its beginning"
     );
     let ended = session.resume().await.unwrap();

@@ -262,9 +262,9 @@ async fn what_a_turn_has_used_and_done_is_known_after_every_entry() {
         let Some(unfinished) = standing.unfinished else {
             panic!("settled after {length} entries");
         };
-        let taken_up = unfinished.taken_up;
+        let resume_state = unfinished.resume_state;
         let (started, finished) = tools(&all[..length]);
-        for call in &taken_up.calls {
+        for call in &resume_state.calls {
             let id = call.call.id.as_str();
             let expected = match &call.so_far {
                 CallProgress::NotStarted => (false, false),
@@ -273,10 +273,10 @@ async fn what_a_turn_has_used_and_done_is_known_after_every_entry() {
             };
             assert_eq!((started.contains(&id), finished.contains(&id)), expected);
         }
-        assert!(taken_up.usage.input >= used);
-        used = taken_up.usage.input;
+        assert!(resume_state.usage.input >= used);
+        used = resume_state.usage.input;
         assert_eq!(
-            taken_up.attempts,
+            resume_state.attempts,
             attempts(&all[..length]).last().copied().unwrap_or(0)
         );
     }

@@ -130,7 +130,7 @@ async fn a_wait_goes_on_in_a_session_that_retries_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_was_taken_up_can_be_steered() {
+async fn resumed_wait_can_be_steered() {
     for (steer, seal) in [
         (Session::abort as fn(&Session), TurnStatus::Aborted),
         (Session::abort_retry, TurnStatus::Error),
@@ -210,7 +210,7 @@ async fn a_wait_that_was_cut_short_before_the_restart_costs_what_was_slept() {
     let unfinished = State::after(kept.entries(session.id()).await).unfinished;
     let unfinished = unfinished.unwrap();
     assert_eq!(unfinished.budget.sleep_left(), limits.sleep);
-    assert_eq!(unfinished.taken_up.chain.retries(), 1);
+    assert_eq!(unfinished.resume_state.chain.retries(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -478,9 +478,12 @@ async fn what_the_door_gave_a_turn_is_there_after_a_restart() {
     let session = kept.open(&id, world.setup()).await;
     let unfinished = session.unfinished_turn().unwrap();
     assert_eq!(unfinished.options, options);
-    let taken_up = unfinished.taken_up;
-    assert_eq!((taken_up.attempts, taken_up.chain.retries()), (1, 1));
-    let wait = taken_up.wait.unwrap();
+    let resume_state = unfinished.resume_state;
+    assert_eq!(
+        (resume_state.attempts, resume_state.chain.retries()),
+        (1, 1)
+    );
+    let wait = resume_state.wait.unwrap();
     assert_eq!(
         (wait.since, wait.until),
         (START, START + Duration::from_secs(2))
@@ -501,7 +504,7 @@ fn the_accounts_that_a_turn_has_left_are_known_after_a_restart() {
         left: Some(name.to_owned()),
         spent: Spent::default(),
     };
-    let left = |entries: Vec<Entry>| State::after(entries).unfinished.unwrap().taken_up.left;
+    let left = |entries: Vec<Entry>| State::after(entries).unfinished.unwrap().resume_state.left;
     let entries = vec![prompt("t"), switched("first"), switched("second")];
     assert_eq!(left(entries.clone()), ["first", "second"]);
     let next = [entries, vec![prompt("u")]].concat();

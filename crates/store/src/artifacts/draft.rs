@@ -1,6 +1,6 @@
-//! Content on its way to its place.
+//! Drafts: content that is being written, before it has its final path.
 //!
-//! Invariant: what does not get there leaves nothing behind, unless its process dies.
+//! Invariant: an unfinished draft leaves no file behind, unless its process dies.
 
 use super::DRAFTS;
 use crate::Error;
@@ -9,14 +9,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
-/// A file that nobody else knows of; removed unless it was finished.
+/// A file that nobody else knows of; dropping it removes the file unless it was finished.
 pub(super) struct Draft {
     path: PathBuf,
     file: File,
 }
 
 impl Draft {
-    /// A new one, empty, on the same disk as its place.
+    /// Creates an empty draft on the same disk as its final path.
     pub(super) fn new(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(DRAFTS).join(Uuid::now_v7().to_string());
         let mut options = OpenOptions::new();
@@ -29,13 +29,13 @@ impl Draft {
         }
     }
 
-    /// Adds to it.
+    /// Appends bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let written = self.file.write_all(bytes);
         written.map_err(|error| Error::file(&self.path, error))
     }
 
-    /// Puts it in its place, complete and on the disk, from then on only to be read.
+    /// Moves the draft to its final path, complete, on the disk and read-only.
     pub(super) fn finish(self, place: &Path) -> Result<(), Error> {
         #[cfg(unix)]
         self.make_read_only()?;
@@ -54,7 +54,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // Gone already when it is in its place.
+        // A finished draft is gone from here already.
         fs::remove_file(&self.path).ok();
     }
 }

@@ -1,4 +1,4 @@
-//! The file itself: who owns it, what is in it, and what becomes of it when it is damaged or gone.
+//! The file of holds: its owner, its content, and its replacement when it is damaged or gone.
 
 use super::Row;
 use super::write_buffer::{Group, WriteOutcome};
@@ -14,7 +14,7 @@ pub(super) struct HoldsFile {
     path: PathBuf,
     identity: Option<(u64, u64)>,
     pub(super) connection: Connection,
-    /// Nobody else has the file as long as this is open.
+    /// No other process has the file as long as this is open.
     _owned: fs::File,
 }
 
@@ -22,7 +22,7 @@ impl HoldsFile {
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Row>, Option<PathBuf>), Error> {
         let owned = database::own(path)?;
         let (mut connection, mut replaced) = database::open(path, &HOLDS)?;
-        // Whether it can be read at all shows now and not in the middle of an outage.
+        // An unreadable file is detected now and not in the middle of an outage.
         let rows = match read(&connection).map_err(|error| error.of(path)) {
             Err(error) if error.is_corruption() => {
                 (connection, replaced) = database::replace(path, &HOLDS)?;
@@ -40,9 +40,9 @@ impl HoldsFile {
         Ok((file, rows, replaced))
     }
 
-    /// Carries out a group of changes, as one transaction; in a new file, where this one is damaged or gone.
+    /// Writes a group of changes as one transaction, to a new file if this one is damaged or gone.
     pub(super) fn write(&mut self, group: &Group) -> Result<WriteOutcome, Error> {
-        // What is written to a file that was taken away would never be found again.
+        // Rows written to a file that was removed would never be found again.
         if database::identity(&self.path) != self.identity {
             let (connection, aside) = database::open(&self.path, &HOLDS)?;
             return self.write_to_new_file(group, connection, aside);

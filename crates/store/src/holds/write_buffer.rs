@@ -1,6 +1,6 @@
-//! What was handed in and is not written yet, and when it is to be.
+//! The buffer of changes that are not yet written, and the time of their write.
 //!
-//! Invariant: no lock is held while the disk works, so that handing in never waits for it.
+//! Invariant: no lock is held while the disk works, so that adding a change never waits for it.
 
 use super::HoldsEvent;
 use crate::Error;
@@ -12,34 +12,34 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long the first of a group waits for others. It is real time, as the disk's is.
+/// The time that the first change of a group waits for others. It is real time, as the disk's is.
 pub(super) const GROUP_DELAY: Duration = Duration::from_millis(20);
-/// How long it takes until a file is tried again that could not be written.
+/// The time until a write that failed is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The most changes that wait; a disk that takes nothing must not cost the memory, too.
+/// The maximum number of pending changes; a disk that takes nothing must not exhaust the memory, too.
 pub(super) const MAX_PENDING_CHANGES: usize = 50_000;
 
 #[derive(Debug, Default)]
 pub(super) struct WriteBuffer {
     waiting: Mutex<PendingChanges>,
-    /// The thread has something to look at.
+    /// Notifies the thread of changes.
     bell: Condvar,
 }
 
-/// What a row is to be.
+/// The new content of a row.
 #[derive(Debug)]
 pub(super) struct RowContent {
     pub(super) value: String,
     pub(super) until: Timestamp,
 }
 
-/// What is carried out together.
+/// The changes that are committed together.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     /// By key; a row without a content is removed.
     pub(super) changes: HashMap<Box<str>, Option<RowContent>>,
     pub(super) prune: Option<Timestamp>,
-    /// Who wants to know that it is on the disk.
+    /// The callers that wait until the group is on the disk.
     settling: Vec<oneshot::Sender<()>>,
 }
 
@@ -50,11 +50,11 @@ struct PendingChanges {
     is_failing: bool,
 }
 
-/// What came of a group that was written.
+/// The outcome of writing a group.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
     ToTheSame,
-    /// To a new file; what could not be read is kept there.
+    /// Written to a new file; the path is that of an old file that could not be read.
     ToANew(Option<PathBuf>),
 }
 
@@ -62,7 +62,7 @@ impl WriteBuffer {
     pub(super) fn hand_in(&self, key: &str, change: Option<RowContent>) {
         let mut waiting = self.lock();
         let is_first = waiting.group.is_empty();
-        // After the end nobody would write it.
+        // A change after the end would never be written.
         let has_room = waiting.group.changes.len() < MAX_PENDING_CHANGES && !waiting.is_closed;
         match waiting.group.changes.get_mut(key) {
             Some(before) => *before = change,
@@ -82,11 +82,12 @@ impl WriteBuffer {
         self.bell.notify_one();
     }
 
-    /// Hurries what was handed in. It is answered when that is on the disk, and given up when it could not be written.
+    /// Writes pending changes at once. The receiver resolves when they are on the disk, and fails if they could not be
+    /// written.
     pub(super) fn settle(&self) -> oneshot::Receiver<()> {
         let (written, settled) = oneshot::channel();
         let mut waiting = self.lock();
-        // After the end nobody would answer.
+        // After the end no thread would reply.
         if !waiting.is_closed {
             waiting.group.settling.push(written);
             self.bell.notify_one();
@@ -94,13 +95,13 @@ impl WriteBuffer {
         settled
     }
 
-    /// Hurries what was handed in, and lets the thread end after it.
+    /// Writes pending changes at once, and lets the thread end after it.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.bell.notify_one();
     }
 
-    /// Has group after group written, until the end.
+    /// Writes group after group, until the end.
     pub(super) fn serve(
         &self,
         mut write: impl FnMut(&Group) -> Result<WriteOutcome, Error>,
@@ -114,7 +115,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Waits until something is handed in, and a little for more.
+    /// Waits until there is a change, and a little for more.
     fn next(&self) -> Option<Group> {
         let idle = |waiting: &mut PendingChanges| waiting.group.is_empty() && !waiting.is_closed;
         let waiting = self.bell.wait_while(self.lock(), idle);
@@ -140,14 +141,14 @@ impl WriteBuffer {
             tell(HoldsEvent::Replaced(aside));
         }
         for settling in group.settling {
-            // Who has stopped asking need not be told.
+            // A caller that has left need not be told.
             settling.send(()).ok();
         }
     }
 
     fn failed(&self, group: Group, error: Error, tell: &dyn Fn(HoldsEvent)) {
         let mut waiting = self.lock();
-        // At the end there is nobody left to try it again for.
+        // At the end there is no thread left to retry.
         if !waiting.is_closed {
             waiting.group.take_back(group);
         }
@@ -173,7 +174,7 @@ impl Group {
         self.changes.is_empty() && self.prune.is_none() && self.settling.is_empty()
     }
 
-    /// Takes back what could not be written, where nothing newer was handed in.
+    /// Takes back the changes of a failed group, except where there is a newer one.
     fn take_back(&mut self, older: Self) {
         self.prune = self.prune.max(older.prune);
         for (key, change) in older.changes {

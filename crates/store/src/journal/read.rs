@@ -1,4 +1,4 @@
-//! Reading what was written: by anybody, whoever owns the session.
+//! Reads the journal. Any process may read any session, regardless of its owner.
 
 use super::owner::{Liveness, Owner};
 use super::session_lock::{self, owner_of};
@@ -12,8 +12,8 @@ use std::sync::Arc;
 pub(super) const SESSIONS: &str =
     "SELECT id, created, changed, directory, title, last_turn, entries, open_turn, owner
      FROM sessions WHERE";
-/// In which something happened last first, whatever the clock said: entries are numbered in the order in which they come.
-/// All are read, so they may as well be sorted.
+/// Orders sessions by their last entry, newest first, independent of clocks: rowids number entries in the order of
+/// their arrival. The query reads all sessions anyway, so sorting costs little.
 pub(super) const ALL: &str = "TRUE ORDER BY
      (SELECT rowid FROM entries WHERE session = sessions.id ORDER BY seq DESC LIMIT 1) DESC, id DESC";
 pub(super) const UNFINISHED: &str = "open_turn IS NOT NULL ORDER BY changed DESC, id DESC";
@@ -29,44 +29,44 @@ pub(super) const CONTEXT: &str =
       OR turn = (SELECT last_turn FROM sessions WHERE id = ?1)) ORDER BY seq LIMIT ?3";
 pub(super) const LAST: &str = "kind = ?2 ORDER BY seq DESC LIMIT 1";
 
-/// Which entries of a session to read.
+/// A selection of a session's entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Those that come after this one; 0 is before the first.
+    /// Only entries after this number; 0 is before the first.
     pub after: u64,
-    /// At most so many.
+    /// The maximum number of entries.
     pub limit: u32,
     /// Only these kinds; `None` means all.
     pub kinds: Option<&'static [&'static str]>,
 }
 
-/// What is known of a session without reading it.
+/// A summary of a session, without its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Its name.
+    /// The name of the session.
     pub id: String,
-    /// When it began.
+    /// The time at which the session began.
     pub created: Timestamp,
-    /// When something happened in it last.
+    /// The time of the last change.
     pub changed: Timestamp,
-    /// Where it works.
+    /// The working directory.
     pub directory: String,
-    /// What it is about; empty until somebody says so.
+    /// The title; empty until it is set.
     pub title: String,
-    /// How many turns it has.
+    /// The number of turns.
     pub turns: u64,
-    /// How many entries it has.
+    /// The number of entries.
     pub entries: u64,
     /// The turn that is not settled, if there is one.
     pub open_turn: Option<u64>,
-    /// Whether it can be claimed.
+    /// Whether the session can be claimed.
     pub state: Availability,
 }
 
 /// Whether a session can be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Availability {
-    /// Nobody owns it, or its owner died before it had begun anything.
+    /// Nobody owns it, or its owner died before beginning anything.
     Free,
     /// A living process owns it.
     InUse,
@@ -75,7 +75,7 @@ pub enum Availability {
 }
 
 impl Journal {
-    /// Entries of a session, in order.
+    /// Returns entries of a session, in order.
     pub async fn read(&self, id: &str, page: Page) -> Result<Vec<StoredEntry>, Error> {
         let session = id.to_owned();
         self.look(move |connection| {
@@ -88,7 +88,7 @@ impl Journal {
         .await
     }
 
-    /// The last entry of that kind, if there is one.
+    /// Returns the last entry of that kind, if there is one.
     pub async fn last(&self, id: &str, kind: &'static str) -> Result<Option<StoredEntry>, Error> {
         let session = id.to_owned();
         self.look(move |connection| {
@@ -98,8 +98,8 @@ impl Journal {
         .await
     }
 
-    /// What is needed to go on with a session: what was said and done in it, and all of its last turn, in order. Of
-    /// that, so many entries at most that come after the one of this number.
+    /// Returns the entries that are needed to resume a session, in order: its conversation, and all of its last turn.
+    /// Only those after entry number `after`, at most `limit`.
     pub async fn context(
         &self,
         id: &str,
@@ -114,12 +114,12 @@ impl Journal {
         .await
     }
 
-    /// All sessions, those in which something happened last first.
+    /// Returns all sessions, the most recently changed first.
     pub async fn sessions(&self) -> Result<Vec<Summary>, Error> {
         self.summaries(ALL).await
     }
 
-    /// The sessions that have a turn which is not settled, those in which something happened last first.
+    /// Returns the sessions with an unsettled turn, the most recently changed first.
     pub async fn unfinished(&self) -> Result<Vec<Summary>, Error> {
         self.summaries(UNFINISHED).await
     }
@@ -130,12 +130,12 @@ impl Journal {
             .await
     }
 
-    /// The session of that name, or the only one whose name begins so.
+    /// Returns the session of that name, or the only one whose name begins with the prefix.
     pub async fn summary(&self, prefix: &str) -> Result<Summary, Error> {
         let (prefix, owner) = (prefix.to_owned(), Arc::clone(&self.owner));
         self.look(move |connection| {
             let mut found = summaries(connection, &owner, NAMED, [&prefix])?;
-            // The name itself comes before all that begin with it.
+            // The exact name sorts before all names that begin with it.
             let is_name = found.first().is_some_and(|first| first.id == prefix);
             match found.len() {
                 0 => Err(Error::NoSuchSession { session: prefix }),
@@ -149,7 +149,7 @@ impl Journal {
         .await
     }
 
-    /// Looks through the whole file for damage.
+    /// Checks the whole file for damage.
     pub async fn check(&self) -> Result<(), Error> {
         let place = Arc::clone(&self.place);
         self.look(move |connection| {
@@ -165,7 +165,7 @@ impl Journal {
     }
 }
 
-/// Entries of the session that is the first of the values.
+/// Returns entries of the session that is the first of the values.
 fn entries(
     connection: &Connection,
     filter: &str,

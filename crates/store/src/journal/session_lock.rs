@@ -1,7 +1,7 @@
-//! Owning a session: beginning, claiming and letting go of it.
+//! Session locks: beginning, claiming and releasing a session.
 //!
-//! Invariant: every change of owner raises the fence, in the transaction in which the owner before is found dead. Who
-//! writes shows fence and owner (`Key`), so one who was believed dead and wakes up writes nothing more.
+//! Invariant: every change of owner raises the fence, in the transaction that finds the previous owner dead. A writer
+//! presents fence and owner (`FencingToken`), so a process that was taken for dead and wakes up writes nothing more.
 
 use super::Journal;
 use super::owner::{Liveness, Owner};
@@ -12,34 +12,34 @@ use outlast_kernel::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
 
-/// Stands behind the name of an owner that found everything settled and said, and has begun no turn since: should it die,
-/// nothing is left for anybody to say.
+/// A suffix of the owner's name: the owner found everything settled and reported, and has begun no turn since. If it
+/// dies, nothing is left to report.
 const CLEAN_OWNER_MARK: char = '~';
 
-/// A session that is to be begun.
+/// A session to begin.
 #[derive(Clone, Debug)]
 pub struct NewSession {
-    /// Its name, which no other has.
+    /// The name of the session; it must be unique.
     pub id: String,
-    /// Where it works.
+    /// The working directory.
     pub directory: String,
-    /// What it is about.
+    /// The title.
     pub title: String,
-    /// When it begins.
+    /// The time at which the session begins.
     pub now: Timestamp,
 }
 
-/// A session that this process owns. When this is dropped the session is let go of, unless the process ends first.
+/// The right of this process to write a session. Dropping it releases the session, unless the process ends first.
 #[derive(Debug)]
 #[must_use = "a session is let go of when its hold is dropped"]
 pub struct SessionLock {
     key: FencingToken,
-    /// Where it is to be let go of; `None` once that is under way.
+    /// The journal that releases the session; `None` once the release is under way.
     journal: Option<Journal>,
 }
 
 impl SessionLock {
-    /// The name of the session.
+    /// Returns the name of the session.
     pub fn session(&self) -> &str {
         &self.key.session
     }
@@ -52,13 +52,13 @@ impl SessionLock {
 impl Drop for SessionLock {
     fn drop(&mut self) {
         if let Some(journal) = self.journal.take() {
-            // It is under way when this returns; nobody is left to be told what came of it.
+            // The release is under way when this returns; nobody is left to receive its result.
             drop(journal.release_token(self.key()));
         }
     }
 }
 
-/// What an owner shows when it writes.
+/// The proof of ownership that a writer presents.
 #[derive(Clone, Debug)]
 pub(super) struct FencingToken {
     pub(super) session: String,
@@ -67,7 +67,7 @@ pub(super) struct FencingToken {
 }
 
 impl FencingToken {
-    /// Whether it still opens; asked in the transaction that writes.
+    /// Checks that the token is still valid; must run in the transaction that writes.
     pub(super) fn check(&self, connection: &Connection) -> Result<(), Error> {
         let is_ours = connection
             .prepare_cached(
@@ -92,7 +92,7 @@ impl Journal {
         .await
     }
 
-    /// Takes over a session that nobody owns, or whose owner has died.
+    /// Claims a session that nobody owns, or whose owner has died.
     pub async fn claim(&self, id: &str) -> Result<SessionLock, Error> {
         let session = id.to_owned();
         self.own(id.to_owned(), move |connection, owner| {
@@ -101,7 +101,7 @@ impl Journal {
         .await
     }
 
-    /// Lets go of a session, so that it can be claimed. It is done even if nobody waits for it.
+    /// Releases a session, so that it can be claimed. It is done even if nobody waits for it.
     pub fn release(
         &self,
         mut hold: SessionLock,
@@ -110,7 +110,7 @@ impl Journal {
         self.release_token(hold.key())
     }
 
-    /// Lets go of a session; one in which nothing has happened is removed. It is done even if nobody waits for it.
+    /// Releases a session, or removes it if it has no entries. It is done even if nobody waits for it.
     pub fn release_or_remove(
         &self,
         mut hold: SessionLock,
@@ -155,7 +155,7 @@ impl Journal {
         })
     }
 
-    /// Makes this process the owner of a session; `own` tells fence and owner as they then are.
+    /// Makes this process the owner of a session; `own` returns the new fence and owner.
     pub(super) async fn own(
         &self,
         session: String,
@@ -167,7 +167,7 @@ impl Journal {
             place.check()?;
             own(connection, &owner)
         };
-        // Made when it is on the disk: should the caller have left, it is dropped, and the session let go of.
+        // Made once the change is on the disk: if the caller has left, dropping the lock releases the session.
         let hold = move |(fence, owner)| SessionLock {
             key: FencingToken {
                 session,
@@ -241,17 +241,18 @@ fn take_over(
     Ok((fence, own))
 }
 
-/// The name of an owner, whatever it owes.
+/// Returns the name of an owner without its mark.
 pub(super) fn name(owner: &str) -> &str {
     owner.trim_end_matches(CLEAN_OWNER_MARK)
 }
 
-/// Whether everything was settled and said when that owner came, and it has begun nothing since.
+/// Returns whether everything was settled and reported when that owner claimed the session, and it has begun nothing
+/// since.
 pub(super) fn is_clean_owner(owner: &str) -> bool {
     owner.ends_with(CLEAN_OWNER_MARK)
 }
 
-/// Who owns a session, alive or dead.
+/// Returns the owner of a session, alive or dead.
 pub(super) fn owner_of(connection: &Connection, session: &str) -> Result<Option<String>, Error> {
     let owner = connection
         .prepare_cached("SELECT owner FROM sessions WHERE id = ?1")?

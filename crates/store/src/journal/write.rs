@@ -1,7 +1,7 @@
-//! Writing down what happened.
+//! Writes entries to the journal and deletes sessions.
 //!
-//! Every call is one transaction that begins by asking whether the session is still ours. A call that was made is
-//! carried out, in its turn and once, whether or not its caller stays to hear of it.
+//! Every call is one transaction; one that writes begins with a check that this process still owns the session. A call
+//! that was made is carried out, in order and once, even if its caller stops waiting.
 
 use super::owner::Liveness;
 use super::session_lock::{self, FencingToken, SessionLock};
@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, params};
 use std::sync::Arc;
 
 impl Journal {
-    /// Writes lines at the end of a session: all of them, or none.
+    /// Appends entries to a session: all of them, or none.
     pub fn append(
         &self,
         hold: &SessionLock,
@@ -28,7 +28,7 @@ impl Journal {
         })
     }
 
-    /// Removes a session and all its entries, unless a living process owns it. Nothing of it is left in the file.
+    /// Removes a session and all its entries, unless a living process owns it. Nothing of it stays in the file.
     pub fn delete(&self, id: &str) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         let (session, owner) = (id.to_owned(), Arc::clone(&self.owner));
         self.change(move |connection| {
@@ -45,8 +45,7 @@ impl Journal {
 }
 
 impl Journal {
-    /// Has the file forget what was deleted, also where it is still written down to be carried over. As far as nobody else
-    /// reads it just now.
+    /// Purges deleted data from the file and its write-ahead log, except for pages that another process is reading.
     pub async fn purge_deleted(&self) -> Result<(), Error> {
         let work = self.worker.run(|connection, _| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
@@ -56,7 +55,7 @@ impl Journal {
     }
 }
 
-/// Tells the session of a line that follows, and gives the line its number.
+/// Counts a new entry in its session's row and returns the number of the entry.
 fn count(connection: &Connection, key: &FencingToken, line: &RawEntry) -> Result<i64, Error> {
     let mut statement = connection.prepare_cached(
         "UPDATE sessions SET

@@ -1,4 +1,4 @@
-//! Artifacts: what is kept is what is found, whoever writes at the same time and whatever becomes of the disk.
+//! Artifacts: a read returns the stored content, despite concurrent writers and a failing disk.
 
 use outlast_store::Artifacts;
 use outlast_store::Error;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What nothing at all is known by, and `abc`.
+/// The hashes of empty content and of `abc`.
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
@@ -121,7 +121,7 @@ fn only_what_is_unused_and_old_is_removed() {
     assert!(artifacts.get(again).is_ok());
     assert_eq!(artifacts.remove_unused(&used, Duration::ZERO).unwrap(), 2);
     assert_eq!(artifacts.get(used.iter().next().unwrap()).unwrap(), b"used");
-    // What others put there is left alone.
+    // Files of others are left alone.
     let left = [kept.join("note.txt"), kept.join("ab")];
     assert!(left.iter().all(|path| path.exists()));
     assert_eq!(everything_in(&kept).len(), 3);
@@ -151,7 +151,7 @@ fn everything_is_private_and_nothing_is_written_again() {
 
 // --- A disk that takes no more ---
 
-/// Where the other process is to work: this program once more, which may write only small files.
+/// The folder for the other process: this program once more, which may write only small files.
 const PLACE: &str = "OUTLAST_TEST_ARTIFACTS";
 
 #[test]
@@ -177,7 +177,7 @@ fn a_write_that_fails_midway_leaves_nothing_behind_and_the_next_one_works() {
     let (folder, artifacts) = kept();
     let place = folder.path().join("artifacts");
     let child = std::process::Command::new("sh")
-        // The signal that a file grows too long is not for us: the write is to fail instead.
+        // The signal for a file that grows too long is ignored: the write is to fail instead.
         .args(["-c", r#"trap "" 25; ulimit -f 64; exec "$@""#, "sh"])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "artifacts::a_process_that_can_write_little"])

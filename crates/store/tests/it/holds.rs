@@ -1,4 +1,4 @@
-//! The waits of a gateway from outside: what is found again, and what becomes of a file that is damaged, gone or taken.
+//! The holds of a gateway from outside: recovery, and files that are damaged, gone or taken.
 
 use super::{HANG_TIMEOUT, at};
 use outlast_store::Error;
@@ -11,9 +11,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-struct Place(TempDir);
+struct TestFolder(TempDir);
 
-impl Place {
+impl TestFolder {
     fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
@@ -45,7 +45,7 @@ fn put(holds: &Holds, row: &Row) {
 
 #[tokio::test]
 async fn what_was_handed_in_is_found_again() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let opened = place.open();
     assert_eq!(opened.rows, []);
     let holds = opened.holds;
@@ -72,7 +72,7 @@ async fn what_was_handed_in_is_found_again() {
 
 #[tokio::test]
 async fn it_is_on_the_disk_soon_after_it_was_handed_in() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let holds = place.open().holds;
     let reader = rusqlite::Connection::open(place.path()).unwrap();
     let mut there = reader
@@ -92,7 +92,7 @@ async fn it_is_on_the_disk_soon_after_it_was_handed_in() {
         }
         waits.push(start.elapsed());
     }
-    // A slow machine is as slow with a write that somebody waits for.
+    // A slow machine is as slow with a write that a caller waits for.
     let [hurried, wait] = [hurried, waits].map(|times| times.into_iter().min().unwrap());
     let most = Duration::from_millis(250) + 50 * hurried;
     assert!(wait < most, "{wait:?}, and hurried {hurried:?}");
@@ -100,7 +100,7 @@ async fn it_is_on_the_disk_soon_after_it_was_handed_in() {
 
 #[tokio::test]
 async fn a_damaged_file_is_kept_and_replaced() {
-    let place = Place::new();
+    let place = TestFolder::new();
     std::fs::write(place.path(), "this is no database, whatever its name says").unwrap();
     let opened = place.open();
     let aside = place.path().with_file_name("gateway.db.damaged-1");
@@ -121,7 +121,7 @@ async fn a_damaged_file_is_kept_and_replaced() {
     assert_eq!((opened.rows.len(), opened.replaced), (0, Some(second)));
 }
 
-/// Writes over all that comes after the first page.
+/// Overwrites everything after the first page.
 fn spoil(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();
     assert!(bytes.len() > 8192);
@@ -141,7 +141,7 @@ async fn a_file_that_is_taken_away_or_spoilt_meanwhile_is_made_anew_and_said() {
             spoil(path);
         },
     ] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let (tell, told) = mpsc::channel();
         let listener = Box::new(move |news: HoldsEvent| tell.send(news).unwrap());
         let holds = Holds::open(&place.path(), listener).unwrap().holds;
@@ -163,12 +163,12 @@ async fn a_file_that_is_taken_away_or_spoilt_meanwhile_is_made_anew_and_said() {
 
 #[test]
 fn what_cannot_be_opened_is_an_error() {
-    let place = Place::new();
+    let place = TestFolder::new();
     std::fs::create_dir(place.path()).unwrap();
     assert!(matches!(open(&place.path()), Err(Error::File { .. })));
     #[cfg(target_os = "linux")]
     {
-        // Nothing can be made there, whoever asks.
+        // No user can create a file there.
         let nowhere = Path::new("/proc/self/gateway.db");
         assert!(matches!(open(nowhere), Err(Error::File { .. })));
     }
@@ -178,7 +178,7 @@ fn what_cannot_be_opened_is_an_error() {
 #[test]
 fn the_files_are_private() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
+    let place = TestFolder::new();
     let _opened = place.open();
     for file in std::fs::read_dir(place.0.path()).unwrap() {
         let file = file.unwrap();
@@ -191,7 +191,7 @@ fn the_files_are_private() {
 
 const PLACE: &str = "OUTLAST_TEST_HOLDS";
 
-/// Runs alone, in a process that is killed: it hands rows in and tells of each that is written.
+/// Runs alone, in a process that is killed: it adds rows and reports each that is written.
 #[tokio::test]
 #[allow(
     clippy::disallowed_methods,
@@ -213,7 +213,7 @@ async fn a_gateway_of_its_own() {
 
 #[tokio::test]
 async fn one_process_has_it_and_what_it_was_told_is_written_outlives_its_death() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "holds::a_gateway_of_its_own"])
         .args(["--nocapture", "--test-threads=1"])

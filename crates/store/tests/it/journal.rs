@@ -1,4 +1,4 @@
-//! The journal from outside: what the tests of it share.
+//! The journal from outside: shared helpers of its tests.
 
 mod damage;
 mod entries;
@@ -19,11 +19,11 @@ const ALL: Page = Page {
     kinds: None,
 };
 
-struct Place {
+struct TestFolder {
     folder: TempDir,
 }
 
-impl Place {
+impl TestFolder {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         Self { folder }
@@ -41,7 +41,7 @@ impl Place {
         Journal::open(&self.path()).unwrap().journal
     }
 
-    /// Takes the lock files away: whoever has one is believed dead from then on.
+    /// Removes the lock files: their owners are taken for dead from then on.
     fn kill(&self) {
         let owners = self.owners();
         owners
@@ -49,7 +49,7 @@ impl Place {
             .for_each(|file| std::fs::remove_file(file).unwrap());
     }
 
-    /// The lock files that there are.
+    /// Returns the existing lock files.
     fn owners(&self) -> Vec<PathBuf> {
         match std::fs::read_dir(self.file("journal.db.owners")) {
             Ok(found) => found.map(|entry| entry.unwrap().path()).collect(),
@@ -82,14 +82,14 @@ async fn append(journal: &Journal, hold: &SessionLock, lines: &[(u64, &str)]) {
     journal.append(hold, lines.collect()).await.unwrap();
 }
 
-/// The entries as `seq turn kind`.
+/// Returns the entries as `seq turn kind`.
 fn told(entries: &[StoredEntry]) -> Vec<String> {
     let tell =
         |entry: &StoredEntry| format!("{} {} {}", entry.seq, entry.line.turn, entry.line.kind);
     entries.iter().map(tell).collect()
 }
 
-/// Begins a future, and says whether it has nothing to tell yet.
+/// Polls a future once, and returns whether it is pending.
 fn is_pending(future: Pin<&mut impl Future>) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     future.poll(&mut context).is_pending()

@@ -157,7 +157,7 @@ async fn the_dead_leave_the_line() {
     assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 1);
     store.leave_queue(KEY, waiter("b")).await.unwrap();
     assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 0);
-    // Whoever shows a sign of life just when it is let through does not stand in line again.
+    // A caller that renews itself just when it is admitted does not queue again.
     store.renew_waiter(KEY, waiter("b"), at(35)).await.unwrap();
     assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 0);
 }
@@ -208,7 +208,7 @@ async fn seats_are_counted_over_all_and_lost_by_the_dead() {
         PermitReply::Full { until: at(60) }
     );
     assert_eq!(taken(&one, "x", 30).await, PermitReply::Taken);
-    // `y` has died: its seat is free when its time is up.
+    // `y` has died: its permit is free when its time is up.
     assert_eq!(taken(&other, "z", 65).await, PermitReply::Taken);
     one.leave_seat("x").await.unwrap();
     assert_eq!(taken(&one, "w", 66).await, PermitReply::Taken);

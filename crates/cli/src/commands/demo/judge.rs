@@ -2,7 +2,7 @@
 
 use super::picture::{brief, listed};
 use super::record::{MomentKind, Record};
-use super::scenes::{Course, Scene, TOOL_LOG_FILE};
+use super::scenes::{Scene, SceneKind, TOOL_LOG_FILE};
 use std::time::Duration;
 
 /// Something that was promised.
@@ -16,18 +16,18 @@ pub(super) struct Finding {
 pub(super) fn findings(scene: &Scene, record: &Record) -> Vec<Finding> {
     let mut findings = vec![requests(scene, record)];
     match scene.course {
-        Course::Answered if record.count(MomentKind::Cut) > 0 => findings.push(words(record)),
-        Course::Answered => findings.push(waits(scene, record)),
-        Course::Killed { .. } => findings.extend([rest(record), tool(record)]),
-        Course::Refused => {}
+        SceneKind::Answered if record.count(MomentKind::Cut) > 0 => findings.push(words(record)),
+        SceneKind::Answered => findings.push(waits(scene, record)),
+        SceneKind::Killed { .. } => findings.extend([rest(record), tool(record)]),
+        SceneKind::Refused => {}
     }
     findings
 }
 
 fn requests(scene: &Scene, record: &Record) -> Finding {
     let end = match scene.course {
-        Course::Answered | Course::Killed { .. } => MomentKind::Answered,
-        Course::Refused => MomentKind::Stopped,
+        SceneKind::Answered | SceneKind::Killed { .. } => MomentKind::Answered,
+        SceneKind::Refused => MomentKind::Stopped,
     };
     let ended = record.last() == Some(end);
     let whole = record.words_missing() == 0 && record.words_shown_twice() == 0;

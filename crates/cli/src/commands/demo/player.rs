@@ -3,7 +3,7 @@
 use crate::commands::demo::picture::brief;
 use crate::commands::demo::processes::{AgentOutput, Processes};
 use crate::commands::demo::record::{MomentKind, Record};
-use crate::commands::demo::scenes::{Course, Pace, Scene, TOOL_LOG_FILE};
+use crate::commands::demo::scenes::{Pace, Scene, SceneKind, TOOL_LOG_FILE};
 use crate::commands::demo::view::View;
 use crate::output::run_view::one_line;
 use anyhow::{Context, bail};
@@ -73,9 +73,9 @@ impl<'a, Out: Write> Player<'a, Out> {
             &format!("it is {time}; the clock runs {speed} times as fast"),
         )?;
         match scene.course {
-            Course::Answered => self.answered(scene, &mut run).await?,
-            Course::Killed { after, gone } => self.killed(scene, &mut run, after, gone).await?,
-            Course::Refused => self.refused(scene, &mut run).await?,
+            SceneKind::Answered => self.answered(scene, &mut run).await?,
+            SceneKind::Killed { after, gone } => self.killed(scene, &mut run, after, gone).await?,
+            SceneKind::Refused => self.refused(scene, &mut run).await?,
         }
         run.record.requests = self.stage.requests().await?.len();
         Ok(run.record)

@@ -32,12 +32,12 @@ pub(super) struct Scene {
     speed: u32,
     /// How long it waits, by the agent's clock.
     pub(super) waits: &'static [Duration],
-    pub(super) course: Course,
+    pub(super) course: SceneKind,
 }
 
 /// How a scene goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Course {
+pub(super) enum SceneKind {
     /// It goes on to its answer.
     Answered,
     /// The agent is killed so long after the last wait began, and started again so much later.
@@ -66,7 +66,7 @@ pub(super) const SCENES: [Scene; 4] = [
         flags: &["--policy", "overnight"],
         speed: 5,
         waits: &[seconds(5), seconds(10), seconds(45)],
-        course: Course::Answered,
+        course: SceneKind::Answered,
     },
     Scene {
         name: "cut",
@@ -79,7 +79,7 @@ pub(super) const SCENES: [Scene; 4] = [
         flags: &["--policy", "overnight", "--after-content", "continue"],
         speed: 2,
         waits: &[seconds(5)],
-        course: Course::Answered,
+        course: SceneKind::Answered,
     },
     Scene {
         name: "5h window",
@@ -93,7 +93,7 @@ pub(super) const SCENES: [Scene; 4] = [
         flags: &["--policy", "overnight", "--allow", "bash"],
         speed: 1200,
         waits: &[minutes(300)],
-        course: Course::Killed {
+        course: SceneKind::Killed {
             after: minutes(120),
             gone: minutes(60),
         },
@@ -108,7 +108,7 @@ pub(super) const SCENES: [Scene; 4] = [
         flags: &["--policy", "overnight"],
         speed: 5,
         waits: &[],
-        course: Course::Refused,
+        course: SceneKind::Refused,
     },
 ];
 
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_killed_agent_is_back_before_its_wait_is_over() {
         for scene in &SCENES {
-            if let Course::Killed { after, gone } = scene.course {
+            if let SceneKind::Killed { after, gone } = scene.course {
                 let last = scene.waits.last().copied().unwrap_or_default();
                 assert!(after + gone < last, "{}", scene.name);
             }

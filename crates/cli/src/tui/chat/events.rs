@@ -155,8 +155,8 @@ impl Chat {
         }
     }
 
-    /// Applies a hold of the gate. Within a retry chain the hold moves the retry, even if the gate admitted a call early
-    /// and that call failed.
+    /// Applies a hold of the gate. Within a retry chain the hold moves the retry, also after the failure of a call that
+    /// the gate had admitted early.
     fn held(&mut self, until: Timestamp, cause: Option<Cause>, now: Timestamp) {
         if let (Activity::Working { .. }, Some(retry)) = (&self.doing, &self.turn.retry) {
             self.doing = Activity::Retrying(Retrying {

@@ -6,7 +6,7 @@ use crate::output::screen;
 use crate::tui::chat::{Chat, Input, Outcome};
 use crate::tui::transcript::Tone;
 use futures_util::FutureExt;
-use outlast_dialect::Message as Said;
+use outlast_dialect::Message as ModelMessage;
 use outlast_engine::CancellationToken;
 use outlast_engine::turn::TurnOutcome;
 use outlast_kernel::event::TurnStatus;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// How a run begins.
 pub(super) enum RunStart {
-    Prompt(Said),
+    Prompt(ModelMessage),
     /// With what waits to be said.
     Waiting,
     /// With the turn that an earlier process left.
@@ -110,7 +110,7 @@ async fn run(
     is_chosen: bool,
     stop: CancellationToken,
 ) -> Outcome {
-    let ask = |message: Option<Said>| PromptRequest {
+    let ask = |message: Option<ModelMessage>| PromptRequest {
         message,
         limits: host.limits(),
         options: host.options(),

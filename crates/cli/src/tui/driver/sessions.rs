@@ -170,7 +170,7 @@ impl Driver {
             messages: session.messages(),
             said_again: session
                 .unfinished_turn()
-                .map_or(0, |turn| turn.taken_up.inputs.len()),
+                .map_or(0, |turn| turn.resume_state.inputs.len()),
             queued: waiting.map(outlast_dialect::Message::text).collect(),
             greeting: greeting(session, model),
         }

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, Response};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 
 /// The server's response to a WebSocket handshake.
-type Answered = Response<Option<Vec<u8>>>;
+type HandshakeResponse = Response<Option<Vec<u8>>>;
 
 /// A client over a WebSocket.
 pub(crate) struct Socket {
@@ -33,7 +33,7 @@ impl Socket {
     pub(crate) fn try_open(
         server: &Serve,
         headers: &[(&str, &str)],
-    ) -> Result<(Self, Answered), Box<Answered>> {
+    ) -> Result<(Self, HandshakeResponse), Box<HandshakeResponse>> {
         let mut request = format!("ws://{}/api/ws", server.address)
             .into_client_request()
             .unwrap();

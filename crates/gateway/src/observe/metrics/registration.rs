@@ -41,7 +41,7 @@ impl Metrics {
         let counter = Counter::default;
         let requests = SeriesTable::new([&dialects, &clients, &outcomes], counter);
         let attempts_failed = SeriesTable::new([&dialects, &causes], counter);
-        let [retries, resent, taken_up] = [
+        let [retries, resent, resumed] = [
             SeriesTable::new([&dialects], counter),
             SeriesTable::new([&clients], counter),
             SeriesTable::new([&clients], counter),
@@ -57,7 +57,7 @@ impl Metrics {
             attempts_failed,
             retries,
             resent,
-            taken_up,
+            resumed,
             waited,
             first_byte,
             duration,
@@ -95,7 +95,7 @@ impl Metrics {
         let help = "Requests that their client had sent before";
         self.resent.register(registry, "resent", help);
         let help = "Requests that went on where an earlier one had left";
-        self.taken_up.register(registry, "taken_up", help);
+        self.resumed.register(registry, "taken_up", help);
         let help = "Requests that were not taken";
         registry.register("refused", help, self.refused.clone());
         let help = "Bytes of bodies sent to providers";

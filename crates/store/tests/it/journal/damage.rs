@@ -1,6 +1,6 @@
 //! Files that are damaged, torn, moved or not ours to read.
 
-use super::{ALL, Place, append, begin, line, told};
+use super::{ALL, TestFolder, append, begin, line, told};
 use outlast_store::Error;
 use outlast_store::journal::{Availability, Journal};
 use std::fs;
@@ -11,7 +11,7 @@ const GARBAGE: &str = "this is no database, whatever its name says, and it never
 
 #[tokio::test]
 async fn a_damaged_journal_is_put_aside_by_who_writes() {
-    let place = Place::new();
+    let place = TestFolder::new();
     fs::write(place.path(), GARBAGE).unwrap();
     let opened = Journal::open(&place.path()).unwrap();
     let aside = place.file("journal.db.damaged-1");
@@ -24,7 +24,7 @@ async fn a_damaged_journal_is_put_aside_by_who_writes() {
 
 #[tokio::test]
 async fn a_damaged_journal_stays_where_it_is_for_who_only_looks() {
-    let place = Place::new();
+    let place = TestFolder::new();
     assert!(Journal::open_existing(&place.path()).unwrap().is_none());
     assert!(!place.path().exists());
     fs::write(place.path(), GARBAGE).unwrap();
@@ -41,7 +41,7 @@ async fn a_damaged_journal_stays_where_it_is_for_who_only_looks() {
 
 #[tokio::test]
 async fn who_only_looks_sees_what_is_there() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
     append(&journal, &hold, &[(1, "prompt")]).await;
@@ -55,7 +55,7 @@ async fn who_only_looks_sees_what_is_there() {
 
 #[tokio::test]
 async fn a_journal_of_a_newer_version_is_left_alone() {
-    let place = Place::new();
+    let place = TestFolder::new();
     drop(begin(&place.open(), "s").await);
     let newer = rusqlite::Connection::open(place.path()).unwrap();
     newer.pragma_update(None, "user_version", 4).unwrap();
@@ -80,7 +80,7 @@ async fn a_journal_of_a_newer_version_is_left_alone() {
 
 #[tokio::test]
 async fn a_page_that_was_overwritten_is_found_by_the_check() {
-    let place = Place::new();
+    let place = TestFolder::new();
     {
         let journal = place.open();
         let hold = begin(&journal, "s").await;
@@ -97,7 +97,7 @@ async fn a_page_that_was_overwritten_is_found_by_the_check() {
 
 #[tokio::test]
 async fn what_is_written_to_a_journal_that_was_moved_is_not_acknowledged() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
     fs::rename(place.path(), place.file("elsewhere")).unwrap();
@@ -109,7 +109,7 @@ async fn what_is_written_to_a_journal_that_was_moved_is_not_acknowledged() {
 
 #[tokio::test]
 async fn an_owner_that_we_cannot_have_named_is_no_path_to_follow() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     journal.release(begin(&journal, "s").await).await.unwrap();
     let precious = place.file("precious");
@@ -124,7 +124,7 @@ async fn an_owner_that_we_cannot_have_named_is_no_path_to_follow() {
 
 #[tokio::test]
 async fn what_a_crash_leaves_of_a_write_takes_nothing_from_those_before() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
     append(&journal, &hold, &[(1, "prompt"), (1, "message")]).await;
@@ -154,7 +154,7 @@ async fn what_a_crash_leaves_of_a_write_takes_nothing_from_those_before() {
     holes[before + 24..].fill(0);
     tails.push(holes);
     for (number, tail) in tails.iter().enumerate() {
-        let copy = Place::new();
+        let copy = TestFolder::new();
         fs::write(copy.path(), &database).unwrap();
         fs::write(copy.file("journal.db-wal"), tail).unwrap();
         let opened = Journal::open(&copy.path()).unwrap();
@@ -171,7 +171,7 @@ async fn what_a_crash_leaves_of_a_write_takes_nothing_from_those_before() {
 #[tokio::test]
 async fn nobody_else_can_read_any_of_it() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
     append(&journal, &hold, &[(1, "prompt")]).await;
@@ -184,7 +184,7 @@ async fn nobody_else_can_read_any_of_it() {
     assert_eq!(mode(&place.owners()[0]), 0o600);
 }
 
-/// Brings all of the log into the file.
+/// Moves all of the write-ahead log into the file.
 fn settle(path: &Path) {
     let connection = rusqlite::Connection::open(path).unwrap();
     connection

@@ -1,6 +1,6 @@
-//! What is written is read back, in order and once.
+//! Written entries are read back, in order and once.
 
-use super::{ALL, Place, append, begin, is_pending, line, told};
+use super::{ALL, TestFolder, append, begin, is_pending, line, told};
 use crate::at;
 use outlast_store::Error;
 use outlast_store::journal::{Page, Summary};
@@ -8,7 +8,7 @@ use std::pin::pin;
 
 #[tokio::test]
 async fn what_was_written_is_read_back_in_order_and_in_pages() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
     append(&journal, &hold, &[(1, "prompt"), (1, "retry")]).await;
@@ -39,7 +39,7 @@ async fn what_was_written_is_read_back_in_order_and_in_pages() {
 
 #[tokio::test]
 async fn the_context_is_what_was_said_and_all_of_the_last_turn() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let (hold, other) = (begin(&journal, "s").await, begin(&journal, "t").await);
     append(&journal, &other, &[(2, "prompt"), (2, "noise")]).await;
@@ -75,7 +75,7 @@ async fn the_context_is_what_was_said_and_all_of_the_last_turn() {
 
 #[tokio::test]
 async fn a_summary_tells_what_happened_and_whether_it_is_over() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
     let summary = async || journal.summary("s").await.unwrap();
@@ -101,7 +101,7 @@ async fn a_summary_tells_what_happened_and_whether_it_is_over() {
 
 #[tokio::test]
 async fn what_comes_late_to_an_old_turn_leaves_the_last_one_open() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
     append(&journal, &hold, &[(1, "message"), (2, "prompt")]).await;
@@ -114,7 +114,7 @@ async fn what_comes_late_to_an_old_turn_leaves_the_last_one_open() {
 
 #[tokio::test]
 async fn sessions_are_listed_by_their_last_change_and_the_unfinished_on_their_own() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let (old, new) = (begin(&journal, "old").await, begin(&journal, "new").await);
     append(&journal, &new, &[(2, "prompt"), (2, "settled")]).await;
@@ -122,7 +122,7 @@ async fn sessions_are_listed_by_their_last_change_and_the_unfinished_on_their_ow
     let names = |found: Vec<Summary>| -> Vec<String> {
         found.into_iter().map(|summary| summary.id).collect()
     };
-    // Its clock was behind, but it is the one in which something happened last.
+    // Its clock was behind, but it is the most recently changed one.
     assert_eq!(names(journal.sessions().await.unwrap()), ["old", "new"]);
     assert_eq!(names(journal.unfinished().await.unwrap()), ["old"]);
     append(&journal, &new, &[(2, "message")]).await;
@@ -131,7 +131,7 @@ async fn sessions_are_listed_by_their_last_change_and_the_unfinished_on_their_ow
 
 #[tokio::test]
 async fn a_session_is_found_by_the_beginning_of_its_name() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     for id in ["abc", "abd", "ab", "é1", "xé"] {
         drop(begin(&journal, id).await);
@@ -149,7 +149,7 @@ async fn a_session_is_found_by_the_beginning_of_its_name() {
 
 #[tokio::test]
 async fn what_does_not_exist_is_neither_read_nor_claimed_nor_deleted() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let errors = [
         journal.read("s", ALL).await.unwrap_err(),
@@ -164,7 +164,7 @@ async fn what_does_not_exist_is_neither_read_nor_claimed_nor_deleted() {
 
 #[tokio::test]
 async fn a_turn_is_begun_once_and_settled_once() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
     append(&journal, &hold, &[(1, "prompt"), (1, "settled")]).await;
@@ -179,7 +179,7 @@ async fn a_turn_is_begun_once_and_settled_once() {
         };
         assert_eq!(of, kind);
     }
-    // Nothing of what was refused is there, and the numbers go on.
+    // Nothing of the refused entries is there, and the numbers go on.
     append(
         &journal,
         &hold,
@@ -200,7 +200,7 @@ async fn a_turn_is_begun_once_and_settled_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ten_writers_leave_no_gaps() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let shared = place.open();
     let mut writers = tokio::task::JoinSet::new();
     for number in 0..10 {
@@ -231,7 +231,7 @@ async fn ten_writers_leave_no_gaps() {
 
 #[tokio::test]
 async fn a_writer_that_leaves_loses_nothing_and_doubles_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
     for turn in 1..=50 {

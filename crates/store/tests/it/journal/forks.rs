@@ -1,6 +1,6 @@
-//! Sessions that begin with what happened in others, change their title, or are removed when nothing has happened in them.
+//! Sessions that begin with the entries of others, change their title, or are removed when they are empty.
 
-use super::{ALL, Place, append, begin, line, told};
+use super::{ALL, TestFolder, append, begin, line, told};
 use crate::at;
 use outlast_store::Error;
 use outlast_store::journal::{Availability, Journal, NewSession, SessionLock};
@@ -31,7 +31,7 @@ async fn three_turns(journal: &Journal) -> SessionLock {
 
 #[tokio::test]
 async fn a_copy_has_the_entries_before_a_prompt_and_goes_on_after_them() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let _hold = three_turns(&journal).await;
     let all = journal.read("s", ALL).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_copy_has_the_entries_before_a_prompt_and_goes_on_after_them() {
 
 #[tokio::test]
 async fn nothing_is_copied_that_ends_in_the_middle_of_a_turn() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let hold = three_turns(&journal).await;
     for (before, turns) in [
@@ -93,7 +93,7 @@ async fn nothing_is_copied_that_ends_in_the_middle_of_a_turn() {
 
 #[tokio::test]
 async fn a_copy_needs_a_session_and_a_name_of_its_own() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let nothing = journal.fork("s", None, new("t")).await;
     assert!(matches!(nothing, Err(Error::NoSuchSession { .. })));
@@ -104,7 +104,7 @@ async fn a_copy_needs_a_session_and_a_name_of_its_own() {
 
 #[tokio::test]
 async fn only_its_owner_renames_a_session() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
     journal.rename(&hold, "A title").await.unwrap();
@@ -118,7 +118,7 @@ async fn only_its_owner_renames_a_session() {
 
 #[tokio::test]
 async fn a_session_is_removed_by_its_owner_when_nothing_has_happened_in_it() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let (empty, used) = (begin(&journal, "s").await, begin(&journal, "t").await);
     journal

@@ -1,6 +1,6 @@
-//! A session has one owner, and nobody else writes to it.
+//! A session has one owner, and no other process writes to it.
 
-use super::{ALL, Place, append, begin, is_pending, line};
+use super::{ALL, TestFolder, append, begin, is_pending, line};
 use crate::at;
 use outlast_store::Error;
 use outlast_store::journal::{Availability, NewSession};
@@ -8,7 +8,7 @@ use std::pin::pin;
 
 #[tokio::test]
 async fn a_name_is_given_once() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
     append(&journal, &hold, &[(1, "prompt")]).await;
@@ -25,7 +25,7 @@ async fn a_name_is_given_once() {
 
 #[tokio::test]
 async fn a_session_has_one_owner_until_it_is_released() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let (one, other) = (place.open(), place.open());
     let hold = begin(&one, "s").await;
     assert_eq!(hold.session(), "s");
@@ -53,7 +53,7 @@ async fn a_session_has_one_owner_until_it_is_released() {
 
 #[tokio::test]
 async fn a_hold_that_is_dropped_lets_go() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     drop(begin(&journal, "s").await);
     let hold = journal.claim("s").await.unwrap();
@@ -62,14 +62,14 @@ async fn a_hold_that_is_dropped_lets_go() {
 
 #[tokio::test]
 async fn who_leaves_while_its_claim_is_under_way_owns_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     drop(begin(&journal, "s").await);
     let state = async || journal.summary("s").await.unwrap().state;
     {
         let mut claim = pin!(journal.claim("s"));
         assert!(is_pending(claim.as_mut()));
-        // The claim comes first in line, so it is done when this is answered.
+        // The claim comes first in the queue, so it is done when this is answered.
         assert_eq!(state().await, Availability::InUse);
     }
     assert_eq!(state().await, Availability::Free);
@@ -77,11 +77,11 @@ async fn who_leaves_while_its_claim_is_under_way_owns_nothing() {
 
 #[tokio::test]
 async fn who_lost_its_session_writes_nothing_more() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let (one, other) = (place.open(), place.open());
     let stale = begin(&one, "s").await;
     append(&one, &stale, &[(1, "prompt")]).await;
-    // As if its process had died: nobody holds its lock any more.
+    // As if its process had died: no process holds its lock any more.
     std::fs::remove_file(&place.owners()[0]).unwrap();
     assert_eq!(
         other.summary("s").await.unwrap().state,
@@ -105,7 +105,7 @@ async fn who_lost_its_session_writes_nothing_more() {
 
 #[tokio::test]
 async fn who_claims_again_after_losing_its_lock_is_alive_to_others() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let (one, other) = (place.open(), place.open());
     let stale = begin(&one, "s").await;
     std::fs::remove_file(&place.owners()[0]).unwrap();
@@ -118,7 +118,7 @@ async fn who_claims_again_after_losing_its_lock_is_alive_to_others() {
 
 #[tokio::test]
 async fn a_deleted_session_leaves_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let (hold, kept) = (begin(&journal, "s").await, begin(&journal, "t").await);
     append(&journal, &hold, &[(1, "prompt")]).await;
@@ -133,13 +133,13 @@ async fn a_deleted_session_leaves_nothing() {
 
 #[tokio::test]
 async fn who_dies_before_it_has_begun_a_turn_leaves_nothing_to_be_said() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let state = || async { place.open().summary("s").await.unwrap().state };
     let hold = begin(&journal, "s").await;
     append(&journal, &hold, &[(1, "prompt"), (1, "settled")]).await;
     journal.release(hold).await.unwrap();
-    // Twice: the one that died first is no reason to believe that something was not said.
+    // Twice: the first death is no reason to believe that something was not reported.
     for _ in 0..2 {
         let dying = place.open();
         let hold = dying.claim("s").await.unwrap();
@@ -155,7 +155,7 @@ async fn who_dies_before_it_has_begun_a_turn_leaves_nothing_to_be_said() {
     place.kill();
     assert_eq!(state().await, Availability::Abandoned);
     std::mem::forget(hold);
-    // What was not said before is not said by a claim.
+    // A claim does not report for an earlier owner.
     let dying = place.open();
     let hold = dying.claim("s").await.unwrap();
     place.kill();

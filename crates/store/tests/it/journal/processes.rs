@@ -1,9 +1,9 @@
-//! More than one process, some of them stopped or killed in the middle of something.
+//! Several processes, some of them stopped or killed in the middle of something.
 //!
-//! The others are this program once more, running only `a_process_of_its_own`: it takes commands from its standard input
-//! and answers each with one line on standard error (the test harness writes to the other one).
+//! The others are this program once more, running only `a_process_of_its_own`: it takes commands from its standard
+//! input and answers each with one line on standard error (the test harness writes to standard output).
 
-use super::{ALL, Place, append, begin, line, told};
+use super::{ALL, TestFolder, append, begin, line, told};
 use crate::HANG_TIMEOUT;
 use outlast_store::Error;
 use outlast_store::journal::{Availability, Journal, RawEntry, SessionLock};
@@ -60,7 +60,7 @@ async fn obey(
     Ok(())
 }
 
-/// Writes turn after turn without end, and tells of each that was acknowledged.
+/// Writes turn after turn without end, and reports each that was acknowledged.
 async fn write_on(journal: &Journal, hold: &SessionLock) -> Result<(), Error> {
     for turn in 1.. {
         let lines = ["prompt", "message", "settled"].map(|kind| line(turn, kind));
@@ -70,7 +70,7 @@ async fn write_on(journal: &Journal, hold: &SessionLock) -> Result<(), Error> {
     Ok(())
 }
 
-/// Gets hold of the session, says that it came and that it goes, and lets go.
+/// Claims the session, writes that it came and that it goes, and releases it.
 async fn take_part(journal: &Journal, id: &str, name: &str) -> Result<(), Error> {
     let claim = async {
         loop {
@@ -97,7 +97,7 @@ fn answer(line: &str) {
     eprintln!("{line}");
 }
 
-// --- As its parent sees it ---
+// --- The view of the parent ---
 
 struct Process {
     child: Child,
@@ -106,7 +106,7 @@ struct Process {
 }
 
 impl Process {
-    fn start(place: &Place) -> Self {
+    fn start(place: &TestFolder) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "journal::processes::a_process_of_its_own"])
             .args(["--nocapture", "--test-threads=1"])
@@ -141,7 +141,7 @@ impl Process {
         self.hear()
     }
 
-    /// Hears it out until it has obeyed.
+    /// Reads its output until it has obeyed.
     fn wait(&mut self) {
         loop {
             match self.hear().as_str() {
@@ -151,7 +151,7 @@ impl Process {
         }
     }
 
-    /// Ends it without a chance to do anything about it; what it had still said is the answer.
+    /// Kills it without a chance to react, and returns its remaining output.
     fn kill(&mut self) -> Vec<String> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -159,7 +159,7 @@ impl Process {
         said.map(Result::unwrap).collect()
     }
 
-    /// Stops it where it is, and comes back when all of its threads stand still.
+    /// Stops it where it is, and returns when all of its threads stand still.
     #[cfg(target_os = "linux")]
     fn stop(&self) {
         self.signal("STOP");
@@ -183,7 +183,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A test that fails leaves nobody behind; one that was killed before is killed already.
+        // A test that fails leaves no process behind; one that was killed before is killed already.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -193,7 +193,7 @@ impl Drop for Process {
 
 #[tokio::test]
 async fn a_killed_process_frees_its_sessions_at_once() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let mut other = Process::start(&place);
     assert_eq!(other.ask("begin s"), "done");
@@ -205,7 +205,7 @@ async fn a_killed_process_frees_its_sessions_at_once() {
     );
     let left_behind = place.owners();
     other.kill();
-    // Somebody who looks whether the owner lives is not taken for the owner.
+    // A process that checks whether the owner lives is not taken for the owner.
     let looking = std::fs::File::open(&left_behind[0]).unwrap();
     looking.try_lock_shared().unwrap();
     let left = journal.unfinished().await.unwrap();
@@ -223,7 +223,7 @@ async fn a_killed_process_frees_its_sessions_at_once() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_stopped_process_keeps_its_sessions() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let mut other = Process::start(&place);
     assert_eq!(other.ask("begin s"), "done");
@@ -241,7 +241,7 @@ async fn a_stopped_process_keeps_its_sessions() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_process_that_wakes_up_after_it_was_taken_for_dead_writes_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     let mut other = Process::start(&place);
     assert_eq!(other.ask("begin s"), "done");
@@ -259,7 +259,7 @@ async fn a_process_that_wakes_up_after_it_was_taken_for_dead_writes_nothing() {
 #[tokio::test]
 async fn what_was_acknowledged_before_a_kill_is_there_and_nothing_is_half_there() {
     for least in [1, 7, 20] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let mut other = Process::start(&place);
         assert_eq!(other.ask("begin s"), "done");
         other.tell("write");
@@ -293,7 +293,7 @@ async fn what_was_acknowledged_before_a_kill_is_there_and_nothing_is_half_there(
 async fn of_many_processes_that_want_a_session_one_has_it_at_a_time() {
     const ROUNDS: usize = 20;
     let names = ["a", "b", "c"];
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = place.open();
     drop(begin(&journal, "s").await);
     let mut victim = Process::start(&place);
@@ -334,7 +334,7 @@ async fn of_many_processes_that_want_a_session_one_has_it_at_a_time() {
 
 #[tokio::test]
 async fn a_process_leaves_no_file_when_it_goes_and_a_killed_ones_is_cleaned_up() {
-    let place = Place::new();
+    let place = TestFolder::new();
     {
         let journal = place.open();
         assert_eq!(place.owners().len(), 0);

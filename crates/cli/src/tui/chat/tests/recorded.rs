@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::output::progress::time_of_day;
-use crate::tui::activity::Said;
+use crate::tui::activity::ActivityText;
 
 /// Parses the events of a turn, each with its time.
 fn recorded(lines: &str) -> Vec<(Body, Timestamp)> {
@@ -50,7 +50,7 @@ fn played(lines: &str) -> String {
             times.push(time_of_day(*retry_at, now));
         }
         chat.take(event(body), now);
-        if let Some(Said { words, more, .. }) = chat.doing.said(now) {
+        if let Some(ActivityText { words, more, .. }) = chat.doing.said(now) {
             above.push(format!("{words}{more}"));
         }
     }

@@ -199,7 +199,7 @@ fn a_gate_moves_the_retry_that_is_waited_for() {
 }
 
 #[test]
-fn a_gate_that_was_asked_in_vain_leaves_the_retry_its_own_time() {
+fn a_gate_without_an_answer_leaves_the_retry_its_own_time() {
     let mut chat = working();
     chat.events([scheduled(1, 600), held(20)]);
     assert_eq!(
