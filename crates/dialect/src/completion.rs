@@ -145,7 +145,7 @@ pub(crate) struct Completion<'a> {
     pub(crate) model: &'a str,
     pub(crate) parts: Vec<Segment<'a>>,
     pub(crate) usage: Option<Usage>,
-    /// The id under which the server stores the completion, or the completion's own id.
+    /// The id from [`Delta::Place`]: the server stores the completion under it, if the dialect's servers store any.
     pub(crate) kept_as: Option<&'a str>,
     pub(crate) stop: Option<StopReason>,
 }

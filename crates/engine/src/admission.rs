@@ -5,7 +5,7 @@
 //!
 //! Invariants: a call is made with an admission, and what came of it is reported once: said, or given up when it is
 //! dropped. Whoever drops its place has left the line.
-//! Not here: the rules (see the kernel's `gate`) and what other processes know (see `knowledge`).
+//! Not here: the rules (see the kernel's `gate`) and what other processes know (see `shared_state`).
 
 use crate::Clock;
 use crate::shared_state::{Report, SharedState, is_shared};

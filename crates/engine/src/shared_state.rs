@@ -5,6 +5,7 @@
 //! in memory, it is said once, and the store is joined again when it can be. Without a failure on record, asking costs
 //! no access to the store.
 //! Not here: the rules (see the kernel's `gate` and `account`) and the file (see the store).
+//! Long because gates, accounts and permits share one lock; the next rules of the gate split it.
 
 mod poller;
 

@@ -17,7 +17,7 @@ const MAX_DETAIL_BYTES: usize = 4 << 10;
 pub struct Problem {
     /// The HTTP status.
     pub status: StatusCode,
-    /// One word for programs.
+    /// The error code, one word for programs.
     pub code: &'static str,
     /// The text for people: the error and its remedy.
     pub detail: String,
@@ -27,20 +27,20 @@ pub struct Problem {
     retry_after: Option<u64>,
 }
 
-/// A problem as it is written.
+/// The body of a problem document, in its serialized form.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub struct ProblemBody<'a> {
-    /// Always `about:blank`: what it is about is said by the status and the code.
+    /// The problem type, always `about:blank`; the status and the code identify the problem.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// The status in words.
+    /// The reason phrase of the HTTP status.
     title: &'static str,
-    /// The status.
+    /// The HTTP status.
     status: u16,
-    /// What is wrong and what to do.
+    /// The error and its remedy, as text for people.
     detail: &'a str,
-    /// One word for programs.
+    /// The error code, one word for programs.
     code: &'static str,
 }
 

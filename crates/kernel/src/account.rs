@@ -23,9 +23,9 @@ pub struct Block {
     pub model: Option<String>,
     /// The cause of the failure.
     pub cause: Cause,
-    /// The begin of the block.
+    /// The time at which the block began.
     pub since: Timestamp,
-    /// The time from which a request is worth while again.
+    /// The time from which a request may succeed again.
     pub until: Timestamp,
     /// The reliability of that time.
     pub authority: Authority,

@@ -7,6 +7,7 @@
 //! - no call is repeated once content of it was handed on, unless that content is retracted or kept first.
 //!
 //! Not here: time, timers and calls. The engine carries out the effects in order and reports back.
+//! Long because every transition of the one reducer stands here.
 
 use crate::Timestamp;
 use crate::budget::{Chain, Cost, Prompt};
@@ -49,8 +50,8 @@ pub enum Event {
         /// The current time.
         now: Timestamp,
     },
-    /// The gate admits the call before its wait is over. If the call fails, the wait continues: the gate is charged
-    /// for it.
+    /// The gate admits the call before its wait is over. If the call fails, the wait continues and no retry is spent:
+    /// the attempt was the gate's.
     LetPass {
         /// The current time.
         now: Timestamp,
@@ -177,9 +178,9 @@ enum Stage {
 /// A wait that has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Its begin.
+    /// The time at which the wait begins.
     pub since: Timestamp,
-    /// Its end.
+    /// The time at which the wait ends.
     pub until: Timestamp,
     /// The failure that it follows.
     pub failure: Arc<ClassifiedFailure>,

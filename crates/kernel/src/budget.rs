@@ -48,7 +48,7 @@ impl Price {
             .iter()
             .map(|(tokens, price)| u128::from(*tokens) * u128::from(price.0))
             .sum::<u128>();
-        // A part of a millionth counts as one: rounding never exceeds a cost limit.
+        // A part of a millionth counts as one, so that rounding never lets a prompt exceed its cost limit.
         Cost(u64::try_from(millionths.div_ceil(1_000_000)).unwrap_or(u64::MAX))
     }
 }

@@ -1,7 +1,8 @@
 //! The events that listeners receive: one vocabulary, versioned and numbered, with absolute times.
 //!
-//! Other protocols (the pi protocol, the turn stream, the gateway's comments) are translations of these events, made
-//! at the edge. Invariant: no event carries a credential; a provider's message is cleaned when its failure is created.
+//! Other protocols (the pi protocol, the turn stream, the gateway's comments) are translations of these events, made at
+//! the edge.
+//! Invariant: no event carries a credential; a provider's message is cleaned when its failure is created.
 
 mod kind;
 
@@ -16,29 +17,30 @@ use serde::{Deserialize, Serialize};
 /// The version of the vocabulary.
 pub const VERSION: u32 = 1;
 
-/// One thing that happened, and where it belongs.
+/// An event, with its session, turn and attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
-    /// The version of the vocabulary.
+    /// The version of the event vocabulary.
     pub v: u32,
-    /// Its number within the session, from 1, without gaps; a process that takes a session up counts anew.
+    /// The number of the event within the session, from 1, without gaps. A process that resumes the session starts
+    /// again at 1.
     pub seq: u64,
-    /// When it happened.
+    /// The time of the event.
     pub time: Timestamp,
-    /// The session.
+    /// The id of the session.
     pub session_id: String,
-    /// The turn.
+    /// The id of the turn.
     pub turn_id: String,
-    /// The attempt, once there is one.
+    /// The id of the attempt, once there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt_id: Option<String>,
-    /// What happened.
+    /// The type of the event, with its data.
     #[serde(flatten)]
     pub body: Body,
 }
 
-/// What happened.
+/// The type of an event, with its data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -46,45 +48,45 @@ pub struct Event {
 pub enum Body {
     /// A turn begins.
     Start {
-        /// Who is called.
+        /// The name of the provider.
         provider: String,
-        /// What is asked for.
+        /// The requested model.
         model: String,
     },
-    /// What the user said.
+    /// The user's message.
     Input {
-        /// The text.
+        /// The text of the message.
         text: String,
     },
-    /// What waits to be said to the model is now this.
+    /// The queue of messages for the model has changed; this is its new content.
     QueueChanged {
-        /// What is said as soon as the model can be told something.
+        /// Messages that are sent with the next call to the model.
         steering: Vec<String>,
-        /// What is said when it has answered.
+        /// Messages that are sent after the turn's answer.
         follow_up: Vec<String>,
     },
-    /// The session has another title.
+    /// The title of the session has changed.
     Renamed {
-        /// The title.
+        /// The new title.
         title: String,
     },
-    /// From here on that account is asked with.
+    /// The account that requests use from now on.
     Account {
-        /// Its name.
+        /// The name of the account.
         name: String,
     },
-    /// An account is set aside, for everyone who uses it.
+    /// An account is blocked, for all requests that use it.
     AccountBlocked {
-        /// Its name.
+        /// The name of the account.
         name: String,
-        /// Why.
+        /// The cause of the block.
         cause: Cause,
-        /// Until then.
+        /// The time at which the block ends.
         until: Timestamp,
     },
-    /// A call is made.
+    /// An attempt to call the model begins.
     AttemptStarted {
-        /// Its number within the turn, from 1.
+        /// The number of the attempt within the turn, from 1.
         attempt: u32,
     },
     /// A piece of the answer.
@@ -97,7 +99,7 @@ pub enum Body {
         /// The piece.
         text: String,
     },
-    /// Reasoning that is complete, with what proves it; its pieces came before.
+    /// Complete reasoning, with its proof. Its pieces were sent before.
     ReasoningDone(Reasoning),
     /// The model wants a tool to run.
     ToolCall(ToolCall),
@@ -108,88 +110,89 @@ pub enum Body {
         /// The tool's name.
         name: String,
     },
-    /// What came of a tool call.
+    /// The result of a tool call.
     ToolResult {
         /// The call's id.
         id: String,
-        /// What the tool said.
+        /// The output of the tool.
         output: String,
-        /// Whether it failed, or was not run.
+        /// Whether the tool failed or was not run.
         is_error: bool,
     },
-    /// What happens could not be written down: a restart would not know of it. It goes on, and is tried again.
+    /// A failed write to the journal: recent events would be lost in a restart. The turn continues, and the write is
+    /// retried.
     Unrecorded {
-        /// Why.
+        /// The reason for the failed write.
         message: String,
     },
-    /// What the call has used so far.
+    /// The tokens that the call has used so far.
     Usage(Usage),
-    /// What this attempt said does not count: it is asked for anew.
+    /// The output of this attempt is discarded; the model is called again.
     Retracted {
-        /// The attempt.
+        /// The number of the attempt, from 1.
         attempt: u32,
     },
-    /// The answer broke off here; what follows goes on from there.
+    /// The point at which the answer was cut off; the following text continues it.
     Seam {
-        /// How.
+        /// The way in which the answer is continued.
         by: ContinueBy,
     },
-    /// From here on another model is asked.
+    /// A switch to another model for the following requests.
     ModelSwitched {
-        /// The model that is left.
+        /// The previous model.
         from: String,
-        /// The model that is asked.
+        /// The new model.
         to: String,
-        /// What was wrong; nothing when the first one is asked again.
+        /// The cause of the switch; absent when switching back to the first model.
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<Cause>,
-        /// Until when the other one is left, if only for a time.
+        /// The time until which the previous model is not used, if the switch is temporary.
         #[serde(skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },
-    /// The model is told what was wrong with its answer, and asked again.
+    /// A retry after an unusable answer: the model is told the defect.
     Corrected {
-        /// What was wrong.
+        /// The defect of the answer.
         cause: Cause,
-        /// The same in words.
+        /// The defect, as text for people.
         message: String,
-        /// How often in a row that has happened.
+        /// The number of corrections in a row.
         attempt: u32,
-        /// How often it may.
+        /// The maximum number of corrections in a row.
         max_attempts: u32,
     },
-    /// Something that a person should know, and that ends nothing.
+    /// A warning for the user; the turn continues.
     Warning {
-        /// What.
+        /// The text of the warning.
         message: String,
     },
-    /// What answers that broke off have cost in addition.
+    /// The additional cost of answers that were cut off.
     BilledTwice {
         /// The tokens that were paid for more than once.
         usage: Usage,
-        /// Whether some of them are an estimate: the provider had not said them yet.
+        /// Whether the numbers are partly an estimate, as the provider had not reported them yet.
         estimated: bool,
     },
-    /// One call of the turn ended well.
+    /// One call of the turn succeeded.
     StepComplete {
         /// The model that answered.
         #[serde(default)]
         model: String,
-        /// Why the model stopped.
+        /// The model's reason for stopping.
         stop_reason: StopReason,
     },
-    /// A retry will happen.
+    /// A retry is scheduled.
     RetryScheduled {
-        /// Its number, from 1.
+        /// The number of the retry, from 1.
         attempt: u32,
-        /// How many there can be, where that is known.
+        /// The maximum number of retries, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         max_attempts: Option<u32>,
-        /// The wait in milliseconds.
+        /// The wait before the retry, in milliseconds.
         delay_ms: u64,
-        /// When it will happen.
+        /// The time of the retry.
         retry_at: Timestamp,
-        /// What went wrong.
+        /// The cause of the failure.
         cause: Cause,
         /// The provider's message.
         message: String,
@@ -197,81 +200,81 @@ pub enum Body {
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<String>,
     },
-    /// The gate, which knows what others have met, has this call wait its turn. Said again when the time moves.
+    /// A wait at the gate, because other requests have failed. Sent again when the time changes.
     Held {
-        /// Until then, as things are.
+        /// The expected end of the wait.
         until: Timestamp,
-        /// What is wrong there, where that is known.
+        /// The cause of the wait, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<Cause>,
     },
-    /// The conversation is being made smaller.
+    /// Compaction of the conversation has started.
     AutoCompactionStarted {
-        /// Why.
+        /// The reason for the compaction.
         reason: CompactionReason,
-        /// How many tokens it has, about.
+        /// The approximate size of the conversation, in tokens.
         tokens: u64,
     },
-    /// A summary failed and is tried again.
+    /// A failed summary is retried.
     AutoCompactionRetry {
         /// The number of the retry, from 1.
         attempt: u32,
-        /// When it will happen.
+        /// The time of the retry.
         retry_at: Timestamp,
-        /// What went wrong.
+        /// The cause of the failure.
         cause: Cause,
         /// The provider's message.
         message: String,
     },
-    /// That is over.
+    /// The compaction has ended.
     AutoCompactionEnded {
-        /// Why it was done.
+        /// The reason for the compaction.
         reason: CompactionReason,
-        /// How many tokens the conversation had, about.
+        /// The approximate size of the conversation before, in tokens.
         before: u64,
-        /// How many it has, about.
+        /// The approximate size of the conversation now, in tokens.
         after: u64,
-        /// Whether the call that failed is made again.
+        /// Whether the failed call is retried.
         will_retry: bool,
-        /// What stands for what was left out, if it was summarised.
+        /// The summary that replaces the removed messages, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary: Option<String>,
-        /// Why it is as it was.
+        /// The reason for which the conversation is unchanged, if the compaction failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// A chain of retries is over.
+    /// A series of retries has ended.
     RetryEnded {
         /// Whether a retry succeeded.
         success: bool,
         /// The number of the last retry.
         attempt: u32,
-        /// Why it ended without success.
+        /// The reason for which the retries ended without success.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// The turn's error, said once.
+    /// The turn's error, sent once.
     Error {
-        /// What may be done about it.
+        /// The class of the failure, which says how to respond to it.
         class: Class,
-        /// What went wrong.
+        /// The cause of the failure.
         cause: Cause,
         /// The provider's message.
         message: String,
         /// The HTTP status or the provider's code.
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<String>,
-        /// Why nothing more was tried.
+        /// The reason for which there is no further retry.
         reason: String,
     },
     /// The turn's answer is complete.
     Done {
-        /// Why the model stopped.
+        /// The model's reason for stopping.
         stop_reason: StopReason,
     },
     /// The turn is over; nothing follows.
     Sealed {
-        /// How it ended.
+        /// The final status of the turn.
         status: TurnStatus,
     },
 }
@@ -288,16 +291,16 @@ pub struct ToolCall {
     pub arguments: String,
 }
 
-/// What a model thought before it answered.
+/// The reasoning of a model before its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reasoning {
-    /// As much of it as may be read.
+    /// The readable part of the reasoning.
     pub text: String,
-    /// What its provider wants back with it, byte for byte.
+    /// The proof that the provider requires with the reasoning, unchanged to the byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
-    /// The model that it came from, where that is known.
+    /// The model that produced the reasoning, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
@@ -310,7 +313,7 @@ impl Reasoning {
     }
 }
 
-/// What makes reasoning acceptable to the provider that it came from.
+/// The proof by which a provider accepts its own reasoning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -320,28 +323,28 @@ pub enum Proof {
         /// The signature.
         signature: String,
     },
-    /// Reasoning that may not be read.
+    /// Reasoning that the provider does not disclose.
     Redacted {
-        /// What stands for it.
+        /// The opaque data that the provider sent instead of the reasoning.
         data: String,
     },
-    /// Reasoning that is kept by the client, encrypted.
+    /// Encrypted reasoning, stored by the client.
     Encrypted {
-        /// Its id.
+        /// The id of the reasoning.
         id: String,
-        /// The encrypted content, where it was sent.
+        /// The encrypted content, if the provider sent it.
         #[serde(skip_serializing_if = "Option::is_none")]
         content: Option<String>,
     },
 }
 
-/// Tokens used.
+/// The number of tokens used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
-    /// Tokens read, those from the cache not counted.
+    /// Input tokens, without those read from or written to the cache.
     pub input: u64,
-    /// Tokens written.
+    /// Output tokens.
     pub output: u64,
     /// Tokens read from the cache.
     pub cache_read: u64,
@@ -379,53 +382,53 @@ impl Usage {
     }
 }
 
-/// Why the model stopped.
+/// The model's reason for stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
-    /// It was done.
+    /// The answer is complete.
     EndTurn,
-    /// It wants tools to run.
+    /// The model requests tool calls.
     ToolUse,
-    /// It reached the output limit.
+    /// The model reached its output limit.
     Length,
-    /// It refused.
+    /// The model refused to answer.
     Refusal,
-    /// Something else.
+    /// Another reason.
     Other,
 }
 
-/// Why a conversation is made smaller.
+/// The reason for a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CompactionReason {
-    /// A person wants it.
+    /// A person requested the compaction.
     Manual,
-    /// It comes close to what the model can read.
+    /// The conversation is close to the model's context window.
     Threshold,
-    /// It has more tokens than the model can read.
+    /// The conversation exceeds the model's context window.
     Overflow,
-    /// It has more bytes than the provider takes.
+    /// The conversation has more bytes than the provider accepts.
     TooManyBytes,
-    /// Sending it took the provider too long.
+    /// The upload of the conversation took too long.
     SlowUpload,
 }
 
-/// How a turn ended.
+/// The final status of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schemars(rename = "Seal"))]
 pub enum TurnStatus {
-    /// With an answer.
+    /// The turn ended with an answer.
     Completed,
-    /// With an error.
+    /// The turn ended with an error.
     Error,
-    /// By a person's will.
+    /// A person aborted the turn.
     Aborted,
 }
 

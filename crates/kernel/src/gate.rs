@@ -6,7 +6,7 @@
 //! Invariants: at most one probe holds a valid lease; nobody passes before a stated time; a lone waiter keeps its own
 //! schedule; a report that carries an old token changes nothing but the stated time; the state is a few numbers,
 //! however many wait.
-//! Not here: who waits (see [`Line`]), where the state is kept (see the store) and who polls it (see the engine).
+//! Not here: who waits (see [`Queue`]), where the state is kept (see the store) and who polls it (see the engine).
 
 mod pace;
 mod queue;

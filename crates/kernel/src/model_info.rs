@@ -27,18 +27,19 @@ impl Default for Capabilities {
     }
 }
 
-/// How an answer that was cut off is carried on.
+/// The way to continue an answer that was cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ContinueBy {
-    /// The provider goes on writing without us, and its stream is taken up where it broke off.
+    /// The provider continues the answer without a connection, and its stream is resumed at the cut.
     Resume,
-    /// What came is sent back as the beginning of the answer, and the model goes on after its last letter.
+    /// The partial answer is sent back as the beginning of the answer, and the model continues after its last
+    /// character.
     Prefill,
-    /// What came is sent back as an answer, and the model is asked in words to go on.
+    /// The partial answer is sent back as an answer, and a prompt asks the model to continue.
     Prompt,
-    /// What came is dropped, and the model is asked anew.
+    /// The partial answer is dropped, and the request is sent again.
     Restart,
 }
 

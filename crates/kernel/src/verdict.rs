@@ -8,14 +8,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-/// What may be done about a failure, in the six classes of step policies.
+/// The class of a failure, which says how to respond to it: one of the six classes of step policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// It can pass by itself: try again.
+    /// The failure can pass by itself: try again.
     Transient,
-    /// It fails the same way every time.
+    /// The failure is the same every time: a retry does not help.
     Deterministic,
     /// A context window or a ceiling of cost or tokens is spent: make it smaller or fall back.
     BudgetExhausted,
@@ -41,7 +41,7 @@ impl Class {
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $name:ident => $class:ident, $word:literal, $phrase:literal;)*) => {
-        /// What went wrong.
+        /// The cause of a failure.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[non_exhaustive]
@@ -89,17 +89,17 @@ causes! {
     Network => Transient, "network", "Connection failed";
     /// A request or step took too long.
     Timeout => Transient, "timeout", "Request timed out";
-    /// Nothing came for longer than the idle limit.
+    /// No data arrived for longer than the idle limit.
     Stalled => Transient, "stalled", "Stream stalled";
     /// A stream ended without its terminal event.
     TruncatedStream => Transient, "truncated_stream", "Stream cut off";
     /// The answer was empty.
     EmptyOutput => Transient, "empty_output", "Empty answer";
-    /// A command failed in a way that may pass: it says so itself, or whoever wrote the step does.
+    /// A command failed in a way that may pass, according to the command itself or to the step's author.
     CommandFailed => Transient, "command_failed", "Command failed";
     /// The credential was refused.
     Auth => Deterministic, "auth", "Credential refused";
-    /// The credential may not do this.
+    /// The credential has no permission for the request.
     Permission => Deterministic, "permission", "Permission denied";
     /// An empty balance or a spend cap.
     Billing => Deterministic, "billing", "Out of credit";
@@ -117,7 +117,7 @@ causes! {
     Misconfigured => Deterministic, "misconfigured", "Set-up is wrong";
     /// A bug in Outlast.
     Internal => Deterministic, "internal", "Internal error";
-    /// An error that says nothing about itself.
+    /// An error of unknown cause.
     Unknown => Deterministic, "unknown", "Unknown error";
     /// The conversation does not fit the model's window.
     ContextOverflow => BudgetExhausted, "context_overflow", "Context window exceeded";

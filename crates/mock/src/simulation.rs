@@ -1,6 +1,6 @@
 //! Many agents, one provider and an outage, played in virtual time on the kernel that users run.
 //!
-//! A [`Scenario`] says what happens, a [`Strategy`] what the agents do about it, [`run`] gives the [`Numbers`]. The
+//! A [`Scenario`] says what happens, a [`Strategy`] what the agents do about it, [`run`] gives the [`Metrics`]. The
 //! gate, the reducer, the policies and the classifier are the real ones; agents, provider and store are pretended.
 //!
 //! Invariant: all chance comes from the scenario's seed, all time from its events. The same seed gives the same trace.

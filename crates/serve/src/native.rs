@@ -44,22 +44,22 @@ impl EventEncoder for NativeEncoder {
     }
 }
 
-/// What is said and is no event of the session.
+/// A notification that is not an event of the session.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Notice {
-    /// Everything that followed from what was asked is over: no turn is running, and none follows by itself. It has no
-    /// number, and is said whatever kinds of events are followed.
+    /// The session is idle: no turn is running, and none follows by itself. The notification has no number, and is sent
+    /// whatever kinds of events the client follows.
     Settled {
-        /// Whether it was ended by a person's will.
+        /// Whether a person aborted the work.
         aborted: bool,
     },
-    /// A command that the client has run prints this.
+    /// Output of a command that the client runs.
     BashExecutionUpdate {
         /// The id of the `bash` command, if it has one.
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<Value>,
-        /// What it prints.
+        /// The next piece of the output.
         delta: String,
     },
 }

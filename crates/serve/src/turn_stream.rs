@@ -10,20 +10,20 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// One thing that happened, and in which turn.
+/// An event, with its session and turn.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnEvent {
-    /// What happened.
+    /// The type of the event, with its data.
     #[serde(flatten)]
     pub what: TurnEventBody,
-    /// The session.
+    /// The id of the session.
     pub conversation_id: String,
-    /// The turn.
+    /// The id of the turn.
     pub turn_id: String,
 }
 
-/// What happened.
+/// The type of an event, with its data.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(
     tag = "type",
@@ -34,16 +34,16 @@ pub struct TurnEvent {
 pub enum TurnEventBody {
     /// A turn begins.
     Start {
-        /// Who is called, where that is known.
+        /// The name of the provider, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         provider: Option<String>,
-        /// What is asked for, where that is known.
+        /// The requested model, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<String>,
     },
-    /// What the user said.
+    /// The user's message.
     Input {
-        /// The text.
+        /// The text of the message.
         text: String,
     },
     /// A piece of the answer.
@@ -62,32 +62,32 @@ pub enum TurnEventBody {
         tool_call_id: String,
         /// The tool's name.
         tool_name: String,
-        /// The arguments; as text when they are no JSON.
+        /// The arguments; as text if they are not valid JSON.
         input: Value,
     },
-    /// What came of a tool call.
+    /// The result of a tool call.
     ToolResult {
         /// The call's id.
         tool_call_id: String,
-        /// What the tool said.
+        /// The output of the tool.
         output: String,
-        /// Whether it failed, or was not run.
+        /// Whether the tool failed or was not run.
         is_error: bool,
     },
-    /// What the call has used so far.
+    /// The tokens that the call has used so far.
     Usage(TokenUsage),
-    /// One call of the turn ended well.
+    /// One call of the turn succeeded.
     StepComplete {
         /// The model that answered.
         model: String,
-        /// Why it stopped.
+        /// The model's reason for stopping.
         finish_reason: StopReason,
     },
-    /// A retry will happen. It is transient: no part of the conversation.
+    /// A scheduled retry. The event is transient: it is not part of the conversation.
     ProviderRetry {
-        /// Its number, from 0.
+        /// The number of the retry, from 0.
         attempt: u32,
-        /// The wait until then, in milliseconds.
+        /// The wait before the retry, in milliseconds.
         delay_ms: u64,
         /// The provider's message.
         message: String,
@@ -95,49 +95,49 @@ pub enum TurnEventBody {
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<String>,
     },
-    /// What that attempt said does not count. Only in sessions that were told to retract.
+    /// The output of that attempt is discarded. Sent only in sessions that are configured to retract.
     Retracted {
-        /// Its number within the turn, from 1.
+        /// The number of the attempt within the turn, from 1.
         attempt: u32,
     },
-    /// The turn's error, said once.
+    /// The turn's error, sent once.
     Error {
         /// The provider's message.
         message: String,
         /// The HTTP status or the provider's code.
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<String>,
-        /// What may be done about it.
+        /// The class of the failure, which says how to respond to it.
         class: Class,
-        /// What went wrong.
+        /// The cause of the failure.
         cause: Cause,
-        /// Why nothing more was tried.
+        /// The reason for which there is no further retry.
         reason: String,
     },
     /// The turn's answer is complete.
     Done {
-        /// Why the model stopped.
+        /// The model's reason for stopping.
         finish_reason: StopReason,
     },
     /// The turn is over; nothing follows.
     Sealed {
-        /// How it ended.
+        /// The final status of the turn.
         status: TurnStatus,
     },
 }
 
-/// Tokens used.
+/// The number of tokens used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Used")]
 pub struct TokenUsage {
-    /// Read, those from the cache not counted.
+    /// Input tokens, without those read from or written to the cache.
     pub input_tokens: u64,
-    /// Written.
+    /// Output tokens.
     pub output_tokens: u64,
-    /// Read from the cache.
+    /// Input tokens read from the cache.
     pub cache_read_tokens: u64,
-    /// Written to the cache.
+    /// Input tokens written to the cache.
     pub cache_write_tokens: u64,
 }
 

@@ -24,7 +24,7 @@ pub enum Error {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// The damage.
+        /// A description of the damage.
         what: String,
     },
     /// There is no space for the change, and nothing of it was written.
@@ -57,7 +57,7 @@ pub enum Error {
         /// The newest format that is known here.
         known: i64,
     },
-    /// The value to be stored has no stored form.
+    /// The value cannot be converted to its stored form.
     #[error("a {what} cannot be written")]
     Unwritable {
         /// The kind of the value.

@@ -130,10 +130,10 @@ impl RunHost {
     }
 }
 
-type Asked<'a> = (Option<&'a str>, Option<&'a str>, &'a [String]);
+type RequestedModel<'a> = (Option<&'a str>, Option<&'a str>, &'a [String]);
 
 /// The models that a step asks: that of its prompt, and its judges.
-fn asked(step: &Step) -> Vec<Asked<'_>> {
+fn asked(step: &Step) -> Vec<RequestedModel<'_>> {
     let prompt = match &step.work {
         Work::Prompt(prompt) => Some((
             prompt.provider.as_deref(),

@@ -35,16 +35,14 @@ const BANNED_TYPES: [&str; 24] = [
 ];
 
 /// Module names from the glossary of names not to use.
-const BANNED_MODULES: [&str; 30] = [
+const BANNED_MODULES: [&str; 28] = [
     "alarms",
     "around",
     "asked",
     "assemble",
-    "crowd",
     "desk",
     "ends",
     "failing",
-    "follow",
     "given",
     "house",
     "in_band",

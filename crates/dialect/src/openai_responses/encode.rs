@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// the provider stores. The provider stores a completion that is to be resumable, and nothing else.
 pub fn request(request: &Request) -> String {
     let is_streamed = request.delivery == Delivery::Streamed;
-    // A whole response in this mode would be no more than a promise.
+    // In background mode a request without streaming gets only the announcement of a response, not its content.
     let is_kept = request.resumable && is_streamed;
     let mut body = json!({
         "model": request.model,

@@ -13,7 +13,7 @@ static DELTA_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"d
 static ERROR_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
 static FINISH_REASON_KEY: LazyLock<Finder<'static>> =
     LazyLock::new(|| Finder::new(b"\"finish_reason\""));
-/// The maximum number of fields in a delta.
+/// The number of fields of a delta that are looked at; no known delta has more, and one with more is parsed.
 const MAX_DELTA_FIELDS: usize = 8;
 
 /// Returns the activity of a frame that neither ends the completion nor is an error; `None` when the frame must be

@@ -2,6 +2,7 @@
 //!
 //! Invariants: a wait is written down before it begins, and said; being held by the gate costs no attempt; nobody is held
 //! for longer than its policy would wait.
+//! Long because the attempt driver will replace it.
 
 use crate::body_store::Body;
 use crate::call::keepalive::{KeepAlive, KeepAliveResult};

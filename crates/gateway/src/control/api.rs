@@ -24,20 +24,20 @@ const VIEWS: [&str; 3] = ["gateway", "providers", "policies"];
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "About")]
 pub struct AboutView {
-    /// Which program.
+    /// The version of the program.
     pub version: String,
-    /// What time it is there.
+    /// The gateway's current time.
     pub now: Timestamp,
-    /// What the page can show.
+    /// The names of the views that the page can show.
     pub views: Vec<&'static str>,
 }
 
-/// The gateways that are known.
+/// The known gateways.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Gateways {
-    /// What time it is there.
+    /// The gateway's current time.
     pub now: Timestamp,
-    /// Each of them.
+    /// The status of each known gateway.
     pub gateways: Vec<GatewayView>,
 }
 
@@ -45,19 +45,19 @@ pub struct Gateways {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Gateway")]
 pub struct GatewayView {
-    /// The port that it listens on, by which it is named.
+    /// The port that the gateway listens on; it identifies the gateway.
     pub port: u16,
-    /// Where it listens.
+    /// The address that the gateway listens on.
     pub address: String,
-    /// Everything that it shows of itself.
+    /// The full status of the gateway.
     pub status: Status,
 }
 
-/// What is known of providers.
+/// The shared state of the providers: accounts and gates.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Knowledge")]
 pub struct SharedState {
-    /// What time it is there.
+    /// The gateway's current time.
     pub now: Timestamp,
     /// The accounts that are configured.
     pub accounts: Vec<Account>,
@@ -68,7 +68,7 @@ pub struct SharedState {
 /// The retry policies.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Policies {
-    /// Each of them.
+    /// All retry policies.
     pub policies: Vec<PolicyView>,
 }
 

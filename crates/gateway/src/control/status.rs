@@ -8,70 +8,70 @@ use outlast_kernel::verdict::Cause;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Everything that `status` shows.
+/// The full status, as `status` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "GatewayStatus")]
 pub struct Status {
-    /// Which program.
+    /// The version of the program.
     pub version: String,
-    /// The gateway itself.
+    /// The state of the gateway itself.
     #[serde(flatten)]
     pub about: GatewaySummary,
     /// The accounts that are configured.
     pub accounts: Vec<Account>,
     /// The gates that are not closed.
     pub gates: Vec<Gate>,
-    /// The requests that wait, the oldest first.
+    /// The waiting requests, the oldest first.
     pub waiting: Vec<WaitingRequest>,
-    /// A few numbers.
+    /// The counters of the gateway.
     pub counters: Counters,
 }
 
-/// The gateway itself.
+/// The state of the gateway itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "About")]
 pub struct GatewaySummary {
-    /// What time it is there, so that whoever reads can count down.
+    /// The gateway's current time, so that a reader can compute remaining waits.
     pub now: Timestamp,
-    /// Since when it takes requests.
+    /// The time since which the gateway accepts requests.
     pub listening_since: Timestamp,
-    /// Where it takes them.
+    /// The address that the gateway listens on.
     pub address: String,
-    /// Whether it takes no more.
+    /// Whether the gateway is shutting down and accepts no new requests.
     pub draining: bool,
-    /// Where requests go.
+    /// The upstream of each dialect.
     pub upstreams: Vec<Upstream>,
 }
 
-/// Where requests of a dialect go.
+/// The upstream that receives the requests of a dialect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Upstream {
     /// The name of the dialect.
     pub dialect: String,
     /// The name of the provider.
     pub provider: String,
-    /// Its address, without credentials.
+    /// The address of the provider, without credentials.
     pub url: String,
-    /// The policy by which its failures are retried.
+    /// The policy by which failures of the provider are retried.
     pub policy: String,
 }
 
 /// An account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
-    /// Its name.
+    /// The name of the account.
     pub name: String,
-    /// Whose it is.
+    /// The name of the provider that the account belongs to.
     pub provider: String,
-    /// Whether it may be used.
+    /// Whether the account may be used.
     pub state: AccountState,
-    /// The model that it is blocked for; without one it is blocked for all.
+    /// The model that the account is blocked for; if absent, it is blocked for all models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Why it is blocked.
+    /// The cause of the block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// Until when it is blocked.
+    /// The time at which the block ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
@@ -80,58 +80,58 @@ pub struct Account {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountState {
-    /// Nothing is known against it.
+    /// The account may be used.
     Free,
-    /// Asking with it is pointless for now.
+    /// Requests with the account would fail for now.
     Blocked,
 }
 
 /// A gate that is not closed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gate {
-    /// What it is before: a provider, an account and a model.
+    /// The name of the gate: its provider, account and model.
     pub name: String,
-    /// Why it opened, where that is known.
+    /// The cause for which the gate opened, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// When the next one may try.
+    /// The time at which the next request may be sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// How many wait before it.
+    /// The number of requests that wait at the gate.
     pub waiting: u64,
 }
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Waiting")]
 pub struct WaitingRequest {
-    /// Its id, by which it can be retried or cancelled.
+    /// The id of the request, by which it can be retried or cancelled.
     pub id: String,
-    /// The name of its client.
+    /// The name of the client.
     pub client: String,
-    /// The name of its dialect.
+    /// The name of the dialect.
     pub dialect: String,
-    /// The model that it asks for.
+    /// The requested model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The account that it was asked with.
+    /// The account that the request was sent with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// The path.
+    /// The path of the request.
     pub path: String,
-    /// When its trouble began.
+    /// The time of the first failure of the request.
     pub since: Timestamp,
-    /// What is wrong.
+    /// The cause of the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// How often it was tried.
+    /// The number of attempts so far.
     pub attempts: u32,
-    /// How often its client has sent it again.
+    /// How many times the client has sent the request again.
     pub resent: u32,
-    /// When it is tried again, as far as is known.
+    /// The time of the next attempt, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake: Option<Timestamp>,
-    /// When its client left, which may come back; `None` while it is there.
+    /// The time at which the client disconnected; `None` while it is connected. The client may come back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Timestamp>,
 }

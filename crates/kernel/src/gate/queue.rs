@@ -1,6 +1,6 @@
 //! The line before a gate, for whoever keeps it in memory.
 //!
-//! A store keeps its own, as rows: all that the gate wants to know of it is a [`Place`]. Invariant: in order of
+//! A store keeps its own, as rows: all that the gate wants to know of it is a [`QueuePosition`]. Invariant: in order of
 //! `(since, id)`, each once. New callers come at the end and leave from the front, so that no operation moves many.
 
 use super::{Gate, GateReply, QueuePosition, Waiter, WaiterId};

@@ -7,13 +7,13 @@ use crate::classify::classify;
 use crate::failure::Failure;
 use crate::verdict::Cause;
 
-/// The range of plausible windows: no model holds less, and none that is known as much.
+/// The range of plausible windows: no model has a smaller one, and no known model one as large as the upper bound.
 const PLAUSIBLE_WINDOW: std::ops::RangeInclusive<u64> = 256..=100_000_000;
 
 /// Fields that hold the window.
 const WINDOW_FIELDS: [&str; 2] = ["n_ctx", "max_model_len"];
 
-/// The cues before the number of a window, the surest first. `LINK_WORDS` may stand between the two.
+/// The cues before the number of a window, the surest first. `LINK_WORDS` may stand between cue and number.
 const CUES: [&str; 24] = [
     "maximum context length",
     "maximum context size",

@@ -55,16 +55,16 @@ pub(super) fn add_to(api: &mut Api) {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
-    /// How many at most.
+    /// The maximum number of runs in the list.
     limit: Option<usize>,
 }
 
-/// Runs, the newest first.
+/// A list of runs, the newest first.
 #[derive(Debug, Serialize, JsonSchema)]
 struct RunList {
-    /// The server's clock.
+    /// The server's current time.
     now: Timestamp,
-    /// They.
+    /// The runs.
     runs: Vec<RunRow>,
 }
 
@@ -79,13 +79,13 @@ async fn list_runs(
     }))
 }
 
-/// A run.
+/// A run, with the server's time.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "RunAnswer")]
 struct RunResponse {
-    /// The server's clock.
+    /// The server's current time.
     now: Timestamp,
-    /// It.
+    /// The run.
     run: RunView,
 }
 
@@ -96,11 +96,11 @@ async fn show_run(State(shared): ExtractState, PathId(id): PathId) -> JsonResult
     }))
 }
 
-/// A run that was begun.
+/// A run that was started.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Begun")]
 struct StartedRun {
-    /// Its id.
+    /// The id of the run.
     id: String,
 }
 
@@ -115,12 +115,12 @@ async fn start_run(
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], begun).into_response())
 }
 
-/// Which step is meant.
+/// The step that a request is for.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "StepMeant")]
 struct StepTarget {
-    /// The step; without it all that wait.
+    /// The name of the step; if absent, all waiting steps.
     step: Option<String>,
 }
 
@@ -138,13 +138,13 @@ async fn cancel_run(State(shared): ExtractState, PathId(id): PathId) -> JsonResu
     Ok(Json(shared.runs.cancel(&id).await?))
 }
 
-/// An answer.
+/// An answer to the question of a step.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Choice {
-    /// The step that asks; without it the only one that does.
+    /// The name of the step that asks; if absent, the only step that asks.
     step: Option<String>,
-    /// What is chosen; without it the first choice.
+    /// The key of the choice; if absent, the first choice.
     choice: Option<String>,
 }
 

@@ -55,9 +55,9 @@ pub(super) fn add_to(api: &mut Api) {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
-    /// How many at most, up to 500.
+    /// The maximum number of sessions in the list, up to 500.
     limit: Option<usize>,
-    /// Those that come after this one in the list.
+    /// The id of a session; the list continues after it, with older sessions.
     before: Option<String>,
 }
 
@@ -70,21 +70,21 @@ async fn list_sessions(
     Ok(Json(list))
 }
 
-/// A session that is to begin. What is not said is as the settings have it.
+/// A session to create. Absent fields take their values from the settings.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NewSession {
-    /// The folder in which it works; without it the one in which the server was started.
+    /// The folder in which the session works; if absent, the one in which the server was started.
     directory: Option<PathBuf>,
-    /// What it is about.
+    /// The title of the session.
     title: Option<String>,
-    /// Who answers.
+    /// The name of the provider.
     provider: Option<String>,
-    /// The model that is asked.
+    /// The model.
     model: Option<String>,
     /// The retry policy.
     policy: Option<String>,
-    /// What becomes of an answer that breaks off: it fails, it is taken back and asked for anew, or it is gone on with.
+    /// The handling of an answer that is cut off: fail, retract it and retry, or continue it.
     after_content: Option<AfterContent>,
 }
 
@@ -136,25 +136,25 @@ async fn show_settings(
     Ok(Json(shared.sessions.room(&id).await?.settings().await?))
 }
 
-/// What is to change; what is not said stays as it is.
+/// A change of a session's settings. Absent fields remain unchanged.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SettingsPatch {
-    /// What it is about.
+    /// The title of the session.
     title: Option<String>,
-    /// Who answers; together with the model.
+    /// The name of the provider; requires the model.
     provider: Option<String>,
-    /// The model that is asked.
+    /// The model.
     model: Option<String>,
     /// The retry policy.
     policy: Option<String>,
     /// Whether failures are retried.
     auto_retry: Option<bool>,
-    /// Whether the conversation is made smaller by itself.
+    /// Whether the conversation is compacted automatically.
     auto_compaction: Option<bool>,
-    /// How many messages that wait are said at once, of those for the turn that runs.
+    /// How many queued messages for the running turn are sent at once.
     steering_mode: Option<QueueMode>,
-    /// The same for those that follow.
+    /// How many queued follow-up messages are sent at once.
     follow_up_mode: Option<QueueMode>,
 }
 
@@ -195,10 +195,10 @@ async fn change_settings(
     Ok(Json(room.settings().await?))
 }
 
-/// The models that can be chosen.
+/// The available models.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ModelList {
-    /// They.
+    /// The available models.
     models: Vec<ModelView>,
 }
 

@@ -75,7 +75,7 @@ pub(super) fn add_to(api: &mut Api) {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DialectQuery {
-    /// In which words events are said.
+    /// The vocabulary of the events.
     #[serde(default)]
     dialect: Dialect,
 }
@@ -93,12 +93,12 @@ async fn snapshot_session(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EventsQuery {
-    /// In which words events are said.
+    /// The vocabulary of the events.
     #[serde(default)]
     dialect: Dialect,
-    /// The place from which to follow.
+    /// The cursor after which events are sent.
     after: Option<String>,
-    /// Whether each line has the place of its event, too.
+    /// Whether each line also contains the cursor of its event.
     #[serde(default)]
     envelope: bool,
 }
@@ -109,9 +109,9 @@ struct EventsQuery {
 #[schemars(rename = "AnyEvent")]
 #[expect(dead_code, reason = "it is there to be described")]
 enum AnyEvent {
-    /// Of the turn stream.
+    /// An event of the turn stream.
     Turn(TurnEvent),
-    /// As it is.
+    /// A native event.
     Native(Event),
 }
 
@@ -158,26 +158,26 @@ fn wants(headers: &HeaderMap, kind: &str) -> bool {
     accepted.any(|accept| accept.to_ascii_lowercase().contains(kind))
 }
 
-/// Something to be said to the model.
+/// A message for the model.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Prompt {
-    /// The text.
+    /// The text of the message.
     pub(super) text: String,
-    /// Pictures that belong to it.
+    /// The pictures of the message.
     #[serde(default)]
     pub(super) images: Vec<Picture>,
-    /// When it is said while a turn runs; without it, after that turn.
+    /// The delivery mode while a turn runs; if absent, the message is sent after that turn.
     pub(super) deliver: Option<DeliveryMode>,
 }
 
-/// Something to be said with the next call.
+/// A message that is sent with the next call to the model.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Steering {
-    /// The text.
+    /// The text of the message.
     text: String,
-    /// Pictures that belong to it.
+    /// The pictures of the message.
     #[serde(default)]
     images: Vec<Picture>,
 }
@@ -186,9 +186,9 @@ struct Steering {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Picture {
-    /// Its media type, such as `image/png`.
+    /// The media type, such as `image/png`.
     media_type: String,
-    /// Its bytes, in base 64.
+    /// The bytes of the picture, in base64.
     data: String,
 }
 
@@ -200,22 +200,22 @@ pub(super) enum DeliveryMode {
     FollowUp,
 }
 
-/// What became of something that was said.
+/// The disposition of a message.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) struct Disposition {
-    /// A turn began with it, or it waits to be said.
+    /// Whether the message started a turn or was queued.
     pub(super) disposition: DispositionKind,
 }
 
-/// What became of something that was said.
+/// The disposition of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Disposed")]
 pub(super) enum DispositionKind {
-    /// A turn began with it.
+    /// The message started a turn.
     Started,
-    /// It waits to be said.
+    /// The message is queued.
     Queued,
 }
 

@@ -7,51 +7,51 @@ use outlast_session::{GateHold, RetryStatus, Snapshot};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Where a session stands. It and the events after its number say everything.
+/// The state of a session. With the events after its number, it is complete.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Snapshot")]
 pub struct SnapshotView {
-    /// The session.
+    /// The id of the session.
     pub session_id: String,
-    /// The number of the last event that is part of this; earlier ones that still come say nothing new.
+    /// The number of the last event that the snapshot includes. Ignore events up to that number that arrive later.
     pub events: u64,
-    /// The turn that is running.
+    /// The id of the running turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<String>,
-    /// The number of the call that was made last in it.
+    /// The number of the last attempt in the turn.
     pub attempt: u32,
-    /// The retry that is waited for or under way.
+    /// The retry that is scheduled or under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryView>,
-    /// Until when the gate holds the call, and why.
+    /// The wait of the call at the gate, if it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldView>,
-    /// The model that is asked.
+    /// The current model.
     pub model: String,
-    /// Whether the conversation is being made smaller.
+    /// Whether the conversation is being compacted.
     pub is_compacting: bool,
     /// Whether failures are retried.
     pub auto_retry_enabled: bool,
-    /// What all turns used, failed attempts included.
+    /// The tokens that all turns used, failed attempts included.
     pub usage: Usage,
-    /// What waits to be said to the model.
+    /// The queued messages for the model.
     pub waiting: WaitingView,
 }
 
-/// A retry that is waited for or under way.
+/// A retry that is scheduled or under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Retry")]
 pub struct RetryView {
-    /// Its number, from 1.
+    /// The number of the retry, from 1.
     pub attempt: u32,
-    /// How many there can be, where that is known.
+    /// The maximum number of retries, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
-    /// What went wrong.
+    /// The cause of the failure.
     pub cause: Cause,
     /// The provider's message.
     pub message: String,
-    /// When it will happen, while it is waited for.
+    /// The time of the retry, while it is scheduled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake_at: Option<Timestamp>,
 }
@@ -60,20 +60,20 @@ pub struct RetryView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Held")]
 pub struct HeldView {
-    /// Until then, as things are.
+    /// The expected end of the wait.
     pub until: Timestamp,
-    /// What is wrong there, where that is known.
+    /// The cause of the wait, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
 }
 
-/// What waits to be said to the model.
+/// The queued messages for the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Waiting")]
 pub struct WaitingView {
-    /// What is said as soon as the model can be told something.
+    /// Messages that are sent with the next call to the model.
     pub steering: Vec<String>,
-    /// What is said when it has answered.
+    /// Messages that are sent after the turn's answer.
     pub follow_up: Vec<String>,
 }
 

@@ -7,17 +7,17 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A run that is wanted.
+/// A run to start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "WantedRun")]
 pub struct NewRun {
-    /// The pipeline's file; as it is found from the folder in which the run works.
+    /// The path of the pipeline's file, relative to the folder in which the run works.
     pub file: PathBuf,
-    /// The folder in which it works; without it, that of the server.
+    /// The folder in which the run works; if absent, that of the server.
     #[serde(default)]
     pub directory: Option<PathBuf>,
-    /// What the run is given, by name.
+    /// The inputs of the run, by name.
     #[serde(default)]
     pub inputs: BTreeMap<String, String>,
 }

@@ -8,89 +8,90 @@ use outlast_pipeline::status::RunStatus;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A run, in a row of a list.
+/// A run, as a row of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RunRow {
-    /// Its id.
+    /// The id of the run.
     pub id: String,
     /// The name of the pipeline.
     pub pipeline: String,
-    /// Where it works.
+    /// The folder in which the run works.
     pub directory: String,
-    /// How it stands.
+    /// The state of the run.
     pub state: StateView,
-    /// When it began.
+    /// The time at which the run began.
     pub created: Timestamp,
-    /// When something happened in it last.
+    /// The time of the last change.
     pub changed: Timestamp,
 }
 
-/// A run: where it stands, and how it got there.
+/// A run, with its state and its steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Run")]
 pub struct RunView {
-    /// Its id.
+    /// The id of the run.
     pub id: String,
     /// The name of the pipeline.
     pub pipeline: String,
-    /// Where the pipeline's file was; empty when nothing has happened in the run yet.
+    /// The path of the pipeline's file; empty when nothing has happened in the run yet.
     pub file: String,
-    /// Where it works.
+    /// The folder in which the run works.
     pub directory: String,
-    /// How it stands.
+    /// The state of the run.
     pub state: StateView,
-    /// When it began.
+    /// The time at which the run began.
     pub created: Timestamp,
-    /// When something happened in it last.
+    /// The time of the last change.
     pub changed: Timestamp,
-    /// When it ended; left out while it has not.
+    /// The time of the end; absent until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
-    /// How it ended.
+    /// The outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<OutcomeView>,
-    /// Why it did not end well, or will not.
+    /// The reason for which the run did not succeed, or will not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Its steps, in the order of the pipeline's file; those that have begun, where that cannot be read any more.
+    /// The steps, in the order of the pipeline's file; only those that have begun, if that file cannot be read any
+    /// more.
     pub steps: Vec<StepView>,
 }
 
-/// How a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "RunState")]
 pub enum StateView {
-    /// A process is at work on it.
+    /// A process executes the run.
     Running,
-    /// It is not over, and no process is at work on it: `outlast run --resume` carries it on.
+    /// The run has not ended, and no process executes it: `outlast run --resume` resumes it.
     Unfinished,
-    /// Nothing had happened in it yet when its process ended.
+    /// The process ended before anything happened in the run.
     Empty,
-    /// It ended well.
+    /// Success.
     Completed,
-    /// Somebody ended it, or its time was over.
+    /// Cancelled by a person or by its deadline.
     Cancelled,
-    /// It failed.
+    /// Failure.
     Failed,
-    /// It is over, and a later version has written how.
+    /// The run has ended, with an outcome that only a later version of the program can read.
     Finished,
 }
 
-/// How a run or a step ended.
+/// The outcome of a run or a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "RunOutcome")]
 pub enum OutcomeView {
-    /// Well.
+    /// Success.
     Completed,
-    /// It failed, and what follows goes on all the same.
+    /// Failure; the following steps continue all the same.
     Continued,
-    /// It was left out.
+    /// Skipped.
     Skipped,
-    /// It failed.
+    /// Failure.
     Failed,
-    /// Somebody ended it.
+    /// Cancelled.
     Cancelled,
 }
 
@@ -98,77 +99,77 @@ pub enum OutcomeView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "RunStep")]
 pub struct StepView {
-    /// Its name.
+    /// The name of the step.
     pub id: String,
-    /// What it does; left out when the pipeline cannot be read any more.
+    /// The kind of the step; absent when the pipeline cannot be read any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<KindView>,
-    /// The steps that must be done before it.
+    /// The steps that must be done before this step.
     pub needs: Vec<String>,
-    /// The steps that it can lead to beside those that need it: by an edge, by an answer, or to make good for it.
+    /// The steps that can follow this step, beside those that need it: by an edge, by an answer, or to repair it.
     pub leads_to: Vec<String>,
-    /// The loop that it is part of.
+    /// The loop that contains the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_of: Option<String>,
-    /// What it is doing.
+    /// The phase of the step.
     pub phase: PhaseView,
-    /// Its last attempts, over all visits, in order.
+    /// The last attempts, over all visits, in order.
     pub attempts: Vec<AttemptView>,
-    /// How many attempts came before those.
+    /// The number of earlier attempts, which are left out.
     pub earlier_attempts: usize,
-    /// What it waits for.
+    /// The wait of the step, if it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitView>,
-    /// What it asks.
+    /// The question of the step, if it asks one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<QuestionView>,
 }
 
-/// What a step does.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "RunStepKind")]
 pub enum KindView {
-    /// It asks a model.
+    /// A prompt for a model.
     Prompt,
-    /// It runs a command.
+    /// A command.
     Command,
-    /// It runs an agent program.
+    /// An agent program.
     Agent,
-    /// It waits for a person, or for a time.
+    /// A wait for a person, or for a time.
     Gate,
-    /// It has its steps run again until something holds.
+    /// A loop, which repeats its steps until a condition holds.
     Loop,
 }
 
-/// What a step is doing.
+/// The phase of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "RunStepPhase")]
 pub enum PhaseView {
-    /// Nothing yet.
+    /// The step has not begun.
     Idle,
-    /// It is about to begin.
+    /// The step is about to begin.
     Ready,
-    /// It works.
+    /// The step is running.
     Working,
-    /// It waits for its next attempt, or within it for a provider.
+    /// The step waits for its next attempt, or for a provider within an attempt.
     Waiting,
-    /// It waits for a person or a time.
+    /// The step waits for a person or a time.
     AtGate,
-    /// It has failed, and another step makes good for it.
+    /// The step has failed, and another step repairs it.
     Reworking,
-    /// It was under way when its process ended, and goes on when the run is resumed.
+    /// The step was under way when its process ended; it continues when the run is resumed.
     Interrupted,
-    /// It ended well.
+    /// Success.
     Completed,
-    /// It failed, and the run goes on all the same.
+    /// Failure; the run continues all the same.
     Continued,
-    /// It was left out.
+    /// Skipped.
     Skipped,
-    /// It failed.
+    /// Failure.
     Failed,
-    /// Somebody ended it.
+    /// Cancelled.
     Cancelled,
 }
 
@@ -176,69 +177,69 @@ pub enum PhaseView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "RunAttempt")]
 pub struct AttemptView {
-    /// Its number within the visit, from 1.
+    /// The number of the attempt within the visit, from 1.
     pub number: u32,
     /// The number of the visit, from 1: edges and loops lead to a step more than once.
     pub visit: u32,
-    /// When it began.
+    /// The time at which the attempt began.
     pub began: Timestamp,
-    /// When it ended; left out while it has not.
+    /// The time of the end; absent until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
-    /// How it ended.
+    /// The outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<AttemptOutcome>,
-    /// What could be done about what went wrong.
+    /// The class of the failure, which says how to respond to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
-    /// What went wrong.
+    /// The cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// The same in words.
+    /// The failure, as text for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Until when the step waited, or waits, for the next one.
+    /// The time until which the step waits, or waited, for the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_until: Option<Timestamp>,
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "RunAttemptOutcome")]
 pub enum AttemptOutcome {
-    /// Well.
+    /// Success.
     Completed,
-    /// Something went wrong.
+    /// Failure.
     Failed,
-    /// It was ended in the middle.
+    /// Cancelled before its end.
     Cancelled,
 }
 
-/// What a step waits for.
+/// The wait of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "RunWait")]
 pub struct WaitView {
-    /// Until then; at a gate, what counts when nobody answers counts then.
+    /// The end of the wait; at a gate, the time at which its default applies if nobody answers.
     pub until: Timestamp,
-    /// What went wrong; left out at a gate.
+    /// The cause of the wait; absent at a gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// Which attempt follows, from 1: of the step, or of the call that its model is asked with.
+    /// The number of the next attempt, from 1: of the step, or of its call to the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// What went wrong, in words.
+    /// The failure, as text for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// What a step asks.
+/// The question of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "RunQuestion")]
 pub struct QuestionView {
-    /// The question.
+    /// The text of the question.
     pub text: String,
-    /// What can be answered; the first is to go on.
+    /// The possible answers; the first one continues the run.
     pub choices: Vec<ChoiceView>,
 }
 
@@ -246,19 +247,20 @@ pub struct QuestionView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "RunChoice")]
 pub struct ChoiceView {
-    /// What is answered.
+    /// The key of the answer, as it is sent.
     pub key: String,
-    /// What it means.
+    /// The meaning of the answer, as text for people.
     pub label: String,
 }
 
-/// A run that was told something.
+/// The receipt of a request to a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "RunTold")]
 pub struct RunRequestView {
-    /// Its id.
+    /// The id of the run.
     pub id: String,
-    /// Whether a process is at work on it, which hears it within a second; else whoever resumes it does.
+    /// Whether a process executes the run and receives the request within a second. Otherwise the request takes effect
+    /// when the run is resumed.
     pub is_at_work: bool,
 }
 

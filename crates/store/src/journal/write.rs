@@ -1,7 +1,8 @@
 //! Writes entries to the journal and deletes sessions.
 //!
-//! Every call is one transaction; one that writes begins with a check that this process still owns the session. A call
-//! that was made is carried out, in order and once, even if its caller stops waiting.
+//! Every change is one transaction. An append begins with a check that this process still owns the session, a deletion
+//! with one that no living process does. A change that was requested is carried out, in order and once, even if its
+//! caller stops waiting.
 
 use super::owner::Liveness;
 use super::session_lock::{self, FencingToken, SessionLock};

@@ -31,14 +31,10 @@ impl SettingsWatcher {
     /// Starts to listen and to watch, and runs until the gateway ends.
     pub(super) fn watch(self, stop: CancellationToken) -> impl Future<Output = ()> + Send {
         let (hang_up, known) = (HangUp::new(), state(&self.files));
-        self.run(stop, (hang_up, known))
+        self.run(stop, hang_up, known)
     }
 
-    async fn run(
-        mut self,
-        stop: CancellationToken,
-        (mut hang_up, mut known): (HangUp, FileStamps),
-    ) {
+    async fn run(mut self, stop: CancellationToken, mut hang_up: HangUp, mut known: FileStamps) {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,

@@ -32,7 +32,7 @@ use tokio::time::Instant;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// The number of bytes to read at once.
 const READ_BYTES: usize = 16 << 10;
-/// Bodies up to this size are copied behind the head: a separate write would cost more than the copy.
+/// Bodies smaller than this are copied behind the head: a separate write would cost more than the copy.
 const MAX_COPIED_BODY_BYTES: usize = 16 << 10;
 /// Initial capacity for the head of a request and a small body.
 const INITIAL_HEAD_CAPACITY: usize = 2 << 10;

@@ -8,82 +8,82 @@ use outlast_kernel::verdict::Cause;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What changed, and how far that goes.
+/// The requests that changed, and the sequence number of the last change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Traffic")]
 pub struct Changes {
-    /// The number of the last change: what comes later has a higher one.
+    /// The sequence number of the last change; later changes have higher numbers.
     pub seq: u64,
-    /// What time it is at the gateway.
+    /// The gateway's current time.
     pub now: Timestamp,
-    /// Those that changed, in the order of their last changes.
+    /// The requests that changed, in the order of their last changes.
     pub requests: Vec<Request>,
 }
 
-/// A request, as far as it has come.
+/// A request and its progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "TrafficRequest")]
 pub struct Request {
-    /// The number of its last change.
+    /// The sequence number of the request's last change.
     pub seq: u64,
-    /// Its id, by which it can be retried or cancelled while it waits.
+    /// The id of the request, by which it can be retried or cancelled while it waits.
     pub id: Box<str>,
-    /// The name of its client.
+    /// The name of the client.
     pub client: &'static str,
-    /// The name of its dialect, if it asks a model.
+    /// The name of the dialect, if the request is for a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialect: Option<&'static str>,
-    /// The model that it asks for.
+    /// The requested model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Box<str>>,
-    /// The stored account that it was last asked with.
+    /// The stored account that the request was last sent with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<Box<str>>,
-    /// The path, without a query.
+    /// The path of the request, without its query.
     pub path: Box<str>,
-    /// When it came.
+    /// The time at which the request arrived.
     pub begun: Timestamp,
-    /// How often its client has sent it again, if it goes on where an earlier one was left.
+    /// How many times the client has sent the request again, if it resumes an earlier request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resent: Option<u32>,
-    /// When the trouble of that earlier one began.
+    /// The time of the first failure of the earlier request that this one resumes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Its attempts in order. Of many, those in the middle are left out.
+    /// The attempts in order. If there are many, those in the middle are left out.
     pub attempts: Vec<Attempt>,
-    /// When it was over.
+    /// The time at which the request ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
-    /// How it ended.
+    /// The outcome of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// The status that the client got.
+    /// The HTTP status that the client received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
 }
 
-/// One attempt, and the wait behind it. The request waits while its last one has failed, or was not made.
+/// An attempt and the wait after it. The request waits while its last attempt has failed or was not made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "TrafficAttempt")]
 pub struct Attempt {
-    /// Which one; 1 is the first, and 0 stands for a wait before it.
+    /// The number of the attempt, from 1; 0 stands for a wait before the first attempt.
     pub attempt: u32,
-    /// When it was made.
+    /// The time at which the attempt was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub began: Option<Timestamp>,
-    /// When it failed.
+    /// The time at which the attempt failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_at: Option<Timestamp>,
-    /// Why it failed, or why the request waits.
+    /// The cause of the failure, or of the wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// The status that the provider answered with.
+    /// The HTTP status of the provider's response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// What the provider said.
+    /// The provider's error message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<str>>,
-    /// When the next one is made, as far as is known.
+    /// The time of the next attempt, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake: Option<Timestamp>,
 }
