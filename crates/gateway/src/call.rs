@@ -1,10 +1,10 @@
-//! One request from its coming to its end: attempts, waits, and what the client is told.
+//! One request from its arrival to its end: attempts, waits, and the response to the client.
 //!
-//! The kernel decides what a failure means; here it is carried out. Invariants: one budget for each request, over all
-//! its re-sends; nothing is asked again once content was sent; a wait is written down before it begins; whoever waits is
-//! kept alive, and whoever hangs up is forgotten by the provider at once.
-//! Not here: one attempt (see `attempt`), the answer from its first content on (see `passing`), what comes before and after an
-//! attempt (see `waiting` and `failing`), what ends it (see `ends`).
+//! The kernel decides about a failure; this module carries the decision out. Invariants: one budget for each request,
+//! over all its resends; no retry after content was sent; a wait is recorded before it begins; a waiting client is kept
+//! alive, and the request to the provider is dropped as soon as the client disconnects. Not here: one attempt (see
+//! `attempt`), the response from its first content on (see `relay`), the steps before and after an attempt (see
+//! `waiting` and `on_failure`), and the end without a response (see `finish`).
 
 pub(crate) mod attempt;
 pub(crate) mod keepalive;
@@ -39,7 +39,7 @@ use std::time::Duration;
 /// A request that is being answered.
 pub(super) struct Call {
     pub(super) shared: Arc<Shared>,
-    /// By which it is known to those who watch.
+    /// The key of the request in the log of recent requests.
     ticket: RequestKey,
     pub(super) upstreams: Arc<Upstreams>,
     pub(super) asked: InboundRequest,
@@ -47,43 +47,43 @@ pub(super) struct Call {
     pub(super) keeping: KeepAliveSchedule,
     pub(super) strategy: PolicyRetry,
     pub(super) state: State,
-    /// Who is asked with, if not with the client's own key.
+    /// The stored account in use, if the client's own key is not.
     pub(super) account: Option<SelectedAccount>,
     pub(super) left: Vec<String>,
     pub(super) refreshed: Vec<String>,
     pub(super) hold: Option<Hold>,
-    /// It is counted while it waits, and so is what it keeps on the disk.
+    /// Gauges for the waiting request and for its body on the disk.
     pub(super) counted: Vec<GaugeGuard>,
     pub(super) trouble: FailureState,
-    /// It is one of the calls that its account may have under way.
+    /// The permit of an account with a limit of concurrent calls.
     pub(super) seat: Option<Permit>,
-    /// What was sent last is a part of something: nothing of ours may follow it.
+    /// Whether the last bytes sent are an incomplete frame: the gateway may insert nothing after them.
     pub(super) is_mid_frame: bool,
-    /// How long it took until the provider's answer began to come.
+    /// The time until the first byte of the provider's response.
     pub(super) first_byte: Option<Duration>,
 }
 
-/// What went wrong so far.
+/// The failures so far.
 #[derive(Default)]
 pub(super) struct FailureState {
-    /// When it began, over all re-sends.
+    /// The time of the first failure, over all resends.
     pub(super) since: Option<Timestamp>,
-    /// When it last failed.
+    /// The time of the last failure.
     pub(super) failed: Option<Timestamp>,
     pub(super) attempts: u32,
     pub(super) resent: u32,
     pub(super) waited: Duration,
     pub(super) last: Option<Box<FailedAttempt>>,
     pub(super) cause: Option<Cause>,
-    /// The own time of a wait that is under way.
+    /// The scheduled end of the current wait, without the gate.
     pub(super) wake: Option<Timestamp>,
-    /// Whether others meet the same, so that the gate is waited for.
+    /// Whether other requests meet the same failure, so that this one waits for the gate.
     pub(super) is_shared: bool,
 }
 
-/// How a request ends without an answer.
+/// The reason why a request ends without a response of the provider.
 pub(super) enum EndReason {
-    /// The client has hung up.
+    /// The client has disconnected.
     Gone,
     /// The client is made to come back.
     Back(HoldEnding),
@@ -91,7 +91,7 @@ pub(super) enum EndReason {
     Final(GiveUp),
     /// A person ended it.
     Cancelled,
-    /// Too many wait already.
+    /// Too many requests wait already.
     Full,
 }
 
@@ -146,11 +146,11 @@ impl Call {
         })
     }
 
-    /// Answers the request; what is left is the connection, if another request may come over it.
+    /// Answers the request; returns the connection, if it can take another request.
     pub(super) async fn run(mut self: Box<Self>) -> Option<Socket> {
         self.resume().await;
         loop {
-            // Whoever waits for hours goes on with the settings as they are then.
+            // A request that has waited for hours continues with the current settings.
             self.upstreams = self.shared.upstreams();
             let admitted = self.admit().await;
             let admission = match admitted {
@@ -160,7 +160,7 @@ impl Call {
                 Err(end) => return Box::pin(self.end(end)).await,
             };
             let begun = self.shared.now();
-            // Bound to a name, so that the room of its future is free for what follows.
+            // Bound to a name, so that the memory of its future is free for the code below.
             let outcome = self.attempt().await;
             match outcome {
                 Ok(Ok(answer)) => {
@@ -181,7 +181,7 @@ impl Call {
         }
     }
 
-    /// Waits for what has to be waited for before the next attempt.
+    /// Performs all waits before the next attempt.
     async fn admit(&mut self) -> Result<GateReply, EndReason> {
         self.choose_account().await?;
         let mut admission = self.be_admitted().await?;
@@ -191,7 +191,7 @@ impl Call {
         }
     }
 
-    /// Makes one attempt while the client is kept.
+    /// Makes one attempt while the client is kept alive.
     async fn attempt(&mut self) -> Result<Result<UpstreamResponse, Box<FailedAttempt>>, EndReason> {
         self.trouble.attempts += 1;
         let shared = Arc::clone(&self.shared);
@@ -241,7 +241,7 @@ impl Call {
     }
 }
 
-/// Comes when a person wants no more of it. What is under way cannot be hurried.
+/// Waits until a person cancels the request. A retry-now command has no effect during an attempt.
 async fn cancelled(hold: Option<&Hold>) {
     while let Some(hold) = hold {
         if hold.command().await == Command::Cancel {
@@ -276,14 +276,14 @@ impl Call {
         });
     }
 
-    /// The request is over for good: nobody takes it up.
+    /// Ends the hold for good: no resend resumes it.
     pub(super) fn settle(&mut self) {
         if let Some(hold) = self.hold.take() {
             hold.ended();
         }
     }
 
-    /// The client has left or is sent back: its next sending takes the request up.
+    /// Records that the client has left or is told to come back: its resend resumes the request.
     pub(super) fn leave(&mut self) {
         self.hold = None;
     }

@@ -1,5 +1,5 @@
-//! How a request ends without an answer: with the provider's own refusal, with an error of ours, or so that the client
-//! comes back.
+//! The end of a request without a response of a model: the provider's own error, an error of the gateway, or an ending
+//! after which the client sends the request again.
 
 use super::call::{Call, EndReason};
 use super::clients::{HoldEnding, rewrite_retry_headers};

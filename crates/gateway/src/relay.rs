@@ -1,8 +1,8 @@
-//! An answer on its way to the client, from its first content on.
+//! Relays a response to the client, from its first content on.
 //!
-//! Invariants: every byte once, in order; nothing is asked again from here on. A stream that breaks off ends with one
-//! error that the client can see, never as if it were whole. What is not taken by the client is not read from the
-//! provider: a slow client costs time, not memory.
+//! Invariants: every byte once, in order; no retry from here on; a stream that breaks off ends with one error that the
+//! client can see, never as if it were whole. No more is read from the provider than the client takes: a slow client
+//! costs time, not memory.
 
 use super::call::Call;
 use super::clients::KeepAliveAction;

@@ -1,12 +1,12 @@
-//! The sessions of a server: any number of them, each led in a room of its own.
+//! The sessions of a server: any number of them, each as a live session.
 //!
 //! ```text
-//! Sessions -> Room: who watches -> Record: the last events, the turn under way
-//!                   who leads   -> a session, driven by the commands of `rpc`, open while it is needed
+//! LiveSessions -> LiveSession -> EventLog: the last events and the running turn, for readers
+//!                             -> OpenSession: driven by the commands of `rpc`, open while it is needed
 //! ```
 //!
-//! Invariants: a room outlives those who watch it as long as something runs in it; a session that nobody needs is given
-//! back, so that other programs can have it; nobody who watches, however slowly, holds up a turn.
+//! Invariants: a live session outlives its readers as long as a turn runs in it; a session that no client needs is
+//! released, so that other programs can open it; no reader, however slow, delays a turn.
 
 mod event_log;
 mod live_session;
@@ -89,7 +89,7 @@ pub struct LiveSessions {
 }
 
 impl LiveSessions {
-    /// Those of that house.
+    /// Creates the sessions of that factory.
     pub fn new(house: Arc<dyn SessionFactory>) -> Arc<Self> {
         Arc::new(Self {
             house,
@@ -104,12 +104,12 @@ impl LiveSessions {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The house that they are from.
+    /// Returns the factory that opens the sessions.
     pub fn house(&self) -> &Arc<dyn SessionFactory> {
         &self.house
     }
 
-    /// Begins one.
+    /// Creates a session. The journal has it from its first prompt on.
     pub async fn create(&self, mut wishes: SessionOptions) -> Result<Arc<LiveSession>, Error> {
         wishes.title = wishes.title.map(|title| one_line(&title));
         let card = self.house.look(None, &wishes).await?;
@@ -131,7 +131,7 @@ impl LiveSessions {
         Arc::new(LiveSession::new(id, new, house, tasks, readers, stop))
     }
 
-    /// The room of the session of that name, or of the only one whose name begins so.
+    /// Returns the live session of that name, or the only one whose name begins with it.
     pub async fn room(&self, name: &str) -> Result<Arc<LiveSession>, Error> {
         if let Some(room) = self.rooms().get(name) {
             return Ok(Arc::clone(room));

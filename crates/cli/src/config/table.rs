@@ -64,7 +64,7 @@ pub(crate) struct Setting {
 
 pub(crate) struct Variable {
     pub(crate) name: &'static str,
-    /// The name for the path's placeholder, if it has one.
+    /// The value of the path's placeholder (such as a provider) that the variable is for; `None` if it is for all.
     pub(crate) of: Option<&'static str>,
 }
 

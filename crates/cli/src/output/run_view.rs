@@ -1,8 +1,8 @@
-//! Where a run stands, in lines for a person: one for the run, one for each step.
+//! The status of a run in lines for a person: one for the run, one for each step.
 //!
-//! Pure: time and room come in as arguments. Invariant: no line is wider than there is room for, and nothing that comes
-//! from outside can make another one, or be obeyed by a terminal.
-//! Not here: what is told of each thing that happens (see `run_view/news.rs`), and repainting (see `run_view/painter.rs`).
+//! Pure: the time and the size of the screen are arguments. Invariant: no line exceeds the width, and text from outside
+//! can neither start a new line nor control the terminal. Not here: the lines about single events (see
+//! `run_view/event_lines.rs`), and repainting (see `run_view/painter.rs`).
 
 pub(crate) mod event_lines;
 pub(crate) mod formatting;
@@ -23,7 +23,7 @@ use outlast_pipeline::state::{EndStatus, Phase, Run, StepState};
 use outlast_pipeline::status;
 use std::collections::BTreeMap;
 
-/// The most columns that the names of steps have to themselves.
+/// Maximum width of the column with the names of steps.
 const MAX_NAME_COLUMNS: usize = 24;
 
 /// A step, as far as the view knows it before it begins.

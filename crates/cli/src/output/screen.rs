@@ -57,12 +57,12 @@ impl Screen {
         self.json
     }
 
-    /// Returns the error that lost output on stdout, if there was one.
+    /// Checks that all output reached stdout; returns the write error otherwise.
     pub(crate) fn written(self) -> std::io::Result<()> {
         self.lost_stdout.map_or(Ok(()), Err)
     }
 
-    /// Takes the error that lost events on stdout, if there was one.
+    /// Takes the error of a failed write of events to stdout, if there was one.
     pub(crate) fn take_lost_stdout(&mut self) -> Option<std::io::Error> {
         self.lost_stdout.take()
     }

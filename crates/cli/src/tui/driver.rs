@@ -1,9 +1,9 @@
-//! Carries out what a chat wants: the sessions behind it, and the run that is under way.
+//! Carries out the actions of a chat: owns its session and the run in progress.
 //!
-//! Everything that takes time is a task that reports back as a [`Message`]; whoever shows the chat takes them one by one.
-//! Invariants: one run at a time; what a session said that was left is not shown in the next one.
-//! Not here: how a run goes (`driver/run.rs`), which session it is (`driver/sessions.rs`), what else can be chosen
-//! (`driver/choosing.rs`), what was before (`driver/earlier.rs`).
+//! Everything that takes time is a task that reports back as a [`Message`]; the view handles the messages one by one.
+//! Invariants: one run at a time; events of a session that the user has left are not shown in the next one. Not here:
+//! the course of a run (`driver/run.rs`), opening and leaving sessions (`driver/sessions.rs`), the choice of model and
+//! policy (`driver/selection.rs`), earlier sessions (`driver/history.rs`).
 
 pub(crate) mod history;
 mod run;
@@ -31,25 +31,25 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Who was writing when a question came has stopped by then.
+/// Time after which keys answer a new question: a user who was typing when it came has stopped by then.
 const QUESTION_ARM_DELAY: Duration = Duration::from_millis(600);
-/// The most messages that are taken in before the screen is drawn.
+/// Maximum number of messages to handle before the screen is drawn.
 const MAX_BATCH: usize = 500;
 
-/// Something that a task reports.
+/// A report of a task.
 pub(super) enum Message {
     Input(Input),
-    /// Something that was done beside all else is over.
+    /// A background task has ended.
     Later(Option<Input>),
-    /// A message waits to be said, or could not be made to.
+    /// A message was queued, or could not be.
     Queued(Option<Input>),
     Event(Event),
-    /// A model wants to run something, and somebody is to be asked.
+    /// A tool call needs the user's approval.
     Asked(ApprovalRequest, oneshot::Sender<ApprovalDecision>),
     Unasked,
-    /// The settings are read.
+    /// The settings were read, or reading them failed.
     Host(anyhow::Result<Arc<SessionHost>>),
-    /// Another session is there, or could not be had.
+    /// Another session was opened, or could not be.
     Opened(anyhow::Result<Box<OpenedSession>>),
     RunEnded(Outcome),
 }
@@ -63,7 +63,7 @@ pub(super) enum Flow {
     Quit,
 }
 
-/// What is behind a chat.
+/// The session, the run and the tasks behind a chat.
 pub(super) struct Driver {
     choice: SessionArguments,
     clock: Arc<dyn Clock>,
@@ -74,13 +74,13 @@ pub(super) struct Driver {
     stop: CancellationToken,
     /// Whether another session is being opened.
     is_opening: bool,
-    /// How much is being done beside all else.
+    /// The number of background tasks.
     errands: usize,
-    /// The last message that is on its way to those that wait to be said.
+    /// The task that queues the last message.
     queueing: Option<JoinHandle<()>>,
-    /// What was said while there was no session to say it in.
+    /// Messages that the user sent before a session was open.
     early: Vec<String>,
-    /// Who waits for an answer.
+    /// Receives the answer to the open question.
     asking: Option<oneshot::Sender<ApprovalDecision>>,
     /// Whether the model was chosen since the last prompt.
     is_chosen: bool,
@@ -116,7 +116,7 @@ impl Driver {
         }
     }
 
-    /// Begins to read the settings and to open the session.
+    /// Starts to read the settings and to open the session.
     pub(super) fn start(&self) {
         self.open_host();
     }
@@ -125,7 +125,7 @@ impl Driver {
         &*self.clock
     }
 
-    /// Whether nothing is under way any more that was wanted, and all that came of it was taken in.
+    /// Whether no action is in progress, and all of their reports were handled.
     pub(super) fn is_idle(&self) -> bool {
         let is_doing = self.run.is_some() || self.is_opening || self.errands > 0;
         self.session.is_some() && !is_doing && self.receiver.is_empty()
@@ -143,7 +143,7 @@ impl Driver {
         }
     }
 
-    /// Takes in a message, and those that have come meanwhile.
+    /// Handles a message, and those that have arrived meanwhile.
     pub(super) fn take_all(&mut self, first: Message, chat: &mut Chat) -> anyhow::Result<Flow> {
         let mut message = Some(first);
         for _ in 0..MAX_BATCH {
@@ -216,7 +216,7 @@ impl Driver {
         Ok(self.show(input, chat))
     }
 
-    /// Tells the chat, and does what it wants because of that.
+    /// Passes an input to the chat, and carries out the resulting actions.
     pub(super) fn show(&mut self, input: Input, chat: &mut Chat) -> Flow {
         let now = self.clock.now();
         let wants = chat.take(input, now);
@@ -244,7 +244,7 @@ impl Driver {
             Action::TakeBack => self.take_back(),
             Action::Answer(answer) => {
                 if let Some(asking) = self.asking.take() {
-                    // Whoever has asked may have gone meanwhile.
+                    // The tool call may have been cancelled meanwhile.
                     asking.send(answer).ok();
                 }
             }
@@ -265,7 +265,7 @@ impl Driver {
 
     // --- Small things ---
 
-    /// Whether nothing else can be begun. Why is told.
+    /// Whether no other action can start now; if so, tells the user why.
     fn is_occupied(&self) -> bool {
         let why = match (self.run.is_some(), self.is_opening) {
             (true, _) => "The model works: Esc interrupts it first.",
@@ -289,7 +289,7 @@ impl Driver {
         self.errands += 1;
         let sender = self.sender.clone();
         self.queueing = Some(tokio::spawn(async move {
-            // In the order in which they were said.
+            // Messages are queued in the order in which the user sent them.
             if let Some(before) = before {
                 before.await.ok();
             }
@@ -301,7 +301,7 @@ impl Driver {
         }));
     }
 
-    /// Says what waits, if the run that it was meant for had ended meanwhile.
+    /// Sends the queued messages, if the run that they were meant for has ended meanwhile.
     fn send_queued(&mut self) {
         let waits = |joined: &ActiveSession| !joined.session.waiting().is_empty();
         let is_free = self.run.is_none() && !self.is_opening;
@@ -349,7 +349,7 @@ impl Driver {
         Some(price.of(session.snapshot().usage))
     }
 
-    /// How much the model can read that is asked from here on.
+    /// Returns the context window of a newly chosen model, as a change of the status line.
     fn window_change(&self, model: &str) -> Option<Change> {
         let setup = self.session.as_ref()?.session.setup();
         let other = setup.fallbacks.iter().find(|route| route.model == model);
@@ -363,7 +363,7 @@ impl Driver {
         current.is_some_and(|joined| joined.session.id() == event.session_id)
     }
 
-    /// Does something beside all else; what comes of it is told.
+    /// Runs work in the background; its result goes to the chat.
     fn later(&mut self, work: impl Future<Output = Option<Input>> + Send + 'static) {
         self.errands += 1;
         let sender = self.sender.clone();

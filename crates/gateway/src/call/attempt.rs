@@ -1,7 +1,7 @@
-//! One request to the provider, up to the first content of its answer or to what went wrong.
+//! One request to the provider, up to the first content of its response or to its failure.
 //!
-//! Invariants: nothing of an answer is handed on before its first content, so that until then it can be asked for again;
-//! every wait has its limit; what is kept is bounded.
+//! Invariants: nothing of a response is handed on before its first content, so that until then the request can be
+//! retried; every wait has a limit; buffers are bounded.
 
 use crate::inbound_request::{InboundRequest, forwarded_response_headers};
 use crate::route::Kind;
@@ -23,12 +23,12 @@ use std::time::Duration;
 
 const MAX_ERROR_BYTES: usize = 64 << 10;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many times as long an answer may take that comes as a whole.
+/// The factor for the time limit of a response in one document.
 const WHOLE_RESPONSE_TIMEOUT_FACTOR: u32 = 3;
-/// An answer that comes as a whole is looked at as a whole, unless it is longer than this.
+/// Maximum size of a response in one document that is read completely before it is handed on, in bytes.
 const MAX_BUFFERED_RESPONSE_BYTES: usize = 16 << 20;
 
-/// Who is asked, by when and what for.
+/// The target, the time limits and the purpose of one attempt.
 pub(crate) struct Attempt<'a> {
     pub(crate) asked: &'a InboundRequest,
     pub(crate) upstreams: &'a Upstreams,
@@ -37,22 +37,22 @@ pub(crate) struct Attempt<'a> {
     pub(crate) alarms: &'a Timers,
 }
 
-/// An answer whose first content has come, or all of it.
+/// A response whose first content, or whose whole body, has arrived.
 pub(crate) struct UpstreamResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// How long the body is, where that is known.
+    /// The length of the body, if it is known.
     pub(crate) length: Option<u64>,
     pub(crate) body: UpstreamBody,
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) enum UpstreamBody {
-    /// All of it.
+    /// The whole body.
     Whole(Bytes),
-    /// A stream of events that is followed.
+    /// A stream of events that the gateway parses.
     Events(Box<EventStream>),
-    /// Something that is passed on without being looked at: what has come of it, and the rest.
+    /// A body that is forwarded without being parsed: the pieces that have arrived, and the rest.
     Opaque(Vec<Bytes>, Box<Forwarded>),
 }
 
@@ -61,18 +61,18 @@ pub(crate) struct EventStream {
     pub(crate) relay: Relay,
     pub(crate) upstream: Forwarded,
     pub(crate) watchdog: Watchdog,
-    /// What may be sent on and was not yet.
+    /// Pieces that are ready to be forwarded.
     pub(crate) ready: Vec<Bytes>,
     /// The body has ended.
     pub(crate) is_over: bool,
-    /// When it is over whatever comes, once the answer is complete.
+    /// The time at which reading stops in any case, once the response is complete.
     pub(crate) ends_by: Option<Timestamp>,
 }
 
 /// A request that failed before content.
 pub(crate) struct FailedAttempt {
     pub(crate) failure: Failure,
-    /// What the provider answered, if it did.
+    /// The provider's error response, if there was one.
     pub(crate) refusal: Option<ErrorResponse>,
 }
 
@@ -81,14 +81,14 @@ pub(crate) struct ErrorResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// What did not fit.
+    /// The rest of the body beyond the limit.
     pub(crate) rest: Option<Forwarded>,
 }
 
 type AttemptResult = Result<UpstreamResponse, Box<FailedAttempt>>;
 
 impl Attempt<'_> {
-    /// Makes the request and follows the answer up to its first content.
+    /// Sends the request and reads the response up to its first content.
     pub(crate) async fn make(&self) -> AttemptResult {
         let upstream = self.upstreams.of(self.asked.route);
         let body = self.asked.body.payload().await;
@@ -104,7 +104,7 @@ impl Attempt<'_> {
         let sending = upstream.forward.send(what, &headers, body);
         let mut limit = self.upstreams.timeouts.until_headers();
         if !self.asked.is_streamed {
-            // The headers of an answer that comes as a whole come when it is done.
+            // The headers of a response in one document arrive when it is complete.
             limit = limit.saturating_mul(WHOLE_RESPONSE_TIMEOUT_FACTOR);
         }
         let deadline = (!limit.is_zero()).then(|| self.clock.now() + limit);
@@ -159,7 +159,7 @@ impl Attempt<'_> {
         headers: HeaderMap,
         body: UpstreamBody,
     ) -> UpstreamResponse {
-        // Of two words on its length, the other one counts.
+        // With both headers, `Transfer-Encoding` takes precedence over `Content-Length`.
         let is_chunked = headers.contains_key(header::TRANSFER_ENCODING);
         let length = headers.get(header::CONTENT_LENGTH);
         let length = length.filter(|_| !is_chunked);
@@ -268,7 +268,7 @@ impl Attempt<'_> {
         let mut body = head;
         let mut first = None;
         while let Some(piece) = self.next(&mut upstream, &watchdog).await? {
-            // Some servers send blanks to show that they are there.
+            // Some servers send blanks as keep-alives.
             if piece.iter().all(u8::is_ascii_whitespace) {
                 watchdog.alive(self.clock.now());
             } else {
@@ -363,7 +363,7 @@ impl Attempt<'_> {
 }
 
 impl EventStream {
-    /// Takes in a piece of the body.
+    /// Processes a piece of the body.
     pub(crate) fn take_in(&mut self, bytes: Bytes, now: Timestamp) -> Result<(), Box<Failure>> {
         match self.relay.push(bytes, now, &mut self.ready)? {
             StreamActivity::Progress => self.watchdog.progress(now),
@@ -389,7 +389,7 @@ fn before_content(failure: Box<Failure>) -> Box<FailedAttempt> {
     })
 }
 
-/// When to come back may stand in the headers of a response that went well until then.
+/// Adds the headers of a response that failed later: they may state when to retry.
 fn with_headers(mut failed: Box<FailedAttempt>, headers: &HeaderMap) -> Box<FailedAttempt> {
     if failed.failure.headers.is_empty() {
         let all = texts(headers);

@@ -1,4 +1,4 @@
-//! Keeping a client while something takes its time.
+//! Keeps a client alive during an attempt or a wait.
 
 use crate::clients::{HoldEnding, KeepAliveAction, KeepAliveSchedule};
 use crate::server::response_writer::ResponseWriter;

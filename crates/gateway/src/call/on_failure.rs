@@ -1,4 +1,4 @@
-//! What comes after an attempt: what is learnt from it, and what the kernel makes of a failure.
+//! The steps after an attempt: reports its result to the shared state, and a failure to the kernel.
 
 use crate::call::attempt::FailedAttempt;
 use crate::call::{Call, EndReason};

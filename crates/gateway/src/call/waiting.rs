@@ -1,7 +1,7 @@
-//! What comes before an attempt: going on where an earlier sending was left, choosing an account, and waiting.
+//! The steps before an attempt: resuming an earlier sending of the request, choosing an account, and waiting.
 //!
-//! Invariants: a wait is written down before it begins, and said; being held by the gate costs no attempt; nobody is held
-//! for longer than its policy would wait.
+//! Invariants: a wait is recorded and reported before it begins; a hold of the gate costs no attempt; no request is
+//! held for longer than its policy would wait.
 //! Long because the attempt driver will replace it.
 
 use crate::body_store::Body;
@@ -23,18 +23,18 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often whoever waits in line looks whether it still makes sense.
+/// Interval at which a request in the queue checks whether its wait still makes sense.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
-/// However short a policy's own waits are, a gate may need this long to let somebody through.
+/// Minimum time that a request may be held: however short a policy's waits are, the gate may need this long.
 const MIN_HOLD_LIMIT: Duration = Duration::from_secs(120);
 
 /// Whether an attempt may be made.
 pub(crate) enum GateReply {
-    /// The gate lets it pass, and hears what came of it.
+    /// The gate admits the attempt, and its result is reported to the gate.
     Gated(Ticket),
-    /// Without having asked.
+    /// The attempt is made without asking the gate.
     Ungated,
-    /// First it has to be seen anew who is asked.
+    /// The target has to be chosen again first.
     Again,
 }
 
@@ -43,7 +43,7 @@ enum WakeReason {
     Admitted(Ticket),
     OwnTime,
     TooLong,
-    /// The provider said to others to come back then, which is too late.
+    /// The provider told other requests to come back at that time, which is too late for this one.
     InVain(Timestamp),
     /// The settings have changed, or it is time to look for another account.
     LookAgain,
@@ -51,8 +51,8 @@ enum WakeReason {
     Stopping,
 }
 
-/// Comes with the time that the provider has stated to somebody else, when that is beyond the limit: whoever waits in line
-/// would learn it only after hours.
+/// Waits until the provider states a time beyond the limit to another request, and returns it: a queued request would
+/// learn it only after hours.
 async fn reset_beyond_limit(shared: &Shared, gate: &str, limit: Option<Timestamp>) -> Timestamp {
     let Some(limit) = limit else {
         return std::future::pending().await;
@@ -68,7 +68,7 @@ async fn reset_beyond_limit(shared: &Shared, gate: &str, limit: Option<Timestamp
 }
 
 impl Call {
-    /// Goes on where an earlier sending of the same request was left.
+    /// Resumes where an earlier sending of the same request stopped.
     pub(crate) async fn resume(&mut self) {
         if !self.shared.holds.has_abandoned() || !self.asked.route.is_retried() {
             return;
@@ -121,13 +121,13 @@ impl Call {
         self.trouble.is_shared = is_shared(cause);
     }
 
-    /// Who the request is, by what the client sends again with it.
+    /// Returns the identity of the request, by the parts that the client repeats in a resend.
     async fn identity(&self) -> Option<Identity> {
         let body = self.asked.body.bytes().await.ok()?;
         Some(self.asked.identity(&body))
     }
 
-    /// Chooses the account that is asked with. Its key may have to be fetched, which takes its time.
+    /// Chooses the account for the attempt. Its key may have to be fetched, which can take a while.
     pub(crate) async fn choose_account(&mut self) -> Result<(), EndReason> {
         let accounts = &self.upstreams.of(self.asked.route).accounts;
         let accounts = accounts.as_ref().filter(|_| self.asked.is_model_request());
@@ -162,7 +162,7 @@ impl Call {
         }
     }
 
-    /// The gate of the account and the model that are asked.
+    /// Returns the gate of the current account and model.
     pub(crate) fn gate(&self) -> Arc<str> {
         let upstream = self.upstreams.of(self.asked.route);
         let account = match &self.account {
@@ -190,7 +190,7 @@ impl Call {
         if self.trouble.wake.is_none() && self.is_reset_beyond_limit(&gate) {
             return Ok(GateReply::Ungated);
         }
-        // Whoever was let through and failed goes behind those who were not.
+        // A request that was admitted and failed queues behind those that were not admitted yet.
         let since = self.trouble.failed.unwrap_or_else(|| self.shared.now());
         let place = match self.trouble.wake {
             None => match desk.ask(&gate, since) {
@@ -199,7 +199,7 @@ impl Call {
             },
             Some(_) => desk.enqueue(&gate, since),
         };
-        // A call that waits is not under way.
+        // A waiting call does not count against the account's concurrent calls.
         self.seat = None;
         let woken = self.wait(Some(place), &gate).await?;
         self.woke(&woken);
@@ -243,7 +243,7 @@ impl Call {
             self.seat = Some(seat);
             return Ok(true);
         }
-        // Nobody may wait for a call that waits for others.
+        // No other call may wait for one that waits itself.
         *admission = GateReply::Again;
         let now = self.shared.now();
         self.begin_hold(now).await?;
@@ -280,7 +280,7 @@ impl Call {
         }
     }
 
-    /// Does what keeps the client until the work is done.
+    /// Keeps the client alive until the work is done.
     async fn keep<T>(&mut self, work: Pin<&mut impl Future<Output = T>>) -> KeepAliveResult<T> {
         let shared = Arc::clone(&self.shared);
         let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
@@ -294,7 +294,7 @@ impl Call {
         keeper.keep(work).await
     }
 
-    /// The longest that this request may be held.
+    /// Returns the maximum time that this request may be held.
     fn patience(&self) -> Option<Duration> {
         let rules = self.strategy.rules();
         let longest = rules.sleep_budget.or(rules.longest_stated_wait);
@@ -327,14 +327,14 @@ impl Call {
             return;
         }
         let event = match woken {
-            // It was the gate's try; should it fail, the wait goes on.
+            // The gate admitted this attempt early; if it fails, the wait continues.
             WakeReason::Admitted(_) if now < wake => Event::LetPass { now },
             _ => Event::Woke { now },
         };
         step(&mut self.state, event);
     }
 
-    /// Waits while the client is kept.
+    /// Waits while the client is kept alive.
     async fn wait(
         &mut self,
         place: Option<QueuePosition>,
@@ -423,7 +423,7 @@ impl Call {
         }
     }
 
-    /// The first wait of a request: it is registered, and lets go of what it does not need meanwhile.
+    /// Begins the first wait of a request: registers the hold, and frees the buffers that the wait does not need.
     async fn begin_hold(&mut self, now: Timestamp) -> Result<(), EndReason> {
         self.trouble.since.get_or_insert(now);
         if self.hold.is_some() {
@@ -444,7 +444,7 @@ impl Call {
         Ok(())
     }
 
-    /// Lets go of what a wait does not need.
+    /// Frees the buffers that a wait does not need.
     async fn release_buffers(&mut self) {
         self.asked.pack();
         let body = std::mem::replace(&mut self.asked.body, Body::Memory(Bytes::new()));
@@ -456,7 +456,7 @@ impl Call {
         }
     }
 
-    /// What a person is told of it.
+    /// Returns the description of the request for people.
     fn about(&self) -> RequestSummary {
         let account = self.account.as_ref().map(|account| account.name.as_str());
         RequestSummary {
@@ -470,7 +470,7 @@ impl Call {
         }
     }
 
-    /// Writes the wait down and says it.
+    /// Records the wait and reports it.
     fn note_wait(&self, wake: Option<Timestamp>, gate: &str) {
         if let Some(hold) = &self.hold {
             hold.update(self.progress(self.trouble.wake.or(wake)), wake);

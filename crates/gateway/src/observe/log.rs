@@ -61,7 +61,7 @@ pub enum Level {
     Info,
     /// A failure that is being handled.
     Warn,
-    /// A loss.
+    /// A request, or a reload of the settings, has failed.
     Error,
 }
 

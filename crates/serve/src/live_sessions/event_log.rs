@@ -1,13 +1,13 @@
-//! What a room remembers of what happened in it: the last events, and the turn that is under way.
+//! The event log of a live session: the last events, and the running turn.
 //!
-//! Invariants: events are numbered without gaps as long as the room is there, however often its session is opened; the
-//! turn under way and what was written down before it say everything that the events up to the last number said.
+//! Invariants: events are numbered without gaps for the life of the live session, however often its session is opened;
+//! the running turn and the journal entries before it contain everything that the events up to the last number said.
 
 use crate::native::StaleCursor;
 use crate::native::event_buffer::EventBuffer;
 use outlast_kernel::event::{Body, Event};
 
-/// How many events are handed out at once: whoever is slow holds no more than these.
+/// Maximum number of events in one batch: a slow reader holds no more than these.
 const MAX_BATCH_EVENTS: usize = 128;
 
 /// What happened.
@@ -15,24 +15,24 @@ const MAX_BATCH_EVENTS: usize = 128;
 pub(super) struct EventLog {
     kept: EventBuffer,
     live: Option<LiveTurn>,
-    /// The wait that is under way.
+    /// The event of the current wait.
     wait: Option<Event>,
-    /// The turns that are written down as a whole, up to where the session was opened.
+    /// The turns and entries that the journal had when the session was opened.
     written: PersistedRange,
-    /// Whether a turn begins that is written down in part, and what of it is told already.
+    /// Whether the next turn is a resumed one, a part of which is in the journal already.
     resuming: bool,
     /// Changes whenever something else is written down as a whole.
     generation: u64,
-    /// What those know of who watch a session that is not open.
+    /// The journal status that readers of a closed session know.
     known: Option<JournalStatus>,
 }
 
-/// What can be seen of a session that is not open here.
+/// The status of a session that is not open here, as the journal shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JournalStatus {
     /// How many entries it has.
     pub(super) entries: u64,
-    /// Whether another process leads it.
+    /// Whether another process holds the session.
     pub(super) is_led: bool,
 }
 
@@ -40,13 +40,13 @@ pub(super) struct JournalStatus {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveTurn {
     turn_id: String,
-    /// Whether an earlier process began it: then its beginning is written down.
+    /// Whether an earlier process began the turn: then its beginning is in the journal.
     pub(super) is_resumed: bool,
-    /// What it has said, pieces of one text put together.
+    /// Its events, with the deltas of a text merged.
     pub(super) events: Vec<Event>,
 }
 
-/// How far what is written down is told from there.
+/// The part of the journal that a snapshot takes from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PersistedRange {
     /// Turns up to this one, when it is known.
@@ -55,7 +55,7 @@ pub(super) struct PersistedRange {
     pub(super) entries: u64,
 }
 
-/// What a snapshot is made of, beside what is written down.
+/// The parts of a snapshot that are not in the journal.
 #[derive(Clone, Debug)]
 pub(super) struct LogSnapshot {
     pub(super) seq: u64,
@@ -78,7 +78,7 @@ impl EventLog {
         self.generation += 1;
     }
 
-    /// The session is left. Whoever has heard everything goes on hearing; others take a snapshot.
+    /// Records that the session was closed. Readers that are up to date continue; others need a snapshot.
     pub(super) fn close(&mut self, session_id: &str, seen: Option<JournalStatus>) {
         let newest = self.kept.newest();
         self.kept.forget(session_id, newest);
@@ -102,7 +102,7 @@ impl EventLog {
         is_behind
     }
 
-    /// What changes whenever a snapshot would be another one.
+    /// Returns a stamp that changes whenever a new snapshot would differ.
     pub(super) fn stamp(&self) -> (u64, u64) {
         (self.newest(), self.generation)
     }
@@ -243,7 +243,7 @@ const fn is_user_event(body: &Body) -> bool {
     matches!(body, Body::Input { .. } | Body::Start { .. })
 }
 
-/// Puts an event to the one before it, if it goes on with that or says it anew.
+/// Merges an event into the one before it, if it continues or repeats that one.
 fn goes_on(last: &mut Event, event: &Event) -> bool {
     if last.attempt_id != event.attempt_id {
         return false;

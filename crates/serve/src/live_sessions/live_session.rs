@@ -1,4 +1,4 @@
-//! A room: a session, those who watch it, and whoever leads it while something is to be done.
+//! A live session: its event log for readers, and the open session while it is needed.
 
 use super::event_log::EventLog;
 use super::view::{QueueMode, State};
@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 /// A session in a server.
 pub struct LiveSession {
     id: String,
-    /// Distinguishes the numbers of this room from those of earlier ones.
+    /// Distinguishes the event numbers of this live session from those of earlier ones.
     log: u32,
     pub(super) house: Arc<dyn SessionFactory>,
     pub(super) tasks: TaskTracker,
@@ -30,19 +30,19 @@ pub struct LiveSession {
     /// The number of the last event.
     news: watch::Sender<u64>,
     pub(super) lead: Mutex<Option<OpenSession>>,
-    /// One at a time opens or closes the session.
+    /// Held while the session is opened or closed.
     pub(super) door: tokio::sync::Mutex<()>,
     is_new: AtomicBool,
     created: Timestamp,
     pub(super) wanted: Mutex<PendingSettings>,
-    /// When something was last done with the session, and when somebody has last looked.
+    /// The time of the last use of the session; below, the time of the last access by a reader.
     used: Mutex<Instant>,
     watched: Mutex<Instant>,
-    /// How many snapshots are made at the same time, of all rooms.
+    /// Limits the number of snapshots that are made at the same time, over all live sessions.
     pub(super) readers: Arc<Semaphore>,
 }
 
-/// What was asked for, and what is known of a session that is not open.
+/// The requested options, and the description of a session that is not open.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingSettings {
     pub(super) wishes: SessionOptions,
@@ -50,7 +50,7 @@ pub(super) struct PendingSettings {
     pub(super) card: Option<SessionDescription>,
 }
 
-/// What can be switched while a session is open; the room keeps it when it is not.
+/// Switches of an open session; the live session stores them while it is closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RuntimeSettings {
     pub(super) auto_retry: Option<bool>,
@@ -59,26 +59,26 @@ pub(super) struct RuntimeSettings {
     pub(super) follow_up_mode: Option<QueueMode>,
 }
 
-/// How a session is to be led; what is not said stays as it is.
+/// A change of a session's settings; absent ones stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingsChange {
-    /// What it is about.
+    /// The title.
     pub title: Option<String>,
-    /// Who answers, and which model is asked.
+    /// The provider and the model.
     pub model: Option<(String, String)>,
     /// The retry policy.
     pub policy: Option<String>,
     /// Whether failures are retried.
     pub auto_retry: Option<bool>,
-    /// Whether the conversation is made smaller by itself.
+    /// Whether the conversation is compacted automatically.
     pub auto_compaction: Option<bool>,
-    /// How many messages that wait are said at once, of those for the turn that runs.
+    /// How many steering messages are sent at a time.
     pub steering_mode: Option<QueueMode>,
-    /// The same for those that follow.
+    /// How many follow-ups are sent at a time.
     pub follow_up_mode: Option<QueueMode>,
 }
 
-/// Something to be said to the model.
+/// A message for the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UserMessage {
     /// The text.
@@ -87,7 +87,7 @@ pub struct UserMessage {
     pub images: Vec<Value>,
 }
 
-/// When something is said while a turn runs.
+/// The time at which a message is sent that arrives while a turn runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// With the next call of that turn.
@@ -96,16 +96,16 @@ pub enum Delivery {
     FollowUp,
 }
 
-/// How far somebody has come in a room.
+/// The position of a reader in the events of a live session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventCursor {
-    /// Which numbers are meant.
+    /// The live session that the number belongs to.
     pub log: u32,
-    /// The number of the last event that was heard.
+    /// The number of the last event that the reader has received.
     pub seq: u64,
 }
 
-/// A place that cannot be read.
+/// The error of a cursor that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a place is what a snapshot or an event came with, such as `1f2e3d4c-17`")]
 pub struct ParseCursorError;
@@ -127,12 +127,12 @@ impl FromStr for EventCursor {
     }
 }
 
-/// What comes after a place.
+/// The events after a cursor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventBatch {
     /// These events, perhaps none.
     Events(Vec<Event>),
-    /// They are not known any more: take a snapshot.
+    /// The events are no longer stored: take a snapshot.
     Stale,
 }
 
@@ -172,7 +172,7 @@ impl LiveSession {
         &self.id
     }
 
-    /// Whether nothing was said in it yet.
+    /// Whether the session has no prompt yet.
     pub fn is_new(&self) -> bool {
         self.is_new.load(Ordering::Relaxed)
     }
@@ -189,7 +189,7 @@ impl LiveSession {
     pub(super) fn unwritten_row(&self) -> SessionRow {
         let lead = self.led();
         let wishes = lock(&self.wanted).wishes.clone();
-        // A folder is meant from the server's own.
+        // A relative folder is resolved against the server's own.
         let mut folder = self.house.folder();
         if let Some(wished) = wishes.folder {
             folder.push(wished);
@@ -208,9 +208,9 @@ impl LiveSession {
         }
     }
 
-    // --- Watching ---
+    // --- Readers ---
 
-    /// The place that everything up to now leads to.
+    /// Returns the cursor after all events until now.
     pub fn place(&self) -> EventCursor {
         self.at(self.record().newest())
     }
@@ -219,12 +219,12 @@ impl LiveSession {
         EventCursor { log: self.log, seq }
     }
 
-    /// The place of an event of this room.
+    /// Returns the cursor of an event of this live session.
     pub const fn place_of(&self, event: &Event) -> EventCursor {
         self.at(event.seq)
     }
 
-    /// What has come after a place.
+    /// Returns the events after a cursor.
     pub fn since(&self, place: EventCursor) -> EventBatch {
         self.look();
         if place.log != self.log {
@@ -236,7 +236,7 @@ impl LiveSession {
         }
     }
 
-    /// The turn after a place in which that was said.
+    /// Returns the id of the turn after a cursor that has this input.
     pub fn find_turn_with_input(&self, mut place: EventCursor, text: &str) -> Option<String> {
         loop {
             let EventBatch::Events(events) = self.since(place) else {
@@ -253,7 +253,7 @@ impl LiveSession {
         }
     }
 
-    /// Wakes whenever something happens; its value is the number of the last event.
+    /// Returns a receiver that wakes on every event; its value is the number of the last one.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
@@ -262,12 +262,12 @@ impl LiveSession {
         lock(&self.record)
     }
 
-    /// Takes note of what happens in the session.
+    /// Records an event of the session.
     pub(super) fn hear(&self, event: &Event, session: &Session) {
         self.touch();
         let turns = session.turn_count();
         if matches!(event.body, Body::Start { .. }) {
-            // What was wished is written down with the turn.
+            // The turn's journal entry has the requested settings.
             lock(&self.wanted).wishes.clear_settings();
         }
         let newest = {
@@ -281,7 +281,7 @@ impl LiveSession {
         self.news.send_replace(newest);
     }
 
-    /// Wakes those who watch although nothing was said: what they know may have changed.
+    /// Wakes the readers without a new event: the state that they know may have changed.
     pub(super) fn stir(&self) {
         self.news.send_modify(|_| {});
     }
@@ -294,12 +294,12 @@ impl LiveSession {
         *lock(&self.used)
     }
 
-    /// Somebody looks.
+    /// Records an access by a reader.
     pub(super) fn look(&self) {
         *lock(&self.watched) = Instant::now();
     }
 
-    /// When somebody has last looked.
+    /// Returns the time of the last access by a reader.
     pub(super) fn last_watched_at(&self) -> Instant {
         (*lock(&self.watched)).max(self.idle_since())
     }

@@ -1,17 +1,17 @@
 //! The last events of a session.
 //!
-//! Invariants: they are of one session and have no gap between them or before what comes next; there are at most
-//! `MOST_EVENTS`, and all but the longest have at most `MOST_BYTES`: a very long one does not drive out itself, or what
-//! was said just before it.
+//! Invariants: they belong to one session and have no gap, neither between them nor before the next event; there are at
+//! most `MAX_EVENTS`, and all but the longest have at most `MAX_BYTES` together: a very long event drives out neither
+//! itself nor the events just before it.
 
 use crate::event_encoder::written;
 use outlast_kernel::event::Event;
 use std::collections::VecDeque;
 
-/// How many events are kept.
+/// Maximum number of events.
 pub(super) const MAX_EVENTS: usize = 4_096;
 
-/// How many bytes all but the longest have, as they are written.
+/// Maximum size of all events but the longest, in bytes as they are written.
 pub(super) const MAX_BYTES: usize = 4 << 20;
 
 /// Events after that number are not kept any more, or were never there.

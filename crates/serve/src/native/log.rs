@@ -1,6 +1,6 @@
-//! The last events of the session that is served, and which of them the client hears.
+//! The last events of the session that is served, and the filter for those that the client follows.
 //!
-//! Not here: how many are kept (see `kept`).
+//! Not here: the limits on stored events (see `event_buffer`).
 
 use super::event_buffer::{EventBuffer, StaleCursor};
 use super::follow::{FollowReply, FollowRequest};

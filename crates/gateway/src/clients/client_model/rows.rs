@@ -128,7 +128,7 @@ const GOOSE: ClientModel = ClientModel {
     ..PYTHON
 };
 
-/// A program on `requests`, which sets no limit and takes an interim response for the response.
+/// A program on `requests`, which sets no limit and takes an interim response for the final one.
 const REQUESTS: ClientModel = ClientModel {
     name: "requests",
     profile: "unknown",
