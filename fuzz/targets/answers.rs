@@ -2,7 +2,7 @@
 //! window.
 
 use outlast_kernel::Timestamp;
-use outlast_kernel::completion::{FinishedCompletion, ReasoningKind, judge};
+use outlast_kernel::completion::{FinishedCompletion, ReasoningKind, check_completion};
 use outlast_kernel::event::{StopReason, ToolCall, Usage};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::loops::{LoopDetector, RepeatedCallCounter};
@@ -23,25 +23,25 @@ pub(super) fn run(number: u64, choice: u8, text: &str) {
         arguments: text.to_owned(),
     };
     let calls = [&call];
-    let oddity = judge(&FinishedCompletion {
+    let oddity = check_completion(&FinishedCompletion {
         stop_reason: REASONS[usize::from(choice) % REASONS.len()],
         text,
         calls: &calls[..usize::from(choice >> 7)],
-        cut_calls: &[],
-        reasoned: ReasoningKind::Unproven,
+        incomplete_calls: &[],
+        reasoning: ReasoningKind::NotReplayable,
         usage: Usage {
             input: number,
             output: number,
             ..Usage::default()
         },
-        tools: choice & 8 > 0,
+        has_tools: choice & 8 > 0,
         window: (choice & 16 > 0).then_some(number),
     });
     if let Some(oddity) = oddity {
-        assert!(!oddity.problem().is_empty());
+        assert!(!oddity.user_message().is_empty());
     }
     stated_window(&Failure::http("p", 400, text, Timestamp::default()));
-    RepeatedCallCounter::default().after(&[(&call, text)]);
+    RepeatedCallCounter::default().record(&[(&call, text)]);
     let mut whole = LoopDetector::default();
     let at_once = whole.push(text).is_some();
     let mut pieces = LoopDetector::default();

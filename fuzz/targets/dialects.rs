@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 pub(super) fn run(bytes: &[u8]) {
     for dialect in Dialect::ALL {
         let whole = String::from_utf8_lossy(bytes);
-        if let Ok(deltas) = dialect.read_whole("p", &whole, Timestamp::default()) {
+        if let Ok(deltas) = dialect.decode_response("p", &whole, Timestamp::default()) {
             assert!(matches!(deltas.last(), Some(Delta::Stopped(_))));
             check_calls(&deltas);
         }
@@ -17,19 +17,19 @@ pub(super) fn run(bytes: &[u8]) {
 }
 
 fn stream(dialect: Dialect, bytes: &[u8]) {
-    let mut decoder = sse::Decoder::new(1 << 16);
-    let mut reader = dialect.reader("p");
+    let mut events = sse::Decoder::new(1 << 16);
+    let mut decoder = dialect.decoder("p");
     let mut deltas = Vec::new();
-    decoder.push(bytes);
-    while let Ok(Some(event)) = decoder.next_event() {
-        let read = reader.read(&event, Timestamp::default(), &mut deltas);
+    events.push(bytes);
+    while let Ok(Some(event)) = events.next_event() {
+        let read = decoder.decode(&event, Timestamp::default(), &mut deltas);
         check_calls(&deltas);
         deltas.clear();
         if read.is_err() {
             return;
         }
     }
-    let end = reader.end();
+    let end = decoder.finish();
     check_calls(&end);
     assert!(end.is_empty() || matches!(end.last(), Some(Delta::Stopped(_))));
 }

@@ -1,6 +1,6 @@
 //! Error bodies: any text is read and judged, and none makes a terminal 4xx retryable.
 
-use outlast_dialect::error_body::{RawError, read};
+use outlast_dialect::error_body::{RawError, parse};
 use outlast_kernel::Timestamp;
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::Transport;
@@ -13,7 +13,7 @@ pub(super) fn run(body: &str) {
         (Transport::Stream, Some(200)),
         (Transport::Thrown, None),
     ] {
-        classify(&read(RawError {
+        classify(&parse(RawError {
             provider: "p",
             transport,
             status,
@@ -30,5 +30,5 @@ pub(super) fn run(body: &str) {
         body,
         at,
     };
-    assert_ne!(classify(&read(seen)).class(), Class::Transient);
+    assert_ne!(classify(&parse(seen)).class(), Class::Transient);
 }

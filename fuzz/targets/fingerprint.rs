@@ -7,6 +7,6 @@ use outlast_kernel::verdict::Class;
 pub(super) fn run(message: &str) {
     let fingerprint = Fingerprint::new("step", Class::TestFailure, message);
     assert!(fingerprint.message().len() <= 512);
-    assert!(text::message(message).len() <= text::MAX_MESSAGE_BYTES);
+    assert!(text::sanitized_message(message).len() <= text::MAX_MESSAGE_BYTES);
     text::plain(message);
 }

@@ -32,13 +32,13 @@ fn pass_on(dialect: Dialect, bytes: &[u8], size: usize) -> Became {
         assert!(out.is_empty() || relay.has_content() || relay.is_complete());
         assert!(relay.is_between_frames() || relay.is_complete());
     }
-    let failure = failure.or_else(|| relay.end(NOW, &mut out).err());
+    let failure = failure.or_else(|| relay.finish(NOW, &mut out).err());
     let sent = out.concat();
     assert!(bytes.starts_with(&sent), "what was sent is not what came");
     Became {
         sent,
         failure,
-        ended_with: relay.ended_with().cloned(),
+        ended_with: relay.relayed_error().cloned(),
         has_content: relay.has_content(),
         is_complete: relay.is_complete(),
     }
@@ -77,5 +77,5 @@ pub(super) fn run(data: &[u8]) {
             assert_eq!(whole, pass_on(dialect, bytes, size));
         }
     }
-    Dialect::asked(bytes);
+    Dialect::peek_request(bytes);
 }

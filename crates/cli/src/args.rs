@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Parses the command line. Exits the process on a usage error and on `--help`.
-    pub(crate) fn typed() -> Self {
+    pub(crate) fn from_command_line() -> Self {
         let (words, is_quiet) = strip_leading_quiet(std::env::args_os().collect());
         let arguments = Self::parse_from(words);
         Self {
@@ -143,7 +143,7 @@ pub(crate) struct PromptArguments {
     pub(crate) mode: Option<RpcMode>,
 
     #[command(flatten)]
-    pub(crate) choice: SessionArguments,
+    pub(crate) session_arguments: SessionArguments,
 
     /// A picture to go along with the prompt; may be given more than once
     #[arg(
@@ -179,7 +179,7 @@ pub(crate) struct SessionArguments {
 
     /// Go on with the last session of this folder
     #[arg(long = "continue", conflicts_with_all = ["session", "no_session"])]
-    pub(crate) go_on: bool,
+    pub(crate) continue_last: bool,
 
     /// Go on with that session; the beginning of its id is enough
     #[arg(long, value_name = "ID", conflicts_with = "no_session")]

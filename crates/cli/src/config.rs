@@ -26,9 +26,9 @@ pub(crate) mod url;
 pub(crate) mod value;
 
 use crate::commands::trust;
-use crate::complain;
 use crate::platform::exit::UsageError;
-pub(crate) use key::{Key, nearest};
+use crate::print_diagnostic;
+pub(crate) use key::{Key, closest_word};
 pub(crate) use layers::{Layers, Origin, SourcedValue, Trust};
 pub(crate) use problem::Problems;
 pub(crate) use sections::accounts::{AccountSettings, KeyLocation};
@@ -62,9 +62,9 @@ pub(crate) struct ConfigFile {
 /// Whether warnings are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Warnings {
-    Aloud,
+    Print,
     /// The warnings were printed before.
-    Silently,
+    Suppress,
 }
 
 /// Loads the effective settings. Settings that a project may not set are ignored with a warning on stderr.
@@ -81,19 +81,19 @@ pub(crate) fn load_in(
 ) -> anyhow::Result<Settings> {
     let gathered = load_layers_in(folder, flags)?;
     if let Some(warning) = gathered.warning() {
-        complain(&format!("warning: {warning}"));
+        print_diagnostic(&format!("warning: {warning}"));
     }
     let layers = gathered.without_problems()?;
-    Ok(Settings::of(&layers)?)
+    Ok(Settings::from_layers(&layers)?)
 }
 
 /// Loads the settings in the given folder without warnings, for repeated calls: the first call has printed them.
-pub(crate) fn load_in_silence(
+pub(crate) fn load_quietly(
     folder: &Path,
     flags: &[(&str, impl AsRef<str>)],
 ) -> anyhow::Result<Settings> {
     let layers = load_layers_in(Some(folder), flags)?.without_problems()?;
-    Ok(Settings::of(&layers)?)
+    Ok(Settings::from_layers(&layers)?)
 }
 
 /// Loads the settings in the given folder for a server, which has defaults of its own for the policy and `after_content`.
@@ -102,9 +102,9 @@ pub(crate) fn load_for_server(
     flags: &[(&str, impl AsRef<str>)],
 ) -> anyhow::Result<Settings> {
     let mut layers = load_layers_in(Some(folder), flags)?.without_problems()?;
-    layers.stand_in("retry.policy", "serve.policy");
-    layers.stand_in("after_content", "serve.after_content");
-    Ok(Settings::of(&layers)?)
+    layers.apply_default_from("retry.policy", "serve.policy");
+    layers.apply_default_from("after_content", "serve.after_content");
+    Ok(Settings::from_layers(&layers)?)
 }
 
 /// Loads the settings of the two providers that a gateway knows, Anthropic and OpenAI, in that order; and returns the files
@@ -113,9 +113,9 @@ pub(crate) fn load_for_gateway(
     flags: &[(&str, impl AsRef<str>)],
     warn: Warnings,
 ) -> anyhow::Result<([Settings; 2], Vec<PathBuf>)> {
-    let gathered = gather(flags)?;
-    if let (Warnings::Aloud, Some(warning)) = (warn, gathered.warning()) {
-        complain(&format!("warning: {warning}"));
+    let gathered = load_layers(flags)?;
+    if let (Warnings::Print, Some(warning)) = (warn, gathered.warning()) {
+        print_diagnostic(&format!("warning: {warning}"));
     }
     let project = gathered.project.as_ref().map(|source| source.file.clone());
     let files = file_locations::user_file()
@@ -123,13 +123,14 @@ pub(crate) fn load_for_gateway(
         .chain(project)
         .collect();
     let layers = gathered.without_problems()?;
-    let both = [Provider::Anthropic, Provider::OpenAi].map(|one| Settings::with(&layers, one));
+    let both =
+        [Provider::Anthropic, Provider::OpenAi].map(|one| Settings::for_provider(&layers, one));
     let [anthropic, openai] = both;
     Ok(([anthropic?, openai?], files))
 }
 
 /// Reads all layers; their problems are part of the result.
-pub(crate) fn gather(flags: &[(&str, impl AsRef<str>)]) -> anyhow::Result<LoadedLayers> {
+pub(crate) fn load_layers(flags: &[(&str, impl AsRef<str>)]) -> anyhow::Result<LoadedLayers> {
     load_layers_in(std::env::current_dir().ok().as_deref(), flags)
 }
 
@@ -139,7 +140,7 @@ fn load_layers_in(
 ) -> anyhow::Result<LoadedLayers> {
     let mut layers = Layers::defaults();
     let mut user = None;
-    if let Some(path) = file_locations::user_file().filter(|file| file_locations::is_there(file)) {
+    if let Some(path) = file_locations::user_file().filter(|file| file_locations::exists(file)) {
         let (entries, source) = read(path);
         layers.user(&source.file, entries);
         user = Some(source);
@@ -152,12 +153,12 @@ fn load_layers_in(
             .keys()
             .any(|key| key.setting().is_some_and(|setting| setting.restricted))
         {
-            trust = trust::of(source.file.parent().unwrap_or(Path::new("/")))?;
+            trust = trust::trust_in(source.file.parent().unwrap_or(Path::new("/")))?;
         }
         layers.project(&source.file, entries, trust);
         project = Some(source);
     }
-    layers.environment(&environment);
+    layers.environment(&environment_variable);
     for (path, text) in flags {
         layers.flag(path, text.as_ref());
     }
@@ -188,7 +189,7 @@ fn read(file: PathBuf) -> (file::Entries, ConfigFile) {
 
 /// Reads a variable. A web server that runs a program passes a request's `Proxy:` header on as `HTTP_PROXY`; there it is
 /// ignored.
-fn environment(name: &str) -> Option<OsString> {
+fn environment_variable(name: &str) -> Option<OsString> {
     let from_request = name == "HTTP_PROXY" && std::env::var_os("REQUEST_METHOD").is_some();
     std::env::var_os(name).filter(|_| !from_request)
 }
@@ -209,7 +210,7 @@ impl LoadedLayers {
     /// Checks for settings that are valid by themselves and conflict with each other.
     pub(crate) fn check_consistency(self) -> Result<(), UsageError> {
         match self.without_problems() {
-            Ok(layers) => Settings::of(&layers).map(drop),
+            Ok(layers) => Settings::from_layers(&layers).map(drop),
             // Problems of single settings are reported elsewhere.
             Err(_) => Ok(()),
         }

@@ -8,21 +8,21 @@ mod output;
 mod platform;
 pub(crate) mod tui;
 
-use output::diagnostics::complain;
+use output::diagnostics::print_diagnostic;
 use platform::exit::Exit;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     disable_memory_dumps();
     std::panic::set_hook(Box::new(report_panic));
-    let arguments = args::Arguments::typed();
+    let arguments = args::Arguments::from_command_line();
     if arguments.quiet {
         output::diagnostics::set_quiet();
     }
     let exit = match run(arguments) {
         Ok(exit) => exit,
         Err(error) => {
-            complain(&format!("error: {}", platform::exit::reason(&error)));
+            print_diagnostic(&format!("error: {}", platform::exit::error_chain(&error)));
             if error.is::<platform::exit::UsageError>() {
                 Exit::Usage
             } else {
@@ -44,19 +44,19 @@ fn disable_memory_dumps() {
 fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
     // A panic in a task of a chat does not end the chat.
     if tui::is_owned_by_this_thread() {
-        tui::give_back();
-        output::diagnostics::give_back();
+        tui::restore_terminal();
+        output::diagnostics::release_capture();
     }
-    complain(&bug(panic));
+    print_diagnostic(&panic_message(panic));
 }
 
 /// Formats the report of a panic. Its message may hold anything, so secrets are removed from it.
-fn bug(panic: &std::panic::PanicHookInfo<'_>) -> String {
+fn panic_message(panic: &std::panic::PanicHookInfo<'_>) -> String {
     let message = panic.payload_as_str().unwrap_or_default();
     let place = panic
         .location()
         .map_or(String::new(), |at| format!(" at {at}"));
-    let message = outlast_kernel::text::message(message);
+    let message = outlast_kernel::text::sanitized_message(message);
     format!("error: this is a bug in outlast{place}: {message}")
 }
 
@@ -74,7 +74,9 @@ fn run(arguments: args::Arguments) -> anyhow::Result<Exit> {
         args::Command::Mock(arguments) => commands::mock::run(&arguments),
         args::Command::Gateway(arguments) => commands::gateway::run(*arguments),
         args::Command::Rpc(arguments) if arguments.schema => commands::rpc::schema(),
-        args::Command::Rpc(arguments) => commands::rpc::run(arguments.mode, &arguments.choice),
+        args::Command::Rpc(arguments) => {
+            commands::rpc::run(arguments.mode, &arguments.session_arguments)
+        }
         args::Command::Serve(arguments) => commands::serve::run(&arguments),
         args::Command::Run(arguments) => commands::run::run(&arguments),
         args::Command::Resume(arguments) => commands::resume::run(&arguments),
@@ -90,7 +92,7 @@ fn run(arguments: args::Arguments) -> anyhow::Result<Exit> {
 
 fn run_without_command(prompt: args::PromptArguments) -> anyhow::Result<Exit> {
     match (prompt.mode, prompt.prompt.is_some()) {
-        (Some(mode), _) => commands::rpc::run(mode, &prompt.choice),
+        (Some(mode), _) => commands::rpc::run(mode, &prompt.session_arguments),
         (None, true) => commands::prompt::run(&prompt),
         (None, false) => tui::run(&prompt),
     }

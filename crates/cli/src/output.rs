@@ -33,10 +33,10 @@ pub(crate) fn print(text: &str) -> anyhow::Result<Exit> {
 /// Escapes characters that JSON allows and a terminal interprets; the value stays the same for a JSON
 /// parser.
 pub(crate) fn safe_json(line: &str) -> Cow<'_, str> {
-    if !line.contains(text::is_unwanted) {
+    if !line.contains(text::is_unprintable) {
         return Cow::Borrowed(line);
     }
-    let escaped = |c: char| match text::is_unwanted(c) {
+    let escaped = |c: char| match text::is_unprintable(c) {
         true => format!("\\u{:04x}", u32::from(c)),
         false => c.to_string(),
     };

@@ -22,14 +22,14 @@ mod transcript;
 mod view;
 mod wrap;
 
-pub(crate) use device::{give_back, is_owned_by_this_thread};
+pub(crate) use device::{is_owned_by_this_thread, restore_terminal};
 
 use crate::args::PromptArguments;
-use crate::complain;
 use crate::output::diagnostics;
 use crate::platform::clock;
 use crate::platform::exit::{Exit, UsageError};
 use crate::platform::runtime;
+use crate::print_diagnostic;
 use outlast_engine::Clock;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -43,22 +43,22 @@ pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
         return Err(UsageError(problem.to_owned()).into());
     }
     let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
-    let choice = arguments.choice.clone();
-    let (signal, left) = runtime::run_reading(async move {
+    let choice = arguments.session_arguments.clone();
+    let (signal, left) = runtime::run_with_stdin(async move {
         match is_plain {
             true => Box::pin(plain::run(choice, clock)).await,
             false => Box::pin(screen::run(choice, clock)).await,
         }
     })?;
     if let Some(warning) = left.warning {
-        complain(&warning);
+        print_diagnostic(&warning);
     }
-    if let Some(says) = left.says {
-        diagnostics::notice(&says);
+    if let Some(says) = left.resume_hint {
+        diagnostics::print_status(&says);
     }
     Ok(match signal {
         Some(signal) => Exit::Signalled(signal),
-        None if left.is_lost => Exit::Unrecorded,
+        None if left.is_unrecorded => Exit::Unrecorded,
         None => Exit::Success,
     })
 }

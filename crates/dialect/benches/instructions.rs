@@ -168,7 +168,7 @@ fn behind(rounds: u64) {
 /// A completion with two hundred pieces of text, each as it comes from its server.
 fn answer(dialect: Dialect) -> Vec<Bytes> {
     let words = (0..200).map(|index| Delta::Text(format!(" word {index}")));
-    let frames = dialect.frames("model-2026-01-01", &words.collect::<Vec<_>>());
+    let frames = dialect.encode_stream("model-2026-01-01", &words.collect::<Vec<_>>());
     frames.into_iter().map(Bytes::from).collect()
 }
 

@@ -16,10 +16,10 @@ fn events(pieces: &[String]) -> Vec<sse::Event> {
 }
 
 fn read(dialect: Dialect, pieces: &[String]) -> Result<Vec<Delta>, Box<Failure>> {
-    let mut reader: StreamDecoder = dialect.reader("p");
+    let mut reader: StreamDecoder = dialect.decoder("p");
     let mut deltas = Vec::new();
     for event in events(pieces) {
-        reader.read(&event, NOW, &mut deltas)?;
+        reader.decode(&event, NOW, &mut deltas)?;
     }
     Ok(deltas)
 }
@@ -120,21 +120,21 @@ fn any_answer() -> impl Strategy<Value = (Dialect, Vec<Delta>)> {
 proptest! {
     #[test]
     fn what_is_written_is_read((dialect, deltas) in any_answer()) {
-        let pieces = dialect.frames("m", &deltas);
+        let pieces = dialect.encode_stream("m", &deltas);
         prop_assert!(pieces.iter().all(|piece| piece.ends_with("\n\n")), "{pieces:?}");
         prop_assert_eq!(apart(read(dialect, &pieces).unwrap()), apart(deltas));
     }
 
     #[test]
     fn what_is_written_whole_is_read((dialect, deltas) in any_answer()) {
-        let whole = dialect.read_whole("p", &dialect.whole("m", &deltas), NOW).unwrap();
+        let whole = dialect.decode_response("p", &dialect.encode_response("m", &deltas), NOW).unwrap();
         let (said, usage) = apart(deltas);
         prop_assert_eq!(apart(whole), (joined(said), usage));
     }
 
     #[test]
     fn an_answer_that_breaks_off_is_never_complete((dialect, deltas) in any_answer(), cut in 0_usize..99) {
-        let pieces = dialect.frames("m", &deltas);
+        let pieces = dialect.encode_stream("m", &deltas);
         let read = read(dialect, &pieces[..cut % pieces.len()]).unwrap();
         let is_end = |delta: &Delta| matches!(delta, Delta::Stopped(_));
         prop_assert!(!read.iter().any(is_end), "{read:?}");
@@ -147,33 +147,33 @@ proptest! {
     ) {
         let dialect = Dialect::OpenaiResponses;
         let response = "resp_1".to_owned();
-        let kept = Delta::Place(StreamCursor { response, after: 0 });
-        let pieces = dialect.frames("m", &[&[kept], &deltas[..]].concat());
+        let kept = Delta::Cursor(StreamCursor { response, after: 0 });
+        let pieces = dialect.encode_stream("m", &[&[kept], &deltas[..]].concat());
         let events = events(&pieces);
         let mut heard = Vec::new();
-        let mut reader = dialect.reader("p");
+        let mut reader = dialect.decoder("p");
         for event in &events[..1 + cut % (events.len() - 1)] {
-            reader.read(event, NOW, &mut heard).unwrap();
+            reader.decode(event, NOW, &mut heard).unwrap();
         }
-        let Some(Delta::Place(place)) = heard.last().cloned() else {
+        let Some(Delta::Cursor(place)) = heard.last().cloned() else {
             panic!("no place: {heard:?}");
         };
         let mut reader = dialect.decoder_after("p", &place);
         for event in &events[usize::try_from(place.after).unwrap() + 1..] {
-            reader.read(event, NOW, &mut heard).unwrap();
+            reader.decode(event, NOW, &mut heard).unwrap();
         }
-        heard.retain(|delta| !matches!(delta, Delta::Place(_)));
+        heard.retain(|delta| !matches!(delta, Delta::Cursor(_)));
         prop_assert_eq!(apart(heard), apart(deltas));
     }
 
     #[test]
     fn only_an_answer_that_is_kept_has_places((dialect, deltas) in any_answer()) {
-        let is_place = |delta: &Delta| matches!(delta, Delta::Place(_));
-        let pieces = dialect.frames("m", &deltas);
+        let is_place = |delta: &Delta| matches!(delta, Delta::Cursor(_));
+        let pieces = dialect.encode_stream("m", &deltas);
         prop_assert!(!read(dialect, &pieces).unwrap().iter().any(is_place));
         let response = "resp_1".to_owned();
-        let kept = Delta::Place(StreamCursor { response, after: 0 });
-        let pieces = dialect.frames("m", &[&[kept], &deltas[..]].concat());
+        let kept = Delta::Cursor(StreamCursor { response, after: 0 });
+        let pieces = dialect.encode_stream("m", &[&[kept], &deltas[..]].concat());
         let has_places = read(dialect, &pieces).unwrap().iter().any(is_place);
         prop_assert_eq!(has_places, dialect == Dialect::OpenaiResponses);
     }
@@ -195,12 +195,12 @@ fn tool_call(id: &str, arguments: &str) -> Delta {
 fn the_first_piece_opens_the_last_ends_and_each_text_has_its_own() {
     let deltas = [text("Hel"), text("lo"), Delta::Stopped(StopReason::EndTurn)];
     for dialect in Dialect::ALL {
-        let pieces = dialect.frames("m", &deltas);
+        let pieces = dialect.encode_stream("m", &deltas);
         assert_eq!(pieces.len(), 4, "{dialect:?}");
         for (piece, part) in pieces[1..3].iter().zip(["Hel", "lo"]) {
             assert!(piece.contains(part), "{dialect:?}: {piece}");
         }
-        let unended = dialect.frames("m", &deltas[..2]);
+        let unended = dialect.encode_stream("m", &deltas[..2]);
         assert_eq!(unended, pieces[..3], "{dialect:?}");
     }
 }
@@ -213,7 +213,7 @@ fn the_arguments_of_two_calls_take_turns() {
         Delta::Stopped(StopReason::ToolUse),
     ];
     for dialect in Dialect::ALL {
-        let pieces = dialect.frames("m", &deltas);
+        let pieces = dialect.encode_stream("m", &deltas);
         let places: Vec<usize> = ["one", "two"]
             .iter()
             .map(|word| pieces.iter().position(|piece| piece.contains(word)))
@@ -238,7 +238,7 @@ fn events_of_responses_are_numbered_without_gaps() {
         Delta::Stopped(StopReason::ToolUse),
     ];
     let dialect = Dialect::OpenaiResponses;
-    let pieces = dialect.frames("m", &deltas);
+    let pieces = dialect.encode_stream("m", &deltas);
     let number = |event: &sse::Event| {
         let data: Value = serde_json::from_str(&event.data).unwrap();
         assert_eq!(data["type"], event.name.as_str());
@@ -259,8 +259,8 @@ fn redacted_reasoning_comes_back_as_it_was() {
         Delta::Stopped(StopReason::EndTurn),
     ];
     let dialect = Dialect::Anthropic;
-    let streamed = read(dialect, &dialect.frames("m", &deltas)).unwrap();
-    let whole = dialect.read_whole("p", &dialect.whole("m", &deltas), NOW);
+    let streamed = read(dialect, &dialect.encode_stream("m", &deltas)).unwrap();
+    let whole = dialect.decode_response("p", &dialect.encode_response("m", &deltas), NOW);
     assert_eq!(apart(streamed).0, deltas);
     assert_eq!(apart(whole.unwrap()).0, deltas);
 }
@@ -275,14 +275,14 @@ fn errors_in_a_stream_are_read_in_every_form() {
             Dialect::Anthropic => &anthropic,
             _ => &problem,
         };
-        for form in [ErrorForm::Usual, ErrorForm::Event, ErrorForm::End] {
-            let mut pieces = dialect.frames("m", &[text("Hel")]);
+        for form in [ErrorForm::Standard, ErrorForm::Event, ErrorForm::End] {
+            let mut pieces = dialect.encode_stream("m", &[text("Hel")]);
             let interruption = Interruption {
                 model: "m",
                 frames_before: events(&pieces).len(),
                 form,
             };
-            pieces.push(dialect.error_frame(problem, &interruption));
+            pieces.push(dialect.encode_error_frame(problem, &interruption));
             let failure = read(dialect, &pieces).unwrap_err();
             let cause = classify(&failure).cause;
             assert_eq!(cause, Cause::Overloaded, "{dialect:?} {form:?}");
@@ -293,14 +293,14 @@ fn errors_in_a_stream_are_read_in_every_form() {
 #[test]
 fn signs_of_life_and_unknown_frames_say_nothing() {
     for dialect in Dialect::ALL {
-        let mut reader = dialect.reader("p");
+        let mut reader = dialect.decoder("p");
         let mut deltas = Vec::new();
-        for event in events(&[dialect.ping()]) {
-            let sign = reader.read(&event, NOW, &mut deltas).unwrap();
-            assert_eq!(sign, StreamActivity::Alive, "{dialect:?}");
+        for event in events(&[dialect.keepalive_frame()]) {
+            let sign = reader.decode(&event, NOW, &mut deltas).unwrap();
+            assert_eq!(sign, StreamActivity::KeepAlive, "{dialect:?}");
         }
         for event in events(&[dialect.unknown_frame("m")]) {
-            reader.read(&event, NOW, &mut deltas).unwrap();
+            reader.decode(&event, NOW, &mut deltas).unwrap();
         }
         assert_eq!(deltas, [], "{dialect:?}");
     }
@@ -315,19 +315,19 @@ fn a_call_that_was_cut_short_comes_after_the_whole_ones_and_is_no_call() {
         Delta::Stopped(StopReason::Length),
     ];
     for dialect in Dialect::ALL {
-        let pieces = dialect.frames("m", &deltas);
+        let pieces = dialect.encode_stream("m", &deltas);
         let place = |word: &str| pieces.iter().position(|piece| piece.contains(word));
         let (ended, begun) = (place(".txt").unwrap(), place(r#""b""#).unwrap());
         assert!(ended < begun, "{dialect:?}: {pieces:#?}");
         let streamed = read(dialect, &pieces).unwrap();
-        let whole = dialect.read_whole("p", &dialect.whole("m", &deltas), NOW);
+        let whole = dialect.decode_response("p", &dialect.encode_response("m", &deltas), NOW);
         // One dialect tells only at the end which calls are complete, and then none is trusted.
         let expected = match dialect {
             Dialect::OpenaiChat => vec![deltas[0].clone(), deltas[3].clone()],
             _ => vec![deltas[0].clone(), deltas[1].clone(), deltas[3].clone()],
         };
         for read in [streamed, whole.unwrap()] {
-            let is_cut = |delta: &Delta| matches!(delta, Delta::CallCut { .. });
+            let is_cut = |delta: &Delta| matches!(delta, Delta::IncompleteToolCall { .. });
             let (cut, others): (Vec<_>, Vec<_>) = apart(read).0.into_iter().partition(is_cut);
             assert_eq!(others, expected, "{dialect:?}");
             assert!(!cut.is_empty(), "{dialect:?}");
@@ -343,7 +343,8 @@ fn only_what_was_written_last_is_incomplete() {
         tool_call("b", "{"),
         Delta::Stopped(StopReason::Length),
     ];
-    let whole: Value = serde_json::from_str(&Dialect::OpenaiResponses.whole("m", &deltas)).unwrap();
+    let whole: Value =
+        serde_json::from_str(&Dialect::OpenaiResponses.encode_response("m", &deltas)).unwrap();
     let items = whole["output"].as_array().unwrap().iter();
     let statuses: Vec<&Value> = items.map(|item| &item["status"]).collect();
     assert_eq!(statuses, ["completed", "completed", "incomplete"]);
@@ -362,7 +363,7 @@ fn reasoning_that_was_cut_short_has_no_proof() {
         Delta::Stopped(StopReason::Length),
     ];
     let dialect = Dialect::Anthropic;
-    let pieces = dialect.frames("m", &deltas);
+    let pieces = dialect.encode_stream("m", &deltas);
     assert!(!pieces.concat().contains("signature_delta"), "{pieces:?}");
     assert_eq!(apart(read(dialect, &pieces).unwrap()).0, deltas);
 }
@@ -372,7 +373,7 @@ fn long_arguments_come_in_many_pieces() {
     let blank = " ".repeat(10_000);
     let deltas = [tool_call("a", &blank), Delta::Stopped(StopReason::ToolUse)];
     for dialect in Dialect::ALL {
-        let pieces = dialect.frames("m", &deltas).len();
+        let pieces = dialect.encode_stream("m", &deltas).len();
         assert!(pieces > 20, "{dialect:?}: {pieces}");
     }
 }

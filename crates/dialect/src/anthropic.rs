@@ -8,7 +8,7 @@ mod decode;
 pub mod encode;
 pub(crate) mod encode_response;
 
-pub use decode::{Decoder, read_whole};
+pub use decode::{Decoder, decode_response};
 
 /// The version of the API.
 pub const VERSION: &str = "2023-06-01";

@@ -4,7 +4,7 @@
 //! Invariant: [`StreamDecoder`](crate::StreamDecoder) and `read_whole` read the output back as the same deltas.
 //! Not here: simulated failures (see the scripted provider).
 
-use crate::tool_arguments::are_whole;
+use crate::tool_arguments::is_complete_json;
 use crate::{Delta, Dialect, anthropic, openai_chat, openai_responses, sse};
 use outlast_kernel::event::{Reasoning, StopReason, ToolCall, Usage};
 use serde_json::{Map, Value};
@@ -61,7 +61,7 @@ pub struct Interruption<'a> {
 pub enum ErrorForm {
     /// The most common form of the dialect.
     #[default]
-    Usual,
+    Standard,
     /// An event of its own.
     Event,
     /// The end of the completion: a finish reason or a failed response, where the dialect has such an end.
@@ -73,9 +73,9 @@ impl Dialect {
     ///
     /// Between them comes one piece for each text or thought. A tool call takes several, so that a completion can
     /// break off within it, and the pieces of consecutive calls alternate. Without a [`Delta::Stopped`] there is no
-    /// last piece. A [`Delta::Place`], whatever its content, makes the completion one that its server keeps under that
+    /// last piece. A [`Delta::Cursor`], whatever its content, makes the completion one that its server keeps under that
     /// id; in a dialect whose servers keep none, it has that id.
-    pub fn frames(self, model: &str, deltas: &[Delta]) -> Vec<String> {
+    pub fn encode_stream(self, model: &str, deltas: &[Delta]) -> Vec<String> {
         let answer = Completion::new(model, deltas);
         match self {
             Self::Anthropic => anthropic::encode_response::frames(&answer),
@@ -85,18 +85,18 @@ impl Dialect {
     }
 
     /// Returns the same completion as one body.
-    pub fn whole(self, model: &str, deltas: &[Delta]) -> String {
+    pub fn encode_response(self, model: &str, deltas: &[Delta]) -> String {
         let answer = Completion::new(model, deltas);
         match self {
-            Self::Anthropic => anthropic::encode_response::whole(&answer),
-            Self::OpenaiChat => openai_chat::encode_response::whole(&answer),
-            Self::OpenaiResponses => openai_responses::encode_response::whole(&answer),
+            Self::Anthropic => anthropic::encode_response::body(&answer),
+            Self::OpenaiChat => openai_chat::encode_response::body(&answer),
+            Self::OpenaiResponses => openai_responses::encode_response::body(&answer),
         }
         .to_string()
     }
 
     /// Returns the body of a response with an error status.
-    pub fn error(self, problem: &ApiError) -> String {
+    pub fn encode_error(self, problem: &ApiError) -> String {
         match self {
             Self::Anthropic => anthropic::encode_response::error(problem),
             Self::OpenaiChat | Self::OpenaiResponses => {
@@ -107,9 +107,9 @@ impl Dialect {
     }
 
     /// Returns an error inside a stream.
-    pub fn error_frame(self, problem: &ApiError, interruption: &Interruption<'_>) -> String {
+    pub fn encode_error_frame(self, problem: &ApiError, interruption: &Interruption<'_>) -> String {
         match self {
-            Self::Anthropic => frame(&anthropic::encode_response::error(problem)),
+            Self::Anthropic => event_frame(&anthropic::encode_response::error(problem)),
             Self::OpenaiChat => openai_chat::encode_response::error_frame(problem, interruption),
             Self::OpenaiResponses => {
                 openai_responses::encode_response::error_frame(problem, interruption)
@@ -118,22 +118,22 @@ impl Dialect {
     }
 
     /// Returns a keep-alive without content.
-    pub fn ping(self) -> String {
+    pub fn keepalive_frame(self) -> String {
         match self {
-            Self::Anthropic => frame(&serde_json::json!({ "type": "ping" })),
+            Self::Anthropic => event_frame(&serde_json::json!({ "type": "ping" })),
             Self::OpenaiChat => ": keep-alive\n\n".to_owned(),
-            Self::OpenaiResponses => frame(&serde_json::json!({ "type": "keepalive" })),
+            Self::OpenaiResponses => event_frame(&serde_json::json!({ "type": "keepalive" })),
         }
     }
 
     /// Returns a frame that no client knows and every client must skip.
     pub fn unknown_frame(self, model: &str) -> String {
         match self {
-            Self::Anthropic => frame(&serde_json::json!({
+            Self::Anthropic => event_frame(&serde_json::json!({
                 "type": "weather_report", "index": 0, "delta": { "type": "cloud_delta", "cloud": "…" },
             })),
             Self::OpenaiChat => openai_chat::encode_response::unknown_frame(model),
-            Self::OpenaiResponses => frame(&serde_json::json!({
+            Self::OpenaiResponses => event_frame(&serde_json::json!({
                 "type": "response.weather.report", "output_index": 0, "delta": { "cloud": "…" },
             })),
         }
@@ -143,17 +143,17 @@ impl Dialect {
 /// The deltas, put together: the facts that a writer needs before it writes the first frame.
 pub(crate) struct Completion<'a> {
     pub(crate) model: &'a str,
-    pub(crate) parts: Vec<Segment<'a>>,
+    pub(crate) segments: Vec<Segment<'a>>,
     pub(crate) usage: Option<Usage>,
-    /// The id from [`Delta::Place`]: the server stores the completion under it, if the dialect's servers store any.
-    pub(crate) kept_as: Option<&'a str>,
+    /// The id from [`Delta::Cursor`]: the server stores the completion under it, if the dialect's servers store any.
+    pub(crate) response_id: Option<&'a str>,
     pub(crate) stop: Option<StopReason>,
 }
 
 pub(crate) enum Segment<'a> {
     Text(Vec<&'a str>),
-    Thought(ReasoningSegment<'a>),
-    Calls(Vec<&'a ToolCall>),
+    Reasoning(ReasoningSegment<'a>),
+    ToolCalls(Vec<&'a ToolCall>),
 }
 
 pub(crate) struct ReasoningSegment<'a> {
@@ -165,9 +165,9 @@ impl<'a> Completion<'a> {
     fn new(model: &'a str, deltas: &'a [Delta]) -> Self {
         let mut answer = Self {
             model,
-            parts: Vec::new(),
+            segments: Vec::new(),
             usage: None,
-            kept_as: None,
+            response_id: None,
             stop: None,
         };
         deltas.iter().for_each(|delta| answer.add(delta));
@@ -175,50 +175,56 @@ impl<'a> Completion<'a> {
     }
 
     fn add(&mut self, delta: &'a Delta) {
-        match (delta, self.parts.last_mut()) {
+        match (delta, self.segments.last_mut()) {
             (Delta::Usage(usage), _) => self.usage = Some(*usage),
-            (Delta::Place(place), _) => self.kept_as = Some(&place.response),
+            (Delta::Cursor(place), _) => self.response_id = Some(&place.response),
             (Delta::Stopped(reason), _) => self.stop = Some(*reason),
             (Delta::Text(text) | Delta::Reasoning(text), _) if text.is_empty() => {}
             // Incomplete calls are never sent on purpose.
-            (Delta::CallCut { .. }, _) => {}
+            (Delta::IncompleteToolCall { .. }, _) => {}
             (Delta::Text(text), Some(Segment::Text(pieces))) => pieces.push(text),
-            (Delta::Text(text), _) => self.parts.push(Segment::Text(vec![text])),
-            (Delta::Reasoning(text), Some(Segment::Thought(thought))) if thought.done.is_none() => {
+            (Delta::Text(text), _) => self.segments.push(Segment::Text(vec![text])),
+            (Delta::Reasoning(text), Some(Segment::Reasoning(thought)))
+                if thought.done.is_none() =>
+            {
                 thought.pieces.push(text);
             }
-            (Delta::Reasoning(text), _) => self.parts.push(Segment::Thought(ReasoningSegment {
-                pieces: vec![text],
-                done: None,
-            })),
-            (Delta::ReasoningDone(done), Some(Segment::Thought(thought)))
+            (Delta::Reasoning(text), _) => {
+                self.segments.push(Segment::Reasoning(ReasoningSegment {
+                    pieces: vec![text],
+                    done: None,
+                }))
+            }
+            (Delta::ReasoningDone(done), Some(Segment::Reasoning(thought)))
                 if thought.done.is_none() =>
             {
                 thought.done = Some(done);
             }
             (Delta::ReasoningDone(done), _) => {
                 let text = Some(done.text.as_str()).filter(|text| !text.is_empty());
-                self.parts.push(Segment::Thought(ReasoningSegment {
+                self.segments.push(Segment::Reasoning(ReasoningSegment {
                     pieces: text.into_iter().collect(),
                     done: Some(done),
                 }));
             }
             // An incomplete call was being written when everything before it was complete.
-            (Delta::ToolCall(call), Some(Segment::Calls(calls))) if are_whole(&call.arguments) => {
+            (Delta::ToolCall(call), Some(Segment::ToolCalls(calls)))
+                if is_complete_json(&call.arguments) =>
+            {
                 calls.push(call);
             }
-            (Delta::ToolCall(call), _) => self.parts.push(Segment::Calls(vec![call])),
+            (Delta::ToolCall(call), _) => self.segments.push(Segment::ToolCalls(vec![call])),
         }
     }
 
     /// Returns whether its text is a refusal.
-    pub(crate) fn is_refused(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         self.stop == Some(StopReason::Refusal)
     }
 
     pub(crate) fn has_text(&self) -> bool {
         let is_text = |part: &Segment<'_>| matches!(part, Segment::Text(_));
-        self.parts.iter().any(is_text)
+        self.segments.iter().any(is_text)
     }
 }
 
@@ -228,7 +234,7 @@ pub(crate) fn interleaved_arguments<'a>(calls: &[&'a ToolCall]) -> Vec<(usize, &
     const MAX_PIECE_BYTES: usize = 500;
     let in_pieces = |call: &&'a ToolCall| {
         let count = call.arguments.len().div_ceil(MAX_PIECE_BYTES);
-        pieces(&call.arguments, count.max(MIN_PIECES))
+        split_evenly(&call.arguments, count.max(MIN_PIECES))
     };
     let split: Vec<Vec<&str>> = calls.iter().map(in_pieces).collect();
     let turns = split.iter().map(Vec::len).max().unwrap_or_default();
@@ -240,7 +246,7 @@ pub(crate) fn interleaved_arguments<'a>(calls: &[&'a ToolCall]) -> Vec<(usize, &
 }
 
 /// Splits the text into that many pieces of about the same length, or into fewer.
-fn pieces(text: &str, count: usize) -> Vec<&str> {
+fn split_evenly(text: &str, count: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
     for left in (1..=count).rev() {
@@ -258,14 +264,14 @@ fn pieces(text: &str, count: usize) -> Vec<&str> {
 }
 
 /// Returns an event with the name that its data states.
-pub(crate) fn frame(data: &Value) -> String {
+pub(crate) fn event_frame(data: &Value) -> String {
     let name = data["type"].as_str().unwrap_or_default().to_owned();
     let data = data.to_string();
     sse::Event { name, data }.to_wire()
 }
 
 /// Returns the arguments as a JSON object.
-pub(crate) fn object(arguments: &str) -> Value {
+pub(crate) fn arguments_object(arguments: &str) -> Value {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(fields)) => Value::Object(fields),
         _ => Value::Object(Map::new()),

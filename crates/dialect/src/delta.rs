@@ -17,7 +17,7 @@ pub enum Delta {
     ToolCall(ToolCall),
     /// A tool call that began and is incomplete; reported just before the end. Most often the output limit cut it off,
     /// but a call that names no tool, which could neither be run nor sent back, counts, too.
-    CallCut {
+    IncompleteToolCall {
         /// The tool's name, as far as it was received.
         name: String,
     },
@@ -25,7 +25,7 @@ pub enum Delta {
     Usage(Usage),
     /// The cursor of a completion that its server keeps: a stream that is cut off right after this can be resumed
     /// here. Any later delta makes the cursor stale, until the next one.
-    Place(StreamCursor),
+    Cursor(StreamCursor),
     /// The end: a stream without it was cut off.
     Stopped(StopReason),
 }
@@ -43,7 +43,7 @@ impl Delta {
     /// Returns whether this shows that the provider has begun to answer. Reports of usage come before that, too, and a
     /// completion that is only announced has a cursor.
     pub fn is_output(&self) -> bool {
-        !matches!(self, Self::Usage(_) | Self::Place(_))
+        !matches!(self, Self::Usage(_) | Self::Cursor(_))
     }
 
     /// Returns whether a consumer that received this must not receive it again. A report of usage is not content, and
@@ -53,9 +53,9 @@ impl Delta {
             Self::Text(text) | Self::Reasoning(text) => !text.is_empty(),
             Self::ToolCall(_) => true,
             Self::ReasoningDone(_)
-            | Self::CallCut { .. }
+            | Self::IncompleteToolCall { .. }
             | Self::Usage(_)
-            | Self::Place(_)
+            | Self::Cursor(_)
             | Self::Stopped(_) => false,
         }
     }

@@ -21,7 +21,7 @@ pub enum Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StreamActivity {
     /// A keep-alive and nothing more.
-    Alive,
+    KeepAlive,
     /// The completion was announced without content. No announcement counts twice.
     Opening,
     /// The completion advanced.
@@ -62,10 +62,10 @@ impl Dialect {
     }
 
     /// Returns the body of a request.
-    pub fn request(self, request: &Request) -> Vec<u8> {
+    pub fn encode_request(self, request: &Request) -> Vec<u8> {
         let is_good = match self {
-            Self::Anthropic => tool_call_ids::is_plain,
-            Self::OpenaiChat | Self::OpenaiResponses => tool_call_ids::is_any,
+            Self::Anthropic => tool_call_ids::is_portable_id,
+            Self::OpenaiChat | Self::OpenaiResponses => tool_call_ids::is_non_empty,
         };
         let request = tool_call_ids::with_valid_ids(request, is_good);
         match self {
@@ -77,7 +77,7 @@ impl Dialect {
     }
 
     /// Returns a decoder for one streamed response by that provider.
-    pub fn reader(self, provider: &str) -> StreamDecoder {
+    pub fn decoder(self, provider: &str) -> StreamDecoder {
         StreamDecoder(match self {
             Self::Anthropic => State::Anthropic(anthropic::Decoder::new(provider)),
             Self::OpenaiChat => State::OpenaiChat(openai_chat::Decoder::new(provider)),
@@ -99,23 +99,23 @@ impl Dialect {
     pub fn decoder_after(self, provider: &str, place: &StreamCursor) -> StreamDecoder {
         match self {
             Self::OpenaiResponses => StreamDecoder(State::OpenaiResponses(
-                openai_responses::Decoder::after(provider, place),
+                openai_responses::Decoder::resume_after(provider, place),
             )),
-            Self::Anthropic | Self::OpenaiChat => self.reader(provider),
+            Self::Anthropic | Self::OpenaiChat => self.decoder(provider),
         }
     }
 
     /// Reads a response that came as a whole: its deltas, or the failure.
-    pub fn read_whole(
+    pub fn decode_response(
         self,
         provider: &str,
         body: &str,
         now: Timestamp,
     ) -> Result<Vec<Delta>, Box<Failure>> {
         match self {
-            Self::Anthropic => anthropic::read_whole(provider, body, now),
-            Self::OpenaiChat => openai_chat::read_whole(provider, body, now),
-            Self::OpenaiResponses => openai_responses::read_whole(provider, body, now),
+            Self::Anthropic => anthropic::decode_response(provider, body, now),
+            Self::OpenaiChat => openai_chat::decode_response(provider, body, now),
+            Self::OpenaiResponses => openai_responses::decode_response(provider, body, now),
         }
     }
 }
@@ -124,16 +124,16 @@ impl StreamDecoder {
     /// Adds the deltas of one frame to `deltas`.
     ///
     /// The failure is boxed: it is many times the size of a delta, and rare.
-    pub fn read(
+    pub fn decode(
         &mut self,
         event: &sse::Event,
         now: Timestamp,
         deltas: &mut Vec<Delta>,
     ) -> Result<StreamActivity, Box<Failure>> {
         match &mut self.0 {
-            State::Anthropic(stream) => stream.read(event, now, deltas),
-            State::OpenaiChat(stream) => stream.read(event, now, deltas),
-            State::OpenaiResponses(stream) => stream.read(event, now, deltas),
+            State::Anthropic(stream) => stream.decode(event, now, deltas),
+            State::OpenaiChat(stream) => stream.decode(event, now, deltas),
+            State::OpenaiResponses(stream) => stream.decode(event, now, deltas),
         }
     }
 
@@ -149,9 +149,9 @@ impl StreamDecoder {
     }
 
     /// Returns the remaining deltas when the stream ends here; none when it ends too early.
-    pub fn end(&mut self) -> Vec<Delta> {
+    pub fn finish(&mut self) -> Vec<Delta> {
         match &mut self.0 {
-            State::OpenaiChat(stream) => stream.end(),
+            State::OpenaiChat(stream) => stream.finish(),
             State::Anthropic(_) | State::OpenaiResponses(_) => Vec::new(),
         }
     }

@@ -40,7 +40,7 @@ pub struct RawError<'a> {
 /// Returns the failure that this error is.
 ///
 /// ```
-/// use outlast_dialect::error_body::{RawError, read};
+/// use outlast_dialect::error_body::{RawError, parse};
 /// use outlast_kernel::failure::Transport;
 /// use outlast_kernel::{Timestamp, classify::classify, verdict::Cause};
 ///
@@ -48,23 +48,23 @@ pub struct RawError<'a> {
 ///   "details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}"#;
 /// let at = Timestamp::default();
 /// let seen = RawError { provider: "google", transport: Transport::Http, status: Some(429), headers: &[], body, at };
-/// let verdict = classify(&read(seen));
+/// let verdict = classify(&parse(seen));
 /// assert_eq!(verdict.hint.unwrap().wait(at).as_secs(), 34);
 /// ```
-pub fn read(seen: RawError<'_>) -> Failure {
+pub fn parse(seen: RawError<'_>) -> Failure {
     let body = text::bounded(seen.body, MAX_BODY_BYTES);
-    let refused = seen
+    let is_client_error = seen
         .status
         .is_some_and(|status| (400..500).contains(&status) && status != 429);
     let mut found = ErrorCollector {
-        refused,
+        is_client_error,
         ..ErrorCollector::default()
     };
-    found.text(body.trim(), 0);
+    found.read_text(body.trim(), 0);
     let message = match found.messages.join("; ") {
         said if !said.is_empty() => said,
         // A structure without a message gets none from its echo of the request.
-        _ if found.structured || body.trim().is_empty() => "no message".to_owned(),
+        _ if found.is_structured || body.trim().is_empty() => "no message".to_owned(),
         _ => strip_markup(body.trim()),
     };
     let mut failure = match seen.transport {
@@ -76,7 +76,7 @@ pub fn read(seen: RawError<'_>) -> Failure {
     };
     failure.transport = seen.transport;
     failure.status = found.status(seen.status);
-    if seen.transport == Transport::Stream && !found.structured {
+    if seen.transport == Transport::Stream && !found.is_structured {
         failure.status = failure.status.or_else(|| leading_status(&message));
     }
     failure.code = found.code();
@@ -113,102 +113,106 @@ struct ErrorCollector {
     fields: Vec<(String, String)>,
     messages: Vec<String>,
     /// The request was refused as it is: facts come from the body's own structure, not from the content of a message.
-    refused: bool,
+    is_client_error: bool,
     /// The text is part of a message.
-    in_message: bool,
-    structured: bool,
+    is_in_message: bool,
+    is_structured: bool,
 }
 
 impl ErrorCollector {
     /// Reads a text that may be, or contain, something structured.
-    fn text(&mut self, text: &str, depth: usize) {
+    fn read_text(&mut self, text: &str, depth: usize) {
         if depth > MAX_DEPTH {
             return;
         }
         if let Ok(value) = serde_json::from_str::<Value>(text) {
             match value {
-                Value::String(text) => self.said(&text, depth),
-                value => self.value(&value, depth),
+                Value::String(text) => self.read_message(&text, depth),
+                value => self.read_value(&value, depth),
             }
         } else if text.starts_with("data:") || text.starts_with("event:") {
-            self.frames(text, depth);
-        } else if let Some((before, value, after)) = embedded(text) {
+            self.read_frames(text, depth);
+        } else if let Some((before, value, after)) = embedded_json(text) {
             self.add_message(before);
-            self.within_message(|found| found.value(&value, depth + 1));
+            self.within_message(|found| found.read_value(&value, depth + 1));
             self.add_message(after);
         } else if is_truncated_json(text) {
             // It may contain the whole request; without its end, message and echo cannot be told apart.
-            self.structured = true;
+            self.is_structured = true;
         } else {
             self.add_message(text);
         }
     }
 
     fn within_message(&mut self, read: impl FnOnce(&mut Self)) {
-        let outside = std::mem::replace(&mut self.in_message, true);
+        let outside = std::mem::replace(&mut self.is_in_message, true);
         read(self);
-        self.in_message = outside;
+        self.is_in_message = outside;
     }
 
-    fn frames(&mut self, text: &str, depth: usize) {
+    fn read_frames(&mut self, text: &str, depth: usize) {
         let mut decoder = sse::Decoder::new(MAX_BODY_BYTES + 2);
         decoder.push(text.as_bytes());
         decoder.push(b"\n\n");
         while let Ok(Some(event)) = decoder.next_event() {
             if event.data.trim() != "[DONE]" {
-                self.text(event.data.trim(), depth + 1);
+                self.read_text(event.data.trim(), depth + 1);
             }
         }
     }
 
-    fn value(&mut self, value: &Value, depth: usize) {
+    fn read_value(&mut self, value: &Value, depth: usize) {
         if depth > MAX_DEPTH {
             return;
         }
         match value {
             Value::Object(object) => {
-                self.structured = true;
+                self.is_structured = true;
                 for (key, value) in object {
-                    self.entry(&key.to_ascii_lowercase(), value, depth);
+                    self.read_entry(&key.to_ascii_lowercase(), value, depth);
                 }
             }
-            Value::Array(values) => values.iter().for_each(|value| self.value(value, depth + 1)),
+            Value::Array(values) => values
+                .iter()
+                .for_each(|value| self.read_value(value, depth + 1)),
             _ => {}
         }
     }
 
-    fn entry(&mut self, key: &str, value: &Value, depth: usize) {
+    fn read_entry(&mut self, key: &str, value: &Value, depth: usize) {
         match value {
             _ if REQUEST_ECHO_KEYS.contains(&key) => {}
             Value::Array(values) if key == "errors" || MESSAGE_KEYS.contains(&key) => {
                 for value in values {
                     match value {
-                        Value::String(text) => self.said(text, depth),
-                        value => self.value(value, depth + 1),
+                        Value::String(text) => self.read_message(text, depth),
+                        value => self.read_value(value, depth + 1),
                     }
                 }
             }
-            Value::Object(_) | Value::Array(_) => self.value(value, depth + 1),
-            Value::String(text) if MESSAGE_KEYS.contains(&key) => self.said(text, depth),
-            Value::String(text) => self.field(key, text),
-            Value::Number(number) => self.field(key, &number.to_string()),
+            Value::Object(_) | Value::Array(_) => self.read_value(value, depth + 1),
+            Value::String(text) if MESSAGE_KEYS.contains(&key) => self.read_message(text, depth),
+            Value::String(text) => self.add_field(key, text),
+            Value::Number(number) => self.add_field(key, &number.to_string()),
             Value::Bool(_) | Value::Null => {}
         }
     }
 
-    fn field(&mut self, key: &str, value: &str) {
-        let echoed = self.refused && self.in_message;
+    fn add_field(&mut self, key: &str, value: &str) {
+        let echoed = self.is_client_error && self.is_in_message;
         let kept = !echoed && (FIELD_KEYS.contains(&key) || key.starts_with("x-codex-"));
         if kept && self.fields.len() < MAX_FIELDS {
-            self.fields
-                .push((key.to_owned(), text::message(&text::bounded(value, 256))));
+            self.fields.push((
+                key.to_owned(),
+                text::sanitized_message(&text::bounded(value, 256)),
+            ));
         }
     }
 
     /// Reads a provider's message, which may itself be structured.
-    fn said(&mut self, text: &str, depth: usize) {
+    fn read_message(&mut self, text: &str, depth: usize) {
         if text.contains('{') {
-            self.within_message(|found| found.text(text.trim(), depth + 1));
+            self.within_message(|found| found.read_text(text.trim(), depth + 1));
         } else {
             self.add_message(text);
         }
@@ -261,7 +265,7 @@ fn is_truncated_json(text: &str) -> bool {
 }
 
 /// Returns a structure inside a text, JSON or Python's repr of a dictionary, and the text before and after it.
-fn embedded(text: &str) -> Option<(&str, Value, &str)> {
+fn embedded_json(text: &str) -> Option<(&str, Value, &str)> {
     let (start, end) = (text.find('{')?, text.rfind('}')?);
     let inside = text.get(start..=end)?;
     let value = serde_json::from_str(inside)
@@ -306,7 +310,7 @@ mod tests {
 
     fn seen(body: &str) -> Failure {
         let (transport, at) = (Transport::Http, Timestamp::default());
-        read(RawError {
+        parse(RawError {
             provider: "p",
             transport,
             status: Some(500),
@@ -389,7 +393,7 @@ mod tests {
     fn a_status_inside_counts_only_where_the_response_went_well() {
         let read_as = |status, body| {
             let (transport, at) = (Transport::Stream, Timestamp::default());
-            read(RawError {
+            parse(RawError {
                 provider: "p",
                 transport,
                 status,

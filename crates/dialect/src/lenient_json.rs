@@ -15,7 +15,7 @@ const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 #[derive(Debug, Default)]
 pub(crate) struct LenientParser {
     /// The first half of a surrogate pair at the end of a text: the next piece may begin with the other half.
-    half: Option<u16>,
+    high_surrogate: Option<u16>,
 }
 
 impl LenientParser {
@@ -23,11 +23,11 @@ impl LenientParser {
     pub(crate) fn parse(&mut self, text: &str) -> Option<Value> {
         serde_json::from_str(text)
             .ok()
-            .or_else(|| serde_json::from_str(&self.repaired(text)?).ok())
+            .or_else(|| serde_json::from_str(&self.repair(text)?).ok())
     }
 
-    fn repaired(&mut self, text: &str) -> Option<String> {
-        let half = self.half.take();
+    fn repair(&mut self, text: &str) -> Option<String> {
+        let half = self.high_surrogate.take();
         let mut out = String::with_capacity(text.len());
         let (mut rest, mut depth) = (text.trim(), 0_usize);
         if !rest.starts_with(['{', '[']) {
@@ -46,11 +46,11 @@ impl LenientParser {
                     depth = depth.checked_sub(1)?;
                     1
                 }
-                _ => word_length(rest),
+                _ => token_length(rest),
             };
             let (token, after) = rest.split_at_checked(length)?;
             match first {
-                b'"' => self.string(token, half, &mut out),
+                b'"' => self.repair_string(token, half, &mut out),
                 _ if too_deep || is_non_json_number(token) => out.push_str("null"),
                 _ => out.push_str(token),
             }
@@ -60,20 +60,23 @@ impl LenientParser {
     }
 
     /// Repairs a string with its quotes; `half` is the half character that the string before it may have ended with.
-    fn string(&mut self, token: &str, half: Option<u16>, out: &mut String) {
+    fn repair_string(&mut self, token: &str, half: Option<u16>, out: &mut String) {
         let mut rest = token;
         while let Some(at) = rest.find('\\') {
             out.push_str(&rest[..at]);
             let is_first = rest.len() == token.len() && at == 1;
             rest = &rest[at..];
-            let length = match (unit(rest), rest.get(6..).and_then(unit)) {
+            let length = match (
+                escaped_code_unit(rest),
+                rest.get(6..).and_then(escaped_code_unit),
+            ) {
                 (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => {
                     out.push_str(&rest[..12]);
                     12
                 }
                 (Some(high @ 0xd800..0xdc00), _) => {
                     if rest.len() == 7 {
-                        self.half = Some(high);
+                        self.high_surrogate = Some(high);
                     } else {
                         out.push(REPLACEMENT);
                     }
@@ -81,7 +84,7 @@ impl LenientParser {
                 }
                 (Some(low @ 0xdc00..0xe000), _) => {
                     let high = half.filter(|_| is_first);
-                    out.push(high.map_or(REPLACEMENT, |high| joined(high, low)));
+                    out.push(high.map_or(REPLACEMENT, |high| join_surrogates(high, low)));
                     6
                 }
                 _ => {
@@ -96,7 +99,7 @@ impl LenientParser {
     }
 }
 
-fn joined(high: u16, low: u16) -> char {
+fn join_surrogates(high: u16, low: u16) -> char {
     let mut decoded = char::decode_utf16([high, low]);
     decoded
         .next()
@@ -105,7 +108,7 @@ fn joined(high: u16, low: u16) -> char {
 }
 
 /// Returns the number in an escape like `\u00e9` at the beginning of the text.
-fn unit(text: &str) -> Option<u16> {
+fn escaped_code_unit(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     let are_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     are_digits.then(|| u16::from_str_radix(digits, 16).ok())?
@@ -142,7 +145,7 @@ fn value_length(text: &str) -> Option<usize> {
 }
 
 /// Returns the length of a number or a word, or of the one character that is neither.
-fn word_length(text: &str) -> usize {
+fn token_length(text: &str) -> usize {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.');
     match text.find(|c| !is_part(c)) {
         Some(0) => text.chars().next().map_or(0, char::len_utf8),
@@ -230,7 +233,7 @@ mod tests {
         #[test]
         fn what_is_strictly_json_needs_no_repair(text in r#"(\PC|["\\])*"#) {
             let json = json!({ "x": [text, 1.5, null] });
-            let repaired = LenientParser::default().repaired(&json.to_string()).unwrap();
+            let repaired = LenientParser::default().repair(&json.to_string()).unwrap();
             prop_assert_eq!(repaired, json.to_string());
         }
     }

@@ -10,8 +10,8 @@ pub mod encode;
 pub(crate) mod encode_response;
 mod tool_calls;
 
-pub(crate) use decode::finishes;
-pub use decode::{Decoder, read_whole};
+pub(crate) use decode::has_finish_reason;
+pub use decode::{Decoder, decode_response};
 
 /// The path of the inference endpoint.
 pub const PATH: &str = "/v1/chat/completions";

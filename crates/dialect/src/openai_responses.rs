@@ -12,7 +12,7 @@ mod item;
 mod items;
 
 pub(crate) use cursor::resume_path;
-pub use decode::{Decoder, read_whole};
+pub use decode::{Decoder, decode_response};
 
 /// The path of the inference endpoint.
 pub const PATH: &str = "/v1/responses";

@@ -60,16 +60,16 @@ pub struct Relay {
     /// The part that is held back until there is content.
     opening: Option<Box<Opening>>,
     has_content: bool,
-    passing: Forwarder,
+    forwarder: Forwarder,
 }
 
 impl Dialect {
     /// Creates the relay of one streamed response by that provider.
     pub fn relay(self, provider: &str) -> Relay {
         Relay {
-            opening: Some(Box::new(Opening::new(self.reader(provider)))),
+            opening: Some(Box::new(Opening::new(self.decoder(provider)))),
             has_content: false,
-            passing: Forwarder::new(StreamProgress::new(self, provider)),
+            forwarder: Forwarder::new(StreamProgress::new(self, provider)),
         }
     }
 }
@@ -79,7 +79,7 @@ impl Relay {
     ///
     /// That is nothing before content, and whole frames after it. The result is the activity of the best frame among
     /// them. An error before content is a failure, as an error status would be; nothing may be pushed after it. An
-    /// error after content is forwarded, see [`Relay::ended_with`].
+    /// error after content is forwarded, see [`Relay::relayed_error`].
     pub fn push(
         &mut self,
         bytes: Bytes,
@@ -87,24 +87,24 @@ impl Relay {
         out: &mut Vec<Bytes>,
     ) -> Result<StreamActivity, Box<Failure>> {
         let Some(opening) = &mut self.opening else {
-            return Ok(self.passing.push(bytes, now, out));
+            return Ok(self.forwarder.push(bytes, now, out));
         };
-        let (sign, then) = opening.push(&bytes, &mut self.passing.course, now)?;
+        let (sign, then) = opening.push(&bytes, &mut self.forwarder.progress, now)?;
         let rest = match then {
-            OpeningAction::Wait => return Ok(sign),
-            OpeningAction::Content { behind } => {
+            OpeningAction::Hold => return Ok(sign),
+            OpeningAction::SendContent { behind } => {
                 self.has_content = true;
                 bytes.slice(bytes.len() - behind..)
             }
-            OpeningAction::Complete { behind } => bytes.slice(bytes.len() - behind..),
-            OpeningAction::Full { unread } => {
+            OpeningAction::SendComplete { behind } => bytes.slice(bytes.len() - behind..),
+            OpeningAction::SendOverflow { unread } => {
                 self.has_content = true;
                 unread
             }
         };
         send(opening.take_held(), out);
         self.opening = None;
-        Ok(sign.max(self.passing.push(rest, now, out)))
+        Ok(sign.max(self.forwarder.push(rest, now, out)))
     }
 
     /// Returns whether content has come: from then on a retry would be visible to the client.
@@ -117,14 +117,14 @@ impl Relay {
     /// Ends the body. A response that is complete, or that ended with a forwarded error, is forwarded to its last
     /// byte; any other was cut off, and its held part is dropped.
     ///
-    /// For a body that broke off, check [`Relay::is_answered`] first.
-    pub fn end(&mut self, now: Timestamp, out: &mut Vec<Bytes>) -> Result<(), Box<Failure>> {
+    /// For a body that broke off, check [`Relay::is_content_complete`] first.
+    pub fn finish(&mut self, now: Timestamp, out: &mut Vec<Bytes>) -> Result<(), Box<Failure>> {
         let Some(opening) = &mut self.opening else {
-            return self.passing.end(now, out);
+            return self.forwarder.finish(now, out);
         };
-        let course = &mut self.passing.course;
+        let course = &mut self.forwarder.progress;
         if !course.is_complete_at_end() {
-            return Err(opening.cut_off(&course.provider, now));
+            return Err(opening.end_failure(&course.provider, now));
         }
         course.is_complete = true;
         let rest = opening.take_rest();
@@ -136,25 +136,25 @@ impl Relay {
 
     /// Returns whether the output ends at the end of a frame: only there may the proxy insert a frame of its own.
     pub fn is_between_frames(&self) -> bool {
-        !self.passing.is_within_frame()
+        !self.forwarder.is_within_frame()
     }
 
     /// Returns whether the terminal event was forwarded: only the connection's end is missing.
     pub fn is_complete(&self) -> bool {
-        self.passing.course.is_complete
+        self.forwarder.progress.is_complete
     }
 
     /// Returns whether the completion is finished: at most usage and the last frame of a chat are missing.
     ///
-    /// A body that is silent or breaks off here may be ended by [`Relay::end`] as a complete one.
-    pub fn is_answered(&self) -> bool {
-        self.passing.course.is_answered()
+    /// A body that is silent or breaks off here may be ended by [`Relay::finish`] as a complete one.
+    pub fn is_content_complete(&self) -> bool {
+        self.forwarder.progress.is_content_complete()
     }
 
     /// Returns the error that was forwarded after content, if there was one: the client knows that its response
     /// failed.
-    pub fn ended_with(&self) -> Option<&Failure> {
-        self.passing.course.ended_with.as_deref()
+    pub fn relayed_error(&self) -> Option<&Failure> {
+        self.forwarder.progress.relayed_error.as_deref()
     }
 }
 

@@ -121,7 +121,7 @@ impl Decoder {
     /// Appends received bytes. After [`TooLong`] all further bytes are ignored.
     pub fn push(&mut self, bytes: &[u8]) {
         if !self.failed {
-            self.drop_read();
+            self.compact();
             self.buffer.extend_from_slice(bytes);
         }
     }
@@ -164,7 +164,7 @@ impl Decoder {
         if !may_become_field(self.unfinished_line()) {
             append_stray(&mut stray, self.unfinished_line());
         }
-        let mut stray = text(stray);
+        let mut stray = lossy_text(stray);
         stray.truncate(stray.floor_char_boundary(MAX_STRAY_BYTES));
         stray
     }
@@ -178,7 +178,7 @@ type LocatedFrame = (Range<usize>, Option<Event>);
 impl Decoder {
     /// Makes room. Only when at least as much is dropped as stays: so each byte that is moved is paid for by one that
     /// was read.
-    fn drop_read(&mut self) {
+    fn compact(&mut self) {
         if self.frame_start >= self.buffer.len() - self.frame_start {
             self.buffer.drain(..self.frame_start);
             self.line_start -= self.frame_start;
@@ -198,7 +198,7 @@ impl Decoder {
         while let Some(line) = self.next_line() {
             let (is_blank, through) = (line.is_empty(), line.end + 1);
             if !is_blank {
-                self.field(line);
+                self.read_field(line);
             }
             self.check_size(through)?;
             if is_blank {
@@ -256,9 +256,9 @@ impl Decoder {
         }
     }
 
-    fn field(&mut self, line: Range<usize>) {
+    fn read_field(&mut self, line: Range<usize>) {
         let line = &self.buffer[line];
-        let (field, value) = split(line);
+        let (field, value) = split_field(line);
         match field {
             b"event" => self.name = value.to_vec(),
             b"data" => match &mut self.data {
@@ -276,8 +276,8 @@ impl Decoder {
     fn take_event(&mut self) -> Option<Event> {
         let name = std::mem::take(&mut self.name);
         self.data.take().map(|data| Event {
-            name: text(name),
-            data: text(data),
+            name: lossy_text(name),
+            data: lossy_text(data),
         })
     }
 
@@ -307,7 +307,7 @@ impl Decoder {
 
 /// Splits a line into field and value. No colon is looked for behind the longest field, which keeps long lines cheap:
 /// a line without one by then has no field.
-pub(crate) fn split(line: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split_field(line: &[u8]) -> (&[u8], &[u8]) {
     let head = &line[..line.len().min(MAX_FIELD_NAME_BYTES + 1)];
     match head.iter().position(|byte| *byte == b':') {
         Some(colon) => {
@@ -319,7 +319,7 @@ pub(crate) fn split(line: &[u8]) -> (&[u8], &[u8]) {
 }
 
 fn may_become_field(line: &[u8]) -> bool {
-    let (field, _) = split(line);
+    let (field, _) = split_field(line);
     let has_colon = field.len() < line.len();
     FIELD_NAMES
         .iter()
@@ -335,7 +335,7 @@ fn append_stray(stray: &mut Vec<u8>, line: &[u8]) {
     stray.extend_from_slice(&line[..line.len().min(room)]);
 }
 
-fn text(bytes: Vec<u8>) -> String {
+fn lossy_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }

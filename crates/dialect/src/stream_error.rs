@@ -9,8 +9,8 @@ use outlast_kernel::verdict::{Cause, Scope, Verdict};
 use serde_json::Value;
 
 /// Reads an error that a provider sent in place of a completion, like one that comes with an error status.
-pub(crate) fn error(provider: &str, body: &str, at: Timestamp) -> Box<Failure> {
-    Box::new(error_body::read(RawError {
+pub(crate) fn from_body(provider: &str, body: &str, at: Timestamp) -> Box<Failure> {
+    Box::new(error_body::parse(RawError {
         provider,
         transport: Transport::Stream,
         status: None,
@@ -31,19 +31,19 @@ pub(crate) fn is_error(frame: &Value, name: &str) -> bool {
         return true;
     }
     let (code, status) = (&frame["code"], &frame["status"]);
-    let (message, is_typed) = (says(&frame["message"]), !word("type").is_empty());
-    says(&frame["error"])
-        || says(&frame["errors"])
+    let (message, is_typed) = (is_set(&frame["message"]), !word("type").is_empty());
+    is_set(&frame["error"])
+        || is_set(&frame["errors"])
         || [code, status]
             .into_iter()
-            .any(|code| number(code) >= Some(400))
-        || message && is_bad_word(code)
-        || message && !is_typed && (is_bad_word(status) || (code.is_null() && status.is_null()))
-        || !is_typed && says(&frame["detail"])
+            .any(|code| code_number(code) >= Some(400))
+        || message && is_error_word(code)
+        || message && !is_typed && (is_error_word(status) || (code.is_null() && status.is_null()))
+        || !is_typed && is_set(&frame["detail"])
 }
 
 /// Returns whether a field for errors contains one.
-pub(crate) fn says(value: &Value) -> bool {
+pub(crate) fn is_set(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(value) => *value,
@@ -54,52 +54,52 @@ pub(crate) fn says(value: &Value) -> bool {
     }
 }
 
-fn number(code: &Value) -> Option<u64> {
+fn code_number(code: &Value) -> Option<u64> {
     code.as_u64().or_else(|| code.as_str()?.trim().parse().ok())
 }
 
-fn is_bad_word(code: &Value) -> bool {
+fn is_error_word(code: &Value) -> bool {
     let is_good = |word: &str| ["", "ok", "success", "succeeded"].contains(&word);
     let word = code.as_str().map(str::to_ascii_lowercase);
-    number(code).is_none() && word.is_some_and(|word| !is_good(&word))
+    code_number(code).is_none() && word.is_some_and(|word| !is_good(&word))
 }
 
 /// Parses text that should be JSON.
-pub(crate) fn json(provider: &str, text: &str, at: Timestamp) -> Result<Value, Box<Failure>> {
+pub(crate) fn parse_json(provider: &str, text: &str, at: Timestamp) -> Result<Value, Box<Failure>> {
     let value = LenientParser::default().parse(text);
-    value.ok_or_else(|| garbled(provider, text, at))
+    value.ok_or_else(|| malformed_body(provider, text, at))
 }
 
 /// Returns the failure for a body that came in place of a stream of events.
-pub fn no_stream(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
+pub fn not_an_event_stream(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
     match serde_json::from_str::<Value>(text) {
-        Ok(_) => error(provider, text, at),
-        Err(_) => garbled(provider, text, at),
+        Ok(_) => from_body(provider, text, at),
+        Err(_) => malformed_body(provider, text, at),
     }
 }
 
 /// Returns the failure for an event whose data cannot be read. An event that is named an error is one, whatever its
 /// data.
-pub(crate) fn unreadable(provider: &str, event: &sse::Event, at: Timestamp) -> Box<Failure> {
+pub(crate) fn unreadable_event(provider: &str, event: &sse::Event, at: Timestamp) -> Box<Failure> {
     match event.name.as_str() {
-        "error" => error(provider, &event.data, at),
-        _ => garbled(provider, &event.data, at),
+        "error" => from_body(provider, &event.data, at),
+        _ => malformed_body(provider, &event.data, at),
     }
 }
 
 /// Returns the failure for an unusable response: a page with an explanation, or the rest of a frame.
-fn garbled(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
+fn malformed_body(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
     let failure = if text.trim_start().starts_with(['{', '[']) {
         // A broken frame is part of a completion: the model's text says nothing about the failure.
         Failure::emitted(provider, "what came is not whole", at)
     } else {
-        *error(provider, text, at)
+        *from_body(provider, text, at)
     };
     Box::new(failure.with_io(IoKind::Protocol))
 }
 
 /// Returns the failure for a completion with absurdly many items.
-pub(crate) fn too_many(provider: &str, what: &str, at: Timestamp) -> Box<Failure> {
+pub(crate) fn too_many_parts(provider: &str, what: &str, at: Timestamp) -> Box<Failure> {
     let message = format!("the answer has too many {what}");
     Box::new(Failure::emitted(provider, &message, at).with_io(IoKind::Protocol))
 }
@@ -110,13 +110,13 @@ pub(crate) fn blank_arguments(provider: &str, tool: &str, at: Timestamp) -> Box<
         "" => "the arguments of a tool call are only blanks".to_owned(),
         tool => format!("the arguments of a call of {tool} are only blanks"),
     };
-    let verdict = Verdict::of(Cause::MalformedOutput, Scope::Request);
+    let verdict = Verdict::new(Cause::MalformedOutput, Scope::Request);
     let failure = Failure::emitted(provider, &message, at).with_code("blank_arguments");
     Box::new(failure.with_verdict(verdict))
 }
 
 /// Returns the failure for a stream that ended before its completion did.
-pub fn cut_off(provider: &str, at: Timestamp) -> Box<Failure> {
+pub fn truncated_stream(provider: &str, at: Timestamp) -> Box<Failure> {
     let message = "the stream ended before its last event";
     Box::new(Failure::emitted(provider, message, at).with_io(IoKind::Truncated))
 }

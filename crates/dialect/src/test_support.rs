@@ -10,25 +10,25 @@ pub(crate) const NOW: Timestamp = Timestamp::from_millis(1);
 /// Returns the deltas of a stream, and its failure, if any. A stream that ends too early adds nothing at its end.
 pub(crate) fn read_all(dialect: Dialect, wire: &str) -> (Vec<Delta>, Option<Failure>) {
     let mut decoder = sse::Decoder::new(1 << 20);
-    let mut reader = dialect.reader("p");
+    let mut reader = dialect.decoder("p");
     let mut deltas = Vec::new();
     decoder.push(wire.as_bytes());
     while let Some(event) = decoder.next_event().unwrap() {
-        if let Err(failure) = reader.read(&event, NOW, &mut deltas) {
+        if let Err(failure) = reader.decode(&event, NOW, &mut deltas) {
             return (deltas, Some(*failure));
         }
     }
-    deltas.extend(reader.end());
+    deltas.extend(reader.finish());
     (deltas, None)
 }
 
 /// Returns the activity of each of these frames.
 pub(crate) fn signs(dialect: Dialect, data: &[&str]) -> Vec<StreamActivity> {
-    let mut reader = dialect.reader("p");
+    let mut reader = dialect.decoder("p");
     let sign = |data: &&str| {
         let (name, data) = (String::new(), (*data).to_owned());
         let event = sse::Event { name, data };
-        reader.read(&event, NOW, &mut Vec::new()).unwrap()
+        reader.decode(&event, NOW, &mut Vec::new()).unwrap()
     };
     data.iter().map(sign).collect()
 }
@@ -51,7 +51,7 @@ pub(crate) fn text(text: &str) -> Delta {
 
 pub(crate) fn cut(name: &str) -> Delta {
     let name = name.to_owned();
-    Delta::CallCut { name }
+    Delta::IncompleteToolCall { name }
 }
 
 pub(crate) fn call(id: &str, name: &str, arguments: &str) -> Delta {

@@ -15,26 +15,26 @@ const MAX_BLANK_BYTES: usize = 4096;
 /// The reason for aborting a completion.
 pub(crate) enum RunawayOutput {
     /// It begins an absurd number of these.
-    TooMany(&'static str),
+    TooManyParts(&'static str),
     /// The arguments of a call of that tool are only blanks.
-    Blank(String),
+    BlankArguments(String),
 }
 
 impl RunawayOutput {
-    pub(crate) fn failure(self, provider: &str, at: Timestamp) -> Box<Failure> {
+    pub(crate) fn into_failure(self, provider: &str, at: Timestamp) -> Box<Failure> {
         match self {
-            Self::TooMany(what) => stream_error::too_many(provider, what, at),
-            Self::Blank(tool) => stream_error::blank_arguments(provider, &tool, at),
+            Self::TooManyParts(what) => stream_error::too_many_parts(provider, what, at),
+            Self::BlankArguments(tool) => stream_error::blank_arguments(provider, &tool, at),
         }
     }
 }
 
 /// Adds a piece to the arguments of a call.
-pub(crate) fn add(call: &mut ToolCall, piece: &str) -> Result<(), RunawayOutput> {
+pub(crate) fn append(call: &mut ToolCall, piece: &str) -> Result<(), RunawayOutput> {
     call.arguments.push_str(piece);
     let is_long = call.arguments.len() > MAX_BLANK_BYTES;
     match is_long && call.arguments.trim_start().is_empty() {
-        true => Err(RunawayOutput::Blank(call.name.clone())),
+        true => Err(RunawayOutput::BlankArguments(call.name.clone())),
         false => Ok(()),
     }
 }
@@ -43,15 +43,15 @@ pub(crate) fn add(call: &mut ToolCall, piece: &str) -> Result<(), RunawayOutput>
 #[derive(Debug, Default)]
 pub(crate) struct EmittedCalls {
     ids: BTreeSet<String>,
-    cut: Vec<String>,
+    incomplete: Vec<String>,
 }
 
 impl EmittedCalls {
     /// Emits a call, if it is complete and names a tool, and returns whether it did.
-    pub(crate) fn call(&mut self, call: ToolCall, deltas: &mut Vec<Delta>) -> bool {
+    pub(crate) fn emit(&mut self, call: ToolCall, deltas: &mut Vec<Delta>) -> bool {
         let name = call.name.clone();
-        let Some(mut call) = complete(call).filter(|call| !call.name.is_empty()) else {
-            self.cut(name);
+        let Some(mut call) = complete_call(call).filter(|call| !call.name.is_empty()) else {
+            self.note_incomplete(name);
             return false;
         };
         if call.id.is_empty() {
@@ -63,14 +63,14 @@ impl EmittedCalls {
     }
 
     /// Records a call that is not emitted.
-    pub(crate) fn cut(&mut self, name: String) {
-        self.cut.push(name);
+    pub(crate) fn note_incomplete(&mut self, name: String) {
+        self.incomplete.push(name);
     }
 
     /// Reports the calls that were not emitted.
     pub(crate) fn report_incomplete(&mut self, deltas: &mut Vec<Delta>) {
-        let cut = std::mem::take(&mut self.cut).into_iter();
-        deltas.extend(cut.map(|name| Delta::CallCut { name }));
+        let cut = std::mem::take(&mut self.incomplete).into_iter();
+        deltas.extend(cut.map(|name| Delta::IncompleteToolCall { name }));
     }
 
     /// Returns an id for a call without one from its provider: its result could not be matched otherwise.
@@ -82,20 +82,20 @@ impl EmittedCalls {
 }
 
 /// Returns whether these arguments are complete.
-pub(crate) fn are_whole(arguments: &str) -> bool {
+pub(crate) fn is_complete_json(arguments: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(arguments).is_ok()
 }
 
 /// Returns the call, unless a part of its arguments is missing. A call without arguments gets an empty object.
-fn complete(mut call: ToolCall) -> Option<ToolCall> {
+fn complete_call(mut call: ToolCall) -> Option<ToolCall> {
     if call.arguments.trim().is_empty() {
         "{}".clone_into(&mut call.arguments);
     }
-    are_whole(&call.arguments).then_some(call)
+    is_complete_json(&call.arguments).then_some(call)
 }
 
 /// Returns the arguments in a field that holds them as text or as a value.
-pub(crate) fn in_field(arguments: &Value) -> String {
+pub(crate) fn from_value(arguments: &Value) -> String {
     match arguments {
         Value::String(text) => text.clone(),
         Value::Object(fields) if !fields.is_empty() => arguments.to_string(),
@@ -104,13 +104,13 @@ pub(crate) fn in_field(arguments: &Value) -> String {
 }
 
 /// Returns the text of one field of an object.
-pub(crate) fn field<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn raw_field<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let fields: HashMap<String, &RawValue> = serde_json::from_str(object).ok()?;
     fields.get(name).map(|value| value.get())
 }
 
 /// Returns the texts of the elements of an array.
-pub(crate) fn elements(array: &str) -> Vec<&str> {
+pub(crate) fn raw_elements(array: &str) -> Vec<&str> {
     let elements: Vec<&RawValue> = serde_json::from_str(array).unwrap_or_default();
     elements.into_iter().map(RawValue::get).collect()
 }

@@ -11,46 +11,46 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Returns the request with new ids in place of repeated or invalid ones.
-pub(crate) fn with_valid_ids(request: &Request, is_good: fn(&str) -> bool) -> Cow<'_, Request> {
+pub(crate) fn with_valid_ids(request: &Request, is_valid: fn(&str) -> bool) -> Cow<'_, Request> {
     let mut seen = HashSet::new();
     let messages = request.messages.iter();
     let mut calls = messages.flat_map(|message| message.tool_calls());
-    if calls.all(|call: &ToolCall| is_good(&call.id) && seen.insert(call.id.as_str())) {
+    if calls.all(|call: &ToolCall| is_valid(&call.id) && seen.insert(call.id.as_str())) {
         return Cow::Borrowed(request);
     }
     let mut request = request.clone();
     let mut names = IdAssigner {
-        is_good,
-        given: HashSet::new(),
-        open: HashMap::new(),
+        is_valid,
+        assigned: HashSet::new(),
+        pending_results: HashMap::new(),
     };
     for message in &mut request.messages {
         if message.tool_calls().next().is_some() {
-            names.open.clear();
+            names.pending_results.clear();
         }
-        message.parts.iter_mut().for_each(|part| names.name(part));
+        message.parts.iter_mut().for_each(|part| names.assign(part));
     }
     Cow::Owned(request)
 }
 
 struct IdAssigner {
-    is_good: fn(&str) -> bool,
-    given: HashSet<String>,
+    is_valid: fn(&str) -> bool,
+    assigned: HashSet<String>,
     /// The new ids of the calls without results so far, by their old ones.
-    open: HashMap<String, VecDeque<String>>,
+    pending_results: HashMap<String, VecDeque<String>>,
 }
 
 impl IdAssigner {
-    fn name(&mut self, part: &mut Part) {
+    fn assign(&mut self, part: &mut Part) {
         match part {
             Part::ToolCall(call) => {
-                let new = self.free(&call.id);
-                self.given.insert(new.clone());
+                let new = self.unused_id(&call.id);
+                self.assigned.insert(new.clone());
                 let old = std::mem::replace(&mut call.id, new.clone());
-                self.open.entry(old).or_default().push_back(new);
+                self.pending_results.entry(old).or_default().push_back(new);
             }
             Part::ToolResult(result) => {
-                let open = self.open.get_mut(&result.id);
+                let open = self.pending_results.get_mut(&result.id);
                 if let Some(new) = open.and_then(VecDeque::pop_front) {
                     result.id = new;
                 }
@@ -60,19 +60,19 @@ impl IdAssigner {
     }
 
     /// Returns the id itself, or a similar one that is unused.
-    fn free(&self, id: &str) -> String {
-        let is_free = |id: &str| !self.given.contains(id);
-        if (self.is_good)(id) && is_free(id) {
+    fn unused_id(&self, id: &str) -> String {
+        let is_free = |id: &str| !self.assigned.contains(id);
+        if (self.is_valid)(id) && is_free(id) {
             return id.to_owned();
         }
-        let plain: String = id.chars().map(plain).collect();
+        let plain: String = id.chars().map(sanitize_char).collect();
         let likes = (2_u64..).map(|number| format!("{plain}_{number}"));
         let mut likes = likes.filter(|like| is_free(like));
         likes.next().unwrap_or(plain)
     }
 }
 
-fn plain(letter: char) -> char {
+fn sanitize_char(letter: char) -> char {
     match is_portable_char(letter) {
         true => letter,
         false => '_',
@@ -84,11 +84,11 @@ fn is_portable_char(letter: char) -> bool {
 }
 
 /// Returns whether an id has only characters that every provider accepts.
-pub(crate) fn is_plain(id: &str) -> bool {
+pub(crate) fn is_portable_id(id: &str) -> bool {
     !id.is_empty() && id.chars().all(is_portable_char)
 }
 
 /// Returns whether there is an id at all.
-pub(crate) const fn is_any(id: &str) -> bool {
+pub(crate) const fn is_non_empty(id: &str) -> bool {
     !id.is_empty()
 }

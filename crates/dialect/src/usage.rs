@@ -11,19 +11,19 @@ pub(crate) struct UsagePointers {
     pub(crate) cache_read: &'static [&'static str],
     pub(crate) cache_write: Option<&'static str>,
     /// Whether the input includes the cached tokens; our `Usage` counts them separately.
-    pub(crate) cache_is_in_input: bool,
+    pub(crate) input_includes_cache: bool,
 }
 
 /// The usage known so far. A report without a number, or with null for it, does not reset it.
 #[derive(Debug, Default)]
 pub(crate) struct UsageTracker {
-    known: Usage,
-    told: Option<Usage>,
+    latest: Usage,
+    last_reported: Option<Usage>,
 }
 
 impl UsageTracker {
     /// Applies a report to the numbers so far.
-    pub(crate) fn report(&mut self, usage: &Value, names: &UsagePointers) -> Option<Delta> {
+    pub(crate) fn update(&mut self, usage: &Value, names: &UsagePointers) -> Option<Delta> {
         usage.as_object()?;
         let number = |name: &str| usage.pointer(name)?.as_u64();
         let numbers = [
@@ -35,7 +35,7 @@ impl UsageTracker {
         if numbers.iter().all(Option::is_none) {
             return None;
         }
-        let known = &mut self.known;
+        let known = &mut self.latest;
         let places = [
             &mut known.input,
             &mut known.output,
@@ -46,9 +46,9 @@ impl UsageTracker {
             *place = number.filter(|number| *number > 0).unwrap_or(*place);
         }
         let mut usage = *known;
-        if names.cache_is_in_input {
+        if names.input_includes_cache {
             usage.input = usage.input.saturating_sub(usage.cache_read);
         }
-        (self.told.replace(usage) != Some(usage)).then_some(Delta::Usage(usage))
+        (self.last_reported.replace(usage) != Some(usage)).then_some(Delta::Usage(usage))
     }
 }

@@ -34,10 +34,10 @@ pub struct Account {
 /// The accounts of one provider, in order of preference.
 pub struct Accounts {
     list: Vec<Account>,
-    knowledge: SharedState,
+    shared_state: SharedState,
     clock: Arc<dyn Clock>,
     keys: Mutex<HashMap<String, Credential>>,
-    fetching: tokio::sync::Mutex<()>,
+    fetch_lock: tokio::sync::Mutex<()>,
 }
 
 /// An account and its key.
@@ -53,7 +53,7 @@ pub struct SelectedAccount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountStatus {
     /// The failure was not about the account.
-    AsBefore,
+    Unchanged,
     /// The key was refused and a new one was fetched: another attempt is worth making.
     Renewed,
     /// The account is blocked for a while.
@@ -62,13 +62,13 @@ pub enum AccountStatus {
 
 impl Accounts {
     /// Creates the accounts of a provider with the given shared state.
-    pub fn new(list: Vec<Account>, knowledge: SharedState, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(list: Vec<Account>, shared_state: SharedState, clock: Arc<dyn Clock>) -> Self {
         Self {
             list,
-            knowledge,
+            shared_state,
             clock,
             keys: Mutex::default(),
-            fetching: tokio::sync::Mutex::default(),
+            fetch_lock: tokio::sync::Mutex::default(),
         }
     }
 
@@ -87,7 +87,7 @@ impl Accounts {
         let (last, first): (Vec<&str>, Vec<&str>) = self.names().into_iter().partition(is_left);
         let mut problems = Vec::new();
         for mut names in [first, last] {
-            while let Some(name) = self.best(&names, in_use, model) {
+            while let Some(name) = self.best_account(&names, in_use, model) {
                 match self.key(&name).await {
                     Ok(credential) => return Ok(SelectedAccount { name, credential }),
                     Err(problem) => problems.push(format!("{name}: {problem}")),
@@ -106,18 +106,18 @@ impl Accounts {
             .collect()
     }
 
-    fn best(&self, names: &[&str], in_use: Option<&str>, model: &str) -> Option<String> {
-        let (blocks, now) = (self.knowledge.blocks(), self.clock.now());
-        let choice = choose(names, in_use, |name| blocks.on(name, model, now))?;
+    fn best_account(&self, names: &[&str], in_use: Option<&str>, model: &str) -> Option<String> {
+        let (blocks, now) = (self.shared_state.blocks(), self.clock.now());
+        let choice = choose(names, in_use, |name| blocks.active_block(name, model, now))?;
         let (Choice::Free(name) | Choice::Blocked(name, _)) = choice;
         Some(name.to_owned())
     }
 
     /// Returns whether the account is blocked for the model.
     pub fn is_blocked(&self, name: &str, model: &str) -> bool {
-        self.knowledge
+        self.shared_state
             .blocks()
-            .on(name, model, self.clock.now())
+            .active_block(name, model, self.clock.now())
             .is_some()
     }
 
@@ -138,14 +138,14 @@ impl Accounts {
     }
 
     /// Returns the maximum number of concurrent calls of the account; `None` means no limit.
-    pub fn most_in_flight(&self, name: &str) -> Option<u32> {
+    pub fn max_in_flight(&self, name: &str) -> Option<u32> {
         let account = self.list.iter().find(|account| account.name == name)?;
         account.max_in_flight
     }
 
     /// Records for all processes what a failure says about an account. A refused key is fetched again if `may_refresh`
     /// is set.
-    pub async fn failed(
+    pub async fn record_failure(
         &self,
         chosen: &SelectedAccount,
         model: &str,
@@ -157,23 +157,25 @@ impl Accounts {
             return AccountStatus::Renewed;
         }
         let now = self.clock.now();
-        let Some(block) = Block::of(&chosen.name, model, &judged.verdict, now) else {
-            return AccountStatus::AsBefore;
+        let Some(block) = Block::from_verdict(&chosen.name, model, &judged.verdict, now) else {
+            return AccountStatus::Unchanged;
         };
-        self.knowledge.block(block.clone()).await;
+        self.shared_state.block(block.clone()).await;
         AccountStatus::Blocked(block)
     }
 
     /// Records that a call with the account, started at `begun`, succeeded.
-    pub async fn succeeded(&self, name: &str, model: &str, begun: Timestamp) {
-        self.knowledge.heal(name, model, begun).await;
+    pub async fn record_success(&self, name: &str, model: &str, begun: Timestamp) {
+        self.shared_state.record_success(name, model, begun).await;
     }
 
     /// Returns the verdict with all accounts considered: when every account is at its usage limit, the wait is for the
     /// first one that is free again.
     pub fn combined_verdict(&self, verdict: &Verdict, model: &str) -> Verdict {
-        let (blocks, now) = (self.knowledge.blocks(), self.clock.now());
-        match choose(&self.names(), None, |name| blocks.on(name, model, now)) {
+        let (blocks, now) = (self.shared_state.blocks(), self.clock.now());
+        match choose(&self.names(), None, |name| {
+            blocks.active_block(name, model, now)
+        }) {
             Some(Choice::Blocked(_, first))
                 if verdict.cause == Cause::UsageLimit && first.cause == Cause::UsageLimit =>
             {
@@ -202,7 +204,7 @@ impl Accounts {
 
     /// Returns whether a refused key has been replaced. Of many concurrent callers, one fetches the new key.
     async fn refresh_key(&self, chosen: &SelectedAccount) -> bool {
-        let _one = self.fetching.lock().await;
+        let _one = self.fetch_lock.lock().await;
         let known = lock(&self.keys).get(&chosen.name).cloned();
         if known.is_some_and(|key| !key.is_same(&chosen.credential)) {
             return true;

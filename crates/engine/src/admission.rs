@@ -8,7 +8,7 @@
 //! Not here: the rules (see the kernel's `gate`) and what other processes know (see `shared_state`).
 
 use crate::Clock;
-use crate::shared_state::{Report, SharedState, is_shared};
+use crate::shared_state::{Report, SharedState, affects_other_callers};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::gate::{GateReply, Pass, Waiter, WaiterId};
@@ -31,133 +31,133 @@ const MAX_RENEWALS: u32 = 2;
 pub struct Admission(Arc<Inner>);
 
 struct Inner {
-    knowledge: SharedState,
+    shared_state: SharedState,
     clock: Arc<dyn Clock>,
     /// What tells our speakers from those of other processes.
-    name: String,
-    lines: Mutex<HashMap<Arc<str>, Queue>>,
+    process_id: String,
+    queues: Mutex<HashMap<Arc<str>, Queue>>,
     /// How many places were given so far, over all lines: no two are the same.
-    places: AtomicU64,
+    positions_issued: AtomicU64,
     /// Before an account's seats, those of this process stand in line among themselves.
-    seats: Mutex<HashMap<String, Arc<Semaphore>>>,
+    permit_semaphores: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 /// Who waits before one gate, in order of when their trouble began.
 #[derive(Default)]
 struct Queue {
-    waiting: BTreeMap<QueueKey, oneshot::Sender<Ticket>>,
+    waiters: BTreeMap<QueueKey, oneshot::Sender<Ticket>>,
     /// Wakes the speaker, while there is one.
-    speaker: Option<Arc<Notify>>,
+    worker: Option<Arc<Notify>>,
     /// When the gate will be asked next.
-    next_ask: Option<Timestamp>,
+    next_attempt: Option<Timestamp>,
 }
 
 type QueueKey = (Timestamp, u64);
 
 /// The right to make one call.
 pub struct Ticket {
-    desk: Admission,
+    admission: Admission,
     gate: Arc<str>,
     pass: Option<Pass>,
     /// Shows that the holder of a probe lives.
-    renewing: Option<tokio::task::AbortHandle>,
+    renewal_task: Option<tokio::task::AbortHandle>,
 }
 
 /// A place in line; a future that is ready when the call may be made.
 pub struct QueuePosition {
-    desk: Admission,
+    admission: Admission,
     gate: Arc<str>,
     key: QueueKey,
-    admission: oneshot::Receiver<Ticket>,
+    ticket: oneshot::Receiver<Ticket>,
 }
 
 impl Admission {
     /// A desk that asks the gates of that knowledge.
-    pub fn new(knowledge: SharedState, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(shared_state: SharedState, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Inner {
-            knowledge,
+            shared_state,
             clock,
-            name: uuid::Uuid::now_v7().to_string(),
-            lines: Mutex::default(),
-            places: AtomicU64::new(0),
-            seats: Mutex::default(),
+            process_id: uuid::Uuid::now_v7().to_string(),
+            queues: Mutex::default(),
+            positions_issued: AtomicU64::new(0),
+            permit_semaphores: Mutex::default(),
         }))
     }
 
     /// What this desk knows.
-    pub fn knowledge(&self) -> &SharedState {
-        &self.0.knowledge
+    pub fn shared_state(&self) -> &SharedState {
+        &self.0.shared_state
     }
 
     /// The right to make a call now, where nobody waits; else the place to wait at.
-    pub fn ask(&self, gate: &Arc<str>, since: Timestamp) -> Result<Ticket, QueuePosition> {
-        if self.0.lines().contains_key(gate) {
+    pub fn try_admit(&self, gate: &Arc<str>, since: Timestamp) -> Result<Ticket, QueuePosition> {
+        if self.0.queues().contains_key(gate) {
             return Err(self.enqueue(gate, since));
         }
-        match self.0.knowledge.pass_if_closed(gate) {
-            Some(pass) => Ok(self.admission(gate, pass)),
+        match self.0.shared_state.pass_if_closed(gate) {
+            Some(pass) => Ok(self.ticket(gate, pass)),
             None => Err(self.enqueue(gate, since)),
         }
     }
 
     /// A place in line for a call whose trouble began then.
     pub fn enqueue(&self, gate: &Arc<str>, since: Timestamp) -> QueuePosition {
-        let (sender, admission) = oneshot::channel();
-        let mut lines = self.0.lines();
+        let (sender, ticket) = oneshot::channel();
+        let mut lines = self.0.queues();
         let line = lines.entry(Arc::clone(gate)).or_default();
-        let number = self.0.places.fetch_add(1, Ordering::Relaxed);
+        let number = self.0.positions_issued.fetch_add(1, Ordering::Relaxed);
         let key = (since, number);
-        line.waiting.insert(key, sender);
-        if line.speaker.is_none() {
+        line.waiters.insert(key, sender);
+        if line.worker.is_none() {
             let notify = Arc::new(Notify::new());
-            line.speaker = Some(Arc::clone(&notify));
+            line.worker = Some(Arc::clone(&notify));
             let speaker = QueueWorker {
-                desk: self.clone(),
+                admission: self.clone(),
                 gate: Arc::clone(gate),
                 since,
                 notify,
-                name: format!("{}/{number}", self.0.name),
+                waiter_id: format!("{}/{number}", self.0.process_id),
             };
-            tokio::spawn(speaker.speak());
+            tokio::spawn(speaker.run());
         }
         drop(lines);
         QueuePosition {
-            desk: self.clone(),
+            admission: self.clone(),
             gate: Arc::clone(gate),
             key,
-            admission,
+            ticket,
         }
     }
 
     /// The provider answered a call that had not asked.
-    pub async fn proved(&self, gate: &str) {
-        self.0.knowledge.report(gate, Report::Proved).await;
+    pub async fn report_success(&self, gate: &str) {
+        self.0.shared_state.report(gate, Report::Recovered).await;
     }
 
     /// When the first in line will be let through or try, as far as that is known.
-    pub fn next_ask(&self, gate: &str) -> Option<Timestamp> {
-        self.0.lines().get(gate)?.next_ask
+    pub fn next_attempt(&self, gate: &str) -> Option<Timestamp> {
+        self.0.queues().get(gate)?.next_attempt
     }
 
-    fn admission(&self, gate: &Arc<str>, pass: Pass) -> Ticket {
+    fn ticket(&self, gate: &Arc<str>, pass: Pass) -> Ticket {
         Ticket {
-            desk: self.clone(),
+            admission: self.clone(),
             gate: Arc::clone(gate),
             pass: Some(pass),
-            renewing: None,
+            renewal_task: None,
         }
     }
 
-    fn probe(&self, gate: &Arc<str>, pass: Pass) -> Ticket {
+    fn probe_ticket(&self, gate: &Arc<str>, pass: Pass) -> Ticket {
         let (inner, name) = (Arc::clone(&self.0), Arc::clone(gate));
         let renewing = tokio::spawn(async move {
             for _ in 0..MAX_RENEWALS {
                 inner.sleep(LEASE_RENEW_INTERVAL).await;
-                inner.knowledge.report(&name, Report::Alive(pass)).await;
+                inner.shared_state.report(&name, Report::Alive(pass)).await;
             }
         });
-        let mut admission = self.admission(gate, pass);
-        admission.renewing = Some(renewing.abort_handle());
+        let mut admission = self.ticket(gate, pass);
+        admission.renewal_task = Some(renewing.abort_handle());
         admission
     }
 }
@@ -167,8 +167,8 @@ impl Inner {
         self.clock.sleep_until(self.clock.now() + time).await;
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<Arc<str>, Queue>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> MutexGuard<'_, HashMap<Arc<str>, Queue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -179,18 +179,22 @@ const PERMIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One of the calls that an account may have under way; given back when it is dropped.
 pub struct Permit {
-    desk: Admission,
+    admission: Admission,
     account: String,
     holder: String,
-    renewing: tokio::task::AbortHandle,
-    _place: Option<OwnedSemaphorePermit>,
+    renewal_task: tokio::task::AbortHandle,
+    _semaphore_permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Admission {
     /// Takes one of an account's seats, as soon as one is free. Those of this process come in order.
-    pub async fn take_seat(&self, account: &str, most: u32) -> Permit {
+    pub async fn acquire_permit(&self, account: &str, most: u32) -> Permit {
         let line = {
-            let mut seats = self.0.seats.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seats = self
+                .0
+                .permit_semaphores
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let all = usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS);
             let new = || Arc::new(Semaphore::new(all.min(Semaphore::MAX_PERMITS)));
             Arc::clone(seats.entry(account.to_owned()).or_insert_with(new))
@@ -198,7 +202,12 @@ impl Admission {
         // It is never closed.
         let place = line.acquire_owned().await.ok();
         let holder = uuid::Uuid::now_v7().to_string();
-        while !self.0.knowledge.take_seat(account, &holder, most).await {
+        while !self
+            .0
+            .shared_state
+            .acquire_permit(account, &holder, most)
+            .await
+        {
             self.0.sleep(PERMIT_POLL_INTERVAL).await;
         }
         let (inner, name) = (Arc::clone(&self.0), holder.clone());
@@ -206,32 +215,35 @@ impl Admission {
         let renewing = tokio::spawn(async move {
             loop {
                 inner.sleep(LEASE_RENEW_INTERVAL).await;
-                inner.knowledge.take_seat(&of, &name, most).await;
+                inner.shared_state.acquire_permit(&of, &name, most).await;
             }
         });
         Permit {
-            desk: self.clone(),
+            admission: self.clone(),
             account: account.to_owned(),
             holder,
-            renewing: renewing.abort_handle(),
-            _place: place,
+            renewal_task: renewing.abort_handle(),
+            _semaphore_permit: place,
         }
     }
 }
 
 impl Permit {
     /// Whether it is one of that account's.
-    pub fn is_of(&self, account: &str) -> bool {
+    pub fn belongs_to(&self, account: &str) -> bool {
         self.account == account
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.renewing.abort();
-        let (inner, holder) = (Arc::clone(&self.desk.0), std::mem::take(&mut self.holder));
+        self.renewal_task.abort();
+        let (inner, holder) = (
+            Arc::clone(&self.admission.0),
+            std::mem::take(&mut self.holder),
+        );
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { inner.knowledge.leave_seat(&holder).await });
+            runtime.spawn(async move { inner.shared_state.release_permit(&holder).await });
         }
     }
 }
@@ -239,51 +251,65 @@ impl Drop for Permit {
 // --- the one who speaks for all ---
 
 struct QueueWorker {
-    desk: Admission,
+    admission: Admission,
     gate: Arc<str>,
     since: Timestamp,
     notify: Arc<Notify>,
     /// No two speakers have the same: one may end while the next begins.
-    name: String,
+    waiter_id: String,
 }
 
 impl QueueWorker {
     /// Asks the gate for those in line, one after the other, until nobody is left.
-    async fn speak(self) {
-        let mut changes = self.desk.0.knowledge.changes();
+    async fn run(self) {
+        let mut changes = self.admission.0.shared_state.changes();
         let mut asked: Option<Waiter> = None;
         loop {
             changes.mark_unchanged();
-            let Some(waiter) = self.waiter() else {
+            let Some(waiter) = self.waiter_for_queue() else {
                 // Nobody may stand behind those who have left.
                 if let Some(last) = asked {
-                    self.desk.0.knowledge.leave(&self.gate, &last).await;
+                    self.admission
+                        .0
+                        .shared_state
+                        .leave_queue(&self.gate, &last)
+                        .await;
                 }
                 return;
             };
             asked = Some(waiter.clone());
-            match self.desk.0.knowledge.ask(&self.gate, &waiter).await {
-                GateReply::Go(pass) => self.admit_first(self.desk.admission(&self.gate, pass)),
-                GateReply::Probe(pass) => self.admit_first(self.desk.probe(&self.gate, pass)),
+            match self
+                .admission
+                .0
+                .shared_state
+                .request_pass(&self.gate, &waiter)
+                .await
+            {
+                GateReply::Proceed(pass) => {
+                    self.admit_first(self.admission.ticket(&self.gate, pass))
+                }
+                GateReply::Probe(pass) => {
+                    self.admit_first(self.admission.probe_ticket(&self.gate, pass))
+                }
                 GateReply::Hold(until) => {
-                    self.note(until);
+                    self.set_next_attempt(until);
                     tokio::select! {
-                        () = self.desk.0.clock.sleep_until(until) => {}
+                        () = self.admission.0.clock.sleep_until(until) => {}
                         _ = changes.changed() => {}
                         () = self.notify.notified() => self.leave_gate_if_empty(&waiter).await,
                     }
                 }
                 // A speaker has no deadline.
-                GateReply::TooLate => return,
+                GateReply::DeadlineExceeded => return,
             }
         }
     }
 
     /// Who stands before the gate for all; `None` when nobody waits, and then there is no speaker any more.
-    fn waiter(&self) -> Option<Waiter> {
-        let mut lines = self.desk.0.lines();
+    fn waiter_for_queue(&self) -> Option<Waiter> {
+        let mut lines = self.admission.0.queues();
         let line = lines.get_mut(&self.gate)?;
-        let Ok(crowd) = u32::try_from(line.waiting.len()) else {
+        let Ok(crowd) = u32::try_from(line.waiters.len()) else {
             return None;
         };
         if crowd == 0 {
@@ -291,11 +317,11 @@ impl QueueWorker {
             return None;
         }
         Some(Waiter {
-            id: WaiterId(self.name.clone()),
+            id: WaiterId(self.waiter_id.clone()),
             since: self.since,
-            own_wake: self.desk.0.clock.now(),
+            own_wake: self.admission.0.clock.now(),
             deadline: None,
-            crowd: Some(crowd),
+            batch: Some(crowd),
         })
     }
 
@@ -304,10 +330,10 @@ impl QueueWorker {
         let mut admission = admission;
         loop {
             let first = {
-                let mut lines = self.desk.0.lines();
+                let mut lines = self.admission.0.queues();
                 lines
                     .get_mut(&self.gate)
-                    .and_then(|line| line.waiting.pop_first())
+                    .and_then(|line| line.waiters.pop_first())
             };
             let Some((_, first)) = first else { return };
             match first.send(admission) {
@@ -317,21 +343,25 @@ impl QueueWorker {
         }
     }
 
-    fn note(&self, until: Timestamp) {
-        if let Some(line) = self.desk.0.lines().get_mut(&self.gate) {
-            line.next_ask = Some(until);
+    fn set_next_attempt(&self, until: Timestamp) {
+        if let Some(line) = self.admission.0.queues().get_mut(&self.gate) {
+            line.next_attempt = Some(until);
         }
     }
 
     async fn leave_gate_if_empty(&self, waiter: &Waiter) {
         let is_empty = {
-            let lines = self.desk.0.lines();
+            let lines = self.admission.0.queues();
             lines
                 .get(&self.gate)
-                .is_none_or(|line| line.waiting.is_empty())
+                .is_none_or(|line| line.waiters.is_empty())
         };
         if is_empty {
-            self.desk.0.knowledge.leave(&self.gate, waiter).await;
+            self.admission
+                .0
+                .shared_state
+                .leave_queue(&self.gate, waiter)
+                .await;
         }
     }
 }
@@ -342,7 +372,7 @@ impl Future for QueuePosition {
     type Output = Ticket;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Ticket> {
-        match Pin::new(&mut self.admission).poll(context) {
+        match Pin::new(&mut self.ticket).poll(context) {
             Poll::Ready(Ok(admission)) => Poll::Ready(admission),
             // The speaker is gone only when the runtime is: nobody is let through any more.
             Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
@@ -352,19 +382,19 @@ impl Future for QueuePosition {
 
 impl QueuePosition {
     /// When the gate will be asked next for those in line.
-    pub fn next_ask(&self) -> Option<Timestamp> {
-        self.desk.next_ask(&self.gate)
+    pub fn next_attempt(&self) -> Option<Timestamp> {
+        self.admission.next_attempt(&self.gate)
     }
 }
 
 impl Drop for QueuePosition {
     fn drop(&mut self) {
-        let mut lines = self.desk.0.lines();
+        let mut lines = self.admission.0.queues();
         let Some(line) = lines.get_mut(&self.gate) else {
             return;
         };
-        line.waiting.remove(&self.key);
-        if let (true, Some(speaker)) = (line.waiting.is_empty(), &line.speaker) {
+        line.waiters.remove(&self.key);
+        if let (true, Some(speaker)) = (line.waiters.is_empty(), &line.worker) {
             speaker.notify_one();
         }
     }
@@ -374,20 +404,24 @@ impl Drop for QueuePosition {
 
 impl Ticket {
     /// The provider took the call; everyone may know.
-    pub async fn accepted(mut self) {
+    pub async fn report_success(mut self) {
         if let Some(pass) = self.pass.take() {
             let succeeded = Report::Succeeded(pass);
-            self.desk.0.knowledge.report(&self.gate, succeeded).await;
+            self.admission
+                .0
+                .shared_state
+                .report(&self.gate, succeeded)
+                .await;
         }
     }
 
     /// The call failed.
-    pub async fn failed(mut self, judged: &ClassifiedFailure) {
+    pub async fn report_failure(mut self, judged: &ClassifiedFailure) {
         let Some(pass) = self.pass.take() else { return };
         let class = judged.verdict.class();
-        let is_probe = self.renewing.is_some();
+        let is_probe = self.renewal_task.is_some();
         let is_transient = class == Class::Transient;
-        let report = if is_shared(judged.verdict.cause) || (is_probe && is_transient) {
+        let report = if affects_other_callers(judged.verdict.cause) || (is_probe && is_transient) {
             let hint = judged.verdict.hint.as_ref();
             let stated = hint.filter(|hint| hint.authority == Authority::Stated);
             Report::Failed {
@@ -402,20 +436,27 @@ impl Ticket {
             // Whatever was wrong with it, the provider was there.
             Report::Succeeded(pass)
         };
-        self.desk.0.knowledge.report(&self.gate, report).await;
+        self.admission
+            .0
+            .shared_state
+            .report(&self.gate, report)
+            .await;
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(renewing) = self.renewing.take() {
+        if let Some(renewing) = self.renewal_task.take() {
             renewing.abort();
         }
         if let Some(pass) = self.pass.take() {
-            let (inner, gate) = (Arc::clone(&self.desk.0), Arc::clone(&self.gate));
+            let (inner, gate) = (Arc::clone(&self.admission.0), Arc::clone(&self.gate));
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 runtime.spawn(async move {
-                    inner.knowledge.report(&gate, Report::Abandoned(pass)).await;
+                    inner
+                        .shared_state
+                        .report(&gate, Report::Abandoned(pass))
+                        .await;
                 });
             }
         }

@@ -30,12 +30,12 @@ const SCALE_PERIOD_MILLIS: u64 = 32 * 24 * 3600 * 1000;
 pub struct WallClock {
     scale: NonZeroU32,
     origin_millis: u64,
-    machine: fn() -> u64,
+    machine_clock: fn() -> u64,
 }
 
 impl Default for WallClock {
     fn default() -> Self {
-        Self::by(machine_millis, NonZeroU32::MIN)
+        Self::with_machine_clock(machine_millis, NonZeroU32::MIN)
     }
 }
 
@@ -44,23 +44,23 @@ impl WallClock {
     ///
     /// Returns `None` when the clock would leave the calendar before the period is over.
     pub fn scaled(scale: NonZeroU32) -> Option<Self> {
-        let clock = Self::by(machine_millis, scale);
-        let end = clock.show(clock.origin_millis + SCALE_PERIOD_MILLIS);
+        let clock = Self::with_machine_clock(machine_millis, scale);
+        let end = clock.scaled_time(clock.origin_millis + SCALE_PERIOD_MILLIS);
         (end < Timestamp::LATEST).then_some(clock)
     }
 
-    fn by(machine: fn() -> u64, scale: NonZeroU32) -> Self {
-        let machine_millis = machine();
+    fn with_machine_clock(machine_clock: fn() -> u64, scale: NonZeroU32) -> Self {
+        let machine_millis = machine_clock();
         let origin_millis = machine_millis - machine_millis % SCALE_PERIOD_MILLIS;
         Self {
             scale,
             origin_millis,
-            machine,
+            machine_clock,
         }
     }
 
     /// Returns the time that this clock shows at the given machine time.
-    fn show(&self, machine_millis: u64) -> Timestamp {
+    fn scaled_time(&self, machine_millis: u64) -> Timestamp {
         let since_origin = machine_millis.saturating_sub(self.origin_millis);
         let ahead = since_origin.saturating_mul(u64::from(self.scale.get() - 1));
         Timestamp::from_millis(machine_millis.saturating_add(ahead))
@@ -69,7 +69,7 @@ impl WallClock {
 
 impl Clock for WallClock {
     fn now(&self) -> Timestamp {
-        self.show((self.machine)())
+        self.scaled_time((self.machine_clock)())
     }
 
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
@@ -141,17 +141,22 @@ mod tests {
             (|| 47_500 * DAY, || 47_500 * DAY + 5000),
         ];
         for (start, later) in starts {
-            let (one, other) = (WallClock::by(start, scale), WallClock::by(later, scale));
+            let (one, other) = (
+                WallClock::with_machine_clock(start, scale),
+                WallClock::with_machine_clock(later, scale),
+            );
             let machine = start() + 9000;
-            assert_eq!(one.show(machine), other.show(machine));
-            let passed = one.show(machine).since(one.show(machine - 1000));
+            assert_eq!(one.scaled_time(machine), other.scaled_time(machine));
+            let passed = one
+                .scaled_time(machine)
+                .since(one.scaled_time(machine - 1000));
             assert_eq!(passed, Duration::from_secs(36_000));
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_wall_clock_that_stands_still_does_not_prolong_a_wait() {
-        let clock = WallClock::by(|| 1_800_000_000_000, NonZeroU32::MIN);
+        let clock = WallClock::with_machine_clock(|| 1_800_000_000_000, NonZeroU32::MIN);
         let start = Instant::now();
         clock
             .sleep_until(clock.now() + Duration::from_secs(90))
@@ -163,7 +168,8 @@ mod tests {
     async fn a_wall_clock_that_jumps_ahead_ends_a_wait_within_a_second() {
         use std::sync::atomic::{AtomicU64, Ordering};
         static MACHINE: AtomicU64 = AtomicU64::new(1_800_000_000_000);
-        let clock = WallClock::by(|| MACHINE.load(Ordering::Relaxed), NonZeroU32::MIN);
+        let clock =
+            WallClock::with_machine_clock(|| MACHINE.load(Ordering::Relaxed), NonZeroU32::MIN);
         let start = Instant::now();
         let sleeping = clock.sleep_until(clock.now() + Duration::from_secs(8 * 3600));
         let waking = async {

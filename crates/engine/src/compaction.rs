@@ -23,11 +23,11 @@ pub struct Job<'a> {
     /// The budget for the compaction.
     pub budget: Prompt,
     /// The models that are excluded for a while and should not be asked for the summary.
-    pub left: &'a Exclusions,
+    pub unavailable_models: &'a Exclusions,
     /// Cancelled when the result is no longer needed.
     pub cancel: CancellationToken,
     /// Emits events to listeners, such as waits during the compaction.
-    pub say: &'a mut (dyn FnMut(Body) + Send),
+    pub emit: &'a mut (dyn FnMut(Body) + Send),
 }
 
 /// The size of a request, and its limit.
@@ -64,10 +64,10 @@ pub struct CompactedConversation {
 /// Makes conversations smaller.
 pub trait Compactor: Send + Sync {
     /// Returns whether a request of this size should be compacted before it is sent.
-    fn is_due(&self, size: Size) -> bool;
+    fn should_compact(&self, size: Size) -> bool;
 
     /// Returns the reason for a compaction that may help against this failure of a request of this size, if one may.
-    fn helps(
+    fn reason_for(
         &self,
         judged: &ClassifiedFailure,
         request: &Request,

@@ -117,7 +117,8 @@ pub enum Entry {
         message: Message,
     },
     /// Messages were sent to the model: queued ones, or a note that did not have to wait.
-    Said {
+    #[serde(rename = "said")]
+    Delivered {
         /// The ids of the queued messages.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         ids: Vec<String>,
@@ -217,7 +218,7 @@ pub struct TurnError {
 
 impl Entry {
     /// Returns the entries that record these messages as sent: notes first, as they need no completion.
-    pub fn said(letters: Vec<inbox::QueuedMessage>) -> Vec<Self> {
+    pub fn delivered(letters: Vec<inbox::QueuedMessage>) -> Vec<Self> {
         let is_note = |letter: &inbox::QueuedMessage| letter.place == inbox::QueueKind::Note;
         let (notes, others): (Vec<inbox::QueuedMessage>, Vec<inbox::QueuedMessage>) =
             letters.into_iter().partition(is_note);
@@ -226,7 +227,7 @@ impl Entry {
                 .into_iter()
                 .map(|letter| (letter.id, letter.message))
                 .unzip();
-            (!ids.is_empty()).then_some(Self::Said {
+            (!ids.is_empty()).then_some(Self::Delivered {
                 ids,
                 messages,
                 note,
@@ -250,7 +251,7 @@ impl Entry {
             Self::Message { .. } => "message",
             Self::Noticed { .. } => "noticed",
             Self::Queued { .. } => "queued",
-            Self::Said { .. } => "said",
+            Self::Delivered { .. } => "said",
             Self::Unqueued { .. } => "unqueued",
             Self::Compacted { .. } => "compacted",
             Self::ToolStarted { .. } => "tool_started",
@@ -265,7 +266,7 @@ impl Entry {
 pub enum AppendError {
     /// Another process owns the turn now: this one must stop working on it.
     #[error("{why}")]
-    Lost {
+    OwnershipLost {
         /// A description of the loss of ownership.
         why: String,
     },

@@ -1,7 +1,7 @@
 //! Executes model calls and their retries.
 //!
 //! [`turn::run_turn`] makes a call, lets the kernel classify a failure, and carries out the decision: wait, call again,
-//! report, settle. [`stream_retry::retrying`] is the smaller equivalent for any fallible stream.
+//! report, settle. [`stream_retry::retry_stream`] is the smaller equivalent for any fallible stream.
 //!
 //! Invariant: all decisions are made by the kernel. There is one retry layer: adapters make one request each.
 #![warn(missing_docs)]

@@ -25,7 +25,7 @@ pub trait Provider: Send + Sync {
     fn name(&self) -> &str;
 
     /// Distinguishes it from others of the same name, such as by its address: facts about one do not apply to another.
-    fn place(&self) -> &str {
+    fn endpoint(&self) -> &str {
         ""
     }
 

@@ -31,16 +31,16 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
     /// Work goes on without it.
-    Alone {
+    Disconnected {
         /// Why.
         why: String,
     },
     /// It is there again.
-    Joined,
+    Connected,
     /// It was damaged; a new one was made.
     Replaced {
         /// Where the damaged file is kept.
-        aside: PathBuf,
+        backup_path: PathBuf,
     },
 }
 
@@ -70,39 +70,39 @@ struct Inner {
     listener: Listener,
     store: Mutex<StoreLink>,
     /// What the store had when it was last read; without a store, all that there is.
-    scenes: Mutex<HashMap<String, GateSnapshot>>,
+    gates: Mutex<HashMap<String, GateSnapshot>>,
     blocks: Mutex<Blocks>,
     /// Who waits in this process, to be renewed in the store.
     waiters: Mutex<HashMap<String, Vec<Waiter>>>,
     /// Calls that were accepted while nothing was wrong, and have not been told of.
-    carried: Mutex<HashMap<String, u32>>,
+    unreported_successes: Mutex<HashMap<String, u32>>,
     /// Calls under way, by holder, where there is no store to count them.
-    seats: Mutex<HashMap<String, String>>,
+    permits: Mutex<HashMap<String, String>>,
     changed: watch::Sender<u64>,
     /// How often this process itself has changed what it knows: what was read from the store before is older.
-    own_changes: AtomicU64,
+    local_changes: AtomicU64,
     /// Something was read from the store that was too old to be taken over.
-    is_behind: AtomicBool,
+    needs_reload: AtomicBool,
     /// The store has not been opened yet, well or badly.
-    first_join: AtomicBool,
+    is_first_connection: AtomicBool,
 }
 
 /// Whether the store is there.
 enum StoreLink {
-    Joined(Store),
-    Alone { damaged: bool },
+    Connected(Store),
+    Disconnected { damaged: bool },
 }
 
 impl SharedState {
     /// Knowledge of this process only.
-    pub fn alone(clock: Arc<dyn Clock>) -> Self {
+    pub fn process_local(clock: Arc<dyn Clock>) -> Self {
         Self::new(clock, None, Arc::new(|_| {}))
     }
 
     /// Knowledge that is shared through the file at that path. Must be called within a runtime.
-    pub async fn shared(path: PathBuf, clock: Arc<dyn Clock>, listener: Listener) -> Self {
+    pub async fn connect(path: PathBuf, clock: Arc<dyn Clock>, listener: Listener) -> Self {
         let knowledge = Self::new(clock, Some(path), listener);
-        knowledge.join().await;
+        knowledge.connect_store().await;
         poller::start(&knowledge.0);
         knowledge
     }
@@ -112,16 +112,16 @@ impl SharedState {
             clock,
             path,
             listener,
-            store: Mutex::new(StoreLink::Alone { damaged: false }),
-            scenes: Mutex::default(),
+            store: Mutex::new(StoreLink::Disconnected { damaged: false }),
+            gates: Mutex::default(),
             blocks: Mutex::default(),
             waiters: Mutex::default(),
-            carried: Mutex::default(),
-            seats: Mutex::default(),
+            unreported_successes: Mutex::default(),
+            permits: Mutex::default(),
             changed: watch::Sender::new(0),
-            own_changes: AtomicU64::new(0),
-            is_behind: AtomicBool::new(false),
-            first_join: AtomicBool::new(true),
+            local_changes: AtomicU64::new(0),
+            needs_reload: AtomicBool::new(false),
+            is_first_connection: AtomicBool::new(true),
         }))
     }
 
@@ -140,31 +140,31 @@ impl SharedState {
 
 impl SharedState {
     /// Asks the gate of that name to make a call.
-    pub async fn ask(&self, gate: &str, waiter: &Waiter) -> GateReply {
+    pub async fn request_pass(&self, gate: &str, waiter: &Waiter) -> GateReply {
         let now = self.0.clock.now();
         if let Some(answer) = self.answer_if_closed(gate, waiter, now) {
             // Who waited until it was over waits no more.
-            self.leave(gate, waiter).await;
+            self.leave_queue(gate, waiter).await;
             return answer;
         }
         if let Some(store) = self.0.store() {
-            let asked = store.ask(gate, waiter.clone(), now);
+            let asked = store.request_pass(gate, waiter.clone(), now);
             if let Some((answer, state)) = self.0.try_store(asked).await {
-                self.0.scene(gate, |scene| {
+                self.0.update_gate(gate, |scene| {
                     scene.gate = state;
                     match answer {
-                        GateReply::Hold(_) => scene.line.wait(waiter.clone()),
-                        GateReply::TooLate => scene.line.leave(waiter),
-                        GateReply::Go(_) | GateReply::Probe(_) => scene.line.let_through(waiter),
+                        GateReply::Hold(_) => scene.queue.join(waiter.clone()),
+                        GateReply::DeadlineExceeded => scene.queue.leave(waiter),
+                        GateReply::Proceed(_) | GateReply::Probe(_) => scene.queue.admit(waiter),
                     }
                 });
                 self.0.track_waiter_after(gate, waiter, answer);
                 return answer;
             }
         }
-        let answer = self.0.scene(gate, |scene| {
-            let GateSnapshot { gate, line, .. } = scene;
-            line.ask(gate, waiter.clone(), now)
+        let answer = self.0.update_gate(gate, |scene| {
+            let GateSnapshot { gate, queue, .. } = scene;
+            queue.request_pass(gate, waiter.clone(), now)
         });
         self.0.track_waiter_after(gate, waiter, answer);
         answer
@@ -172,7 +172,7 @@ impl SharedState {
 
     /// The right to make a call, if nothing is wrong at that gate; costs no access to the store.
     pub fn pass_if_closed(&self, gate: &str) -> Option<Pass> {
-        match lock(&self.0.scenes).get(gate) {
+        match lock(&self.0.gates).get(gate) {
             Some(scene) => scene.gate.pass_if_closed(),
             None => Gate::default().pass_if_closed(),
         }
@@ -181,17 +181,25 @@ impl SharedState {
     /// Where nothing is wrong there is nothing to ask.
     fn answer_if_closed(&self, gate: &str, waiter: &Waiter, now: Timestamp) -> Option<GateReply> {
         let late = waiter.deadline.is_some_and(|deadline| now >= deadline);
-        let scenes = lock(&self.0.scenes);
+        let scenes = lock(&self.0.gates);
         match scenes.get(gate) {
             _ if late => None,
             Some(scene) if !scene.gate.is_closed() => None,
             Some(scene) => {
                 let mut scene = scene.clone();
-                Some(scene.line.ask(&mut scene.gate, waiter.clone(), now))
+                Some(
+                    scene
+                        .queue
+                        .request_pass(&mut scene.gate, waiter.clone(), now),
+                )
             }
             None => {
                 let mut scene = GateSnapshot::default();
-                Some(scene.line.ask(&mut scene.gate, waiter.clone(), now))
+                Some(
+                    scene
+                        .queue
+                        .request_pass(&mut scene.gate, waiter.clone(), now),
+                )
             }
         }
     }
@@ -199,21 +207,21 @@ impl SharedState {
     /// Tells a gate what came of a call. Where nothing was wrong, a success is no news.
     pub async fn report(&self, gate: &str, report: Report) {
         let closed = |scene: &GateSnapshot| scene.gate.is_closed();
-        let quiet = lock(&self.0.scenes).get(gate).is_none_or(closed);
+        let quiet = lock(&self.0.gates).get(gate).is_none_or(closed);
         match &report {
             // Told now and then, so that the next ramp begins at a pace that is known to be carried.
-            Report::Succeeded(_) if quiet => return self.0.count(gate),
-            Report::Alive(_) | Report::Abandoned(_) | Report::Proved if quiet => return,
+            Report::Succeeded(_) if quiet => return self.0.count_success(gate),
+            Report::Alive(_) | Report::Abandoned(_) | Report::Recovered if quiet => return,
             _ => {}
         }
         // It is seldom needed, and would take its room in every call that waits.
-        Box::pin(self.tell(gate, report)).await;
+        Box::pin(self.record_report(gate, report)).await;
     }
 
-    async fn tell(&self, gate: &str, report: Report) {
+    async fn record_report(&self, gate: &str, report: Report) {
         let now = self.0.clock.now();
-        if let Some(waiter) = report.joins() {
-            self.0.remember(gate, waiter, true);
+        if let Some(waiter) = report.queued_waiter() {
+            self.0.track_waiter(gate, waiter, true);
         }
         let told = match self.0.store() {
             Some(store) => {
@@ -222,27 +230,27 @@ impl SharedState {
             }
             None => None,
         };
-        self.0.scene(gate, |scene| {
+        self.0.update_gate(gate, |scene| {
             match told {
                 Some(state) => scene.gate = state,
-                None => scene.gate.hear(&report, scene.line.len(), now),
+                None => scene.gate.apply_report(&report, scene.queue.len(), now),
             }
             if let Report::Failed { cause, .. } = &report {
                 scene.cause = Some(*cause);
             }
-            if let Some(waiter) = report.joins() {
-                scene.line.wait(waiter.clone());
+            if let Some(waiter) = report.queued_waiter() {
+                scene.queue.join(waiter.clone());
             }
         });
         self.0.notify_changed();
     }
 
     /// Takes a caller out of line.
-    pub async fn leave(&self, gate: &str, waiter: &Waiter) {
-        if !self.0.remember(gate, waiter, false) {
+    pub async fn leave_queue(&self, gate: &str, waiter: &Waiter) {
+        if !self.0.track_waiter(gate, waiter, false) {
             return;
         }
-        self.0.scene(gate, |scene| scene.line.leave(waiter));
+        self.0.update_gate(gate, |scene| scene.queue.leave(waiter));
         if let Some(store) = self.0.store() {
             let left = store.leave_queue(gate, waiter.clone());
             self.0.try_store(left).await;
@@ -251,8 +259,9 @@ impl SharedState {
     }
 
     /// Takes a caller of that name out of line that an earlier process left there: it would be waited for.
-    pub async fn forget(&self, gate: &str, id: &WaiterId) {
-        self.0.scene(gate, |scene| scene.line.forget(id));
+    pub async fn forget_waiter(&self, gate: &str, id: &WaiterId) {
+        self.0
+            .update_gate(gate, |scene| scene.queue.remove_by_id(id));
         if let Some(store) = self.0.store() {
             let forgotten = store.remove_waiter(gate, id.clone());
             self.0.try_store(forgotten).await;
@@ -260,13 +269,13 @@ impl SharedState {
     }
 
     /// What went wrong last at that gate.
-    pub fn cause(&self, gate: &str) -> Option<Cause> {
-        lock(&self.0.scenes).get(gate)?.cause
+    pub fn last_cause(&self, gate: &str) -> Option<Cause> {
+        lock(&self.0.gates).get(gate)?.cause
     }
 
     /// Until when the provider said not to come, if something is wrong at that gate.
     pub fn stated_end(&self, gate: &str) -> Option<Timestamp> {
-        let scenes = lock(&self.0.scenes);
+        let scenes = lock(&self.0.gates);
         let gate = &scenes
             .get(gate)
             .filter(|scene| !scene.gate.is_closed())?
@@ -276,14 +285,14 @@ impl SharedState {
 
     /// The gates at which something is wrong, in the order of their names.
     pub fn open_gates(&self) -> Vec<OpenGate> {
-        let scenes = lock(&self.0.scenes);
+        let scenes = lock(&self.0.gates);
         let open = scenes.iter().filter(|(_, scene)| !scene.gate.is_closed());
         let mut shown: Vec<_> = open
             .map(|(name, scene)| OpenGate {
                 name: name.clone(),
                 cause: scene.cause,
                 stated_end: scene.gate.not_before(),
-                waiting: u64::from(scene.line.len()),
+                waiting: u64::from(scene.queue.len()),
             })
             .collect();
         shown.sort_by(|one, other| one.name.cmp(&other.name));
@@ -292,9 +301,9 @@ impl SharedState {
 
     /// When a caller in line should ask. `None` when it may ask at once.
     pub fn wake_time(&self, gate: &str, waiter: &Waiter) -> Option<Timestamp> {
-        let scenes = lock(&self.0.scenes);
+        let scenes = lock(&self.0.gates);
         let scene = scenes.get(gate).filter(|scene| !scene.gate.is_closed())?;
-        scene.line.wake_time(&scene.gate, waiter)
+        scene.queue.wake_time(&scene.gate, waiter)
     }
 }
 
@@ -313,13 +322,13 @@ impl SharedState {
     }
 
     /// A call with that account, begun then, succeeded: what was held against it is over.
-    pub async fn heal(&self, account: &str, model: &str, begun: Timestamp) {
-        if !lock(&self.0.blocks).heal(account, model, begun) {
+    pub async fn record_success(&self, account: &str, model: &str, begun: Timestamp) {
+        if !lock(&self.0.blocks).clear_after_success(account, model, begun) {
             return;
         }
         let (account, model) = (account.to_owned(), model.to_owned());
         self.change_blocks(move |blocks| {
-            blocks.heal(&account, &model, begun);
+            blocks.clear_after_success(&account, &model, begun);
         })
         .await;
     }
@@ -335,13 +344,13 @@ impl SharedState {
         };
         forget(account, &mut lock(&self.0.blocks));
         let of_account = |gate: &&String| gate.split('/').nth(1) == Some(account);
-        let gates: Vec<String> = lock(&self.0.scenes)
+        let gates: Vec<String> = lock(&self.0.gates)
             .keys()
             .filter(of_account)
             .cloned()
             .collect();
         for gate in gates {
-            self.report(&gate, Report::Proved).await;
+            self.report(&gate, Report::Recovered).await;
         }
         let account = account.to_owned();
         self.change_blocks(move |blocks| forget(&account, blocks))
@@ -353,7 +362,7 @@ impl SharedState {
             let changed = store.change_blocks(self.0.clock.now(), change);
             if let Some(blocks) = self.0.try_store(changed).await {
                 let mut known = lock(&self.0.blocks);
-                self.0.own_changes.fetch_add(1, Ordering::Relaxed);
+                self.0.local_changes.fetch_add(1, Ordering::Relaxed);
                 *known = blocks;
             }
         }
@@ -368,25 +377,25 @@ const PERMIT_LEASE: Duration = Duration::from_secs(60);
 
 impl SharedState {
     /// Takes, or renews, one of an account's seats; `false` when all are taken.
-    pub async fn take_seat(&self, account: &str, holder: &str, most: u32) -> bool {
+    pub async fn acquire_permit(&self, account: &str, holder: &str, limit: u32) -> bool {
         let now = self.0.clock.now();
         if let Some(store) = self.0.store() {
             let claim = PermitRequest {
                 account: account.to_owned(),
                 holder: holder.to_owned(),
-                most,
+                limit,
             };
-            let taken = store.take_seat(claim, now, now + PERMIT_LEASE);
+            let taken = store.acquire_permit(claim, now, now + PERMIT_LEASE);
             if let Some(seat) = self.0.try_store(taken).await {
-                return seat == PermitReply::Taken;
+                return seat == PermitReply::Granted;
             }
         }
-        let mut seats = lock(&self.0.seats);
+        let mut seats = lock(&self.0.permits);
         let others = seats
             .iter()
             .filter(|(other, of)| *other != holder && *of == account)
             .count();
-        let free = u32::try_from(others).is_ok_and(|others| others < most);
+        let free = u32::try_from(others).is_ok_and(|others| others < limit);
         if free {
             seats.insert(holder.to_owned(), account.to_owned());
         }
@@ -394,10 +403,10 @@ impl SharedState {
     }
 
     /// Gives a seat back.
-    pub async fn leave_seat(&self, holder: &str) {
-        lock(&self.0.seats).remove(holder);
+    pub async fn release_permit(&self, holder: &str) {
+        lock(&self.0.permits).remove(holder);
         if let Some(store) = self.0.store() {
-            self.0.try_store(store.leave_seat(holder)).await;
+            self.0.try_store(store.release_permit(holder)).await;
         }
         self.0.notify_changed();
     }
@@ -406,16 +415,16 @@ impl SharedState {
 // --- the store ---
 
 impl SharedState {
-    async fn join(&self) {
-        poller::join(&self.0).await;
+    async fn connect_store(&self) {
+        poller::connect(&self.0).await;
     }
 }
 
 impl Inner {
     fn store(&self) -> Option<Store> {
         match &*lock(&self.store) {
-            StoreLink::Joined(store) => Some(store.clone()),
-            StoreLink::Alone { .. } => None,
+            StoreLink::Connected(store) => Some(store.clone()),
+            StoreLink::Disconnected { .. } => None,
         }
     }
 
@@ -424,32 +433,33 @@ impl Inner {
         match tokio::time::timeout(STORE_TIMEOUT, work).await {
             Ok(Ok(answer)) => Some(answer),
             Ok(Err(error)) => {
-                self.lose(&error.to_string(), error.is_corruption());
+                self.disconnect(&error.to_string(), error.is_corruption());
                 None
             }
             Err(_) => {
-                self.lose("it does not answer", false);
+                self.disconnect("it does not answer", false);
                 None
             }
         }
     }
 
-    fn lose(&self, why: &str, damaged: bool) {
-        let before = std::mem::replace(&mut *lock(&self.store), StoreLink::Alone { damaged });
-        if let StoreLink::Joined(_) = before {
+    fn disconnect(&self, why: &str, damaged: bool) {
+        let before =
+            std::mem::replace(&mut *lock(&self.store), StoreLink::Disconnected { damaged });
+        if let StoreLink::Connected(_) = before {
             let why = why.to_owned();
-            (self.listener)(StoreEvent::Alone { why });
+            (self.listener)(StoreEvent::Disconnected { why });
         }
     }
 
-    fn scene<R>(&self, gate: &str, change: impl FnOnce(&mut GateSnapshot) -> R) -> R {
-        let mut scenes = lock(&self.scenes);
-        self.own_changes.fetch_add(1, Ordering::Relaxed);
+    fn update_gate<R>(&self, gate: &str, change: impl FnOnce(&mut GateSnapshot) -> R) -> R {
+        let mut scenes = lock(&self.gates);
+        self.local_changes.fetch_add(1, Ordering::Relaxed);
         change(scenes.entry(gate.to_owned()).or_default())
     }
 
     /// Keeps in mind who waits in this process; the answer is whether it did before.
-    fn remember(&self, gate: &str, waiter: &Waiter, waits: bool) -> bool {
+    fn track_waiter(&self, gate: &str, waiter: &Waiter, waits: bool) -> bool {
         let mut waiters = lock(&self.waiters);
         let known = waiters.entry(gate.to_owned()).or_default();
         let before = known.len();
@@ -465,19 +475,19 @@ impl Inner {
 
     /// Keeps in mind who waits after that answer.
     fn track_waiter_after(&self, gate: &str, waiter: &Waiter, answer: GateReply) {
-        match (answer, waiter.rest()) {
-            (GateReply::Hold(_), _) => self.remember(gate, waiter, true),
-            (GateReply::Go(_) | GateReply::Probe(_), Some(rest)) => {
-                self.remember(gate, &rest, true)
+        match (answer, waiter.remaining_batch()) {
+            (GateReply::Hold(_), _) => self.track_waiter(gate, waiter, true),
+            (GateReply::Proceed(_) | GateReply::Probe(_), Some(rest)) => {
+                self.track_waiter(gate, &rest, true)
             }
-            (GateReply::Go(_) | GateReply::Probe(_) | GateReply::TooLate, _) => {
-                self.remember(gate, waiter, false)
+            (GateReply::Proceed(_) | GateReply::Probe(_) | GateReply::DeadlineExceeded, _) => {
+                self.track_waiter(gate, waiter, false)
             }
         };
     }
 
-    fn count(&self, gate: &str) {
-        let mut carried = lock(&self.carried);
+    fn count_success(&self, gate: &str) {
+        let mut carried = lock(&self.unreported_successes);
         let count = carried.entry(gate.to_owned()).or_default();
         *count = count.saturating_add(1);
     }
@@ -489,7 +499,7 @@ impl Inner {
 }
 
 /// Whether others will meet the same.
-pub fn is_shared(cause: Cause) -> bool {
+pub fn affects_other_callers(cause: Cause) -> bool {
     matches!(
         cause,
         Cause::Overloaded

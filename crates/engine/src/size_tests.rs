@@ -43,10 +43,13 @@ fn prose_has_a_token_for_about_four_bytes_and_json_and_other_scripts_have_more()
 
 #[test]
 fn an_image_has_the_same_tokens_whatever_its_bytes() {
-    let of = |bytes| tokens(&request(vec![message(image(bytes))]));
+    let of = |bytes| request_tokens(&request(vec![message(image(bytes))]));
     assert_eq!((of(10), of(1_000_000)), (1504, 1504));
     let request = request(vec![message(image(1000)), Message::user("hello")]);
-    assert_eq!((bytes(&request), image_bytes(&request)), (1005, 1000));
+    assert_eq!(
+        (request_bytes(&request), image_bytes(&request)),
+        (1005, 1000)
+    );
 }
 
 #[test]
@@ -65,22 +68,31 @@ fn the_system_prompt_and_the_tools_are_counted() {
         }],
         ..bare.clone()
     };
-    assert!(tokens(&told) > tokens(&bare) + 240, "{}", tokens(&told));
     assert!(
-        tokens(&equipped) > tokens(&bare) + 15,
+        request_tokens(&told) > request_tokens(&bare) + 240,
         "{}",
-        tokens(&equipped)
+        request_tokens(&told)
     );
-    assert!(bytes(&told) == bytes(&bare) + 1000 && bytes(&equipped) > bytes(&bare) + 40);
+    assert!(
+        request_tokens(&equipped) > request_tokens(&bare) + 15,
+        "{}",
+        request_tokens(&equipped)
+    );
+    assert!(
+        request_bytes(&told) == request_bytes(&bare) + 1000
+            && request_bytes(&equipped) > request_bytes(&bare) + 40
+    );
 }
 
 #[test]
 fn what_was_billed_counts_for_its_messages_and_the_estimate_for_those_after() {
     let asked = request(vec![Message::user("hello"), Message::user("x".repeat(400))]);
-    let seen = |tokens, messages| known(&asked, Some(BilledTokens { tokens, messages }));
-    let own = tokens(&asked);
+    let seen = |tokens, messages| {
+        request_tokens_with_billing(&asked, Some(BilledTokens { tokens, messages }))
+    };
+    let own = request_tokens(&asked);
     let last = messages_tokens(&asked.messages[1..]);
-    assert_eq!(known(&asked, None), own);
+    assert_eq!(request_tokens_with_billing(&asked, None), own);
     assert_eq!(seen(5000, 1), 5000 + last);
     assert_eq!(seen(5000, 2), 5000);
     assert_eq!(seen(1, 2), own, "a bill that is too low counts for nothing");
@@ -118,10 +130,10 @@ proptest! {
         for part in parts {
             let before = growing.clone();
             growing.messages.push(message(part));
-            prop_assert!(tokens(&growing) > tokens(&before));
-            prop_assert!(bytes(&growing) >= bytes(&before));
+            prop_assert!(request_tokens(&growing) > request_tokens(&before));
+            prop_assert!(request_bytes(&growing) >= request_bytes(&before));
             if before.messages.len() >= seen.messages {
-                prop_assert!(known(&growing, Some(seen)) >= known(&before, Some(seen)));
+                prop_assert!(request_tokens_with_billing(&growing, Some(seen)) >= request_tokens_with_billing(&before, Some(seen)));
             }
         }
     }

@@ -71,13 +71,13 @@ impl Default for StreamRetry {
 ///
 /// ```
 /// use futures_util::{StreamExt, stream};
-/// use outlast_engine::stream_retry::{StreamRetry, retrying};
+/// use outlast_engine::stream_retry::{StreamRetry, retry_stream};
 /// use std::io::{Error, ErrorKind};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
 /// let mut calls = 0;
-/// let tokens = retrying(StreamRetry::default(), || {
+/// let tokens = retry_stream(StreamRetry::default(), || {
 ///     calls += 1;
 ///     let failed = calls == 1;
 ///     async move {
@@ -91,7 +91,7 @@ impl Default for StreamRetry {
 /// assert_eq!(text.concat(), "Hello, world");
 /// # }
 /// ```
-pub fn retrying<Make, Made, Items, Item, Error>(
+pub fn retry_stream<Make, Made, Items, Item, Error>(
     options: StreamRetry,
     make: Make,
 ) -> impl Stream<Item = Result<Item, Error>>
@@ -112,7 +112,7 @@ where
         options,
         make,
         state,
-        stage: Stage::Unmade,
+        stage: Stage::NotStarted,
         start: Instant::now(),
     };
     stream::unfold(retrying, |mut retrying| async move {
@@ -130,10 +130,10 @@ struct RetryingStream<Make, Items> {
 }
 
 enum Stage<Items> {
-    Unmade,
-    Waiting(Pin<Box<Items>>),
-    Flowing(Pin<Box<Items>>),
-    Over,
+    NotStarted,
+    AwaitingFirstItem(Pin<Box<Items>>),
+    Streaming(Pin<Box<Items>>),
+    Done,
 }
 
 impl<Make, Made, Items, Item, Error> RetryingStream<Make, Items>
@@ -145,39 +145,39 @@ where
 {
     async fn next(&mut self) -> Option<Result<Item, Error>> {
         loop {
-            let error = match std::mem::replace(&mut self.stage, Stage::Over) {
-                Stage::Over => return None,
-                Stage::Unmade => match (self.make)().await {
+            let error = match std::mem::replace(&mut self.stage, Stage::Done) {
+                Stage::Done => return None,
+                Stage::NotStarted => match (self.make)().await {
                     Ok(items) => {
-                        self.stage = Stage::Waiting(Box::pin(items));
+                        self.stage = Stage::AwaitingFirstItem(Box::pin(items));
                         continue;
                     }
                     Err(error) => error,
                 },
-                Stage::Waiting(mut items) => match items.next().await {
+                Stage::AwaitingFirstItem(mut items) => match items.next().await {
                     Some(Err(error)) => error,
-                    first => return self.pass(first, items),
+                    first => return self.deliver(first, items),
                 },
-                Stage::Flowing(mut items) => {
+                Stage::Streaming(mut items) => {
                     let next = items.next().await;
-                    return self.pass(next, items);
+                    return self.deliver(next, items);
                 }
             };
             if !self.wait_before_retry(&error).await {
                 return Some(Err(error));
             }
-            self.stage = Stage::Unmade;
+            self.stage = Stage::NotStarted;
         }
     }
 
     /// Hands an item through; after the first one, an error ends the stream.
-    fn pass(
+    fn deliver(
         &mut self,
         item: Option<Result<Item, Error>>,
         items: Pin<Box<Items>>,
     ) -> Option<Result<Item, Error>> {
         if matches!(item, Some(Ok(_))) {
-            self.stage = Stage::Flowing(items);
+            self.stage = Stage::Streaming(items);
         }
         item
     }
@@ -190,7 +190,7 @@ where
         let now = self.now();
         let failure = ClassifiedFailure::new(error.to_failure(now));
         let index = self.state.chain().schedule_index();
-        let own_delay = self
+        let scheduled_delay = self
             .options
             .policy
             .jittered_delay(index, (self.options.entropy)());
@@ -198,7 +198,7 @@ where
             &mut self.state,
             Event::Failed {
                 failure,
-                own_delay,
+                scheduled_delay,
                 remedies: Remedies::NONE,
                 now,
             },

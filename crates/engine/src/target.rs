@@ -27,7 +27,7 @@ impl ModelTarget {
     /// Returns the key that identifies the target: provider, address and model.
     pub fn key(&self) -> String {
         let provider = &*self.provider;
-        format!("{}@{}/{}", provider.name(), provider.place(), self.model)
+        format!("{}@{}/{}", provider.name(), provider.endpoint(), self.model)
     }
 
     /// Creates a target with unknown capabilities; the other fields can be set.

@@ -27,7 +27,7 @@ pub struct BilledTokens {
 }
 
 /// Estimates the tokens of a request.
-pub fn tokens(request: &Request) -> u64 {
+pub fn request_tokens(request: &Request) -> u64 {
     let system = request.system.as_deref().map_or(0, text_tokens);
     let tools: u64 = request.tools.iter().map(tool_tokens).sum();
     system + tools + messages_tokens(&request.messages)
@@ -44,28 +44,28 @@ pub fn message_tokens(message: &Message) -> u64 {
         + message
             .parts
             .iter()
-            .map(weight)
+            .map(part_weight)
             .sum::<u64>()
             .div_ceil(WEIGHT_PER_TOKEN)
 }
 
 /// Estimates the tokens of a text.
 pub fn text_tokens(text: &str) -> u64 {
-    weight_of(text).div_ceil(WEIGHT_PER_TOKEN)
+    text_weight(text).div_ceil(WEIGHT_PER_TOKEN)
 }
 
 /// Returns the tokens of a request: the larger of the full estimate and of the billed tokens plus an estimate for the
 /// messages after them. Tokens that were billed for a longer conversation are ignored.
-pub fn known(request: &Request, seen: Option<BilledTokens>) -> u64 {
+pub fn request_tokens_with_billing(request: &Request, seen: Option<BilledTokens>) -> u64 {
     let billed = seen.and_then(|seen| {
         let after = request.messages.get(seen.messages..)?;
         Some(seen.tokens.saturating_add(messages_tokens(after)))
     });
-    tokens(request).max(billed.unwrap_or_default())
+    request_tokens(request).max(billed.unwrap_or_default())
 }
 
 /// Estimates the bytes of a request: those of its texts, without the wire format around them.
-pub fn bytes(request: &Request) -> u64 {
+pub fn request_bytes(request: &Request) -> u64 {
     let system = request.system.as_deref().map_or(0, length);
     let tools: u64 = request.tools.iter().map(tool_bytes).sum();
     let messages: u64 = request.messages.iter().map(message_bytes).sum();
@@ -87,19 +87,19 @@ pub fn image_bytes(request: &Request) -> u64 {
 // --- Weights ---
 
 fn tool_tokens(tool: &Tool) -> u64 {
-    let texts = weight_of(&tool.name) + weight_of(&tool.description);
+    let texts = text_weight(&tool.name) + text_weight(&tool.description);
     FRAMING_TOKENS + (texts + json_weight(&tool.parameters)).div_ceil(WEIGHT_PER_TOKEN)
 }
 
-fn weight(part: &Part) -> u64 {
+fn part_weight(part: &Part) -> u64 {
     match part {
-        Part::Text { text } => weight_of(text),
+        Part::Text { text } => text_weight(text),
         Part::Image(_) => IMAGE_TOKENS * WEIGHT_PER_TOKEN,
         Part::Reasoning(reasoning) => reasoning_weight(reasoning),
         Part::ToolCall(call) => {
-            weight_of(&call.id) + weight_of(&call.name) + weight_of(&call.arguments)
+            text_weight(&call.id) + text_weight(&call.name) + text_weight(&call.arguments)
         }
-        Part::ToolResult(result) => weight_of(&result.id) + weight_of(&result.output),
+        Part::ToolResult(result) => text_weight(&result.id) + text_weight(&result.output),
     }
 }
 
@@ -112,10 +112,10 @@ fn reasoning_weight(reasoning: &Reasoning) -> u64 {
         }
         _ => 0,
     };
-    weight_of(&reasoning.text) + 2 * hidden
+    text_weight(&reasoning.text) + 2 * hidden
 }
 
-fn weight_of(text: &str) -> u64 {
+fn text_weight(text: &str) -> u64 {
     text.bytes().map(byte_weight).sum()
 }
 
@@ -135,11 +135,11 @@ fn json_weight(value: &Value) -> u64 {
     SIGNS
         + match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-            Value::String(text) => weight_of(text),
+            Value::String(text) => text_weight(text),
             Value::Array(values) => values.iter().map(json_weight).sum(),
             Value::Object(fields) => fields
                 .iter()
-                .map(|(name, value)| SIGNS + weight_of(name) + json_weight(value))
+                .map(|(name, value)| SIGNS + text_weight(name) + json_weight(value))
                 .sum(),
         }
 }

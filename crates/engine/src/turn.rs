@@ -48,7 +48,7 @@ pub use control::{Control, Handle};
 pub use events::{Ids, Sink};
 pub use fallback::Models;
 pub use input::{CompletionPrefix, ResumeState, Turn};
-pub use invalid_completion::is_notice;
+pub use invalid_completion::is_correction_notice;
 pub use tools::{CallProgress, OutstandingCall};
 
 /// What came of a turn.
@@ -69,9 +69,9 @@ pub struct TurnOutcome {
     /// What is left of the budget.
     pub budget: Prompt,
     /// Whether all of it is written down; `true` without a journal.
-    pub recorded: bool,
+    pub is_recorded: bool,
     /// What answers that broke off have cost in addition, by estimate where their provider never said it.
-    pub billed_twice: Usage,
+    pub extra_retry_usage: Usage,
 }
 
 /// Runs one turn to its end. Every event is handed to `sink` before the next thing happens.
@@ -81,41 +81,42 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> TurnOutcome {
     let state = State::new(rules, turn.budget.clone()).with_chain(resume_state.chain);
     let mut emitter = Emitter::new(turn.ids.clone(), turn.clock, sink);
     emitter.attempt = resume_state.attempts;
-    let scribe = JournalWriter::new(turn.journal, std::mem::take(&mut turn.opening));
+    let journal_writer =
+        JournalWriter::new(turn.journal, std::mem::take(&mut turn.initial_entries));
     turn.request.resumable = turn.is_resumable();
-    let in_use = ModelSelection::new(turn.models.as_ref(), &resume_state);
-    let kept = resume_state.kept;
+    let model_selection = ModelSelection::new(turn.models.as_ref(), &resume_state);
+    let kept = resume_state.continuation;
     let by = turn.traits.continues_by;
     let mut runner = Runner {
         messages: Vec::new(),
-        scribe,
-        in_use,
-        kept: kept.map(|beginning| Continuation::of(beginning, by)),
-        place: None,
+        journal_writer,
+        model_selection,
+        continuation: kept.map(|beginning| Continuation::from_prefix(beginning, by)),
+        resume_token: None,
         inputs: resume_state.inputs,
-        seen: None,
-        priced: (turn.budget.cost(), resume_state.paid),
-        twice: RetryBilling::default(),
-        made_smaller: None,
+        billed_tokens: None,
+        cost_baseline: (turn.budget.cost(), resume_state.priced_usage),
+        retry_billing: RetryBilling::default(),
+        compacted_sizes: None,
         compaction_reason: None,
-        odd: InvalidCompletionState::default(),
-        failed: None,
-        remark: None,
+        invalid_completion: InvalidCompletionState::default(),
+        last_failure: None,
+        failure_note: None,
         turn,
         gate: None,
         rules,
         account: None,
-        left: resume_state.left,
-        refreshed: Vec::new(),
+        abandoned_accounts: resume_state.abandoned_accounts,
+        refreshed_accounts: Vec::new(),
         has_new_key: false,
-        unanswered: None,
+        unanswered_since: None,
         held_since: None,
-        seat: None,
-        said_held: None,
-        is_hurried: false,
+        permit: None,
+        last_announced_hold: None,
+        retry_now_requested: false,
         state,
         emitter,
-        answer: PartialCompletion::after(resume_state.usage),
+        completion: PartialCompletion::with_earlier_usage(resume_state.usage),
         error: None,
     };
     // A retry that was under way is made again, and said again.
@@ -130,60 +131,60 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> TurnOutcome {
     });
     // The state of a turn is large; it is kept off the stack of whoever runs it.
     runner.update_earlier_cost(resume_state.model.as_deref());
-    Box::pin(runner.run(resume_state.wait.or(again), resume_state.calls)).await
+    Box::pin(runner.run(resume_state.wait.or(again), resume_state.outstanding_calls)).await
 }
 
 struct Runner<'a> {
     turn: Turn<'a>,
     /// What the steps have added to the conversation.
     messages: Vec<Message>,
-    scribe: JournalWriter<'a>,
+    journal_writer: JournalWriter<'a>,
     /// Which model is asked.
-    in_use: ModelSelection,
+    model_selection: ModelSelection,
     /// The beginning of an answer that is gone on with.
-    kept: Option<Continuation>,
+    continuation: Option<Continuation>,
     /// Where the provider has the rest of the answer under way, if it keeps answers.
-    place: Option<StreamCursor>,
+    resume_token: Option<StreamCursor>,
     inputs: Vec<String>,
     /// What the provider last said about how large the conversation is.
-    seen: Option<BilledTokens>,
+    billed_tokens: Option<BilledTokens>,
     /// What was paid up to the last change of prices, and for which usage.
-    priced: (Cost, Usage),
-    twice: RetryBilling,
+    cost_baseline: (Cost, Usage),
+    retry_billing: RetryBilling,
     /// From how many tokens to how many the conversation was made smaller after a failure, since a call has last
     /// succeeded; and why it is to be made smaller next.
-    made_smaller: Option<(u64, u64)>,
+    compacted_sizes: Option<(u64, u64)>,
     compaction_reason: Option<CompactionReason>,
-    odd: InvalidCompletionState,
+    invalid_completion: InvalidCompletionState,
     /// The last failure, and what else is to be said about it.
-    failed: Option<Arc<ClassifiedFailure>>,
-    remark: Option<String>,
+    last_failure: Option<Arc<ClassifiedFailure>>,
+    failure_note: Option<String>,
     gate: Option<TurnGate<'a>>,
     rules: RetryRules,
     /// The account that is asked with.
     account: Option<SelectedAccount>,
     /// The accounts that this turn has switched away from, and those whose key was fetched again.
-    left: Vec<String>,
-    refreshed: Vec<String>,
+    abandoned_accounts: Vec<String>,
+    refreshed_accounts: Vec<String>,
     has_new_key: bool,
     /// When the running call began, until the provider has begun to answer it.
-    unanswered: Option<Timestamp>,
+    unanswered_since: Option<Timestamp>,
     /// Since when the call is held at the gate.
     held_since: Option<Timestamp>,
-    seat: Option<Permit>,
+    permit: Option<Permit>,
     /// The time at the gate that was said last.
-    said_held: Option<Timestamp>,
+    last_announced_hold: Option<Timestamp>,
     /// Whether a person wants the next call to be made at once, whatever time was stated.
-    is_hurried: bool,
+    retry_now_requested: bool,
     state: State,
     emitter: Emitter<'a>,
-    answer: PartialCompletion,
+    completion: PartialCompletion,
     error: Option<(Arc<ClassifiedFailure>, GiveUp)>,
 }
 
 impl Runner<'_> {
     async fn run(&mut self, wait: Option<Wait>, calls: Vec<OutstandingCall>) -> TurnOutcome {
-        self.say_start();
+        self.emit_start();
         self.commit().await;
         self.emit_input();
         self.emit_continuation_text();
@@ -204,7 +205,7 @@ impl Runner<'_> {
         };
         loop {
             let outcome = self.run_effects(effects).await;
-            let goes_on = std::mem::take(&mut self.odd.goes_on);
+            let goes_on = std::mem::take(&mut self.invalid_completion.needs_another_step);
             let calls = self.calls_to_run();
             let ended = match calls.filter(|_| outcome == Outcome::Completed) {
                 Some(calls) => self.run_calls(calls).await,
@@ -218,7 +219,7 @@ impl Runner<'_> {
         }
     }
 
-    fn say_start(&mut self) {
+    fn emit_start(&mut self) {
         let (provider, model) = (
             self.turn.provider.name().to_owned(),
             self.turn.request.model.clone(),
@@ -250,33 +251,33 @@ impl Runner<'_> {
                 // The reducer always ends in `Settle`; should it not, the turn is still sealed.
                 None => return Outcome::Aborted,
                 Some(Effect::Settle(outcome)) => return outcome,
-                Some(effect) => todo.extend(self.carry_out(effect).await),
+                Some(effect) => todo.extend(self.run_effect(effect).await),
             }
         }
     }
 
-    async fn carry_out(&mut self, effect: Effect) -> Effects {
+    async fn run_effect(&mut self, effect: Effect) -> Effects {
         match effect {
             Effect::Call => self.call().await,
             Effect::SleepUntil(at) => {
-                let event = match self.scribe.lost() {
-                    None => self.sleep(at).await,
+                let event = match self.journal_writer.ownership_lost_reason() {
+                    None => self.wait_for_retry(at).await,
                     Some(_) => Event::RetryAborted {
                         now: self.turn.clock.now(),
                     },
                 };
                 let effects = step(&mut self.state, event);
                 let spent = self.spent();
-                self.scribe.note(Entry::WaitEnded { spent });
+                self.journal_writer.record(Entry::WaitEnded { spent });
                 effects
             }
             Effect::AnnounceRetry(retry) => {
                 self.emitter.emit_at(retry.decided_at, retry.into());
                 Effects::new()
             }
-            Effect::AnnounceEnd(end) => self.say(end.into()),
-            Effect::Report(judged, why) => {
-                self.report(judged, why);
+            Effect::AnnounceEnd(end) => self.emit(end.into()),
+            Effect::ReportError(judged, why) => {
+                self.report_failure(judged, why);
                 Effects::new()
             }
             Effect::Retract => {
@@ -284,20 +285,20 @@ impl Runner<'_> {
                 Effects::new()
             }
             Effect::KeepPartial => {
-                self.keep();
+                self.keep_partial();
                 Effects::new()
             }
-            Effect::Apply(remedy) => self.apply(remedy).await,
+            Effect::Apply(remedy) => self.apply_remedy(remedy).await,
             // Dropping the stream or the timer has done it already.
             Effect::CancelCall | Effect::CancelSleep | Effect::Settle(_) => Effects::new(),
         }
     }
 
-    async fn apply(&mut self, remedy: Remedy) -> Effects {
-        match (remedy, self.failed.take()) {
+    async fn apply_remedy(&mut self, remedy: Remedy) -> Effects {
+        match (remedy, self.last_failure.take()) {
             // The next call chooses anew.
             (Remedy::Switch(Target::Account), _) => {
-                self.leave_account();
+                self.abandon_account();
                 step(&mut self.state, Event::RemedyDone)
             }
             (Remedy::Switch(Target::Model | Target::Provider), Some(failed)) => {
@@ -305,27 +306,27 @@ impl Runner<'_> {
                 step(&mut self.state, Event::RemedyDone)
             }
             (Remedy::Compact, failed) => self.compact_after_failure(failed).await,
-            (Remedy::Rework, _) => self.correct().await,
+            (Remedy::Rework, _) => self.apply_correction().await,
             (Remedy::Switch(_), None) => step(&mut self.state, Event::RemedyFailed),
         }
     }
 
     /// Says the error that ends the turn.
-    fn report(&mut self, judged: Arc<ClassifiedFailure>, why: GiveUp) {
-        let reason = self.reason(why);
+    fn report_failure(&mut self, judged: Arc<ClassifiedFailure>, why: GiveUp) {
+        let reason = self.failure_reason(why);
         self.emitter.emit(Body::error(&judged, reason));
         self.error = Some((judged, why));
     }
 
     /// Why nothing more is tried, with what was found out on the way.
-    fn reason(&self, why: GiveUp) -> String {
-        match &self.remark {
+    fn failure_reason(&self, why: GiveUp) -> String {
+        match &self.failure_note {
             Some(remark) => format!("{why}; {remark}"),
             None => why.to_string(),
         }
     }
 
-    fn say(&mut self, body: Body) -> Effects {
+    fn emit(&mut self, body: Body) -> Effects {
         self.emitter.emit(body);
         Effects::new()
     }
@@ -340,7 +341,7 @@ impl Runner<'_> {
     }
 
     /// Adds a message to the conversation.
-    fn say_message(&mut self, message: Message) {
+    fn push_message(&mut self, message: Message) {
         self.turn.request.messages.push(message.clone());
         self.messages.push(message);
     }
@@ -353,7 +354,7 @@ impl Runner<'_> {
 
     async fn seal(&mut self, outcome: Outcome) -> TurnOutcome {
         if let Some(gate) = &mut self.gate {
-            gate.leave().await;
+            gate.leave_queue().await;
         }
         let seal = match outcome {
             Outcome::Completed => TurnStatus::Completed,
@@ -362,16 +363,16 @@ impl Runner<'_> {
         };
         // A last answer is settled together with its message.
         if seal != TurnStatus::Completed {
-            self.settle(seal);
+            self.record_settlement(seal);
             self.commit().await;
         }
-        if let (TurnStatus::Completed, Some(stop_reason)) = (seal, self.answer.stop_reason) {
+        if let (TurnStatus::Completed, Some(stop_reason)) = (seal, self.completion.stop_reason) {
             self.emitter.emit(Body::Done { stop_reason });
         }
         self.emit_retry_billing();
         self.emitter.emit(Body::Sealed { status: seal });
-        let recorded = !self.scribe.is_behind();
-        let answer = std::mem::take(&mut self.answer);
+        let is_recorded = !self.journal_writer.has_unwritten();
+        let answer = std::mem::take(&mut self.completion);
         TurnOutcome {
             seal,
             usage: answer.total_usage(),
@@ -380,18 +381,19 @@ impl Runner<'_> {
             messages: std::mem::take(&mut self.messages),
             error: self.error.take(),
             budget: self.state.prompt().clone(),
-            recorded,
-            billed_twice: self.twice.usage,
+            is_recorded,
+            extra_retry_usage: self.retry_billing.usage,
         }
     }
 
-    fn settle(&mut self, seal: TurnStatus) {
+    fn record_settlement(&mut self, seal: TurnStatus) {
         let error = self.error.as_ref().map(|(judged, why)| TurnError {
             cause: judged.verdict.cause,
             message: judged.failure.message.clone(),
-            reason: self.reason(*why),
+            reason: self.failure_reason(*why),
         });
-        let usage = self.answer.total_usage();
-        self.scribe.note(Entry::Settled { seal, usage, error });
+        let usage = self.completion.total_usage();
+        self.journal_writer
+            .record(Entry::Settled { seal, usage, error });
     }
 }

@@ -26,17 +26,17 @@ pub enum Exposure {
     /// Only this machine.
     Loopback,
     /// Other machines, too.
-    Beyond,
+    Network,
 }
 
 impl Exposure {
     /// Returns the exposure of a listener at the given address. The peer's address says nothing: requests that come
     /// from elsewhere through a proxy on this machine come from loopback.
-    pub fn of(address: IpAddr) -> Self {
+    pub fn for_address(address: IpAddr) -> Self {
         if address.to_canonical().is_loopback() {
             Self::Loopback
         } else {
-            Self::Beyond
+            Self::Network
         }
     }
 }
@@ -98,7 +98,7 @@ pub enum AccessDenied {
     #[error(
         "`{host}` is not a name of this server; reach it by its address or as localhost, or add the name to {section}.names"
     )]
-    Host {
+    UnknownHost {
         /// The section of the settings that lists host names.
         section: &'static str,
         /// The host name.
@@ -106,7 +106,7 @@ pub enum AccessDenied {
     },
     /// The request comes from a page whose origin is not allowed.
     #[error("pages of `{origin}` may not use this server; add it to {section}.origins to let them")]
-    Origin {
+    UnknownOrigin {
         /// The section of the settings that lists origins.
         section: &'static str,
         /// The page's origin.
@@ -117,12 +117,12 @@ pub enum AccessDenied {
     CrossSite,
     /// The request lacks the token.
     #[error("this needs the token, as `Authorization: Bearer …` or `x-outlast-token`")]
-    Token,
+    TokenRequired,
     /// The request lacks a client key.
     #[error(
         "this gateway is reachable from other machines and uses stored accounts, so it needs a client key of its own, as `x-api-key` or `Authorization: Bearer …`"
     )]
-    ClientKey,
+    ClientKeyRequired,
 }
 
 impl AccessDenied {
@@ -130,8 +130,10 @@ impl AccessDenied {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::NoHost => StatusCode::BAD_REQUEST,
-            Self::Host { .. } | Self::Origin { .. } | Self::CrossSite => StatusCode::FORBIDDEN,
-            Self::Token | Self::ClientKey => StatusCode::UNAUTHORIZED,
+            Self::UnknownHost { .. } | Self::UnknownOrigin { .. } | Self::CrossSite => {
+                StatusCode::FORBIDDEN
+            }
+            Self::TokenRequired | Self::ClientKeyRequired => StatusCode::UNAUTHORIZED,
         }
     }
 
@@ -139,11 +141,11 @@ impl AccessDenied {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NoHost => "no_host",
-            Self::Host { .. } => "unknown_host",
-            Self::Origin { .. } => "unknown_origin",
+            Self::UnknownHost { .. } => "unknown_host",
+            Self::UnknownOrigin { .. } => "unknown_origin",
             Self::CrossSite => "cross_site",
-            Self::Token => "token_required",
-            Self::ClientKey => "client_key_required",
+            Self::TokenRequired => "token_required",
+            Self::ClientKeyRequired => "client_key_required",
         }
     }
 }
@@ -161,7 +163,7 @@ impl From<&AccessDenied> for Problem {
 }
 
 /// Formats an error of the gateway as JSON that clients of all dialects read as an error.
-pub fn problem(kind: &str, message: &str) -> String {
+pub fn error_body(kind: &str, message: &str) -> String {
     let error = serde_json::json!({ "type": kind, "code": kind, "message": message });
     serde_json::json!({ "type": "error", "error": error }).to_string()
 }
@@ -176,10 +178,10 @@ pub fn is_navigation(headers: &HeaderMap) -> bool {
 /// Checks that a request is meant for this server, and that no other site's page sent it.
 pub fn check(headers: &HeaderMap, uri: &Uri, names: &AllowedNames) -> Result<(), AccessDenied> {
     let target = uri.authority().map(http::uri::Authority::as_str);
-    let host = known(only_host(headers)?, names)?;
-    let target = target.map(|target| known(target, names)).transpose()?;
+    let host = check_host(only_host(headers)?, names)?;
+    let target = target.map(|target| check_host(target, names)).transpose()?;
     // With both, the request target is the one that counts; two different names are suspicious.
-    if target.is_some_and(|target| !target.is(&host)) {
+    if target.is_some_and(|target| !target.matches(&host)) {
         return Err(AccessDenied::NoHost);
     }
     check_origin(headers, &host, names)
@@ -194,14 +196,14 @@ fn only_host(headers: &HeaderMap) -> Result<&str, AccessDenied> {
     }
 }
 
-fn known<'a>(authority: &'a str, names: &AllowedNames) -> Result<Authority<'a>, AccessDenied> {
-    let place = Authority::read(authority).ok_or(AccessDenied::NoHost)?;
+fn check_host<'a>(authority: &'a str, names: &AllowedNames) -> Result<Authority<'a>, AccessDenied> {
+    let place = Authority::parse(authority).ok_or(AccessDenied::NoHost)?;
     if names.allows_host(place.host) {
         return Ok(place);
     }
-    Err(AccessDenied::Host {
+    Err(AccessDenied::UnknownHost {
         section: names.section,
-        host: repeated(place.host),
+        host: quoted(place.host),
     })
 }
 
@@ -215,9 +217,9 @@ fn check_origin(
         let origin = String::from_utf8_lossy(origin.as_bytes());
         is_configured = names.allows_origin(&origin);
         if !is_configured && !is_same_origin(&origin, host) {
-            return Err(AccessDenied::Origin {
+            return Err(AccessDenied::UnknownOrigin {
                 section: names.section,
-                origin: repeated(&origin),
+                origin: quoted(&origin),
             });
         }
     }
@@ -239,11 +241,11 @@ fn is_same_origin(origin: &str, host: &Authority<'_>) -> bool {
         return false;
     };
     let port = |place: &Authority<'_>| place.port.unwrap_or(default_port);
-    Authority::read(place)
+    Authority::parse(place)
         .is_some_and(|page| page.host.eq_ignore_ascii_case(host.host) && port(&page) == port(host))
 }
 
-fn repeated(text: &str) -> String {
+fn quoted(text: &str) -> String {
     text::bounded(&text::plain(text), MAX_QUOTED_BYTES).into_owned()
 }
 
@@ -255,7 +257,7 @@ struct Authority<'a> {
 }
 
 impl<'a> Authority<'a> {
-    fn read(authority: &'a str) -> Option<Self> {
+    fn parse(authority: &'a str) -> Option<Self> {
         let end_of_address = authority.rfind(']').map_or(0, |at| at + 1);
         let (host, port) = match authority[end_of_address..].find(':') {
             Some(colon) => {
@@ -267,7 +269,7 @@ impl<'a> Authority<'a> {
         (!host.is_empty()).then_some(Self { host, port })
     }
 
-    fn is(&self, other: &Self) -> bool {
+    fn matches(&self, other: &Self) -> bool {
         self.host.eq_ignore_ascii_case(other.host) && self.port == other.port
     }
 }

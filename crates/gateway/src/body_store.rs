@@ -35,7 +35,7 @@ const MAX_CONCURRENT_WRITES: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct BodyStore {
     folder: Option<PathBuf>,
-    places: Arc<Semaphore>,
+    write_permits: Arc<Semaphore>,
     open: Arc<Mutex<Option<OpenVolume>>>,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum Body {
 #[derive(Clone, Debug)]
 pub(super) struct FileRange {
     volume: Arc<Volume>,
-    begin: u64,
+    offset: u64,
     length: usize,
 }
 
@@ -67,14 +67,14 @@ impl BodyStore {
     /// Creates a store in the given folder, which is made private to the user; without a folder, bodies stay in memory.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self {
-            folder: folder.filter(|folder| make(folder).is_ok()),
-            places: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
+            folder: folder.filter(|folder| create_private_dir(folder).is_ok()),
+            write_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
             open: Arc::default(),
         }
     }
 
     /// Moves the body to a file if it is large enough and a file is available; else returns it in memory.
-    pub(super) async fn put(&self, body: Body) -> Body {
+    pub(super) async fn store(&self, body: Body) -> Body {
         let (Body::Memory(bytes), Some(folder)) = (&body, &self.folder) else {
             return body;
         };
@@ -83,7 +83,7 @@ impl BodyStore {
             return Body::Memory(Bytes::copy_from_slice(bytes));
         }
         let (bytes, folder, open) = (bytes.clone(), folder.clone(), Arc::clone(&self.open));
-        let Ok(_place) = self.places.acquire().await else {
+        let Ok(_place) = self.write_permits.acquire().await else {
             return body;
         };
         let written = tokio::task::spawn_blocking(move || write(&folder, &open, &bytes)).await;
@@ -98,7 +98,7 @@ impl BodyStore {
 fn write(folder: &Path, open: &Mutex<Option<OpenVolume>>, bytes: &[u8]) -> io::Result<FileRange> {
     let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
     let is_alone = |open: &OpenVolume| Arc::strong_count(&open.volume) == 1;
-    let (volume, begin) = match open.take() {
+    let (volume, offset) = match open.take() {
         Some(open) if is_alone(&open) => {
             open.volume.clear()?;
             (open.volume, 0)
@@ -106,11 +106,11 @@ fn write(folder: &Path, open: &Mutex<Option<OpenVolume>>, bytes: &[u8]) -> io::R
         Some(OpenVolume { volume, end }) if end < MAX_VOLUME_BYTES => (volume, end),
         Some(_) | None => (Arc::new(Volume::new(folder)?), 0),
     };
-    volume.write(begin, bytes)?;
-    let end = begin + bytes.len() as u64;
+    volume.write(offset, bytes)?;
+    let end = offset + bytes.len() as u64;
     let place = FileRange {
         volume: Arc::clone(&volume),
-        begin,
+        offset,
         length: bytes.len(),
     };
     *open = Some(OpenVolume { volume, end });
@@ -148,7 +148,7 @@ impl Body {
 
 impl FileRange {
     async fn read(&self, from: usize, length: usize) -> io::Result<Bytes> {
-        let (volume, at) = (Arc::clone(&self.volume), self.begin + from as u64);
+        let (volume, at) = (Arc::clone(&self.volume), self.offset + from as u64);
         let read = tokio::task::spawn_blocking(move || volume.read(at, length)).await;
         read.map_err(io::Error::other)?
     }
@@ -165,7 +165,7 @@ impl FileRange {
     }
 }
 
-fn make(folder: &Path) -> io::Result<()> {
+fn create_private_dir(folder: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -187,7 +187,7 @@ mod tests {
         let spool = BodyStore::new(Some(folder.path().to_owned()));
         let mut kept = Vec::new();
         for number in 0..200 {
-            kept.push(spool.put(Body::Memory(body(number))).await);
+            kept.push(spool.store(Body::Memory(body(number))).await);
         }
         for (number, kept) in (0..200).zip(&kept) {
             assert_eq!(kept.bytes().await.unwrap(), body(number));
@@ -206,10 +206,10 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let spool = BodyStore::new(Some(folder.path().to_owned()));
         for number in 0..=255 {
-            let Body::File(place) = spool.put(Body::Memory(body(number))).await else {
+            let Body::File(place) = spool.store(Body::Memory(body(number))).await else {
                 panic!("it is in memory");
             };
-            assert_eq!(place.begin, 0);
+            assert_eq!(place.offset, 0);
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let spool = BodyStore::new(Some(folder.path().to_owned()));
         let bytes: Bytes = (0..=250).cycle().take(MAX_MEMORY_BYTES + 5).collect();
-        let body = spool.put(Body::Memory(bytes.clone())).await;
+        let body = spool.store(Body::Memory(bytes.clone())).await;
         let Payload::Pieces { length, pieces } = body.payload().await.unwrap() else {
             panic!("it comes as a whole");
         };
@@ -232,7 +232,7 @@ mod tests {
     async fn where_no_file_can_be_had_the_body_stays_in_memory() {
         let gone = BodyStore::new(Some(PathBuf::from("/dev/null/spool")));
         for spool in [gone, BodyStore::new(None)] {
-            let kept = spool.put(Body::Memory(body(7))).await;
+            let kept = spool.store(Body::Memory(body(7))).await;
             assert_eq!(kept.bytes().await.unwrap(), body(7));
         }
     }

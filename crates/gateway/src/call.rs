@@ -40,23 +40,23 @@ use std::time::Duration;
 pub(super) struct Call {
     pub(super) shared: Arc<Shared>,
     /// The key of the request in the log of recent requests.
-    ticket: RequestKey,
+    log_entry: RequestKey,
     pub(super) upstreams: Arc<Upstreams>,
-    pub(super) asked: InboundRequest,
-    pub(super) reply: ResponseWriter,
-    pub(super) keeping: KeepAliveSchedule,
+    pub(super) request: InboundRequest,
+    pub(super) response: ResponseWriter,
+    pub(super) keepalive: KeepAliveSchedule,
     pub(super) strategy: PolicyRetry,
     pub(super) state: State,
     /// The stored account in use, if the client's own key is not.
     pub(super) account: Option<SelectedAccount>,
-    pub(super) left: Vec<String>,
-    pub(super) refreshed: Vec<String>,
+    pub(super) excluded_accounts: Vec<String>,
+    pub(super) refreshed_accounts: Vec<String>,
     pub(super) hold: Option<Hold>,
     /// Gauges for the waiting request and for its body on the disk.
-    pub(super) counted: Vec<GaugeGuard>,
-    pub(super) trouble: FailureState,
+    pub(super) gauge_guards: Vec<GaugeGuard>,
+    pub(super) failure_state: FailureState,
     /// The permit of an account with a limit of concurrent calls.
-    pub(super) seat: Option<Permit>,
+    pub(super) permit: Option<Permit>,
     /// Whether the last bytes sent are an incomplete frame: the gateway may insert nothing after them.
     pub(super) is_mid_frame: bool,
     /// The time until the first byte of the provider's response.
@@ -67,16 +67,16 @@ pub(super) struct Call {
 #[derive(Default)]
 pub(super) struct FailureState {
     /// The time of the first failure, over all resends.
-    pub(super) since: Option<Timestamp>,
+    pub(super) failing_since: Option<Timestamp>,
     /// The time of the last failure.
-    pub(super) failed: Option<Timestamp>,
+    pub(super) last_failed_at: Option<Timestamp>,
     pub(super) attempts: u32,
     pub(super) resent: u32,
     pub(super) waited: Duration,
-    pub(super) last: Option<Box<FailedAttempt>>,
-    pub(super) cause: Option<Cause>,
+    pub(super) last_failure: Option<Box<FailedAttempt>>,
+    pub(super) last_cause: Option<Cause>,
     /// The scheduled end of the current wait, without the gate.
-    pub(super) wake: Option<Timestamp>,
+    pub(super) retry_at: Option<Timestamp>,
     /// Whether other requests meet the same failure, so that this one waits for the gate.
     pub(super) is_shared: bool,
 }
@@ -84,63 +84,67 @@ pub(super) struct FailureState {
 /// The reason why a request ends without a response of the provider.
 pub(super) enum EndReason {
     /// The client has disconnected.
-    Gone,
+    ClientDisconnected,
     /// The client is made to come back.
-    Back(HoldEnding),
+    SentBack(HoldEnding),
     /// The failure is final.
-    Final(GiveUp),
+    GaveUp(GiveUp),
     /// A person ended it.
     Cancelled,
     /// Too many requests wait already.
-    Full,
+    TooManyWaiting,
 }
 
 impl Call {
     pub(super) fn new(
         shared: Arc<Shared>,
         upstreams: Arc<Upstreams>,
-        asked: InboundRequest,
-        reply: ResponseWriter,
+        request: InboundRequest,
+        response: ResponseWriter,
     ) -> Box<Self> {
-        let headers = asked.headers();
-        let stated = stated_timeout(asked.profile, &headers);
+        let headers = request.headers();
+        let stated = stated_timeout(request.profile, &headers);
         let resent = headers.get("x-stainless-retry-count");
         if resent.is_some_and(|count| count != "0") {
-            shared.metrics.resent(asked.profile.name);
+            shared.metrics.resent(request.profile.name);
         }
-        let keeping = KeepAliveSchedule::new(asked.profile, asked.form(), asked.begun)
-            .with_stated_timeout(stated);
-        let strategy = PolicyRetry::new(Arc::clone(&asked.policy), Arc::clone(&shared.clock));
-        let rules = match asked.route.is_retried() {
+        let keepalive = KeepAliveSchedule::new(
+            request.profile,
+            request.response_format(),
+            request.received_at,
+        )
+        .with_stated_timeout(stated);
+        let strategy = PolicyRetry::new(Arc::clone(&request.policy), Arc::clone(&shared.clock));
+        let rules = match request.route.is_retried() {
             true => strategy.rules(),
             false => RetryRules::NONE,
         };
         let mut state = State::new(rules, Prompt::new(Limits::default()));
         step(&mut state, Event::Started);
-        let ticket = shared.traffic.begun(&NewRequest {
-            id: &asked.id,
-            at: asked.begun,
-            client: asked.profile.name,
-            dialect: asked.is_model_request().then(|| asked.dialect()),
-            model: &asked.model,
-            path: asked.path(),
+        let log_entry = shared.request_log.record_start(&NewRequest {
+            id: &request.id,
+            received_at: request.received_at,
+            client: request.profile.name,
+            dialect: request.is_model_request().then(|| request.dialect()),
+            model: &request.model,
+            path: request.path(),
         });
         Box::new(Self {
             shared,
-            ticket,
+            log_entry,
             upstreams,
-            asked,
-            reply,
-            keeping,
+            request,
+            response,
+            keepalive,
             strategy,
             state,
             account: None,
-            left: Vec::new(),
-            refreshed: Vec::new(),
+            excluded_accounts: Vec::new(),
+            refreshed_accounts: Vec::new(),
             hold: None,
-            counted: Vec::new(),
-            trouble: FailureState::default(),
-            seat: None,
+            gauge_guards: Vec::new(),
+            failure_state: FailureState::default(),
+            permit: None,
             is_mid_frame: false,
             first_byte: None,
         })
@@ -156,26 +160,26 @@ impl Call {
             let admission = match admitted {
                 Ok(GateReply::Gated(admission)) => Some(admission),
                 Ok(GateReply::Ungated) => None,
-                Ok(GateReply::Again) => continue,
-                Err(end) => return Box::pin(self.end(end)).await,
+                Ok(GateReply::Restart) => continue,
+                Err(end) => return Box::pin(self.finish(end)).await,
             };
             let begun = self.shared.now();
             // Bound to a name, so that the memory of its future is free for the code below.
             let outcome = self.attempt().await;
             match outcome {
                 Ok(Ok(answer)) => {
-                    self.accepted(admission, begun).await;
-                    return Box::pin(self.pass_on(answer)).await;
+                    self.on_success(admission, begun).await;
+                    return Box::pin(self.relay_response(answer)).await;
                 }
                 Ok(Err(failed)) => {
-                    if let Some(end) = Box::pin(self.failed(failed, admission)).await {
-                        return Box::pin(self.end(end)).await;
+                    if let Some(end) = Box::pin(self.on_failure(failed, admission)).await {
+                        return Box::pin(self.finish(end)).await;
                     }
                 }
                 Err(end) => {
                     drop(admission);
                     self.save_progress();
-                    return Box::pin(self.end(end)).await;
+                    return Box::pin(self.finish(end)).await;
                 }
             }
         }
@@ -184,65 +188,66 @@ impl Call {
     /// Performs all waits before the next attempt.
     async fn admit(&mut self) -> Result<GateReply, EndReason> {
         self.choose_account().await?;
-        let mut admission = self.be_admitted().await?;
-        match self.take_seat(&mut admission).await? {
+        let mut admission = self.wait_for_gate().await?;
+        match self.acquire_permit(&mut admission).await? {
             true => Ok(admission),
-            false => Ok(GateReply::Again),
+            false => Ok(GateReply::Restart),
         }
     }
 
     /// Makes one attempt while the client is kept alive.
     async fn attempt(&mut self) -> Result<Result<UpstreamResponse, Box<FailedAttempt>>, EndReason> {
-        self.trouble.attempts += 1;
+        self.failure_state.attempts += 1;
         let shared = Arc::clone(&self.shared);
-        let traffic = &shared.traffic;
-        traffic.tried(self.ticket, self.trouble.attempts, shared.now());
-        let dialect = Some(self.asked.dialect());
-        if self.trouble.attempts > 1 {
+        let traffic = &shared.request_log;
+        traffic.record_attempt(self.log_entry, self.failure_state.attempts, shared.now());
+        let dialect = Some(self.request.dialect());
+        if self.failure_state.attempts > 1 {
             shared.metrics.retry(dialect);
         }
-        shared.metrics.sent_upstream(self.asked.body.len() as u64);
+        shared.metrics.sent_upstream(self.request.body.len() as u64);
         let upstreams = Arc::clone(&self.upstreams);
         let attempt = Attempt {
-            asked: &self.asked,
+            request: &self.request,
             upstreams: &upstreams,
             credential: self.account.as_ref().map(|account| &account.credential),
             clock: &*shared.clock,
-            alarms: &shared.alarms,
+            timers: &shared.timers,
         };
-        let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
+        let metadata =
+            response_metadata(&self.request.id, &self.failure_state, self.account.as_ref());
         let mut keeper = KeepAlive {
-            reply: &mut self.reply,
-            keeping: &mut self.keeping,
-            happened,
-            is_streamed: self.asked.is_streamed,
+            response: &mut self.response,
+            schedule: &mut self.keepalive,
+            metadata,
+            is_streamed: self.request.is_streamed,
             shared: &shared,
         };
         let hold = self.hold.as_ref();
-        let making = Box::pin(attempt.make());
+        let making = Box::pin(attempt.send());
         let work = pin!(async {
             tokio::select! {
                 biased;
                 outcome = making => Some(outcome),
-                () = cancelled(hold) => None,
+                () = wait_for_cancel(hold) => None,
             }
         });
-        match keeper.keep(work).await {
+        match keeper.run(work).await {
             KeepAliveResult::Done(Some(outcome)) => Ok(outcome),
             KeepAliveResult::Done(None) => Err(EndReason::Cancelled),
-            KeepAliveResult::Gone => Err(EndReason::Gone),
-            KeepAliveResult::Ended(ending) => Err(EndReason::Back(ending)),
+            KeepAliveResult::ClientDisconnected => Err(EndReason::ClientDisconnected),
+            KeepAliveResult::HoldEnded(ending) => Err(EndReason::SentBack(ending)),
         }
     }
 
     /// What happened so far.
-    pub(super) fn happened(&self) -> ResponseMetadata<'_> {
-        happened(&self.asked.id, &self.trouble, self.account.as_ref())
+    pub(super) fn response_metadata(&self) -> ResponseMetadata<'_> {
+        response_metadata(&self.request.id, &self.failure_state, self.account.as_ref())
     }
 }
 
 /// Waits until a person cancels the request. A retry-now command has no effect during an attempt.
-async fn cancelled(hold: Option<&Hold>) {
+async fn wait_for_cancel(hold: Option<&Hold>) {
     while let Some(hold) = hold {
         if hold.command().await == Command::Cancel {
             return;
@@ -252,7 +257,7 @@ async fn cancelled(hold: Option<&Hold>) {
 }
 
 /// What happened so far, without borrowing all of a call.
-pub(super) fn happened<'a>(
+pub(super) fn response_metadata<'a>(
     id: &'a str,
     trouble: &FailureState,
     account: Option<&'a SelectedAccount>,
@@ -266,25 +271,27 @@ pub(super) fn happened<'a>(
 }
 
 impl Call {
-    pub(super) fn say(&self, what: EventKind<'_>) {
+    pub(super) fn log_event(&self, kind: EventKind<'_>) {
         let at = self.shared.now();
-        self.shared.traffic.note(self.ticket, at, &what);
-        self.shared.log.say(&Said {
+        self.shared
+            .request_log
+            .record_event(self.log_entry, at, &kind);
+        self.shared.log.emit(&Said {
             at,
-            request: Some(&self.asked.id),
-            what,
+            request: Some(&self.request.id),
+            kind,
         });
     }
 
     /// Ends the hold for good: no resend resumes it.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn discard_hold(&mut self) {
         if let Some(hold) = self.hold.take() {
-            hold.ended();
+            hold.finish();
         }
     }
 
     /// Records that the client has left or is told to come back: its resend resumes the request.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn abandon_hold(&mut self) {
         self.hold = None;
     }
 }
@@ -293,14 +300,14 @@ impl Call {
 mod tests {
     use super::*;
 
-    fn room<Argument, Made: Future>(_: fn(Argument) -> Made) -> usize {
+    fn future_size<Argument, Made: Future>(_: fn(Argument) -> Made) -> usize {
         size_of::<Made>()
     }
 
     /// Ten thousand of them wait at once.
     #[test]
     fn a_request_that_is_held_takes_little_room() {
-        let all = size_of::<Call>() + room(Call::run);
+        let all = size_of::<Call>() + future_size(Call::run);
         assert!(all <= 3584, "{all} bytes");
     }
 }

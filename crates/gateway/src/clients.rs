@@ -24,7 +24,7 @@ pub use profile::{
     HeaderSign, HeaderTiming, HeartbeatPlan, HoldPlan, KeepAliveFrames, Profile, RetryAfterSupport,
     StatedLimit,
 };
-pub use recognise::{named, recognise};
+pub use recognise::{by_name, recognise};
 pub use table::ALL;
 
 /// The form in which the client wants its response.
@@ -44,20 +44,20 @@ pub enum ResponseFormat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeepAliveAction {
     /// Write an interim `102 Processing`.
-    Interim,
+    SendInterim,
     /// Send the status 200 and its headers now, although there is no response yet.
-    Commit,
+    SendHeaders,
     /// Write these bytes, at the end of a frame; only after the headers.
-    Beat(&'static [u8]),
+    SendHeartbeat(&'static [u8]),
     /// End this hold now.
-    End(HoldEnding),
+    EndHold(HoldEnding),
 }
 
 /// The ending of a hold, chosen so that its client sends the request again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldEnding {
     /// Close the connection without a clean end.
-    Drop,
+    Disconnect,
     /// Before the headers: respond with this status and `Retry-After`.
     Status {
         /// The status of the response.
@@ -66,5 +66,5 @@ pub enum HoldEnding {
         retry_after: Duration,
     },
     /// After the headers: write this frame, then end cleanly.
-    Frame(String),
+    ErrorFrame(String),
 }

@@ -41,7 +41,7 @@ pub trait GatewayControl {
     fn token(&self) -> Option<&Token>;
 
     /// Returns the machines that can reach the gateway.
-    fn reach(&self) -> Exposure;
+    fn exposure(&self) -> Exposure;
 
     /// Returns the address on which the gateway listens.
     fn address(&self) -> SocketAddr;
@@ -50,10 +50,10 @@ pub trait GatewayControl {
     fn metrics(&self) -> &Metrics;
 
     /// Returns the log of recent requests.
-    fn traffic(&self) -> &RequestLog;
+    fn request_log(&self) -> &RequestLog;
 
     /// Returns a summary of the gateway itself.
-    fn about(&self) -> GatewaySummary;
+    fn summary(&self) -> GatewaySummary;
 
     /// Returns the configured accounts.
     fn accounts(&self) -> Vec<Account>;
@@ -75,7 +75,7 @@ pub trait GatewayControl {
 }
 
 /// Returns whether a path belongs to the gateway, and never to a provider.
-pub fn is_ours(path: &str) -> bool {
+pub fn is_control_path(path: &str) -> bool {
     let within = path.strip_prefix(ROOT);
     let below = within.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     below || matches!(path, "/metrics" | "/healthz")
@@ -89,26 +89,26 @@ pub fn is_page(asked: &Parts) -> bool {
 
 /// Answers a request for one of the gateway's own paths. The body is included for HEAD, too; the caller must not send
 /// it.
-pub fn answer(gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> Response {
+pub fn respond(gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> Response {
     let path = asked.uri.path();
     let answered = if let Some(rest) = path.strip_prefix(api::ROOT) {
-        api::answer(gateway, asked, rest, body)
+        api::respond(gateway, asked, rest, body)
     } else if let Some(endpoint) = Endpoint::at(path) {
-        endpoint.answer(gateway, asked, body)
+        endpoint.respond(gateway, asked, body)
     } else {
-        page(asked)
+        page_response(asked)
     };
-    answered.unwrap_or_else(|problem| refusal(path, &problem))
+    answered.unwrap_or_else(|problem| error_response(path, &problem))
 }
 
 /// Formats a problem for the client of that path: as a problem document for the page, for all others in the form that
 /// clients of providers read.
-pub fn refusal(path: &str, problem: &Problem) -> Response {
+pub fn error_response(path: &str, problem: &Problem) -> Response {
     if path.starts_with(api::ROOT) {
         return problem.response();
     }
-    let body = auth::problem(problem.code, &problem.detail);
-    let mut response = made(problem.status, "application/json", body);
+    let body = auth::error_body(problem.code, &problem.detail);
+    let mut response = build_response(problem.status, "application/json", body);
     problem.add_headers(response.headers_mut());
     response
 }
@@ -125,14 +125,14 @@ fn check_method(asked: &Parts, allowed: &'static str) -> Result<(), Problem> {
     }
     let message = format!("this is asked for by {allowed}");
     let status = StatusCode::METHOD_NOT_ALLOWED;
-    Err(Problem::new(status, "method_not_allowed", message).allowing(allowed))
+    Err(Problem::new(status, "method_not_allowed", message).with_allowed_methods(allowed))
 }
 
 fn check_token(gateway: &dyn GatewayControl, asked: &Parts) -> Result<(), Problem> {
-    let is_known = |token: &Token| token.is_in(&asked.headers);
+    let is_known = |token: &Token| token.is_in_headers(&asked.headers);
     match gateway.token().is_some_and(is_known) {
         true => Ok(()),
-        false => Err(Problem::from(&AccessDenied::Token)),
+        false => Err(Problem::from(&AccessDenied::TokenRequired)),
     }
 }
 
@@ -183,20 +183,20 @@ impl Endpoint {
     fn needs_token(self, reach: Exposure) -> bool {
         match self {
             Self::Health => false,
-            Self::Metrics => reach == Exposure::Beyond,
+            Self::Metrics => reach == Exposure::Network,
             Self::Status | Self::RetryNow | Self::Cancel | Self::Reload => true,
         }
     }
 
-    fn answer(self, gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> ControlResult {
+    fn respond(self, gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> ControlResult {
         check_method(asked, self.allowed())?;
-        if self.needs_token(gateway.reach()) {
+        if self.needs_token(gateway.exposure()) {
             check_token(gateway, asked)?;
         }
         check_body(body)?;
         match self {
             Self::Health => health(gateway),
-            Self::Metrics => Ok(numbers(gateway)),
+            Self::Metrics => Ok(metrics_text(gateway)),
             Self::Status => json(&status(gateway)),
             Self::RetryNow => json(&commands::retry_now(body, gateway)?),
             Self::Cancel => json(&commands::cancel(body, gateway)?),
@@ -209,7 +209,11 @@ impl Endpoint {
 
 type ControlResult = Result<Response, Problem>;
 
-fn made(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response {
+fn build_response(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -223,7 +227,7 @@ fn json(what: &impl Serialize) -> ControlResult {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Problem::new(status, "internal", error.to_string())
     })?;
-    Ok(made(StatusCode::OK, "application/json", body))
+    Ok(build_response(StatusCode::OK, "application/json", body))
 }
 
 fn version() -> String {
@@ -232,7 +236,7 @@ fn version() -> String {
 
 /// Reports the health, so that a load balancer sends no more requests to a gateway that is about to end.
 fn health(gateway: &dyn GatewayControl) -> ControlResult {
-    let about = gateway.about();
+    let about = gateway.summary();
     let (status, word) = if about.draining {
         (StatusCode::SERVICE_UNAVAILABLE, "draining")
     } else {
@@ -245,19 +249,19 @@ fn health(gateway: &dyn GatewayControl) -> ControlResult {
     Ok(response)
 }
 
-fn numbers(gateway: &dyn GatewayControl) -> Response {
+fn metrics_text(gateway: &dyn GatewayControl) -> Response {
     let accounts = gateway.accounts();
     let is_blocked = |account: &&Account| account.state == AccountState::Blocked;
     let blocked = accounts.iter().filter(is_blocked).count();
     gateway.metrics().accounts_blocked(blocked);
     let text = gateway.metrics().text();
-    made(StatusCode::OK, metrics::CONTENT_TYPE, text)
+    build_response(StatusCode::OK, metrics::CONTENT_TYPE, text)
 }
 
 fn status(gateway: &dyn GatewayControl) -> Status {
     Status {
         version: version(),
-        about: gateway.about(),
+        about: gateway.summary(),
         accounts: gateway.accounts(),
         gates: gateway.gates(),
         waiting: gateway.waiting(),
@@ -266,7 +270,7 @@ fn status(gateway: &dyn GatewayControl) -> Status {
 }
 
 /// Serves a file of the page. Without the trailing slash, relative file names would resolve to the wrong folder.
-fn page(asked: &Parts) -> ControlResult {
+fn page_response(asked: &Parts) -> ControlResult {
     let path = asked.uri.path();
     let file = path.strip_prefix(PAGE).and_then(assets::file);
     if file.is_none() && path != ROOT {

@@ -17,7 +17,7 @@ pub(super) struct FakeGateway {
     reach: Cell<Exposure>,
     draining: Cell<bool>,
     broken: Cell<bool>,
-    pub(super) done: RefCell<Vec<String>>,
+    pub(super) calls: RefCell<Vec<String>>,
 }
 
 /// A response of the fake gateway.
@@ -30,7 +30,7 @@ pub(super) struct TestResponse {
 
 impl FakeGateway {
     fn note(&self, what: &str) {
-        self.done.borrow_mut().push(what.to_owned());
+        self.calls.borrow_mut().push(what.to_owned());
     }
 }
 
@@ -43,7 +43,7 @@ impl GatewayControl for FakeGateway {
         Some(&self.token)
     }
 
-    fn reach(&self) -> Exposure {
+    fn exposure(&self) -> Exposure {
         self.reach.get()
     }
 
@@ -51,7 +51,7 @@ impl GatewayControl for FakeGateway {
         "127.0.0.1:8080".parse().unwrap()
     }
 
-    fn traffic(&self) -> &RequestLog {
+    fn request_log(&self) -> &RequestLog {
         &self.traffic
     }
 
@@ -59,7 +59,7 @@ impl GatewayControl for FakeGateway {
         &self.metrics
     }
 
-    fn about(&self) -> GatewaySummary {
+    fn summary(&self) -> GatewaySummary {
         GatewaySummary {
             now: at(60),
             listening_since: at(0),
@@ -144,19 +144,19 @@ impl FakeGateway {
             reach: Cell::new(Exposure::Loopback),
             draining: Cell::default(),
             broken: Cell::default(),
-            done: RefCell::default(),
+            calls: RefCell::default(),
         }
     }
 
     pub(super) fn send(&self, with_token: bool, line: &str, body: &str) -> TestResponse {
         let (method, path) = line.split_once(' ').unwrap();
-        assert!(is_ours(path));
+        assert!(is_control_path(path));
         let mut request = http::Request::builder().method(method).uri(path);
         if with_token {
             request = request.header("x-outlast-token", self.token.reveal());
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let (parts, body) = answer(self, &parts, body.as_bytes()).into_parts();
+        let (parts, body) = respond(self, &parts, body.as_bytes()).into_parts();
         let content_type = parts.headers.get("content-type");
         TestResponse {
             status: parts.status.as_u16(),
@@ -185,7 +185,7 @@ fn json_of(reply: &TestResponse) -> Value {
 #[test]
 fn paths_of_providers_are_not_ours() {
     for path in ["/", "/v1/messages", "/_outlastish", "/metrics/x", "/health"] {
-        assert!(!is_ours(path), "{path}");
+        assert!(!is_control_path(path), "{path}");
     }
 }
 
@@ -223,9 +223,9 @@ fn nothing_else_is_shown_or_done_without_the_token() {
             "Bearer realm=\"outlast\""
         );
     }
-    assert!(bench.done.borrow().is_empty());
+    assert!(bench.calls.borrow().is_empty());
     assert_eq!(bench.send(false, "GET /metrics", "").status, 200);
-    bench.reach.set(Exposure::Beyond);
+    bench.reach.set(Exposure::Network);
     assert_eq!(bench.send(false, "GET /metrics", "").status, 401);
     assert_eq!(bench.send(true, "GET /metrics", "").status, 200);
     assert_eq!(bench.send(false, "GET /healthz", "").status, 200);
@@ -250,7 +250,7 @@ fn status_shows_everything_and_can_be_read_back() {
     let reply = bench.get("/_outlast/status");
     assert_eq!(reply.status, 200);
     let shown: Status = serde_json::from_str(&reply.body).unwrap();
-    assert_eq!(shown.about, bench.about());
+    assert_eq!(shown.about, bench.summary());
     assert_eq!(shown.accounts, bench.accounts());
     assert_eq!(shown.gates, bench.gates());
     assert_eq!(shown.waiting, bench.waiting());
@@ -277,7 +277,7 @@ fn one_wait_or_all_can_be_ended() {
         "retry None",
         "retry Some(\"r-9\")",
     ];
-    assert_eq!(*bench.done.borrow(), done);
+    assert_eq!(*bench.calls.borrow(), done);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn a_body_that_may_mean_something_else_does_nothing() {
         );
         assert_eq!(bench.post("/_outlast/cancel", body).0, 400, "{body}");
     }
-    assert!(bench.done.borrow().is_empty());
+    assert!(bench.calls.borrow().is_empty());
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn other_paths_and_methods_are_said_to_be_wrong() {
 #[test]
 fn the_page_is_for_everybody_and_says_nothing() {
     let bench = FakeGateway::new();
-    bench.reach.set(Exposure::Beyond);
+    bench.reach.set(Exposure::Network);
     let page = bench.send(false, "GET /_outlast/", "");
     assert_eq!(
         (page.status, page.content_type.as_str()),

@@ -21,26 +21,26 @@ const CAPACITY_RETRY_AFTER: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientRetry {
     /// All that could help was tried here.
-    InVain,
+    Discouraged,
     /// Nothing was tried here: it is the client's own business.
-    TheirOwn,
+    Unspecified,
 }
 
 impl Call {
     /// Ends the request that way; what is left is the connection, if another request may come over it.
-    pub(super) async fn end(mut self: Box<Self>, end: EndReason) -> Option<Socket> {
+    pub(super) async fn finish(mut self: Box<Self>, end: EndReason) -> Option<Socket> {
         match end {
-            EndReason::Gone => {
-                self.leave();
-                self.finished(Outcome::Left, None);
+            EndReason::ClientDisconnected => {
+                self.abandon_hold();
+                self.record_finish(Outcome::Left, None);
                 None
             }
-            EndReason::Back(ending) => {
-                self.leave();
+            EndReason::SentBack(ending) => {
+                self.abandon_hold();
                 self.send_back(ending).await.ok()?
             }
-            EndReason::Full => {
-                self.settle();
+            EndReason::TooManyWaiting => {
+                self.discard_hold();
                 let message =
                     "too many requests wait already; raise gateway.max_waiting or come back later";
                 let ending = HoldEnding::Status {
@@ -50,21 +50,26 @@ impl Call {
                 self.respond_retryable(ending, message).await.ok()?
             }
             EndReason::Cancelled => {
-                self.settle();
+                self.discard_hold();
                 let message = "the request was cancelled at the gateway";
                 let status = StatusCode::SERVICE_UNAVAILABLE;
-                self.refuse(Outcome::Cancelled, ClientRetry::InVain, status, message)
-                    .await
-                    .ok()?
+                self.respond_error(
+                    Outcome::Cancelled,
+                    ClientRetry::Discouraged,
+                    status,
+                    message,
+                )
+                .await
+                .ok()?
             }
-            EndReason::Final(why) if why.is_budget_exhausted() => {
+            EndReason::GaveUp(why) if why.is_budget_exhausted() => {
                 // Whoever sends it again all the same has nothing left to spend.
-                self.leave();
-                self.fail(why).await.ok()?
+                self.abandon_hold();
+                self.respond_failure(why).await.ok()?
             }
-            EndReason::Final(why) => {
-                self.settle();
-                self.fail(why).await.ok()?
+            EndReason::GaveUp(why) => {
+                self.discard_hold();
+                self.respond_failure(why).await.ok()?
             }
         }
     }
@@ -72,18 +77,18 @@ impl Call {
     /// Ends a hold so that its client comes back by itself.
     async fn send_back(mut self: Box<Self>, ending: HoldEnding) -> io::Result<Option<Socket>> {
         match ending {
-            HoldEnding::Drop => {
-                self.finished(Outcome::SentBack, None);
-                self.reply.reset();
+            HoldEnding::Disconnect => {
+                self.record_finish(Outcome::SentBack, None);
+                self.response.reset();
                 Ok(None)
             }
-            HoldEnding::Frame(frame) => {
-                self.finished(Outcome::SentBack, Some(200));
-                self.reply.data(&[Bytes::from(frame)]).await?;
-                self.reply.end().await
+            HoldEnding::ErrorFrame(frame) => {
+                self.record_finish(Outcome::SentBack, Some(200));
+                self.response.data(&[Bytes::from(frame)]).await?;
+                self.response.finish().await
             }
             status @ HoldEnding::Status { .. } => {
-                let cause = self.trouble.cause.unwrap_or(Cause::Overloaded);
+                let cause = self.failure_state.last_cause.unwrap_or(Cause::Overloaded);
                 let message = format!("{}; please try again", cause.phrase());
                 self.respond_retryable(status, &message).await
             }
@@ -101,72 +106,76 @@ impl Call {
             retry_after,
         } = ending
         else {
-            self.reply.reset();
+            self.response.reset();
             return Ok(None);
         };
-        if self.reply.has_begun() {
-            self.finished(Outcome::SentBack, Some(200));
-            self.reply.reset();
+        if self.response.has_started() {
+            self.record_finish(Outcome::SentBack, Some(200));
+            self.response.reset();
             return Ok(None);
         }
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         let mut headers = self.error_headers();
-        rewrite_retry_headers(self.asked.profile, &mut headers, Some(retry_after), true);
-        self.finished(Outcome::SentBack, Some(status.as_u16()));
-        let kind = kind_of(status);
-        let body = self.asked.dialect().error_body(kind, message);
-        self.reply.whole(status, &headers, Bytes::from(body)).await
+        rewrite_retry_headers(self.request.profile, &mut headers, Some(retry_after), true);
+        self.record_finish(Outcome::SentBack, Some(status.as_u16()));
+        let kind = error_type(status);
+        let body = self.request.dialect().error_body(kind, message);
+        self.response
+            .whole(status, &headers, Bytes::from(body))
+            .await
     }
 
     /// An error of ours that nothing can be done about.
-    async fn refuse(
+    async fn respond_error(
         self: Box<Self>,
         outcome: Outcome,
         resend: ClientRetry,
         status: StatusCode,
         message: &str,
     ) -> io::Result<Option<Socket>> {
-        let kind = kind_of(status);
-        if self.reply.has_begun() {
-            self.finished(outcome, Some(200));
+        let kind = error_type(status);
+        if self.response.has_started() {
+            self.record_finish(outcome, Some(200));
             return self
                 .finish_started_response(kind, status, message, None)
                 .await;
         }
         let mut headers = self.error_headers();
-        if resend == ClientRetry::InVain {
+        if resend == ClientRetry::Discouraged {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
-        self.finished(outcome, Some(status.as_u16()));
-        let body = self.asked.dialect().error_body(kind, message);
-        self.reply.whole(status, &headers, Bytes::from(body)).await
+        self.record_finish(outcome, Some(status.as_u16()));
+        let body = self.request.dialect().error_body(kind, message);
+        self.response
+            .whole(status, &headers, Bytes::from(body))
+            .await
     }
 
     /// The failure is final: the provider's own words, where there are some.
-    async fn fail(mut self: Box<Self>, why: GiveUp) -> io::Result<Option<Socket>> {
-        let Some(failed) = self.trouble.last.take() else {
+    async fn respond_failure(mut self: Box<Self>, why: GiveUp) -> io::Result<Option<Socket>> {
+        let Some(failed) = self.failure_state.last_failure.take() else {
             // It waited for others and never failed itself.
             let message = format!("the provider did not recover: {why}");
             let (ended, status) = (Outcome::Failed, StatusCode::SERVICE_UNAVAILABLE);
             return self
-                .refuse(ended, ClientRetry::InVain, status, &message)
+                .respond_error(ended, ClientRetry::Discouraged, status, &message)
                 .await;
         };
         let failure = failed.failure;
-        let Some(refusal) = failed.refusal else {
-            let message = self.explained(&failure, why);
+        let Some(refusal) = failed.error_response else {
+            let message = self.failure_message(&failure, why);
             let resend = match why {
-                GiveUp::RetriesSpent { retries: 0 } => ClientRetry::TheirOwn,
-                _ => ClientRetry::InVain,
+                GiveUp::RetriesExhausted { retries: 0 } => ClientRetry::Unspecified,
+                _ => ClientRetry::Discouraged,
             };
             return self
-                .refuse(Outcome::Failed, resend, status_for(&failure), &message)
+                .respond_error(Outcome::Failed, resend, status_for(&failure), &message)
                 .await;
         };
-        if self.reply.has_begun() {
-            self.finished(Outcome::Failed, Some(200));
-            let message = self.explained(&failure, why);
-            let (kind, status) = (kind_of(refusal.status), refusal.status);
+        if self.response.has_started() {
+            self.record_finish(Outcome::Failed, Some(200));
+            let message = self.failure_message(&failure, why);
+            let (kind, status) = (error_type(refusal.status), refusal.status);
             return self
                 .finish_started_response(kind, status, &message, Some(refusal.body))
                 .await;
@@ -186,31 +195,31 @@ impl Call {
             let now = self.shared.now();
             let hint = ClassifiedFailure::new(failure.clone()).verdict.hint.clone();
             let wait = hint.map(|hint| hint.wait(now));
-            rewrite_retry_headers(self.asked.profile, &mut headers, wait, false);
+            rewrite_retry_headers(self.request.profile, &mut headers, wait, false);
         }
-        self.happened().add_to(&mut headers);
+        self.response_metadata().add_to(&mut headers);
         if let (true, Ok(why)) = (
             why.is_budget_exhausted(),
             HeaderValue::from_str(&why.to_string()),
         ) {
             headers.insert("x-outlast-gave-up", why);
         }
-        self.finished(Outcome::Failed, Some(refusal.status.as_u16()));
+        self.record_finish(Outcome::Failed, Some(refusal.status.as_u16()));
         let length = refusal.body.len() as u64;
         let length = refusal.rest.is_none().then_some(length);
-        self.reply.head(refusal.status, &headers, length);
+        self.response.head(refusal.status, &headers, length);
         let passed = match refusal.rest {
             Some(rest) => {
                 self.relay_opaque(vec![refusal.body], Box::new(rest))
                     .await?
             }
-            None => Ok(self.reply.data(&[refusal.body]).await?),
+            None => Ok(self.response.data(&[refusal.body]).await?),
         };
         if passed.is_err() {
-            self.reply.reset();
+            self.response.reset();
             return Ok(None);
         }
-        self.reply.end().await
+        self.response.finish().await
     }
 
     /// The status is told already: the error comes in the body.
@@ -221,17 +230,17 @@ impl Call {
         message: &str,
         body: Option<Bytes>,
     ) -> io::Result<Option<Socket>> {
-        let dialect = self.asked.dialect();
-        let body = match (self.asked.is_streamed, body) {
+        let dialect = self.request.dialect();
+        let body = match (self.request.is_streamed, body) {
             (true, _) => Bytes::from(dialect.final_error_frame(kind, status.as_u16(), message)),
             (false, Some(body)) => body,
             (false, None) => Bytes::from(dialect.error_body(kind, message)),
         };
-        self.reply.data(&[body]).await?;
-        self.reply.end().await
+        self.response.data(&[body]).await?;
+        self.response.finish().await
     }
 
-    fn explained(&self, failure: &Failure, why: GiveUp) -> String {
+    fn failure_message(&self, failure: &Failure, why: GiveUp) -> String {
         match why {
             GiveUp::NotRetryable | GiveUp::ContentSent => failure.message.clone(),
             why => format!("{} ({why})", failure.message),
@@ -239,7 +248,7 @@ impl Call {
     }
 
     fn error_headers(&self) -> HeaderMap {
-        let mut headers = self.happened().headers();
+        let mut headers = self.response_metadata().to_headers();
         headers.insert(
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/json"),
@@ -248,30 +257,36 @@ impl Call {
     }
 
     /// Takes note of the request's end, for the log and the metrics.
-    pub(super) fn finished(&self, outcome: Outcome, status: Option<u16>) {
+    pub(super) fn record_finish(&self, outcome: Outcome, status: Option<u16>) {
         let now = self.shared.now();
         let record = Record {
-            id: &self.asked.id,
-            begun: self.asked.begun,
-            client: self.asked.profile.name,
-            dialect: self.asked.is_model_request().then(|| self.asked.dialect()),
-            model: Some(&*self.asked.model).filter(|model| !model.is_empty()),
+            id: &self.request.id,
+            received_at: self.request.received_at,
+            client: self.request.profile.name,
+            dialect: self
+                .request
+                .is_model_request()
+                .then(|| self.request.dialect()),
+            model: Some(&*self.request.model).filter(|model| !model.is_empty()),
             account: self.account.as_ref().map(|account| account.name.as_str()),
-            method: self.asked.method.as_str(),
-            path: self.asked.path(),
+            method: self.request.method.as_str(),
+            path: self.request.path(),
             status,
-            attempts: self.trouble.attempts,
-            waited: self.trouble.waited,
-            duration: now.since(self.asked.begun),
+            attempts: self.failure_state.attempts,
+            waited: self.failure_state.waited,
+            duration: now.since(self.request.received_at),
             first_byte: self.first_byte,
-            bytes_in: self.asked.body.len() as u64,
-            bytes_out: self.reply.sent(),
+            bytes_in: self.request.body.len() as u64,
+            bytes_out: self.response.body_bytes_sent(),
             outcome,
-            cause: self.trouble.cause.filter(|_| outcome != Outcome::Answered),
+            cause: self
+                .failure_state
+                .last_cause
+                .filter(|_| outcome != Outcome::Answered),
         };
         self.shared.metrics.received_upstream(record.bytes_out);
         self.shared.metrics.finished(&record);
-        self.say(EventKind::Finished(&record));
+        self.log_event(EventKind::Finished(&record));
     }
 }
 
@@ -284,7 +299,7 @@ fn status_for(failure: &Failure) -> StatusCode {
 }
 
 /// The word for a status that clients know.
-fn kind_of(status: StatusCode) -> &'static str {
+fn error_type(status: StatusCode) -> &'static str {
     match status.as_u16() {
         429 => "rate_limit_error",
         529 | 503 => "overloaded_error",

@@ -188,7 +188,8 @@ fn a_refusal_is_json_that_repeats_little_and_no_escapes() {
     let long = check(&all, &Uri::from_static("/"), &names()).unwrap_err();
     assert_eq!(long.status(), 403);
     let told = Problem::from(&long);
-    let body: serde_json::Value = serde_json::from_str(&problem(told.code, &told.detail)).unwrap();
+    let body: serde_json::Value =
+        serde_json::from_str(&error_body(told.code, &told.detail)).unwrap();
     assert_eq!(body["error"]["type"], "unknown_host");
     assert!(body["error"]["message"].as_str().unwrap().len() < 300);
 }
@@ -200,11 +201,15 @@ fn reach_is_that_of_the_listener() {
         ("127.8.8.8", Exposure::Loopback),
         ("::1", Exposure::Loopback),
         ("::ffff:127.0.0.1", Exposure::Loopback),
-        ("0.0.0.0", Exposure::Beyond),
-        ("::", Exposure::Beyond),
-        ("192.168.1.7", Exposure::Beyond),
+        ("0.0.0.0", Exposure::Network),
+        ("::", Exposure::Network),
+        ("192.168.1.7", Exposure::Network),
     ] {
-        assert_eq!(Exposure::of(address.parse().unwrap()), reach, "{address}");
+        assert_eq!(
+            Exposure::for_address(address.parse().unwrap()),
+            reach,
+            "{address}"
+        );
     }
 }
 
@@ -307,14 +312,14 @@ fn the_token_is_taken_from_two_headers_and_nothing_less_will_do() {
     let home = tempfile::tempdir().unwrap();
     let token = Token::load_or_create_in(home.path()).unwrap();
     let key = token.reveal();
-    assert!(token.is_in(&bearer(key)));
-    assert!(token.is_in(&headers(&[("x-outlast-token", key)])));
+    assert!(token.is_in_headers(&bearer(key)));
+    assert!(token.is_in_headers(&headers(&[("x-outlast-token", key)])));
     let mut both = bearer("sk-of-the-provider");
     both.append(
         AUTHORIZATION,
         HeaderValue::from_str(&format!("Bearer {key}")).unwrap(),
     );
-    assert!(token.is_in(&both));
+    assert!(token.is_in_headers(&both));
     for wrong in [
         HeaderMap::new(),
         bearer(""),
@@ -325,7 +330,7 @@ fn the_token_is_taken_from_two_headers_and_nothing_less_will_do() {
         headers(&[("authorization", &format!("Basic {key}"))]),
         headers(&[("x-api-key", key)]),
     ] {
-        assert!(!token.is_in(&wrong), "{wrong:?}");
+        assert!(!token.is_in_headers(&wrong), "{wrong:?}");
     }
 }
 

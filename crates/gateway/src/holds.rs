@@ -17,7 +17,7 @@ pub use identity::{Identity, IdentityBuilder, Parts};
 use connection::Link;
 use hold::Signal;
 use outlast_engine::Clock;
-use outlast_engine::shared_state::{Listener, is_shared};
+use outlast_engine::shared_state::{Listener, affects_other_callers};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::verdict::Cause;
@@ -78,7 +78,7 @@ pub struct RequestSummary {
 pub struct HoldView {
     /// The description of the request.
     #[serde(flatten)]
-    pub about: RequestSummary,
+    pub summary: RequestSummary,
     /// The time of the first failure.
     pub since: Timestamp,
     /// The number of attempts.
@@ -103,12 +103,12 @@ struct Inner {
     path: Option<PathBuf>,
     state: Mutex<State>,
     /// The number of abandoned holds that can be resumed.
-    left: AtomicUsize,
+    abandoned_count: AtomicUsize,
 }
 
 /// One lock for both: writes are handed to the file in the order in which they happen.
 struct State {
-    known: Registry,
+    registry: Registry,
     link: Link,
 }
 
@@ -119,21 +119,21 @@ impl Holds {
             Some(_) => Link::Opening,
             None => Link::None,
         };
-        let known = Registry::default();
+        let registry = Registry::default();
         let holds = Self(Arc::new(Inner {
             clock,
             listener,
             path: file,
-            state: Mutex::new(State { known, link }),
-            left: AtomicUsize::new(0),
+            state: Mutex::new(State { registry, link }),
+            abandoned_count: AtomicUsize::new(0),
         }));
-        connection::join(&holds.0).await;
+        connection::connect(&holds.0).await;
         holds
     }
 
     /// Returns whether any hold can be resumed; if not, no request needs to be identified by its body.
     pub fn has_abandoned(&self) -> bool {
-        self.0.left.load(Ordering::Relaxed) > 0
+        self.0.abandoned_count.load(Ordering::Relaxed) > 0
     }
 
     /// Resumes the hold that this client abandoned, the oldest first. The request is then held as that one.
@@ -141,59 +141,59 @@ impl Holds {
         let now = self.0.clock.now();
         let mut state = self.0.lock();
         state.expire(now);
-        self.0.count(&state);
-        let key = state.known.find(who)?;
+        self.0.update_abandoned_count(&state);
+        let key = state.registry.find(who)?;
         let signal = Arc::new(Signal::default());
-        let held = state.known.revive(key, Arc::clone(&signal))?;
-        held.about = about;
+        let held = state.registry.revive(key, Arc::clone(&signal))?;
+        held.summary = about;
         held.progress.resent = held.progress.resent.saturating_add(1);
         let progress = held.progress.clone();
-        state.write(key, now);
-        self.0.count(&state);
+        state.persist(key, now);
+        self.0.update_abandoned_count(&state);
         drop(state);
         Some((Hold::new(self.clone(), key, signal), progress))
     }
 
     /// Holds a request that has to wait for the first time.
-    pub fn begin(&self, who: Identity, about: RequestSummary, progress: Progress) -> Hold {
-        connection::join_again(&self.0);
+    pub fn begin(&self, identity: Identity, summary: RequestSummary, progress: Progress) -> Hold {
+        connection::reconnect_if_due(&self.0);
         let now = self.0.clock.now();
         let (key, signal) = (Key::new(), Arc::new(Signal::default()));
         let held = HeldRequest {
-            who,
-            about,
+            identity,
+            summary,
             progress,
-            told: None,
-            standing: HoldStatus::Live(Arc::clone(&signal)),
+            return_at: None,
+            status: HoldStatus::Waiting(Arc::clone(&signal)),
         };
         let mut state = self.0.lock();
         state.expire(now);
-        state.known.insert(key, held);
-        state.write(key, now);
-        self.0.count(&state);
+        state.registry.insert(key, held);
+        state.persist(key, now);
+        self.0.update_abandoned_count(&state);
         drop(state);
         Hold::new(self.clone(), key, signal)
     }
 
     /// Returns all holds: first the waiting ones, then those whose client has left, each the oldest first.
-    pub fn status(&self) -> Vec<HoldView> {
+    pub fn list(&self) -> Vec<HoldView> {
         let mut state = self.0.lock();
         state.expire(self.0.clock.now());
-        self.0.count(&state);
-        let mut shown: Vec<HoldView> = state.known.iter().map(HeldRequest::show).collect();
+        self.0.update_abandoned_count(&state);
+        let mut shown: Vec<HoldView> = state.registry.iter().map(HeldRequest::to_view).collect();
         drop(state);
         shown.sort_by(|a, b| {
             let order = |shown: &HoldView| (shown.left.is_some(), shown.since);
             order(a)
                 .cmp(&order(b))
-                .then_with(|| a.about.id.cmp(&b.about.id))
+                .then_with(|| a.summary.id.cmp(&b.summary.id))
         });
         shown
     }
 
     /// Returns the number of waiting requests.
-    pub fn live(&self) -> usize {
-        self.0.lock().known.live()
+    pub fn waiting_count(&self) -> usize {
+        self.0.lock().registry.waiting_count()
     }
 
     /// Ends the wait of the request with that id; returns the number of requests that were told.
@@ -202,19 +202,22 @@ impl Holds {
     /// answered, the gate lets the others follow.
     pub fn retry_now(&self, id: Option<&str>) -> usize {
         let state = self.0.lock();
-        let told = |held: &&HeldRequest| held.tell(Command::RetryNow);
-        let all = state.known.iter();
+        let told = |held: &&HeldRequest| held.send_command(Command::RetryNow);
+        let all = state.registry.iter();
         if let Some(id) = id {
             return all
-                .filter(|held| *held.about.id == *id)
+                .filter(|held| *held.summary.id == *id)
                 .filter(told)
                 .count();
         }
         let mut asked = HashSet::new();
         let mut count = 0;
-        for held in all.filter(|held| matches!(held.standing, HoldStatus::Live(_))) {
-            let about = &held.about;
-            let is_alone = held.progress.cause.is_some_and(|cause| !is_shared(cause));
+        for held in all.filter(|held| matches!(held.status, HoldStatus::Waiting(_))) {
+            let about = &held.summary;
+            let is_alone = held
+                .progress
+                .cause
+                .is_some_and(|cause| !affects_other_callers(cause));
             let mut is_first = || asked.insert((&about.dialect, &about.account, &about.model));
             count += usize::from((is_alone || is_first()) && told(&held));
         }
@@ -227,22 +230,22 @@ impl Holds {
         let mut state = self.0.lock();
         let mut left = Vec::new();
         let mut was_told = false;
-        for (key, held) in state.known.entries() {
-            if *held.about.id == *id {
-                was_told |= held.tell(Command::Cancel);
-                left.extend(matches!(held.standing, HoldStatus::Left { .. }).then_some(key));
+        for (key, held) in state.registry.entries() {
+            if *held.summary.id == *id {
+                was_told |= held.send_command(Command::Cancel);
+                left.extend(matches!(held.status, HoldStatus::Abandoned { .. }).then_some(key));
             }
         }
         let is_known = was_told || !left.is_empty();
         left.into_iter().for_each(|key| state.forget(key));
-        self.0.count(&state);
+        self.0.update_abandoned_count(&state);
         is_known
     }
 
     /// Writes all pending holds, and closes the file.
     pub async fn close(&self) {
         let link = std::mem::take(&mut self.0.lock().link);
-        if let Link::Joined(file) = link {
+        if let Link::Connected(file) = link {
             file.close().await;
         }
     }
@@ -254,15 +257,15 @@ impl Holds {
     fn update(&self, key: Key, change: impl FnOnce(&mut HeldRequest)) {
         let now = self.0.clock.now();
         let mut state = self.0.lock();
-        if let Some(held) = state.known.get_mut(key) {
+        if let Some(held) = state.registry.get_mut(key) {
             change(held);
-            state.write(key, now);
+            state.persist(key, now);
         }
     }
 
-    fn note(&self, key: Key, change: impl FnOnce(&mut RequestSummary)) {
-        if let Some(held) = self.0.lock().known.get_mut(key) {
-            change(&mut held.about);
+    fn update_summary(&self, key: Key, change: impl FnOnce(&mut RequestSummary)) {
+        if let Some(held) = self.0.lock().registry.get_mut(key) {
+            change(&mut held.summary);
         }
     }
 
@@ -270,13 +273,13 @@ impl Holds {
         self.0.lock().forget(key);
     }
 
-    fn leave(&self, key: Key) {
+    fn abandon(&self, key: Key) {
         let now = self.0.clock.now();
         let mut state = self.0.lock();
-        state.known.leave(key, now);
-        state.write(key, now);
+        state.registry.abandon(key, now);
+        state.persist(key, now);
         state.expire(now);
-        self.0.count(&state);
+        self.0.update_abandoned_count(&state);
     }
 }
 
@@ -285,35 +288,36 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, state: &State) {
-        self.left.store(state.known.left(), Ordering::Relaxed);
+    fn update_abandoned_count(&self, state: &State) {
+        self.abandoned_count
+            .store(state.registry.abandoned_count(), Ordering::Relaxed);
     }
 }
 
 impl State {
     /// Hands the current state of that hold to the file.
-    fn write(&self, key: Key, now: Timestamp) {
-        if let (Link::Joined(file), Some(held)) = (&self.link, self.known.get(key))
-            && let Some(value) = row::write(held)
+    fn persist(&self, key: Key, now: Timestamp) {
+        if let (Link::Connected(file), Some(held)) = (&self.link, self.registry.get(key))
+            && let Some(value) = row::encode(held)
         {
             file.put(&key.to_string(), value, held.expires_at(now));
         }
     }
 
     fn forget(&mut self, key: Key) {
-        self.known.remove(key);
+        self.registry.remove(key);
         self.remove_row(&key.to_string());
     }
 
     fn remove_row(&self, key: &str) {
-        if let Link::Joined(file) = &self.link {
+        if let Link::Connected(file) = &self.link {
             file.remove(key);
         }
     }
 
     /// Removes expired holds, whose client did not come back.
     fn expire(&mut self, now: Timestamp) {
-        while let Some(key) = self.known.expired(now) {
+        while let Some(key) = self.registry.next_expired(now) {
             self.forget(key);
         }
     }

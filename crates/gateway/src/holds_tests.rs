@@ -55,17 +55,21 @@ impl Clock for ManualClock {
 struct TestGateway {
     holds: Holds,
     clock: Arc<ManualClock>,
-    said: mpsc::Receiver<StoreEvent>,
+    notices: mpsc::Receiver<StoreEvent>,
 }
 
 impl TestGateway {
     async fn open(path: Option<PathBuf>, seconds: u64) -> Self {
         let clock = Arc::new(ManualClock::default());
         clock.set(seconds);
-        let (say, said) = mpsc::channel();
+        let (say, notices) = mpsc::channel();
         let listener = Arc::new(move |notice| say.send(notice).unwrap());
         let holds = Holds::open(path, Arc::clone(&clock) as Arc<dyn Clock>, listener).await;
-        Self { holds, clock, said }
+        Self {
+            holds,
+            clock,
+            notices,
+        }
     }
 
     async fn in_memory() -> Self {
@@ -74,37 +78,38 @@ impl TestGateway {
 
     fn begin(&self, body: &str, id: &str) -> Hold {
         let seconds = self.clock.0.load(Ordering::Relaxed);
-        self.holds.begin(who(body), about(id), progress(seconds, 1))
+        self.holds
+            .begin(identity_of(body), summary(id), progress(seconds, 1))
     }
 
     fn resume(&self, body: &str) -> Option<(Hold, Progress)> {
-        self.holds.resume(&who(body), about("again"))
+        self.holds.resume(&identity_of(body), summary("again"))
     }
 
     /// Returns the id of each hold, and whether its client has left.
-    fn shown(&self) -> Vec<(String, bool)> {
-        let show = |shown: HoldView| (shown.about.id.into(), shown.left.is_some());
-        self.holds.status().into_iter().map(show).collect()
+    fn views(&self) -> Vec<(String, bool)> {
+        let show = |shown: HoldView| (shown.summary.id.into(), shown.left.is_some());
+        self.holds.list().into_iter().map(show).collect()
     }
 
-    fn said(&self) -> Vec<StoreEvent> {
-        self.said.try_iter().collect()
+    fn notices(&self) -> Vec<StoreEvent> {
+        self.notices.try_iter().collect()
     }
 }
 
-fn who(body: &str) -> Identity {
-    let mut making = Identity::of(&Parts {
+fn identity_of(body: &str) -> Identity {
+    let mut making = Identity::builder(&Parts {
         credential: b"mark",
         client: "codex",
         method: "POST",
         path: "/v1/responses",
         headers: &HeaderMap::new(),
     });
-    making.body(body.as_bytes());
+    making.update_body(body.as_bytes());
     making.finish()
 }
 
-fn about(id: &str) -> RequestSummary {
+fn summary(id: &str) -> RequestSummary {
     RequestSummary {
         id: id.into(),
         client: "codex".into(),

@@ -49,24 +49,24 @@ const HOP_BY_HOP: [HeaderName; 10] = [
 /// A request that is to be answered.
 pub(super) struct InboundRequest {
     pub(super) id: String,
-    pub(super) begun: Timestamp,
+    pub(super) received_at: Timestamp,
     pub(super) method: Method,
     /// The path with its query.
     pub(super) target: String,
-    head: HeaderStorage,
+    headers: HeaderStorage,
     pub(super) body: Body,
     pub(super) route: Route,
     pub(super) profile: &'static Profile,
     pub(super) is_streamed: bool,
     pub(super) model: Box<str>,
     /// Tells the client's credential from others; not the credential itself.
-    pub(super) mark: Box<str>,
+    pub(super) credential_fingerprint: Box<str>,
     pub(super) policy: Arc<Policy>,
 }
 
 /// The headers, as they are forwarded.
 enum HeaderStorage {
-    Open(HeaderMap),
+    Parsed(HeaderMap),
     /// Headers without the buffers from which they were read, for a long wait.
     Packed(Box<[u8]>),
 }
@@ -82,10 +82,10 @@ impl InboundRequest {
         parts: http::request::Parts,
         body: Body,
         upstreams: &Upstreams,
-        begun: Timestamp,
+        received_at: Timestamp,
     ) -> Result<Self, UnknownPolicy> {
         let path = parts.uri.path();
-        let route = Route::of(&parts.method, path, &parts.headers);
+        let route = Route::for_request(&parts.method, path, &parts.headers);
         let target = parts.uri.path_and_query();
         let target = target.map_or(path, |target| target.as_str()).to_owned();
         let text = |name: &str| parts.headers.get(name)?.to_str().ok();
@@ -95,26 +95,28 @@ impl InboundRequest {
             Some(name) => Policy::named(name)
                 .map_err(|error| UnknownPolicy(error.to_string()))?
                 .into(),
-            None => Arc::clone(upstreams.policy(path)),
+            None => Arc::clone(upstreams.policy_for(path)),
         };
         let (model, is_streamed) = match route.kind {
             // If the body cannot be read back, sending it fails, too.
-            Kind::Inference | Kind::Lookup => said(body.bytes().await.unwrap_or_default()).await,
+            Kind::Inference | Kind::Lookup => {
+                read_model_and_stream(body.bytes().await.unwrap_or_default()).await
+            }
             Kind::Other => ("".into(), false),
         };
         Ok(Self {
-            id: new_id(begun),
-            begun,
+            id: new_id(received_at),
+            received_at,
             target,
             body,
             route,
             profile,
             is_streamed,
             model,
-            mark: mark(&parts.headers),
+            credential_fingerprint: credential_fingerprint(&parts.headers),
             policy,
             method: parts.method,
-            head: HeaderStorage::Open(passed_on(parts.headers, route.kind)),
+            headers: HeaderStorage::Parsed(forwarded_request_headers(parts.headers, route.kind)),
         })
     }
 
@@ -130,12 +132,12 @@ impl InboundRequest {
                 headers.remove(name);
             }
         }
-        self.head = HeaderStorage::Open(headers);
+        self.headers = HeaderStorage::Parsed(headers);
         self
     }
 
     /// Returns the form of the response that the client expects.
-    pub(super) fn form(&self) -> ResponseFormat {
+    pub(super) fn response_format(&self) -> ResponseFormat {
         match (self.route.kind, self.is_streamed) {
             (Kind::Other, _) => ResponseFormat::Opaque,
             (_, true) => ResponseFormat::Streamed(self.route.dialect),
@@ -145,16 +147,16 @@ impl InboundRequest {
 
     /// Returns the headers for the provider.
     pub(super) fn headers(&self) -> Cow<'_, HeaderMap> {
-        match &self.head {
-            HeaderStorage::Open(headers) => Cow::Borrowed(headers),
-            HeaderStorage::Packed(packed) => Cow::Owned(unpacked(packed)),
+        match &self.headers {
+            HeaderStorage::Parsed(headers) => Cow::Borrowed(headers),
+            HeaderStorage::Packed(packed) => Cow::Owned(unpack_headers(packed)),
         }
     }
 
     /// Returns the identity by which the request is recognised when its client sends it again.
     pub(super) fn identity(&self, body: &[u8]) -> Identity {
-        let mut identity = Identity::of(&holds::Parts {
-            credential: self.mark.as_bytes(),
+        let mut identity = Identity::builder(&holds::Parts {
+            credential: self.credential_fingerprint.as_bytes(),
             client: self.profile.name,
             method: self.method.as_str(),
             path: &self.target,
@@ -162,15 +164,15 @@ impl InboundRequest {
         });
         match self.route.dialect {
             Dialect::OpenaiResponses => hash_stable_members(body, &mut identity),
-            Dialect::Anthropic | Dialect::OpenaiChat => identity.body(body),
+            Dialect::Anthropic | Dialect::OpenaiChat => identity.update_body(body),
         }
         identity.finish()
     }
 
     /// Releases the buffers from which the headers were read.
-    pub(super) fn pack(&mut self) {
-        if let HeaderStorage::Open(headers) = &self.head {
-            self.head = HeaderStorage::Packed(packed(headers));
+    pub(super) fn pack_headers(&mut self) {
+        if let HeaderStorage::Parsed(headers) = &self.headers {
+            self.headers = HeaderStorage::Packed(pack_headers(headers));
         }
     }
 
@@ -211,7 +213,7 @@ const VOLATILE_MEMBER: &str = "client_metadata";
 fn hash_stable_members(body: &[u8], identity: &mut IdentityBuilder) {
     let mut body_of = serde_json::Deserializer::from_slice(body);
     if body_of.deserialize_map(MemberHasher(identity)).is_err() {
-        identity.body(body);
+        identity.update_body(body);
     }
 }
 
@@ -228,9 +230,9 @@ impl<'de> Visitor<'de> for MemberHasher<'_> {
     fn visit_map<Map: MapAccess<'de>>(self, mut members: Map) -> Result<(), Map::Error> {
         while let Some((name, value)) = members.next_entry::<Cow<'_, str>, &RawValue>()? {
             if name != VOLATILE_MEMBER {
-                self.0.body(name.as_bytes());
-                self.0.body(&[0]);
-                self.0.body(value.get().as_bytes());
+                self.0.update_body(name.as_bytes());
+                self.0.update_body(&[0]);
+                self.0.update_body(value.get().as_bytes());
             }
         }
         Ok(())
@@ -253,7 +255,7 @@ fn new_id(now: Timestamp) -> String {
 
 /// Returns the model, and whether a stream is requested. A long body is parsed on a thread that serves no other
 /// requests.
-async fn said(body: Bytes) -> (Box<str>, bool) {
+async fn read_model_and_stream(body: Bytes) -> (Box<str>, bool) {
     if body.len() < BLOCKING_PARSE_BYTES {
         return parse_model_and_stream(&body);
     }
@@ -262,14 +264,14 @@ async fn said(body: Bytes) -> (Box<str>, bool) {
 }
 
 fn parse_model_and_stream(body: &[u8]) -> (Box<str>, bool) {
-    let asked = Dialect::asked(body);
+    let asked = Dialect::peek_request(body);
     let model = asked.model.unwrap_or_default();
     let model = outlast_kernel::text::bounded(&model, 200);
     (model.into_owned().into(), asked.stream)
 }
 
 /// Returns a few characters that tell credentials apart, and from which none can be guessed.
-fn mark(headers: &HeaderMap) -> Box<str> {
+fn credential_fingerprint(headers: &HeaderMap) -> Box<str> {
     let mut hash = Sha256::new();
     let mut any = false;
     for name in CREDENTIAL_HEADERS {
@@ -289,7 +291,7 @@ fn mark(headers: &HeaderMap) -> Box<str> {
 }
 
 /// Returns the headers for the provider. If the gateway reads the response, compression is not allowed.
-fn passed_on(mut headers: HeaderMap, kind: Kind) -> HeaderMap {
+fn forwarded_request_headers(mut headers: HeaderMap, kind: Kind) -> HeaderMap {
     remove_hop_by_hop(&mut headers);
     let ours = headers
         .keys()
@@ -330,12 +332,12 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// Returns the same headers without the buffer from which they were read.
-pub(super) fn detached(headers: &HeaderMap) -> HeaderMap {
-    unpacked(&packed(headers))
+pub(super) fn compact_headers(headers: &HeaderMap) -> HeaderMap {
+    unpack_headers(&pack_headers(headers))
 }
 
 /// Encodes names and values, each after its length.
-fn packed(headers: &HeaderMap) -> Box<[u8]> {
+fn pack_headers(headers: &HeaderMap) -> Box<[u8]> {
     let mut packed = Vec::with_capacity(headers.len() * 48);
     for (name, value) in headers {
         for piece in [name.as_str().as_bytes(), value.as_bytes()] {
@@ -346,7 +348,7 @@ fn packed(headers: &HeaderMap) -> Box<[u8]> {
     packed.into_boxed_slice()
 }
 
-fn unpacked(packed: &[u8]) -> HeaderMap {
+fn unpack_headers(packed: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut rest = packed;
     while let (Some(name), Some(value)) = (piece(&mut rest), piece(&mut rest)) {
@@ -394,29 +396,32 @@ mod tests {
             ("x-unknown", "a"),
             ("x-unknown", "b"),
         ]);
-        let passed = passed_on(sent.clone(), Kind::Inference);
+        let passed = forwarded_request_headers(sent.clone(), Kind::Inference);
         let expected = headers(&[
             ("accept-encoding", "identity"),
             ("x-unknown", "a"),
             ("x-unknown", "b"),
         ]);
         assert_eq!(passed, expected);
-        assert_eq!(passed_on(sent, Kind::Other)["accept-encoding"], "gzip, br");
+        assert_eq!(
+            forwarded_request_headers(sent, Kind::Other)["accept-encoding"],
+            "gzip, br"
+        );
     }
 
     #[test]
     fn packed_headers_come_back_as_they_were() {
         let mut all = headers(&[("x-a", "1"), ("x-a", "2"), ("x-empty", "")]);
         all.append("x-odd", HeaderValue::from_bytes(b"caf\xe9").unwrap());
-        assert_eq!(unpacked(&packed(&all)), all);
+        assert_eq!(unpack_headers(&pack_headers(&all)), all);
     }
 
     #[test]
     fn credentials_are_told_apart_without_being_shown() {
-        let one = mark(&headers(&[("x-api-key", "planted-one")]));
-        let other = mark(&headers(&[("authorization", "Bearer planted-one")]));
+        let one = credential_fingerprint(&headers(&[("x-api-key", "planted-one")]));
+        let other = credential_fingerprint(&headers(&[("authorization", "Bearer planted-one")]));
         assert_ne!(one, other);
         assert!(!one.contains("planted") && one.len() == 14);
-        assert_eq!(&*mark(&HeaderMap::new()), "no-key");
+        assert_eq!(&*credential_fingerprint(&HeaderMap::new()), "no-key");
     }
 }

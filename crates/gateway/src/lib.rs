@@ -55,13 +55,13 @@ pub struct Setup {
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The shared state of providers and accounts.
-    pub knowledge: SharedState,
+    pub shared_state: SharedState,
     /// The file that records waits; without it they do not survive the process.
     pub holds_file: Option<PathBuf>,
     /// A private folder for the bodies of waiting requests; without it they stay in memory.
-    pub spool: Option<PathBuf>,
+    pub body_dir: Option<PathBuf>,
     /// The host names of the gateway, and the origins of pages that may send requests.
-    pub names: AllowedNames,
+    pub allowed_names: AllowedNames,
     /// The token of the protected endpoints.
     pub token: Option<Token>,
     /// The keys that clients from other machines must send when stored accounts are used.
@@ -69,7 +69,7 @@ pub struct Setup {
     /// The sink that receives all events.
     pub log: Arc<dyn Sink>,
     /// The listener that is told that waits cannot be recorded.
-    pub notices: Listener,
+    pub store_listener: Listener,
 }
 
 /// An address on which the gateway cannot listen.
@@ -105,25 +105,25 @@ impl Gateway {
         let clock = setup.clock;
         let client_names: Vec<&str> = clients::ALL.iter().map(|client| client.name).collect();
         let shared = Shared {
-            alarms: Timers::start(Arc::clone(&clock)),
-            desk: Admission::new(setup.knowledge, Arc::clone(&clock)),
-            holds: Holds::open(setup.holds_file, Arc::clone(&clock), setup.notices).await,
+            timers: Timers::start(Arc::clone(&clock)),
+            admission: Admission::new(setup.shared_state, Arc::clone(&clock)),
+            holds: Holds::open(setup.holds_file, Arc::clone(&clock), setup.store_listener).await,
             metrics: Metrics::new(&client_names),
-            traffic: RequestLog::new(clock.now()),
+            request_log: RequestLog::new(clock.now()),
             log: setup.log,
-            guard: AccessControl {
-                names: setup.names,
+            access: AccessControl {
+                allowed_names: setup.allowed_names,
                 token: setup.token,
-                keys: setup.client_keys,
-                reach: Exposure::of(address.ip()),
+                client_keys: setup.client_keys,
+                exposure: Exposure::for_address(address.ip()),
             },
             limits: setup.limits,
-            spool: BodyStore::new(setup.spool),
+            body_store: BodyStore::new(setup.body_dir),
             upstreams: watch::Sender::new(Arc::new(setup.upstreams)),
             stopping: CancellationToken::new(),
-            since: clock.now(),
+            started_at: clock.now(),
             address,
-            reload: Notify::new(),
+            reload_requested: Notify::new(),
             clock,
         };
         Ok(Self {
@@ -148,10 +148,10 @@ impl Gateway {
     pub async fn serve(self, stop: CancellationToken) {
         let version = env!("CARGO_PKG_VERSION");
         let address = self.address;
-        self.shared.log.say(&Event {
+        self.shared.log.emit(&Event {
             at: self.shared.now(),
             request: None,
-            what: EventKind::Listening { address, version },
+            kind: EventKind::Listening { address, version },
         });
         let stopping = self.shared.stopping.clone();
         let serving = server::listener::serve(self.listener, Arc::clone(&self.shared));
@@ -166,7 +166,7 @@ impl Gateway {
 impl Handle {
     /// Waits until a reload of the settings is requested.
     pub async fn reload_requested(&self) {
-        self.0.reload.notified().await;
+        self.0.reload_requested.notified().await;
     }
 
     /// Sends all further attempts to the given providers, those of waiting requests included. Attempts in progress stay

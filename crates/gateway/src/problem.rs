@@ -84,19 +84,19 @@ impl Problem {
 
     /// Adds the number of seconds after which the client should retry.
     #[must_use]
-    pub const fn after(mut self, seconds: u64) -> Self {
+    pub const fn with_retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
     /// Adds the methods that are allowed, as `Allow` names them.
-    pub fn allowing(mut self, methods: &'static str) -> Self {
+    pub fn with_allowed_methods(mut self, methods: &'static str) -> Self {
         self.allowed = Some(methods);
         self
     }
 
     /// Returns the body in its serialized form.
-    pub fn written(&self) -> ProblemBody<'_> {
+    pub fn body(&self) -> ProblemBody<'_> {
         ProblemBody {
             kind: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Unknown"),
@@ -109,7 +109,7 @@ impl Problem {
     /// Returns the whole response.
     pub fn response(&self) -> Response<Bytes> {
         // Texts and numbers always serialize.
-        let body = serde_json::to_vec(&self.written()).unwrap_or_default();
+        let body = serde_json::to_vec(&self.body()).unwrap_or_default();
         let mut response = Response::new(body.into());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
@@ -159,7 +159,7 @@ mod tests {
         });
         assert_eq!(body, expected);
         let problem = Problem::new(StatusCode::UNAUTHORIZED, "token_required", "no");
-        let response = problem.allowing("GET").response();
+        let response = problem.with_allowed_methods("GET").response();
         assert_eq!(response.headers()["allow"], "GET");
         let challenge = &response.headers()["www-authenticate"];
         assert_eq!(challenge, "Bearer realm=\"outlast\"");

@@ -24,7 +24,7 @@ pub(super) enum Kind {
 
 impl Route {
     /// Returns the route of a request.
-    pub(super) fn of(method: &Method, path: &str, headers: &HeaderMap) -> Self {
+    pub(super) fn for_request(method: &Method, path: &str, headers: &HeaderMap) -> Self {
         let path = path.trim_end_matches('/');
         let ends = |end: &str| method == Method::POST && path.ends_with(end);
         let (kind, dialect) = if ends("/messages") {
@@ -38,7 +38,7 @@ impl Route {
         } else if ends("/embeddings") {
             (Kind::Lookup, Dialect::OpenaiChat)
         } else {
-            (Kind::Other, spoken(path, headers))
+            (Kind::Other, guess_dialect(path, headers))
         };
         Self { kind, dialect }
     }
@@ -50,7 +50,7 @@ impl Route {
 }
 
 /// Returns the dialect by the headers, if the path does not tell.
-fn spoken(path: &str, headers: &HeaderMap) -> Dialect {
+fn guess_dialect(path: &str, headers: &HeaderMap) -> Dialect {
     let is_anthropic = path.contains("/messages")
         || headers.contains_key("anthropic-version")
         || headers.contains_key("x-api-key");
@@ -91,7 +91,7 @@ mod tests {
         for (asked, headers, kind, dialect) in table {
             let (method, path) = asked.split_once(' ').unwrap();
             let method: Method = method.parse().unwrap();
-            let route = Route::of(&method, path, headers);
+            let route = Route::for_request(&method, path, headers);
             assert_eq!(route, Route { kind, dialect }, "{asked}");
         }
     }

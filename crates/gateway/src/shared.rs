@@ -20,65 +20,65 @@ use tokio::sync::{Notify, watch};
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Maximum size of a request body, in bytes.
-    pub body: usize,
+    pub max_body_bytes: usize,
     /// Maximum number of concurrent connections.
-    pub connections: usize,
+    pub max_connections: usize,
     /// Maximum number of requests that wait at once.
-    pub waiting: usize,
+    pub max_waiting: usize,
     /// The time that responses may take to end when the gateway stops.
-    pub drain: Duration,
+    pub drain_timeout: Duration,
     /// The time that the head of a request may take; no serious client takes longer.
-    pub head_time: Duration,
+    pub head_timeout: Duration,
     /// The time for which a body may stand still.
-    pub body_pause: Duration,
+    pub body_idle_timeout: Duration,
     /// The time that a body may take in all; no client waits longer.
-    pub body_time: Duration,
+    pub body_timeout: Duration,
     /// The time for which a connection may be idle between two requests. Longer than clients keep theirs, so that the
     /// clients close them.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            body: 64 << 20,
-            connections: 20_000,
-            waiting: 10_000,
-            drain: Duration::from_secs(30),
-            head_time: Duration::from_secs(15),
-            body_pause: Duration::from_secs(30),
-            body_time: Duration::from_secs(600),
-            idle: Duration::from_secs(600),
+            max_body_bytes: 64 << 20,
+            max_connections: 20_000,
+            max_waiting: 10_000,
+            drain_timeout: Duration::from_secs(30),
+            head_timeout: Duration::from_secs(15),
+            body_idle_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(600),
+            idle_timeout: Duration::from_secs(600),
         }
     }
 }
 
 /// The access rules.
 pub(super) struct AccessControl {
-    pub(super) names: AllowedNames,
+    pub(super) allowed_names: AllowedNames,
     pub(super) token: Option<Token>,
-    pub(super) keys: Option<ClientKeys>,
-    pub(super) reach: Exposure,
+    pub(super) client_keys: Option<ClientKeys>,
+    pub(super) exposure: Exposure,
 }
 
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) alarms: Timers,
-    pub(super) desk: Admission,
+    pub(super) timers: Timers,
+    pub(super) admission: Admission,
     pub(super) holds: Holds,
     pub(super) metrics: Metrics,
-    pub(super) traffic: RequestLog,
+    pub(super) request_log: RequestLog,
     pub(super) log: Arc<dyn Sink>,
-    pub(super) guard: AccessControl,
+    pub(super) access: AccessControl,
     pub(super) limits: Limits,
-    pub(super) spool: BodyStore,
+    pub(super) body_store: BodyStore,
     pub(super) upstreams: watch::Sender<Arc<Upstreams>>,
     /// Cancelled when the gateway takes no new requests, and tells waiting clients to come back.
     pub(super) stopping: CancellationToken,
-    pub(super) since: Timestamp,
+    pub(super) started_at: Timestamp,
     pub(super) address: SocketAddr,
     /// Notified when a reload of the settings is requested.
-    pub(super) reload: Notify,
+    pub(super) reload_requested: Notify,
 }
 
 impl Shared {

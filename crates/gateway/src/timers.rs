@@ -40,7 +40,7 @@ struct TimerSet {
 
 /// A future that is ready once its time has come.
 pub(super) struct Timer {
-    alarms: Timers,
+    timers: Timers,
     at: Option<Timestamp>,
     key: Option<Key>,
 }
@@ -58,9 +58,9 @@ impl Timers {
     }
 
     /// Returns a timer for that time; without a time it never fires.
-    pub(super) fn at(&self, at: Option<Timestamp>) -> Timer {
+    pub(super) fn sleep_until(&self, at: Option<Timestamp>) -> Timer {
         Timer {
-            alarms: self.clone(),
+            timers: self.clone(),
             at,
             key: None,
         }
@@ -68,15 +68,15 @@ impl Timers {
 }
 
 impl Inner {
-    fn set(&self) -> MutexGuard<'_, TimerSet> {
+    fn lock(&self) -> MutexGuard<'_, TimerSet> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes all tasks whose timers are due; returns the time until which the task may sleep.
-    fn ring(&self) -> Timestamp {
+    fn wake_due(&self) -> Timestamp {
         let now = self.clock.now();
         let due: Vec<Waker> = {
-            let mut set = self.set();
+            let mut set = self.lock();
             let later = set.wakers.split_off(&(now, u64::MAX));
             std::mem::replace(&mut set.wakers, later)
                 .into_values()
@@ -85,7 +85,7 @@ impl Inner {
         due.into_iter().for_each(Waker::wake);
         // Once in a while the task checks whether anybody is left.
         let look = now + MAX_SLEEP;
-        let mut set = self.set();
+        let mut set = self.lock();
         let next = set.wakers.keys().next().map(|(at, _)| *at);
         set.sleeps_until = next.map_or(look, |next| next.min(look));
         set.sleeps_until
@@ -97,7 +97,7 @@ async fn run(inner: Weak<Inner>) {
         let Some(alarms) = inner.upgrade() else {
             return;
         };
-        let until = alarms.ring();
+        let until = alarms.wake_due();
         tokio::select! {
             () = alarms.clock.sleep_until(until) => {}
             () = alarms.earlier.notified() => {}
@@ -112,11 +112,11 @@ impl Future for Timer {
         let Some(at) = self.at else {
             return Poll::Pending;
         };
-        let inner = Arc::clone(&self.alarms.0);
+        let inner = Arc::clone(&self.timers.0);
         if inner.clock.now() >= at {
             return Poll::Ready(());
         }
-        let mut set = inner.set();
+        let mut set = inner.lock();
         let key = match self.key {
             Some(key) => key,
             None => {
@@ -139,7 +139,7 @@ impl Future for Timer {
 impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.alarms.0.set().wakers.remove(&key);
+            self.timers.0.lock().wakers.remove(&key);
         }
     }
 }
@@ -158,7 +158,7 @@ mod tests {
             let (alarms, clock) = (alarms.clone(), clock.clone());
             tokio::spawn(async move {
                 let at = start + Duration::from_secs(seconds);
-                alarms.at(Some(at)).await;
+                alarms.sleep_until(Some(at)).await;
                 (clock.now().since(start).as_secs(), seconds)
             })
         });
@@ -172,10 +172,10 @@ mod tests {
     async fn an_alarm_that_is_dropped_is_forgotten() {
         let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::from_millis(0)));
         let alarms = Timers::start(clock.clone());
-        let far = alarms.at(Some(clock.now() + Duration::from_secs(600)));
+        let far = alarms.sleep_until(Some(clock.now() + Duration::from_secs(600)));
         tokio::time::timeout(Duration::from_secs(1), far)
             .await
             .unwrap_err();
-        assert!(alarms.0.set().wakers.is_empty());
+        assert!(alarms.0.lock().wakers.is_empty());
     }
 }

@@ -23,7 +23,7 @@ pub struct Upstreams {
     /// The timeouts of attempts.
     pub timeouts: Timeouts,
     /// Minimum throughput of a stream in bytes per second, over a minute; zero switches the check off.
-    pub least_throughput: u32,
+    pub min_throughput: u32,
 }
 
 /// One provider.
@@ -31,7 +31,7 @@ pub struct Upstream {
     /// The name, as failures carry it.
     pub name: String,
     /// Tells the provider from others of the same name; empty at its usual address.
-    pub place: String,
+    pub address: String,
     /// The forwarder of requests to it.
     pub forward: Forwarder,
     /// The accounts that replace the client's own key, on the paths that are for a model.
@@ -40,7 +40,7 @@ pub struct Upstream {
 
 impl Upstreams {
     /// Returns the provider of that route.
-    pub(super) fn of(&self, route: Route) -> &Upstream {
+    pub(super) fn for_route(&self, route: Route) -> &Upstream {
         match route.dialect {
             Dialect::Anthropic => &self.anthropic,
             Dialect::OpenaiChat | Dialect::OpenaiResponses => &self.openai,
@@ -48,7 +48,7 @@ impl Upstreams {
     }
 
     /// Returns the policy of requests for that path.
-    pub(super) fn policy(&self, path: &str) -> &Arc<Policy> {
+    pub(super) fn policy_for(&self, path: &str) -> &Arc<Policy> {
         let named = self.policies.iter();
         named
             .filter(|(prefix, _)| path.starts_with(prefix.as_str()))

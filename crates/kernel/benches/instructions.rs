@@ -109,7 +109,7 @@ fn decide_rounds(rounds: u64, verdict: &Verdict) {
             verdict,
             retryable: None,
             committed: false,
-            own_delay: Some(Duration::from_secs(round)),
+            scheduled_delay: Some(Duration::from_secs(round)),
             remedies: Remedies::NONE,
             now: NOW,
         };
@@ -123,7 +123,7 @@ fn decide_rounds(rounds: u64, verdict: &Verdict) {
 }
 
 fn overloaded() -> Verdict {
-    Verdict::of(Cause::Overloaded, Scope::Model)
+    Verdict::new(Cause::Overloaded, Scope::Model)
 }
 
 fn decide_plain(rounds: u64) {
@@ -140,7 +140,7 @@ fn decide_with_hint(rounds: u64) {
         rounds,
         &Verdict {
             hint: Some(hint),
-            ..Verdict::of(Cause::RateLimited, Scope::Credential)
+            ..Verdict::new(Cause::RateLimited, Scope::Credential)
         },
     );
 }
@@ -159,19 +159,19 @@ fn gate_with_5000_in_line(rounds: u64) {
         since: NOW + Duration::from_millis(n),
         own_wake: NOW,
         deadline: None,
-        crowd: None,
+        batch: None,
     };
     let (mut gate, mut line) = (Gate::default(), Queue::default());
     gate.record_missed_failure(NOW);
-    (0..5000).for_each(|n| line.wait(waiter(n)));
+    (0..5000).for_each(|n| line.join(waiter(n)));
     let mut now = NOW + Duration::from_secs(60);
     for n in 0..rounds {
-        let answer = line.ask(&mut gate, black_box(waiter(n)), now);
-        let (GateReply::Go(pass) | GateReply::Probe(pass)) = answer else {
+        let answer = line.request_pass(&mut gate, black_box(waiter(n)), now);
+        let (GateReply::Proceed(pass) | GateReply::Probe(pass)) = answer else {
             panic!("{answer:?}")
         };
-        gate.succeeded(pass, line.len(), now);
-        line.wait(waiter(5000 + n));
+        gate.record_success(pass, line.len(), now);
+        line.join(waiter(5000 + n));
         now = now + Duration::from_secs(1);
     }
     black_box((gate, line));
@@ -182,10 +182,10 @@ fn fail_wait_wake(rounds: u64) {
     let mut state = State::new(RetryRules::BY_SCHEDULE, Prompt::default());
     step(&mut state, Event::Started);
     for _ in 0..rounds {
-        let own_delay = Some(Duration::from_secs(5));
+        let scheduled_delay = Some(Duration::from_secs(5));
         let failed = Event::Failed {
             failure: Arc::clone(&failure),
-            own_delay,
+            scheduled_delay,
             remedies: Remedies::NONE,
             now: NOW,
         };

@@ -41,11 +41,16 @@ impl Block {
     ///
     /// let now = Timestamp::default();
     /// let spent = Failure::http("openai", 402, "Insufficient credits", now);
-    /// assert!(Block::of("work", "gpt-5.1", &classify(&spent), now).is_some());
+    /// assert!(Block::from_verdict("work", "gpt-5.1", &classify(&spent), now).is_some());
     /// let busy = Failure::http("openai", 503, "Overloaded", now);
-    /// assert!(Block::of("work", "gpt-5.1", &classify(&busy), now).is_none());
+    /// assert!(Block::from_verdict("work", "gpt-5.1", &classify(&busy), now).is_none());
     /// ```
-    pub fn of(account: &str, model: &str, verdict: &Verdict, now: Timestamp) -> Option<Self> {
+    pub fn from_verdict(
+        account: &str,
+        model: &str,
+        verdict: &Verdict,
+        now: Timestamp,
+    ) -> Option<Self> {
         let guess = match verdict.cause {
             Cause::UsageLimit => GUESSED_USAGE_BLOCK,
             Cause::Billing | Cause::Auth | Cause::Permission => MAX_GUESSED_BLOCK,
@@ -69,11 +74,11 @@ impl Block {
         })
     }
 
-    fn concerns(&self, account: &str, model: &str) -> bool {
+    fn applies_to(&self, account: &str, model: &str) -> bool {
         self.account == account && self.model.as_deref().is_none_or(|own| own == model)
     }
 
-    fn is_same(&self, other: &Self) -> bool {
+    fn has_same_target(&self, other: &Self) -> bool {
         self.account == other.account && self.model == other.model
     }
 }
@@ -85,7 +90,11 @@ pub struct Blocks(Vec<Block>);
 impl Blocks {
     /// Records a block. A guess does not shorten a stated block.
     pub fn add(&mut self, block: Block) {
-        match self.0.iter_mut().find(|known| known.is_same(&block)) {
+        match self
+            .0
+            .iter_mut()
+            .find(|known| known.has_same_target(&block))
+        {
             Some(known)
                 if block.authority == Authority::Guessed
                     && known.authority != Authority::Guessed
@@ -97,9 +106,9 @@ impl Blocks {
 
     /// Records that a call with that account, begun at that time, succeeded; returns whether that lifted a block. A
     /// block learnt after the call had begun may well be true all the same.
-    pub fn heal(&mut self, account: &str, model: &str, begun: Timestamp) -> bool {
+    pub fn clear_after_success(&mut self, account: &str, model: &str, begun: Timestamp) -> bool {
         let before = self.0.len();
-        let proved_wrong = |block: &Block| block.concerns(account, model) && block.since <= begun;
+        let proved_wrong = |block: &Block| block.applies_to(account, model) && block.since <= begun;
         self.0.retain(|block| !proved_wrong(block));
         self.0.len() != before
     }
@@ -116,8 +125,8 @@ impl Blocks {
     }
 
     /// Returns the block that applies to that account now, the longest of several.
-    pub fn on(&self, account: &str, model: &str, now: Timestamp) -> Option<&Block> {
-        let active = |block: &&Block| block.concerns(account, model) && block.until > now;
+    pub fn active_block(&self, account: &str, model: &str, now: Timestamp) -> Option<&Block> {
+        let active = |block: &&Block| block.applies_to(account, model) && block.until > now;
         self.0.iter().filter(active).max_by_key(|block| block.until)
     }
 
@@ -231,17 +240,18 @@ mod tests {
             (400, "prompt is too long", None),
         ];
         for (status, message, until) in table {
-            let block = Block::of("a", "m", &judged(status, message), at(100));
+            let block = Block::from_verdict("a", "m", &judged(status, message), at(100));
             assert_eq!(block.map(|block| block.until), until.map(at), "{message}");
         }
     }
 
     #[test]
     fn a_denied_model_blocks_that_model_only() {
-        let denied = Block::of("a", "m", &judged(403, "You may not use this"), at(0)).unwrap();
+        let denied =
+            Block::from_verdict("a", "m", &judged(403, "You may not use this"), at(0)).unwrap();
         let blocks: Blocks = [denied].into_iter().collect();
-        assert!(blocks.on("a", "m", at(100)).is_some());
-        assert!(blocks.on("a", "other", at(100)).is_none());
+        assert!(blocks.active_block("a", "m", at(100)).is_some());
+        assert!(blocks.active_block("a", "other", at(100)).is_none());
     }
 
     #[test]
@@ -249,17 +259,23 @@ mod tests {
         let mut blocks = Blocks::default();
         blocks.add(block("a", 5000, Authority::Stated));
         blocks.add(block("a", 300, Authority::Guessed));
-        assert_eq!(blocks.on("a", "m", at(1)).unwrap().until, at(5000));
+        assert_eq!(
+            blocks.active_block("a", "m", at(1)).unwrap().until,
+            at(5000)
+        );
         blocks.add(block("a", 900, Authority::Stated));
-        assert_eq!(blocks.on("a", "m", at(1)).unwrap().until, at(900));
+        assert_eq!(blocks.active_block("a", "m", at(1)).unwrap().until, at(900));
     }
 
     #[test]
     fn success_heals_and_time_does_too() {
         let mut blocks: Blocks = [block("a", 50, Authority::Stated)].into_iter().collect();
-        assert!(blocks.on("a", "m", at(50)).is_none());
-        assert!(!blocks.heal("other", "m", at(9)));
-        assert!(blocks.heal("a", "m", at(9)) && !blocks.heal("a", "m", at(9)));
+        assert!(blocks.active_block("a", "m", at(50)).is_none());
+        assert!(!blocks.clear_after_success("other", "m", at(9)));
+        assert!(
+            blocks.clear_after_success("a", "m", at(9))
+                && !blocks.clear_after_success("a", "m", at(9))
+        );
         // A failure learnt while the call was under way is not disproved by it.
         let mut later: Blocks = [Block {
             since: at(10),
@@ -267,7 +283,7 @@ mod tests {
         }]
         .into_iter()
         .collect();
-        assert!(!later.heal("a", "m", at(9)));
+        assert!(!later.clear_after_success("a", "m", at(9)));
         blocks.add(block("a", 50, Authority::Stated));
         blocks.prune(at(50));
         assert_eq!(blocks.iter().count(), 0);
@@ -282,7 +298,7 @@ mod tests {
         .into_iter()
         .collect();
         let choose = |accounts: &[&'static str], before| match choose(accounts, before, |account| {
-            blocks.on(account, "m", at(1))
+            blocks.active_block(account, "m", at(1))
         })
         .unwrap()
         {
@@ -300,7 +316,9 @@ mod tests {
         let blocks: Blocks = [block("a", 900, Authority::Stated), revoked]
             .into_iter()
             .collect();
-        let first = super::choose(&["a", "b"], None, |account| blocks.on(account, "m", at(1)));
+        let first = super::choose(&["a", "b"], None, |account| {
+            blocks.active_block(account, "m", at(1))
+        });
         assert!(matches!(first, Some(Choice::Blocked("a", _))), "{first:?}");
     }
 

@@ -31,7 +31,7 @@ pub enum Event {
     /// Content of the running call was handed on; from here on the call cannot be repeated.
     ContentSent,
     /// Money was spent.
-    Spent(Cost),
+    CostIncurred(Cost),
     /// The running call ended well.
     Succeeded,
     /// The running call failed, or its failure is judged again because its remedy could not be carried out.
@@ -39,7 +39,7 @@ pub enum Event {
         /// The failure and its verdict.
         failure: Arc<ClassifiedFailure>,
         /// The caller's own delay at the chain's position in its schedule; `None` when the schedule is spent.
-        own_delay: Option<Duration>,
+        scheduled_delay: Option<Duration>,
         /// The remedies that are available instead of waiting.
         remedies: Remedies,
         /// The current time.
@@ -52,17 +52,17 @@ pub enum Event {
     },
     /// The gate admits the call before its wait is over. If the call fails, the wait continues and no retry is spent:
     /// the attempt was the gate's.
-    LetPass {
+    AdmittedEarly {
         /// The current time.
         now: Timestamp,
     },
     /// Another model is asked from here on; a model that is new to this chain has all retries.
     ModelChanged {
         /// Whether this chain has asked it before.
-        again: bool,
+        was_used_before: bool,
     },
     /// Work in between has used the prompt's budget, which is now this one.
-    PromptSpent(Prompt),
+    PromptBudgetUpdated(Prompt),
     /// The remedy was carried out.
     RemedyDone,
     /// The remedy could not be carried out, and nothing else can help.
@@ -103,7 +103,7 @@ pub enum Effect {
     /// Announce the end of the retry chain.
     AnnounceEnd(RetryEnded),
     /// Report the error that was held back, once.
-    Report(Arc<ClassifiedFailure>, GiveUp),
+    ReportError(Arc<ClassifiedFailure>, GiveUp),
     /// The call is over for good.
     Settle(Outcome),
 }
@@ -157,7 +157,7 @@ pub struct State {
     chain: Chain,
     prompt: Prompt,
     /// The failure that the open chain retried last.
-    retried: Option<Arc<ClassifiedFailure>>,
+    retry_cause: Option<Arc<ClassifiedFailure>>,
     stage: Stage,
 }
 
@@ -167,10 +167,10 @@ enum Stage {
     Calling {
         committed: bool,
         /// The wait that continues if this call fails.
-        within: Option<Wait>,
+        early_wait: Option<Wait>,
     },
     Waiting(Wait),
-    Mending {
+    ApplyingRemedy {
         failure: Arc<ClassifiedFailure>,
     },
 }
@@ -193,7 +193,7 @@ impl State {
             rules,
             chain: Chain::default(),
             prompt,
-            retried: None,
+            retry_cause: None,
             stage: Stage::Idle,
         }
     }
@@ -211,7 +211,7 @@ impl State {
         // The clock may have been set back meanwhile: no wait grows longer than it was, and time slept is paid for.
         let until = wait.until.min(now + wait.until.since(wait.since));
         let since = wait.since.min(now);
-        let announcement = scheduled(self, now, until, &wait.failure);
+        let announcement = announce_retry(self, now, until, &wait.failure);
         let failure = wait.failure;
         self.stage = Stage::Waiting(Wait {
             since,
@@ -251,36 +251,44 @@ impl State {
 pub fn step(state: &mut State, event: Event) -> Effects {
     let stage = std::mem::replace(&mut state.stage, Stage::Idle);
     match (stage, event) {
-        (Stage::Idle, Event::Started) => call(state, None),
-        (Stage::Calling { within, .. }, Event::ContentSent) => {
-            let committed = true;
-            remain(state, Stage::Calling { committed, within })
+        (Stage::Idle, Event::Started) => start_call(state, None),
+        (Stage::Calling { early_wait, .. }, Event::ContentSent) => {
+            let stage = Stage::Calling {
+                committed: true,
+                early_wait,
+            };
+            stay_in(state, stage)
         }
         (Stage::Calling { .. }, Event::Succeeded) => {
             let mut effects = close_chain(state, ChainEnd::Success);
             effects.push(Effect::Settle(Outcome::Completed));
             effects
         }
-        (Stage::Calling { committed, within }, event @ Event::Failed { .. }) => {
+        (
+            Stage::Calling {
+                committed,
+                early_wait,
+            },
+            event @ Event::Failed { .. },
+        ) => {
             let committed = committed || is_after_content(&event);
-            failed(state, event, committed, within)
+            on_failure(state, event, committed, early_wait)
         }
         // Content that was handed on is settled: it was retracted or kept before the remedy.
-        (Stage::Mending { .. }, event @ Event::Failed { .. }) => failed(state, event, false, None),
+        (Stage::ApplyingRemedy { .. }, event @ Event::Failed { .. }) => {
+            on_failure(state, event, false, None)
+        }
         (Stage::Waiting(wait), Event::Woke { now }) => {
             end_wait(state, &wait, now);
-            call(state, None)
+            start_call(state, None)
         }
-        (Stage::Waiting(wait), Event::LetPass { now }) => {
+        (Stage::Waiting(wait), Event::AdmittedEarly { now }) => {
             end_wait(state, &wait, now);
-            call(state, Some(wait))
+            start_call(state, Some(wait))
         }
-        (Stage::Mending { .. }, Event::RemedyDone) => call(state, None),
-        (Stage::Mending { failure }, Event::RemedyFailed) => {
-            let why = match failure.verdict.cause {
-                Cause::ContextOverflow => GiveUp::Overflow,
-                _ => GiveUp::NotRetryable,
-            };
+        (Stage::ApplyingRemedy { .. }, Event::RemedyDone) => start_call(state, None),
+        (Stage::ApplyingRemedy { failure }, Event::RemedyFailed) => {
+            let why = give_up_after_remedy(failure.verdict.cause);
             give_up(state, failure, why)
         }
         (Stage::Waiting(wait), Event::RetryAborted { now }) => {
@@ -292,24 +300,34 @@ pub fn step(state: &mut State, event: Event) -> Effects {
                 committed: false, ..
             },
             Event::HeldRetryAborted,
-        ) => match state.retried.take() {
+        ) => match state.retry_cause.take() {
             Some(failure) => cancel_retry(state, Effect::CancelCall, failure),
-            None => remain(state, stage),
+            None => stay_in(state, stage),
         },
         (stage, Event::Aborted { now }) => abort(state, stage, now),
         (stage, event) => {
             update_budget(state, event);
-            remain(state, stage)
+            stay_in(state, stage)
         }
+    }
+}
+
+/// Returns the reason to give up after the remedy for this cause has failed.
+const fn give_up_after_remedy(cause: Cause) -> GiveUp {
+    match cause {
+        Cause::ContextOverflow => GiveUp::Overflow,
+        _ => GiveUp::NotRetryable,
     }
 }
 
 /// Applies an event that changes budgets and nothing else.
 fn update_budget(state: &mut State, event: Event) {
     match event {
-        Event::Spent(cost) => state.prompt.spend(cost),
-        Event::PromptSpent(prompt) => state.prompt = prompt,
-        Event::ModelChanged { again: false } => state.chain.start_model(),
+        Event::CostIncurred(cost) => state.prompt.spend(cost),
+        Event::PromptBudgetUpdated(prompt) => state.prompt = prompt,
+        Event::ModelChanged {
+            was_used_before: false,
+        } => state.chain.start_model(),
         _ => {}
     }
 }
@@ -319,10 +337,10 @@ fn is_after_content(event: &Event) -> bool {
 }
 
 /// Handles a failed call. A call that the gate admitted early costs nothing: its wait continues.
-fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>) -> Effects {
+fn on_failure(state: &mut State, event: Event, committed: bool, within: Option<Wait>) -> Effects {
     let Event::Failed {
         failure,
-        own_delay,
+        scheduled_delay,
         remedies,
         now,
     } = event
@@ -333,7 +351,7 @@ fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>
         verdict: &failure.verdict,
         retryable: failure.failure.retryable,
         committed,
-        own_delay,
+        scheduled_delay,
         remedies,
         now,
     };
@@ -347,7 +365,7 @@ fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>
     }
     let decision = decide(&state.rules, &state.chain, &state.prompt, &situation);
     let goes_on = !matches!(decision, Decision::GiveUp(_));
-    let mut effects = follow(state, decision, failure, now);
+    let mut effects = apply_decision(state, decision, failure, now);
     if committed && goes_on {
         let first = match remedies.after_content {
             AfterContent::Continue => Effect::KeepPartial,
@@ -366,7 +384,7 @@ fn continue_wait(state: &mut State, wait: Wait, now: Timestamp) -> Effects {
     Effects::from_iter([Effect::SleepUntil(until)])
 }
 
-fn follow(
+fn apply_decision(
     state: &mut State,
     decision: Decision,
     failure: Arc<ClassifiedFailure>,
@@ -377,7 +395,7 @@ fn follow(
             let delay = at.since(now);
             state.chain.start_wait(delay);
             state.prompt.reserve_sleep(delay);
-            let announcement = scheduled(state, now, at, &failure);
+            let announcement = announce_retry(state, now, at, &failure);
             let (since, until) = (now, at);
             state.stage = Stage::Waiting(Wait {
                 since,
@@ -388,25 +406,25 @@ fn follow(
         }
         Decision::Try(remedy @ Remedy::Switch(Target::Account)) => {
             state.chain.start_switch();
-            let announcement = scheduled(state, now, now, &failure);
-            state.stage = Stage::Mending { failure };
+            let announcement = announce_retry(state, now, now, &failure);
+            state.stage = Stage::ApplyingRemedy { failure };
             Effects::from_iter([announcement, Effect::Apply(remedy)])
         }
         Decision::Try(remedy) => {
-            state.stage = Stage::Mending { failure };
+            state.stage = Stage::ApplyingRemedy { failure };
             Effects::from_iter([Effect::Apply(remedy)])
         }
         Decision::GiveUp(why) => give_up(state, failure, why),
     }
 }
 
-fn scheduled(
+fn announce_retry(
     state: &mut State,
     now: Timestamp,
     at: Timestamp,
     failure: &Arc<ClassifiedFailure>,
 ) -> Effect {
-    state.retried = Some(Arc::clone(failure));
+    state.retry_cause = Some(Arc::clone(failure));
     Effect::AnnounceRetry(RetryScheduled {
         attempt: state.chain.retries(),
         max_attempts: max_retries(state),
@@ -426,7 +444,7 @@ fn max_retries(state: &State) -> Option<u32> {
 fn give_up(state: &mut State, failure: Arc<ClassifiedFailure>, why: GiveUp) -> Effects {
     let mut effects = close_chain(state, ChainEnd::Failure(&failure));
     effects.extend([
-        Effect::Report(failure, why),
+        Effect::ReportError(failure, why),
         Effect::Settle(Outcome::Failed(why)),
     ]);
     effects
@@ -436,7 +454,7 @@ fn cancel_retry(state: &mut State, first: Effect, failure: Arc<ClassifiedFailure
     let mut effects = Effects::from_iter([first]);
     effects.extend(close_chain(state, ChainEnd::Cancelled));
     effects.extend([
-        Effect::Report(failure, GiveUp::Canceled),
+        Effect::ReportError(failure, GiveUp::Canceled),
         Effect::Settle(Outcome::Failed(GiveUp::Canceled)),
     ]);
     effects
@@ -451,7 +469,7 @@ fn abort(state: &mut State, stage: Stage, now: Timestamp) -> Effects {
             end_wait(state, &wait, now);
             effects.push(Effect::CancelSleep);
         }
-        Stage::Mending { .. } => {}
+        Stage::ApplyingRemedy { .. } => {}
     }
     effects.extend(close_chain(state, ChainEnd::Cancelled));
     effects.push(Effect::Settle(Outcome::Aborted));
@@ -467,7 +485,7 @@ enum ChainEnd<'a> {
 /// Closes the chain. A chain ends nowhere else, so its end is announced exactly once.
 fn close_chain(state: &mut State, closing: ChainEnd<'_>) -> Effects {
     let chain = std::mem::take(&mut state.chain);
-    state.retried = None;
+    state.retry_cause = None;
     let mut effects = Effects::new();
     if chain.is_open() {
         let (success, error) = match closing {
@@ -490,13 +508,16 @@ fn end_wait(state: &mut State, wait: &Wait, now: Timestamp) {
     state.prompt.settle_sleep(slept);
 }
 
-fn call(state: &mut State, within: Option<Wait>) -> Effects {
+fn start_call(state: &mut State, early_wait: Option<Wait>) -> Effects {
     let committed = false;
-    state.stage = Stage::Calling { committed, within };
+    state.stage = Stage::Calling {
+        committed,
+        early_wait,
+    };
     Effects::from_iter([Effect::Call])
 }
 
-fn remain(state: &mut State, stage: Stage) -> Effects {
+fn stay_in(state: &mut State, stage: Stage) -> Effects {
     state.stage = stage;
     Effects::new()
 }

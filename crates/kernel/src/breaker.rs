@@ -129,7 +129,7 @@ impl Breaker {
     }
 
     /// Decides whether the step may run now. The result of a granted trial must be reported.
-    pub fn permit(&mut self, step: &str, now: Timestamp) -> BreakerDecision {
+    pub fn check(&mut self, step: &str, now: Timestamp) -> BreakerDecision {
         let Some(step) = self.steps.get_mut(step) else {
             return BreakerDecision::Run;
         };
@@ -146,13 +146,13 @@ impl Breaker {
     }
 
     /// Records a failure; returns the trip, if the step is refused from now on.
-    pub fn failed(&mut self, fingerprint: Fingerprint, now: Timestamp) -> Option<Trip> {
+    pub fn record_failure(&mut self, fingerprint: Fingerprint, now: Timestamp) -> Option<Trip> {
         if !self.config.tracked.contains(&fingerprint.class()) {
             self.end_untracked_trial(fingerprint.step());
             return None;
         }
         let step = self.steps.entry(fingerprint.step().to_owned()).or_default();
-        let count = step.sight(&fingerprint, now, self.config.window);
+        let count = step.record_sighting(&fingerprint, now, self.config.window);
         let same_again = step.trial_running
             && step
                 .trip
@@ -173,7 +173,7 @@ impl Breaker {
     }
 
     /// Records a success: the step's record is cleared.
-    pub fn succeeded(&mut self, step: &str) {
+    pub fn record_success(&mut self, step: &str) {
         self.steps.remove(step);
     }
 
@@ -185,7 +185,12 @@ impl Breaker {
 }
 
 impl Step {
-    fn sight(&mut self, fingerprint: &Fingerprint, now: Timestamp, window: Duration) -> u32 {
+    fn record_sighting(
+        &mut self,
+        fingerprint: &Fingerprint,
+        now: Timestamp,
+        window: Duration,
+    ) -> u32 {
         for times in self.sightings.values_mut() {
             times.retain(|seen| now.since(*seen) < window);
         }

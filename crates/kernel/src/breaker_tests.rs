@@ -19,7 +19,7 @@ fn broken() -> Fingerprint {
 fn tripped() -> Breaker {
     let mut breaker = Breaker::default();
     for second in 0..3 {
-        breaker.failed(broken(), at(second));
+        breaker.record_failure(broken(), at(second));
     }
     breaker
 }
@@ -27,15 +27,15 @@ fn tripped() -> Breaker {
 #[test]
 fn the_third_identical_failure_trips() {
     let mut breaker = Breaker::default();
-    assert_eq!(breaker.failed(broken(), at(0)), None);
-    assert_eq!(breaker.failed(broken(), at(1)), None);
-    let trip = breaker.failed(broken(), at(2)).unwrap();
+    assert_eq!(breaker.record_failure(broken(), at(0)), None);
+    assert_eq!(breaker.record_failure(broken(), at(1)), None);
+    let trip = breaker.record_failure(broken(), at(2)).unwrap();
     assert_eq!((trip.count, trip.until), (3, at(2 + 1800)));
     assert_eq!(
-        breaker.permit("build", at(3)),
+        breaker.check("build", at(3)),
         BreakerDecision::Refused(trip)
     );
-    assert_eq!(breaker.permit("another step", at(3)), BreakerDecision::Run);
+    assert_eq!(breaker.check("another step", at(3)), BreakerDecision::Run);
 }
 
 #[test]
@@ -43,12 +43,12 @@ fn only_identical_failures_count_together() {
     let mut breaker = Breaker::default();
     for message in ["a", "b", "c", "a", "b", "c"] {
         assert_eq!(
-            breaker.failed(failure(Class::TestFailure, message), at(0)),
+            breaker.record_failure(failure(Class::TestFailure, message), at(0)),
             None
         );
     }
     for class in [Class::Deterministic, Class::ContractFailure] {
-        assert_eq!(breaker.failed(failure(class, "d"), at(0)), None);
+        assert_eq!(breaker.record_failure(failure(class, "d"), at(0)), None);
     }
 }
 
@@ -65,7 +65,7 @@ fn classes_that_are_tracked_by_default() {
     for (class, tracked) in table {
         let mut breaker = Breaker::default();
         let trips = (0..10)
-            .filter_map(|n| breaker.failed(failure(class, "same"), at(n)))
+            .filter_map(|n| breaker.record_failure(failure(class, "same"), at(n)))
             .count();
         assert_eq!(trips > 0, tracked, "{class:?}");
     }
@@ -77,36 +77,36 @@ fn sightings_older_than_the_window_are_forgotten() {
     let mut breaker = Breaker::new(config);
     for second in [0, 40, 80, 120, 160] {
         assert_eq!(
-            breaker.failed(broken(), at(second)),
+            breaker.record_failure(broken(), at(second)),
             None,
             "at most two within any minute"
         );
     }
-    assert!(breaker.failed(broken(), at(170)).is_some());
+    assert!(breaker.record_failure(broken(), at(170)).is_some());
 }
 
 #[test]
 fn success_resets_the_count() {
     let mut breaker = Breaker::default();
     for round in 0..5 {
-        breaker.failed(broken(), at(round));
-        breaker.failed(broken(), at(round));
-        breaker.succeeded("build");
+        breaker.record_failure(broken(), at(round));
+        breaker.record_failure(broken(), at(round));
+        breaker.record_success("build");
     }
-    assert_eq!(breaker.permit("build", at(9)), BreakerDecision::Run);
+    assert_eq!(breaker.check("build", at(9)), BreakerDecision::Run);
 }
 
 #[test]
 fn after_the_cooldown_one_trial_goes_first() {
     let mut breaker = tripped();
     assert!(matches!(
-        breaker.permit("build", at(1801)),
+        breaker.check("build", at(1801)),
         BreakerDecision::Refused(_)
     ));
-    assert_eq!(breaker.permit("build", at(1802)), BreakerDecision::Trial);
+    assert_eq!(breaker.check("build", at(1802)), BreakerDecision::Trial);
     assert!(
         matches!(
-            breaker.permit("build", at(1803)),
+            breaker.check("build", at(1803)),
             BreakerDecision::Refused(_)
         ),
         "one trial at a time"
@@ -118,10 +118,10 @@ fn a_trial_that_fails_the_same_way_trips_at_once() {
     let config = Config::default().with_window(Duration::from_secs(60));
     let mut breaker = Breaker::new(config.with_cooldown(HOUR));
     for second in 0..3 {
-        breaker.failed(broken(), at(second));
+        breaker.record_failure(broken(), at(second));
     }
-    assert_eq!(breaker.permit("build", at(4000)), BreakerDecision::Trial);
-    let trip = breaker.failed(broken(), at(4000)).unwrap();
+    assert_eq!(breaker.check("build", at(4000)), BreakerDecision::Trial);
+    let trip = breaker.record_failure(broken(), at(4000)).unwrap();
     assert_eq!(
         (trip.count, trip.until),
         (1, at(7600)),
@@ -132,37 +132,37 @@ fn a_trial_that_fails_the_same_way_trips_at_once() {
 #[test]
 fn a_trial_that_succeeds_or_fails_otherwise_closes_the_breaker() {
     let mut breaker = tripped();
-    breaker.permit("build", at(2000));
-    breaker.succeeded("build");
-    assert_eq!(breaker.permit("build", at(2000)), BreakerDecision::Run);
+    breaker.check("build", at(2000));
+    breaker.record_success("build");
+    assert_eq!(breaker.check("build", at(2000)), BreakerDecision::Run);
 
     let mut breaker = tripped();
-    breaker.permit("build", at(2000));
+    breaker.check("build", at(2000));
     assert_eq!(
-        breaker.failed(failure(Class::TestFailure, "another"), at(2000)),
+        breaker.record_failure(failure(Class::TestFailure, "another"), at(2000)),
         None
     );
-    assert_eq!(breaker.permit("build", at(2000)), BreakerDecision::Run);
+    assert_eq!(breaker.check("build", at(2000)), BreakerDecision::Run);
 }
 
 #[test]
 fn a_failed_trial_is_followed_by_another_after_its_cooldown() {
     let mut breaker = tripped();
-    assert_eq!(breaker.permit("build", at(2000)), BreakerDecision::Trial);
-    breaker.failed(broken(), at(2000));
+    assert_eq!(breaker.check("build", at(2000)), BreakerDecision::Trial);
+    breaker.record_failure(broken(), at(2000));
     assert!(matches!(
-        breaker.permit("build", at(3799)),
+        breaker.check("build", at(3799)),
         BreakerDecision::Refused(_)
     ));
-    assert_eq!(breaker.permit("build", at(3800)), BreakerDecision::Trial);
+    assert_eq!(breaker.check("build", at(3800)), BreakerDecision::Trial);
 }
 
 #[test]
 fn a_late_failure_of_another_kind_does_not_close_a_tripped_breaker() {
     let mut breaker = tripped();
-    breaker.failed(failure(Class::TestFailure, "from an earlier visit"), at(3));
+    breaker.record_failure(failure(Class::TestFailure, "from an earlier visit"), at(3));
     assert!(matches!(
-        breaker.permit("build", at(4)),
+        breaker.check("build", at(4)),
         BreakerDecision::Refused(_)
     ));
 }
@@ -170,12 +170,12 @@ fn a_late_failure_of_another_kind_does_not_close_a_tripped_breaker() {
 #[test]
 fn a_trial_that_ends_untracked_can_be_repeated() {
     let mut breaker = tripped();
-    assert_eq!(breaker.permit("build", at(2000)), BreakerDecision::Trial);
+    assert_eq!(breaker.check("build", at(2000)), BreakerDecision::Trial);
     assert_eq!(
-        breaker.failed(failure(Class::Transient, "429"), at(2000)),
+        breaker.record_failure(failure(Class::Transient, "429"), at(2000)),
         None
     );
-    assert_eq!(breaker.permit("build", at(2001)), BreakerDecision::Trial);
+    assert_eq!(breaker.check("build", at(2001)), BreakerDecision::Trial);
 }
 
 #[test]
@@ -206,7 +206,7 @@ proptest! {
             now += gap;
             seen.push((kind, now));
             let recent = seen.iter().filter(|(k, t)| *k == kind && now - t < window).count();
-            let trip = breaker.failed(failure(Class::TestFailure, ["a", "b", "c"][kind]), at(now));
+            let trip = breaker.record_failure(failure(Class::TestFailure, ["a", "b", "c"][kind]), at(now));
             tripped |= recent >= limit as usize;
             prop_assert_eq!(trip.is_some(), tripped);
         }
@@ -216,7 +216,7 @@ proptest! {
     fn memory_stays_bounded(messages in proptest::collection::vec("[a-z]{1,4}", 0..300)) {
         let mut breaker = Breaker::default();
         for message in messages {
-            breaker.failed(failure(Class::Deterministic, &message), at(0));
+            breaker.record_failure(failure(Class::Deterministic, &message), at(0));
         }
         prop_assert!(breaker.steps.values().all(|step| step.sightings.len() <= MAX_FINGERPRINTS));
     }

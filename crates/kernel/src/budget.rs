@@ -21,7 +21,7 @@ pub struct Cost(pub u64);
 ///
 /// let price = Price { input: Cost(3_000_000), output: Cost(15_000_000), ..Price::default() };
 /// let usage = Usage { input: 1000, output: 100, ..Usage::default() };
-/// assert_eq!(price.of(usage), Cost(4500));
+/// assert_eq!(price.cost(usage), Cost(4500));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Price {
@@ -37,7 +37,7 @@ pub struct Price {
 
 impl Price {
     /// Returns the cost of a usage.
-    pub fn of(&self, usage: Usage) -> Cost {
+    pub fn cost(&self, usage: Usage) -> Cost {
         let parts = [
             (usage.input, self.input),
             (usage.output, self.output),
@@ -222,7 +222,7 @@ impl Prompt {
     }
 
     /// Returns whether the cost limit is reached.
-    pub fn cost_is_spent(&self) -> bool {
+    pub fn cost_limit_reached(&self) -> bool {
         self.limits.cost.is_some_and(|limit| self.cost >= limit)
     }
 
@@ -294,9 +294,9 @@ mod tests {
             ..Limits::default()
         });
         budget.spend(Cost(99));
-        assert!(!budget.cost_is_spent());
+        assert!(!budget.cost_limit_reached());
         budget.spend(Cost(u64::MAX));
-        assert!(budget.cost_is_spent());
+        assert!(budget.cost_limit_reached());
     }
 
     proptest! {

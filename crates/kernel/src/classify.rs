@@ -29,19 +29,19 @@ enum CauseFamily {
     /// The provider failed.
     Server,
     /// The request was refused as it is.
-    Refused,
+    BadRequest,
     /// The credential was refused.
-    NoCredential,
+    Unauthorized,
     /// The credential may not do this.
-    NoAccess,
+    Forbidden,
     /// Something is missing.
-    Missing,
+    NotFound,
     /// The cost exceeds the balance.
-    Unpaid,
+    PaymentRequired,
     /// Too many bytes.
     TooLarge,
     /// Nothing is known but the message.
-    Open,
+    Unclassified,
 }
 
 impl CauseFamily {
@@ -54,15 +54,15 @@ impl CauseFamily {
                 Some(408 | 504 | 522 | 524) => Cause::Timeout,
                 _ => Cause::ServerError,
             },
-            Self::Refused => Cause::InvalidRequest,
-            Self::NoCredential => Cause::Auth,
-            Self::NoAccess => Cause::Permission,
-            Self::Missing => Cause::ModelNotFound,
-            Self::Unpaid => Cause::Billing,
+            Self::BadRequest => Cause::InvalidRequest,
+            Self::Unauthorized => Cause::Auth,
+            Self::Forbidden => Cause::Permission,
+            Self::NotFound => Cause::ModelNotFound,
+            Self::PaymentRequired => Cause::Billing,
             Self::TooLarge => Cause::PayloadTooLarge,
             // An unreadable response was most often cut or garbled on its way.
-            Self::Open if failure.io == Some(IoKind::Protocol) => Cause::TruncatedStream,
-            Self::Open => match failure.transport {
+            Self::Unclassified if failure.io == Some(IoKind::Protocol) => Cause::TruncatedStream,
+            Self::Unclassified => match failure.transport {
                 // A raised error without facts is most often the network; an emitted one stays unknown.
                 Transport::Thrown => Cause::Network,
                 Transport::Http | Transport::Stream | Transport::Process => Cause::Unknown,
@@ -72,7 +72,7 @@ impl CauseFamily {
 
     /// Returns whether waiting cannot help, whatever the message says.
     const fn is_terminal(self) -> bool {
-        !matches!(self, Self::Open | Self::Limit | Self::Server)
+        !matches!(self, Self::Unclassified | Self::Limit | Self::Server)
     }
 
     /// Returns whether the message may choose this cause.
@@ -83,7 +83,7 @@ impl CauseFamily {
             ServerError, Stalled, Timeout, TruncatedStream, UsageLimit,
         };
         match self {
-            Self::Open => true,
+            Self::Unclassified => true,
             Self::Limit => {
                 matches!(
                     cause,
@@ -102,7 +102,7 @@ impl CauseFamily {
                     )
             }
             // A refused credential or permission may still be about money or size, but never about time.
-            Self::NoCredential | Self::NoAccess => {
+            Self::Unauthorized | Self::Forbidden => {
                 matches!(
                     cause,
                     Billing
@@ -112,9 +112,9 @@ impl CauseFamily {
                         | ContentFilter
                         | ContextOverflow
                         | ModelNotFound
-                ) && (self == Self::NoAccess || !matches!(cause, Permission | ModelNotFound))
+                ) && (self == Self::Forbidden || !matches!(cause, Permission | ModelNotFound))
             }
-            Self::Refused | Self::Missing | Self::Unpaid | Self::TooLarge => {
+            Self::BadRequest | Self::NotFound | Self::PaymentRequired | Self::TooLarge => {
                 let about_input = matches!(
                     cause,
                     ContextOverflow | PayloadTooLarge | ContentFilter | InvalidRequest
@@ -154,7 +154,7 @@ pub fn classify(failure: &Failure) -> Verdict {
     let hint = stated.filter(|hint| may_return && !is_placeholder_hint(failure, hint));
     let mut evidence = vec![evidence];
     if let Some(word) = failure.header("x-should-retry") {
-        evidence.push(heard("x-should-retry", word));
+        evidence.push(provider_evidence("x-should-retry", word));
     }
     Verdict {
         cause,
@@ -167,29 +167,32 @@ pub fn classify(failure: &Failure) -> Verdict {
 fn judge(failure: &Failure, wording: &Wording, stated: Option<&Hint>) -> (Cause, Evidence) {
     let (family, evidence) = match facts(failure) {
         Facts::Settled(cause, evidence) => return (cause, evidence),
-        Facts::Leaves(family, evidence) => (family, evidence),
+        Facts::Narrowed(family, evidence) => (family, evidence),
     };
-    let limit = matches!(family, CauseFamily::Limit | CauseFamily::Open);
-    match (rules::judge(wording, |cause| family.allows(cause)), stated) {
+    let limit = matches!(family, CauseFamily::Limit | CauseFamily::Unclassified);
+    match (
+        rules::find_cause(wording, |cause| family.allows(cause)),
+        stated,
+    ) {
         // Money does not come back at a stated time; a limit does.
         (Some((Cause::Billing, name)), Some(hint)) if limit => (
             limit_cause_by_wait(hint.wait(failure.at)),
-            seen("text", name),
+            static_evidence("text", name),
         ),
         // Whatever it is called, no rate has a window of hours.
         (Some((Cause::RateLimited, name)), Some(hint)) => (
             limit_cause_by_wait(hint.wait(failure.at)),
-            seen("text", name),
+            static_evidence("text", name),
         ),
         // A used-up plan under a terminal status is not waited for: another account may help.
         (Some((Cause::UsageLimit, name)), _) if family.is_terminal() => {
-            (Cause::Billing, seen("text", name))
+            (Cause::Billing, static_evidence("text", name))
         }
         // A certificate that is refused looks like a lost connection to the layers above it.
         (Some((Cause::Network, name)), _) => cause_from_quotation(failure, family)
             .filter(|(quoted, _)| *quoted == Cause::Misconfigured)
-            .unwrap_or((Cause::Network, seen("text", name))),
-        (Some((cause, name)), _) => (cause, seen("text", name)),
+            .unwrap_or((Cause::Network, static_evidence("text", name))),
+        (Some((cause, name)), _) => (cause, static_evidence("text", name)),
         (None, _) => cause_from_quotation(failure, family)
             .unwrap_or((family.default_cause(failure), evidence)),
     }
@@ -200,11 +203,12 @@ fn cause_from_quotation(failure: &Failure, family: CauseFamily) -> Option<(Cause
     // Errors that are passed on are short; a long text with quotations is something else.
     let short = failure.message.len() <= 1024;
     let quotes = || memchr::memchr3(b'"', b'`', b'\'', failure.message.as_bytes()).is_some();
-    if family != CauseFamily::Open || !short || !quotes() {
+    if family != CauseFamily::Unclassified || !short || !quotes() {
         return None;
     }
     let wording = Wording::read_with_quotations(&failure.message);
-    rules::judge(&wording, |_| true).map(|(cause, name)| (cause, seen("quotation", name)))
+    rules::find_cause(&wording, |_| true)
+        .map(|(cause, name)| (cause, static_evidence("quotation", name)))
 }
 
 /// Returns the cause of a limit with a stated end: a long wait is a plan's window, a short one a rate.
@@ -218,7 +222,7 @@ fn limit_cause_by_wait(wait: Duration) -> Cause {
 
 enum Facts {
     Settled(Cause, Evidence),
-    Leaves(CauseFamily, Evidence),
+    Narrowed(CauseFamily, Evidence),
 }
 
 /// Returns the meaning of a failure's machine-readable parts, the most specific first.
@@ -227,7 +231,7 @@ fn facts(failure: &Failure) -> Facts {
         return Facts::Settled(Cause::UsageLimit, evidence);
     }
     let words = || {
-        failure.words().filter_map(|(source, word)| {
+        failure.error_codes().filter_map(|(source, word)| {
             Some((source, word, codes::meaning(word, &failure.provider)?))
         })
     };
@@ -235,50 +239,56 @@ fn facts(failure: &Failure) -> Facts {
     for (source, word, meaning) in words() {
         match meaning {
             // No word reopens a case that a status has closed.
-            CodeMeaning::Means(cause)
-                if cause.class() == Class::Transient && settled.is_some_and(is_final) => {}
-            CodeMeaning::Means(cause) => return Facts::Settled(cause, heard(source, word)),
-            CodeMeaning::Hints(_) => {}
+            CodeMeaning::Exact(cause)
+                if cause.class() == Class::Transient && settled.is_some_and(is_terminal_status) => {
+            }
+            CodeMeaning::Exact(cause) => {
+                return Facts::Settled(cause, provider_evidence(source, word));
+            }
+            CodeMeaning::Narrows(_) => {}
         }
     }
     if let Some((cause, word)) = cause_from_io(failure) {
-        return Facts::Settled(cause, seen("io", word));
+        return Facts::Settled(cause, static_evidence("io", word));
     }
     let by_word = words().find_map(|(source, word, meaning)| match meaning {
-        CodeMeaning::Hints(family) => Some((family, heard(source, word))),
-        CodeMeaning::Means(_) => None,
+        CodeMeaning::Narrows(family) => Some((family, provider_evidence(source, word))),
+        CodeMeaning::Exact(_) => None,
     });
-    let by_status = settled.and_then(|status| Some((by_status(status)?, status)));
+    let by_status = settled.and_then(|status| Some((facts_from_status(status)?, status)));
     match (by_word, by_status) {
         (_, Some((Facts::Settled(cause, evidence), _))) => Facts::Settled(cause, evidence),
         // A word that only says "refused" knows less than a status that names the reason, and no word of a limit or a
         // fault reopens a case that a status has closed.
         (Some((family, _)), Some((facts, status)))
-            if family == CauseFamily::Refused || closes(status, family) =>
+            if family == CauseFamily::BadRequest || status_outweighs(status, family) =>
         {
             as_rate_limit_if_retry_after(failure, facts)
         }
-        (Some((family, evidence)), _) => Facts::Leaves(family, evidence),
+        (Some((family, evidence)), _) => Facts::Narrowed(family, evidence),
         (None, Some((facts, _))) => as_rate_limit_if_retry_after(failure, facts),
         (None, None) if failure.io == Some(IoKind::Protocol) => {
-            Facts::Leaves(CauseFamily::Open, seen("io", "protocol"))
+            Facts::Narrowed(CauseFamily::Unclassified, static_evidence("io", "protocol"))
         }
-        (None, None) => Facts::Leaves(CauseFamily::Open, seen("transport", "no facts")),
+        (None, None) => Facts::Narrowed(
+            CauseFamily::Unclassified,
+            static_evidence("transport", "no facts"),
+        ),
     }
 }
 
 /// Returns whether no word of a limit or a fault outweighs the status. Some services throttle with 400 or 403; none
 /// does with these.
-fn is_final(status: u16) -> bool {
+fn is_terminal_status(status: u16) -> bool {
     (400..500).contains(&status)
         && !matches!(status, 400 | 403 | 408 | 409 | 424 | 425 | 429 | 498 | 499)
 }
 
 /// Returns whether a status outweighs a word of that family.
-fn closes(status: u16, family: CauseFamily) -> bool {
+fn status_outweighs(status: u16, family: CauseFamily) -> bool {
     match family {
-        CauseFamily::Limit => is_final(status),
-        CauseFamily::Server => is_final(status) || matches!(status, 400 | 403),
+        CauseFamily::Limit => is_terminal_status(status),
+        CauseFamily::Server => is_terminal_status(status) || matches!(status, 400 | 403),
         _ => false,
     }
 }
@@ -286,7 +296,9 @@ fn closes(status: u16, family: CauseFamily) -> bool {
 /// Treats a bill that comes with a retry time as a rate limit: it is a budget in flight, not an empty balance.
 fn as_rate_limit_if_retry_after(failure: &Failure, facts: Facts) -> Facts {
     match facts {
-        Facts::Leaves(CauseFamily::Unpaid, evidence) if failure.header("retry-after").is_some() => {
+        Facts::Narrowed(CauseFamily::PaymentRequired, evidence)
+            if failure.header("retry-after").is_some() =>
+        {
             Facts::Settled(Cause::RateLimited, evidence)
         }
         facts => facts,
@@ -307,7 +319,7 @@ fn exhausted_plan_evidence(failure: &Failure) -> Option<Evidence> {
         .iter()
         .find(rejected)
         .filter(|_| failure.status == Some(429))?;
-    Some(heard(name, value))
+    Some(provider_evidence(name, value))
 }
 
 /// Returns the status, or the one that the message itself begins with.
@@ -368,16 +380,16 @@ fn starts_with_counted_unit(rest: &[u8]) -> bool {
         .any(|word| rest.len() >= word.len() && rest[..word.len()].eq_ignore_ascii_case(word))
 }
 
-fn by_status(status: u16) -> Option<Facts> {
+fn facts_from_status(status: u16) -> Option<Facts> {
     let evidence = Evidence {
         source: Cow::Borrowed("status"),
         found: Cow::Owned(status.to_string()),
     };
     let family = match status {
-        401 => CauseFamily::NoCredential,
-        402 => CauseFamily::Unpaid,
-        403 => CauseFamily::NoAccess,
-        404 => CauseFamily::Missing,
+        401 => CauseFamily::Unauthorized,
+        402 => CauseFamily::PaymentRequired,
+        403 => CauseFamily::Forbidden,
+        404 => CauseFamily::NotFound,
         300..=399 | 407 => return Some(Facts::Settled(Cause::Misconfigured, evidence)),
         413 => CauseFamily::TooLarge,
         429 => CauseFamily::Limit,
@@ -385,10 +397,10 @@ fn by_status(status: u16) -> Option<Facts> {
         499 => return Some(Facts::Settled(Cause::Interrupted, evidence)),
         501 | 505 => return Some(Facts::Settled(Cause::InvalidRequest, evidence)),
         408 | 409 | 424 | 425 | 500..=599 => CauseFamily::Server,
-        400..=499 => CauseFamily::Refused,
+        400..=499 => CauseFamily::BadRequest,
         _ => return None,
     };
-    Some(Facts::Leaves(family, evidence))
+    Some(Facts::Narrowed(family, evidence))
 }
 
 /// Returns the cause that the connection failure settles, unless an unusable response came: it may say why.
@@ -434,7 +446,7 @@ fn scope(cause: Cause) -> Scope {
     }
 }
 
-fn seen(source: &'static str, found: &'static str) -> Evidence {
+fn static_evidence(source: &'static str, found: &'static str) -> Evidence {
     Evidence {
         source: Cow::Borrowed(source),
         found: Cow::Borrowed(found),
@@ -442,7 +454,7 @@ fn seen(source: &'static str, found: &'static str) -> Evidence {
 }
 
 /// Returns evidence in the provider's own words.
-fn heard(source: &str, found: &str) -> Evidence {
+fn provider_evidence(source: &str, found: &str) -> Evidence {
     let found = Cow::Owned(crate::text::bounded(found, 120).into_owned());
     Evidence {
         source: Cow::Owned(source.to_owned()),

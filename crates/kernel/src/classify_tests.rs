@@ -70,7 +70,7 @@ fn no_word_of_a_limit_opens_what_a_status_has_closed() {
 
 #[test]
 fn a_ready_made_verdict_is_taken_as_it_is() {
-    let verdict = Verdict::of(Cause::ContextOverflow, Scope::Request);
+    let verdict = Verdict::new(Cause::ContextOverflow, Scope::Request);
     assert_eq!(classify(&http(529).with_verdict(verdict.clone())), verdict);
 }
 

@@ -1,7 +1,7 @@
 //! Detects invalid completions: empty, cut off, refused, or an announced tool call that was never made.
 //!
-//! Pure: a finished completion goes in, its defect comes out. On a retry, [`InvalidCompletion::notice`] goes to the
-//! model; on giving up, [`InvalidCompletion::problem`] goes to the person.
+//! Pure: a finished completion goes in, its defect comes out. On a retry, [`InvalidCompletion::correction`] goes to the
+//! model; on giving up, [`InvalidCompletion::user_message`] goes to the person.
 //! Invariant: a completion with a call that can be run, or with text that was asked for, is never invalid, unless the
 //! output limit cut it within a call. In doubt it is valid: a false alarm costs a call.
 //! Not here: the number of retries (see the engine's turn), and completions that go in circles (see `loops`).
@@ -23,13 +23,13 @@ pub struct FinishedCompletion<'a> {
     /// The complete calls.
     pub calls: &'a [&'a ToolCall],
     /// The names of the calls that began and are incomplete; a call without a name has an empty one.
-    pub cut_calls: &'a [&'a str],
+    pub incomplete_calls: &'a [&'a str],
     /// The kind of reasoning it contained.
-    pub reasoned: ReasoningKind,
+    pub reasoning: ReasoningKind,
     /// The tokens it used.
     pub usage: Usage,
     /// Whether the model had tools to call.
-    pub tools: bool,
+    pub has_tools: bool,
     /// The model's window in tokens, where it is known.
     pub window: Option<u64>,
 }
@@ -40,9 +40,9 @@ pub enum ReasoningKind {
     /// No reasoning.
     None,
     /// Reasoning that its provider would not take back.
-    Unproven,
+    NotReplayable,
     /// Reasoning with a proof: it can be sent back.
-    Proven,
+    Replayable,
 }
 
 /// The defect of a completion.
@@ -84,30 +84,30 @@ pub enum InvalidCompletion {
 ///
 /// ```
 /// use outlast_kernel::event::{StopReason, Usage};
-/// use outlast_kernel::completion::{FinishedCompletion, InvalidCompletion, ReasoningKind, judge};
+/// use outlast_kernel::completion::{FinishedCompletion, InvalidCompletion, ReasoningKind, check_completion};
 ///
 /// let answer = FinishedCompletion {
 ///     stop_reason: StopReason::EndTurn,
 ///     text: "Now I'll run the tests:",
 ///     calls: &[],
-///     cut_calls: &[],
-///     reasoned: ReasoningKind::None,
+///     incomplete_calls: &[],
+///     reasoning: ReasoningKind::None,
 ///     usage: Usage::default(),
-///     tools: true,
+///     has_tools: true,
 ///     window: None,
 /// };
-/// assert_eq!(judge(&answer), Some(InvalidCompletion::Announced));
+/// assert_eq!(check_completion(&answer), Some(InvalidCompletion::Announced));
 /// ```
-pub fn judge(answer: &FinishedCompletion<'_>) -> Option<InvalidCompletion> {
+pub fn check_completion(answer: &FinishedCompletion<'_>) -> Option<InvalidCompletion> {
     match answer.stop_reason {
         StopReason::Refusal => Some(InvalidCompletion::Refused),
         StopReason::Length => check_output_limit(answer),
         _ if answer.calls.iter().any(|call| !call.name.is_empty()) => None,
-        _ if answer.is_nameless() => Some(InvalidCompletion::NamelessCall),
-        _ if !answer.cut_calls.is_empty() => Some(InvalidCompletion::CutCall),
+        _ if answer.has_nameless_call() => Some(InvalidCompletion::NamelessCall),
+        _ if !answer.incomplete_calls.is_empty() => Some(InvalidCompletion::CutCall),
         StopReason::ToolUse => check_missing_call(answer),
         _ if answer.is_blank() => Some(empty_completion(answer)),
-        StopReason::EndTurn if answer.tools => check_unmade_call(answer.text),
+        StopReason::EndTurn if answer.has_tools => check_unmade_call(answer.text),
         _ => None,
     }
 }
@@ -117,29 +117,29 @@ fn check_output_limit(answer: &FinishedCompletion<'_>) -> Option<InvalidCompleti
     if is_blank && answer.calls.is_empty() && answer.fills_window() {
         return Some(InvalidCompletion::OutOfRoom);
     }
-    if !answer.calls.is_empty() || !answer.cut_calls.is_empty() {
+    if !answer.calls.is_empty() || !answer.incomplete_calls.is_empty() {
         return Some(InvalidCompletion::CutCall);
     }
     // Content that was delivered is kept; the cut is reported elsewhere.
-    is_blank.then_some(match answer.reasoned {
+    is_blank.then_some(match answer.reasoning {
         ReasoningKind::None => InvalidCompletion::LengthEmpty,
-        ReasoningKind::Unproven | ReasoningKind::Proven => InvalidCompletion::OnlyReasoned,
+        ReasoningKind::NotReplayable | ReasoningKind::Replayable => InvalidCompletion::OnlyReasoned,
     })
 }
 
 fn check_missing_call(answer: &FinishedCompletion<'_>) -> Option<InvalidCompletion> {
-    if answer.tools && call_as_text::is_in(answer.text) {
+    if answer.has_tools && call_as_text::ends_text(answer.text) {
         return Some(InvalidCompletion::CallAsText);
     }
     // Without tools of ours it may have been a call that the provider runs itself.
-    (answer.tools || answer.is_blank()).then_some(InvalidCompletion::NoCall)
+    (answer.has_tools || answer.is_blank()).then_some(InvalidCompletion::NoCall)
 }
 
 fn empty_completion(answer: &FinishedCompletion<'_>) -> InvalidCompletion {
-    match answer.reasoned {
-        ReasoningKind::Proven => InvalidCompletion::ReasoningOnly,
+    match answer.reasoning {
+        ReasoningKind::Replayable => InvalidCompletion::ReasoningOnly,
         // The reasoning is what was paid for.
-        ReasoningKind::Unproven => InvalidCompletion::Empty { billed: false },
+        ReasoningKind::NotReplayable => InvalidCompletion::Empty { billed: false },
         ReasoningKind::None => InvalidCompletion::Empty {
             billed: answer.usage.output > 0,
         },
@@ -147,7 +147,7 @@ fn empty_completion(answer: &FinishedCompletion<'_>) -> InvalidCompletion {
 }
 
 fn check_unmade_call(text: &str) -> Option<InvalidCompletion> {
-    if call_as_text::is_in(text) {
+    if call_as_text::ends_text(text) {
         return Some(InvalidCompletion::CallAsText);
     }
     announcement::ends_text(text).then_some(InvalidCompletion::Announced)
@@ -158,8 +158,8 @@ impl FinishedCompletion<'_> {
         self.text.trim().is_empty()
     }
 
-    fn is_nameless(&self) -> bool {
-        !self.calls.is_empty() || self.cut_calls.contains(&"")
+    fn has_nameless_call(&self) -> bool {
+        !self.calls.is_empty() || self.incomplete_calls.contains(&"")
     }
 
     /// Returns whether the window is full. Servers count a little differently than they cut off, so nearly full is
@@ -180,10 +180,10 @@ impl FinishedCompletion<'_> {
 }
 
 /// Returns whether a text is a notice to a model about one of its completions, rather than input of a person.
-pub fn is_notice(text: &str) -> bool {
+pub fn is_correction(text: &str) -> bool {
     InvalidCompletion::ALL
         .iter()
-        .any(|oddity| oddity.notice() == Some(text))
+        .any(|oddity| oddity.correction() == Some(text))
 }
 
 impl InvalidCompletion {
@@ -222,7 +222,7 @@ impl InvalidCompletion {
     }
 
     /// Returns whether the completion stays in the conversation when the model is asked again; if not, it is dropped.
-    pub const fn keeps_answer(self) -> bool {
+    pub const fn keeps_completion(self) -> bool {
         matches!(
             self,
             Self::ReasoningOnly | Self::CutCall | Self::CallAsText | Self::Announced
@@ -230,7 +230,7 @@ impl InvalidCompletion {
     }
 
     /// Returns the notice to the model before it is asked again; `None` when a notice does not help.
-    pub const fn notice(self) -> Option<&'static str> {
+    pub const fn correction(self) -> Option<&'static str> {
         Some(match self {
             Self::Empty { .. } => "Your last answer was empty. Answer in words, or call a tool.",
             Self::ReasoningOnly => {
@@ -270,7 +270,7 @@ impl InvalidCompletion {
     }
 
     /// Returns the message to the person on giving up: what came, the likely cause and a remedy.
-    pub const fn problem(self) -> &'static str {
+    pub const fn user_message(self) -> &'static str {
         match self {
             Self::Empty { billed: true } => {
                 "the provider counts output tokens but sent no content: most likely a content filter or a proxy that \

@@ -21,7 +21,7 @@ pub struct RetryRules {
     /// The longest total sleep of the chain.
     pub sleep_budget: Option<Duration>,
     /// The longest stated wait that is accepted.
-    pub longest_stated_wait: Option<Duration>,
+    pub max_stated_wait: Option<Duration>,
     /// Accepts a stated reset, however far away.
     pub wait_for_reset: bool,
     /// The targets that may be switched to.
@@ -33,7 +33,7 @@ impl RetryRules {
     pub const NONE: Self = Self {
         retries: Some(0),
         sleep_budget: None,
-        longest_stated_wait: None,
+        max_stated_wait: None,
         wait_for_reset: false,
         may_switch: Switches::NONE,
     };
@@ -51,7 +51,7 @@ impl From<&Policy> for RetryRules {
         Self {
             retries: policy.retries(),
             sleep_budget: policy.sleep_budget,
-            longest_stated_wait: policy.longest_stated_wait,
+            max_stated_wait: policy.max_stated_wait,
             wait_for_reset: policy.wait_for_reset,
             may_switch: policy.may_switch,
         }
@@ -129,7 +129,7 @@ pub struct Situation<'a> {
     /// Whether content of this attempt was handed on.
     pub committed: bool,
     /// The caller's own delay at this point of its schedule; `None` when the schedule is spent.
-    pub own_delay: Option<Duration>,
+    pub scheduled_delay: Option<Duration>,
     /// The remedies other than waiting.
     pub remedies: Remedies,
     /// The current time.
@@ -159,43 +159,43 @@ pub enum GiveUp {
     /// The call was canceled.
     Canceled,
     /// All retries are used up.
-    RetriesSpent {
+    RetriesExhausted {
         /// The number of retries there were.
         retries: u32,
     },
     /// The chain's sleep budget is used up.
-    SleepSpent {
+    SleepBudgetExhausted {
         /// The size of that budget.
         budget: Duration,
     },
     /// The server asks for a longer wait than the policy accepts.
     StatedWaitTooLong {
         /// The wait that the server asks for.
-        asked: Duration,
+        requested: Duration,
         /// The longest wait that the policy accepts.
         allowed: Duration,
     },
     /// The wait would exceed the prompt's deadline.
-    DeadlineSpent,
+    DeadlineExceeded,
     /// The wait would exceed the prompt's sleep budget.
-    PromptSleepSpent {
+    PromptSleepExhausted {
         /// The sleep that is left.
         left: Duration,
     },
     /// The prompt's cost limit is reached.
-    CostSpent,
+    CostLimitReached,
 }
 
 impl GiveUp {
     /// Returns whether a budget ended it, rather than the failure itself.
     pub const fn is_budget_exhausted(self) -> bool {
         match self {
-            Self::RetriesSpent { retries } => retries > 0,
-            Self::SleepSpent { .. }
+            Self::RetriesExhausted { retries } => retries > 0,
+            Self::SleepBudgetExhausted { .. }
             | Self::StatedWaitTooLong { .. }
-            | Self::DeadlineSpent
-            | Self::PromptSleepSpent { .. }
-            | Self::CostSpent => true,
+            | Self::DeadlineExceeded
+            | Self::PromptSleepExhausted { .. }
+            | Self::CostLimitReached => true,
             Self::NotRetryable | Self::Overflow | Self::ContentSent | Self::Canceled => false,
         }
     }
@@ -212,26 +212,26 @@ impl fmt::Display for GiveUp {
                 f.write_str("part of the answer was already delivered; a retry would repeat it")
             }
             Self::Canceled => f.write_str("it was cancelled"),
-            Self::RetriesSpent { retries: 0 } => f.write_str("retries are off"),
-            Self::RetriesSpent { retries } => write!(f, "gave up after {retries} retries"),
-            Self::SleepSpent { budget } => write!(
+            Self::RetriesExhausted { retries: 0 } => f.write_str("retries are off"),
+            Self::RetriesExhausted { retries } => write!(f, "gave up after {retries} retries"),
+            Self::SleepBudgetExhausted { budget } => write!(
                 f,
                 "gave up: the policy's {} of waiting are used up",
                 Span(*budget)
             ),
-            Self::StatedWaitTooLong { asked, allowed } => {
+            Self::StatedWaitTooLong { requested, allowed } => {
                 write!(
                     f,
                     "the provider asks to wait {}, the policy accepts {}",
-                    Span(*asked),
+                    Span(*requested),
                     Span(*allowed)
                 )
             }
-            Self::DeadlineSpent => f.write_str("no time is left for another try"),
-            Self::PromptSleepSpent { left } => {
+            Self::DeadlineExceeded => f.write_str("no time is left for another try"),
+            Self::PromptSleepExhausted { left } => {
                 write!(f, "the prompt may only wait {} more", Span(*left))
             }
-            Self::CostSpent => f.write_str("the cost ceiling is reached"),
+            Self::CostLimitReached => f.write_str("the cost ceiling is reached"),
         }
     }
 }
@@ -245,19 +245,19 @@ pub fn decide(
 ) -> Decision {
     let verdict = situation.verdict;
     if verdict.cause == Cause::DeadlinePassed {
-        return Decision::GiveUp(GiveUp::DeadlineSpent);
+        return Decision::GiveUp(GiveUp::DeadlineExceeded);
     }
     if verdict.class() == Class::Canceled {
         return Decision::GiveUp(GiveUp::Canceled);
     }
-    if prompt.cost_is_spent() {
-        return Decision::GiveUp(GiveUp::CostSpent);
+    if prompt.cost_limit_reached() {
+        return Decision::GiveUp(GiveUp::CostLimitReached);
     }
     if prompt
         .deadline()
         .is_some_and(|deadline| situation.now > deadline)
     {
-        return Decision::GiveUp(GiveUp::DeadlineSpent);
+        return Decision::GiveUp(GiveUp::DeadlineExceeded);
     }
     let remedies = &situation.remedies;
     if situation.committed && remedies.after_content == AfterContent::Fail {
@@ -273,9 +273,9 @@ pub fn decide(
         return Decision::Try(Remedy::Rework);
     }
     if verdict.class() == Class::BudgetExhausted {
-        return too_large(rules, situation);
+        return decide_oversized(rules, situation);
     }
-    match wait(rules, chain, prompt, situation) {
+    match next_retry(rules, chain, prompt, situation) {
         Ok(at) => match switch_instead_of_waiting(rules, chain, situation) {
             Some(target) => Decision::Try(Remedy::Switch(target)),
             None => Decision::RetryAt(at),
@@ -295,49 +295,52 @@ fn may_be_size_related(cause: Cause) -> bool {
     )
 }
 
-fn too_large(rules: &RetryRules, situation: &Situation<'_>) -> Decision {
+fn decide_oversized(rules: &RetryRules, situation: &Situation<'_>) -> Decision {
     if rules.may_switch.model && situation.remedies.switch.model {
         return Decision::Try(Remedy::Switch(Target::Model));
     }
     Decision::GiveUp(match situation.verdict.cause {
         Cause::ContextOverflow => GiveUp::Overflow,
-        _ => GiveUp::CostSpent,
+        _ => GiveUp::CostLimitReached,
     })
 }
 
 /// Returns whether the same request may succeed later. An explicit flag outweighs the class, except where waiting
 /// never helps; those classes were handled before.
-fn may_pass(situation: &Situation<'_>) -> bool {
+fn is_retryable(situation: &Situation<'_>) -> bool {
     situation
         .retryable
         .unwrap_or(situation.verdict.class() == Class::Transient)
 }
 
 /// Returns the time of the next retry with the same target, or the reason against one.
-fn wait(
+fn next_retry(
     rules: &RetryRules,
     chain: &Chain,
     prompt: &Prompt,
     situation: &Situation<'_>,
 ) -> Result<Timestamp, GiveUp> {
-    if !may_pass(situation) {
+    if !is_retryable(situation) {
         return Err(GiveUp::NotRetryable);
     }
-    let Some(own_delay) = situation.own_delay.filter(|_| has_retries(rules, chain)) else {
-        return Err(GiveUp::RetriesSpent {
+    let Some(own_delay) = situation
+        .scheduled_delay
+        .filter(|_| has_retries(rules, chain))
+    else {
+        return Err(GiveUp::RetriesExhausted {
             retries: chain.retries(),
         });
     };
     let wait = match longer_requested_wait(situation, own_delay) {
-        Some(hint) => accepted(rules, chain, hint)?.max(own_delay),
+        Some(hint) => accepted_wait(rules, chain, hint)?.max(own_delay),
         None => within_sleep_budget(rules, chain, own_delay)?,
     };
     let at = situation.now + wait;
     if prompt.deadline().is_some_and(|deadline| at > deadline) {
-        return Err(GiveUp::DeadlineSpent);
+        return Err(GiveUp::DeadlineExceeded);
     }
     match prompt.sleep_left() {
-        Some(left) if wait > left => Err(GiveUp::PromptSleepSpent { left }),
+        Some(left) if wait > left => Err(GiveUp::PromptSleepExhausted { left }),
         _ => Ok(at),
     }
 }
@@ -349,7 +352,7 @@ fn within_sleep_budget(
 ) -> Result<Duration, GiveUp> {
     match rules.sleep_budget {
         Some(budget) if chain.scheduled_sleep().saturating_add(wait) > budget => {
-            Err(GiveUp::SleepSpent { budget })
+            Err(GiveUp::SleepBudgetExhausted { budget })
         }
         _ => Ok(wait),
     }
@@ -372,11 +375,15 @@ fn longer_requested_wait(situation: &Situation<'_>, own_delay: Duration) -> Opti
 
 /// Returns the part of the requested wait that is accepted. Only the server's own statement may exceed what the policy
 /// accepts, and only where the user allowed it; a guess is cut to what is accepted, and to zero where no limit is set.
-fn accepted(rules: &RetryRules, chain: &Chain, asked: RequestedWait) -> Result<Duration, GiveUp> {
+fn accepted_wait(
+    rules: &RetryRules,
+    chain: &Chain,
+    asked: RequestedWait,
+) -> Result<Duration, GiveUp> {
     let left = rules
         .sleep_budget
         .map(|budget| budget.saturating_sub(chain.scheduled_sleep()));
-    let allowed = match (rules.longest_stated_wait, left) {
+    let allowed = match (rules.max_stated_wait, left) {
         (Some(ceiling), Some(left)) => ceiling.min(left),
         (Some(limit), None) | (None, Some(limit)) => limit,
         (None, None) if asked.authority == Authority::Guessed => Duration::ZERO,
@@ -387,7 +394,7 @@ fn accepted(rules: &RetryRules, chain: &Chain, asked: RequestedWait) -> Result<D
         Authority::Guessed => Ok(allowed),
         Authority::Stated if rules.wait_for_reset => Ok(asked.wait),
         Authority::Stated | Authority::Reported => Err(GiveUp::StatedWaitTooLong {
-            asked: asked.wait,
+            requested: asked.wait,
             allowed,
         }),
     }

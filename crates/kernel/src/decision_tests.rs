@@ -11,7 +11,7 @@ fn rules(policy: &str) -> RetryRules {
 }
 
 fn verdict(cause: Cause, scope: Scope) -> Verdict {
-    Verdict::of(cause, scope)
+    Verdict::new(cause, scope)
 }
 
 fn hinted(cause: Cause, wait: Duration, authority: Authority) -> Verdict {
@@ -31,7 +31,7 @@ fn situation(verdict: &Verdict) -> Situation<'_> {
         verdict,
         retryable: None,
         committed: false,
-        own_delay: Some(TWO_SECONDS),
+        scheduled_delay: Some(TWO_SECONDS),
         remedies: Remedies::NONE,
         now: NOW,
     }
@@ -57,13 +57,13 @@ fn without_a_remedy_the_class_decides() {
         let expected = match cause.class() {
             Class::Transient => Decision::RetryAt(NOW + TWO_SECONDS),
             Class::Canceled if *cause == Cause::DeadlinePassed => {
-                Decision::GiveUp(GiveUp::DeadlineSpent)
+                Decision::GiveUp(GiveUp::DeadlineExceeded)
             }
             Class::Canceled => Decision::GiveUp(GiveUp::Canceled),
             Class::BudgetExhausted if *cause == Cause::ContextOverflow => {
                 Decision::GiveUp(GiveUp::Overflow)
             }
-            Class::BudgetExhausted => Decision::GiveUp(GiveUp::CostSpent),
+            Class::BudgetExhausted => Decision::GiveUp(GiveUp::CostLimitReached),
             _ => Decision::GiveUp(GiveUp::NotRetryable),
         };
         assert_eq!(
@@ -143,12 +143,12 @@ fn a_policy_that_allows_no_switch_gets_none() {
 fn when_retries_are_spent_another_model_is_the_way_out() {
     let verdict = verdict(Cause::Overloaded, Scope::Model);
     let spent = Situation {
-        own_delay: None,
+        scheduled_delay: None,
         ..situation(&verdict)
     };
     assert_eq!(
         decide_fresh(&rules("session"), &spent),
-        Decision::GiveUp(GiveUp::RetriesSpent { retries: 0 })
+        Decision::GiveUp(GiveUp::RetriesExhausted { retries: 0 })
     );
     let with_model = Situation {
         remedies: all_remedies(),
@@ -202,7 +202,7 @@ fn stated_times_are_honoured_up_to_what_the_policy_accepts() {
     let seconds = Duration::from_secs;
     let refused = |asked, allowed| {
         Decision::GiveUp(GiveUp::StatedWaitTooLong {
-            asked: seconds(asked),
+            requested: seconds(asked),
             allowed: seconds(allowed),
         })
     };
@@ -281,7 +281,7 @@ fn what_a_chain_has_slept_counts_against_its_budget() {
         )
     };
     let refused = GiveUp::StatedWaitTooLong {
-        asked: Duration::from_secs(4 * hour),
+        requested: Duration::from_secs(4 * hour),
         allowed: Duration::from_secs(3 * hour),
     };
     assert_eq!(decided(&[5 * hour], &limited(4)), Decision::GiveUp(refused));
@@ -289,7 +289,7 @@ fn what_a_chain_has_slept_counts_against_its_budget() {
         decided(&[5 * hour], &limited(3)),
         Decision::RetryAt(NOW + Duration::from_secs(3 * hour))
     );
-    let spent = GiveUp::SleepSpent {
+    let spent = GiveUp::SleepBudgetExhausted {
         budget: Duration::from_secs(8 * hour),
     };
     assert_eq!(
@@ -330,7 +330,7 @@ fn accounts_are_switched_only_while_retries_are_left() {
     );
     assert_eq!(
         decided(&[1, 1, 1]),
-        Decision::GiveUp(GiveUp::RetriesSpent { retries: 3 })
+        Decision::GiveUp(GiveUp::RetriesExhausted { retries: 3 })
     );
 }
 
@@ -435,12 +435,12 @@ fn no_remedy_is_tried_when_the_prompts_money_or_time_is_gone() {
             let decided = |prompt| decide(&rules("session"), &Chain::default(), prompt, &situation);
             assert_eq!(
                 decided(&broke),
-                Decision::GiveUp(GiveUp::CostSpent),
+                Decision::GiveUp(GiveUp::CostLimitReached),
                 "{cause}"
             );
             assert_eq!(
                 decided(&late),
-                Decision::GiveUp(GiveUp::DeadlineSpent),
+                Decision::GiveUp(GiveUp::DeadlineExceeded),
                 "{cause}"
             );
         }
@@ -465,7 +465,7 @@ fn without_any_ceiling_a_stated_wait_is_taken_and_a_guess_is_not() {
 #[test]
 fn a_refused_wait_names_both_numbers() {
     let why = GiveUp::StatedWaitTooLong {
-        asked: Duration::from_secs(18_000),
+        requested: Duration::from_secs(18_000),
         allowed: Duration::from_secs(300),
     };
     assert_eq!(
@@ -496,7 +496,7 @@ fn the_prompts_limits_hold_whatever_the_policy() {
                 ..none
             },
             Cost(0),
-            GiveUp::DeadlineSpent,
+            GiveUp::DeadlineExceeded,
         ),
         (
             Limits {
@@ -504,7 +504,7 @@ fn the_prompts_limits_hold_whatever_the_policy() {
                 ..none
             },
             Cost(0),
-            GiveUp::PromptSleepSpent { left: second },
+            GiveUp::PromptSleepExhausted { left: second },
         ),
         (
             Limits {
@@ -512,7 +512,7 @@ fn the_prompts_limits_hold_whatever_the_policy() {
                 ..none
             },
             Cost(5),
-            GiveUp::CostSpent,
+            GiveUp::CostLimitReached,
         ),
     ];
     for (limits, spent, why) in table {
@@ -542,22 +542,22 @@ prop_compose! {
         let hint = hint.map(|(wait, authority)| Hint { not_before: NOW + Duration::from_secs(wait), source: String::new(), authority });
         let switch = Switches { account: flags[0], model: flags[1], provider: flags[2] };
         let remedies = Remedies { switch, model_first: flags[4], compact: flags[3], after_content, rework: flags[5] };
-        (Verdict { hint, ..Verdict::of(cause, scope) }, retryable, own_delay.map(Duration::from_secs), remedies)
+        (Verdict { hint, ..Verdict::new(cause, scope) }, retryable, own_delay.map(Duration::from_secs), remedies)
     }
 }
 
 proptest! {
     #[test]
-    fn nothing_is_repeated_once_content_was_sent((verdict, retryable, own_delay, remedies) in any_situation()) {
+    fn nothing_is_repeated_once_content_was_sent((verdict, retryable, scheduled_delay, remedies) in any_situation()) {
         let remedies = Remedies { after_content: AfterContent::Fail, ..remedies };
-        let situation = Situation { verdict: &verdict, retryable, committed: true, own_delay, remedies, now: NOW };
+        let situation = Situation { verdict: &verdict, retryable, committed: true, scheduled_delay, remedies, now: NOW };
         let decision = decide_fresh(&rules("overnight"), &situation);
         prop_assert!(matches!(decision, Decision::GiveUp(_)), "{decision:?}");
     }
 
     #[test]
     fn no_wait_passes_a_budget_or_comes_before_a_stated_time(
-        (verdict, retryable, own_delay, remedies) in any_situation(),
+        (verdict, retryable, scheduled_delay, remedies) in any_situation(),
         policy in prop::sample::select(&Policy::NAMES),
         deadline in prop::option::of(0_u64..50_000),
         sleep in prop::option::of(0_u64..50_000),
@@ -565,7 +565,7 @@ proptest! {
         let limits = Limits { deadline: deadline.map(|s| NOW + Duration::from_secs(s)), sleep: sleep.map(Duration::from_secs), cost: None };
         let prompt = Prompt::new(limits);
         let rules = rules(policy);
-        let situation = Situation { verdict: &verdict, retryable, committed: false, own_delay, remedies, now: NOW };
+        let situation = Situation { verdict: &verdict, retryable, committed: false, scheduled_delay, remedies, now: NOW };
         if let Decision::RetryAt(at) = decide(&rules, &Chain::default(), &prompt, &situation) {
             let wait = at.since(NOW);
             prop_assert!(rules.retries != Some(0));
@@ -573,7 +573,7 @@ proptest! {
             prop_assert!(limits.deadline.is_none_or(|deadline| at <= deadline));
             prop_assert!(limits.sleep.is_none_or(|most| wait <= most));
             prop_assert!(rules.sleep_budget.is_none_or(|budget| wait <= budget));
-            prop_assert!(wait >= own_delay.unwrap());
+            prop_assert!(wait >= scheduled_delay.unwrap());
             match &verdict.hint {
                 Some(hint) if hint.authority != Authority::Guessed => prop_assert!(at >= hint.not_before),
                 _ => {}

@@ -365,7 +365,7 @@ impl Usage {
     }
 
     /// Returns the number of input tokens, cached ones included.
-    pub fn read(self) -> u64 {
+    pub fn total_input(self) -> u64 {
         let cached = self.cache_read.saturating_add(self.cache_write);
         self.input.saturating_add(cached)
     }

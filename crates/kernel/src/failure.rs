@@ -1,7 +1,7 @@
 //! The facts of one failed attempt, before any judgement.
 //!
 //! Invariant: a `Failure` holds no credential. Headers are kept only when their name is on the allow-list, and messages
-//! pass [`crate::text::message`].
+//! pass [`crate::text::sanitized_message`].
 
 use crate::Timestamp;
 use crate::text;
@@ -124,26 +124,26 @@ impl Failure {
     pub fn http(provider: &str, status: u16, message: &str, at: Timestamp) -> Self {
         Self {
             status: Some(status),
-            ..Self::seen(provider, Transport::Http, message, at)
+            ..Self::new(provider, Transport::Http, message, at)
         }
     }
 
     /// Creates a failure from an error that a provider emitted inside its stream, before any content.
     pub fn emitted(provider: &str, message: &str, at: Timestamp) -> Self {
-        Self::seen(provider, Transport::Stream, message, at)
+        Self::new(provider, Transport::Stream, message, at)
     }
 
     /// Creates a failure from a transport error, raised rather than received.
     pub fn thrown(provider: &str, message: &str, at: Timestamp) -> Self {
-        Self::seen(provider, Transport::Thrown, message, at)
+        Self::new(provider, Transport::Thrown, message, at)
     }
 
     /// Creates a failure from the error output of a child process.
     pub fn process(program: &str, message: &str, at: Timestamp) -> Self {
-        Self::seen(program, Transport::Process, message, at)
+        Self::new(program, Transport::Process, message, at)
     }
 
-    fn seen(provider: &str, transport: Transport, message: &str, at: Timestamp) -> Self {
+    fn new(provider: &str, transport: Transport, message: &str, at: Timestamp) -> Self {
         let phase = match transport {
             Transport::Thrown | Transport::Process => Phase::BeforeHeaders,
             Transport::Http | Transport::Stream => Phase::BeforeContent,
@@ -154,7 +154,7 @@ impl Failure {
             phase,
             status: None,
             code: None,
-            message: text::message(message),
+            message: text::sanitized_message(message),
             headers: Vec::new(),
             fields: Vec::new(),
             io: None,
@@ -210,7 +210,11 @@ impl Failure {
         self.headers = headers
             .into_iter()
             .map(|(name, value)| (name.to_ascii_lowercase(), value))
-            .filter(|(name, _)| ALLOWED_HEADERS.iter().any(|kept| is_kept(name, kept)))
+            .filter(|(name, _)| {
+                ALLOWED_HEADERS
+                    .iter()
+                    .any(|kept| matches_allowed_header(name, kept))
+            })
             .map(|(name, value)| (name, text::bounded(value, 1024).into_owned()))
             .collect();
         self
@@ -233,7 +237,7 @@ impl Failure {
     }
 
     /// Returns the provider's machine-readable error words, each with its source, the most specific first.
-    pub fn words(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn error_codes(&self) -> impl Iterator<Item = (&str, &str)> {
         const NAMES: [&str; 14] = [
             "code",
             "type",
@@ -275,7 +279,7 @@ impl Failure {
     }
 }
 
-fn is_kept(name: &str, kept: &str) -> bool {
+fn matches_allowed_header(name: &str, kept: &str) -> bool {
     if kept.ends_with('-') {
         name.starts_with(kept)
     } else {

@@ -52,7 +52,7 @@ impl Condition {
 
     /// Returns the condition of a failure, if it is one. An invalid completion is no condition: the model gets a
     /// notice.
-    pub fn of(verdict: &Verdict) -> Option<Self> {
+    pub fn from_verdict(verdict: &Verdict) -> Option<Self> {
         Some(match verdict.cause {
             Cause::UsageLimit => Self::UsageLimit,
             // Another model would not do better here.
@@ -76,11 +76,11 @@ impl Condition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The conditions for asking another model.
-    pub on: Vec<Condition>,
+    pub conditions: Vec<Condition>,
     /// The number of retries that an overloaded model has first.
     pub overload_retries: u32,
     /// The longest wait for a plan's window that is preferred to another model.
-    pub usage_wait: Duration,
+    pub max_usage_wait: Duration,
     /// The exclusion of a model when no end of its outage is stated.
     pub cooldown: Duration,
 }
@@ -88,9 +88,9 @@ pub struct Rules {
 impl Default for Rules {
     fn default() -> Self {
         Self {
-            on: Condition::ALL.to_vec(),
+            conditions: Condition::ALL.to_vec(),
             overload_retries: 2,
-            usage_wait: Duration::from_secs(5 * 60),
+            max_usage_wait: Duration::from_secs(5 * 60),
             cooldown: Duration::from_secs(5 * 60),
         }
     }
@@ -119,7 +119,7 @@ pub enum Exclusion {
 impl Rules {
     /// Returns the condition of a failure, if these rules ask another model for it.
     pub fn condition(&self, verdict: &Verdict) -> Option<Condition> {
-        Condition::of(verdict).filter(|condition| self.on.contains(condition))
+        Condition::from_verdict(verdict).filter(|condition| self.conditions.contains(condition))
     }
 
     /// Returns whether the other model is asked before any wait.
@@ -129,19 +129,19 @@ impl Rules {
         chain: &Chain,
         now: Timestamp,
     ) -> bool {
-        match Condition::of(verdict) {
+        match Condition::from_verdict(verdict) {
             Some(Condition::Overload) => chain.retries_on_current_model() >= self.overload_retries,
             Some(Condition::UsageLimit) => {
                 let wait = verdict.hint.as_ref().map(|hint| hint.wait(now));
-                wait.is_none_or(|wait| wait > self.usage_wait)
+                wait.is_none_or(|wait| wait > self.max_usage_wait)
             }
             condition => condition.is_some(),
         }
     }
 
     /// Returns how long a model is excluded after that failure with a request of so many tokens.
-    pub fn left(&self, verdict: &Verdict, tokens: u64, now: Timestamp) -> Exclusion {
-        match (Condition::of(verdict), verdict.cause) {
+    pub fn exclusion(&self, verdict: &Verdict, tokens: u64, now: Timestamp) -> Exclusion {
+        match (Condition::from_verdict(verdict), verdict.cause) {
             (Some(Condition::Refusal), _) => Exclusion::Session,
             (Some(Condition::Overflow), _) => Exclusion::Above { tokens },
             // The model may well take another request.
@@ -169,7 +169,7 @@ pub struct Candidate<'a> {
     /// The maximum number of tokens of a request and its completion together, where it is known.
     pub window: Option<u64>,
     /// The number of those tokens that the completion may need.
-    pub answer: u64,
+    pub output_tokens: u64,
 }
 
 /// The requirements for a model.
@@ -179,23 +179,23 @@ pub struct ModelRequirements {
     /// model must not look smaller to the next.
     pub tokens: u64,
     /// The tokens of the request as far as they are known; not fewer.
-    pub known: u64,
+    pub known_tokens: u64,
     /// The index of a model to skip.
-    pub but: Option<usize>,
+    pub except: Option<usize>,
     /// A window that the model must be known to exceed.
-    pub more_than: Option<Option<u64>>,
+    pub larger_than: Option<Option<u64>>,
 }
 
 impl Exclusions {
     /// Excludes a model.
-    pub fn leave(&mut self, key: &str, left: Exclusion) {
+    pub fn exclude(&mut self, key: &str, left: Exclusion) {
         self.0
             .retain(|(other, known)| other != key || !is_same_kind(*known, left));
         self.0.push((key.to_owned(), left));
     }
 
     /// Includes a model again although its time is not over, because there is no other.
-    pub fn take_back(&mut self, key: &str) {
+    pub fn readmit(&mut self, key: &str) {
         let is_timed = |left: &Exclusion| matches!(left, Exclusion::Until { .. });
         self.0
             .retain(|(other, left)| other != key || !is_timed(left));
@@ -234,7 +234,7 @@ impl Exclusions {
 
     /// Returns the model to change to: the first that is free and large enough, if it comes before the one in use or
     /// the one in use may not be asked.
-    pub fn better(
+    pub fn switch_target(
         &self,
         candidates: &[Candidate<'_>],
         in_use: usize,
@@ -257,8 +257,8 @@ impl Exclusions {
         let mut places = 0..candidates.len();
         places.find(|place| {
             let one = &candidates[*place];
-            let more = wanted.more_than;
-            Some(*place) != wanted.but
+            let more = wanted.larger_than;
+            Some(*place) != wanted.except
                 && self.is_free(one.key, wanted.tokens, now)
                 && more.is_none_or(|than| is_larger_window(one.window, than))
                 && self.fits(one, candidates, wanted)
@@ -268,7 +268,7 @@ impl Exclusions {
     /// Returns whether the request and its completion fit, as far as that is known. A request that did not fit one
     /// model fits only where a larger window is known.
     fn fits(&self, one: &Candidate<'_>, all: &[Candidate<'_>], wanted: &ModelRequirements) -> bool {
-        let needed = wanted.known.saturating_add(one.answer);
+        let needed = wanted.known_tokens.saturating_add(one.output_tokens);
         let is_too_small = |other: &&Candidate<'_>| {
             let is_above = |left: &Exclusion| matches!(left, Exclusion::Above { tokens } if wanted.tokens >= *tokens);
             let own = self.0.iter().filter(|(key, _)| key == other.key);

@@ -5,7 +5,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn verdict(cause: Cause) -> Verdict {
-    Verdict::of(cause, Scope::Model)
+    Verdict::new(cause, Scope::Model)
 }
 
 fn hinted(cause: Cause, wait: Duration, authority: Authority) -> Verdict {
@@ -41,14 +41,18 @@ fn every_failure_that_leaves_a_model_is_one_of_the_conditions() {
                 _ => None,
             },
         };
-        assert_eq!(Condition::of(&verdict(*cause)), expected, "{cause}");
+        assert_eq!(
+            Condition::from_verdict(&verdict(*cause)),
+            expected,
+            "{cause}"
+        );
     }
 }
 
 #[test]
 fn a_condition_that_is_not_listed_is_none() {
     let rules = Rules {
-        on: vec![Condition::Refusal],
+        conditions: vec![Condition::Refusal],
         ..Rules::default()
     };
     assert_eq!(rules.condition(&verdict(Cause::Overloaded)), None);
@@ -110,7 +114,12 @@ fn a_model_is_left_for_as_long_as_its_trouble_lasts() {
         ),
     ];
     for (verdict, expected) in table {
-        assert_eq!(rules.left(&verdict, 70, NOW), expected, "{}", verdict.cause);
+        assert_eq!(
+            rules.exclusion(&verdict, 70, NOW),
+            expected,
+            "{}",
+            verdict.cause
+        );
     }
 }
 
@@ -118,7 +127,7 @@ fn chain() -> [Candidate<'static>; 3] {
     let candidate = |key, window| Candidate {
         key,
         window,
-        answer: 0,
+        output_tokens: 0,
     };
     [
         candidate("large", Some(1000)),
@@ -128,10 +137,10 @@ fn chain() -> [Candidate<'static>; 3] {
 }
 
 /// Requirements for a request of that size.
-fn of(tokens: u64) -> ModelRequirements {
+fn requirements_for(tokens: u64) -> ModelRequirements {
     ModelRequirements {
         tokens,
-        known: tokens,
+        known_tokens: tokens,
         ..ModelRequirements::default()
     }
 }
@@ -139,18 +148,20 @@ fn of(tokens: u64) -> ModelRequirements {
 #[test]
 fn a_model_that_comes_first_is_changed_to_and_a_later_one_only_from_one_that_may_not_be_asked() {
     let mut standing = Exclusions::default();
-    let better = |standing: &Exclusions, in_use| standing.better(&chain(), in_use, &of(50), NOW);
+    let better = |standing: &Exclusions, in_use| {
+        standing.switch_target(&chain(), in_use, &requirements_for(50), NOW)
+    };
     assert_eq!(
         [0, 1, 2].map(|at| better(&standing, at)),
         [None, Some(0), Some(0)]
     );
-    standing.leave("large", Exclusion::Session);
+    standing.exclude("large", Exclusion::Session);
     assert_eq!(
         [0, 1, 2].map(|at| better(&standing, at)),
         [Some(1), None, Some(1)]
     );
-    standing.leave("small", Exclusion::Session);
-    standing.leave("unknown", Exclusion::Session);
+    standing.exclude("small", Exclusion::Session);
+    standing.exclude("unknown", Exclusion::Session);
     assert_eq!([0, 1, 2].map(|at| better(&standing, at)), [None; 3]);
 }
 
@@ -158,43 +169,59 @@ fn a_model_that_comes_first_is_changed_to_and_a_later_one_only_from_one_that_may
 fn an_answer_needs_room_too_and_what_fits_nowhere_is_shown_only_to_who_holds_more() {
     let mut standing = Exclusions::default();
     let talkative = [Candidate {
-        answer: 51,
+        output_tokens: 51,
         ..chain()[1]
     }];
-    assert_eq!(standing.first_free(&talkative, &of(50), NOW), None);
-    assert_eq!(standing.first_free(&talkative, &of(49), NOW), Some(0));
-    standing.leave("small", Exclusion::Above { tokens: 50 });
+    assert_eq!(
+        standing.first_free(&talkative, &requirements_for(50), NOW),
+        None
+    );
+    assert_eq!(
+        standing.first_free(&talkative, &requirements_for(49), NOW),
+        Some(0)
+    );
+    standing.exclude("small", Exclusion::Above { tokens: 50 });
     let [large, small, unknown] = chain();
     let first = |all: &[Candidate<'_>], wanted| standing.first_free(all, &wanted, NOW);
-    assert_eq!(first(&[small, unknown, large], of(50)), Some(2));
-    assert_eq!(first(&[small, unknown, large], of(49)), Some(0));
-    let more_than = Some(Some(100));
+    assert_eq!(
+        first(&[small, unknown, large], requirements_for(50)),
+        Some(2)
+    );
+    assert_eq!(
+        first(&[small, unknown, large], requirements_for(49)),
+        Some(0)
+    );
+    let larger_than = Some(Some(100));
     let more = ModelRequirements {
-        more_than,
-        ..of(49)
+        larger_than,
+        ..requirements_for(49)
     };
     assert_eq!(first(&[small, unknown, large], more), Some(2));
-    let but = Some(2);
+    let except = Some(2);
     assert_eq!(
-        first(&[small, unknown, large], ModelRequirements { but, ..more }),
+        first(
+            &[small, unknown, large],
+            ModelRequirements { except, ..more }
+        ),
         None
     );
 }
 
 #[test]
 fn the_first_free_model_that_is_large_enough_is_asked() {
-    let first =
-        |standing: &Exclusions, tokens, now| standing.first_free(&chain(), &of(tokens), now);
+    let first = |standing: &Exclusions, tokens, now| {
+        standing.first_free(&chain(), &requirements_for(tokens), now)
+    };
     let mut standing = Exclusions::default();
     assert_eq!(first(&standing, 50, NOW), Some(0));
     let until = NOW + MINUTE;
-    standing.leave("large", Exclusion::Until { until });
+    standing.exclude("large", Exclusion::Until { until });
     assert_eq!(first(&standing, 50, NOW), Some(1));
     assert_eq!(first(&standing, 500, NOW), Some(2), "`small` is too small");
     assert_eq!(standing.excluded_until("large", NOW), Some(until));
     assert_eq!(first(&standing, 50, until), Some(0), "its time is over");
-    standing.leave("small", Exclusion::Session);
-    standing.leave("unknown", Exclusion::Turn);
+    standing.exclude("small", Exclusion::Session);
+    standing.exclude("unknown", Exclusion::Turn);
     assert_eq!(first(&standing, 50, NOW), None);
     standing.end_turn();
     assert_eq!(first(&standing, 50, NOW), Some(2));
@@ -205,7 +232,7 @@ fn the_first_free_model_that_is_large_enough_is_asked() {
 #[test]
 fn a_model_that_a_conversation_did_not_fit_is_asked_again_when_it_has_become_smaller() {
     let mut standing = Exclusions::default();
-    standing.leave("unknown", Exclusion::Above { tokens: 70 });
+    standing.exclude("unknown", Exclusion::Above { tokens: 70 });
     let is_free = |tokens| standing.is_free("unknown", tokens, NOW);
     assert_eq!(
         [is_free(69), is_free(70), is_free(71)],
@@ -216,13 +243,13 @@ fn a_model_that_a_conversation_did_not_fit_is_asked_again_when_it_has_become_sma
 #[test]
 fn what_is_learnt_later_takes_the_place_of_the_same_learnt_before() {
     let mut standing = Exclusions::default();
-    standing.leave(
+    standing.exclude(
         "large",
         Exclusion::Until {
             until: NOW + 9 * MINUTE,
         },
     );
-    standing.leave(
+    standing.exclude(
         "large",
         Exclusion::Until {
             until: NOW + MINUTE,

@@ -62,14 +62,14 @@ impl Fingerprint {
 fn normalize(message: &str) -> String {
     let mut out = Normalizer::default();
     for token in message.split_whitespace() {
-        out.token(last_name(token));
+        out.push_token(file_name(token));
         out.end_token();
     }
     out.text
 }
 
 /// Returns the last name of a token that is a path; any other token unchanged.
-fn last_name(token: &str) -> &str {
+fn file_name(token: &str) -> &str {
     let is_separator = |c: char| c == '/' || c == '\\';
     let rooted = token
         .trim_start_matches(['(', '\'', '"', '`', '<', '[', '='])
@@ -95,13 +95,13 @@ struct Normalizer {
 }
 
 impl Normalizer {
-    fn token(&mut self, token: &str) {
+    fn push_token(&mut self, token: &str) {
         if token.contains("::")
             && token
                 .chars()
                 .all(|c| c.is_ascii_hexdigit() || ":[]%.".contains(c))
         {
-            return self.accident();
+            return self.push_placeholder();
         }
         let mut rest = token;
         while let Some(first) = rest.chars().next() {
@@ -110,11 +110,11 @@ impl Normalizer {
                 |fits: &dyn Fn(char) -> bool| rest.find(|c| !fits(c)).unwrap_or(rest.len());
             let id = length(&|c| c.is_ascii_hexdigit() || c == '-');
             let used = if id >= MIN_UUID_LENGTH {
-                self.accident();
+                self.push_placeholder();
                 id
             } else if is_word(first) {
                 let used = length(&is_word);
-                self.word(&rest[..used]);
+                self.push_word(&rest[..used]);
                 used
             } else {
                 self.text.push(first);
@@ -124,11 +124,11 @@ impl Normalizer {
         }
     }
 
-    fn word(&mut self, run: &str) {
+    fn push_word(&mut self, run: &str) {
         let word = run.to_lowercase();
         let accidental = is_volatile(&word) || is_calendar_name(&word);
         if accidental && !self.is_meaningful_number(&word) {
-            self.accident();
+            self.push_placeholder();
         } else {
             self.text.push_str(&word);
         }
@@ -136,7 +136,7 @@ impl Normalizer {
     }
 
     /// Adds a placeholder. Marks on either side of an accidental part belong to it: `12:30:01.5`, `10.0.0.1:443`.
-    fn accident(&mut self) {
+    fn push_placeholder(&mut self) {
         if !self.ends_in_placeholder() {
             self.text.push('#');
             return;
@@ -181,7 +181,7 @@ fn is_volatile(word: &str) -> bool {
     }
     let starts_with_digit = word.starts_with(|c: char| c.is_ascii_digit());
     let hex = word.len() >= 7 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let random = word.len() >= 12 && digits >= 2 && changes(word) >= 3;
+    let random = word.len() >= 12 && digits >= 2 && digit_letter_transitions(word) >= 3;
     let labelled = word
         .split('_')
         .any(|part| part.len() >= 4 && part.bytes().all(|byte| byte.is_ascii_digit()));
@@ -189,7 +189,7 @@ fn is_volatile(word: &str) -> bool {
 }
 
 /// Returns the number of changes between letters and digits: few in names, many in ids.
-fn changes(word: &str) -> usize {
+fn digit_letter_transitions(word: &str) -> usize {
     let kinds: Vec<bool> = word.bytes().map(|byte| byte.is_ascii_digit()).collect();
     kinds.windows(2).filter(|pair| pair[0] != pair[1]).count()
 }

@@ -72,22 +72,22 @@ pub struct Waiter {
     pub deadline: Option<Timestamp>,
     /// How many calls of its process it stands for, itself included; `None` means that it stands for itself and keeps
     /// its own schedule. A crowd of one has none: the gate probes for it.
-    #[serde(default)]
-    pub crowd: Option<u32>,
+    #[serde(default, rename = "crowd")]
+    pub batch: Option<u32>,
 }
 
 impl Waiter {
     /// How many calls wait with it, itself included.
     pub fn count(&self) -> u32 {
-        self.crowd.unwrap_or(1).max(1)
+        self.batch.unwrap_or(1).max(1)
     }
 
     /// Who is left in line when one call of its crowd was let through.
     #[must_use]
-    pub fn rest(&self) -> Option<Self> {
-        let left = self.crowd?.checked_sub(1).filter(|left| *left > 0)?;
+    pub fn remaining_batch(&self) -> Option<Self> {
+        let left = self.batch?.checked_sub(1).filter(|left| *left > 0)?;
         Some(Self {
-            crowd: Some(left),
+            batch: Some(left),
             ..self.clone()
         })
     }
@@ -106,13 +106,13 @@ pub struct QueuePosition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateReply {
     /// Make the call.
-    Go(Pass),
+    Proceed(Pass),
     /// Make the call; everyone waits for its result.
     Probe(Pass),
     /// Wait, and ask again then or when the gate changes.
     Hold(Timestamp),
     /// The caller's deadline has passed.
-    TooLate,
+    DeadlineExceeded,
 }
 
 /// The shared state of one gate.
@@ -162,20 +162,25 @@ impl Gate {
     /// Asks to make a call, from a place in line. Whoever is let through has left the line (the rest of its crowd stays),
     /// and so have those ahead of it unless the gate was closed: they did not come when it was their turn, and are back
     /// when they ask again.
-    pub fn ask(&mut self, waiter: &Waiter, place: QueuePosition, now: Timestamp) -> GateReply {
+    pub fn request_pass(
+        &mut self,
+        waiter: &Waiter,
+        place: QueuePosition,
+        now: Timestamp,
+    ) -> GateReply {
         let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
         if waiter.deadline.is_some() && now >= deadline {
-            return GateReply::TooLate;
+            return GateReply::DeadlineExceeded;
         }
         if place.waiting <= 1 {
             self.close_if_calm(now);
         }
-        let turn = self.turn(waiter, place);
+        let turn = self.turn_time(waiter, place);
         if now >= turn || self.is_closed() {
             return self.admit(now);
         }
         if let Stage::Ramp(ramp) = &mut self.stage {
-            ramp.holds(turn.since(now), now);
+            ramp.record_wait(turn.since(now), now);
         }
         GateReply::Hold(turn.min(deadline))
     }
@@ -183,7 +188,7 @@ impl Gate {
     /// When a caller in line should ask: its own time if it is alone, else the time that the gate gives it.
     pub fn wake_time(&self, waiter: &Waiter, place: QueuePosition) -> Timestamp {
         let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
-        self.turn(waiter, place).min(deadline)
+        self.turn_time(waiter, place).min(deadline)
     }
 
     /// The right to make a call, if everyone may pass.
@@ -202,10 +207,10 @@ impl Gate {
     }
 
     /// When it is the turn of whoever has this place in line.
-    fn turn(&self, waiter: &Waiter, place: QueuePosition) -> Timestamp {
+    fn turn_time(&self, waiter: &Waiter, place: QueuePosition) -> Timestamp {
         let own_wake = waiter.own_wake;
         let standby = STANDBY_INTERVAL * place.ahead.min(MAX_STANDBY_AHEAD);
-        let alone = place.waiting == 1 && waiter.crowd.is_none() && !self.config.probe_for_one;
+        let alone = place.waiting == 1 && waiter.batch.is_none() && !self.config.probe_for_one;
         let allowed = |time: Timestamp| time.max(self.not_before);
         match &self.stage {
             Stage::Closed => own_wake,
@@ -215,19 +220,19 @@ impl Gate {
             Stage::HalfOpen { expires, .. } => allowed(*expires) + standby,
             // A failure within the ramp is its own, as long as nobody else waits.
             Stage::Ramp(ramp) if alone && waiter.since > ramp.began => {
-                ramp.slot(place.ahead, self.not_before).max(own_wake)
+                ramp.slot_time(place.ahead, self.not_before).max(own_wake)
             }
-            Stage::Ramp(ramp) => ramp.slot(place.ahead, self.not_before),
+            Stage::Ramp(ramp) => ramp.slot_time(place.ahead, self.not_before),
         }
     }
 
     fn admit(&mut self, now: Timestamp) -> GateReply {
         match &mut self.stage {
-            Stage::Closed => GateReply::Go(self.pass(0)),
+            Stage::Closed => GateReply::Proceed(self.pass(0)),
             Stage::Ramp(ramp) => {
                 let rate = ramp.rate;
-                ramp.take(now);
-                GateReply::Go(self.pass(rate))
+                ramp.take_slot(now);
+                GateReply::Proceed(self.pass(rate))
             }
             Stage::Open(open) | Stage::HalfOpen { open, .. } => {
                 let (open, expires) = (*open, now + self.config.lease);
@@ -249,7 +254,7 @@ impl Gate {
 
 impl Gate {
     /// A call that the gate let pass met the trouble that the gate is about.
-    pub fn failed(&mut self, pass: Pass, stated: Option<Timestamp>, now: Timestamp) {
+    pub fn record_failure(&mut self, pass: Pass, stated: Option<Timestamp>, now: Timestamp) {
         let current = pass.token == self.token;
         // A stated time holds even when it comes late, unless all is well again.
         if current || self.stage != Stage::Closed {
@@ -269,9 +274,9 @@ impl Gate {
             Stage::Ramp(ramp) => {
                 let refusal = Refusal {
                     rate: pass.rate,
-                    states_a_time: stated.is_some(),
+                    has_stated_time: stated.is_some(),
                 };
-                ramp.refused(refusal, &mut self.learnt, now);
+                ramp.record_refusal(refusal, &mut self.learnt, now);
                 if ramp.failures_in_a_row >= REOPEN_AFTER_FAILURES {
                     let rate = (ramp.rate / 2).max(MIN_RATE);
                     self.open(0, rate, now);
@@ -282,9 +287,9 @@ impl Gate {
 
     /// So many calls that nobody asked for were accepted since this was last told: whoever finds the gate closed need
     /// not ask, but a gate that is told every ten seconds or so knows where its next ramp may begin.
-    pub fn carried(&mut self, calls: u32, now: Timestamp) {
+    pub fn record_accepted(&mut self, calls: u32, now: Timestamp) {
         if self.is_closed() {
-            self.learnt.count(calls, now);
+            self.learnt.count_accepted(calls, now);
         }
     }
 
@@ -296,12 +301,12 @@ impl Gate {
     }
 
     /// A call that the gate let pass was accepted by the provider, while so many are in line.
-    pub fn succeeded(&mut self, pass: Pass, waiting: u32, now: Timestamp) {
+    pub fn record_success(&mut self, pass: Pass, waiting: u32, now: Timestamp) {
         if pass.token != self.token {
             return;
         }
         match &mut self.stage {
-            Stage::Closed => self.learnt.count(1, now),
+            Stage::Closed => self.learnt.count_accepted(1, now),
             Stage::Open(_) => {}
             Stage::HalfOpen { open, .. } => {
                 let ramp = Ramp::begin(open.rate, now);
@@ -311,7 +316,7 @@ impl Gate {
                 }
             }
             Stage::Ramp(ramp) => {
-                ramp.succeeded(waiting, &mut self.learnt, now);
+                ramp.record_success(waiting, &mut self.learnt, now);
                 if waiting == 0 {
                     self.close_if_calm(now);
                 }
@@ -329,13 +334,13 @@ impl Gate {
     fn close(&mut self, now: Timestamp) {
         if now >= self.not_before {
             self.not_before = Timestamp::default();
-            self.learnt.start(now);
+            self.learnt.restart_count(now);
             self.enter(Stage::Closed);
         }
     }
 
     /// The holder of a probe is alive; `false` when its lease is not the valid one any more.
-    pub fn renew(&mut self, pass: Pass, now: Timestamp) -> bool {
+    pub fn renew_lease(&mut self, pass: Pass, now: Timestamp) -> bool {
         match &mut self.stage {
             Stage::HalfOpen { expires, .. } if pass.token == self.token => {
                 *expires = now + self.config.lease;
@@ -359,7 +364,7 @@ impl Gate {
 
     /// The gate as it can be at that time: a clock that was wrong may have left times that never come.
     #[must_use]
-    pub fn at(mut self, now: Timestamp) -> Self {
+    pub fn with_times_clamped(mut self, now: Timestamp) -> Self {
         let lease = self.config.lease;
         let sane = |open: &mut Open| {
             open.opened = open.opened.min(now);
@@ -377,7 +382,7 @@ impl Gate {
     }
 
     /// A probe was given up before it could show anything: the next may probe at once.
-    pub fn abandoned(&mut self, pass: Pass, now: Timestamp) {
+    pub fn abandon_probe(&mut self, pass: Pass, now: Timestamp) {
         if let Stage::HalfOpen { open, .. } = &self.stage
             && pass.token == self.token
         {

@@ -24,7 +24,7 @@ fn waiter(name: &str, since: u64) -> Waiter {
         since: at(since),
         own_wake: at(1000),
         deadline: None,
-        crowd: None,
+        batch: None,
     }
 }
 
@@ -32,53 +32,53 @@ fn waiter(name: &str, since: u64) -> Waiter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct GateWithQueue {
     gate: Gate,
-    line: Queue,
+    queue: Queue,
 }
 
 impl GateWithQueue {
     fn new(config: Config) -> Self {
         Self {
             gate: Gate::new(config),
-            line: Queue::default(),
+            queue: Queue::default(),
         }
     }
 
-    fn ask(&mut self, waiter: Waiter, now: Timestamp) -> GateReply {
-        self.line.ask(&mut self.gate, waiter, now)
+    fn request_pass(&mut self, waiter: Waiter, now: Timestamp) -> GateReply {
+        self.queue.request_pass(&mut self.gate, waiter, now)
     }
 
-    fn wait(&mut self, waiter: Waiter) {
-        self.line.wait(waiter);
+    fn join(&mut self, waiter: Waiter) {
+        self.queue.join(waiter);
     }
 
-    fn in_line(&self, id: &WaiterId) -> Option<Waiter> {
-        self.line.iter().find(|waiter| waiter.id == *id).cloned()
+    fn find_waiter(&self, id: &WaiterId) -> Option<Waiter> {
+        self.queue.iter().find(|waiter| waiter.id == *id).cloned()
     }
 
     fn leave(&mut self, id: &WaiterId) {
-        if let Some(waiter) = self.in_line(id) {
-            self.line.leave(&waiter);
+        if let Some(waiter) = self.find_waiter(id) {
+            self.queue.leave(&waiter);
         }
     }
 
     fn wake_time(&self, id: &WaiterId) -> Option<Timestamp> {
-        self.line.wake_time(&self.gate, &self.in_line(id)?)
+        self.queue.wake_time(&self.gate, &self.find_waiter(id)?)
     }
 
     fn waiting(&self) -> u32 {
-        self.line.len()
+        self.queue.len()
     }
 
     fn failed(&mut self, pass: Pass, stated: Option<Timestamp>, now: Timestamp) {
-        self.gate.failed(pass, stated, now);
+        self.gate.record_failure(pass, stated, now);
     }
 
     fn succeeded(&mut self, pass: Pass, now: Timestamp) {
-        self.gate.succeeded(pass, self.line.len(), now);
+        self.gate.record_success(pass, self.queue.len(), now);
     }
 
     fn renew(&mut self, pass: Pass, now: Timestamp) -> bool {
-        self.gate.renew(pass, now)
+        self.gate.renew_lease(pass, now)
     }
 
     fn is_closed(&self) -> bool {
@@ -87,21 +87,21 @@ impl GateWithQueue {
 }
 
 /// Queues callers since second 0, 1, 2 and so on.
-fn line_up(gate: &mut GateWithQueue, names: &[&str]) {
+fn enqueue(gate: &mut GateWithQueue, names: &[&str]) {
     for (since, name) in (0..).zip(names) {
-        gate.wait(waiter(name, since));
+        gate.join(waiter(name, since));
     }
 }
 
-fn go(gate: &mut GateWithQueue, waiter: Waiter, now: Timestamp) -> Pass {
-    match gate.ask(waiter, now) {
-        GateReply::Go(pass) => pass,
+fn proceed(gate: &mut GateWithQueue, waiter: Waiter, now: Timestamp) -> Pass {
+    match gate.request_pass(waiter, now) {
+        GateReply::Proceed(pass) => pass,
         other => panic!("{other:?} at {now}"),
     }
 }
 
 fn probe(gate: &mut GateWithQueue, waiter: Waiter, now: Timestamp) -> Pass {
-    match gate.ask(waiter, now) {
+    match gate.request_pass(waiter, now) {
         GateReply::Probe(pass) => pass,
         other => panic!("{other:?} at {now}"),
     }
@@ -110,9 +110,9 @@ fn probe(gate: &mut GateWithQueue, waiter: Waiter, now: Timestamp) -> Pass {
 /// A gate that a failure opened at second 0.
 fn opened(names: &[&str]) -> GateWithQueue {
     let mut gate = GateWithQueue::default();
-    let pass = go(&mut gate, waiter("first", 0), at(0));
+    let pass = proceed(&mut gate, waiter("first", 0), at(0));
     gate.failed(pass, None, at(0));
-    line_up(&mut gate, names);
+    enqueue(&mut gate, names);
     gate
 }
 
@@ -121,7 +121,7 @@ fn half_open(names: &[&str]) -> (GateWithQueue, Pass) {
     let mut gate = opened(&["prober", "another"]);
     let pass = probe(&mut gate, waiter("prober", 0), at(2));
     gate.leave(&id("another"));
-    line_up(&mut gate, names);
+    enqueue(&mut gate, names);
     (gate, pass)
 }
 
@@ -150,7 +150,7 @@ fn wakes(gate: &GateWithQueue, names: &[&str]) -> Vec<Timestamp> {
 fn a_closed_gate_lets_everyone_pass() {
     let mut gate = GateWithQueue::default();
     for second in [0, 0, 0, 7] {
-        let pass = go(&mut gate, waiter("a", second), at(second));
+        let pass = proceed(&mut gate, waiter("a", second), at(second));
         gate.succeeded(pass, at(second));
     }
     assert!(gate.is_closed());
@@ -160,8 +160,8 @@ fn a_closed_gate_lets_everyone_pass() {
 #[test]
 fn who_passes_a_closed_gate_leaves_the_others_in_line() {
     let mut gate = GateWithQueue::default();
-    line_up(&mut gate, &["a", "b", "c"]);
-    go(&mut gate, waiter("b", 1), at(5));
+    enqueue(&mut gate, &["a", "b", "c"]);
+    proceed(&mut gate, waiter("b", 1), at(5));
     assert_eq!(wakes(&gate, &["a", "c"]), [at(1000), at(1000)]);
     assert_eq!(gate.waiting(), 2);
 }
@@ -169,12 +169,15 @@ fn who_passes_a_closed_gate_leaves_the_others_in_line() {
 #[test]
 fn the_first_failure_opens_the_gate_for_all() {
     let mut gate = GateWithQueue::default();
-    let first = go(&mut gate, waiter("a", 0), at(0));
-    let second = go(&mut gate, waiter("b", 0), at(0));
+    let first = proceed(&mut gate, waiter("a", 0), at(0));
+    let second = proceed(&mut gate, waiter("b", 0), at(0));
     gate.failed(first, None, at(1));
     assert!(!gate.is_closed());
-    gate.wait(waiter("a", 0));
-    assert_eq!(gate.ask(waiter("c", 1), at(1)), GateReply::Hold(at(5)));
+    gate.join(waiter("a", 0));
+    assert_eq!(
+        gate.request_pass(waiter("c", 1), at(1)),
+        GateReply::Hold(at(5))
+    );
 
     let before = gate.clone();
     gate.failed(second, None, at(2));
@@ -197,10 +200,13 @@ fn a_lone_waiter_keeps_its_own_schedule_exactly() {
             own_wake,
             ..waiter("a", 0)
         };
-        gate.wait(alone.clone());
+        gate.join(alone.clone());
         assert_eq!(gate.wake_time(&id("a")), Some(own_wake));
         if delay > Duration::ZERO {
-            assert_eq!(gate.ask(alone.clone(), now), GateReply::Hold(own_wake));
+            assert_eq!(
+                gate.request_pass(alone.clone(), now),
+                GateReply::Hold(own_wake)
+            );
         }
         let pass = probe(&mut gate, alone, own_wake);
         gate.failed(pass, None, own_wake);
@@ -215,13 +221,13 @@ fn a_lone_waiter_can_be_probed_for_too() {
         ..Config::default()
     };
     let mut gate = GateWithQueue::new(config);
-    let pass = go(&mut gate, waiter("a", 0), at(0));
+    let pass = proceed(&mut gate, waiter("a", 0), at(0));
     gate.failed(pass, None, at(0));
-    gate.wait(waiter("a", 0));
+    gate.join(waiter("a", 0));
     assert_eq!(wakes(&gate, &["a"]), [at(2)]);
     let pass = probe(&mut gate, waiter("a", 0), at(2));
     gate.failed(pass, None, at(2));
-    gate.wait(waiter("a", 0));
+    gate.join(waiter("a", 0));
     assert_eq!(wakes(&gate, &["a"]), [ms(5200)]);
 }
 
@@ -235,7 +241,7 @@ fn a_waiter_left_alone_does_not_rush_because_its_own_time_has_passed() {
     let pass = probe(&mut gate, held.clone(), at(2));
     gate.failed(pass, None, at(3));
     gate.leave(&id("b"));
-    assert_eq!(gate.ask(held, at(3)), GateReply::Hold(ms(6200)));
+    assert_eq!(gate.request_pass(held, at(3)), GateReply::Hold(ms(6200)));
 }
 
 #[test]
@@ -248,14 +254,20 @@ fn for_two_or_more_one_probes_at_a_time_with_growing_gaps() {
         let due = now + Duration::from_millis(gap);
         assert_eq!(gate.wake_time(&id("a")), Some(due), "gap {gap}");
         let early = ms(due.as_millis() - 1);
-        assert_eq!(gate.ask(waiter("a", 0), early), GateReply::Hold(due));
+        assert_eq!(
+            gate.request_pass(waiter("a", 0), early),
+            GateReply::Hold(due)
+        );
         let pass = probe(&mut gate, waiter("a", 0), due);
         for name in ["b", "c"] {
-            assert!(matches!(gate.ask(waiter(name, 1), due), GateReply::Hold(_)));
+            assert!(matches!(
+                gate.request_pass(waiter(name, 1), due),
+                GateReply::Hold(_)
+            ));
         }
         now = due + Duration::from_millis(300);
         gate.failed(pass, None, now);
-        gate.wait(waiter("a", 0));
+        gate.join(waiter("a", 0));
     }
 }
 
@@ -263,12 +275,12 @@ fn for_two_or_more_one_probes_at_a_time_with_growing_gaps() {
 fn a_waiter_that_asks_again_keeps_its_place() {
     let mut gate = opened(&["a", "b", "c"]);
     for _ in 0..3 {
-        gate.ask(waiter("a", 0), at(1));
-        gate.wait(waiter("b", 1));
+        gate.request_pass(waiter("a", 0), at(1));
+        gate.join(waiter("b", 1));
     }
     assert_eq!(gate.waiting(), 3);
     assert_eq!(wakes(&gate, &["a", "b", "c"]), [at(2), at(4), at(6)]);
-    gate.wait(waiter("d", 0));
+    gate.join(waiter("d", 0));
     assert_eq!(
         wakes(&gate, &["a", "d", "b", "c"]),
         [at(2), at(4), at(6), at(8)],
@@ -294,10 +306,10 @@ fn who_does_not_come_is_passed_over_and_can_come_back() {
     assert_eq!(gate.waiting(), 1);
     assert_eq!(gate.wake_time(&id("late")), None);
     gate.failed(pass, None, at(6));
-    gate.wait(waiter("c", 2));
+    gate.join(waiter("c", 2));
     assert_eq!(wakes(&gate, &["c"]), [ms(9200)]);
     assert_eq!(
-        gate.ask(waiter("late", 1), at(7)),
+        gate.request_pass(waiter("late", 1), at(7)),
         GateReply::Hold(ms(9200))
     );
 }
@@ -317,7 +329,7 @@ fn nobody_passes_before_a_stated_time_whenever_it_is_reported() {
     let report = |gate: &mut GateWithQueue, pass, second| gate.failed(pass, stated, at(second));
 
     let mut by_the_first = GateWithQueue::default();
-    let first = go(&mut by_the_first, waiter("x", 0), at(0));
+    let first = proceed(&mut by_the_first, waiter("x", 0), at(0));
     let old = first;
     report(&mut by_the_first, first, 0);
 
@@ -335,7 +347,7 @@ fn nobody_passes_before_a_stated_time_whenever_it_is_reported() {
     late_while_half_open.failed(pass, None, at(4));
 
     let mut on_the_ramp = ramping(&["y"]);
-    let pass = go(&mut on_the_ramp, waiter("y", 0), at(2));
+    let pass = proceed(&mut on_the_ramp, waiter("y", 0), at(2));
     report(&mut on_the_ramp, pass, 3);
     let mut late_on_the_ramp = ramping(&["y"]);
     report(&mut late_on_the_ramp, old, 3);
@@ -365,13 +377,13 @@ fn nobody_passes_before_a_stated_time_whenever_it_is_reported() {
                 own_wake: at(10),
                 ..waiter(name, 0)
             };
-            names.iter().for_each(|name| gate.wait(own(name)));
+            names.iter().for_each(|name| gate.join(own(name)));
             assert_eq!(gate.wake_time(&id("a")), Some(at(500)), "{case}");
-            let held = gate.ask(own("a"), ms(499_999));
+            let held = gate.request_pass(own("a"), ms(499_999));
             assert_eq!(held, GateReply::Hold(at(500)), "{case}");
-            let answer = gate.ask(own("a"), at(500));
+            let answer = gate.request_pass(own("a"), at(500));
             assert!(
-                matches!(answer, GateReply::Go(_) | GateReply::Probe(_)),
+                matches!(answer, GateReply::Proceed(_) | GateReply::Probe(_)),
                 "{case}: {answer:?}"
             );
         }
@@ -384,15 +396,15 @@ fn a_gate_that_closes_forgets_the_stated_time() {
     gate.failed(pass, Some(at(500)), at(3));
     let pass = probe(&mut gate, waiter("a", 0), at(1000));
     gate.succeeded(pass, at(1000));
-    let pass = go(&mut gate, waiter("a", 0), at(100));
+    let pass = proceed(&mut gate, waiter("a", 0), at(100));
     gate.failed(pass, None, at(100));
-    line_up(&mut gate, &["a", "b"]);
+    enqueue(&mut gate, &["a", "b"]);
     assert_eq!(wakes(&gate, &["a"]), [at(102)], "the clock was set back");
 }
 
 #[test]
 fn after_a_stated_time_the_line_moves_in_order() {
-    let old = go(&mut GateWithQueue::default(), waiter("x", 0), at(0));
+    let old = proceed(&mut GateWithQueue::default(), waiter("x", 0), at(0));
     let names = ["a", "b", "c"];
     let table = [
         (opened(&names), [500_000, 502_000, 504_000]),
@@ -411,9 +423,9 @@ fn a_stated_time_that_comes_when_all_is_well_again_holds_nobody() {
     gate.succeeded(pass, at(3));
     gate.failed(pass, Some(at(500)), at(4));
     assert!(gate.is_closed());
-    let pass = go(&mut gate, waiter("a", 4), at(4));
+    let pass = proceed(&mut gate, waiter("a", 4), at(4));
     gate.failed(pass, None, at(5));
-    line_up(&mut gate, &["a", "b"]);
+    enqueue(&mut gate, &["a", "b"]);
     assert_eq!(wakes(&gate, &["a"]), [at(7)]);
 }
 
@@ -423,7 +435,7 @@ fn a_stated_time_that_comes_when_all_is_well_again_holds_nobody() {
 fn a_probe_in_flight_holds_everyone_else() {
     let (mut gate, _) = half_open(&["a", "b"]);
     for (name, since, expected) in [("a", 0, 62), ("b", 1, 64), ("new", 2, 66)] {
-        let held = gate.ask(waiter(name, since), at(50));
+        let held = gate.request_pass(waiter(name, since), at(50));
         assert_eq!(held, GateReply::Hold(at(expected)));
     }
     let (mut gate, _) = half_open(&[]);
@@ -431,13 +443,17 @@ fn a_probe_in_flight_holds_everyone_else() {
         own_wake: at(10),
         ..waiter("a", 0)
     };
-    assert_eq!(gate.ask(alone, at(10)), GateReply::Hold(at(62)), "one too");
+    assert_eq!(
+        gate.request_pass(alone, at(10)),
+        GateReply::Hold(at(62)),
+        "one too"
+    );
 }
 
 #[test]
 fn when_a_probe_dies_the_next_in_line_probes_and_the_dead_ones_report_changes_nothing() {
     let (mut gate, dead) = half_open(&["a", "b"]);
-    let held = gate.ask(waiter("a", 0), ms(61_999));
+    let held = gate.request_pass(waiter("a", 0), ms(61_999));
     assert_eq!(held, GateReply::Hold(at(62)));
     let alive = probe(&mut gate, waiter("a", 0), at(62));
     assert!(alive.token > dead.token);
@@ -459,7 +475,10 @@ fn a_probe_that_gives_signs_of_life_keeps_its_lease() {
     for second in [30, 80, 130] {
         assert!(gate.renew(pass, at(second)));
         let until = at(second + 60);
-        assert_eq!(gate.ask(waiter("a", 0), at(second)), GateReply::Hold(until));
+        assert_eq!(
+            gate.request_pass(waiter("a", 0), at(second)),
+            GateReply::Hold(until)
+        );
     }
     gate.failed(pass, None, at(140));
     assert!(!gate.renew(pass, at(141)), "its probe is over");
@@ -470,7 +489,7 @@ fn a_probe_that_succeeds_with_nobody_in_line_closes_the_gate() {
     let (mut gate, pass) = half_open(&[]);
     gate.succeeded(pass, at(3));
     assert!(gate.is_closed());
-    go(&mut gate, waiter("a", 3), at(3));
+    proceed(&mut gate, waiter("a", 3), at(3));
 }
 
 // --- the ramp ---
@@ -481,9 +500,9 @@ fn after_a_probe_succeeded_the_waiters_are_woken_early_and_in_order() {
     let expected = [2000, 2200, 2400].map(ms);
     assert_eq!(wakes(&gate, &["a", "b", "c"]), expected);
     for (name, since, now) in [("a", 0, 2000), ("b", 1, 2200)] {
-        let early = gate.ask(waiter(name, since), ms(now - 1));
+        let early = gate.request_pass(waiter(name, since), ms(now - 1));
         assert_eq!(early, GateReply::Hold(ms(now)));
-        go(&mut gate, waiter(name, since), ms(now));
+        proceed(&mut gate, waiter(name, since), ms(now));
     }
     assert_eq!(wakes(&gate, &["c"]), [ms(2400)], "also when it is alone");
 }
@@ -492,7 +511,7 @@ fn after_a_probe_succeeded_the_waiters_are_woken_early_and_in_order() {
 fn who_comes_a_little_late_pushes_nobody_back() {
     for (comes, next) in [(2000, 2200), (2249, 2200), (2250, 2450), (9000, 9200)] {
         let mut gate = ramping(&["a", "b"]);
-        go(&mut gate, waiter("a", 0), ms(comes));
+        proceed(&mut gate, waiter("a", 0), ms(comes));
         assert_eq!(wakes(&gate, &["b"]), [ms(next)], "{comes}");
     }
 }
@@ -500,7 +519,7 @@ fn who_comes_a_little_late_pushes_nobody_back() {
 #[test]
 fn the_ramp_grows_with_success_and_the_faster_it_is_the_more_slowly() {
     let mut gate = ramping(&["a", "b"]);
-    let pass = go(&mut gate, waiter("a", 0), at(2));
+    let pass = proceed(&mut gate, waiter("a", 0), at(2));
     let mut successes = 0;
     for (count, expected) in [
         (0, 5_000),
@@ -525,20 +544,20 @@ fn the_ramp_grows_with_success_and_the_faster_it_is_the_more_slowly() {
 #[test]
 fn a_refusal_slows_the_ramp_down_and_makes_it_careful() {
     let mut gate = ramping(&["a", "b", "c"]);
-    let first = go(&mut gate, waiter("a", 0), at(2));
-    let second = go(&mut gate, waiter("b", 1), at(3));
+    let first = proceed(&mut gate, waiter("a", 0), at(2));
+    let second = proceed(&mut gate, waiter("b", 1), at(3));
     gate.failed(first, None, at(4));
     assert_eq!(rate(&gate), 4_375);
     assert_eq!(wakes(&gate, &["c"]), [ms(4229)]);
     gate.failed(second, None, at(4));
     assert_eq!(rate(&gate), 4_375, "it went out at the same rate");
-    let third = go(&mut gate, waiter("c", 2), at(5));
-    gate.wait(waiter("c", 2));
+    let third = proceed(&mut gate, waiter("c", 2), at(5));
+    gate.join(waiter("c", 2));
     gate.succeeded(third, at(5));
     assert_eq!(rate(&gate), 4_378, "without the refusals: 4,921");
     gate.failed(third, None, at(5));
     assert_eq!(rate(&gate), 4_175, "the next cut is smaller");
-    line_up(&mut gate, &["c", "d", "e"]);
+    enqueue(&mut gate, &["c", "d", "e"]);
     gate.succeeded(third, at(95));
     assert_eq!(rate(&gate), 4_178, "still carefully");
     gate.succeeded(third, at(96));
@@ -557,14 +576,14 @@ fn a_refusal_costs_more_when_it_ends_a_search_or_states_a_time() {
         let refused = |earlier: bool, stated: Option<Timestamp>| {
             let mut gate = ramping(&["a", "b"]);
             if earlier {
-                let pass = go(&mut gate, waiter("a", 0), at(2));
+                let pass = proceed(&mut gate, waiter("a", 0), at(2));
                 gate.failed(pass, None, at(2));
             }
             let Stage::Ramp(ramp) = &mut gate.gate.stage else {
                 panic!("{gate:?}")
             };
             ramp.rate = rate_before;
-            let pass = go(&mut gate, waiter("b", 1), at(4));
+            let pass = proceed(&mut gate, waiter("b", 1), at(4));
             gate.failed(pass, stated, at(4));
             rate(&gate)
         };
@@ -579,27 +598,27 @@ fn one_that_fails_alone_within_the_ramp_keeps_its_own_time() {
     let mut gate = ramping(&["left over"]);
     // It waited for the ramp to begin.
     assert_eq!(wakes(&gate, &["left over"]), [at(2)]);
-    let pass = go(&mut gate, waiter("left over", 0), at(2));
+    let pass = proceed(&mut gate, waiter("left over", 0), at(2));
     gate.succeeded(pass, at(3));
     // Its next call fails, in a ramp with no other caller.
     let own = |seconds| Waiter {
         own_wake: at(seconds),
         ..waiter("left over", 5)
     };
-    let pass = go(&mut gate, own(5), at(5));
+    let pass = proceed(&mut gate, own(5), at(5));
     gate.failed(pass, None, at(5));
-    gate.wait(own(7));
+    gate.join(own(7));
     assert_eq!(wakes(&gate, &["left over"]), [at(7)]);
     // With other callers, it follows the ramp.
-    gate.wait(waiter("another", 6));
+    gate.join(waiter("another", 6));
     assert!(wakes(&gate, &["left over"])[0] < at(6));
 }
 
 #[test]
 fn three_failures_in_a_row_reopen_and_the_next_ramp_begins_more_slowly() {
     let mut gate = ramping(&["a", "b"]);
-    let pass = go(&mut gate, waiter("a", 0), at(2));
-    gate.wait(waiter("a", 0));
+    let pass = proceed(&mut gate, waiter("a", 0), at(2));
+    gate.join(waiter("a", 0));
     for _ in 0..5 {
         gate.failed(pass, None, at(3));
         gate.failed(pass, None, at(3));
@@ -616,8 +635,8 @@ fn three_failures_in_a_row_reopen_and_the_next_ramp_begins_more_slowly() {
     let pass = probe(&mut gate, waiter("a", 0), at(5));
     gate.succeeded(pass, at(6));
     assert_eq!(rate(&gate), 2_195);
-    let pass = go(&mut gate, waiter("b", 1), at(6));
-    gate.wait(waiter("b", 1));
+    let pass = proceed(&mut gate, waiter("b", 1), at(6));
+    gate.join(waiter("b", 1));
     gate.succeeded(pass, at(6));
     assert_eq!(rate(&gate), 2_395, "quickly at first");
     for _ in 0..100 {
@@ -636,15 +655,15 @@ fn three_failures_in_a_row_reopen_and_the_next_ramp_begins_more_slowly() {
 fn however_often_it_is_refused_the_ramp_does_not_stand_still() {
     let mut gate = ramping(&["a", "b"]);
     for second in (10..1000).step_by(10) {
-        match gate.ask(waiter("a", 0), at(second)) {
-            GateReply::Go(pass) => gate.failed(pass, None, at(second)),
+        match gate.request_pass(waiter("a", 0), at(second)) {
+            GateReply::Proceed(pass) => gate.failed(pass, None, at(second)),
             GateReply::Probe(pass) => gate.succeeded(pass, at(second)),
             other => panic!("{other:?}"),
         }
         if let Stage::Ramp(ramp) = &gate.gate.stage {
             assert!(ramp.rate >= MIN_RATE);
         }
-        gate.wait(waiter("a", 0));
+        gate.join(waiter("a", 0));
     }
     assert_eq!(wakes(&gate, &["a", "b"]), [at(992), at(994)]);
     let pass = probe(&mut gate, waiter("a", 0), at(992));
@@ -656,10 +675,10 @@ fn however_often_it_is_refused_the_ramp_does_not_stand_still() {
 #[test]
 fn the_gate_closes_when_nobody_had_to_wait_for_half_a_minute() {
     let mut gate = ramping(&["a", "b"]);
-    let a = go(&mut gate, waiter("a", 0), at(2));
+    let a = proceed(&mut gate, waiter("a", 0), at(2));
     gate.succeeded(a, at(32));
     assert!(!gate.is_closed(), "one waits");
-    let b = go(&mut gate, waiter("b", 1), at(31));
+    let b = proceed(&mut gate, waiter("b", 1), at(31));
     assert!(!gate.is_closed());
     let mut another = gate.clone();
 
@@ -671,7 +690,7 @@ fn the_gate_closes_when_nobody_had_to_wait_for_half_a_minute() {
     assert!(gate.is_closed(), "a report from the ramp is old now");
 
     // No caller reported, but the next one that asks finds it calm.
-    go(&mut another, waiter("c", 40), at(40));
+    proceed(&mut another, waiter("c", 40), at(40));
     assert!(another.is_closed());
 }
 
@@ -681,7 +700,7 @@ fn a_line_to_speak_of_keeps_the_ramp_and_lets_it_grow() {
     // At five calls a second, three queued callers wait for half a second and more.
     for (waiting, grows) in [(2, false), (3, true)] {
         let mut gate = ramping(&names[..=waiting]);
-        let pass = go(&mut gate, waiter("a", 0), at(2));
+        let pass = proceed(&mut gate, waiter("a", 0), at(2));
         gate.succeeded(pass, at(20));
         assert_eq!(rate(&gate) > 5_000, grows, "{waiting}");
         names.iter().for_each(|name| gate.leave(&id(name)));
@@ -699,7 +718,10 @@ fn slots_are_finer_than_a_millisecond() {
     ramp.rate = 700_000;
     let mut calls = 0;
     for millis in 2000..3000 {
-        while matches!(gate.ask(waiter("a", 0), ms(millis)), GateReply::Go(_)) {
+        while matches!(
+            gate.request_pass(waiter("a", 0), ms(millis)),
+            GateReply::Proceed(_)
+        ) {
             calls += 1;
         }
     }
@@ -714,8 +736,8 @@ fn how_late_that_is_does_not_depend_on_the_pace() {
     };
     ramp.rate = 100_000;
     for (late, next) in [(0, 2010), (259, 2020), (270, 2280)] {
-        go(&mut gate, waiter("a", 0), ms(2000 + late));
-        gate.wait(waiter("a", 0));
+        proceed(&mut gate, waiter("a", 0), ms(2000 + late));
+        gate.join(waiter("a", 0));
         assert_eq!(wakes(&gate, &["a"]), [ms(next)], "{late}");
     }
 }
@@ -727,7 +749,7 @@ fn carrying(calls: u64) -> GateWithQueue {
     let mut gate = GateWithQueue::default();
     for n in 0..=60 * calls {
         let now = ms(n * 1000 / calls);
-        let pass = go(&mut gate, waiter("a", 0), now);
+        let pass = proceed(&mut gate, waiter("a", 0), now);
         gate.succeeded(pass, now);
     }
     gate
@@ -735,13 +757,13 @@ fn carrying(calls: u64) -> GateWithQueue {
 
 /// Returns the rate at which the ramp begins after so many failed probes.
 fn first_rate(mut gate: GateWithQueue, failed_probes: u64) -> Rate {
-    let pass = go(&mut gate, waiter("a", 0), at(60));
+    let pass = proceed(&mut gate, waiter("a", 0), at(60));
     gate.failed(pass, None, at(60));
-    line_up(&mut gate, &["a", "b"]);
+    enqueue(&mut gate, &["a", "b"]);
     for n in 0..=failed_probes {
         let now = at(100 + 100 * n);
         let pass = probe(&mut gate, waiter("a", 0), now);
-        gate.wait(waiter("a", 0));
+        gate.join(waiter("a", 0));
         if n == failed_probes {
             gate.succeeded(pass, now);
         } else {
@@ -777,16 +799,16 @@ fn the_ramp_begins_by_what_the_provider_carried_before() {
 fn what_several_carried_is_added_up() {
     let mut gate = GateWithQueue::default();
     for n in 0..60 {
-        let pass = go(&mut gate, waiter("a", 0), at(n));
+        let pass = proceed(&mut gate, waiter("a", 0), at(n));
         gate.succeeded(pass, at(n));
         for calls in [10, 19] {
-            gate.gate.carried(calls, at(n));
+            gate.gate.record_accepted(calls, at(n));
         }
     }
     assert_eq!(gate.gate.learnt.rate, 30_000);
     let mut open = opened(&["a"]);
     let before = open.clone();
-    open.gate.carried(100, at(30));
+    open.gate.record_accepted(100, at(30));
     assert_eq!(open, before, "only of a closed gate");
 }
 
@@ -797,7 +819,7 @@ fn what_was_carried_is_forgotten_slowly() {
     assert_eq!(learnt(&gate), 40_000);
     for n in 1..=45 {
         let now = at(60 + 10 * n);
-        let pass = go(&mut gate, waiter("a", 0), now);
+        let pass = proceed(&mut gate, waiter("a", 0), now);
         gate.succeeded(pass, now);
     }
     let left = learnt(&gate);
@@ -807,18 +829,18 @@ fn what_was_carried_is_forgotten_slowly() {
 #[test]
 fn above_what_is_known_the_ramp_searches_slowly_and_below_it_catches_up() {
     let mut gate = carrying(40);
-    let pass = go(&mut gate, waiter("a", 0), at(60));
+    let pass = proceed(&mut gate, waiter("a", 0), at(60));
     gate.failed(pass, None, at(60));
-    line_up(&mut gate, &["a", "b", "c", "d"]);
+    enqueue(&mut gate, &["a", "b", "c", "d"]);
     for second in [100, 200] {
         let pass = probe(&mut gate, waiter("a", 0), at(second));
-        gate.wait(waiter("a", 0));
+        gate.join(waiter("a", 0));
         match second {
             100 => gate.failed(pass, None, at(second)),
             _ => gate.succeeded(pass, at(second)),
         }
     }
-    let pass = go(&mut gate, waiter("a", 0), at(200));
+    let pass = proceed(&mut gate, waiter("a", 0), at(200));
     let mut grow = |successes| {
         (0..successes).for_each(|_| gate.succeeded(pass, at(200)));
         rate(&gate)
@@ -832,7 +854,7 @@ fn above_what_is_known_the_ramp_searches_slowly_and_below_it_catches_up() {
 fn a_failure_that_the_gate_missed_opens_it_if_it_is_closed() {
     let mut gate = GateWithQueue::default();
     gate.gate.record_missed_failure(at(7));
-    line_up(&mut gate, &["a", "b"]);
+    enqueue(&mut gate, &["a", "b"]);
     assert_eq!(wakes(&gate, &["a"]), [at(9)]);
     for other in [opened(&["a"]), half_open(&["a"]).0, ramping(&["a"])] {
         let mut told = other.clone();
@@ -851,7 +873,7 @@ fn nobody_is_held_past_its_deadline() {
         ("half open", half_open(&["z"]).0),
         ("ramp", {
             let mut gate = ramping(&["z"]);
-            go(&mut gate, waiter("z", 0), at(2));
+            proceed(&mut gate, waiter("z", 0), at(2));
             gate
         }),
     ];
@@ -861,13 +883,13 @@ fn nobody_is_held_past_its_deadline() {
             ..waiter("zz", 0)
         };
         let waiting = gate.waiting();
-        let held = gate.ask(hurried.clone(), ms(1500));
+        let held = gate.request_pass(hurried.clone(), ms(1500));
         assert_eq!(held, GateReply::Hold(ms(2100)), "{case}");
         assert_eq!(gate.wake_time(&id("zz")), Some(ms(2100)), "{case}");
-        let late = gate.ask(hurried, ms(2100));
+        let late = gate.request_pass(hurried, ms(2100));
         assert_eq!(
             (late, gate.waiting()),
-            (GateReply::TooLate, waiting),
+            (GateReply::DeadlineExceeded, waiting),
             "{case}"
         );
     }
@@ -876,8 +898,8 @@ fn nobody_is_held_past_its_deadline() {
         ..waiter("a", 0)
     };
     assert_eq!(
-        GateWithQueue::default().ask(late, at(1)),
-        GateReply::TooLate
+        GateWithQueue::default().request_pass(late, at(1)),
+        GateReply::DeadlineExceeded
     );
 }
 
@@ -885,7 +907,7 @@ fn nobody_is_held_past_its_deadline() {
 fn a_gate_survives_a_round_trip_through_text_in_every_stage() {
     let mut stated = opened(&["a"]);
     stated.failed(
-        go(&mut GateWithQueue::default(), waiter("x", 0), at(0)),
+        proceed(&mut GateWithQueue::default(), waiter("x", 0), at(0)),
         Some(at(9)),
         at(1),
     );
@@ -968,7 +990,7 @@ impl InvariantChecker {
         let token = self.gate.gate.token;
         match op {
             Op::Ask(waiter) => self.ask(waiter, now)?,
-            Op::Wait(waiter) => self.gate.wait(waiter),
+            Op::Wait(waiter) => self.gate.join(waiter),
             Op::Leave(id) => self.gate.leave(&id),
             Op::Failed(age, stated) => {
                 if let Some(pass) = self.pass(age) {
@@ -1001,8 +1023,8 @@ impl InvariantChecker {
 
     fn ask(&mut self, waiter: Waiter, now: Timestamp) -> Result<(), TestCaseError> {
         let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
-        match self.gate.ask(waiter, now) {
-            GateReply::Go(pass) => {
+        match self.gate.request_pass(waiter, now) {
+            GateReply::Proceed(pass) => {
                 prop_assert_eq!(self.lease, None, "everyone waits for the probe");
                 prop_assert!(now >= self.stated);
                 self.passes.push(pass);
@@ -1015,13 +1037,13 @@ impl InvariantChecker {
                 self.passes.push(pass);
             }
             GateReply::Hold(until) => prop_assert!(until > now && until <= deadline),
-            GateReply::TooLate => prop_assert!(now >= deadline),
+            GateReply::DeadlineExceeded => prop_assert!(now >= deadline),
         }
         Ok(())
     }
 
     fn check_queue_order(&self) -> Result<(), TestCaseError> {
-        let line = &self.gate.line;
+        let line = &self.gate.queue;
         let key = |waiter: &Waiter| (waiter.since, waiter.id.clone());
         prop_assert!(
             line.iter().is_sorted_by(|a, b| key(a) < key(b)),
@@ -1098,10 +1120,10 @@ proptest! {
             match op {
                 Op::Ask(waiter) => {
                     let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
-                    match witness.gate.ask(waiter, now) {
-                        GateReply::Go(pass) | GateReply::Probe(pass) => witness.passes.push(pass),
+                    match witness.gate.request_pass(waiter, now) {
+                        GateReply::Proceed(pass) | GateReply::Probe(pass) => witness.passes.push(pass),
                         GateReply::Hold(until) => prop_assert!(until > now && until <= deadline),
-                        GateReply::TooLate => prop_assert!(now >= deadline),
+                        GateReply::DeadlineExceeded => prop_assert!(now >= deadline),
                     }
                 }
                 Op::Renew(age) => {
@@ -1175,8 +1197,8 @@ struct Call {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum AgentEvent {
-    Answer,
-    Reading,
+    Response,
+    Poll,
 }
 
 struct Simulation {
@@ -1184,9 +1206,9 @@ struct Simulation {
     overnight: Policy,
     gate: GateWithQueue,
     agents: Vec<Agent>,
-    coming: BinaryHeap<Reverse<(u64, usize, AgentEvent)>>,
+    upcoming: BinaryHeap<Reverse<(u64, usize, AgentEvent)>>,
     /// The number of calls that the provider accepts at once, in thousandths of a call, and since when.
-    room: (u64, u64),
+    burst_left: (u64, u64),
     sent: Vec<u64>,
     successes: Vec<u64>,
     most_probes_in_flight: usize,
@@ -1201,22 +1223,22 @@ impl Simulation {
                 since: ms(n * setting.apart),
                 own_wake: ms(n * setting.apart),
                 deadline: None,
-                crowd: None,
+                batch: None,
             },
             retries: 0,
             call: None,
         };
         let agents: Vec<_> = (0..setting.agents).map(agent).collect();
         let first_reading = |(n, agent): (usize, &Agent)| {
-            Reverse((agent.waiter.since.as_millis(), n, AgentEvent::Reading))
+            Reverse((agent.waiter.since.as_millis(), n, AgentEvent::Poll))
         };
         Self {
             setting,
             overnight: Policy::named("overnight").unwrap(),
             gate: GateWithQueue::default(),
-            coming: agents.iter().enumerate().map(first_reading).collect(),
+            upcoming: agents.iter().enumerate().map(first_reading).collect(),
             agents,
-            room: (setting.burst * 1000, setting.outage),
+            burst_left: (setting.burst * 1000, setting.outage),
             sent: Vec::new(),
             successes: Vec::new(),
             most_probes_in_flight: 0,
@@ -1226,12 +1248,12 @@ impl Simulation {
 
     fn run(mut self) -> Measurements {
         while self.successes.len() < self.agents.len() {
-            let comes = self.coming.peek().map_or(u64::MAX, |next| next.0.0);
+            let comes = self.upcoming.peek().map_or(u64::MAX, |next| next.0.0);
             match self.next_to_wake() {
                 Some((now, n)) if now < comes => self.ask(n, now),
-                _ => match self.coming.pop().unwrap().0 {
-                    (now, n, AgentEvent::Answer) => self.answered(n, now),
-                    (now, n, AgentEvent::Reading) => self.read(n, now),
+                _ => match self.upcoming.pop().unwrap().0 {
+                    (now, n, AgentEvent::Response) => self.on_response(n, now),
+                    (now, n, AgentEvent::Poll) => self.poll(n, now),
                 },
             }
         }
@@ -1245,7 +1267,7 @@ impl Simulation {
             return None;
         }
         let woken = if self.gate.is_closed() { usize::MAX } else { 1 };
-        let woken = self.gate.line.iter().take(woken);
+        let woken = self.gate.queue.iter().take(woken);
         let wakes = woken.map(|waiter| {
             let wake = self.gate.wake_time(&waiter.id).unwrap().as_millis();
             let n: usize = waiter.id.0.parse().unwrap();
@@ -1254,7 +1276,7 @@ impl Simulation {
         wakes.min()
     }
 
-    fn read(&mut self, n: usize, now: u64) {
+    fn poll(&mut self, n: usize, now: u64) {
         match self.gate.wake_time(&self.agents[n].waiter.id) {
             Some(wake) if wake > ms(now) => self.schedule_poll(n, now, wake),
             _ => self.ask(n, now),
@@ -1264,16 +1286,19 @@ impl Simulation {
     fn schedule_poll(&mut self, n: usize, now: u64, wake: Timestamp) {
         if self.setting.reads_every > 0 {
             let next = wake.as_millis().min(now + self.setting.reads_every);
-            self.coming.push(Reverse((next, n, AgentEvent::Reading)));
+            self.upcoming.push(Reverse((next, n, AgentEvent::Poll)));
         }
     }
 
     fn ask(&mut self, n: usize, now: u64) {
-        let (pass, probe) = match self.gate.ask(self.agents[n].waiter.clone(), ms(now)) {
-            GateReply::Go(pass) => (pass, false),
+        let (pass, probe) = match self
+            .gate
+            .request_pass(self.agents[n].waiter.clone(), ms(now))
+        {
+            GateReply::Proceed(pass) => (pass, false),
             GateReply::Probe(pass) => (pass, true),
             GateReply::Hold(until) => return self.schedule_poll(n, now, until),
-            GateReply::TooLate => panic!("nobody has a deadline"),
+            GateReply::DeadlineExceeded => panic!("nobody has a deadline"),
         };
         self.agents[n].call = Some(Call {
             pass,
@@ -1286,10 +1311,11 @@ impl Simulation {
         self.most_probes_in_flight = self.most_probes_in_flight.max(probing);
         self.sent.push(now);
         let answered = now + self.latency();
-        self.coming.push(Reverse((answered, n, AgentEvent::Answer)));
+        self.upcoming
+            .push(Reverse((answered, n, AgentEvent::Response)));
     }
 
-    fn answered(&mut self, n: usize, now: u64) {
+    fn on_response(&mut self, n: usize, now: u64) {
         let agent = &mut self.agents[n];
         let call = agent.call.take().unwrap();
         if call.accepted {
@@ -1302,18 +1328,18 @@ impl Simulation {
             agent.waiter.own_wake = ms(now) + self.overnight.delay_for(agent.retries).unwrap();
             agent.retries += 1;
         }
-        self.gate.wait(agent.waiter.clone());
-        self.read(n, now);
+        self.gate.join(agent.waiter.clone());
+        self.poll(n, now);
     }
 
     fn provider_accepts(&mut self, now: u64) -> bool {
         if now < self.setting.outage {
             return false;
         }
-        let (room, since) = self.room;
+        let (room, since) = self.burst_left;
         let room = (room + (now - since) * CAPACITY).min(self.setting.burst * 1000);
         let accepts = room >= 1000;
-        self.room = (if accepts { room - 1000 } else { room }, now);
+        self.burst_left = (if accepts { room - 1000 } else { room }, now);
         accepts
     }
 
@@ -1346,7 +1372,7 @@ impl Simulation {
 }
 
 /// Runs a scenario and checks it against the promises of the design.
-fn keeps_the_promises(setting: Scenario) -> Measurements {
+fn run_and_check(setting: Scenario) -> Measurements {
     let numbers = Simulation::new(setting).run();
     let Scenario { agents, outage, .. } = setting;
     println!("{setting:?}: {numbers:?}");
@@ -1362,7 +1388,7 @@ fn keeps_the_promises(setting: Scenario) -> Measurements {
 #[test]
 fn five_hundred_agents_outlast_half_an_hour() {
     for setting in [QUICK, SLOW] {
-        let useless = keeps_the_promises(setting).useless;
+        let useless = run_and_check(setting).useless;
         assert!((100..=130).contains(&useless), "{useless}");
     }
 }
@@ -1385,7 +1411,7 @@ fn the_number_of_probes_does_not_grow_with_the_number_of_agents() {
 fn the_promises_hold_wherever_between_two_probes_the_provider_recovers() {
     for after in (0..17_000).step_by(850) {
         for setting in [QUICK, SLOW] {
-            keeps_the_promises(Scenario {
+            run_and_check(Scenario {
                 apart: 200,
                 outage: 120_000 + after,
                 ..setting
@@ -1398,7 +1424,7 @@ fn the_promises_hold_wherever_between_two_probes_the_provider_recovers() {
 fn the_promises_hold_with_little_room_for_bursts_and_with_late_agents() {
     for (burst, late, reads_every) in [(5, 0, 0), (25, 20, 0), (5, 20, 0), (25, 0, 1000)] {
         for setting in [QUICK, SLOW] {
-            keeps_the_promises(Scenario {
+            run_and_check(Scenario {
                 apart: 200,
                 outage: 125_000,
                 burst,
@@ -1414,7 +1440,7 @@ fn the_promises_hold_with_little_room_for_bursts_and_with_late_agents() {
 fn a_line_that_is_long_enough_to_meet_refusals_keeps_near_the_providers_pace() {
     for burst in [5, 25] {
         for setting in [QUICK, SLOW] {
-            let numbers = keeps_the_promises(Scenario {
+            let numbers = run_and_check(Scenario {
                 agents: 1000,
                 apart: 100,
                 outage: 125_000,
@@ -1429,19 +1455,19 @@ fn a_line_that_is_long_enough_to_meet_refusals_keeps_near_the_providers_pace() {
 #[test]
 fn a_crowd_counts_for_all_of_its_calls_and_is_probed_for_even_when_it_is_one() {
     let speaker = |crowd| Waiter {
-        crowd: Some(crowd),
+        batch: Some(crowd),
         own_wake: at(9_000),
         ..waiter("speaker", 0)
     };
     let (mut gate, mut line) = (Gate::default(), Queue::default());
     gate.record_missed_failure(at(0));
-    let held = line.ask(&mut gate, speaker(1), at(1));
+    let held = line.request_pass(&mut gate, speaker(1), at(1));
     assert_eq!(held, GateReply::Hold(at(2)), "its own time does not count");
-    line.wait(waiter("other", 5));
-    line.wait(speaker(40));
+    line.join(waiter("other", 5));
+    line.join(speaker(40));
     assert_eq!(line.len(), 41);
     assert!(matches!(
-        line.ask(&mut gate, speaker(40), at(2)),
+        line.request_pass(&mut gate, speaker(40), at(2)),
         GateReply::Probe(_)
     ));
     assert_eq!(line.len(), 40, "the rest of the crowd stays");

@@ -19,7 +19,7 @@ use moment::LocalClock;
 pub(crate) fn read(failure: &Failure, wording: &Wording) -> Option<Hint> {
     let server_now = failure
         .header("date")
-        .and_then(moment::stamp)
+        .and_then(moment::parse_timestamp)
         .unwrap_or(failure.at);
     let mut reader = Reader {
         failure,
@@ -28,10 +28,10 @@ pub(crate) fn read(failure: &Failure, wording: &Wording) -> Option<Hint> {
         text: None,
         naive: None,
     };
-    reader.headers();
-    reader.fields();
+    reader.read_headers();
+    reader.read_fields();
     if reader.facts.is_none() {
-        reader.text(wording);
+        reader.read_text(wording);
     }
     let Reader {
         facts, text, naive, ..
@@ -73,17 +73,18 @@ fn to_local_clock(failure: &Failure, server_now: Timestamp, at: Timestamp) -> Op
 const UNIFIED_HEADER_PREFIX: &str = "anthropic-ratelimit-unified-";
 
 impl Reader<'_> {
-    fn headers(&mut self) {
+    fn read_headers(&mut self) {
         let failure = self.failure;
         for name in ["retry-after-ms", "x-ms-retry-after-ms"] {
             let wait = failure
                 .header(name)
-                .and_then(|value| duration::whole(value, BareUnit::Millis));
+                .and_then(|value| duration::parse_whole(value, BareUnit::Millis));
             keep_latest(&mut self.facts, wait.map(|wait| failure.at + wait), name);
         }
         if let Some(value) = failure.header("retry-after") {
-            let wait = duration::whole(value, BareUnit::Seconds).map(|wait| failure.at + wait);
-            let at = wait.or_else(|| self.moment(moment::stamp(value)));
+            let wait =
+                duration::parse_whole(value, BareUnit::Seconds).map(|wait| failure.at + wait);
+            let at = wait.or_else(|| self.on_local_clock(moment::parse_timestamp(value)));
             keep_latest(&mut self.facts, at, "retry-after");
         }
         // Names are put together only where there is something to find.
@@ -92,7 +93,7 @@ impl Reader<'_> {
             .iter()
             .any(|(name, _)| name.starts_with(UNIFIED_HEADER_PREFIX))
         {
-            let at = self.moment(rejected_window(failure));
+            let at = self.on_local_clock(rejected_window(failure));
             keep_latest(&mut self.facts, at, "anthropic-ratelimit-unified-reset");
         }
         let mut parts = failure.headers.iter().chain(&failure.fields);
@@ -102,7 +103,7 @@ impl Reader<'_> {
         }
     }
 
-    fn moment(&self, at: Option<Timestamp>) -> Option<Timestamp> {
+    fn on_local_clock(&self, at: Option<Timestamp>) -> Option<Timestamp> {
         at.and_then(|at| to_local_clock(self.failure, self.server_now, at))
     }
 
@@ -116,9 +117,10 @@ impl Reader<'_> {
         };
         let reset = |window: &str| {
             let used: f64 = value(window, "used-percent")?.trim().parse().ok()?;
-            let at = || self.moment(value(window, "reset-at").and_then(moment::epoch));
+            let at =
+                || self.on_local_clock(value(window, "reset-at").and_then(moment::parse_epoch));
             let after =
-                || duration::whole(value(window, "reset-after-seconds")?, BareUnit::Seconds);
+                || duration::parse_whole(value(window, "reset-after-seconds")?, BareUnit::Seconds);
             (used >= 100.0)
                 .then(|| at().or_else(|| after().map(|wait| self.failure.at + wait)))
                 .flatten()
@@ -138,7 +140,7 @@ fn rejected_window(failure: &Failure) -> Option<Timestamp> {
     let reset = |window: &str| {
         failure
             .header(&format!("{UNIFIED_HEADER_PREFIX}{window}reset"))
-            .and_then(moment::epoch)
+            .and_then(moment::parse_epoch)
     };
     let named = windows
         .clone()
@@ -158,10 +160,10 @@ fn from_buckets(failure: &Failure, server_now: Timestamp) -> Option<Hint> {
             .find(|(other, _)| *other == bucket)
             .and_then(|(_, value)| value.trim().parse::<f64>().ok());
         let empty = left.map_or(!knows_remaining, |left| left <= 0.0);
-        let moment = moment::epoch(value).or_else(|| moment::stamp(value));
+        let moment = moment::parse_epoch(value).or_else(|| moment::parse_timestamp(value));
         let at = match moment {
             Some(at) => to_local_clock(failure, server_now, at),
-            None => duration::whole(value, BareUnit::Seconds).map(|wait| failure.at + wait),
+            None => duration::parse_whole(value, BareUnit::Seconds).map(|wait| failure.at + wait),
         };
         at.filter(|at| empty && *at > failure.at)
             .map(|at| (at, name))
@@ -169,7 +171,7 @@ fn from_buckets(failure: &Failure, server_now: Timestamp) -> Option<Hint> {
     let (at, name) = resets.max_by_key(|(at, _)| *at)?;
     Some(Hint {
         not_before: at,
-        source: crate::text::message(name),
+        source: crate::text::sanitized_message(name),
         authority: Authority::Reported,
     })
 }
@@ -192,10 +194,15 @@ fn bucket_of(name: &str) -> Option<String> {
 // --- the body ---
 
 impl Reader<'_> {
-    fn fields(&mut self) {
+    fn read_fields(&mut self) {
         for (name, value) in &self.failure.fields {
-            let after = |bare| duration::whole(value, bare).map(|wait| self.failure.at + wait);
-            let at = || self.moment(moment::epoch(value).or_else(|| moment::stamp(value)));
+            let after =
+                |bare| duration::parse_whole(value, bare).map(|wait| self.failure.at + wait);
+            let at = || {
+                self.on_local_clock(
+                    moment::parse_epoch(value).or_else(|| moment::parse_timestamp(value)),
+                )
+            };
             let stated = match name.as_str() {
                 "retrydelay"
                 | "resets_in_seconds"
@@ -229,16 +236,16 @@ impl Reader<'_> {
 
     // --- the message ---
 
-    fn text(&mut self, wording: &Wording) {
+    fn read_text(&mut self, wording: &Wording) {
         let failure = self.failure;
         let here = LocalClock {
             now: failure.at,
             offset_minutes: failure.local_offset_minutes,
         };
         for (cue, rest) in wording.after_cues() {
-            let after = |bare| duration::leading(rest, bare).map(|wait| failure.at + wait);
+            let after = |bare| duration::parse_leading(rest, bare).map(|wait| failure.at + wait);
             let wait = match cue {
-                Cue::In => after(BareUnit::Refused),
+                Cue::In => after(BareUnit::UnitRequired),
                 Cue::After => after(BareUnit::Seconds),
                 Cue::AfterMillis => after(BareUnit::Millis),
                 Cue::At => None,
@@ -247,9 +254,9 @@ impl Reader<'_> {
             if wait.is_some() || !matches!(cue, Cue::At | Cue::After) {
                 continue;
             }
-            match moment::leading(rest, here) {
-                Some(moment) if moment.zoned => {
-                    let at = self.moment(Some(moment.at));
+            match moment::parse_leading(rest, here) {
+                Some(moment) if moment.has_zone => {
+                    let at = self.on_local_clock(Some(moment.at));
                     keep_latest(&mut self.text, at, "text");
                 }
                 Some(moment) if moment.at > here.now => {

@@ -65,19 +65,19 @@ impl LoopDetector {
             if self.found.is_some() {
                 break;
             }
-            self.found = self.take_in(c);
+            self.found = self.push_char(c);
         }
         self.found
     }
 
-    fn take_in(&mut self, c: char) -> Option<Loop> {
+    fn push_char(&mut self, c: char) -> Option<Loop> {
         let cycle = self.cycles.push(c);
-        let (paragraph, stall) = self.read(c);
+        let (paragraph, stall) = self.push_to_words(c);
         cycle.or(paragraph).or(stall)
     }
 
     /// Reads words and paragraphs.
-    fn read(&mut self, c: char) -> (Option<Loop>, Option<Loop>) {
+    fn push_to_words(&mut self, c: char) -> (Option<Loop>, Option<Loop>) {
         let is_part = c.is_alphanumeric() || c == '_' || c == '\'';
         // Scripts without spaces have about a word in each character.
         let stands_alone = c >= '\u{2e80}';
@@ -93,14 +93,14 @@ impl LoopDetector {
             stall = stall.or(self.end_word());
         }
         let is_symbol = is_symbol(c);
-        self.stall.mark(is_symbol);
-        (self.paragraphs.mark(c, is_symbol), stall)
+        self.stall.count_char(is_symbol);
+        (self.paragraphs.push_char(c, is_symbol), stall)
     }
 
     fn end_word(&mut self) -> Option<Loop> {
         let word = self.word.take()?;
-        self.paragraphs.word(word);
-        self.stall.word(word).then_some(Loop::Stall)
+        self.paragraphs.push_word(word);
+        self.stall.push_word(word).then_some(Loop::Stall)
     }
 }
 

@@ -78,16 +78,20 @@ struct ModelFamily {
     name: &'static str,
     window: Option<u64>,
     /// The best way to continue, and the dialect in which it works; in any other dialect only the prompt works.
-    best: Option<(&'static str, ContinueBy)>,
+    best_continuation: Option<(&'static str, ContinueBy)>,
 }
 
 const fn row(
     name: &'static str,
     window: u64,
-    best: Option<(&'static str, ContinueBy)>,
+    best_continuation: Option<(&'static str, ContinueBy)>,
 ) -> ModelFamily {
     let window = if window == 0 { None } else { Some(window) };
-    ModelFamily { name, window, best }
+    ModelFamily {
+        name,
+        window,
+        best_continuation,
+    }
 }
 
 const PREFILL: Option<(&str, ContinueBy)> = Some(("anthropic", ContinueBy::Prefill));
@@ -160,17 +164,17 @@ const MODELS: &[ModelFamily] = &[
 /// Returns the capabilities of a model in that dialect (`anthropic`, `openai`, `openai-responses`).
 ///
 /// ```
-/// use outlast_kernel::model_info::{ContinueBy, traits};
+/// use outlast_kernel::model_info::{ContinueBy, capabilities};
 ///
-/// let old = traits("anthropic", "claude-sonnet-4-5-20250929");
+/// let old = capabilities("anthropic", "claude-sonnet-4-5-20250929");
 /// assert_eq!((old.window, old.continues_by), (Some(200_000), ContinueBy::Prefill));
-/// assert_eq!(traits("anthropic", "claude-opus-4-6").continues_by, ContinueBy::Prompt);
+/// assert_eq!(capabilities("anthropic", "claude-opus-4-6").continues_by, ContinueBy::Prompt);
 /// ```
-pub fn traits(provider: &str, model: &str) -> Capabilities {
+pub fn capabilities(provider: &str, model: &str) -> Capabilities {
     let name = plain_name(model);
-    let known = MODELS.iter().filter(|row| is_of(&name, row.name));
+    let known = MODELS.iter().filter(|row| is_in_family(&name, row.name));
     let known = known.max_by_key(|row| row.name.len());
-    let best = known.and_then(|row| row.best);
+    let best = known.and_then(|row| row.best_continuation);
     Capabilities {
         window: known.and_then(|row| row.window),
         continues_by: match best {
@@ -192,7 +196,7 @@ fn plain_name(model: &str) -> String {
 }
 
 /// Returns whether a name is that of a family, or continues it: `gpt-4` is not the beginning of `gpt-4o`.
-fn is_of(name: &str, family: &str) -> bool {
+fn is_in_family(name: &str, family: &str) -> bool {
     let rest = name.strip_prefix(family);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ':', '@']))
 }
@@ -250,14 +254,23 @@ mod tests {
                 window: Some(*window).filter(|window| *window > 0),
                 continues_by: *continues_by,
             };
-            assert_eq!(traits(provider, model), expected, "{provider} {model}");
+            assert_eq!(
+                capabilities(provider, model),
+                expected,
+                "{provider} {model}"
+            );
         }
     }
 
     #[test]
     fn every_name_in_the_table_is_found_as_itself() {
         for row in MODELS {
-            assert_eq!(traits("", row.name).window, row.window, "{}", row.name);
+            assert_eq!(
+                capabilities("", row.name).window,
+                row.window,
+                "{}",
+                row.name
+            );
             assert_eq!(plain_name(row.name), row.name);
         }
     }

@@ -43,7 +43,7 @@ pub enum Error {
     #[error(
         "a policy needs `max_attempts` or `sleep_budget` to end, and a delay above zero to use up the latter"
     )]
-    Endless,
+    Unbounded,
 }
 
 /// The targets that a policy allows to switch to instead of waiting.
@@ -88,7 +88,7 @@ pub struct Policy {
     /// The longest total sleep of one retry chain by its schedule.
     pub sleep_budget: Option<Duration>,
     /// The longest server-stated wait that is accepted; `None` leaves it to the sleep budget.
-    pub longest_stated_wait: Option<Duration>,
+    pub max_stated_wait: Option<Duration>,
     /// Accepts a server's stated reset time, however far away it is.
     pub wait_for_reset: bool,
     /// The targets that may be switched to instead of waiting.

@@ -32,7 +32,7 @@ fn named_policies_have_their_documented_delays() {
 #[test]
 fn caps_hold_when_a_policy_is_given_more_attempts() {
     let many = |name| {
-        let policy = named(name).with(Overrides {
+        let policy = named(name).with_overrides(Overrides {
             max_attempts: NonZeroU32::new(12),
             ..Overrides::default()
         });
@@ -81,7 +81,7 @@ fn overrides_replace_one_field_and_leave_the_rest() {
         backoff: Some(BackoffKind::Linear),
         ..Overrides::default()
     };
-    let policy = named("aggressive").with(linear).unwrap();
+    let policy = named("aggressive").with_overrides(linear).unwrap();
     assert_eq!(millis(&policy), [200, 400, 600, 800]);
     assert_eq!(policy.max_delay, Some(Duration::from_secs(30)));
 
@@ -90,7 +90,7 @@ fn overrides_replace_one_field_and_leave_the_rest() {
         ..Overrides::default()
     };
     assert_eq!(
-        millis(&named("patient").with(slower).unwrap()),
+        millis(&named("patient").with_overrides(slower).unwrap()),
         [7_000, 21_000]
     );
 
@@ -100,7 +100,7 @@ fn overrides_replace_one_field_and_leave_the_rest() {
         ..Overrides::default()
     };
     assert_eq!(
-        millis(&named("session").with(steps).unwrap()),
+        millis(&named("session").with_overrides(steps).unwrap()),
         [1_000, 9_000, 9_000]
     );
 
@@ -109,7 +109,7 @@ fn overrides_replace_one_field_and_leave_the_rest() {
         ..Overrides::default()
     };
     assert_eq!(
-        named("overnight").with(fixed).unwrap().retries(),
+        named("overnight").with_overrides(fixed).unwrap().retries(),
         Some(5760),
         "8 h in steps of 5 s"
     );
@@ -121,8 +121,8 @@ fn a_maximum_delay_of_zero_means_no_ceiling() {
         max_delay: Some(Duration::ZERO),
         ..Overrides::default()
     };
-    let policy = named("standard").with(none).unwrap();
-    assert_eq!((policy.max_delay, policy.longest_stated_wait), (None, None));
+    let policy = named("standard").with_overrides(none).unwrap();
+    assert_eq!((policy.max_delay, policy.max_stated_wait), (None, None));
 }
 
 #[test]
@@ -170,7 +170,10 @@ fn impossible_overrides_say_why() {
         ),
     ];
     for (name, overrides, part) in table {
-        let error = named(name).with(overrides).unwrap_err().to_string();
+        let error = named(name)
+            .with_overrides(overrides)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(part), "{error}");
     }
 }

@@ -9,7 +9,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
 
 fn judged(cause: Cause, scope: Scope) -> Arc<ClassifiedFailure> {
     let failure =
-        Failure::emitted("mock", "it failed", NOW).with_verdict(Verdict::of(cause, scope));
+        Failure::emitted("mock", "it failed", NOW).with_verdict(Verdict::new(cause, scope));
     ClassifiedFailure::new(failure)
 }
 
@@ -43,11 +43,11 @@ impl Run {
     }
 
     fn fail(&mut self, failure: Arc<ClassifiedFailure>, remedies: Remedies) -> Effects {
-        let own_delay = self.policy.delay_for(self.state.chain().schedule_index());
+        let scheduled_delay = self.policy.delay_for(self.state.chain().schedule_index());
         let now = self.now;
         self.step(Event::Failed {
             failure,
-            own_delay,
+            scheduled_delay,
             remedies,
             now,
         })
@@ -78,7 +78,7 @@ fn starts_are_counted_from_one_and_exhaustion_reports_the_last_retry() {
         );
         assert_eq!(retry.at, run.now);
     }
-    let why = GiveUp::RetriesSpent { retries: 3 };
+    let why = GiveUp::RetriesExhausted { retries: 3 };
     let end = RetryEnded {
         success: false,
         attempt: 3,
@@ -88,7 +88,7 @@ fn starts_are_counted_from_one_and_exhaustion_reports_the_last_retry() {
         run.fail(overloaded(), Remedies::NONE)[..],
         [
             Effect::AnnounceEnd(end),
-            Effect::Report(overloaded(), why),
+            Effect::ReportError(overloaded(), why),
             Effect::Settle(Outcome::Failed(why))
         ]
     );
@@ -122,7 +122,7 @@ fn a_first_failure_that_cannot_be_retried_opens_no_chain() {
     assert_eq!(
         run.fail(Arc::clone(&auth), Remedies::NONE)[..],
         [
-            Effect::Report(auth, why),
+            Effect::ReportError(auth, why),
             Effect::Settle(Outcome::Failed(why))
         ]
     );
@@ -163,7 +163,7 @@ fn an_aborted_retry_says_cancelled_and_then_the_error_that_was_held_back() {
         [
             Effect::CancelSleep,
             Effect::AnnounceEnd(end),
-            Effect::Report(overloaded(), why),
+            Effect::ReportError(overloaded(), why),
             Effect::Settle(Outcome::Failed(why)),
         ]
     );
@@ -259,7 +259,10 @@ fn a_try_of_the_gates_costs_nothing_and_the_wait_goes_on() {
     };
     for seconds in [1, 2] {
         let early = NOW + Duration::from_millis(seconds * 500);
-        assert_eq!(run.step(Event::LetPass { now: early })[..], [Effect::Call]);
+        assert_eq!(
+            run.step(Event::AdmittedEarly { now: early })[..],
+            [Effect::Call]
+        );
         run.now = early;
         let again = run.fail(overloaded(), Remedies::NONE);
         assert_eq!(again[..], [Effect::SleepUntil(until)]);
@@ -267,7 +270,7 @@ fn a_try_of_the_gates_costs_nothing_and_the_wait_goes_on() {
         assert_eq!(run.state.chain().scheduled_sleep(), until.since(NOW));
     }
     let early = NOW + Duration::from_millis(1500);
-    run.step(Event::LetPass { now: early });
+    run.step(Event::AdmittedEarly { now: early });
     let ended = run.step(Event::Succeeded);
     assert!(
         matches!(&ended[0], Effect::AnnounceEnd(end) if end.success && end.attempt == 1),
@@ -280,7 +283,7 @@ fn what_the_gates_try_shows_to_be_hopeless_is_not_waited_for() {
     let mut run = Run::new("session");
     run.step(Event::Started);
     run.fail(overloaded(), Remedies::NONE);
-    run.step(Event::LetPass { now: NOW });
+    run.step(Event::AdmittedEarly { now: NOW });
     run.now = NOW;
     let effects = run.fail(judged(Cause::Auth, Scope::Credential), Remedies::NONE);
     let settled = Effect::Settle(Outcome::Failed(GiveUp::NotRetryable));
@@ -291,7 +294,7 @@ fn what_the_gates_try_shows_to_be_hopeless_is_not_waited_for() {
 fn a_limit_that_the_gates_try_meets_is_not_waited_out_where_another_account_is_free() {
     let mut run = Run::new("session");
     run.fail(overloaded(), Remedies::NONE);
-    run.step(Event::LetPass { now: NOW });
+    run.step(Event::AdmittedEarly { now: NOW });
     run.now = NOW;
     let free = Remedies {
         switch: Switches::ALL,
@@ -315,7 +318,7 @@ fn a_retry_that_is_held_before_it_begins_can_be_cancelled() {
     let [
         Effect::CancelCall,
         Effect::AnnounceEnd(end),
-        Effect::Report(..),
+        Effect::ReportError(..),
         Effect::Settle(outcome),
     ] = &effects[..]
     else {
@@ -353,7 +356,7 @@ fn state_in_second_wait() -> (State, Wait) {
 }
 
 /// Returns the announced retry and the end of the sleep.
-fn announced(effects: &Effects) -> (u32, Duration, Timestamp) {
+fn announced_retry(effects: &Effects) -> (u32, Duration, Timestamp) {
     let [Effect::AnnounceRetry(retry), Effect::SleepUntil(at)] = &effects[..] else {
         panic!("{effects:?}");
     };
@@ -366,7 +369,7 @@ fn resumed_wait_ends_at_its_original_time() {
     let (mut state, wait) = state_in_second_wait();
     let effects = state.resume(wait.clone(), wait.since + Duration::from_secs(3));
     let expected = (2, Duration::from_secs(1), wait.until);
-    assert_eq!(announced(&effects), expected);
+    assert_eq!(announced_retry(&effects), expected);
     assert_eq!(state.chain().scheduled_sleep(), Duration::from_secs(6));
 }
 
@@ -374,7 +377,7 @@ fn resumed_wait_ends_at_its_original_time() {
 fn an_overdue_wait_is_announced_without_delay() {
     let (mut state, wait) = state_in_second_wait();
     let effects = state.resume(wait.clone(), wait.until + Duration::from_secs(9 * 3600));
-    assert_eq!(announced(&effects), (2, Duration::ZERO, wait.until));
+    assert_eq!(announced_retry(&effects), (2, Duration::ZERO, wait.until));
 }
 
 #[test]
@@ -383,7 +386,7 @@ fn a_clock_set_back_never_makes_a_wait_longer_than_it_was() {
     for seconds_back in [0, 1, 60, 3600, 86_400] {
         let mut state = fresh.clone();
         let now = Timestamp::from_millis(wait.since.as_millis() - seconds_back * 1000);
-        let (_, delay, at) = announced(&state.resume(wait.clone(), now));
+        let (_, delay, at) = announced_retry(&state.resume(wait.clone(), now));
         let four = Duration::from_secs(4);
         assert_eq!((delay, at), (four, now + four), "{seconds_back} s back");
     }
@@ -409,7 +412,7 @@ fn the_budget_is_settled_with_what_was_slept_before_and_after() {
 fn a_wait_is_paid_for_although_the_clock_was_set_back() {
     let (mut state, wait) = state_in_second_wait();
     let now = Timestamp::from_millis(wait.since.as_millis() - 60_000);
-    let (_, _, at) = announced(&state.resume(wait, now));
+    let (_, _, at) = announced_retry(&state.resume(wait, now));
     step(&mut state, Event::Woke { now: at });
     assert_eq!(state.chain().scheduled_sleep(), Duration::from_secs(6));
 }
@@ -421,18 +424,18 @@ fn resumed_chain_continues_counting() {
     state.resume(wait, now);
     step(&mut state, Event::Woke { now });
     let policy = Policy::named("session").unwrap();
-    let mut fail = |own_delay| {
+    let mut fail = |scheduled_delay| {
         let (failure, remedies) = (overloaded(), Remedies::NONE);
         let failed = Event::Failed {
             failure,
-            own_delay,
+            scheduled_delay,
             remedies,
             now,
         };
         step(&mut state, failed)
     };
     let eight = Duration::from_secs(8);
-    let (attempt, delay, _) = announced(&fail(policy.delay_for(2)));
+    let (attempt, delay, _) = announced_retry(&fail(policy.delay_for(2)));
     assert_eq!((attempt, delay), (3, eight));
     step(&mut state, Event::Woke { now });
     let ended = step(&mut state, Event::Succeeded);
@@ -459,7 +462,7 @@ fn a_chain_that_was_spent_before_the_restart_is_spent_after_it() {
         State::new(RetryRules::from(&policy), Prompt::default()).with_chain(*before.state.chain());
     after.step(Event::Started);
     let effects = after.fail(overloaded(), Remedies::NONE);
-    let why = GiveUp::RetriesSpent { retries: 3 };
+    let why = GiveUp::RetriesExhausted { retries: 3 };
     let settled = Effect::Settle(Outcome::Failed(why));
     assert_eq!(effects.last(), Some(&settled), "{effects:?}");
 }
@@ -468,18 +471,18 @@ fn a_chain_that_was_spent_before_the_restart_is_spent_after_it() {
 
 const EVENT_KINDS: usize = 20;
 
-fn word(index: usize, run: &Run) -> Event {
+fn event_at(index: usize, run: &Run) -> Event {
     let everything = Remedies {
         switch: Switches::ALL,
         compact: true,
         after_content: AfterContent::Retract,
         ..Remedies::NONE
     };
-    let own_delay = run.policy.delay_for(run.state.chain().schedule_index());
+    let scheduled_delay = run.policy.delay_for(run.state.chain().schedule_index());
     let now = run.now;
     let failed = |cause, scope, remedies| Event::Failed {
         failure: judged(cause, scope),
-        own_delay,
+        scheduled_delay,
         remedies,
         now,
     };
@@ -510,7 +513,7 @@ fn word(index: usize, run: &Run) -> Event {
             });
             Event::Failed {
                 failure,
-                own_delay,
+                scheduled_delay,
                 remedies: Remedies {
                     after_content: AfterContent::Continue,
                     ..everything
@@ -518,11 +521,13 @@ fn word(index: usize, run: &Run) -> Event {
                 now,
             }
         }
-        15 => Event::LetPass { now: NOW },
+        15 => Event::AdmittedEarly { now: NOW },
         16 => Event::HeldRetryAborted,
-        17 => Event::ModelChanged { again: false },
-        18 => Event::PromptSpent(run.state.prompt().clone()),
-        _ => Event::Spent(Cost(1)),
+        17 => Event::ModelChanged {
+            was_used_before: false,
+        },
+        18 => Event::PromptBudgetUpdated(run.state.prompt().clone()),
+        _ => Event::CostIncurred(Cost(1)),
     }
 }
 
@@ -554,7 +559,7 @@ impl Observer {
         if matches!(event, Event::Succeeded | Event::Failed { .. }) {
             self.calling = false;
         }
-        if matches!(event, Event::Woke { .. } | Event::LetPass { .. }) {
+        if matches!(event, Event::Woke { .. } | Event::AdmittedEarly { .. }) {
             self.sleeping = false;
         }
         for effect in effects {
@@ -617,7 +622,7 @@ impl Observer {
                 assert_eq!(end.success, end.error.is_none());
                 self.scheduled = 0;
             }
-            Effect::Report(..) => assert!(
+            Effect::ReportError(..) => assert!(
                 self.running && self.scheduled == 0,
                 "the error comes after the end"
             ),
@@ -640,18 +645,18 @@ fn explore(run: &Run, observer: &Observer, depth: usize) -> u64 {
     for index in 0..EVENT_KINDS {
         let mut run = run.clone();
         let mut observer = observer.clone();
-        let event = word(index, &run);
+        let event = event_at(index, &run);
         let before = run.state.clone();
         let effects = step(&mut run.state, event.clone());
         if let Some(Effect::SleepUntil(at)) = effects.last() {
             run.now = *at;
         }
-        if matches!(event, Event::LetPass { .. }) {
+        if matches!(event, Event::AdmittedEarly { .. }) {
             run.now = NOW;
         }
         observer.check(&event, &effects, &before, &run.state);
         // An event that changed nothing leads only to sequences that are checked without it.
-        if effects.is_empty() && !matches!(event, Event::ContentSent | Event::Spent(_)) {
+        if effects.is_empty() && !matches!(event, Event::ContentSent | Event::CostIncurred(_)) {
             checked += 1;
             continue;
         }

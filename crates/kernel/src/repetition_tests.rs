@@ -436,6 +436,6 @@ fn calls_are_counted_while_they_and_their_results_stay_the_same() {
         (&[(&one, "x")], 1),
     ];
     for (batch, expected) in table {
-        assert_eq!(calls.after(batch), expected, "{batch:?}");
+        assert_eq!(calls.record(batch), expected, "{batch:?}");
     }
 }

@@ -18,13 +18,13 @@ pub struct StepStatus {
     /// The attempts of this visit so far, this one included.
     pub attempts: u32,
     /// The transient failures in a row, this one included if it is transient.
-    pub transient_in_a_row: u32,
+    pub consecutive_transient: u32,
     /// Whether a turn has already spent its retries on it.
-    pub retries_spent: bool,
+    pub turn_retries_exhausted: bool,
     /// Whether the step has a fallback.
     pub has_fallback: bool,
     /// Whether the step may never be started a second time.
-    pub once: bool,
+    pub runs_once: bool,
 }
 
 /// A failed attempt.
@@ -42,9 +42,9 @@ pub struct AttemptFailure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepDecision {
     /// Retry at that time.
-    Wait(Timestamp),
+    RetryAt(Timestamp),
     /// Retry at once, with the failure explained.
-    Again,
+    RetryNow,
     /// Continue with the fallback.
     FallBack,
     /// Give up.
@@ -57,22 +57,22 @@ pub enum StopCause {
     /// A retry would fail the same way.
     CannotSucceed,
     /// A budget is spent, and there is no fallback.
-    NothingToFallBackTo,
+    NoFallback,
     /// All attempts are used up.
-    AttemptsSpent(u32),
+    AttemptsExhausted(u32),
     /// The turn has waited as long as its policy allows.
-    RetriesSpent,
+    TurnRetriesExhausted,
     /// The server asks for a longer wait than the policy allows.
     StatedWaitTooLong {
         /// The wait that the server asks for.
         stated: Duration,
         /// The longest wait that is allowed.
-        longest: Duration,
+        max: Duration,
     },
     /// The run's deadline comes first.
-    PastDeadline,
+    DeadlineExceeded,
     /// The step may be started only once.
-    Once,
+    RunsOnce,
     /// A person canceled it.
     Canceled,
 }
@@ -81,22 +81,20 @@ impl fmt::Display for StopCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CannotSucceed => f.write_str("trying again cannot help"),
-            Self::NothingToFallBackTo => {
-                f.write_str("trying again cannot help, and there is no fallback")
-            }
-            Self::AttemptsSpent(1) => f.write_str("the one attempt that it has is made"),
-            Self::AttemptsSpent(attempts) => write!(f, "all {attempts} attempts are made"),
-            Self::RetriesSpent => f.write_str("its turn could not outlast it"),
-            Self::StatedWaitTooLong { stated, longest } => write!(
+            Self::NoFallback => f.write_str("trying again cannot help, and there is no fallback"),
+            Self::AttemptsExhausted(1) => f.write_str("the one attempt that it has is made"),
+            Self::AttemptsExhausted(attempts) => write!(f, "all {attempts} attempts are made"),
+            Self::TurnRetriesExhausted => f.write_str("its turn could not outlast it"),
+            Self::StatedWaitTooLong { stated, max } => write!(
                 f,
                 "the stated wait of {} is longer than the policy's {}",
                 Span(*stated),
-                Span(*longest)
+                Span(*max)
             ),
-            Self::PastDeadline => {
+            Self::DeadlineExceeded => {
                 f.write_str("the run is over before the next attempt could begin")
             }
-            Self::Once => f.write_str("it may be begun once only"),
+            Self::RunsOnce => f.write_str("it may be begun once only"),
             Self::Canceled => f.write_str("it was cancelled"),
         }
     }
@@ -112,8 +110,8 @@ impl fmt::Display for StopCause {
 /// let policy = Policy::named("patient")?;
 /// let at = Timestamp::from_millis(0);
 /// let failed = AttemptFailure { cause: Cause::RateLimited, not_before: None, at };
-/// let standing = StepStatus { attempts: 1, transient_in_a_row: 1, ..StepStatus::default() };
-/// assert_eq!(decide(&policy, None, failed, standing, 0), StepDecision::Wait(at + Duration::from_secs(5)));
+/// let standing = StepStatus { attempts: 1, consecutive_transient: 1, ..StepStatus::default() };
+/// assert_eq!(decide(&policy, None, failed, standing, 0), StepDecision::RetryAt(at + Duration::from_secs(5)));
 /// # Ok::<(), outlast_kernel::policy::Error>(())
 /// ```
 pub fn decide(
@@ -129,23 +127,25 @@ pub fn decide(
     };
     match failed.cause.class() {
         Class::Canceled => StepDecision::Stop(StopCause::Canceled),
-        _ if standing.once => StepDecision::Stop(StopCause::Once),
+        _ if standing.runs_once => StepDecision::Stop(StopCause::RunsOnce),
         Class::Deterministic => StepDecision::Stop(StopCause::CannotSucceed),
         // A cost or token limit belongs to the run: no fallback may exceed it either.
         Class::BudgetExhausted if failed.cause == Cause::CeilingReached => {
             StepDecision::Stop(StopCause::CannotSucceed)
         }
-        Class::BudgetExhausted => fall_back_or(StopCause::NothingToFallBackTo),
+        Class::BudgetExhausted => fall_back_or(StopCause::NoFallback),
         Class::ContractFailure | Class::TestFailure => match attempts_exhausted(policy, standing) {
             Some(why) => StepDecision::Stop(why),
-            None => StepDecision::Again,
+            None => StepDecision::RetryNow,
         },
-        Class::Transient if standing.retries_spent => fall_back_or(StopCause::RetriesSpent),
-        Class::Transient => match wait(policy, failed, standing, entropy) {
+        Class::Transient if standing.turn_retries_exhausted => {
+            fall_back_or(StopCause::TurnRetriesExhausted)
+        }
+        Class::Transient => match retry_at(policy, failed, standing, entropy) {
             Ok(until) if deadline.is_some_and(|deadline| until > deadline) => {
-                StepDecision::Stop(StopCause::PastDeadline)
+                StepDecision::Stop(StopCause::DeadlineExceeded)
             }
-            Ok(until) => StepDecision::Wait(until),
+            Ok(until) => StepDecision::RetryAt(until),
             Err(why) => fall_back_or(why),
         },
     }
@@ -155,11 +155,11 @@ fn attempts_exhausted(policy: &Policy, standing: StepStatus) -> Option<StopCause
     let most = policy
         .retries()
         .map_or(u32::MAX, |retries| retries.saturating_add(1));
-    (standing.attempts >= most).then_some(StopCause::AttemptsSpent(standing.attempts))
+    (standing.attempts >= most).then_some(StopCause::AttemptsExhausted(standing.attempts))
 }
 
 /// Returns the time of the retry for a failure that can pass.
-fn wait(
+fn retry_at(
     policy: &Policy,
     failed: AttemptFailure,
     standing: StepStatus,
@@ -168,17 +168,17 @@ fn wait(
     if let Some(why) = attempts_exhausted(policy, standing) {
         return Err(why);
     }
-    let index = standing.transient_in_a_row.saturating_sub(1);
+    let index = standing.consecutive_transient.saturating_sub(1);
     let delay = policy.jittered_delay(index, entropy);
-    let delay = delay.ok_or(StopCause::AttemptsSpent(standing.attempts))?;
+    let delay = delay.ok_or(StopCause::AttemptsExhausted(standing.attempts))?;
     let Some(not_before) = failed.not_before else {
         return Ok(failed.at + delay);
     };
     let stated = not_before.since(failed.at);
-    let longest = policy.longest_stated_wait.or(policy.sleep_budget);
+    let longest = policy.max_stated_wait.or(policy.sleep_budget);
     match longest {
-        Some(longest) if stated > longest && !policy.wait_for_reset => {
-            Err(StopCause::StatedWaitTooLong { stated, longest })
+        Some(max) if stated > max && !policy.wait_for_reset => {
+            Err(StopCause::StatedWaitTooLong { stated, max })
         }
         _ => Ok(failed.at + delay.max(stated)),
     }

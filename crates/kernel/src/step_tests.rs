@@ -13,10 +13,10 @@ fn failed(cause: Cause) -> AttemptFailure {
     }
 }
 
-fn after(attempts: u32, transient_in_a_row: u32) -> StepStatus {
+fn after(attempts: u32, consecutive_transient: u32) -> StepStatus {
     StepStatus {
         attempts,
-        transient_in_a_row,
+        consecutive_transient,
         ..StepStatus::default()
     }
 }
@@ -39,7 +39,7 @@ fn waits(policy: &Policy) -> Vec<u64> {
     (1..100)
         .map(next)
         .map_while(|next| match next {
-            StepDecision::Wait(until) => Some(crate::time::millis(until.since(AT))),
+            StepDecision::RetryAt(until) => Some(crate::time::millis(until.since(AT))),
             _ => None,
         })
         .collect()
@@ -59,7 +59,7 @@ fn no_wait_overflows_however_many_attempts_there_were() {
         max_attempts: NonZeroU32::new(1000),
         ..Overrides::default()
     };
-    let policy = policy("standard").with(many).unwrap();
+    let policy = policy("standard").with_overrides(many).unwrap();
     for attempt in [35, 64, 65, 128, 999] {
         let next = decide(
             &policy,
@@ -70,7 +70,7 @@ fn no_wait_overflows_however_many_attempts_there_were() {
         );
         assert_eq!(
             next,
-            StepDecision::Wait(AT + Duration::from_secs(30)),
+            StepDecision::RetryAt(AT + Duration::from_secs(30)),
             "{attempt}"
         );
     }
@@ -79,8 +79,8 @@ fn no_wait_overflows_however_many_attempts_there_were() {
 #[test]
 fn each_class_is_treated_in_its_own_way() {
     let next = |cause| decide(&policy("standard"), None, failed(cause), after(1, 1), 0);
-    assert!(matches!(next(Cause::Timeout), StepDecision::Wait(_)));
-    assert!(matches!(next(Cause::Stalled), StepDecision::Wait(_)));
+    assert!(matches!(next(Cause::Timeout), StepDecision::RetryAt(_)));
+    assert!(matches!(next(Cause::Stalled), StepDecision::RetryAt(_)));
     assert_eq!(
         next(Cause::Auth),
         StepDecision::Stop(StopCause::CannotSucceed)
@@ -91,14 +91,14 @@ fn each_class_is_treated_in_its_own_way() {
     );
     assert_eq!(
         next(Cause::ContextOverflow),
-        StepDecision::Stop(StopCause::NothingToFallBackTo)
+        StepDecision::Stop(StopCause::NoFallback)
     );
     assert_eq!(
         next(Cause::CeilingReached),
         StepDecision::Stop(StopCause::CannotSucceed)
     );
-    assert_eq!(next(Cause::SchemaMismatch), StepDecision::Again);
-    assert_eq!(next(Cause::TestsFailed), StepDecision::Again);
+    assert_eq!(next(Cause::SchemaMismatch), StepDecision::RetryNow);
+    assert_eq!(next(Cause::TestsFailed), StepDecision::RetryNow);
     assert_eq!(
         next(Cause::Interrupted),
         StepDecision::Stop(StopCause::Canceled)
@@ -131,7 +131,7 @@ fn a_spent_budget_falls_back_and_a_ceiling_does_not() {
 #[test]
 fn what_a_turn_has_waited_for_is_not_waited_for_again() {
     let standing = StepStatus {
-        retries_spent: true,
+        turn_retries_exhausted: true,
         ..after(1, 1)
     };
     let next = decide(
@@ -141,18 +141,18 @@ fn what_a_turn_has_waited_for_is_not_waited_for_again() {
         standing,
         0,
     );
-    assert_eq!(next, StepDecision::Stop(StopCause::RetriesSpent));
+    assert_eq!(next, StepDecision::Stop(StopCause::TurnRetriesExhausted));
 }
 
 #[test]
 fn what_may_be_begun_once_is_not_begun_again() {
     let standing = StepStatus {
-        once: true,
+        runs_once: true,
         ..after(1, 1)
     };
     for cause in [Cause::Network, Cause::TestsFailed, Cause::ContextOverflow] {
         let next = decide(&policy("standard"), None, failed(cause), standing, 0);
-        assert_eq!(next, StepDecision::Stop(StopCause::Once), "{cause}");
+        assert_eq!(next, StepDecision::Stop(StopCause::RunsOnce), "{cause}");
     }
 }
 
@@ -163,8 +163,11 @@ fn a_stated_time_wins_as_far_as_the_policy_goes() {
         ..failed(Cause::RateLimited)
     };
     let next = |seconds| decide(&policy("standard"), None, stated(seconds), after(1, 1), 0);
-    assert_eq!(next(20), StepDecision::Wait(AT + Duration::from_secs(20)));
-    assert_eq!(next(0), StepDecision::Wait(AT + Duration::from_secs(1)));
+    assert_eq!(
+        next(20),
+        StepDecision::RetryAt(AT + Duration::from_secs(20))
+    );
+    assert_eq!(next(0), StepDecision::RetryAt(AT + Duration::from_secs(1)));
     let StepDecision::Stop(why) = next(3600) else {
         panic!()
     };
@@ -184,7 +187,7 @@ fn nothing_is_waited_for_past_the_end_of_the_run() {
         after(1, 1),
         0,
     );
-    assert_eq!(next, StepDecision::Stop(StopCause::PastDeadline));
+    assert_eq!(next, StepDecision::Stop(StopCause::DeadlineExceeded));
 }
 
 proptest! {
@@ -194,7 +197,7 @@ proptest! {
         most in 1u32..12,
     ) {
         let overrides = Overrides { max_attempts: NonZeroU32::new(most), ..Overrides::default() };
-        let policy = policy("aggressive").with(overrides).unwrap();
+        let policy = policy("aggressive").with_overrides(overrides).unwrap();
         let (mut attempts, mut streak) = (0, 0);
         for cause in causes {
             let cause = Cause::ALL[cause];

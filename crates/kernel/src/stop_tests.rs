@@ -1,15 +1,15 @@
 use super::*;
 use proptest::prelude::*;
 
-fn answer(stop_reason: StopReason, text: &str) -> FinishedCompletion<'_> {
+fn completion(stop_reason: StopReason, text: &str) -> FinishedCompletion<'_> {
     FinishedCompletion {
         stop_reason,
         text,
         calls: &[],
-        cut_calls: &[],
-        reasoned: ReasoningKind::None,
+        incomplete_calls: &[],
+        reasoning: ReasoningKind::None,
         usage: Usage::default(),
-        tools: true,
+        has_tools: true,
         window: None,
     }
 }
@@ -41,10 +41,10 @@ fn an_answer_is_judged_by_how_it_stopped_and_what_came() {
     };
     let (good, nameless) = (call("read"), call(""));
     let (good, nameless) = (&[&good], &[&nameless]);
-    let said = |stop| answer(stop, "All tests pass.");
-    let blank = |stop| answer(stop, " \n");
-    let proven = ReasoningKind::Proven;
-    let unproven = ReasoningKind::Unproven;
+    let said = |stop| completion(stop, "All tests pass.");
+    let blank = |stop| completion(stop, " \n");
+    let proven = ReasoningKind::Replayable;
+    let unproven = ReasoningKind::NotReplayable;
     let window = Some(1000);
     let billed = |billed| Some(Empty { billed });
     #[rustfmt::skip]
@@ -57,37 +57,37 @@ fn an_answer_is_judged_by_how_it_stopped_and_what_came() {
         (blank(StopReason::Refusal), Some(Refused)),
         (FinishedCompletion { calls: good, ..blank(StopReason::ToolUse) }, None),
         (FinishedCompletion { calls: good, ..blank(END) }, None),
-        (FinishedCompletion { calls: good, cut_calls: &["write"], ..blank(END) }, None),
+        (FinishedCompletion { calls: good, incomplete_calls: &["write"], ..blank(END) }, None),
         (FinishedCompletion { calls: good, ..said(LENGTH) }, Some(CutCall)),
-        (FinishedCompletion { cut_calls: &["write"], ..blank(LENGTH) }, Some(CutCall)),
-        (FinishedCompletion { cut_calls: &["write"], ..said(LENGTH) }, Some(CutCall)),
-        (FinishedCompletion { cut_calls: &["write"], ..blank(StopReason::ToolUse) }, Some(CutCall)),
+        (FinishedCompletion { incomplete_calls: &["write"], ..blank(LENGTH) }, Some(CutCall)),
+        (FinishedCompletion { incomplete_calls: &["write"], ..said(LENGTH) }, Some(CutCall)),
+        (FinishedCompletion { incomplete_calls: &["write"], ..blank(StopReason::ToolUse) }, Some(CutCall)),
         (FinishedCompletion { calls: nameless, ..blank(StopReason::ToolUse) }, Some(NamelessCall)),
-        (FinishedCompletion { cut_calls: &["", "write"], ..blank(StopReason::ToolUse) }, Some(NamelessCall)),
+        (FinishedCompletion { incomplete_calls: &["", "write"], ..blank(StopReason::ToolUse) }, Some(NamelessCall)),
         (blank(StopReason::ToolUse), Some(NoCall)),
         (said(StopReason::ToolUse), Some(NoCall)),
-        (FinishedCompletion { reasoned: proven, ..blank(StopReason::ToolUse) }, Some(NoCall)),
-        (FinishedCompletion { tools: false, ..said(StopReason::ToolUse) }, None),
-        (FinishedCompletion { tools: false, ..blank(StopReason::ToolUse) }, Some(NoCall)),
+        (FinishedCompletion { reasoning: proven, ..blank(StopReason::ToolUse) }, Some(NoCall)),
+        (FinishedCompletion { has_tools: false, ..said(StopReason::ToolUse) }, None),
+        (FinishedCompletion { has_tools: false, ..blank(StopReason::ToolUse) }, Some(NoCall)),
         (blank(END), billed(false)),
-        (answer(END, ""), billed(false)),
+        (completion(END, ""), billed(false)),
         (blank(StopReason::Other), billed(false)),
         (FinishedCompletion { usage: used(10, 5), ..blank(END) }, billed(true)),
-        (FinishedCompletion { usage: used(10, 5), reasoned: unproven, ..blank(END) }, billed(false)),
-        (FinishedCompletion { usage: used(10, 5), reasoned: proven, ..blank(END) }, Some(ReasoningOnly)),
-        (FinishedCompletion { reasoned: proven, ..said(END) }, None),
+        (FinishedCompletion { usage: used(10, 5), reasoning: unproven, ..blank(END) }, billed(false)),
+        (FinishedCompletion { usage: used(10, 5), reasoning: proven, ..blank(END) }, Some(ReasoningOnly)),
+        (FinishedCompletion { reasoning: proven, ..said(END) }, None),
         (blank(LENGTH), Some(LengthEmpty)),
-        (FinishedCompletion { reasoned: unproven, ..blank(LENGTH) }, Some(OnlyReasoned)),
-        (FinishedCompletion { reasoned: proven, ..blank(LENGTH) }, Some(OnlyReasoned)),
+        (FinishedCompletion { reasoning: unproven, ..blank(LENGTH) }, Some(OnlyReasoned)),
+        (FinishedCompletion { reasoning: proven, ..blank(LENGTH) }, Some(OnlyReasoned)),
         (FinishedCompletion { window, usage: used(979, 0), ..blank(LENGTH) }, Some(LengthEmpty)),
         (FinishedCompletion { window, usage: used(979, 1), ..blank(LENGTH) }, Some(OutOfRoom)),
-        (FinishedCompletion { window, usage: used(979, 1), reasoned: proven, ..blank(LENGTH) }, Some(OutOfRoom)),
-        (FinishedCompletion { window, usage: used(979, 1), cut_calls: &["write"], ..blank(LENGTH) }, Some(OutOfRoom)),
+        (FinishedCompletion { window, usage: used(979, 1), reasoning: proven, ..blank(LENGTH) }, Some(OutOfRoom)),
+        (FinishedCompletion { window, usage: used(979, 1), incomplete_calls: &["write"], ..blank(LENGTH) }, Some(OutOfRoom)),
         (FinishedCompletion { window: Some(0), ..blank(LENGTH) }, Some(LengthEmpty)),
         (FinishedCompletion { window, usage: used(979, 1), ..blank(END) }, billed(true)),
     ];
     for (answer, expected) in table {
-        assert_eq!(judge(&answer), expected, "{answer:?}");
+        assert_eq!(check_completion(&answer), expected, "{answer:?}");
     }
 }
 
@@ -103,9 +103,12 @@ fn what_is_read_from_a_cache_fills_the_window_too() {
     let answer = FinishedCompletion {
         usage,
         window,
-        ..answer(LENGTH, "")
+        ..completion(LENGTH, "")
     };
-    assert_eq!(judge(&answer), Some(InvalidCompletion::OutOfRoom));
+    assert_eq!(
+        check_completion(&answer),
+        Some(InvalidCompletion::OutOfRoom)
+    );
 }
 
 #[rustfmt::skip]
@@ -216,31 +219,35 @@ const NO_ANNOUNCEMENTS: [&str; 56] = [
 fn an_announcement_at_the_end_is_heard() {
     for text in ANNOUNCEMENTS {
         assert_eq!(
-            judge(&answer(END, text)),
+            check_completion(&completion(END, text)),
             Some(InvalidCompletion::Announced),
             "{text}"
         );
         let without_tools = FinishedCompletion {
-            tools: false,
-            ..answer(END, text)
+            has_tools: false,
+            ..completion(END, text)
         };
-        assert_eq!(judge(&without_tools), None, "{text}");
-        assert_eq!(judge(&answer(StopReason::Other, text)), None, "{text}");
+        assert_eq!(check_completion(&without_tools), None, "{text}");
+        assert_eq!(
+            check_completion(&completion(StopReason::Other, text)),
+            None,
+            "{text}"
+        );
         let call = call("read");
         let acted = FinishedCompletion {
             calls: &[&call],
-            ..answer(END, text)
+            ..completion(END, text)
         };
-        assert_eq!(judge(&acted), None, "{text}");
+        assert_eq!(check_completion(&acted), None, "{text}");
         let done = format!("{text}\n\nThat is done, and all tests pass.");
-        assert_eq!(judge(&answer(END, &done)), None, "{done}");
+        assert_eq!(check_completion(&completion(END, &done)), None, "{done}");
     }
 }
 
 #[test]
 fn what_only_sounds_like_an_announcement_is_none() {
     for text in NO_ANNOUNCEMENTS {
-        assert_eq!(judge(&answer(END, text)), None, "{text}");
+        assert_eq!(check_completion(&completion(END, text)), None, "{text}");
     }
 }
 
@@ -318,28 +325,28 @@ const NO_CALLS: [&str; 31] = [
 fn a_call_that_is_written_as_text_is_seen() {
     for text in CALLS {
         assert_eq!(
-            judge(&answer(END, text)),
+            check_completion(&completion(END, text)),
             Some(InvalidCompletion::CallAsText),
             "{text}"
         );
-        let at_tool_use = answer(StopReason::ToolUse, text);
+        let at_tool_use = completion(StopReason::ToolUse, text);
         assert_eq!(
-            judge(&at_tool_use),
+            check_completion(&at_tool_use),
             Some(InvalidCompletion::CallAsText),
             "{text}"
         );
         let without_tools = FinishedCompletion {
-            tools: false,
-            ..answer(END, text)
+            has_tools: false,
+            ..completion(END, text)
         };
-        assert_eq!(judge(&without_tools), None, "{text}");
+        assert_eq!(check_completion(&without_tools), None, "{text}");
     }
 }
 
 #[test]
 fn a_call_that_is_only_told_of_is_none() {
     for text in NO_CALLS {
-        assert_eq!(judge(&answer(END, text)), None, "{text}");
+        assert_eq!(check_completion(&completion(END, text)), None, "{text}");
     }
 }
 
@@ -363,31 +370,38 @@ const ALL: [InvalidCompletion; 14] = [
 #[test]
 fn every_oddity_says_what_it_is() {
     for oddity in ALL {
-        assert!(oddity.problem().contains(';'), "{oddity:?} has no remedy");
+        assert!(
+            oddity.user_message().contains(';'),
+            "{oddity:?} has no remedy"
+        );
         let is_final = matches!(
             oddity,
             InvalidCompletion::Refused | InvalidCompletion::OutOfRoom
         );
-        assert_eq!(oddity.notice().is_none(), is_final, "{oddity:?}");
-        assert!(oddity.notice().is_none_or(|notice| notice.len() < 160));
+        assert_eq!(oddity.correction().is_none(), is_final, "{oddity:?}");
+        assert!(oddity.correction().is_none_or(|notice| notice.len() < 160));
         let kept = [
             InvalidCompletion::Announced,
             InvalidCompletion::CallAsText,
             InvalidCompletion::ReasoningOnly,
             InvalidCompletion::CutCall,
         ];
-        assert_eq!(oddity.keeps_answer(), kept.contains(&oddity), "{oddity:?}");
+        assert_eq!(
+            oddity.keeps_completion(),
+            kept.contains(&oddity),
+            "{oddity:?}"
+        );
         let json = serde_json::to_string(&oddity).unwrap();
         assert_eq!(
             serde_json::from_str::<InvalidCompletion>(&json).unwrap(),
             oddity
         );
     }
-    let billed = InvalidCompletion::Empty { billed: true }.problem();
+    let billed = InvalidCompletion::Empty { billed: true }.user_message();
     assert!(billed.contains("content filter") && billed.contains("proxy"));
     assert!(
         InvalidCompletion::OnlyReasoned
-            .problem()
+            .user_message()
             .contains("max_tokens")
     );
     assert_eq!(InvalidCompletion::OutOfRoom.cause(), Cause::ContextOverflow);
@@ -399,7 +413,7 @@ fn every_oddity_says_what_it_is() {
 proptest! {
     #[test]
     fn any_text_is_judged(text in "(?s).{0,80}|([a-zI' .:…`<>\\[\\]_*\n?é’-]|let me |I'll |```|<tool_call>|read){0,40}") {
-        let judged = judge(&answer(END, &text));
+        let judged = check_completion(&completion(END, &text));
         let is_blank = text.trim().is_empty();
         let is_empty = matches!(judged, Some(InvalidCompletion::Empty { .. }));
         prop_assert_eq!(is_blank, is_empty);
@@ -409,8 +423,8 @@ proptest! {
     fn an_answer_with_a_good_call_is_fine(text in "(?s).{0,60}") {
         let call = call("read");
         for stop_reason in [END, StopReason::ToolUse, StopReason::Other] {
-            let answer = FinishedCompletion { calls: &[&call], ..answer(stop_reason, &text) };
-            prop_assert_eq!(judge(&answer), None);
+            let answer = FinishedCompletion { calls: &[&call], ..completion(stop_reason, &text) };
+            prop_assert_eq!(check_completion(&answer), None);
         }
     }
 }

@@ -37,7 +37,7 @@ pub fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
 }
 
 /// Returns a provider's message without anything that looks like a key, cut at [`MAX_MESSAGE_BYTES`].
-pub fn message(text: &str) -> String {
+pub fn sanitized_message(text: &str) -> String {
     // First a generous cut, so that an endless text costs little; the last one after the keys are removed.
     let clean = without_secrets(&bounded(text, 4 * MAX_MESSAGE_BYTES)).into_owned();
     bounded(&clean, MAX_MESSAGE_BYTES).into_owned()
@@ -51,7 +51,7 @@ pub fn message(text: &str) -> String {
 /// assert_eq!(plain("\u{1b}]0;title\u{7}red \u{1b}[31mtext\u{1b}[0m\nnext"), "red text\nnext");
 /// ```
 pub fn plain(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unwanted) {
+    if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
@@ -60,7 +60,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
         match c {
             '\u{1b}' => skip_escape(&mut chars),
             '\u{9b}' => skip_until_final(&mut chars),
-            c if is_unwanted(c) => {}
+            c if is_unprintable(c) => {}
             c => out.push(c),
         }
     }
@@ -68,7 +68,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns whether a character is a control character, or one that reorders or hides a terminal's output.
-pub fn is_unwanted(c: char) -> bool {
+pub fn is_unprintable(c: char) -> bool {
     let control = c.is_control() && c != '\n' && c != '\t';
     let reorders = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     control || reorders
@@ -176,13 +176,13 @@ mod tests {
     #[test]
     fn a_long_message_is_cut_between_characters() {
         let long = "é".repeat(4000);
-        let kept = message(&long);
+        let kept = sanitized_message(&long);
         assert!(
             kept.len() <= MAX_MESSAGE_BYTES && kept.ends_with('…'),
             "{} bytes",
             kept.len()
         );
-        assert_eq!(message("short"), "short");
+        assert_eq!(sanitized_message("short"), "short");
     }
 
     #[test]
@@ -241,12 +241,12 @@ mod tests {
     proptest! {
         #[test]
         fn plain_text_never_holds_a_control_character(text in any::<String>()) {
-            prop_assert!(!plain(&text).contains(is_unwanted));
+            prop_assert!(!plain(&text).contains(is_unprintable));
         }
 
         #[test]
         fn messages_are_bounded_whatever_comes_in(text in "(?s).{0,6000}") {
-            prop_assert!(message(&text).len() <= MAX_MESSAGE_BYTES * 2);
+            prop_assert!(sanitized_message(&text).len() <= MAX_MESSAGE_BYTES * 2);
             prop_assert!(bounded(&text, 100).len() <= 100);
         }
     }

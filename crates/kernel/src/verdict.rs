@@ -213,7 +213,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// Creates a verdict without hint or evidence.
-    pub const fn of(cause: Cause, scope: Scope) -> Self {
+    pub const fn new(cause: Cause, scope: Scope) -> Self {
         Self {
             cause,
             scope,

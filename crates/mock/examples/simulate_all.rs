@@ -39,7 +39,7 @@ fn play(cases: &[Case]) -> Result<usize, Box<dyn std::error::Error>> {
         "| scenario | strategy | in outage | per success | first | drained | refused | peak | goodput | fairness | wasted | |"
     );
     println!("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|");
-    let strategies = Strategy::usual()?;
+    let strategies = Strategy::standard_set()?;
     let mut all_missed = 0;
     for case in cases {
         let played = if case.compared { strategies.len() } else { 1 };
@@ -47,7 +47,7 @@ fn play(cases: &[Case]) -> Result<usize, Box<dyn std::error::Error>> {
             let numbers =
                 run(&case.scenario, strategy).map_err(|error: Error| error.to_string())?;
             let missed = if index == 0 {
-                missed(&case.scenario, &numbers)
+                missed_targets(&case.scenario, &numbers)
             } else {
                 Vec::new()
             };
@@ -68,7 +68,7 @@ fn cases() -> Vec<Case> {
             agents,
             ..Scenario::default()
         };
-        cases.extend(troubles(&base, &format!("{agents} agents"), true));
+        cases.extend(fault_cases(&base, &format!("{agents} agents"), true));
     }
     for agents in [500, 5000] {
         let base = Scenario {
@@ -76,24 +76,24 @@ fn cases() -> Vec<Case> {
             retry_after: true,
             ..Scenario::default()
         };
-        cases.extend(troubles(&base, &format!("{agents}, retry-after"), false));
+        cases.extend(fault_cases(&base, &format!("{agents}, retry-after"), false));
         let base = Scenario {
             tokens_per_second: Some(250_000),
             retry_after: false,
             ..base
         };
-        cases.extend(troubles(&base, &format!("{agents}, tokens"), false));
+        cases.extend(fault_cases(&base, &format!("{agents}, tokens"), false));
     }
     let base = Scenario {
         agents: 5000,
         capacity: 250,
         ..Scenario::default()
     };
-    cases.extend(troubles(&base, "5000 at 250 calls/s", false));
+    cases.extend(fault_cases(&base, "5000 at 250 calls/s", false));
     for agents in [500, 5000] {
         let base = Scenario {
             agents,
-            comes_back_at: 40,
+            recovered_capacity_percent: 40,
             ..Scenario::default()
         };
         let name = format!("{agents}, 30 m, comes back at 40 %");
@@ -112,7 +112,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// Returns three outages and an overload.
-fn troubles(base: &Scenario, name: &str, compared: bool) -> Vec<Case> {
+fn fault_cases(base: &Scenario, name: &str, compared: bool) -> Vec<Case> {
     let outages = [(1, "1 m"), (30, "30 m"), (240, "4 h")];
     let outages = outages.map(|(minutes, length)| Case {
         name: format!("{name}, {length}"),
@@ -137,11 +137,11 @@ fn store_losses() -> [Case; 4] {
         ..Scenario::default()
     };
     let lost = |name: &str, scenario: &Scenario, from: u32, to: u32| {
-        let store_down = Some(from * MINUTE..to * MINUTE);
+        let store_outage = Some(from * MINUTE..to * MINUTE);
         case(
             name,
             Scenario {
-                store_down,
+                store_outage,
                 ..scenario.clone()
             },
         )
@@ -165,9 +165,9 @@ fn case(name: &str, scenario: Scenario) -> Case {
 // --- the guarantees ---
 
 /// Returns the guarantees that were not kept.
-fn missed(scenario: &Scenario, numbers: &Metrics) -> Vec<&'static str> {
-    let without_store = scenario.store_down.is_some();
-    let capacity = f64::from(scenario.capacity * scenario.comes_back_at) / 100.0;
+fn missed_targets(scenario: &Scenario, numbers: &Metrics) -> Vec<&'static str> {
+    let without_store = scenario.store_outage.is_some();
+    let capacity = f64::from(scenario.capacity * scenario.recovered_capacity_percent) / 100.0;
     let drained = 1.5 * numbers.blocked as f64 / capacity + 20.0;
     let late = |time: Option<u64>, seconds: f64| {
         scenario.outage.is_some() && time.is_none_or(|time| time as f64 > seconds * 1000.0)
@@ -185,7 +185,7 @@ fn missed(scenario: &Scenario, numbers: &Metrics) -> Vec<&'static str> {
         ),
         (
             "joined",
-            without_store && numbers.joined_again.is_none_or(|time| time > 10_000),
+            without_store && numbers.rejoined_after.is_none_or(|time| time > 10_000),
         ),
     ];
     let with_store = [
@@ -199,7 +199,7 @@ fn missed(scenario: &Scenario, numbers: &Metrics) -> Vec<&'static str> {
         (
             "peak",
             numbers.peak
-                > if scenario.comes_back_at < 100 {
+                > if scenario.recovered_capacity_percent < 100 {
                     1.6
                 } else {
                     1.2
@@ -230,7 +230,7 @@ fn row(scenario: &str, strategy: &str, numbers: &Metrics, missed: &[&str]) -> St
     let goodput = numbers
         .goodput
         .map_or("–".to_owned(), |goodput| format!("{goodput:.3}"));
-    let remark = match (missed, numbers.joined_again) {
+    let remark = match (missed, numbers.rejoined_after) {
         ([], None) => String::new(),
         ([], Some(time)) => format!("joined {}", seconds(Some(time))),
         (missed, _) => format!("MISSED {}", missed.join(", ")),
@@ -242,7 +242,7 @@ fn row(scenario: &str, strategy: &str, numbers: &Metrics, missed: &[&str]) -> St
         format!("{:.3}", numbers.attempts_per_success),
         seconds(numbers.first_success),
         seconds(numbers.drained),
-        numbers.refused_after.to_string(),
+        numbers.refused_after_recovery.to_string(),
         format!("{:.2}", numbers.peak),
         goodput,
         format!("{:.4}", numbers.fairness),

@@ -19,7 +19,7 @@ const MAX_ID_BYTES: usize = 100;
 
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundResponses {
-    answers: VecDeque<StoredResponse>,
+    responses: VecDeque<StoredResponse>,
     bytes: usize,
 }
 
@@ -40,21 +40,21 @@ pub(crate) struct RemainingResponse {
 
 /// The reason why a rest cannot be fetched.
 pub(crate) enum FetchError {
-    Answer { id: String },
-    Number,
-    Whole,
+    NotFound { id: String },
+    InvalidCursor,
+    NotStreamed,
 }
 
 impl BackgroundResponses {
     /// Returns the plan for a request, and stores the response if the request is in background mode, even if its
     /// connection fails.
     pub(crate) fn plan(&mut self, reply: &Reply, ask: RequestContext<'_>) -> Plan {
-        if ask.facts.in_background
-            && let Some(whole) = whole(reply, ask)
+        if ask.facts.is_background
+            && let Some(whole) = undamaged_plan(reply, ask)
         {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            self.keep(StoredResponse {
-                id: ask.kept_as(),
+            self.store(StoredResponse {
+                id: ask.stored_response_id(),
                 model: ask.facts.model.clone(),
                 pieces: whole
                     .pieces
@@ -66,19 +66,19 @@ impl BackgroundResponses {
         plan(reply, ask)
     }
 
-    fn keep(&mut self, answer: StoredResponse) {
-        self.bytes += answer.weight();
-        self.answers.push_back(answer);
+    fn store(&mut self, answer: StoredResponse) {
+        self.bytes += answer.size();
+        self.responses.push_back(answer);
         while self.bytes > MAX_STORED_BYTES {
-            let Some(oldest) = self.answers.pop_front() else {
+            let Some(oldest) = self.responses.pop_front() else {
                 break;
             };
-            self.bytes -= oldest.weight();
+            self.bytes -= oldest.size();
         }
     }
 
     /// Returns the rest that a path identifies.
-    pub(crate) fn rest(&self, path: &str) -> Result<RemainingResponse, FetchError> {
+    pub(crate) fn remaining(&self, path: &str) -> Result<RemainingResponse, FetchError> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let id = path.rsplit('/').next().unwrap_or_default();
         let field = |name: &str| {
@@ -88,26 +88,26 @@ impl BackgroundResponses {
                 .find(|(known, _)| *known == name)
                 .map(|(_, value)| value)
         };
-        let Some(answer) = self.answers.iter().find(|answer| answer.id == id) else {
+        let Some(answer) = self.responses.iter().find(|answer| answer.id == id) else {
             let id = text::bounded(id, MAX_ID_BYTES).into_owned();
-            return Err(FetchError::Answer { id });
+            return Err(FetchError::NotFound { id });
         };
         if field("stream") != Some("true") {
-            return Err(FetchError::Whole);
+            return Err(FetchError::NotStreamed);
         }
         let after = field("starting_after").map(str::parse::<u64>);
-        let after = after.transpose().map_err(|_| FetchError::Number)?;
+        let after = after.transpose().map_err(|_| FetchError::InvalidCursor)?;
         Ok(RemainingResponse {
             id: answer.id.clone(),
             model: answer.model.clone(),
-            pieces: answer.after(after),
+            pieces: answer.pieces_after(after),
         })
     }
 }
 
 /// Returns the response without its connection fault, or `None` if there is no response.
-fn whole(reply: &Reply, ask: RequestContext<'_>) -> Option<Plan> {
-    match reply.act {
+fn undamaged_plan(reply: &Reply, ask: RequestContext<'_>) -> Option<Plan> {
+    match reply.action {
         Action::Answer
         | Action::Hold { .. }
         | Action::Drip { .. }
@@ -119,23 +119,23 @@ fn whole(reply: &Reply, ask: RequestContext<'_>) -> Option<Plan> {
         | Action::Linger
         | Action::Gzip { .. }
         | Action::NoFinish => {
-            let act = Action::Answer;
+            let action = Action::Answer;
             let reply = reply.clone();
-            Some(plan(&Reply { act, ..reply }, ask))
+            Some(plan(&Reply { action, ..reply }, ask))
         }
-        Action::InBand { .. } => Some(plan(reply, ask)),
+        Action::StreamError { .. } => Some(plan(reply, ask)),
         _ => None,
     }
 }
 
 impl StoredResponse {
-    fn weight(&self) -> usize {
+    fn size(&self) -> usize {
         let pieces: usize = self.pieces.iter().map(String::len).sum();
         pieces + self.model.len()
     }
 
     /// Returns the pieces without the frames up to that number. A frame without a number belongs to the one before it.
-    fn after(&self, after: Option<u64>) -> Vec<String> {
+    fn pieces_after(&self, after: Option<u64>) -> Vec<String> {
         let mut number = None;
         let mut is_after = |frame: &&str| {
             number = sequence_number(frame).or(number);
@@ -158,18 +158,18 @@ fn sequence_number(frame: &str) -> Option<u64> {
 impl RemainingResponse {
     /// Returns the plan for a fetch of the rest.
     pub(crate) fn plan(self, reply: &Reply, ask: RequestContext<'_>) -> Plan {
-        if matches!(&reply.act, Action::Error { status, code } if *status == 404 && code.is_none())
+        if matches!(&reply.action, Action::Error { status, code } if *status == 404 && code.is_none())
         {
-            return FetchError::Answer { id: self.id }.plan(ask);
+            return FetchError::NotFound { id: self.id }.plan(ask);
         }
         let facts = RequestFacts {
             model: self.model,
-            streamed: true,
+            is_streamed: true,
             ..ask.facts.clone()
         };
         let ask = RequestContext {
             facts: &facts,
-            rest: Some(&self.pieces),
+            stored_pieces: Some(&self.pieces),
             ..ask
         };
         plan(reply, ask)
@@ -179,13 +179,13 @@ impl RemainingResponse {
 impl FetchError {
     pub(crate) fn plan(self, ask: RequestContext<'_>) -> Plan {
         match self {
-            Self::Answer { id } => {
+            Self::NotFound { id } => {
                 let message = format!("Response with id '{id}' not found.");
                 let problem = ApiError::new("invalid_request_error", &message);
-                ask.refused(&ErrorResponse::new(404, problem))
+                ask.error_response(&ErrorResponse::new(404, problem))
             }
-            Self::Number => ask.invalid_request(400, "`starting_after` is not a number."),
-            Self::Whole => {
+            Self::InvalidCursor => ask.invalid_request(400, "`starting_after` is not a number."),
+            Self::NotStreamed => {
                 ask.invalid_request(400, "An answer is fetched with `stream=true` only.")
             }
         }
@@ -208,16 +208,16 @@ mod tests {
     fn only_so_much_is_kept() {
         let mut kept = BackgroundResponses::default();
         for id in 0..100 {
-            kept.keep(answer(id, 1 << 20));
+            kept.store(answer(id, 1 << 20));
         }
-        assert_eq!((kept.answers.len(), kept.bytes), (32, MAX_STORED_BYTES));
+        assert_eq!((kept.responses.len(), kept.bytes), (32, MAX_STORED_BYTES));
         let fetch = |kept: &BackgroundResponses, id: usize| {
-            kept.rest(&format!("/responses/resp_{id}?stream=true"))
+            kept.remaining(&format!("/responses/resp_{id}?stream=true"))
                 .is_ok()
         };
         assert!(!fetch(&kept, 67) && fetch(&kept, 68) && fetch(&kept, 99));
-        kept.keep(answer(100, MAX_STORED_BYTES + 1));
-        assert_eq!((kept.answers.len(), kept.bytes), (0, 0));
+        kept.store(answer(100, MAX_STORED_BYTES + 1));
+        assert_eq!((kept.responses.len(), kept.bytes), (0, 0));
     }
 
     #[test]
@@ -228,10 +228,10 @@ mod tests {
             pieces: vec![frame(0) + &frame(1), ping.clone(), frame(2) + &ping],
             ..answer(0, 0)
         };
-        assert_eq!(answer.after(None), answer.pieces);
+        assert_eq!(answer.pieces_after(None), answer.pieces);
         let after_first = vec![frame(1), ping.clone(), frame(2) + &ping];
-        assert_eq!(answer.after(Some(0)), after_first);
-        assert_eq!(answer.after(Some(1)), [frame(2) + &ping]);
-        assert!(answer.after(Some(2)).is_empty());
+        assert_eq!(answer.pieces_after(Some(0)), after_first);
+        assert_eq!(answer.pieces_after(Some(1)), [frame(2) + &ping]);
+        assert!(answer.pieces_after(Some(2)).is_empty());
     }
 }

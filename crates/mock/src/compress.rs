@@ -25,7 +25,7 @@ pub(crate) fn gzip(pieces: &[Bytes]) -> Vec<Bytes> {
 /// Returns a well-formed body of a few MiB that decompresses to one frame of 4 GiB.
 ///
 /// The same compressed MiB is repeated: a block that ends on a byte boundary does not depend on its position.
-pub(crate) fn bomb(opening: &[u8]) -> Vec<Bytes> {
+pub(crate) fn gzip_bomb(opening: &[u8]) -> Vec<Bytes> {
     const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
     /// An empty last block.
     const END: [u8; 2] = [3, 0];
@@ -33,8 +33,8 @@ pub(crate) fn bomb(opening: &[u8]) -> Vec<Bytes> {
     let (mut sum, mut block_sum) = (Crc::new(), Crc::new());
     sum.update(opening);
     block_sum.update(&block);
-    let repeated = flushed(&block);
-    let mut pieces = vec![Bytes::from_static(&HEADER), flushed(opening)];
+    let repeated = deflate_block(&block);
+    let mut pieces = vec![Bytes::from_static(&HEADER), deflate_block(opening)];
     for _ in 0..BLOCK_COUNT {
         pieces.push(repeated.clone());
         sum.combine(&block_sum);
@@ -47,7 +47,7 @@ pub(crate) fn bomb(opening: &[u8]) -> Vec<Bytes> {
 }
 
 /// Returns compressed data without an end, up to a byte boundary.
-fn flushed(data: &[u8]) -> Bytes {
+fn deflate_block(data: &[u8]) -> Bytes {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     let written = encoder.write_all(data).and_then(|()| encoder.flush());
     written.ok();
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_bomb_is_small_and_grows_without_a_line_end() {
-        let body = bomb(b"data: ");
+        let body = gzip_bomb(b"data: ");
         let size: usize = body.iter().map(Bytes::len).sum();
         assert!(size < 8 << 20, "{size}");
         let body = body.concat();

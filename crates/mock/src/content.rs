@@ -18,8 +18,8 @@ const REASONING_TEXT: &str = "The user said something. A greeting is a fitting a
 
 /// Returns the deltas of a completion of that kind.
 pub(crate) fn deltas(kind: AnswerKind, dialect: Dialect, facts: &RequestFacts) -> Vec<Delta> {
-    let begun = &facts.conversation.begun;
-    let mut deltas = continuation::rest(said(kind, dialect, facts), begun);
+    let begun = &facts.conversation.partial_answer_texts;
+    let mut deltas = continuation::remaining_deltas(content_deltas(kind, dialect, facts), begun);
     if kind == AnswerKind::Length {
         deltas.truncate(deltas.len().div_ceil(2));
     }
@@ -29,7 +29,7 @@ pub(crate) fn deltas(kind: AnswerKind, dialect: Dialect, facts: &RequestFacts) -
         AnswerKind::BilledEmpty => invalid_completion::BILLED_OUTPUT_TOKENS,
         _ => u64::try_from(deltas.len()).unwrap_or(u64::MAX),
     };
-    if facts.wants_usage || !facts.streamed {
+    if facts.wants_usage || !facts.is_streamed {
         deltas.push(Delta::Usage(Usage {
             input: facts.tokens,
             output,
@@ -47,43 +47,47 @@ pub(crate) fn deltas(kind: AnswerKind, dialect: Dialect, facts: &RequestFacts) -
 }
 
 /// Returns the content of the completion.
-fn said(kind: AnswerKind, dialect: Dialect, facts: &RequestFacts) -> Vec<Delta> {
-    let greeting = || words(&greeting(facts));
+fn content_deltas(kind: AnswerKind, dialect: Dialect, facts: &RequestFacts) -> Vec<Delta> {
+    let greeting = || text_deltas(&greeting(facts));
     match kind {
         AnswerKind::Text | AnswerKind::Length | AnswerKind::UnknownFrames => greeting(),
-        AnswerKind::Reasoning => [thought(REASONING_TEXT, proof(dialect)), greeting()].concat(),
-        AnswerKind::ReasoningOnly => thought(REASONING_TEXT, proof(dialect)),
+        AnswerKind::Reasoning => {
+            [reasoning_deltas(REASONING_TEXT, proof(dialect)), greeting()].concat()
+        }
+        AnswerKind::ReasoningOnly => reasoning_deltas(REASONING_TEXT, proof(dialect)),
         AnswerKind::ReasoningLoop => {
             [invalid_completion::reasoning_loop(dialect), greeting()].concat()
         }
-        AnswerKind::LengthReasoning => thought(REASONING_TEXT, None),
-        AnswerKind::Tool => calls(facts, 1),
-        AnswerKind::Tools => calls(facts, 2),
+        AnswerKind::LengthReasoning => reasoning_deltas(REASONING_TEXT, None),
+        AnswerKind::Tool => tool_call_deltas(facts, 1),
+        AnswerKind::Tools => tool_call_deltas(facts, 2),
         AnswerKind::Mixed => {
-            let mut deltas = thought(REASONING_TEXT, proof(dialect));
-            deltas.extend(calls(facts, 2));
+            let mut deltas = reasoning_deltas(REASONING_TEXT, proof(dialect));
+            deltas.extend(tool_call_deltas(facts, 2));
             deltas
         }
-        AnswerKind::LengthCall => invalid_completion::cut_call(facts),
+        AnswerKind::LengthCall => invalid_completion::truncated_call(facts),
         AnswerKind::BlankArguments => invalid_completion::blank_arguments_call(facts),
-        AnswerKind::Nameless => invalid_completion::nameless(),
-        AnswerKind::Announced => words("I will now run the tests:"),
-        AnswerKind::TextCall => words(invalid_completion::CALL_AS_TEXT),
-        AnswerKind::ToolStop => words("Let me look."),
-        AnswerKind::Refusal => words("I'm sorry, but I can't help with that."),
+        AnswerKind::Nameless => invalid_completion::nameless_call(),
+        AnswerKind::Announced => text_deltas("I will now run the tests:"),
+        AnswerKind::TextCall => text_deltas(invalid_completion::CALL_AS_TEXT),
+        AnswerKind::ToolStop => text_deltas("Let me look."),
+        AnswerKind::Refusal => text_deltas("I'm sorry, but I can't help with that."),
         AnswerKind::Empty | AnswerKind::BilledEmpty | AnswerKind::LengthEmpty => Vec::new(),
-        AnswerKind::ImageSeen => words(&images(facts)),
-        AnswerKind::Escapes => words(
+        AnswerKind::ImageSeen => text_deltas(&describe_images(facts)),
+        AnswerKind::Escapes => text_deltas(
             "Plain, \u{1b}[31mred\u{1b}[0m, \u{1b}]0;a new title\u{7}and a \u{202e}turn \u{9b}2J of \u{8}words.",
         ),
         AnswerKind::Long => (1..=LONG_ANSWER_WORDS)
             .map(|number| Delta::Text(format!("word {number}, ")))
             .collect(),
-        AnswerKind::LongSummary => words(&[facts.conversation.prompt.as_str(); 2].join("\n")),
-        AnswerKind::Agent => agent::step(facts),
-        AnswerKind::ThinkingAgent => {
-            [thought(REASONING_TEXT, proof(dialect)), agent::step(facts)].concat()
-        }
+        AnswerKind::LongSummary => text_deltas(&[facts.conversation.prompt.as_str(); 2].join("\n")),
+        AnswerKind::Agent => agent::next_step(facts),
+        AnswerKind::ThinkingAgent => [
+            reasoning_deltas(REASONING_TEXT, proof(dialect)),
+            agent::next_step(facts),
+        ]
+        .concat(),
     }
 }
 
@@ -92,13 +96,13 @@ fn greeting(facts: &RequestFacts) -> String {
     format!("Hello from the scripted provider: no network, no key, no cost. You said: {prompt}")
 }
 
-fn words(text: &str) -> Vec<Delta> {
+fn text_deltas(text: &str) -> Vec<Delta> {
     let words = text.split_inclusive(' ');
     words.map(|word| Delta::Text(word.to_owned())).collect()
 }
 
 /// Returns reasoning; with a proof it is complete.
-fn thought(text: &str, proof: Option<Proof>) -> Vec<Delta> {
+fn reasoning_deltas(text: &str, proof: Option<Proof>) -> Vec<Delta> {
     let words = text.split_inclusive(' ');
     let mut deltas: Vec<Delta> = words
         .map(|word| Delta::Reasoning(word.to_owned()))
@@ -126,7 +130,7 @@ fn proof(dialect: Dialect) -> Option<Proof> {
     }
 }
 
-fn images(facts: &RequestFacts) -> String {
+fn describe_images(facts: &RequestFacts) -> String {
     let seen = facts.images.iter();
     let seen = seen.map(|image| format!("{} of {} bytes", image.media_type, image.bytes));
     match facts.images.len() {
@@ -136,7 +140,7 @@ fn images(facts: &RequestFacts) -> String {
 }
 
 /// Returns calls of the offered tools, in turn; without any, of an invented one.
-fn calls(facts: &RequestFacts, count: usize) -> Vec<Delta> {
+fn tool_call_deltas(facts: &RequestFacts, count: usize) -> Vec<Delta> {
     let made_up = (
         "get_weather".to_owned(),
         json!({ "type": "object", "properties": { "city": { "enum": ["Paris"] } } }),
@@ -145,20 +149,20 @@ fn calls(facts: &RequestFacts, count: usize) -> Vec<Delta> {
         [] => std::slice::from_ref(&made_up),
         tools => tools,
     };
-    let mut deltas = words("Let me look. ");
+    let mut deltas = text_deltas("Let me look. ");
     let tools = offered.iter().cycle().take(count);
     deltas.extend(tools.zip(1..).map(|((name, schema), number)| {
         Delta::ToolCall(ToolCall {
             id: format!("call_scripted_{number}"),
             name: name.clone(),
-            arguments: example(schema, 0).to_string(),
+            arguments: example_value(schema, 0).to_string(),
         })
     }));
     deltas
 }
 
 /// Returns a value that matches a simple schema.
-fn example(schema: &Value, depth: usize) -> Value {
+fn example_value(schema: &Value, depth: usize) -> Value {
     const MAX_DEPTH: usize = 5;
     if let Some(value) = schema["enum"].get(0).or(schema.get("const")) {
         return value.clone();
@@ -171,14 +175,14 @@ fn example(schema: &Value, depth: usize) -> Value {
         Some("string") => json!("scripted"),
         Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or(json!(1)),
         Some("boolean") => json!(true),
-        Some("array") if depth < MAX_DEPTH => json!([example(&schema["items"], depth + 1)]),
+        Some("array") if depth < MAX_DEPTH => json!([example_value(&schema["items"], depth + 1)]),
         Some("array") => json!([]),
         Some("null") => Value::Null,
         _ if depth >= MAX_DEPTH => json!({}),
         _ => {
             let properties = schema["properties"].as_object().into_iter().flatten();
             let values =
-                properties.map(|(name, schema)| (name.clone(), example(schema, depth + 1)));
+                properties.map(|(name, schema)| (name.clone(), example_value(schema, depth + 1)));
             Value::Object(values.collect::<Map<_, _>>())
         }
     }
@@ -221,6 +225,6 @@ mod tests {
         for _ in 0..50 {
             schema = json!({ "type": "array", "items": schema });
         }
-        assert_eq!(example(&schema, 0).to_string(), "[[[[[[]]]]]]");
+        assert_eq!(example_value(&schema, 0).to_string(), "[[[[[[]]]]]]");
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Conversation {
     /// The tool outputs since the last prompt, in order.
     pub(crate) outputs: Vec<String>,
     /// The parts of the unfinished completion that the model is to continue.
-    pub(crate) begun: Vec<String>,
+    pub(crate) partial_answer_texts: Vec<String>,
     /// Whether the last message is the model's own.
     pub(crate) is_prefilled: bool,
 }
@@ -34,12 +34,12 @@ enum Entry {
 
 impl Conversation {
     /// Reads the messages or items of any dialect; unknown ones are ignored.
-    pub(crate) fn read(messages: &Value) -> Self {
+    pub(crate) fn parse(messages: &Value) -> Self {
         let mut conversation = Self::default();
         // The current completion: it may consist of several items, and may have been cut off.
         let mut answering = false;
         let mut called = false;
-        for said in everything_said(messages) {
+        for said in entries(messages) {
             conversation.is_prefilled = matches!(said, Entry::Answer(..));
             match said {
                 // This message is no new prompt; the completion before it goes on.
@@ -59,25 +59,26 @@ impl Conversation {
                         called = false;
                     }
                     called |= calls;
-                    conversation.begun.push(text);
+                    conversation.partial_answer_texts.push(text);
                     continue;
                 }
                 Entry::Output(output) => conversation.outputs.push(output),
             }
             answering = false;
-            conversation.begun.clear();
+            conversation.partial_answer_texts.clear();
         }
-        conversation.go_on(answering && !called);
+        conversation.settle_last_answer(answering && !called);
         conversation
     }
 
     /// Marks the last completion as unfinished, or as complete.
-    fn go_on(&mut self, is_unfinished: bool) {
+    fn settle_last_answer(&mut self, is_unfinished: bool) {
         if is_unfinished {
             self.answers = self.answers.saturating_sub(1);
-            self.begun.retain(|text| !text.trim().is_empty());
+            self.partial_answer_texts
+                .retain(|text| !text.trim().is_empty());
         } else {
-            self.begun.clear();
+            self.partial_answer_texts.clear();
         }
     }
 }
@@ -87,18 +88,18 @@ pub(crate) fn is_cut_off_notice(prompt: &str) -> bool {
     prompt.starts_with(CUT_OFF_PREFIX)
 }
 
-fn everything_said(messages: &Value) -> Vec<Entry> {
+fn entries(messages: &Value) -> Vec<Entry> {
     match messages {
         // A string in place of items is a prompt.
         Value::String(prompt) => vec![Entry::Prompt(prompt.clone())],
-        messages => array(messages).iter().flat_map(said).collect(),
+        messages => array(messages).iter().flat_map(message_entries).collect(),
     }
 }
 
-fn said(message: &Value) -> Vec<Entry> {
+fn message_entries(message: &Value) -> Vec<Entry> {
     match (message["role"].as_str(), message["type"].as_str()) {
         (Some("user"), _) => user_entries(&message["content"]),
-        (Some("assistant"), _) => vec![answer(message)],
+        (Some("assistant"), _) => vec![assistant_entry(message)],
         (None, Some("function_call")) => vec![Entry::Answer(String::new(), true)],
         (None, Some("reasoning")) => vec![Entry::Answer(String::new(), false)],
         (Some("tool"), _) => vec![Entry::Output(text(&message["content"]))],
@@ -108,7 +109,7 @@ fn said(message: &Value) -> Vec<Entry> {
 }
 
 /// Returns the model's text verbatim, as it may end in the middle of a line.
-fn answer(message: &Value) -> Entry {
+fn assistant_entry(message: &Value) -> Entry {
     let content = &message["content"];
     let is_call = |part: &Value| part["type"] == "tool_use";
     let calls = !array(&message["tool_calls"]).is_empty() || array(content).iter().any(is_call);

@@ -4,15 +4,15 @@ use outlast_kernel::event::{Reasoning, ToolCall};
 use serde_json::json;
 
 fn read(dialect: Dialect, messages: Vec<Message>) -> Conversation {
-    let bytes = dialect.request(&Request {
+    let bytes = dialect.encode_request(&Request {
         system: Some("Be brief.".to_owned()),
         messages,
         ..Request::default()
     });
     let body: Value = serde_json::from_slice(&bytes).unwrap();
     match dialect {
-        Dialect::OpenaiResponses => Conversation::read(&body["input"]),
-        _ => Conversation::read(&body["messages"]),
+        Dialect::OpenaiResponses => Conversation::parse(&body["input"]),
+        _ => Conversation::parse(&body["messages"]),
     }
 }
 
@@ -104,21 +104,21 @@ fn outputs_may_come_in_parts() {
         json!({ "type": "function_call_output", "output": parts }),
     ];
     for form in forms {
-        let conversation = Conversation::read(&json!([form]));
+        let conversation = Conversation::parse(&json!([form]));
         assert_eq!(conversation.outputs, ["one\ntwo"], "{form}");
     }
 }
 
 #[test]
 fn a_text_in_place_of_messages_is_a_prompt() {
-    let conversation = Conversation::read(&json!("Look"));
+    let conversation = Conversation::parse(&json!("Look"));
     assert_eq!(
         (conversation.prompts, conversation.prompt.as_str()),
         (1, "Look")
     );
 }
 
-fn says(text: &str) -> Message {
+fn assistant_text(text: &str) -> Message {
     let text = text.to_owned();
     Message {
         role: Role::Assistant,
@@ -137,15 +137,28 @@ fn an_answer_that_was_cut_off_is_to_be_gone_on_with() {
         parts: answer().parts[..1].to_vec(),
     };
     let table: [(&[Message], &[&str], bool); 5] = [
-        (&[says("Let me ")], &["Let me "], true),
-        (&[says("Let me "), remark.clone()], &["Let me "], false),
+        (&[assistant_text("Let me ")], &["Let me "], true),
         (
-            &[says("Let "), remark.clone(), says("me "), remark.clone()],
+            &[assistant_text("Let me "), remark.clone()],
+            &["Let me "],
+            false,
+        ),
+        (
+            &[
+                assistant_text("Let "),
+                remark.clone(),
+                assistant_text("me "),
+                remark.clone(),
+            ],
             &["Let ", "me "],
             false,
         ),
         (
-            &[says("Let "), remark.clone(), says("me ")],
+            &[
+                assistant_text("Let "),
+                remark.clone(),
+                assistant_text("me "),
+            ],
             &["Let ", "me "],
             true,
         ),
@@ -159,7 +172,7 @@ fn an_answer_that_was_cut_off_is_to_be_gone_on_with() {
                 prompt: "Look".to_owned(),
                 answers: 1,
                 outputs: vec!["one".to_owned()],
-                begun: begun.iter().map(|text| (*text).to_owned()).collect(),
+                partial_answer_texts: begun.iter().map(|text| (*text).to_owned()).collect(),
                 is_prefilled,
             };
             assert_eq!(read(dialect, messages), expected, "{dialect:?} {said:?}");
@@ -175,7 +188,7 @@ fn an_answer_that_was_gone_on_with_is_one_answer() {
     for dialect in Dialect::ALL {
         let messages = vec![
             Message::user("Look"),
-            says("Let me "),
+            assistant_text("Let me "),
             Message::user(remark),
             answer(),
             called.clone(),
@@ -193,7 +206,7 @@ fn an_answer_that_was_gone_on_with_is_one_answer() {
 
 #[test]
 fn words_about_an_answer_are_a_prompt_where_there_was_none() {
-    let conversation = Conversation::read(&json!("Your last answer was cut off?"));
+    let conversation = Conversation::parse(&json!("Your last answer was cut off?"));
     assert_eq!(conversation.prompt, "Your last answer was cut off?");
 }
 

@@ -20,15 +20,15 @@ pub(crate) const USAGE_WINDOW: Duration = Duration::from_secs(5 * 3600);
 pub(crate) struct ErrorResponse {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
-    pub(crate) problem: ApiError,
+    pub(crate) error: ApiError,
 }
 
 impl ErrorResponse {
-    pub(crate) fn new(status: u16, problem: ApiError) -> Self {
+    pub(crate) fn new(status: u16, error: ApiError) -> Self {
         Self {
             status,
             headers: Vec::new(),
-            problem,
+            error,
         }
     }
 
@@ -38,13 +38,17 @@ impl ErrorResponse {
     }
 
     fn with_field(mut self, name: &str, value: Value) -> Self {
-        self.problem.fields.insert(name.to_owned(), value);
+        self.error.fields.insert(name.to_owned(), value);
         self
     }
 }
 
 /// Returns the error as the providers of that dialect word it.
-pub(crate) fn of(trouble: ProviderError, dialect: Dialect, now: Timestamp) -> ErrorResponse {
+pub(crate) fn for_provider_error(
+    trouble: ProviderError,
+    dialect: Dialect,
+    now: Timestamp,
+) -> ErrorResponse {
     let (status, problem) = match (trouble, dialect) {
         (ProviderError::RateLimited, _) => {
             let form = match dialect {
@@ -162,12 +166,12 @@ pub(crate) fn with_status(dialect: Dialect, status: u16, code: Option<&str>) -> 
         (Some(code), Dialect::Anthropic) => code.clone_into(&mut problem.kind),
         (Some(code), _) => problem.code = Some(code.to_owned()),
         (None, Dialect::Anthropic) => {}
-        (None, _) => problem.code = usual_code(status).map(str::to_owned),
+        (None, _) => problem.code = default_code(status).map(str::to_owned),
     }
     ErrorResponse::new(status, problem)
 }
 
-fn usual_code(status: u16) -> Option<&'static str> {
+fn default_code(status: u16) -> Option<&'static str> {
     match status {
         401 => Some("invalid_api_key"),
         404 => Some("model_not_found"),
@@ -195,7 +199,7 @@ pub(crate) fn rate_limit(
         .with_code("rate_limit_exceeded"),
     };
     if form == HintForm::Text {
-        let sentence = format!(" Please try again in {}s.", decimal(wait));
+        let sentence = format!(" Please try again in {}s.", decimal_seconds(wait));
         problem.message.push_str(&sentence);
     }
     let refusal = ErrorResponse::new(429, problem);
@@ -225,7 +229,7 @@ pub(crate) fn rate_limit(
                 _ => until.as_millis(),
             },
         ),
-        HintForm::Body => refusal.with_field("retry_after", json!(seconds_of(wait))),
+        HintForm::Body => refusal.with_field("retry_after", json!(json_seconds(wait))),
         HintForm::Text | HintForm::Nowhere => refusal,
     }
 }
@@ -238,7 +242,7 @@ pub(crate) fn usage_limit(dialect: Dialect, wait: Duration, until: Timestamp) ->
     if dialect == Dialect::Anthropic {
         let message = "This request would exceed your account's rate limit.";
         let refusal = ErrorResponse::new(429, ApiError::new("rate_limit_error", message));
-        return unified(refusal.with_header("retry-after", seconds), second);
+        return with_unified_limit_headers(refusal.with_header("retry-after", seconds), second);
     }
     let message = "The usage limit has been reached";
     ErrorResponse::new(429, ApiError::new("usage_limit_reached", message))
@@ -254,7 +258,7 @@ pub(crate) fn usage_limit(dialect: Dialect, wait: Duration, until: Timestamp) ->
 }
 
 /// Adds the headers of a subscription whose window is used up.
-fn unified(refusal: ErrorResponse, reset: Timestamp) -> ErrorResponse {
+fn with_unified_limit_headers(refusal: ErrorResponse, reset: Timestamp) -> ErrorResponse {
     let reset = reset.as_millis() / 1000;
     refusal
         .with_header("anthropic-ratelimit-unified-status", "rejected")
@@ -274,7 +278,7 @@ pub(crate) fn http_date(at: Timestamp) -> String {
     time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
-fn seconds_of(wait: Duration) -> Value {
+fn json_seconds(wait: Duration) -> Value {
     match wait.subsec_millis() {
         0 => json!(wait.as_secs()),
         _ => json!(wait.as_secs_f64()),
@@ -282,7 +286,7 @@ fn seconds_of(wait: Duration) -> Value {
 }
 
 /// Formats seconds, with as many decimals as are needed.
-fn decimal(wait: Duration) -> String {
+fn decimal_seconds(wait: Duration) -> String {
     match wait.subsec_millis() {
         0 => wait.as_secs().to_string(),
         millis => format!("{}.{millis:03}", wait.as_secs()),
@@ -295,9 +299,9 @@ fn go_duration(wait: Duration) -> String {
     let rest = Duration::new(wait.as_secs() % 60, wait.subsec_nanos());
     match (hours, minutes) {
         (0, 0) if rest < Duration::from_secs(1) => format!("{}ms", millis(rest)),
-        (0, 0) => format!("{}s", decimal(rest)),
-        (0, minutes) => format!("{minutes}m{}s", decimal(rest)),
-        (hours, minutes) => format!("{hours}h{minutes}m{}s", decimal(rest)),
+        (0, 0) => format!("{}s", decimal_seconds(rest)),
+        (0, minutes) => format!("{minutes}m{}s", decimal_seconds(rest)),
+        (hours, minutes) => format!("{hours}h{minutes}m{}s", decimal_seconds(rest)),
     }
 }
 

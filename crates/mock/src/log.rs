@@ -53,7 +53,7 @@ struct Entry {
     status: Option<u16>,
     ended: Outcome,
     #[serde(skip)]
-    weight: usize,
+    size: usize,
 }
 
 /// The outcome of a request.
@@ -83,10 +83,10 @@ impl From<Disconnect> for Outcome {
 
 #[derive(Debug, Default)]
 struct Entries {
-    kept: VecDeque<Entry>,
+    retained: VecDeque<Entry>,
     bytes: usize,
     dropped: u64,
-    last: u64,
+    last_number: u64,
 }
 
 /// The log, shared by all connections.
@@ -99,45 +99,49 @@ impl Log {
     }
 
     /// Records a request; the holder of the handle records the outcome.
-    pub(crate) fn note(&self, asked: &LoggedRequest<'_>) -> EntryHandle {
+    pub(crate) fn record_request(&self, asked: &LoggedRequest<'_>) -> EntryHandle {
         let mut entries = self.entries();
-        entries.last += 1;
-        let entry = Entry::new(entries.last, asked);
-        entries.bytes += entry.weight;
-        entries.kept.push_back(entry);
-        while entries.kept.len() > MAX_ENTRIES || entries.bytes > MAX_BYTES {
-            let Some(oldest) = entries.kept.pop_front() else {
+        entries.last_number += 1;
+        let entry = Entry::new(entries.last_number, asked);
+        entries.bytes += entry.size;
+        entries.retained.push_back(entry);
+        while entries.retained.len() > MAX_ENTRIES || entries.bytes > MAX_BYTES {
+            let Some(oldest) = entries.retained.pop_front() else {
                 break;
             };
-            entries.bytes -= oldest.weight;
+            entries.bytes -= oldest.size;
             entries.dropped += 1;
         }
         EntryHandle {
             log: self.clone(),
-            number: entries.last,
-            ended: false,
+            number: entries.last_number,
+            has_outcome: false,
         }
     }
 
     /// Returns the whole log as JSON.
-    pub(crate) fn show(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let entries = self.entries();
-        json!({ "requests": entries.kept, "dropped": entries.dropped })
+        json!({ "requests": entries.retained, "dropped": entries.dropped })
     }
 
     /// Removes all entries; the count stays.
     pub(crate) fn clear(&self) {
         let mut entries = self.entries();
-        let last = entries.last;
+        let last_number = entries.last_number;
         *entries = Entries {
-            last,
+            last_number,
             ..Entries::default()
         };
     }
 
-    fn change(&self, number: u64, change: impl FnOnce(&mut Entry)) {
+    fn update_entry(&self, number: u64, change: impl FnOnce(&mut Entry)) {
         let mut entries = self.entries();
-        if let Some(entry) = entries.kept.iter_mut().find(|entry| entry.number == number) {
+        if let Some(entry) = entries
+            .retained
+            .iter_mut()
+            .find(|entry| entry.number == number)
+        {
             change(entry);
         }
     }
@@ -178,7 +182,7 @@ impl Entry {
             fault: None,
             status: None,
             ended: Outcome::Open,
-            weight: if kept { asked.size } else { 0 } + header_bytes + 2 * MAX_TEXT_BYTES,
+            size: if kept { asked.size } else { 0 } + header_bytes + 2 * MAX_TEXT_BYTES,
         }
     }
 }
@@ -188,34 +192,35 @@ impl Entry {
 pub(crate) struct EntryHandle {
     log: Log,
     pub(crate) number: u64,
-    ended: bool,
+    has_outcome: bool,
 }
 
 impl EntryHandle {
     /// Records the script and the fault that apply.
-    pub(crate) fn played(&self, script: &str, fault: &str) {
-        self.log.change(self.number, |entry| {
+    pub(crate) fn record_fault(&self, script: &str, fault: &str) {
+        self.log.update_entry(self.number, |entry| {
             entry.script = Some(text::bounded(script, MAX_TEXT_BYTES).into_owned());
             entry.fault = Some(text::bounded(fault, MAX_TEXT_BYTES).into_owned());
         });
     }
 
     /// Records the status of the response.
-    pub(crate) fn answers(&self, status: u16) {
+    pub(crate) fn record_status(&self, status: u16) {
         self.log
-            .change(self.number, |entry| entry.status = Some(status));
+            .update_entry(self.number, |entry| entry.status = Some(status));
     }
 
-    pub(crate) fn ended(&mut self, ended: Outcome) {
-        if !std::mem::replace(&mut self.ended, true) {
-            self.log.change(self.number, |entry| entry.ended = ended);
+    pub(crate) fn record_outcome(&mut self, ended: Outcome) {
+        if !std::mem::replace(&mut self.has_outcome, true) {
+            self.log
+                .update_entry(self.number, |entry| entry.ended = ended);
         }
     }
 }
 
 impl Drop for EntryHandle {
     fn drop(&mut self) {
-        self.ended(Outcome::ClientClosed);
+        self.record_outcome(Outcome::ClientClosed);
     }
 }
 
@@ -226,7 +231,7 @@ mod tests {
     fn note(log: &Log, headers: &[(&str, &str)], size: usize) -> EntryHandle {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let headers: Vec<(String, String)> = headers.iter().map(owned).collect();
-        log.note(&LoggedRequest {
+        log.record_request(&LoggedRequest {
             time: Timestamp::default(),
             method: "POST",
             path: "/v1/messages",
@@ -250,7 +255,7 @@ mod tests {
         .map(|name| (name, "a-very-secret-value"));
         note(&log, &headers, 10);
         note(&log, &[("user-agent", "test")], 10);
-        let shown = log.show().to_string();
+        let shown = log.to_json().to_string();
         assert!(!shown.contains("secret-value"), "{shown}");
         assert!(shown.contains(r#""user-agent":"test""#), "{shown}");
         assert!(shown.contains(r#""authorization":"(hidden)""#), "{shown}");
@@ -259,16 +264,16 @@ mod tests {
     #[test]
     fn a_note_says_how_it_ended_once() {
         let log = Log::default();
-        let ended = |log: &Log| log.show()["requests"][0]["ended"].clone();
+        let ended = |log: &Log| log.to_json()["requests"][0]["ended"].clone();
         let mut kept = note(&log, &[], 0);
         assert_eq!(ended(&log), "open");
-        kept.ended(Outcome::Answered);
+        kept.record_outcome(Outcome::Answered);
         drop(kept);
         assert_eq!(ended(&log), "answered");
         log.clear();
         drop(note(&log, &[], 0));
         assert_eq!(ended(&log), "client_closed");
-        assert_eq!(log.show()["requests"][0]["number"], 2);
+        assert_eq!(log.to_json()["requests"][0]["number"], 2);
     }
 
     #[test]
@@ -277,17 +282,17 @@ mod tests {
         for _ in 0..MAX_ENTRIES + 5 {
             note(&log, &[], 0);
         }
-        assert_eq!(log.show()["dropped"], 5);
+        assert_eq!(log.to_json()["dropped"], 5);
         log.clear();
         for _ in 0..40 {
             note(&log, &[], MAX_BODY_BYTES);
         }
-        let shown = log.show();
+        let shown = log.to_json();
         let kept = shown["requests"].as_array().unwrap();
         assert!(kept.len() < 32, "{}", kept.len());
         assert_eq!(kept[0]["body"]["model"], "m");
         note(&log, &[], MAX_BODY_BYTES + 1);
-        let shown = log.show();
+        let shown = log.to_json();
         let last = shown["requests"].as_array().unwrap().last().unwrap();
         assert_eq!(
             (&last["body"], &last["body_bytes"], &last["model"]),

@@ -45,7 +45,7 @@ pub(crate) enum BodyEnd {
     /// The body ends as HTTP requires.
     Finish,
     /// The connection breaks.
-    Broken(Disconnect),
+    Disconnect(Disconnect),
     /// Nothing more is sent, forever.
     Silence,
     /// The same bytes are sent repeatedly, forever.
@@ -66,7 +66,7 @@ pub(crate) struct RequestContext<'a> {
     /// The request's number, from which the response's id is made.
     pub(crate) number: u64,
     /// The remaining pieces of a stored completion, if the request fetches one.
-    pub(crate) rest: Option<&'a [String]>,
+    pub(crate) stored_pieces: Option<&'a [String]>,
 }
 
 const EVENTS: &str = "text/event-stream; charset=utf-8";
@@ -76,41 +76,39 @@ const HTML: &str = "text/html; charset=utf-8";
 /// Returns the plan for a reply.
 pub(crate) fn plan(reply: &Reply, ask: RequestContext<'_>) -> Plan {
     let (dialect, now) = (ask.dialect, ask.now);
-    let answer = || ask.answer(reply.of);
-    match &reply.act {
+    let answer = || ask.answer_plan(reply.answer_kind);
+    let provider_error = |error| error_response::for_provider_error(error, dialect, now);
+    match &reply.action {
         Action::Answer => answer(),
         Action::Hold { delay } => Plan {
             hold: *delay,
             ..answer()
         },
-        Action::Drip { delay } => answer().dripping(*delay),
-        Action::Cut { bytes, clean } => answer().cut(*bytes, *clean),
-        Action::DropAfter { pieces } => answer().kept(*pieces, BodyEnd::Broken(Disconnect::Reset)),
-        Action::Stall { pieces } => answer().kept(*pieces, BodyEnd::Silence),
-        Action::Pings { pieces, every } => answer().pinging(*pieces, *every, ask),
-        Action::Malformed { pieces } => answer().malformed(*pieces),
-        Action::Linger => answer().unmeasured(BodyEnd::Silence),
+        Action::Drip { delay } => answer().with_delay(*delay),
+        Action::Cut { bytes, clean } => answer().truncated_to_bytes(*bytes, *clean),
+        Action::DropAfter { pieces } => {
+            answer().truncated_to_pieces(*pieces, BodyEnd::Disconnect(Disconnect::Reset))
+        }
+        Action::Stall { pieces } => answer().truncated_to_pieces(*pieces, BodyEnd::Silence),
+        Action::Pings { pieces, every } => answer().with_keepalives(*pieces, *every, ask),
+        Action::Malformed { pieces } => answer().with_malformed_frame(*pieces),
+        Action::Linger => answer().without_length(BodyEnd::Silence),
         Action::Gzip { always } if *always || ask.facts.accepts_gzip => answer().compressed(),
         Action::Gzip { .. } => answer(),
-        Action::NoFinish => ask.unfinished(reply.of),
-        Action::InBand {
+        Action::NoFinish => ask.answer_without_end(reply.answer_kind),
+        Action::StreamError {
             trouble,
             after,
             form,
-        } => ask.interrupted(
-            answer(),
-            &error_response::of(*trouble, dialect, now),
-            *after,
-            *form,
-        ),
-        Action::Refuse(trouble) => ask.refused(&error_response::of(*trouble, dialect, now)),
+        } => ask.interrupted(answer(), &provider_error(*trouble), *after, *form),
+        Action::ProviderError(trouble) => ask.error_response(&provider_error(*trouble)),
         Action::RateLimit { wait, until, form } => {
-            ask.refused(&error_response::rate_limit(dialect, *wait, *until, *form))
+            ask.error_response(&error_response::rate_limit(dialect, *wait, *until, *form))
         }
         Action::UsageLimit { wait, until } => {
-            ask.refused(&error_response::usage_limit(dialect, *wait, *until))
+            ask.error_response(&error_response::usage_limit(dialect, *wait, *until))
         }
-        Action::Error { status, code } => ask.refused(&error_response::with_status(
+        Action::Error { status, code } => ask.error_response(&error_response::with_status(
             dialect,
             *status,
             code.as_deref(),
@@ -118,74 +116,76 @@ pub(crate) fn plan(reply: &Reply, ask: RequestContext<'_>) -> Plan {
         Action::Window { .. }
         | Action::TooLarge { .. }
         | Action::BodyTimeout
-        | Action::NoPrefill => match error_response::for_request(&reply.act, dialect, ask.facts) {
-            Some(refusal) => ask.refused(&refusal),
+        | Action::NoPrefill => match error_response::for_request(&reply.action, dialect, ask.facts)
+        {
+            Some(refusal) => ask.error_response(&refusal),
             None => answer(),
         },
         Action::SlowError { status } => ask.slow_error(*status),
         Action::EndlessError { status } => ask.endless_error(*status),
         Action::EchoKey => ask.echo_key(),
         Action::Redirect { to } => ask.redirect(to),
-        Action::HangUp(how) => Plan::broken(*how),
+        Action::Disconnect(how) => Plan::disconnected(*how),
         Action::Garbage => ask.garbage(),
         Action::Page { status, form } => ask.page(*status, *form),
-        Action::JsonError(trouble) => {
-            let problem = error_response::of(*trouble, dialect, now).problem;
-            ask.document(200, JSON, dialect.error(&problem))
-        }
+        Action::JsonError(trouble) => ask.document(
+            200,
+            JSON,
+            dialect.encode_error(&provider_error(*trouble).error),
+        ),
         Action::Bomb => ask.bomb(),
     }
 }
 
 impl RequestContext<'_> {
     /// Returns the undamaged completion.
-    fn answer(self, kind: AnswerKind) -> Plan {
-        if let Some(rest) = self.rest {
-            return self.events(rest.to_vec());
+    fn answer_plan(self, kind: AnswerKind) -> Plan {
+        if let Some(rest) = self.stored_pieces {
+            return self.event_stream(rest.to_vec());
         }
         let deltas = self.deltas(kind);
         let model = self.facts.model.as_str();
-        if !self.facts.streamed {
-            return self.whole(self.dialect.whole(model, &deltas));
+        if !self.facts.is_streamed {
+            return self.json_body(self.dialect.encode_response(model, &deltas));
         }
-        let mut frames = self.dialect.frames(model, &deltas);
+        let mut frames = self.dialect.encode_stream(model, &deltas);
         if kind == AnswerKind::UnknownFrames {
             let unknown = self.dialect.unknown_frame(model);
             for frame in frames.iter_mut().rev().skip(1) {
                 frame.push_str(&unknown);
             }
         }
-        self.events(frames)
+        self.event_stream(frames)
     }
 
     /// Returns a completion without its end.
-    fn unfinished(self, kind: AnswerKind) -> Plan {
-        if let Some((_, rest)) = self.rest.and_then(<[String]>::split_last) {
-            return self.events(rest.to_vec());
+    fn answer_without_end(self, kind: AnswerKind) -> Plan {
+        if let Some((_, rest)) = self.stored_pieces.and_then(<[String]>::split_last) {
+            return self.event_stream(rest.to_vec());
         }
         let mut deltas = self.deltas(kind);
         deltas.retain(|delta| !matches!(delta, Delta::Stopped(_)));
         let model = self.facts.model.as_str();
-        if !self.facts.streamed {
-            return self.whole(self.dialect.whole(model, &deltas));
+        if !self.facts.is_streamed {
+            return self.json_body(self.dialect.encode_response(model, &deltas));
         }
-        let mut frames = self.dialect.frames(model, &deltas);
+        let mut frames = self.dialect.encode_stream(model, &deltas);
         if self.dialect == Dialect::OpenaiChat {
             frames.push(format!("data: {}\n\n", outlast_dialect::openai_chat::DONE));
         }
-        self.events(frames)
+        self.event_stream(frames)
     }
 
     fn deltas(self, kind: AnswerKind) -> Vec<Delta> {
         let mut deltas = content::deltas(kind, self.dialect, self.facts);
         let id = match self.dialect {
-            _ if self.facts.in_background => Some(self.kept_as()),
+            _ if self.facts.is_background => Some(self.stored_response_id()),
             Dialect::Anthropic => Some(self.message_id()),
             Dialect::OpenaiChat | Dialect::OpenaiResponses => None,
         };
         deltas.splice(
             0..0,
-            id.map(|response| Delta::Place(StreamCursor { response, after: 0 })),
+            id.map(|response| Delta::Cursor(StreamCursor { response, after: 0 })),
         );
         deltas
     }
@@ -200,11 +200,11 @@ impl RequestContext<'_> {
     }
 
     /// Returns the id of a stored completion.
-    pub(crate) fn kept_as(self) -> String {
+    pub(crate) fn stored_response_id(self) -> String {
         format!("resp_scripted_{:06}", self.number)
     }
 
-    fn events(self, frames: Vec<String>) -> Plan {
+    fn event_stream(self, frames: Vec<String>) -> Plan {
         let mut headers = self.headers(EVENTS);
         headers.push(("cache-control".to_owned(), "no-cache".to_owned()));
         Plan {
@@ -219,7 +219,7 @@ impl RequestContext<'_> {
     }
 
     /// Splits a one-body completion in two pieces: like a streamed one, its beginning or its end can be missing.
-    fn whole(self, body: String) -> Plan {
+    fn json_body(self, body: String) -> Plan {
         let mut middle = body.len() / 2;
         while !body.is_char_boundary(middle) {
             middle += 1;
@@ -232,10 +232,10 @@ impl RequestContext<'_> {
         plan
     }
 
-    pub(crate) fn refused(self, refusal: &ErrorResponse) -> Plan {
-        let mut problem = refusal.problem.clone();
+    pub(crate) fn error_response(self, refusal: &ErrorResponse) -> Plan {
+        let mut problem = refusal.error.clone();
         problem.request_id = Some(self.request_id());
-        let mut plan = self.document(refusal.status, JSON, self.dialect.error(&problem));
+        let mut plan = self.document(refusal.status, JSON, self.dialect.encode_error(&problem));
         plan.add_headers(&refusal.headers);
         plan
     }

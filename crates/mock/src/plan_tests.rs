@@ -10,11 +10,11 @@ use proptest::prelude::*;
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-fn facts(streamed: bool) -> RequestFacts {
+fn facts(is_streamed: bool) -> RequestFacts {
     let prompt = "Say hello".to_owned();
     RequestFacts {
         model: "m".to_owned(),
-        streamed,
+        is_streamed,
         conversation: Conversation {
             prompts: 1,
             prompt,
@@ -27,7 +27,7 @@ fn facts(streamed: bool) -> RequestFacts {
 
 fn plan_of(script: &str, dialect: Dialect, facts: &RequestFacts) -> Plan {
     let mut script: Script = script.parse().unwrap();
-    let reply = script.reply(NOW, 100);
+    let reply = script.next_reply(NOW, 100);
     plan(
         &reply,
         RequestContext {
@@ -35,7 +35,7 @@ fn plan_of(script: &str, dialect: Dialect, facts: &RequestFacts) -> Plan {
             facts,
             now: NOW,
             number: 1,
-            rest: None,
+            stored_pieces: None,
         },
     )
 }
@@ -49,10 +49,10 @@ fn body(plan: &Plan) -> Vec<u8> {
 fn read(script: &str, dialect: Dialect) -> Result<Vec<Delta>, Box<Failure>> {
     let plan = plan_of(script, dialect, &facts(true));
     let mut decoder = sse::Decoder::new(1 << 20);
-    let (mut reader, mut deltas) = (dialect.reader("p"), Vec::new());
+    let (mut reader, mut deltas) = (dialect.decoder("p"), Vec::new());
     decoder.push(&body(&plan));
     while let Some(event) = decoder.next_event().unwrap() {
-        reader.read(&event, NOW, &mut deltas)?;
+        reader.decode(&event, NOW, &mut deltas)?;
     }
     Ok(deltas)
 }
@@ -77,7 +77,7 @@ fn every_kind_is_the_same_in_pieces_and_whole() {
             };
             let streamed = content(streamed);
             let whole = body(&plan_of(&script, dialect, &facts(false)));
-            let whole = dialect.read_whole("p", &String::from_utf8_lossy(&whole), NOW);
+            let whole = dialect.decode_response("p", &String::from_utf8_lossy(&whole), NOW);
             assert_eq!(streamed, content(whole.unwrap()), "{dialect:?} {word}");
         }
     }
@@ -135,7 +135,7 @@ fn what_is_damaged_cannot_be_read_to_its_end() {
                 assert_eq!(failure.io, Some(IoKind::Protocol), "{dialect:?} {script}");
             }
             let whole = body(&plan_of(script, dialect, &facts(false)));
-            let whole = dialect.read_whole("p", &String::from_utf8_lossy(&whole), NOW);
+            let whole = dialect.decode_response("p", &String::from_utf8_lossy(&whole), NOW);
             assert!(whole.is_err(), "{dialect:?} {script}");
         }
     }
@@ -276,10 +276,10 @@ proptest! {
         let scripts = [name.to_owned(), format!("{name}:3"), format!("{name}:429"), format!("ok:{kind}")];
         for text in scripts {
             let Ok(mut script) = text.parse::<Script>() else { continue };
-            let reply = script.reply(NOW, 100);
+            let reply = script.next_reply(NOW, 100);
             for dialect in Dialect::ALL {
-                let facts = RequestFacts::read(dialect, &[], &request, 100);
-                plan(&reply, RequestContext { dialect, facts: &facts, now: NOW, number: 1, rest: None });
+                let facts = RequestFacts::parse(dialect, &[], &request, 100);
+                plan(&reply, RequestContext { dialect, facts: &facts, now: NOW, number: 1, stored_pieces: None });
             }
         }
     }

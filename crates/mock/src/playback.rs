@@ -22,7 +22,7 @@ pub(crate) fn body(plan: Plan, clock: Arc<dyn Clock>) -> Body {
     let pieces = stream::iter(plan.pieces);
     let rest = match plan.end {
         BodyEnd::Finish => stream::empty().boxed(),
-        BodyEnd::Broken(how) => stream::iter([Err(how)]).boxed(),
+        BodyEnd::Disconnect(how) => stream::iter([Err(how)]).boxed(),
         BodyEnd::Silence => stream::pending().boxed(),
         BodyEnd::Repeat { bytes, every } => {
             let piece = move || Piece {
@@ -30,14 +30,16 @@ pub(crate) fn body(plan: Plan, clock: Arc<dyn Clock>) -> Body {
                 bytes: bytes.clone(),
             };
             let endless = stream::repeat_with(piece);
-            endless.then(timed(Arc::clone(&clock))).map(Ok).boxed()
+            endless.then(delayed(Arc::clone(&clock))).map(Ok).boxed()
         }
     };
-    pieces.then(timed(clock)).map(Ok).chain(rest).boxed()
+    pieces.then(delayed(clock)).map(Ok).chain(rest).boxed()
 }
 
 /// Waits for a piece's time.
-fn timed(clock: Arc<dyn Clock>) -> impl FnMut(Piece) -> outlast_engine::BoxFuture<'static, Bytes> {
+fn delayed(
+    clock: Arc<dyn Clock>,
+) -> impl FnMut(Piece) -> outlast_engine::BoxFuture<'static, Bytes> {
     move |piece| {
         let clock = Arc::clone(&clock);
         Box::pin(async move {

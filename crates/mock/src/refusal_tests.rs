@@ -8,15 +8,15 @@ use outlast_kernel::verdict::{Cause, Verdict};
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-fn judged(dialect: Dialect, refusal: &ErrorResponse) -> Verdict {
+fn classified(dialect: Dialect, refusal: &ErrorResponse) -> Verdict {
     let mut headers = refusal.headers.clone();
     headers.push(("date".to_owned(), http_date(NOW)));
-    classify(&error_body::read(RawError {
+    classify(&error_body::parse(RawError {
         provider: dialect.name(),
         transport: Transport::Http,
         status: Some(refusal.status),
         headers: &headers,
-        body: &dialect.error(&refusal.problem),
+        body: &dialect.encode_error(&refusal.error),
         at: NOW,
     }))
 }
@@ -38,7 +38,7 @@ fn every_trouble_is_recognised_in_every_dialect() {
     );
     for dialect in Dialect::ALL {
         for (trouble, cause) in causes {
-            let verdict = judged(dialect, &of(trouble, dialect, NOW));
+            let verdict = classified(dialect, &for_provider_error(trouble, dialect, NOW));
             assert_eq!(verdict.cause, cause, "{dialect:?} {trouble:?}");
         }
     }
@@ -50,7 +50,7 @@ fn a_limit_is_stated_in_every_form_and_understood() {
         for (word, form, _) in HintForm::KEYWORDS {
             for wait in [Duration::from_secs(360), Duration::from_millis(11_054)] {
                 let refusal = rate_limit(dialect, wait, NOW + wait, form);
-                let hint = judged(dialect, &refusal).hint;
+                let hint = classified(dialect, &refusal).hint;
                 let stated = hint.map(|hint| hint.not_before.since(NOW));
                 let place = format!("{dialect:?} {word} {refusal:?}");
                 if form == HintForm::Nowhere {
@@ -70,7 +70,7 @@ fn a_limit_is_stated_in_every_form_and_understood() {
 fn a_window_says_when_it_ends() {
     let wait = Duration::from_secs(18_000);
     for dialect in Dialect::ALL {
-        let verdict = judged(dialect, &usage_limit(dialect, wait, NOW + wait));
+        let verdict = classified(dialect, &usage_limit(dialect, wait, NOW + wait));
         let hint = verdict.hint.unwrap();
         assert_eq!(hint.not_before, NOW + wait, "{dialect:?}");
     }
@@ -112,7 +112,7 @@ fn what_is_wrong_with_a_request_is_recognised_in_every_dialect() {
     for dialect in Dialect::ALL {
         for (act, status, cause) in &table {
             let refusal = for_request(act, dialect, &facts).unwrap();
-            let verdict = judged(dialect, &refusal);
+            let verdict = classified(dialect, &refusal);
             assert_eq!(
                 (refusal.status, verdict.cause),
                 (*status, *cause),
@@ -120,7 +120,7 @@ fn what_is_wrong_with_a_request_is_recognised_in_every_dialect() {
             );
         }
         let window = for_request(&table[0].0, dialect, &facts).unwrap();
-        let message = window.problem.message;
+        let message = window.error.message;
         assert!(
             message.contains("101 tokens") && message.contains("100 "),
             "{message}"

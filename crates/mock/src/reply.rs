@@ -13,9 +13,9 @@ pub struct Reply {
     /// The fault that caused it, as written in the script.
     pub fault: String,
     /// The action of the provider.
-    pub act: Action,
+    pub action: Action,
     /// The kind of completion that is sent or damaged.
-    pub of: AnswerKind,
+    pub answer_kind: AnswerKind,
 }
 
 /// The action of the provider.
@@ -25,7 +25,7 @@ pub enum Action {
     /// Sends the completion.
     Answer,
     /// Refuses with the status of this error.
-    Refuse(ProviderError),
+    ProviderError(ProviderError),
     /// Refuses until a rate limit has passed.
     RateLimit {
         /// The remaining wait.
@@ -81,7 +81,7 @@ pub enum Action {
         to: String,
     },
     /// Ends the connection before any response.
-    HangUp(Disconnect),
+    Disconnect(Disconnect),
     /// Ends the body after exactly that many bytes.
     Cut {
         /// The number of bytes that are sent.
@@ -131,7 +131,7 @@ pub enum Action {
         form: PageForm,
     },
     /// Sends an error within a stream that began well.
-    InBand {
+    StreamError {
         /// The error.
         trouble: ProviderError,
         /// The number of pieces that are sent after the opening; `None` when not even the opening is.
@@ -268,7 +268,7 @@ impl PageForm {
 }
 
 pub(crate) const ERROR_FORM_KEYWORDS: [Keyword<ErrorForm>; 3] = [
-    ("usual", ErrorForm::Usual, "as the dialect mostly has it"),
+    ("usual", ErrorForm::Standard, "as the dialect mostly has it"),
     ("event", ErrorForm::Event, "an event of its own"),
     (
         "end",

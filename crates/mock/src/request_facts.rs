@@ -9,11 +9,11 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RequestFacts {
     pub(crate) model: String,
-    pub(crate) streamed: bool,
+    pub(crate) is_streamed: bool,
     /// The system prompt.
     pub(crate) system: String,
     /// Whether the response is to continue without its connection, and to be stored.
-    pub(crate) in_background: bool,
+    pub(crate) is_background: bool,
     /// The conversation so far.
     pub(crate) conversation: Conversation,
     pub(crate) images: Vec<Image>,
@@ -46,7 +46,7 @@ pub(crate) fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
 
 impl RequestFacts {
     /// Reads the facts of a request; missing or malformed parts are ignored.
-    pub(crate) fn read(dialect: Dialect, headers: &Headers, body: &Value, size: usize) -> Self {
+    pub(crate) fn parse(dialect: Dialect, headers: &Headers, body: &Value, size: usize) -> Self {
         let messages = match dialect {
             Dialect::OpenaiResponses => &body["input"],
             Dialect::Anthropic | Dialect::OpenaiChat => &body["messages"],
@@ -55,12 +55,12 @@ impl RequestFacts {
         let encodings = header(headers, "accept-encoding").unwrap_or_default();
         Self {
             model: text(&body["model"]),
-            streamed: body["stream"] == true,
+            is_streamed: body["stream"] == true,
             system: system(dialect, body),
-            in_background: dialect == Dialect::OpenaiResponses
+            is_background: dialect == Dialect::OpenaiResponses
                 && body["stream"] == true
                 && body["background"] == true,
-            conversation: Conversation::read(messages),
+            conversation: Conversation::parse(messages),
             images: images(messages),
             tools: array(&body["tools"]).iter().filter_map(tool).collect(),
             wants_usage: dialect != Dialect::OpenaiChat || usage_asked,
@@ -177,18 +177,18 @@ mod tests {
             resumable: true,
         };
         for dialect in Dialect::ALL {
-            let bytes = dialect.request(&request);
+            let bytes = dialect.encode_request(&request);
             let body: Value = serde_json::from_slice(&bytes).unwrap();
-            let facts = RequestFacts::read(dialect, &[], &body, 400);
+            let facts = RequestFacts::parse(dialect, &[], &body, 400);
             let image = Image {
                 media_type: "image/png".to_owned(),
                 bytes: 5,
             };
             let expected = RequestFacts {
                 model: "m".to_owned(),
-                streamed: true,
+                is_streamed: true,
                 system: "Be brief.".to_owned(),
-                in_background: dialect == Dialect::OpenaiResponses,
+                is_background: dialect == Dialect::OpenaiResponses,
                 conversation: Conversation {
                     prompts: 2,
                     prompt: "What is this?".to_owned(),
@@ -211,7 +211,7 @@ mod tests {
     fn a_key_is_found_where_each_dialect_puts_it() {
         for (name, value) in [("x-api-key", "k"), ("authorization", "Bearer k")] {
             let headers = [(name.to_owned(), value.to_owned())];
-            let facts = RequestFacts::read(Dialect::Anthropic, &headers, &Value::Null, 0);
+            let facts = RequestFacts::parse(Dialect::Anthropic, &headers, &Value::Null, 0);
             assert_eq!(facts.key.as_deref(), Some("k"), "{name}");
         }
     }

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// A completion in that dialect.
-    Inference(Dialect),
+    Completion(Dialect),
     /// The rest of a stored completion.
-    Rest,
+    StoredResponse,
     /// The list of models.
     Models,
     /// The endpoint exists, but not for that method.
@@ -30,20 +30,20 @@ pub(crate) fn route(method: Method, path: &str) -> Route {
         .into_iter()
         .find(|dialect| dialect.path().strip_prefix("/v1") == Some(path));
     match (inference, method) {
-        (Some(dialect), Method::Post) => Route::Inference(dialect),
+        (Some(dialect), Method::Post) => Route::Completion(dialect),
         (Some(_), Method::Get) => Route::WrongMethod,
         (None, Method::Get) if path == "/models" => Route::Models,
-        (None, Method::Get) if path.starts_with("/responses/") => Route::Rest,
+        (None, Method::Get) if path.starts_with("/responses/") => Route::StoredResponse,
         (None, Method::Post) if path == "/models" => Route::WrongMethod,
         (None, _) => Route::Unknown,
     }
 }
 
 /// Returns the dialect of a request that is not for a completion.
-pub(crate) fn spoken(route: Route, headers: &Headers) -> Dialect {
+pub(crate) fn dialect_of(route: Route, headers: &Headers) -> Dialect {
     match route {
-        Route::Inference(dialect) => dialect,
-        Route::Rest => Dialect::OpenaiResponses,
+        Route::Completion(dialect) => dialect,
+        Route::StoredResponse => Dialect::OpenaiResponses,
         _ if header(headers, "anthropic-version").is_some() => Dialect::Anthropic,
         _ => Dialect::OpenaiChat,
     }
@@ -87,22 +87,26 @@ mod tests {
             (
                 Method::Post,
                 "/v1/messages",
-                Route::Inference(Dialect::Anthropic),
+                Route::Completion(Dialect::Anthropic),
             ),
             (
                 Method::Post,
                 "/chat/completions",
-                Route::Inference(Dialect::OpenaiChat),
+                Route::Completion(Dialect::OpenaiChat),
             ),
             (
                 Method::Post,
                 "/v1/responses",
-                Route::Inference(Dialect::OpenaiResponses),
+                Route::Completion(Dialect::OpenaiResponses),
             ),
             (Method::Get, "/v1/models", Route::Models),
             (Method::Get, "/models", Route::Models),
             (Method::Get, "/v1/models?limit=1000", Route::Models),
-            (Method::Get, "/v1/responses/resp_1?stream=true", Route::Rest),
+            (
+                Method::Get,
+                "/v1/responses/resp_1?stream=true",
+                Route::StoredResponse,
+            ),
             (Method::Get, "/v1/responses", Route::WrongMethod),
             (Method::Post, "/v1/responses/resp_1/cancel", Route::Unknown),
             (Method::Get, "/v1/messages", Route::WrongMethod),

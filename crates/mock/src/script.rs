@@ -38,30 +38,33 @@ pub struct Script {
     text: String,
     faults: Vec<(String, Fault)>,
     next: usize,
-    memory: FaultState,
+    state: FaultState,
 }
 
 /// The state of the current fault.
 #[derive(Clone, Debug, Default)]
 struct FaultState {
-    struck: u32,
+    strikes: u32,
     /// The time until which the fault holds.
     until: Option<Timestamp>,
     /// The size of the request that overflowed.
-    overflowed: Option<usize>,
+    overflow_bytes: Option<usize>,
 }
 
 /// A fault and the kind of completion that it damages.
 #[derive(Clone, Debug)]
 struct Fault {
-    course: FaultSchedule,
-    of: AnswerKind,
+    schedule: FaultSchedule,
+    answer_kind: AnswerKind,
 }
 
 impl From<FaultSchedule> for Fault {
-    fn from(course: FaultSchedule) -> Self {
-        let of = AnswerKind::default();
-        Self { course, of }
+    fn from(schedule: FaultSchedule) -> Self {
+        let answer_kind = AnswerKind::default();
+        Self {
+            schedule,
+            answer_kind,
+        }
     }
 }
 
@@ -93,37 +96,42 @@ impl Script {
     }
 
     /// Returns the reply to the next call. `size` is the length of its body in bytes.
-    pub fn reply(&mut self, now: Timestamp, size: usize) -> Reply {
+    pub fn next_reply(&mut self, now: Timestamp, size: usize) -> Reply {
         while let Some((written, fault)) = self.faults.get_mut(self.next) {
-            if let Some(act) = fault.course.strike(&mut self.memory, now, size) {
-                self.memory.struck = self.memory.struck.saturating_add(1);
+            if let Some(action) = fault.schedule.next_action(&mut self.state, now, size) {
+                self.state.strikes = self.state.strikes.saturating_add(1);
                 return Reply {
                     fault: written.clone(),
-                    act,
-                    of: fault.of,
+                    action,
+                    answer_kind: fault.answer_kind,
                 };
             }
             self.next += 1;
-            self.memory = FaultState::default();
+            self.state = FaultState::default();
         }
         Reply {
             fault: "ok".to_owned(),
-            act: Action::Answer,
-            of: AnswerKind::default(),
+            action: Action::Answer,
+            answer_kind: AnswerKind::default(),
         }
     }
 }
 
 impl FaultSchedule {
     /// Returns the fault's action, or `None` when the fault is over.
-    fn strike(&mut self, memory: &mut FaultState, now: Timestamp, size: usize) -> Option<Action> {
+    fn next_action(
+        &mut self,
+        memory: &mut FaultState,
+        now: Timestamp,
+        size: usize,
+    ) -> Option<Action> {
         let mut hold = |wait: Duration| {
             let until = *memory.until.get_or_insert(now + wait);
             let left = until.since(now);
             (!left.is_zero()).then_some((left, until))
         };
         match self {
-            Self::Strike { act, times } => (memory.struck < *times).then(|| act.clone()),
+            Self::Strike { act, times } => (memory.strikes < *times).then(|| act.clone()),
             Self::RateLimit { wait, form } => {
                 let (form, (wait, until)) = (*form, hold(*wait)?);
                 Some(Action::RateLimit { wait, until, form })
@@ -132,30 +140,32 @@ impl FaultSchedule {
                 let (wait, until) = hold(*wait)?;
                 Some(Action::UsageLimit { wait, until })
             }
-            Self::Outage { wait } => hold(*wait).map(|_| Action::Refuse(ProviderError::Overloaded)),
+            Self::Outage { wait } => {
+                hold(*wait).map(|_| Action::ProviderError(ProviderError::Overloaded))
+            }
             // A smaller request succeeds, as it would with a real context window.
             Self::Overflow => {
-                let overflowed = *memory.overflowed.get_or_insert(size);
-                (size >= overflowed).then_some(Action::Refuse(ProviderError::Overflow))
+                let overflowed = *memory.overflow_bytes.get_or_insert(size);
+                (size >= overflowed).then_some(Action::ProviderError(ProviderError::Overflow))
             }
-            Self::Flaky { share, rng } => Some(flaky(*share, rng)),
-            Self::Capacity(capacity) => Some(within(capacity, now, size)),
+            Self::Flaky { share, rng } => Some(flaky_action(*share, rng)),
+            Self::Capacity(capacity) => Some(capacity_action(capacity, now, size)),
         }
     }
 }
 
-fn flaky(share: f64, rng: &mut fastrand::Rng) -> Action {
+fn flaky_action(share: f64, rng: &mut fastrand::Rng) -> Action {
     if rng.f64() >= share {
         return Action::Answer;
     }
     match rng.u8(..3) {
-        0 => Action::Refuse(ProviderError::Overloaded),
-        1 => Action::Refuse(ProviderError::ServerError),
-        _ => Action::HangUp(Disconnect::Reset),
+        0 => Action::ProviderError(ProviderError::Overloaded),
+        1 => Action::ProviderError(ProviderError::ServerError),
+        _ => Action::Disconnect(Disconnect::Reset),
     }
 }
 
-fn within(capacity: &mut Capacity, now: Timestamp, size: usize) -> Action {
+fn capacity_action(capacity: &mut Capacity, now: Timestamp, size: usize) -> Action {
     let tokens = u64::try_from(size / BYTES_PER_TOKEN).unwrap_or(u64::MAX);
     match capacity.take(now, tokens) {
         Ok(()) => Action::Answer,
@@ -189,7 +199,7 @@ impl FromStr for Script {
             let problem = format!("a script has at most {MAX_SCRIPT_BYTES} bytes");
             return Err(error(script, (problem, String::new())));
         }
-        let read = |written: &str| match fault(written) {
+        let read = |written: &str| match parse_fault(written) {
             Ok(fault) => Ok((written.to_owned(), fault)),
             Err(why) => Err(error(written, why)),
         };
@@ -198,13 +208,13 @@ impl FromStr for Script {
             text: script.to_owned(),
             faults: faults.collect::<Result<_, _>>()?,
             next: 0,
-            memory: FaultState::default(),
+            state: FaultState::default(),
         })
     }
 }
 
 /// Parses one fault; the error is the problem and the correct usage.
-fn fault(written: &str) -> Result<Fault, (String, String)> {
+fn parse_fault(written: &str) -> Result<Fault, (String, String)> {
     let (name, rest) = written.split_once(':').unwrap_or((written, ""));
     let Some(row) = FAULTS.iter().find(|row| row.name == name) else {
         let problem = match name {
@@ -214,7 +224,7 @@ fn fault(written: &str) -> Result<Fault, (String, String)> {
         let names: Vec<&str> = FAULTS.iter().map(|row| row.name).collect();
         return Err((problem.to_owned(), format!(": {}", names.join(", "))));
     };
-    let mut arguments = Arguments::read(rest);
+    let mut arguments = Arguments::parse(rest);
     let fault = (row.read)(&mut arguments).and_then(|fault| {
         arguments.finish()?;
         Ok(fault)

@@ -14,64 +14,64 @@ const MAX_SCRIPTS: usize = 256;
 pub(crate) struct ScriptRegistry {
     default: Script,
     /// The scripts that models were given at startup: as written, and in their current state.
-    given: Vec<(String, Script, Script)>,
+    by_model: Vec<(String, Script, Script)>,
     /// The scripts that were set at run time: for one model, or for all.
-    set: Vec<(Option<String>, Script)>,
+    overrides: Vec<(Option<String>, Script)>,
     /// Other scripts; the most recently used is last.
-    remembered: Vec<Script>,
+    recent: Vec<Script>,
 }
 
 impl ScriptRegistry {
     pub(crate) fn new(default: Script) -> Self {
         Self {
             default,
-            given: Vec::new(),
-            set: Vec::new(),
-            remembered: Vec::new(),
+            by_model: Vec::new(),
+            overrides: Vec::new(),
+            recent: Vec::new(),
         }
     }
 
     /// Gives a model a script of its own.
-    pub(crate) fn give(&mut self, model: String, script: Script) {
-        self.given.retain(|(known, ..)| *known != model);
-        self.given.push((model, script.clone(), script));
+    pub(crate) fn assign_to_model(&mut self, model: String, script: Script) {
+        self.by_model.retain(|(known, ..)| *known != model);
+        self.by_model.push((model, script.clone(), script));
     }
 
     /// Sets the script for one model or for all, from its beginning.
-    pub(crate) fn set(&mut self, model: Option<String>, script: Script) {
-        self.set.retain(|(known, _)| *known != model);
-        self.set.push((model, script));
-        if self.set.len() > MAX_SCRIPTS {
-            self.set.remove(0);
+    pub(crate) fn set_override(&mut self, model: Option<String>, script: Script) {
+        self.overrides.retain(|(known, _)| *known != model);
+        self.overrides.push((model, script));
+        if self.overrides.len() > MAX_SCRIPTS {
+            self.overrides.remove(0);
         }
     }
 
     /// Removes the scripts that were set, and resets the state of all others.
-    pub(crate) fn clear(&mut self) {
-        self.set.clear();
-        self.remembered.clear();
-        for (_, written, playing) in &mut self.given {
+    pub(crate) fn reset(&mut self) {
+        self.overrides.clear();
+        self.recent.clear();
+        for (_, written, playing) in &mut self.by_model {
             playing.clone_from(written);
         }
     }
 
     /// Returns the script to play. A name in a header must be a script; a model may be any name.
-    pub(crate) fn choose(
+    pub(crate) fn select(
         &mut self,
         named: Option<&str>,
         model: &str,
     ) -> Result<&mut Script, Error> {
         let for_model = self
-            .set
+            .overrides
             .iter()
             .position(|(known, _)| known.as_deref() == Some(model));
-        let for_all = || self.set.iter().position(|(known, _)| known.is_none());
+        let for_all = || self.overrides.iter().position(|(known, _)| known.is_none());
         if let Some(place) = for_model.or_else(for_all) {
-            return Ok(&mut self.set[place].1);
+            return Ok(&mut self.overrides[place].1);
         }
-        let given = self.given.iter().position(|(known, ..)| known == model);
+        let given = self.by_model.iter().position(|(known, ..)| known == model);
         if let (None, Some(place)) = (named, given) {
-            return Ok(&mut self.given[place].2);
+            return Ok(&mut self.by_model[place].2);
         }
         let script = match named {
             Some(named) => named.parse()?,
@@ -82,25 +82,25 @@ impl ScriptRegistry {
                 Err(_) => self.default.clone(),
             },
         };
-        Ok(self.remembered(script))
+        Ok(self.remember(script))
     }
 
-    fn remembered(&mut self, script: Script) -> &mut Script {
+    fn remember(&mut self, script: Script) -> &mut Script {
         let known = self
-            .remembered
+            .recent
             .iter()
             .position(|known| known.text() == script.text());
         let script = match known {
-            Some(place) => self.remembered.remove(place),
-            None if self.remembered.len() >= MAX_SCRIPTS => {
-                self.remembered.remove(0);
+            Some(place) => self.recent.remove(place),
+            None if self.recent.len() >= MAX_SCRIPTS => {
+                self.recent.remove(0);
                 script
             }
             None => script,
         };
-        self.remembered.push(script);
-        let last = self.remembered.len() - 1;
-        &mut self.remembered[last]
+        self.recent.push(script);
+        let last = self.recent.len() - 1;
+        &mut self.recent[last]
     }
 }
 
@@ -114,8 +114,8 @@ mod tests {
     }
 
     fn play(book: &mut ScriptRegistry, named: Option<&str>, model: &str) -> String {
-        let script = book.choose(named, model).unwrap();
-        script.reply(Timestamp::default(), 0).fault
+        let script = book.select(named, model).unwrap();
+        script.next_reply(Timestamp::default(), 0).fault
     }
 
     #[test]
@@ -125,12 +125,12 @@ mod tests {
         assert_eq!(play(&mut book, None, "llama3:8b"), "ok");
         assert_eq!(play(&mut book, None, "overloaded:2"), "overloaded:2");
         assert_eq!(play(&mut book, Some("stall"), "overloaded:2"), "stall");
-        book.set(None, "close".parse().unwrap());
-        book.set(Some("gpt-4o".to_owned()), "reset".parse().unwrap());
+        book.set_override(None, "close".parse().unwrap());
+        book.set_override(Some("gpt-4o".to_owned()), "reset".parse().unwrap());
         assert_eq!(play(&mut book, Some("stall"), "gpt-4o"), "reset");
         assert_eq!(play(&mut book, Some("stall"), "overloaded:2"), "close");
         assert_eq!(play(&mut book, None, "overloaded:2"), "ok");
-        book.clear();
+        book.reset();
         assert_eq!(play(&mut book, None, "overloaded:2"), "overloaded:2");
     }
 
@@ -138,7 +138,7 @@ mod tests {
     fn each_model_plays_the_script_that_it_was_given() {
         let mut book = book();
         for model in ["big", "small", "ok"] {
-            book.give(model.to_owned(), "overloaded".parse().unwrap());
+            book.assign_to_model(model.to_owned(), "overloaded".parse().unwrap());
         }
         for model in ["big", "small", "ok"] {
             assert_eq!(play(&mut book, None, model), "overloaded", "{model}");
@@ -146,22 +146,22 @@ mod tests {
         }
         assert_eq!(play(&mut book, None, "other"), "ok:empty");
         assert_eq!(play(&mut book, Some("stall"), "big"), "stall");
-        book.set(None, "close".parse().unwrap());
+        book.set_override(None, "close".parse().unwrap());
         assert_eq!(play(&mut book, None, "big"), "close");
-        book.clear();
+        book.reset();
         assert_eq!(play(&mut book, None, "big"), "overloaded");
     }
 
     #[test]
     fn a_model_that_was_to_be_a_script_is_an_error() {
         for model in ["error:999", "overloaded:many", "ok+overlaoded"] {
-            assert!(book().choose(None, model).is_err(), "{model}");
+            assert!(book().select(None, model).is_err(), "{model}");
         }
     }
 
     #[test]
     fn a_header_that_is_no_script_is_an_error() {
-        let error = book().choose(Some("overlaoded"), "m").unwrap_err();
+        let error = book().select(Some("overlaoded"), "m").unwrap_err();
         assert!(error.to_string().contains("no such fault"), "{error}");
     }
 
@@ -169,7 +169,7 @@ mod tests {
     fn setting_a_script_begins_it_anew() {
         let mut book = book();
         for _ in 0..2 {
-            book.set(None, "overloaded".parse().unwrap());
+            book.set_override(None, "overloaded".parse().unwrap());
             assert_eq!(play(&mut book, None, "m"), "overloaded");
             assert_eq!(play(&mut book, None, "m"), "ok");
         }
@@ -182,7 +182,7 @@ mod tests {
             play(&mut book, None, "overloaded");
             play(&mut book, None, &format!("overloaded:{number}"));
         }
-        assert_eq!(book.remembered.len(), MAX_SCRIPTS);
+        assert_eq!(book.recent.len(), MAX_SCRIPTS);
         assert_eq!(play(&mut book, None, "overloaded"), "ok");
         assert_eq!(play(&mut book, None, "overloaded:1"), "overloaded:1");
     }

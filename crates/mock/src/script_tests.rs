@@ -13,10 +13,12 @@ fn script(text: &str) -> Script {
 
 fn play(text: &str, calls: usize) -> Vec<Action> {
     let mut script = script(text);
-    (0..calls).map(|_| script.reply(at(0), 100).act).collect()
+    (0..calls)
+        .map(|_| script.next_reply(at(0), 100).action)
+        .collect()
 }
 
-const OVERLOADED: Action = Action::Refuse(ProviderError::Overloaded);
+const OVERLOADED: Action = Action::ProviderError(ProviderError::Overloaded);
 
 #[test]
 fn faults_strike_as_often_as_they_say() {
@@ -73,8 +75,8 @@ fn every_fault_is_read_with_its_arguments() {
                 to: "http://127.0.0.1:9/x".to_owned(),
             },
         ),
-        ("reset", Action::HangUp(Disconnect::Reset)),
-        ("close", Action::HangUp(Disconnect::Closed)),
+        ("reset", Action::Disconnect(Disconnect::Reset)),
+        ("close", Action::Disconnect(Disconnect::Closed)),
         (
             "cut:100",
             Action::Cut {
@@ -109,7 +111,7 @@ fn every_fault_is_read_with_its_arguments() {
         ),
         (
             "in-band:billing,after=2,as=end",
-            Action::InBand {
+            Action::StreamError {
                 trouble: ProviderError::Billing,
                 after: Some(2),
                 form: ErrorForm::End,
@@ -132,16 +134,22 @@ fn every_fault_is_read_with_its_arguments() {
 
 #[test]
 fn a_fault_names_the_answer_that_it_damages() {
-    let reply = |text: &str| script(text).reply(at(0), 0);
-    assert_eq!(reply("ok:tools").of, AnswerKind::Tools);
-    assert_eq!(reply("drop-after:1,of=reasoning").of, AnswerKind::Reasoning);
-    assert_eq!(reply("flaky:0,of=agent").of, AnswerKind::Agent);
-    assert_eq!(reply("capacity:requests=1,of=agent").of, AnswerKind::Agent);
-    assert_eq!(reply("window:9,of=agent").of, AnswerKind::Agent);
-    assert_eq!(reply("no-prefill:of=agent").of, AnswerKind::Agent);
+    let reply = |text: &str| script(text).next_reply(at(0), 0);
+    assert_eq!(reply("ok:tools").answer_kind, AnswerKind::Tools);
+    assert_eq!(
+        reply("drop-after:1,of=reasoning").answer_kind,
+        AnswerKind::Reasoning
+    );
+    assert_eq!(reply("flaky:0,of=agent").answer_kind, AnswerKind::Agent);
+    assert_eq!(
+        reply("capacity:requests=1,of=agent").answer_kind,
+        AnswerKind::Agent
+    );
+    assert_eq!(reply("window:9,of=agent").answer_kind, AnswerKind::Agent);
+    assert_eq!(reply("no-prefill:of=agent").answer_kind, AnswerKind::Agent);
     assert_eq!(reply("ok+stall").fault, "ok");
     for (word, kind, _) in AnswerKind::KEYWORDS {
-        assert_eq!(reply(&format!("ok:{word}")).of, kind);
+        assert_eq!(reply(&format!("ok:{word}")).answer_kind, kind);
     }
 }
 
@@ -150,7 +158,7 @@ fn an_answer_is_of_its_kind_once_or_for_ever() {
     let kinds = |text: &str| {
         let mut script = script(text);
         (0..4)
-            .map(|_| script.reply(at(0), 0).of)
+            .map(|_| script.next_reply(at(0), 0).answer_kind)
             .collect::<Vec<_>>()
     };
     use AnswerKind::{Agent, Text};
@@ -169,29 +177,29 @@ fn a_limit_holds_until_its_time_and_counts_down() {
         until: at(12),
         form: HintForm::Date,
     };
-    assert_eq!(limited.reply(at(10), 0).act, limit(2));
-    assert_eq!(limited.reply(at(11), 0).act, limit(1));
-    assert_eq!(limited.reply(at(12), 0).act, Action::Answer);
+    assert_eq!(limited.next_reply(at(10), 0).action, limit(2));
+    assert_eq!(limited.next_reply(at(11), 0).action, limit(1));
+    assert_eq!(limited.next_reply(at(12), 0).action, Action::Answer);
     let mut window = script("usage-limit");
     let (wait, until) = (Duration::from_secs(18_000), at(18_000));
     assert_eq!(
-        window.reply(at(0), 0).act,
+        window.next_reply(at(0), 0).action,
         Action::UsageLimit { wait, until }
     );
-    assert_eq!(window.reply(at(18_000), 0).act, Action::Answer);
+    assert_eq!(window.next_reply(at(18_000), 0).action, Action::Answer);
     let mut outage = script("outage:60");
-    assert_eq!(outage.reply(at(0), 0).act, OVERLOADED);
-    assert_eq!(outage.reply(at(59), 0).act, OVERLOADED);
-    assert_eq!(outage.reply(at(60), 0).act, Action::Answer);
+    assert_eq!(outage.next_reply(at(0), 0).action, OVERLOADED);
+    assert_eq!(outage.next_reply(at(59), 0).action, OVERLOADED);
+    assert_eq!(outage.next_reply(at(60), 0).action, Action::Answer);
 }
 
 #[test]
 fn an_overflow_stays_until_the_request_shrinks() {
     let mut overflow = script("overflow");
-    let refused = Action::Refuse(ProviderError::Overflow);
-    assert_eq!(overflow.reply(at(0), 100).act, refused);
-    assert_eq!(overflow.reply(at(0), 100).act, refused);
-    assert_eq!(overflow.reply(at(0), 60).act, Action::Answer);
+    let refused = Action::ProviderError(ProviderError::Overflow);
+    assert_eq!(overflow.next_reply(at(0), 100).action, refused);
+    assert_eq!(overflow.next_reply(at(0), 100).action, refused);
+    assert_eq!(overflow.next_reply(at(0), 60).action, Action::Answer);
 }
 
 /// Returns the number of calls that succeed in each second, given evenly spaced calls.
@@ -200,7 +208,7 @@ fn served(text: &str, per_second: u64, size: usize) -> Vec<usize> {
     let mut answered = |second: u64| {
         (0..per_second)
             .map(|call| Timestamp::from_millis(second * 1000 + call * 1000 / per_second))
-            .filter(|now| script.reply(*now, size).act == Action::Answer)
+            .filter(|now| script.next_reply(*now, size).action == Action::Answer)
             .count()
     };
     (0..4).map(&mut answered).collect()
@@ -218,10 +226,11 @@ fn a_capacity_serves_so_much_a_second_and_hides_the_first() {
 #[test]
 fn a_capacity_says_when_there_is_room() {
     let mut one = script("capacity:requests=2");
-    let limit = |one: &mut Script, millis| match one.reply(Timestamp::from_millis(millis), 0).act {
-        Action::RateLimit { wait, .. } => Some(wait.as_millis()),
-        _ => None,
-    };
+    let limit =
+        |one: &mut Script, millis| match one.next_reply(Timestamp::from_millis(millis), 0).action {
+            Action::RateLimit { wait, .. } => Some(wait.as_millis()),
+            _ => None,
+        };
     let waits: Vec<_> = [0, 0, 0, 400, 500]
         .map(|millis| limit(&mut one, millis))
         .to_vec();
@@ -298,7 +307,7 @@ proptest! {
     ) {
         if let Ok(mut script) = pieces.concat().parse::<Script>() {
             for second in 0..5 {
-                script.reply(at(second), size);
+                script.next_reply(at(second), size);
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::background_responses::BackgroundResponses;
 use crate::log::Log;
 use crate::script::{self, Script};
 use crate::script_registry::ScriptRegistry;
-use connection::connection;
+use connection::serve_connection;
 use outlast_engine::{CancellationToken, Clock};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,7 @@ impl Options {
 
     /// Adds a script as written: `MODEL=SCRIPT` for one model, or a script for all others. A text that begins with the
     /// name of a fault is a script, even if it contains an equals sign.
-    pub fn with(mut self, written: &str) -> Result<Self, script::Error> {
+    pub fn with_argument(mut self, written: &str) -> Result<Self, script::Error> {
         match written.split_once('=') {
             Some((model, script)) if !script::starts_with_fault_name(written) => {
                 let model = model.trim().to_owned();
@@ -77,8 +77,8 @@ pub struct Server {
 /// The state that all connections share.
 struct Shared {
     clock: Arc<dyn Clock>,
-    book: Mutex<ScriptRegistry>,
-    kept: Mutex<BackgroundResponses>,
+    scripts: Mutex<ScriptRegistry>,
+    background_responses: Mutex<BackgroundResponses>,
     log: Log,
     hosts: Vec<String>,
 }
@@ -95,12 +95,12 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let mut book = ScriptRegistry::new(options.script);
         for (model, script) in options.models {
-            book.give(model, script);
+            book.assign_to_model(model, script);
         }
         let shared = Shared {
             clock,
-            book: Mutex::new(book),
-            kept: Mutex::default(),
+            scripts: Mutex::new(book),
+            background_responses: Mutex::default(),
             log: Log::default(),
             hosts: options.hosts,
         };
@@ -127,7 +127,11 @@ impl Server {
             while connections.try_join_next().is_some() {}
             match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(connection(stream, Arc::clone(&self.shared), stop.clone()));
+                    connections.spawn(serve_connection(
+                        stream,
+                        Arc::clone(&self.shared),
+                        stop.clone(),
+                    ));
                 }
                 // The machine has no room for a connection; it may have some a moment later.
                 Err(_) => crate::playback::wait(&*self.shared.clock, ACCEPT_RETRY_DELAY).await,
@@ -150,7 +154,7 @@ mod tests {
     fn told(written: &[&str]) -> (String, Vec<(String, String)>) {
         let mut options = Options::new("ok".parse().unwrap());
         for one in written {
-            options = options.with(one).unwrap();
+            options = options.with_argument(one).unwrap();
         }
         let models = options.models.into_iter();
         let models = models.map(|(model, script)| (model, script.text().to_owned()));
@@ -190,7 +194,7 @@ mod tests {
     fn a_script_that_cannot_be_read_is_an_error() {
         for written in ["overlaoded", "gpt-5=overlaoded", "gpt-5=", "error:999", ""] {
             let options = Options::new("ok".parse().unwrap());
-            assert!(options.with(written).is_err(), "{written}");
+            assert!(options.with_argument(written).is_err(), "{written}");
         }
     }
 }

@@ -33,7 +33,7 @@ fn variants(scenario: &Scenario) -> [Scenario; 4] {
 }
 
 /// Plays a scenario with the gate and asserts the guarantees that hold with a store.
-fn keeps_the_promises(scenario: &Scenario) -> Metrics {
+fn assert_guarantees(scenario: &Scenario) -> Metrics {
     let numbers = run(scenario, &ours()).unwrap();
     println!("{scenario:?}: {numbers:?}");
     assert!(numbers.attempts_per_success <= 1.05);
@@ -61,7 +61,7 @@ fn however_many_agents_there_are_they_make_few_calls_in_an_outage() {
             ..Scenario::default()
         };
         for scenario in variants(&scenario.with_outage(minutes(30))) {
-            let numbers = keeps_the_promises(&scenario);
+            let numbers = assert_guarantees(&scenario);
             assert!(numbers.attempts_in_outage <= 150);
             assert_eq!(numbers.blocked, agents as usize);
         }
@@ -76,7 +76,7 @@ fn the_promises_hold_for_a_short_and_for_a_long_outage() {
                 agents,
                 ..Scenario::default()
             };
-            let numbers = keeps_the_promises(&scenario.with_outage(outage));
+            let numbers = assert_guarantees(&scenario.with_outage(outage));
             assert!(numbers.attempts_in_outage <= most);
         }
     }
@@ -91,7 +91,7 @@ fn under_sustained_overload_the_provider_is_used_up_and_hardly_ever_refuses() {
             ..overload()
         };
         for scenario in variants(&scenario) {
-            let numbers = keeps_the_promises(&scenario);
+            let numbers = assert_guarantees(&scenario);
             assert!(numbers.goodput.is_some());
         }
     }
@@ -99,7 +99,7 @@ fn under_sustained_overload_the_provider_is_used_up_and_hardly_ever_refuses() {
 
 #[test]
 fn ten_times_the_capacity_is_found_as_well() {
-    keeps_the_promises(&Scenario {
+    assert_guarantees(&Scenario {
         agents: 5000,
         capacity: 250,
         outage: Some(minutes(3)..minutes(5)),
@@ -110,21 +110,21 @@ fn ten_times_the_capacity_is_found_as_well() {
 
 #[test]
 fn a_provider_that_comes_back_with_less_is_paced_by_what_it_has() {
-    for comes_back_at in [40, 80] {
+    for recovered_capacity_percent in [40, 80] {
         let scenario = Scenario {
-            comes_back_at,
+            recovered_capacity_percent,
             ..Scenario::default()
         };
         let numbers = run(&scenario.with_outage(minutes(5)), &ours()).unwrap();
         println!("{numbers:?}");
-        let capacity = 25.0 * f64::from(comes_back_at) / 100.0;
+        let capacity = 25.0 * f64::from(recovered_capacity_percent) / 100.0;
         let seconds = 1.5 * numbers.blocked as f64 / capacity + 20.0;
         assert!(numbers.drained.unwrap() as f64 <= seconds * 1000.0);
         assert!(numbers.attempts_per_success <= 1.05);
         assert!(numbers.peak <= 1.6);
         assert_eq!(
             numbers.goodput.is_some(),
-            comes_back_at == 40,
+            recovered_capacity_percent == 40,
             "less than is wanted"
         );
         assert!(numbers.goodput.is_none_or(|goodput| goodput >= 0.97));
@@ -137,9 +137,9 @@ fn a_dead_probe_holds_the_others_for_its_lease_and_no_longer() {
         dead_probes: 5,
         ..Scenario::default()
     };
-    let numbers = keeps_the_promises(&scenario.with_outage(minutes(30)));
+    let numbers = assert_guarantees(&scenario.with_outage(minutes(30)));
     assert_eq!(numbers.blocked, 495);
-    let lively = keeps_the_promises(&Scenario::default().with_outage(minutes(30)));
+    let lively = assert_guarantees(&Scenario::default().with_outage(minutes(30)));
     let fewer = lively.attempts_in_outage - numbers.attempts_in_outage;
     assert!(
         (10..=25).contains(&fewer),
@@ -152,7 +152,7 @@ fn a_dead_probe_holds_the_others_for_its_lease_and_no_longer() {
 #[test]
 fn each_for_itself_makes_hundreds_of_times_the_calls_or_sleeps_on_after_the_recovery() {
     let scenario = Scenario::default().with_outage(minutes(30));
-    let all: Vec<Metrics> = Strategy::usual()
+    let all: Vec<Metrics> = Strategy::standard_set()
         .unwrap()
         .iter()
         .map(|strategy| run(&scenario, strategy).unwrap())
@@ -174,7 +174,7 @@ fn each_for_itself_makes_hundreds_of_times_the_calls_or_sleeps_on_after_the_reco
 
 #[test]
 fn each_for_itself_is_refused_again_and_again_under_overload() {
-    for strategy in &Strategy::usual().unwrap()[1..] {
+    for strategy in &Strategy::standard_set().unwrap()[1..] {
         let numbers = run(&overload(), strategy).unwrap();
         assert!(numbers.attempts_per_success > 1.5, "{}", strategy.name);
     }
@@ -184,7 +184,7 @@ fn each_for_itself_is_refused_again_and_again_under_overload() {
 fn a_policy_without_retries_leaves_it_to_whoever_runs_the_agent() {
     let none = Policy::named("none").unwrap();
     let scenario = Scenario::default().with_outage(minutes(1));
-    let numbers = run(&scenario, &Strategy::alone(none)).unwrap();
+    let numbers = run(&scenario, &Strategy::ungated(none)).unwrap();
     // Each of them made two or three attempts, thirty seconds apart.
     assert!((700..1500).contains(&numbers.given_up), "{numbers:?}");
     assert_eq!(numbers.attempts_in_outage, numbers.given_up as usize);
@@ -207,13 +207,13 @@ fn without_the_store_agents_keep_to_their_own_schedule_and_join_again_when_it_is
     ];
     for (case, scenario, down) in table {
         let scenario = Scenario {
-            store_down: Some(minutes(down.start)..minutes(down.end)),
+            store_outage: Some(minutes(down.start)..minutes(down.end)),
             ..scenario.clone()
         };
         let numbers = run(&scenario, &ours()).unwrap();
         println!("{case}: {numbers:?}");
         assert!(numbers.attempts_per_success <= 1.25, "{case}");
-        assert!(numbers.joined_again.unwrap() <= 10_000, "{case}");
+        assert!(numbers.rejoined_after.unwrap() <= 10_000, "{case}");
         if scenario.outage.is_some() {
             let without = u64::from(down.end).saturating_sub(40) * 60_000;
             assert!(numbers.drained.unwrap() <= without + 50_000, "{case}");
@@ -227,10 +227,10 @@ fn without_the_store_agents_keep_to_their_own_schedule_and_join_again_when_it_is
 fn the_same_seed_gives_the_same_trace_and_another_another() {
     let scenario = Scenario {
         retry_after: true,
-        store_down: Some(minutes(12)..minutes(13)),
+        store_outage: Some(minutes(12)..minutes(13)),
         ..Scenario::default().with_outage(minutes(5))
     };
-    for strategy in Strategy::usual().unwrap() {
+    for strategy in Strategy::standard_set().unwrap() {
         let first = run(&scenario, &strategy).unwrap();
         assert_eq!(run(&scenario, &strategy).unwrap(), first);
         let other = Scenario {
@@ -248,7 +248,7 @@ fn a_quiet_day_is_quiet() {
         length: minutes(20),
         ..Scenario::default()
     };
-    for strategy in Strategy::usual().unwrap() {
+    for strategy in Strategy::standard_set().unwrap() {
         let numbers = run(&scenario, &strategy).unwrap();
         assert_eq!(numbers.attempts, numbers.successes);
         // Half of 25 calls per second, for twenty minutes.
@@ -285,7 +285,7 @@ fn what_cannot_be_played_says_why_and_what_could() {
         ),
         (
             Scenario {
-                store_down: Some(minutes(5)..minutes(5)),
+                store_outage: Some(minutes(5)..minutes(5)),
                 ..Scenario::default()
             },
             "the store's loss must end after it begins and before the run of 1h is over",

@@ -17,67 +17,67 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The mock provider as a transport. It uses the dialect of the requested path.
 pub struct ScriptedTransport {
-    playing: Mutex<State>,
+    state: Mutex<State>,
     clock: Arc<dyn Clock>,
 }
 
 struct State {
-    book: ScriptRegistry,
-    kept: BackgroundResponses,
-    requests: u64,
+    scripts: ScriptRegistry,
+    background_responses: BackgroundResponses,
+    request_count: u64,
 }
 
 impl ScriptedTransport {
     /// Creates a transport that plays the script for every model.
     pub fn new(script: Script, clock: Arc<dyn Clock>) -> Self {
         let mut book = ScriptRegistry::new(script.clone());
-        book.set(None, script);
-        Self::playing(book, clock)
+        book.set_override(None, script);
+        Self::with_registry(book, clock)
     }
 
     /// Creates a transport that plays the script named by the request's model, or `script` if the name is not a script.
     pub fn by_model(script: Script, clock: Arc<dyn Clock>) -> Self {
-        Self::playing(ScriptRegistry::new(script), clock)
+        Self::with_registry(ScriptRegistry::new(script), clock)
     }
 
-    fn playing(book: ScriptRegistry, clock: Arc<dyn Clock>) -> Self {
+    fn with_registry(scripts: ScriptRegistry, clock: Arc<dyn Clock>) -> Self {
         let playing = State {
-            book,
-            kept: BackgroundResponses::default(),
-            requests: 0,
+            scripts,
+            background_responses: BackgroundResponses::default(),
+            request_count: 0,
         };
         Self {
-            playing: Mutex::new(playing),
+            state: Mutex::new(playing),
             clock,
         }
     }
 
     fn plan(&self, request: &Request) -> Plan {
-        let mut playing = self.playing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut playing = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let playing = &mut *playing;
-        playing.requests += 1;
+        playing.request_count += 1;
         let route = route::route(request.method, &request.path);
-        let dialect = route::spoken(route, &request.headers);
+        let dialect = route::dialect_of(route, &request.headers);
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let facts = RequestFacts::read(dialect, &request.headers, &body, request.body.len());
+        let facts = RequestFacts::parse(dialect, &request.headers, &body, request.body.len());
         let ask = RequestContext {
             dialect,
             facts: &facts,
             now: self.clock.now(),
-            number: playing.requests,
-            rest: None,
+            number: playing.request_count,
+            stored_pieces: None,
         };
         match route {
-            Route::Inference(_) => match playing.book.choose(None, &facts.model) {
+            Route::Completion(_) => match playing.scripts.select(None, &facts.model) {
                 Ok(script) => {
-                    let reply = script.reply(ask.now, request.body.len());
-                    playing.kept.plan(&reply, ask)
+                    let reply = script.next_reply(ask.now, request.body.len());
+                    playing.background_responses.plan(&reply, ask)
                 }
                 Err(error) => ask.invalid_request(400, &error.to_string()),
             },
-            Route::Rest => match playing.kept.rest(&request.path) {
-                Ok(rest) => match playing.book.choose(None, &rest.model) {
-                    Ok(script) => rest.plan(&script.reply(ask.now, 0), ask),
+            Route::StoredResponse => match playing.background_responses.remaining(&request.path) {
+                Ok(rest) => match playing.scripts.select(None, &rest.model) {
+                    Ok(script) => rest.plan(&script.next_reply(ask.now, 0), ask),
                     Err(error) => ask.invalid_request(400, &error.to_string()),
                 },
                 Err(missing) => missing.plan(ask),
@@ -101,10 +101,10 @@ impl Transport for ScriptedTransport {
                 Some(head) => Ok(Response {
                     status: head.status,
                     headers: head.headers,
-                    body: Box::pin(body.map_err(|how| broken(how, IoKind::Truncated))),
+                    body: Box::pin(body.map_err(|how| transport_error(how, IoKind::Truncated))),
                 }),
                 None => match body.try_next().await {
-                    Err(how) => Err(broken(how, IoKind::Reset)),
+                    Err(how) => Err(transport_error(how, IoKind::Reset)),
                     Ok(_) => std::future::pending().await,
                 },
             }
@@ -113,7 +113,7 @@ impl Transport for ScriptedTransport {
 }
 
 /// Returns the error that a client sees. A closed connection is a different error before and within a response.
-fn broken(how: Disconnect, closed: IoKind) -> Error {
+fn transport_error(how: Disconnect, closed: IoKind) -> Error {
     let (io, message) = match how {
         Disconnect::Reset => (IoKind::Reset, "connection reset by peer"),
         Disconnect::Closed => (closed, "connection closed before message completed"),

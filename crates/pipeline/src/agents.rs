@@ -69,14 +69,17 @@ pub(crate) fn invocation(agent: &Agent, prompt: &str, prompt_file: &Path) -> Inv
         ];
         let asks = |part: &String| part.contains(names[0].0) || part.contains(names[1].0);
         return Invocation {
-            program: template.iter().map(|part| filled(part, &names)).collect(),
+            program: template
+                .iter()
+                .map(|part| fill_template(part, &names))
+                .collect(),
             env: Vec::new(),
             // A program without a prompt placeholder reads the prompt from its standard input.
             input: (!template.iter().any(asks)).then(|| prompt.as_bytes().to_vec()),
             reader: Reader::new(Format::Plain),
         };
     }
-    let (format, program, env) = launch::started(agent);
+    let (format, program, env) = launch::launch_command(agent);
     Invocation {
         program,
         env,
@@ -86,7 +89,7 @@ pub(crate) fn invocation(agent: &Agent, prompt: &str, prompt_file: &Path) -> Inv
 }
 
 /// Replaces each placeholder in the text; replacements are not scanned again.
-fn filled(part: &str, names: &[(&str, &str)]) -> String {
+fn fill_template(part: &str, names: &[(&str, &str)]) -> String {
     let mut out = String::new();
     let mut rest = part;
     while let Some(at) = rest.find('{') {
@@ -118,7 +121,7 @@ pub(crate) struct Reader {
     line: Vec<u8>,
     /// Whether the line is too long; its rest is skipped.
     is_too_long: bool,
-    story: AgentOutput,
+    output: AgentOutput,
     plain: HeadTailBuffer,
 }
 
@@ -128,8 +131,8 @@ impl Reader {
             format,
             line: Vec::new(),
             is_too_long: false,
-            story: AgentOutput::new(),
-            plain: HeadTailBuffer::of(PLAIN_OUTPUT_LIMITS.0, PLAIN_OUTPUT_LIMITS.1),
+            output: AgentOutput::new(),
+            plain: HeadTailBuffer::with_limits(PLAIN_OUTPUT_LIMITS.0, PLAIN_OUTPUT_LIMITS.1),
         }
     }
 
@@ -140,12 +143,12 @@ impl Reader {
         }
         let mut rest = bytes;
         while let Some(end) = memchr::memchr(b'\n', rest) {
-            self.keep(&rest[..end]);
+            self.push_line_bytes(&rest[..end]);
             self.end_line();
             rest = &rest[end + 1..];
         }
-        self.keep(rest);
-        std::mem::take(&mut self.story.signs)
+        self.push_line_bytes(rest);
+        std::mem::take(&mut self.output.watch_events)
     }
 
     /// Returns the result after the end of the output.
@@ -156,11 +159,11 @@ impl Reader {
                 text: String::from_utf8_lossy(&self.plain.into_bytes()).into_owned(),
                 ..AgentResult::default()
             },
-            _ => self.story.answer(),
+            _ => self.output.into_result(),
         }
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
+    fn push_line_bytes(&mut self, bytes: &[u8]) {
         self.is_too_long |= self.line.len() + bytes.len() > MAX_LINE_BYTES;
         if !self.is_too_long {
             self.line.extend_from_slice(bytes);
@@ -170,14 +173,14 @@ impl Reader {
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
         if std::mem::take(&mut self.is_too_long) {
-            return self.story.activity("a line that is too long to read");
+            return self.output.activity("a line that is too long to read");
         }
         let line = String::from_utf8_lossy(&line);
         let line = line.trim();
         match (line.is_empty(), self.format) {
             (true, _) => {}
-            (false, Format::Plain) => self.story.progress(line),
-            (false, format) => self.story.line(line, format),
+            (false, Format::Plain) => self.output.progress(line),
+            (false, format) => self.output.push_line(line, format),
         }
     }
 }

@@ -11,7 +11,7 @@ mod judge;
 pub(crate) mod schema;
 mod suite;
 
-pub(super) use suite::the_end;
+pub(super) use suite::last_lines;
 
 use super::definition::{Contract, Judge, Rule, Step};
 use super::entry::Problem;
@@ -41,7 +41,7 @@ pub(crate) struct CheckContext<'a> {
     /// Variables of our own environment that test commands must not see.
     pub(crate) hidden_variables: &'a [String],
     /// The client that asks the judging model.
-    pub(crate) ask: &'a dyn JudgeClient,
+    pub(crate) judge_client: &'a dyn JudgeClient,
     /// Cancelled when the attempt is over.
     pub(crate) stop: &'a CancellationToken,
     /// Receives the output of tests as it arrives.
@@ -53,7 +53,7 @@ pub(crate) struct CheckContext<'a> {
 impl CheckContext<'_> {
     /// Returns the problem to report if the attempt ends before all checks are done. The caller that ended it knows
     /// why.
-    fn stopped() -> Problem {
+    fn interrupted() -> Problem {
         Problem::new(Cause::Interrupted, "ended while its result was checked")
     }
 }
@@ -81,7 +81,7 @@ struct Finding {
     /// Warnings that violate nothing.
     warnings: Vec<String>,
     /// The breach, if the contract is violated.
-    broken: Option<Breach>,
+    breach: Option<Breach>,
 }
 
 /// A breach of a contract.
@@ -96,10 +96,10 @@ struct Breach {
 
 impl Finding {
     /// Creates a finding with one violation.
-    fn broken(cause: Cause, message: String, violation: String) -> Self {
+    fn breached(cause: Cause, message: String, violation: String) -> Self {
         Self {
             warnings: Vec::new(),
-            broken: Some(Breach {
+            breach: Some(Breach {
                 cause,
                 message,
                 violations: vec![violation],
@@ -116,9 +116,9 @@ pub(crate) async fn check(scene: &CheckContext<'_>) -> Result<CheckOutcome, Prob
         let contracts = &scene.step.contracts;
         for contract in contracts
             .iter()
-            .filter(|it| CheckCost::of(&it.rule) == cost)
+            .filter(|it| CheckCost::for_rule(&it.rule) == cost)
         {
-            findings.add(contract, look(scene, contract).await)?;
+            findings.add(contract, check_contract(scene, contract).await)?;
         }
         if let Some(problem) = findings.problem() {
             return Err(problem);
@@ -129,17 +129,19 @@ pub(crate) async fn check(scene: &CheckContext<'_>) -> Result<CheckOutcome, Prob
     })
 }
 
-async fn look(scene: &CheckContext<'_>, contract: &Contract) -> Result<Finding, Problem> {
+async fn check_contract(scene: &CheckContext<'_>, contract: &Contract) -> Result<Finding, Problem> {
     match &contract.rule {
         Rule::TestSuite { command, timeout } => suite::check(scene, command, *timeout).await,
-        Rule::FileExists { path, non_empty } => {
-            Ok(basic::file(&scene.directory.join(path), path, *non_empty))
-        }
+        Rule::FileExists { path, non_empty } => Ok(basic::check_file_exists(
+            &scene.directory.join(path),
+            path,
+            *non_empty,
+        )),
         rule => match scene.artifacts.get(&contract.artifact) {
-            Some(bytes) => look_at(scene, rule, (&contract.artifact, bytes)).await,
+            Some(bytes) => check_artifact(scene, rule, (&contract.artifact, bytes)).await,
             None => {
                 let message = format!("`{}` was not made", contract.artifact);
-                Ok(Finding::broken(
+                Ok(Finding::breached(
                     Cause::ContractBroken,
                     message.clone(),
                     message,
@@ -152,16 +154,16 @@ async fn look(scene: &CheckContext<'_>, contract: &Contract) -> Result<Finding, 
 /// The name and the content of an artifact.
 type Artifact<'a> = (&'a str, &'a [u8]);
 
-async fn look_at(
+async fn check_artifact(
     scene: &CheckContext<'_>,
     rule: &Rule,
     artifact: Artifact<'_>,
 ) -> Result<Finding, Problem> {
     match rule {
         Rule::JsonSchema { schema } => schema::check(scene, schema, artifact).await,
-        Rule::Regex { pattern, negated } => basic::expression(pattern, *negated, artifact),
+        Rule::Regex { pattern, negated } => basic::check_regex(pattern, *negated, artifact),
         Rule::Judge(judge) => judge::check(scene, judge, artifact).await,
-        Rule::NonEmpty => Ok(basic::non_empty(artifact)),
+        Rule::NonEmpty => Ok(basic::check_non_empty(artifact)),
         // These rules are not about an artifact.
         Rule::TestSuite { .. } | Rule::FileExists { .. } => Ok(Finding::default()),
     }
@@ -176,7 +178,7 @@ enum CheckCost {
 }
 
 impl CheckCost {
-    const fn of(rule: &Rule) -> Self {
+    const fn for_rule(rule: &Rule) -> Self {
         match rule {
             Rule::TestSuite { .. } => Self::Time,
             Rule::Judge(_) => Self::Money,
@@ -189,46 +191,52 @@ impl CheckCost {
 #[derive(Debug, Default)]
 struct Findings {
     warnings: Vec<String>,
-    broken: Vec<Breach>,
+    breaches: Vec<Breach>,
 }
 
 impl Findings {
     fn add(&mut self, contract: &Contract, found: Result<Finding, Problem>) -> Result<(), Problem> {
         let mut finding = match found {
             Ok(finding) => finding,
-            Err(problem) if contract.warns && is_limited_to_contract(&problem) => {
+            Err(problem) if contract.is_warning_only && is_limited_to_contract(&problem) => {
                 let warning = format!("could not be checked: {}", problem.message);
-                self.warnings.push(clean(&warning, MAX_VIOLATION_BYTES));
+                self.warnings.push(sanitize(&warning, MAX_VIOLATION_BYTES));
                 return Ok(());
             }
             Err(problem) => return Err(problem),
         };
         self.warnings.append(&mut finding.warnings);
-        match finding.broken {
-            Some(broken) if contract.warns => self.warnings.extend(at_most(broken.violations)),
-            broken => self.broken.extend(broken),
+        match finding.breach {
+            Some(broken) if contract.is_warning_only => {
+                self.warnings.extend(truncate_violations(broken.violations))
+            }
+            broken => self.breaches.extend(broken),
         }
         Ok(())
     }
 
     /// Takes all breaches, as one problem.
     fn problem(&mut self) -> Option<Problem> {
-        let cause = self.broken.iter().map(|it| it.cause).max_by_key(weight)?;
+        let cause = self
+            .breaches
+            .iter()
+            .map(|it| it.cause)
+            .max_by_key(severity)?;
         let (mut messages, mut violations) = (Vec::new(), Vec::new());
-        for broken in self.broken.drain(..) {
+        for broken in self.breaches.drain(..) {
             messages.push(broken.message);
             violations.extend(broken.violations);
         }
-        let message = clean(&messages.join("; "), MAX_MESSAGE_BYTES);
+        let message = sanitize(&messages.join("; "), MAX_MESSAGE_BYTES);
         Some(Problem {
-            violations: at_most(violations),
+            violations: truncate_violations(violations),
             ..Problem::new(cause, message)
         })
     }
 }
 
 /// Ranks causes by how much they say about the repair; the highest one is reported when there are several breaches.
-fn weight(cause: &Cause) -> u8 {
+fn severity(cause: &Cause) -> u8 {
     match cause {
         Cause::TestsFailed => 4,
         Cause::Timeout => 3,
@@ -244,7 +252,7 @@ fn is_limited_to_contract(problem: &Problem) -> bool {
 }
 
 /// Limits the violations to the maximum; the last one then states how many others there are.
-fn at_most(mut violations: Vec<String>) -> Vec<String> {
+fn truncate_violations(mut violations: Vec<String>) -> Vec<String> {
     if violations.len() > MAX_VIOLATIONS {
         let others = violations.len() - (MAX_VIOLATIONS - 1);
         violations.truncate(MAX_VIOLATIONS - 1);
@@ -254,7 +262,7 @@ fn at_most(mut violations: Vec<String>) -> Vec<String> {
 }
 
 /// Makes text from outside safe to show, and bounds it to the limit in bytes.
-fn clean(said: &str, limit: usize) -> String {
+fn sanitize(said: &str, limit: usize) -> String {
     let said = text::bounded(said, 4 * limit);
     let said = text::plain(&said);
     text::bounded(&text::without_secrets(&said), limit).into_owned()
@@ -262,7 +270,7 @@ fn clean(said: &str, limit: usize) -> String {
 
 /// Quotes a short piece of text from outside on one line.
 fn quoted(said: &str, limit: usize) -> String {
-    format!("{:?}", clean(said, limit))
+    format!("{:?}", sanitize(said, limit))
 }
 
 #[cfg(test)]

@@ -105,9 +105,9 @@ pub struct Step {
     pub edges: Vec<Edge>,
     /// Whether the step begins only when something leads to it: an edge of an earlier step, or a step that needs
     /// rework.
-    pub is_called: bool,
+    pub is_on_demand: bool,
     /// The loop that the step is part of.
-    pub part_of: Option<String>,
+    pub parent_loop: Option<String>,
 }
 
 /// The work of a step.
@@ -202,7 +202,7 @@ pub struct Choice {
     /// The step that the choice leads to; without it the run continues as usual.
     pub target: Option<Target>,
     /// Whether the choice ends the step as failed.
-    pub rejects: bool,
+    pub is_rejection: bool,
 }
 
 /// Steps that run until a condition holds.
@@ -252,7 +252,7 @@ pub struct Contract {
     /// The rule to check.
     pub rule: Rule,
     /// Whether a violation only causes a warning.
-    pub warns: bool,
+    pub is_warning_only: bool,
 }
 
 /// The rule of a contract.

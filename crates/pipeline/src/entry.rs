@@ -240,7 +240,7 @@ impl Problem {
         Self {
             class: cause.class(),
             cause,
-            message: outlast_kernel::text::message(message.as_ref()),
+            message: outlast_kernel::text::sanitized_message(message.as_ref()),
             not_before: None,
             violations: Vec::new(),
             last_events: Vec::new(),

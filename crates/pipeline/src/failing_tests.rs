@@ -28,7 +28,7 @@ fn printed(code: i32, output: &str) -> ProcessResult {
 }
 
 fn cause(line: &str, ran: &ProcessResult) -> Cause {
-    problem(&shell(line), ran, false, NOW).cause
+    command_problem(&shell(line), ran, false, NOW).cause
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_signal_that_was_not_ours_says_who_sent_it() {
             signal: Some(signal),
             ..ProcessResult::default()
         };
-        let problem = problem(&shell("go test ./..."), &ran, false, NOW);
+        let problem = command_problem(&shell("go test ./..."), &ran, false, NOW);
         assert_eq!(problem.cause, expected, "{signal}");
         assert!(
             problem
@@ -222,7 +222,8 @@ fn a_failing_test_run_is_one_for_every_runner() {
         );
         let program = line.split(' ').map(str::to_owned).collect();
         if !line.contains(['&', '=']) {
-            let problem = problem(&CommandLine::Program(program), &exit(code, ""), false, NOW);
+            let problem =
+                command_problem(&CommandLine::Program(program), &exit(code, ""), false, NOW);
             assert_eq!(problem.cause, TestsFailed, "{line}, without a shell");
         }
     }
@@ -305,7 +306,7 @@ fn a_runner_counts_only_where_the_exit_may_be_its_own() {
 #[test]
 fn a_failing_test_names_what_failed_and_hands_on_the_end_of_the_output() {
     let output = "=== RUN TestA\n--- FAIL: TestA (0.03s)\n    a_test.go:3: no\nFAIL\nFAIL\tx\t0.1s";
-    let problem = problem(&shell("go test ./..."), &printed(1, output), true, NOW);
+    let problem = command_problem(&shell("go test ./..."), &printed(1, output), true, NOW);
     assert_eq!(
         problem.message,
         "`go test ./...` failed: --- FAIL: TestA (0.03s)"
@@ -344,7 +345,7 @@ fn the_errors_are_read_before_what_was_printed_after_them() {
         tail: "error: HTTP 429\nall 3 failed".to_owned(),
         ..exit(1, "")
     };
-    let problem = problem(&shell("./work"), &ran, false, NOW);
+    let problem = command_problem(&shell("./work"), &ran, false, NOW);
     assert_eq!(problem.cause, RateLimited);
     assert_eq!(problem.message, "exit status 1: error: HTTP 429");
 }
@@ -352,13 +353,13 @@ fn the_errors_are_read_before_what_was_printed_after_them() {
 #[test]
 fn a_stated_time_is_kept_for_what_can_pass() {
     let ran = exit(1, "Error: 429 rate limit exceeded, try again in 30 seconds");
-    let problem = problem(&shell("./work"), &ran, false, NOW);
+    let problem = command_problem(&shell("./work"), &ran, false, NOW);
     assert_eq!(
         problem.not_before,
         Some(Timestamp::from_millis(1_800_000_030_000))
     );
     let refused = exit(1, "Error: 401 unauthorized, try again in 30 seconds");
-    let problem = super::problem(&shell("./work"), &refused, false, NOW);
+    let problem = super::command_problem(&shell("./work"), &refused, false, NOW);
     assert_eq!((problem.cause, problem.not_before), (Auth, None));
 }
 
@@ -385,7 +386,7 @@ fn what_says_nothing_is_tried_again_only_where_the_step_says_so() {
     ];
     for (ran, silent, explicit) in table {
         let causes = [false, true]
-            .map(|is_explicit| problem(&shell("./work"), &ran, is_explicit, NOW).cause);
+            .map(|is_explicit| command_problem(&shell("./work"), &ran, is_explicit, NOW).cause);
         assert_eq!(causes, [silent, explicit], "{ran:?}");
     }
 }

@@ -16,7 +16,7 @@ pub(super) use test_failures::summarize_failures;
 use super::agents::NO_RESULT;
 use super::definition::CommandLine;
 use super::entry::Problem;
-use super::process::{ProcessResult, name};
+use super::process::{ProcessResult, display_name};
 use error_output::{ErrorLine, OutputSource};
 use exit_codes::ExitMeaning;
 use outlast_kernel::Timestamp;
@@ -24,33 +24,33 @@ use outlast_kernel::verdict::{Cause, Class};
 
 /// Returns the problem of a command that did not succeed. `is_explicit` states whether the step itself configures
 /// retries.
-pub(crate) fn problem(
+pub(crate) fn command_problem(
     line: &CommandLine,
     ran: &ProcessResult,
     is_explicit: bool,
     now: Timestamp,
 ) -> Problem {
-    let programs = command_line::answerable(line);
+    let programs = command_line::exit_code_candidates(line);
     let code = ran.code.unwrap_or_default();
     if test_runners::is_test_failure(code, &programs, &ran.tail) && !is_shell_error(ran) {
-        let settled = programs.len() == 1 || test_runners::has_marks(&ran.tail);
+        let settled = programs.len() == 1 || test_runners::has_failure_markers(&ran.tail);
         let other = match settled {
-            true => fetching(ran, now),
-            false => error_output::heard(OutputSource::Command, ran, now),
+            true => download_failure(ran, now),
+            false => error_output::find_error(OutputSource::Command, ran, now),
         };
         return other.map_or_else(
-            || tests_failed(line, ran),
-            |heard| found(ran, heard, is_explicit),
+            || test_failure_problem(line, ran),
+            |heard| problem_from_line(ran, heard, is_explicit),
         );
     }
     let meaning = match ran.signal {
         Some(signal) => exit_codes::meaning_of_signal(signal),
-        None => exit_codes::meaning(code, &programs),
+        None => exit_codes::meaning_of_code(code, &programs),
     };
-    let heard = || error_output::heard(OutputSource::Command, ran, now);
-    match judged(ran, meaning, heard, is_explicit) {
+    let heard = || error_output::find_error(OutputSource::Command, ran, now);
+    match problem_from_exit(ran, meaning, heard, is_explicit) {
         // The rework needs the output of the failed tests.
-        problem if problem.cause == Cause::TestsFailed => tests_failed(line, ran),
+        problem if problem.cause == Cause::TestsFailed => test_failure_problem(line, ran),
         problem => problem,
     }
 }
@@ -68,27 +68,29 @@ pub(crate) fn agent_problem(
         .filter(|error| !error.is_empty() && (*error != NO_RESULT || ran.code == Some(0)));
     if let Some(own) = own {
         let heard =
-            error_output::meaning(OutputSource::Agent, own, now).unwrap_or_else(|| ErrorLine {
-                line: own.to_owned(),
-                cause: Cause::Unknown,
-                not_before: None,
+            error_output::classify_line(OutputSource::Agent, own, now).unwrap_or_else(|| {
+                ErrorLine {
+                    line: own.to_owned(),
+                    cause: Cause::Unknown,
+                    not_before: None,
+                }
             });
         let message = heard.line.clone();
         return Problem {
-            message: outlast_kernel::text::message(&message),
-            ..found(ran, heard, is_explicit)
+            message: outlast_kernel::text::sanitized_message(&message),
+            ..problem_from_line(ran, heard, is_explicit)
         };
     }
     let meaning = match ran.signal {
         Some(signal) => exit_codes::meaning_of_signal(signal),
-        None => exit_codes::meaning(ran.code.unwrap_or_default(), &[]),
+        None => exit_codes::meaning_of_code(ran.code.unwrap_or_default(), &[]),
     };
-    let heard = || error_output::heard(OutputSource::Agent, ran, now);
-    judged(ran, meaning, heard, is_explicit)
+    let heard = || error_output::find_error(OutputSource::Agent, ran, now);
+    problem_from_exit(ran, meaning, heard, is_explicit)
 }
 
 /// Combines the meaning of the exit with the meaning of the output.
-fn judged(
+fn problem_from_exit(
     ran: &ProcessResult,
     meaning: Option<ExitMeaning>,
     heard: impl FnOnce() -> Option<ErrorLine>,
@@ -100,7 +102,7 @@ fn judged(
         not_before: None,
     };
     let heard = match meaning {
-        Some(ExitMeaning::Settled(cause)) => bare(cause),
+        Some(ExitMeaning::Definite(cause)) => bare(cause),
         Some(ExitMeaning::Default(cause)) => heard()
             // A program whose exit asks for a retry is retried, whatever it printed before.
             .filter(|heard| {
@@ -118,15 +120,15 @@ fn judged(
         },
         _ => heard,
     };
-    found(ran, heard, is_explicit)
+    problem_from_line(ran, heard, is_explicit)
 }
 
-fn found(ran: &ProcessResult, heard: ErrorLine, is_explicit: bool) -> Problem {
+fn problem_from_line(ran: &ProcessResult, heard: ErrorLine, is_explicit: bool) -> Problem {
     let cause = match heard.cause {
         Cause::Unknown if is_explicit => Cause::CommandFailed,
         cause => cause,
     };
-    let ending = how_it_ended(ran);
+    let ending = describe_exit(ran);
     let message = match heard.line.is_empty() {
         true => ending,
         false => format!("{ending}: {}", heard.line),
@@ -140,7 +142,7 @@ fn found(ran: &ProcessResult, heard: ErrorLine, is_explicit: bool) -> Problem {
 }
 
 /// Describes an unsuccessful end, in words.
-fn how_it_ended(ran: &ProcessResult) -> String {
+fn describe_exit(ran: &ProcessResult) -> String {
     match (ran.code, ran.signal) {
         (_, Some(signal)) => format!(
             "killed by signal {signal}{}",
@@ -152,8 +154,12 @@ fn how_it_ended(ran: &ProcessResult) -> String {
 }
 
 /// The same tests give the same message, so that a repeated failure is recognized.
-fn tests_failed(line: &CommandLine, ran: &ProcessResult) -> Problem {
-    let message = format!("{} failed: {}", name(line), summarize_failures(&ran.tail));
+fn test_failure_problem(line: &CommandLine, ran: &ProcessResult) -> Problem {
+    let message = format!(
+        "{} failed: {}",
+        display_name(line),
+        summarize_failures(&ran.tail)
+    );
     let mut problem = Problem::new(Cause::TestsFailed, message);
     if !ran.tail.is_empty() {
         problem.violations.push(ran.tail.clone());
@@ -162,11 +168,11 @@ fn tests_failed(line: &CommandLine, ran: &ProcessResult) -> Problem {
 }
 
 /// Returns the error of a test runner that could not download its dependencies and never reached its tests.
-fn fetching(ran: &ProcessResult, now: Timestamp) -> Option<ErrorLine> {
+fn download_failure(ran: &ProcessResult, now: Timestamp) -> Option<ErrorLine> {
     let lines = ran.tail.lines().rev().take(20);
     lines
         .filter(|line| test_runners::is_download_line(line))
-        .filter_map(|line| error_output::meaning(OutputSource::Command, line.trim(), now))
+        .filter_map(|line| error_output::classify_line(OutputSource::Command, line.trim(), now))
         .find(|heard| heard.cause.class() == Class::Transient)
 }
 

@@ -45,7 +45,7 @@ struct SourceSpan {
 #[derive(Clone, Debug)]
 struct Spanned<T> {
     value: T,
-    place: SourceSpan,
+    span: SourceSpan,
 }
 
 /// Something that is wrong with a file.
@@ -105,7 +105,7 @@ pub fn read(source: &str, place: &Path) -> Result<Pipeline, Faults> {
         (_, Some(faults)) => Err(faults),
         // Nobody gives up without saying why; should it be so, it is said here.
         (None, None) => Err(Faults {
-            file: shown(&place.to_string_lossy()),
+            file: printable(&place.to_string_lossy()),
             list: vec![Fault {
                 line: 1,
                 column: 1,
@@ -117,7 +117,7 @@ pub fn read(source: &str, place: &Path) -> Result<Pipeline, Faults> {
 }
 
 /// A word from the file as it can be shown: short, on one line, without what looks like a key.
-pub(super) fn shown(word: &str) -> String {
+pub(super) fn printable(word: &str) -> String {
     let clean = text::plain(word);
     let clean = text::bounded(&clean, 4 * MAX_SHOWN_BYTES);
     text::bounded(&text::without_secrets(&clean), MAX_SHOWN_BYTES).replace(['\n', '\t'], " ")

@@ -15,7 +15,7 @@ mod limits;
 #[path = "file_tests/schema.rs"]
 mod schema;
 
-fn good(source: &str) -> Pipeline {
+fn parse_valid(source: &str) -> Pipeline {
     read(source, Path::new("some/where/p.yaml")).unwrap_or_else(|faults| panic!("{faults}"))
 }
 
@@ -42,7 +42,7 @@ fn needs<'a>(pipeline: &'a Pipeline, id: &str) -> Vec<&'a str> {
 
 #[test]
 fn what_a_file_does_not_say_has_a_default() {
-    let pipeline = good("steps: [{id: a, command: x}]");
+    let pipeline = parse_valid("steps: [{id: a, command: x}]");
     assert_eq!(pipeline.name, "p");
     let runtime = &pipeline.runtime;
     assert_eq!(runtime.max_concurrency.get(), 10);
@@ -52,7 +52,7 @@ fn what_a_file_does_not_say_has_a_default() {
     let step = step(&pipeline, "a");
     assert_eq!(step.max_visits.get(), 10);
     assert_eq!(step.retry.policy.name, "standard");
-    assert!(!step.retry.is_explicit && !step.once && !step.is_called);
+    assert!(!step.retry.is_explicit && !step.once && !step.is_on_demand);
     assert_eq!(step.on_failure, OnFailure::Fail);
     assert_eq!(
         (step.timeout, step.directory.as_os_str()),
@@ -62,7 +62,7 @@ fn what_a_file_does_not_say_has_a_default() {
 
 #[test]
 fn what_counts_for_all_steps_is_read() {
-    let pipeline = good(
+    let pipeline = parse_valid(
         "max_step_visits: 3\n\
          runtime:\n  max_concurrency: 2\n  stall_timeout: 0\n  default_timeout_minutes: 30\n  \
          circuit_breaker: {limit: 5, tracked_classes: [transient]}\n  \
@@ -91,7 +91,7 @@ fn what_counts_for_all_steps_is_read() {
 
 #[test]
 fn an_input_from_a_step_is_a_need_unless_it_may_be_missing() {
-    let pipeline = good(
+    let pipeline = parse_valid(
         "inputs: {topic: x}\nsteps:\n  - {id: a, command: x}\n  - {id: b, command: x}\n  \
          - {id: c, command: x, outputs: [{name: plan.md, path: out/p}]}\n  \
          - id: d\n    dependencies: [b]\n    command: x\n    \
@@ -112,7 +112,7 @@ fn an_input_from_a_step_is_a_need_unless_it_may_be_missing() {
 
 #[test]
 fn what_is_written_is_kept_as_it_is_written() {
-    let pipeline = good(
+    let pipeline = parse_valid(
         "inputs: {version: 1.10, yes: on, none: , long: {default: 007, description: d}}\nsteps:\n  - id: a\n    \
          command: [make, -j, 08, true]\n    env: {A: 1.10, B: true, C: 'no'}\n",
     );
@@ -130,7 +130,7 @@ fn what_is_written_is_kept_as_it_is_written() {
 
 #[test]
 fn the_steps_of_a_loop_are_steps_of_the_pipeline() {
-    let pipeline = good(
+    let pipeline = parse_valid(
         "steps:\n  - {id: first, command: x}\n  \
          - id: outer\n    needs: [first]\n    loop:\n      max_iterations: 4\n      steps:\n        \
            - {id: a, command: x}\n        \
@@ -154,7 +154,7 @@ fn the_steps_of_a_loop_are_steps_of_the_pipeline() {
         ("end", None, &["outer"]),
     ];
     for (id, part_of, need) in table {
-        assert_eq!(step(&pipeline, id).part_of.as_deref(), part_of, "{id}");
+        assert_eq!(step(&pipeline, id).parent_loop.as_deref(), part_of, "{id}");
         assert_eq!(needs(&pipeline, id), need, "{id}");
     }
     let visits =
@@ -174,7 +174,7 @@ fn the_steps_of_a_loop_are_steps_of_the_pipeline() {
 
 #[test]
 fn a_step_is_called_if_something_before_it_leads_to_it_or_it_makes_good() {
-    let pipeline = good(
+    let pipeline = parse_valid(
         "steps:\n  - {id: test, command: x, edges: [{target: fix, condition: outcome=failure}, {target: _complete}]}\n  \
          - {id: fix, command: x, edges: [{target: test}]}\n  \
          - {id: ask, gate: {type: approval, choices: [{key: a, target: tell}, {key: b, target: test}]}}\n  \
@@ -182,7 +182,7 @@ fn a_step_is_called_if_something_before_it_leads_to_it_or_it_makes_good() {
          - {id: build, command: x, retry: {on_failure: rework, rework_step: repair}}\n  \
          - {id: repair, command: x}\n  - {id: spare, rework_only: true, command: x, edges: [{target: spare}]}\n",
     );
-    let called = pipeline.steps.iter().filter(|step| step.is_called);
+    let called = pipeline.steps.iter().filter(|step| step.is_on_demand);
     let called: Vec<_> = called.map(|step| step.id.as_str()).collect();
     assert_eq!(called, ["fix", "tell", "repair", "spare"]);
     let edges = &step(&pipeline, "test").edges;
@@ -197,7 +197,7 @@ fn a_step_is_called_if_something_before_it_leads_to_it_or_it_makes_good() {
 
 #[test]
 fn a_policy_is_a_name_and_what_overrides_it() {
-    let pipeline = good(
+    let pipeline = parse_valid(
         "steps:\n  - {id: a, command: x, retry: {policy: aggressive}}\n  \
          - {id: b, command: x, retry: {policy: standard, max_attempts: 5}}\n  \
          - {id: c, command: x, retry: {backoff: linear, base_delay: 2s, max_delay: 5s, max_attempts: 4}}\n  \
@@ -219,7 +219,7 @@ fn a_policy_is_a_name_and_what_overrides_it() {
 
 #[test]
 fn a_gate_without_choices_goes_on_or_fails() {
-    let pipeline = good(
+    let pipeline = parse_valid(
         "steps: [{id: a, gate: {type: approval}}, \
          {id: b, gate: {type: approval, message: m, default: 2, timeout: 5m, choices: [{key: 1, label: One}, {key: 2}]}}]",
     );
@@ -233,7 +233,7 @@ fn a_gate_without_choices_goes_on_or_fails() {
     let choices: Vec<_> = usual
         .choices
         .iter()
-        .map(|it| (it.key.as_str(), it.rejects))
+        .map(|it| (it.key.as_str(), it.is_rejection))
         .collect();
     assert_eq!(choices, [("y", false), ("n", true)]);
     assert_eq!((usual.timeout.as_secs(), usual.default), (86_400, None));
@@ -249,7 +249,7 @@ fn a_gate_without_choices_goes_on_or_fails() {
 
 #[test]
 fn prompts_have_the_pipelines_model_unless_they_name_another_provider() {
-    let pipeline = good(
+    let pipeline = parse_valid(
         "provider: one\nmodel: big\nruntime: {fallbacks: {big: [small], claude: [codex]}}\nsteps:\n  \
          - {id: a, prompt: x}\n  - {id: b, prompt: x, model: other}\n  - {id: c, prompt: x, provider: two}\n  \
          - {id: d, prompt: x, allow: [write]}\n  - {id: e, agent: claude, prompt: x}\n",
@@ -281,7 +281,7 @@ fn prompts_have_the_pipelines_model_unless_they_name_another_provider() {
 
 #[test]
 fn contracts_are_read_from_every_place() {
-    let pipeline = good(
+    let pipeline = parse_valid(
         "steps:\n  - id: a\n    command: x\n    outputs: [{name: plan, path: p}]\n    contracts:\n      \
          - {type: json_schema, schema: {type: object}, artifact: plan}\n      \
          - {type: llm_judge, criteria: [a, b], threshold: 0.855, must_pass: false}\n  \
@@ -289,10 +289,16 @@ fn contracts_are_read_from_every_place() {
          - {id: c, command: x, handover: {contracts: [{type: test_suite, command: y, timeout: 1m}]}}\n",
     );
     let a = &step(&pipeline, "a").contracts;
-    assert_eq!((a[0].artifact.as_str(), a[0].warns), ("plan", false));
+    assert_eq!(
+        (a[0].artifact.as_str(), a[0].is_warning_only),
+        ("plan", false)
+    );
     assert!(matches!(&a[1].rule, Rule::Judge(judge) if judge.threshold_percent == 86));
-    assert_eq!((a[1].artifact.as_str(), a[1].warns), ("output", true));
-    assert!(step(&pipeline, "b").contracts[0].warns);
+    assert_eq!(
+        (a[1].artifact.as_str(), a[1].is_warning_only),
+        ("output", true)
+    );
+    assert!(step(&pipeline, "b").contracts[0].is_warning_only);
     let rule = &step(&pipeline, "c").contracts[0].rule;
     assert!(matches!(rule, Rule::TestSuite { timeout: Some(it), .. } if it.as_secs() == 60));
 }

@@ -68,7 +68,7 @@ fn play_from(
     most: usize,
 ) -> SimulatedRun {
     let mut now = Timestamp::from_millis(1_000_000);
-    let mut run = Run::of(before.iter().map(|entry| (now, entry)));
+    let mut run = Run::from_entries(before.iter().map(|entry| (now, entry)));
     let mut graph = Graph::new(Arc::clone(pipeline), &run);
     let (mut entries, mut most_working) = (before, 0);
     if entries.is_empty() {
@@ -77,14 +77,14 @@ fn play_from(
         entries.push(begun);
     }
     for _ in 0..100_000 {
-        let mut due = graph.due(&run, now);
-        most_working = most_working.max(graph.working);
+        let mut due = graph.due_entries(&run, now);
+        most_working = most_working.max(graph.working_count);
         if due.is_empty() {
             if run.ended.is_some() {
                 break;
             }
             now = now + Duration::from_secs(1);
-            due = heard(&mut graph, &run, fate, now);
+            due = next_report(&mut graph, &run, fate, now);
         }
         for entry in due {
             graph.apply(&mut run, now, &entry);
@@ -102,7 +102,12 @@ fn play_from(
 }
 
 /// Returns the entries that follow the next event: the end of the first active operation.
-fn heard(graph: &mut Graph, run: &Run, fate: AttemptOutcome<'_>, time: Timestamp) -> Vec<Entry> {
+fn next_report(
+    graph: &mut Graph,
+    run: &Run,
+    fate: AttemptOutcome<'_>,
+    time: Timestamp,
+) -> Vec<Entry> {
     let active = |phase: Phase| {
         matches!(
             phase,
@@ -122,13 +127,13 @@ fn heard(graph: &mut Graph, run: &Run, fate: AttemptOutcome<'_>, time: Timestamp
     match state.phase {
         Phase::Waiting { .. } => vec![Entry::WaitEnded { step: name.clone() }],
         Phase::AtGate { .. } => {
-            react::answered(graph, run, &graph.step(name).unwrap().clone(), None)
+            react::handle_gate_answer(graph, run, &graph.step(name).unwrap().clone(), None)
         }
         _ => {
             let visit = state.visit().unwrap();
             let problem = fate(name, visit.number, visit.attempts.last().unwrap().number);
             let done = AttemptResult {
-                made: match problem {
+                output: match problem {
                     None => Ok(StepOutput::default()),
                     Some(cause) => Err(Problem::new(
                         cause,

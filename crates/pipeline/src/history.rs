@@ -50,7 +50,7 @@ pub async fn read(
     id: &str,
 ) -> Result<(Run, Vec<RecordedEntry>), Error> {
     let entries = read_after(runs, id, 0).await?;
-    let mut run = Run::of(entries.iter().map(|(_, time, entry)| (*time, entry)));
+    let mut run = Run::from_entries(entries.iter().map(|(_, time, entry)| (*time, entry)));
     if let Some(steps) = steps {
         add_waits(&mut run, steps).await?;
     }
@@ -60,7 +60,7 @@ pub async fn read(
 /// Reads the entries of a run after the given sequence number.
 pub async fn read_after(runs: &Journal, id: &str, after: u64) -> Result<Vec<RecordedEntry>, Error> {
     let mut entries = Vec::new();
-    let mut read = |StoredEntry { seq, line }| {
+    let mut read = |StoredEntry { seq, entry: line }| {
         let entry = serde_json::from_str(&line.body).map_err(|error| Error::Unreadable {
             run: id.to_owned(),
             seq,
@@ -69,7 +69,7 @@ pub async fn read_after(runs: &Journal, id: &str, after: u64) -> Result<Vec<Reco
         entries.push((seq, line.time, entry));
         Ok(())
     };
-    pages(runs, id, after, None, &mut read).await?;
+    read_pages(runs, id, after, None, &mut read).await?;
     Ok(entries)
 }
 
@@ -81,7 +81,7 @@ pub async fn add_waits(run: &mut Run, steps: &Journal) -> Result<(), Error> {
             continue;
         };
         if !sessions.contains_key(session) {
-            let waits = waits(steps, session).await?;
+            let waits = session_waits(steps, session).await?;
             sessions.insert(session.clone(), waits);
         }
     }
@@ -116,8 +116,8 @@ pub struct CurrentWait {
 }
 
 /// Returns the current wait of a session, as far as it is recorded.
-pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<CurrentWait>, Error> {
-    let last = async |kind| match steps.last(session, kind).await {
+pub async fn current_wait(steps: &Journal, session: &str) -> Result<Option<CurrentWait>, Error> {
+    let last = async |kind| match steps.last_of_kind(session, kind).await {
         Err(outlast_store::Error::NoSuchSession { .. }) => Ok(None),
         last => last,
     };
@@ -131,7 +131,7 @@ pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<CurrentWai
         until,
         cause,
         spent,
-    } = session::read(session, &begun)?
+    } = session::parse_entry(session, &begun)?
     else {
         return Ok(None);
     };
@@ -139,7 +139,7 @@ pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<CurrentWai
         return Ok(None);
     }
     let failed = last("attempt_failed").await?;
-    let failed = failed.map(|failed| session::read(session, &failed));
+    let failed = failed.map(|failed| session::parse_entry(session, &failed));
     let message = match failed.transpose()? {
         Some(journal::Entry::AttemptFailed { judged, .. }) => {
             judged.map(|judged| judged.failure.message)
@@ -159,10 +159,10 @@ pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<CurrentWai
 }
 
 /// Returns the waits of a session; none if the session no longer exists.
-async fn waits(steps: &Journal, session: &str) -> Result<Vec<WaitPeriod>, Error> {
+async fn session_waits(steps: &Journal, session: &str) -> Result<Vec<WaitPeriod>, Error> {
     let mut waits: Vec<WaitPeriod> = Vec::new();
     let mut read = |stored: StoredEntry| {
-        match session::read(session, &stored)? {
+        match session::parse_entry(session, &stored)? {
             journal::Entry::WaitScheduled {
                 since,
                 until,
@@ -177,14 +177,14 @@ async fn waits(steps: &Journal, session: &str) -> Result<Vec<WaitPeriod>, Error>
             journal::Entry::WaitEnded { .. } => {
                 if let Some(wait) = waits.last_mut() {
                     // The end of a wait is recorded no earlier than it happens, but possibly much later.
-                    wait.ended = Some(stored.line.time.min(wait.until));
+                    wait.ended = Some(stored.entry.time.min(wait.until));
                 }
             }
             _ => {}
         }
         Ok(())
     };
-    match pages(steps, session, 0, Some(WAIT_KINDS), &mut read).await {
+    match read_pages(steps, session, 0, Some(WAIT_KINDS), &mut read).await {
         Err(Error::Store(outlast_store::Error::NoSuchSession { .. })) => Ok(Vec::new()),
         read => read.map(|()| waits),
     }
@@ -198,28 +198,28 @@ pub struct References {
     /// The hashes of its artifacts.
     pub artifacts: BTreeSet<String>,
     /// Whether all of its entries were readable.
-    pub is_whole: bool,
+    pub is_complete: bool,
 }
 
 /// Returns the sessions and artifacts that a run refers to, as far as its entries can be read.
-pub async fn mentions(runs: &Journal, id: &str) -> Result<References, Error> {
+pub async fn references(runs: &Journal, id: &str) -> Result<References, Error> {
     let mut mentions = References {
-        is_whole: true,
+        is_complete: true,
         ..References::default()
     };
     let mut read = |stored: StoredEntry| {
-        match serde_json::from_str(&stored.line.body) {
+        match serde_json::from_str(&stored.entry.body) {
             Ok(Entry::AttemptStarted { session, .. }) => mentions.sessions.extend(session),
             Ok(Entry::StepEnded { artifacts, .. }) => {
                 let hashes = artifacts.into_values().map(|artifact| artifact.hash);
                 mentions.artifacts.extend(hashes);
             }
             Ok(_) => {}
-            Err(_) => mentions.is_whole = false,
+            Err(_) => mentions.is_complete = false,
         }
         Ok(())
     };
-    pages(runs, id, 0, None, &mut read).await?;
+    read_pages(runs, id, 0, None, &mut read).await?;
     Ok(mentions)
 }
 
@@ -228,7 +228,7 @@ fn attempts(run: &mut Run) -> impl Iterator<Item = &mut Attempt> {
     visits.flat_map(|visit| &mut visit.attempts)
 }
 
-async fn pages(
+async fn read_pages(
     journal: &Journal,
     id: &str,
     mut after: u64,

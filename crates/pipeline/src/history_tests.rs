@@ -43,7 +43,7 @@ async fn write(journal: &Journal, id: &str, lines: Vec<(u64, &str, String)>) {
         title: "a".to_owned(),
         now: START,
     };
-    let hold = journal.begin(new).await.unwrap();
+    let hold = journal.create(new).await.unwrap();
     let line = |(seconds, kind, body): (u64, &str, String)| RawEntry {
         turn: 1,
         kind: kind.to_owned(),
@@ -182,7 +182,7 @@ async fn a_run_is_what_its_entries_say() {
     assert_eq!(read, expected);
     assert_eq!(numbers, (1..=9).collect::<Vec<u64>>());
     assert_eq!(
-        (run.started, run.changed, run.cost),
+        (run.started, run.last_changed, run.cost),
         (at(0), at(60), Cost(14))
     );
     let later = read_after(&home.runs, RUN, 8).await.unwrap();
@@ -238,7 +238,7 @@ async fn many_entries_are_read_page_by_page() {
         .collect();
     write_run(&home, &many).await;
     let (run, entries) = read(&home.runs, None, RUN).await.unwrap();
-    assert_eq!((entries.len(), run.resumed.len()), (1200, 1199));
+    assert_eq!((entries.len(), run.resumed_at.len()), (1200, 1199));
 }
 
 #[tokio::test]
@@ -260,7 +260,7 @@ async fn an_entry_of_a_later_version_is_named() {
 #[tokio::test]
 async fn a_wait_that_has_not_ended_is_found() {
     let home = TestJournals::new();
-    let found = waiting(&home.steps, SESSION).await.unwrap();
+    let found = current_wait(&home.steps, SESSION).await.unwrap();
     assert!(found.is_none());
     let session = [
         (2, scheduled(2, 5)),
@@ -269,7 +269,7 @@ async fn a_wait_that_has_not_ended_is_found() {
         (6, scheduled(6, 9)),
     ];
     write_session(&home, &session).await;
-    let found = waiting(&home.steps, SESSION).await.unwrap().unwrap();
+    let found = current_wait(&home.steps, SESSION).await.unwrap().unwrap();
     assert_eq!((found.span.since, found.span.until), (at(6), at(9)));
     assert_eq!(found.message.as_deref(), Some("come back later"));
 }
@@ -278,6 +278,6 @@ async fn a_wait_that_has_not_ended_is_found() {
 async fn a_wait_that_has_ended_is_none() {
     let home = TestJournals::new();
     write_session(&home, &[(2, scheduled(2, 5)), (5, wait_ended())]).await;
-    let found = waiting(&home.steps, SESSION).await.unwrap();
+    let found = current_wait(&home.steps, SESSION).await.unwrap();
     assert!(found.is_none(), "{found:?}");
 }

@@ -24,7 +24,7 @@ async fn begin(folder: &Path, id: &str, entries: &[Entry]) -> (Journal, SessionL
         title: "implement".to_owned(),
         now: START,
     };
-    let hold = runs.begin(new).await.unwrap();
+    let hold = runs.create(new).await.unwrap();
     let line = |entry: &Entry| RawEntry {
         turn: 1,
         kind: entry.kind().to_owned(),
@@ -68,7 +68,7 @@ fn at_gates() -> Vec<Entry> {
         .collect()
 }
 
-fn letters(folder: &Path) -> Vec<RunRequest> {
+fn requests(folder: &Path) -> Vec<RunRequest> {
     let letters = Mailbox::new(&folder.join(MAIL)).take(FIRST).unwrap();
     letters.into_iter().map(Result::unwrap).collect()
 }
@@ -84,7 +84,7 @@ async fn looking_makes_nothing_and_a_run_that_begins_later_is_found() {
     write(folder.path(), FIRST, &[started()]).await;
     let found = home.find("0190").await.unwrap();
     assert_eq!(found.id, FIRST);
-    assert_eq!(home.standing(&found).await.unwrap(), RunStatus::Unfinished);
+    assert_eq!(home.status(&found).await.unwrap(), RunStatus::Unfinished);
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a_run_is_told_what_it_can_be_told() {
     let (_runs, _hold) = begin(folder.path(), FIRST, &at_gates()).await;
     let told = RequestReceipt {
         run: FIRST.to_owned(),
-        is_at_work: true,
+        is_running: true,
     };
     let answered = home.answer("0190", Some("ship"), Some("n")).await.unwrap();
     assert_eq!(answered, told);
@@ -135,7 +135,7 @@ async fn a_run_is_told_what_it_can_be_told() {
         RunRequest::RetryNow { step: text("cool") },
         RunRequest::Cancel {},
     ];
-    assert_eq!(letters(folder.path()), expected);
+    assert_eq!(requests(folder.path()), expected);
 }
 
 #[tokio::test]
@@ -183,8 +183,8 @@ async fn what_means_nothing_to_a_run_is_refused() {
     assert!(!folder.path().join(MAIL).exists());
     // No process is there to receive the request; the next one does.
     let told = home.answer(FIRST, Some("ship"), None).await.unwrap();
-    assert!(!told.is_at_work);
-    assert_eq!(letters(folder.path()).len(), 1);
+    assert!(!told.is_running);
+    assert_eq!(requests(folder.path()).len(), 1);
 }
 
 #[tokio::test]
@@ -202,6 +202,6 @@ async fn steps_of_a_run_without_its_pipeline_come_in_the_order_in_which_they_beg
     run.apply(START + Duration::from_secs(1), &visited("b"));
     run.apply(START + Duration::from_secs(2), &visited("c"));
     run.apply(START + Duration::from_secs(3), &visited("a"));
-    assert!(status::pipeline(&run).is_none());
-    assert_eq!(status::order(&run), ["b", "c", "a"]);
+    assert!(status::parse_pipeline(&run).is_none());
+    assert_eq!(status::steps_by_start(&run), ["b", "c", "a"]);
 }

@@ -27,14 +27,14 @@ pub enum Error {
 }
 
 /// Returns all inputs of a run: the given values, with the pipeline's defaults for the others.
-pub fn given(
+pub fn resolve(
     pipeline: &Pipeline,
     said: BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, Error> {
     let is_unknown = |name: &&String| !pipeline.inputs.contains_key(*name);
     if let Some(name) = said.keys().find(is_unknown) {
         return Err(Error::Unknown {
-            name: super::file::shown(name),
+            name: super::file::printable(name),
             known: pipeline.inputs.keys().cloned().collect(),
         });
     }

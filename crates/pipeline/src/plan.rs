@@ -31,7 +31,7 @@ pub fn plan(pipeline: &Pipeline) -> String {
 }
 
 fn draw(pipeline: &Pipeline, out: &mut String) -> fmt::Result {
-    head(pipeline, out)?;
+    draw_header(pipeline, out)?;
     let layers = layers(pipeline);
     let names = pipeline.steps.iter().map(|step| step.id.chars().count());
     let width = names.max().unwrap_or(0).min(MAX_NAME_WIDTH);
@@ -44,7 +44,7 @@ fn draw(pipeline: &Pipeline, out: &mut String) -> fmt::Result {
     let called: Vec<_> = pipeline
         .steps
         .iter()
-        .filter(|step| step.is_called)
+        .filter(|step| step.is_on_demand)
         .collect();
     if !called.is_empty() {
         writeln!(out, "├ when something leads to it")?;
@@ -55,21 +55,21 @@ fn draw(pipeline: &Pipeline, out: &mut String) -> fmt::Result {
     writeln!(out, "└ end")
 }
 
-fn head(pipeline: &Pipeline, out: &mut String) -> fmt::Result {
+fn draw_header(pipeline: &Pipeline, out: &mut String) -> fmt::Result {
     let steps = pipeline.steps.len();
     let plural = if steps == 1 { "" } else { "s" };
-    let name = shown(&pipeline.name);
+    let name = printable(&pipeline.name);
     let most = pipeline.runtime.max_concurrency;
     writeln!(
         out,
         "{name}: {steps} step{plural}, at most {most} at a time"
     )?;
     if let Some(description) = &pipeline.description {
-        writeln!(out, "  {}", shown(description))?;
+        writeln!(out, "  {}", printable(description))?;
     }
     for (name, input) in &pipeline.inputs {
         match &input.default {
-            Some(default) => writeln!(out, "  input {name}, by default `{}`", shown(default))?,
+            Some(default) => writeln!(out, "  input {name}, by default `{}`", printable(default))?,
             None => writeln!(out, "  input {name}, must be given")?,
         }
     }
@@ -85,11 +85,11 @@ fn head(pipeline: &Pipeline, out: &mut String) -> fmt::Result {
         writeln!(out, "  ends after {}", budget.join(" or "))?;
     }
     for (name, others) in &pipeline.runtime.fallbacks {
-        let others: Vec<_> = others.iter().map(|other| shown(other)).collect();
+        let others: Vec<_> = others.iter().map(|other| printable(other)).collect();
         writeln!(
             out,
             "  {} can be replaced by {}",
-            shown(name),
+            printable(name),
             others.join(", ")
         )?;
     }
@@ -113,7 +113,7 @@ fn layers(pipeline: &Pipeline) -> Vec<Vec<&Step>> {
     let levels = levels(&pipeline.steps);
     let mut layers = vec![Vec::new(); pipeline.steps.len()];
     for (step, level) in pipeline.steps.iter().zip(levels) {
-        if !step.is_called {
+        if !step.is_on_demand {
             layers[level].push(step);
         }
     }
@@ -152,7 +152,12 @@ fn levels(steps: &[Step]) -> Vec<usize> {
 }
 
 fn draw_step(step: &Step, width: usize, out: &mut String) -> fmt::Result {
-    writeln!(out, "│ {:width$}  {}", shown(&step.id), work(&step.work))?;
+    writeln!(
+        out,
+        "│ {:width$}  {}",
+        printable(&step.id),
+        work(&step.work)
+    )?;
     for (what, words) in facts(step) {
         writeln!(out, "│ {:width$}    {what} {words}", "")?;
     }
@@ -164,9 +169,9 @@ fn work(work: &Work) -> String {
         Work::Prompt(prompt) => {
             let mut words = match (&prompt.provider, &prompt.model) {
                 (None, None) => "prompt".to_owned(),
-                (Some(one), None) | (None, Some(one)) => format!("prompt to {}", shown(one)),
+                (Some(one), None) | (None, Some(one)) => format!("prompt to {}", printable(one)),
                 (Some(provider), Some(model)) => {
-                    format!("prompt to {} of {}", shown(model), shown(provider))
+                    format!("prompt to {} of {}", printable(model), printable(provider))
                 }
             };
             if prompt.tools {
@@ -176,9 +181,9 @@ fn work(work: &Work) -> String {
         }
         Work::Command(line) => format!("command `{}`", command(line)),
         Work::Agent(agent) => {
-            let name = shown(&agent.name);
+            let name = printable(&agent.name);
             let program = agent.program.as_ref();
-            let program = program.map(|words| format!(", `{}`", shown(&words.join(" "))));
+            let program = program.map(|words| format!(", `{}`", printable(&words.join(" "))));
             let allowed = allowed(&agent.allow);
             format!("agent {name}{}{allowed}", program.unwrap_or_default())
         }
@@ -188,14 +193,16 @@ fn work(work: &Work) -> String {
 }
 
 fn allowed(allow: &[String]) -> String {
-    let words = allow.iter().map(|word| format!(", may {}", shown(word)));
+    let words = allow
+        .iter()
+        .map(|word| format!(", may {}", printable(word)));
     words.collect()
 }
 
 fn command(line: &CommandLine) -> String {
     match line {
-        CommandLine::Shell(line) => shown(line),
-        CommandLine::Program(words) => shown(&words.join(" ")),
+        CommandLine::Shell(line) => printable(line),
+        CommandLine::Program(words) => printable(&words.join(" ")),
     }
 }
 
@@ -205,27 +212,30 @@ fn gate_words(gate: &Gate) -> String {
         Gate::Approval(approval) => approval,
     };
     let choices = approval.choices.iter().map(|choice| {
-        let label = shown(&choice.label);
-        let end = match (&choice.target, choice.rejects) {
+        let label = printable(&choice.label);
+        let end = match (&choice.target, choice.is_rejection) {
             (Some(to), _) => format!(", to {}", target(to)),
             (None, true) => ", fails".to_owned(),
             (None, false) => String::new(),
         };
-        format!("{} ({label}{end})", shown(&choice.key))
+        format!("{} ({label}{end})", printable(&choice.key))
     });
     let choices: Vec<_> = choices.collect();
     let default = approval.default.as_ref();
-    let default = default.map_or_else(|| "fails".to_owned(), |key| format!("takes {}", shown(key)));
+    let default = default.map_or_else(
+        || "fails".to_owned(),
+        |key| format!("takes {}", printable(key)),
+    );
     format!(
         "asks `{}`: {}; {default} after {}",
-        shown(&approval.message),
+        printable(&approval.message),
         choices.join(", "),
         Span(approval.timeout)
     )
 }
 
 fn loop_words(it: &Loop) -> String {
-    let steps = several(&it.steps);
+    let steps = name_list(&it.steps);
     let until = it.until.as_ref().map(condition);
     let until = until.map_or_else(String::new, |until| format!(" until {until}"));
     format!(
@@ -243,9 +253,9 @@ fn facts(step: &Step) -> Vec<(&'static str, String)> {
     );
     let mut facts = Vec::new();
     if !step.needs.is_empty() && !is_loop {
-        facts.push(("after", several(&step.needs)));
+        facts.push(("after", name_list(&step.needs)));
     }
-    if let Some(part_of) = &step.part_of {
+    if let Some(part_of) = &step.parent_loop {
         facts.push(("inside of", part_of.clone()));
     }
     if !step.inputs.is_empty() {
@@ -256,7 +266,7 @@ fn facts(step: &Step) -> Vec<(&'static str, String)> {
     if !step.outputs.is_empty() {
         let keeps = step.outputs.iter().map(|output| {
             let path = output.path.to_string_lossy();
-            format!("{} ({})", shown(&output.name), shown(&path))
+            format!("{} ({})", printable(&output.name), printable(&path))
         });
         facts.push(("keeps", keeps.collect::<Vec<_>>().join(", ")));
     }
@@ -276,14 +286,14 @@ fn facts(step: &Step) -> Vec<(&'static str, String)> {
 
 fn source_words(source: &Source) -> String {
     match source {
-        Source::Run { name } => format!("the run's {}", shown(name)),
+        Source::Run { name } => format!("the run's {}", printable(name)),
         Source::Step {
             step,
             artifact,
             optional,
         } => {
             let if_there = if *optional { ", if it is there" } else { "" };
-            format!("{}.{}{if_there}", shown(step), shown(artifact))
+            format!("{}.{}{if_there}", printable(step), printable(artifact))
         }
     }
 }
@@ -313,13 +323,13 @@ fn retry(retry: &Retry, once: bool) -> String {
 }
 
 fn contract(contract: &Contract) -> String {
-    let of = shown(&contract.artifact);
+    let of = printable(&contract.artifact);
     let words = match &contract.rule {
         Rule::JsonSchema { .. } => format!("have {of} as JSON of its schema"),
         Rule::TestSuite { command: line, .. } => format!("pass `{}`", command(line)),
         Rule::Regex { pattern, negated } => {
             let verb = if *negated { "not match" } else { "match" };
-            format!("have {of} {verb} `{}`", shown(pattern))
+            format!("have {of} {verb} `{}`", printable(pattern))
         }
         Rule::FileExists { path, non_empty } => {
             let filled = if *non_empty {
@@ -327,7 +337,7 @@ fn contract(contract: &Contract) -> String {
             } else {
                 ""
             };
-            format!("leave `{}`{filled}", shown(&path.to_string_lossy()))
+            format!("leave `{}`{filled}", printable(&path.to_string_lossy()))
         }
         Rule::NonEmpty => format!("have something in {of}"),
         Rule::Judge(judge) => {
@@ -335,7 +345,7 @@ fn contract(contract: &Contract) -> String {
             format!("have {of} judged good by a model: {percent} % of {count} criteria")
         }
     };
-    let warns = if contract.warns {
+    let warns = if contract.is_warning_only {
         " (else a warning)"
     } else {
         ""
@@ -353,7 +363,7 @@ fn edge_words(edge: &Edge) -> String {
 
 fn target(target: &Target) -> String {
     match target {
-        Target::Step(step) => shown(step),
+        Target::Step(step) => printable(step),
         Target::Complete => "the end".to_owned(),
     }
 }
@@ -369,7 +379,7 @@ fn condition(condition: &Condition) -> String {
             negated,
         } => {
             let not = if *negated { " not" } else { "" };
-            format!("{} is{not} `{}`", shown(key), shown(value))
+            format!("{} is{not} `{}`", printable(key), printable(value))
         }
     }
 }
@@ -379,16 +389,16 @@ fn on_failure(on_failure: &OnFailure) -> Option<String> {
         OnFailure::Fail => return None,
         OnFailure::Skip => "it and what needs it are left out".to_owned(),
         OnFailure::Continue => "the run goes on".to_owned(),
-        OnFailure::Rework { step } => format!("{} makes good for it", shown(step)),
+        OnFailure::Rework { step } => format!("{} makes good for it", printable(step)),
     })
 }
 
 /// Joins step names; of many names, counts the rest.
-fn several(names: &[String]) -> String {
+fn name_list(names: &[String]) -> String {
     let first: Vec<_> = names
         .iter()
         .take(MAX_NAMES)
-        .map(|name| shown(name))
+        .map(|name| printable(name))
         .collect();
     match names.len() - first.len() {
         0 => first.join(", "),
@@ -397,7 +407,7 @@ fn several(names: &[String]) -> String {
 }
 
 /// Cuts a text from the file, on one line.
-fn shown(words: &str) -> String {
+fn printable(words: &str) -> String {
     let words = text::bounded(words, 8 * MAX_TEXT_BYTES);
     let clean = text::plain(&words);
     let one_line: Vec<&str> = clean.split_whitespace().collect();

@@ -10,7 +10,7 @@ use super::failure::error_output;
 use outlast_engine::CancellationToken;
 use outlast_kernel::text;
 use outlast_kernel::verdict::Cause;
-use outlast_session::process::output::{HeadTailBuffer, printed, without_cut_start};
+use outlast_session::process::output::{HeadTailBuffer, sanitize, trim_partial_start};
 use std::path::Path;
 
 pub(crate) use outlast_session::process::output::Stream;
@@ -57,13 +57,13 @@ pub(crate) struct ProcessResult {
     /// The end of both streams, made safe to show.
     pub(crate) tail: String,
     /// Whether we stopped the command.
-    pub(crate) stopped: bool,
+    pub(crate) was_stopped: bool,
 }
 
 impl ProcessResult {
     /// Returns whether the command succeeded.
     pub(crate) fn is_success(&self) -> bool {
-        self.code == Some(0) && !self.stopped
+        self.code == Some(0) && !self.was_stopped
     }
 }
 
@@ -75,31 +75,33 @@ pub(crate) async fn run(
     watching: ProcessObserver<'_>,
     stop: &CancellationToken,
 ) -> Result<ProcessResult, Problem> {
-    use outlast_session::process::command::{Capture, Command, CommandKind, RunningCommand, born};
+    use outlast_session::process::command::{
+        Capture, Command, CommandKind, RunningCommand, process_start_time,
+    };
     use std::os::unix::process::ExitStatusExt;
 
     if stop.is_cancelled() {
-        let stopped = true;
+        let was_stopped = true;
         return Ok(ProcessResult {
-            stopped,
+            was_stopped,
             ..ProcessResult::default()
         });
     }
-    let line = match spec.line {
+    let kind = match spec.line {
         CommandLine::Shell(line) => CommandKind::Shell(line),
         CommandLine::Program(program) => CommandKind::Program(program),
     };
     let mut running = RunningCommand::start(&Command {
-        line,
+        kind,
         directory: spec.directory,
         hidden_variables: spec.hidden_variables,
         variables: spec.env,
         input: spec.input,
-        streams: Capture::Apart,
+        capture: Capture::Separate,
     })
-    .map_err(|error| not_started(&spec, &error))?;
+    .map_err(|error| start_failure(&spec, &error))?;
     if let Some(id) = running.id() {
-        (watching.on_start)(id, born(id).unwrap_or_default());
+        (watching.on_start)(id, process_start_time(id).unwrap_or_default());
     }
     let mut said = CapturedOutput::default();
     let mut take = |stream, bytes: &[u8]| {
@@ -114,7 +116,10 @@ pub(crate) async fn run(
     let status = match ended {
         Some(Ok(status)) => Some(status),
         Some(Err(error)) => {
-            let why = format!("the end of {} was not seen: {error}", name(spec.line));
+            let why = format!(
+                "the end of {} was not seen: {error}",
+                display_name(spec.line)
+            );
             return Err(Problem::new(Cause::Internal, why));
         }
         None => {
@@ -125,8 +130,8 @@ pub(crate) async fn run(
     let ran = ProcessResult {
         code: status.and_then(|status| status.code()),
         signal: status.and_then(|status| status.signal()),
-        stopped: status.is_none(),
-        ..said.ran()
+        was_stopped: status.is_none(),
+        ..said.into_result()
     };
     shell_start_failure(spec.line, &ran).map_or(Ok(ran), Err)
 }
@@ -146,10 +151,10 @@ pub(crate) async fn run(
 /// belongs to it. If the first process has ended, nothing counts as left over: background processes live on, as after
 /// any command.
 #[cfg(unix)]
-pub(crate) fn end_leftover(process: u32, born: u64) {
+pub(crate) fn kill_orphan(process: u32, born: u64) {
     use nix::sys::signal::Signal;
     use nix::unistd::Pid;
-    use outlast_session::process::command::{born as born_at, signal_session};
+    use outlast_session::process::command::{process_start_time as born_at, signal_session};
 
     // Without a start time, the process id may belong to another process by now.
     if born == 0 || born_at(process) != Some(born) {
@@ -162,10 +167,10 @@ pub(crate) fn end_leftover(process: u32, born: u64) {
 
 /// Does nothing, since no command was started.
 #[cfg(not(unix))]
-pub(crate) fn end_leftover(_: u32, _: u64) {}
+pub(crate) fn kill_orphan(_: u32, _: u64) {}
 
 /// Returns the command as it may be shown.
-pub(super) fn name(line: &CommandLine) -> String {
+pub(super) fn display_name(line: &CommandLine) -> String {
     let name = match line {
         CommandLine::Shell(line) => line.trim(),
         CommandLine::Program(program) => program.first().map_or("", String::as_str),
@@ -174,9 +179,9 @@ pub(super) fn name(line: &CommandLine) -> String {
     format!("`{}`", text::bounded(&text::without_secrets(&name), 120))
 }
 
-fn not_started(spec: &Spec<'_>, error: &std::io::Error) -> Problem {
+fn start_failure(spec: &Spec<'_>, error: &std::io::Error) -> Problem {
     use std::io::ErrorKind;
-    let (name, directory) = (name(spec.line), spec.directory.display());
+    let (name, directory) = (display_name(spec.line), spec.directory.display());
     // The system reports the same error for a missing folder.
     if !spec.directory.is_dir() {
         let why = format!("{name} could not be started: there is no folder {directory}");
@@ -200,7 +205,7 @@ fn shell_start_failure(line: &CommandLine, ran: &ProcessResult) -> Option<Proble
     };
     let last = error_output::last_line(ran);
     let why = last.map_or_else(
-        || format!("{} could not be started", name(line)),
+        || format!("{} could not be started", display_name(line)),
         str::to_owned,
     );
     Some(Problem::new(cause, why))
@@ -216,7 +221,7 @@ struct CapturedOutput {
 impl Default for CapturedOutput {
     fn default() -> Self {
         Self {
-            output: HeadTailBuffer::of(OUTPUT_LIMITS.0, OUTPUT_LIMITS.1),
+            output: HeadTailBuffer::with_limits(OUTPUT_LIMITS.0, OUTPUT_LIMITS.1),
             errors: Tail::default(),
             both: Tail::default(),
         }
@@ -226,13 +231,13 @@ impl Default for CapturedOutput {
 impl CapturedOutput {
     fn push(&mut self, stream: Stream, bytes: &[u8]) {
         match stream {
-            Stream::Output => self.output.push(bytes),
-            Stream::Errors => self.errors.push(bytes),
+            Stream::Stdout => self.output.push(bytes),
+            Stream::Stderr => self.errors.push(bytes),
         }
         self.both.push(bytes);
     }
 
-    fn ran(self) -> ProcessResult {
+    fn into_result(self) -> ProcessResult {
         ProcessResult {
             stdout: self.output.into_bytes(),
             errors: self.errors.text(),
@@ -267,8 +272,8 @@ impl Tail {
     /// Returns the last lines, safe to show.
     fn text(mut self) -> String {
         self.shorten();
-        let said = String::from_utf8_lossy(without_cut_start(&self.0));
-        let said = clean(&said);
+        let said = String::from_utf8_lossy(trim_partial_start(&self.0));
+        let said = sanitize_and_redact(&said);
         let said = said.trim_end();
         let Some(mut start) = said.len().checked_sub(TAIL_LIMIT) else {
             return said.to_owned();
@@ -283,8 +288,8 @@ impl Tail {
 }
 
 /// Makes the text of a command safe to show and store.
-pub(super) fn clean(said: &str) -> String {
-    text::without_secrets(&printed(said)).into_owned()
+pub(super) fn sanitize_and_redact(said: &str) -> String {
+    text::without_secrets(&sanitize(said)).into_owned()
 }
 
 pub(crate) mod orphans;

@@ -96,7 +96,10 @@ async fn the_streams_are_kept_apart_and_their_end_together() {
     assert_eq!(ran.stdout, b"one\ntwo\n");
     assert_eq!(ran.errors, "red");
     assert_eq!(ran.tail, "one\nred\ntwo");
-    assert_eq!((ran.code, ran.signal, ran.stopped), (Some(3), None, false));
+    assert_eq!(
+        (ran.code, ran.signal, ran.was_stopped),
+        (Some(3), None, false)
+    );
     assert!(!ran.is_success());
 }
 
@@ -173,7 +176,10 @@ async fn a_program_may_end_with_the_codes_by_which_shells_refuse() {
 #[tokio::test]
 async fn a_signal_is_told_from_a_code() {
     let ran = ran(&shell("kill -9 $$")).await.unwrap();
-    assert_eq!((ran.code, ran.signal, ran.stopped), (None, Some(9), false));
+    assert_eq!(
+        (ran.code, ran.signal, ran.was_stopped),
+        (None, Some(9), false)
+    );
 }
 
 #[tokio::test]
@@ -215,8 +221,8 @@ async fn it_is_told_what_was_started_and_what_is_printed() {
     assert_eq!(ran.stdout, format!("{pid}\n").into_bytes());
     assert!(born > 0);
     assert!(
-        told.contains(&(Stream::Output, ran.stdout))
-            && told.contains(&(Stream::Errors, b"no\n".to_vec()))
+        told.contains(&(Stream::Stdout, ran.stdout))
+            && told.contains(&(Stream::Stderr, b"no\n".to_vec()))
     );
 }
 
@@ -252,7 +258,7 @@ async fn when_it_is_stopped_all_of_its_processes_are_gone() {
         stopping
     );
     tokio::time::resume();
-    assert!(ran.0.stopped && !ran.0.is_success());
+    assert!(ran.0.was_stopped && !ran.0.is_success());
     assert_eq!(
         (ran.0.code, ran.0.stdout.as_slice()),
         (None, b"begun\n".as_slice())
@@ -274,7 +280,7 @@ async fn what_is_stopped_before_it_begins_does_not_begin() {
     let ran = run(in_folder(&line, folder.path()), watching, &stop)
         .await
         .unwrap();
-    assert!(ran.stopped);
+    assert!(ran.was_stopped);
     assert!(!folder.path().join("made").exists());
 }
 
@@ -292,13 +298,13 @@ async fn what_a_dead_run_left_is_ended_and_nothing_else() {
     let ending = async {
         let (pid, born) = told.await.unwrap();
         let pids = written_pids(&file, 3).await;
-        end_leftover(pid, born + 1);
-        end_leftover(pid, 0);
+        kill_orphan(pid, born + 1);
+        kill_orphan(pid, 0);
         assert!(
             pids.iter().all(|pid| is_alive(*pid)),
             "another one's processes"
         );
-        end_leftover(pid, born);
+        kill_orphan(pid, born);
         pids
     };
     let (ran, pids) = tokio::join!(

@@ -34,8 +34,8 @@ struct RecordedRun {
     answer: AgentResult,
     signs: Vec<WatchEvent>,
     ran: ProcessResult,
-    called: String,
-    asked: String,
+    command: String,
+    prompt: String,
 }
 
 impl RecordedRun {
@@ -68,7 +68,7 @@ async fn play(agent: &Agent, recording: &str, code: i32) -> RecordedRun {
     let watching = ProcessObserver {
         on_start: &mut |_, _| {},
         on_output: &mut |stream, bytes| {
-            assert_eq!(stream, Stream::Output, "{}", String::from_utf8_lossy(bytes));
+            assert_eq!(stream, Stream::Stdout, "{}", String::from_utf8_lossy(bytes));
             signs.extend(reader.push(bytes));
         },
     };
@@ -80,8 +80,8 @@ async fn play(agent: &Agent, recording: &str, code: i32) -> RecordedRun {
         answer: reader.finish(),
         signs,
         ran,
-        called: read("called"),
-        asked: read("asked"),
+        command: read("called"),
+        prompt: read("asked"),
     }
 }
 
@@ -101,7 +101,7 @@ fn reads(signs: &[WatchEvent], what: &str) -> bool {
 async fn claude_is_asked_and_understood() {
     let played = play(&agent("claude", &["write"]), "claude.jsonl", 0).await;
     assert_eq!(
-        played.called.lines().collect::<Vec<_>>(),
+        played.command.lines().collect::<Vec<_>>(),
         [
             "claude",
             "-p",
@@ -116,7 +116,7 @@ async fn claude_is_asked_and_understood() {
             "Bash",
         ]
     );
-    assert_eq!(played.asked, "What is it?\n");
+    assert_eq!(played.prompt, "What is it?\n");
     let answer = played.answer;
     assert!(answer.text.starts_with("Hello from the scripted provider"));
     assert_eq!(answer.error, None);
@@ -133,10 +133,10 @@ async fn codex_is_asked_and_understood() {
         ..agent("codex", &[])
     };
     let played = play(&asked, "codex.jsonl", 0).await;
-    let called: Vec<&str> = played.called.lines().collect();
+    let called: Vec<&str> = played.command.lines().collect();
     assert_eq!(called[..4], ["codex", "exec", "--json", "--color"]);
     assert_eq!(called[6..], ["--sandbox", "read-only", "--model", "gpt-5"]);
-    assert_eq!(played.asked, "What is it?\n");
+    assert_eq!(played.prompt, "What is it?\n");
     assert!(played.answer.text.starts_with("Done after 3 steps."));
     assert_eq!(played.answer.error, None);
     assert_eq!(
@@ -153,8 +153,8 @@ async fn codex_is_asked_and_understood() {
 #[tokio::test]
 async fn opencode_is_asked_and_understood() {
     let played = play(&agent("opencode", &[]), "opencode.jsonl", 0).await;
-    assert_eq!(played.called, "opencode\nrun\n--format\njson\n");
-    assert_eq!(played.asked, "What is it?\n");
+    assert_eq!(played.command, "opencode\nrun\n--format\njson\n");
+    assert_eq!(played.prompt, "What is it?\n");
     assert!(played.answer.text.starts_with("Done after 2 steps."));
     assert_eq!(played.answer.error, None);
     assert_eq!(played.answer.usage.input, 7699 + 7789 + 7853);
@@ -168,10 +168,10 @@ async fn pi_is_asked_and_understood() {
     let played = play(&agent("pi", &["write", "bash"]), "pi.jsonl", 0).await;
     assert!(
         played
-            .called
+            .command
             .ends_with("--tools\nread,grep,find,ls,edit,write,bash\n")
     );
-    assert_eq!(played.asked, "What is it?\n");
+    assert_eq!(played.prompt, "What is it?\n");
     assert_eq!(
         played.answer.text,
         "Done after 2 steps. hello\n | a.txt\nhello.txt\n"

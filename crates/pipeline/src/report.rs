@@ -20,21 +20,21 @@ use summary::Summary;
 
 /// Returns the report of a run as Markdown, with its timeline as an embedded picture.
 pub fn markdown(run: &Run, id: &str, now: Timestamp) -> String {
-    let whole = FullRun::of(run);
+    let whole = FullRun::new(run);
     let picture = timeline::draw(&whole, id, now).finish();
-    markdown::document(&Summary::of(&whole, id, now), &picture)
+    markdown::document(&Summary::new(&whole, id, now), &picture)
 }
 
 /// Returns the report of a run as a self-contained HTML page.
 pub fn html(run: &Run, id: &str, now: Timestamp) -> String {
-    let whole = FullRun::of(run);
+    let whole = FullRun::new(run);
     let picture = timeline::draw(&whole, id, now);
-    page::document(&Summary::of(&whole, id, now), picture)
+    page::document(&Summary::new(&whole, id, now), picture)
 }
 
 /// Returns a picture of when the steps worked and waited, and of their outcomes.
 pub fn timeline_svg(run: &Run, id: &str, now: Timestamp) -> String {
-    timeline::draw(&FullRun::of(run), id, now).finish()
+    timeline::draw(&FullRun::new(run), id, now).finish()
 }
 
 /// A run with all steps of its pipeline, including those without entries.
@@ -45,10 +45,10 @@ struct FullRun {
 }
 
 impl FullRun {
-    fn of(run: &Run) -> Self {
+    fn new(run: &Run) -> Self {
         let mut run = run.clone();
         // Without the pipeline the report has fewer facts, but no wrong ones.
-        let steps = status::pipeline(&run).map_or_else(Vec::new, |pipeline| pipeline.steps);
+        let steps = status::parse_pipeline(&run).map_or_else(Vec::new, |pipeline| pipeline.steps);
         let order: Vec<String> = steps.into_iter().map(|step| step.id).collect();
         for step in &order {
             run.steps.entry(step.clone()).or_default();

@@ -301,7 +301,7 @@ fn steps_that_never_began_are_told_of_in_the_order_of_the_file() {
     let source = "steps:\n  - {id: fetch, command: a}\n  - {id: zip, command: b, needs: [fetch]}\n  \
                   - {id: mail, command: c, needs: [zip]}\n";
     let mut run = run_of(&[started()]);
-    run.begun.source = source.to_owned();
+    run.parameters.source = source.to_owned();
     let document = markdown(&run, ID, at(10));
     let rows: Vec<&str> = document
         .lines()
@@ -338,14 +338,14 @@ const HOSTILE: &str = "</title></svg><script>alert(1)</script>\u{1b}[31m\u{202e}
 /// The same run, in which everything with a name has the given name.
 fn hostile(name: &str) -> Run {
     let mut run = eventful();
-    run.begun.name = name.to_owned();
-    run.begun.file = name.to_owned();
-    run.begun.inputs = [(name.to_owned(), name.to_owned())].into();
+    run.parameters.name = name.to_owned();
+    run.parameters.file = name.to_owned();
+    run.parameters.inputs = [(name.to_owned(), name.to_owned())].into();
     let mut step = run.steps.remove("test").unwrap();
     for visit in &mut step.visits {
         visit.choice = Some(name.to_owned());
         for attempt in &mut visit.attempts {
-            attempt.instead = Some(name.to_owned());
+            attempt.fallback = Some(name.to_owned());
             attempt.warnings = vec![name.to_owned(); 3];
             if let Some(problem) = &mut attempt.problem {
                 problem.message = name.to_owned();

@@ -38,7 +38,7 @@ const MAX_NAME_BYTES: usize = 64;
 pub enum Error {
     /// The name of the run is empty.
     #[error("the name of a run is empty")]
-    NoName,
+    EmptyName,
     /// The run does not exist.
     #[error("there is no run {run}")]
     NotFound {
@@ -55,13 +55,13 @@ pub enum Error {
     },
     /// The run is over and accepts no requests.
     #[error("run {run} is over")]
-    Over {
+    RunEnded {
         /// The run.
         run: String,
     },
     /// The step is neither working nor waiting.
     #[error("step {step} is not under way")]
-    NotUnderWay {
+    StepNotActive {
         /// The run.
         run: String,
         /// The step.
@@ -69,18 +69,18 @@ pub enum Error {
     },
     /// No gate asks a question.
     #[error("{} asks nothing", match step { Some(step) => format!("step {step}"), None => "the run".to_owned() })]
-    NothingAsked {
+    NoOpenQuestion {
         /// The step; `None` if the caller named none.
         step: Option<String>,
     },
     /// Several gates ask a question, and the caller named none.
     #[error("several steps ask; name one of: {}", steps.join(", "))]
-    SeveralAsk {
+    AmbiguousQuestion {
         /// The steps whose gates are open.
         steps: Vec<String>,
     },
     /// The answer is not one of the choices.
-    #[error("`{choice}` is no answer to {step}; there are: {}", shown(&choices.join(", "), MAX_CHOICES_BYTES))]
+    #[error("`{choice}` is no answer to {step}; there are: {}", printable(&choices.join(", "), MAX_CHOICES_BYTES))]
     UnknownChoice {
         /// The step.
         step: String,
@@ -91,7 +91,7 @@ pub enum Error {
     },
     /// The request could not be posted.
     #[error(transparent)]
-    Letter(#[from] mailbox::Error),
+    Request(#[from] mailbox::Error),
     /// A file of runs cannot be read.
     #[error("the runs in {path} cannot be read; nothing was changed: {error}")]
     Unreadable {
@@ -110,10 +110,10 @@ impl From<outlast_store::Error> for Error {
         use outlast_store::Error as Store;
         match error {
             Store::NoSuchSession { session: run } => Self::NotFound {
-                run: shown(&run, MAX_NAME_BYTES),
+                run: printable(&run, MAX_NAME_BYTES),
             },
             Store::Ambiguous { prefix, count } => Self::Ambiguous {
-                prefix: shown(&prefix, MAX_NAME_BYTES),
+                prefix: printable(&prefix, MAX_NAME_BYTES),
                 count,
             },
             error => Self::History(error.into()),
@@ -125,7 +125,7 @@ impl From<outlast_store::Error> for Error {
 const MAX_CHOICES_BYTES: usize = 400;
 
 /// Shortens the text to the given number of bytes, on one line.
-fn shown(words: &str, most: usize) -> String {
+fn printable(words: &str, most: usize) -> String {
     let words = text::bounded(words, most);
     let plain = text::plain(&words);
     let words: Vec<&str> = plain.split_whitespace().collect();
@@ -157,12 +157,12 @@ impl RunStore {
 
     /// Returns the journal of the runs, or `None` if nothing was ever run.
     pub async fn runs(&self) -> Result<Option<Journal>, Error> {
-        opened(&self.runs, self.folder.join(RUNS)).await
+        open_current(&self.runs, self.folder.join(RUNS)).await
     }
 
     /// Returns the journal of the sessions of steps, if there is one.
     pub async fn steps(&self) -> Result<Option<Journal>, Error> {
-        opened(&self.steps, self.folder.join(STEPS)).await
+        open_current(&self.steps, self.folder.join(STEPS)).await
     }
 
     /// Returns all runs, the most recently changed first.
@@ -177,15 +177,15 @@ impl RunStore {
     pub async fn find(&self, name: &str) -> Result<Summary, Error> {
         // Every id begins with the empty string: an unset variable would select the only run.
         if name.is_empty() {
-            return Err(Error::NoName);
+            return Err(Error::EmptyName);
         }
         Ok(self.journal(name).await?.summary(name).await?)
     }
 
     /// Returns the status of a run.
-    pub async fn standing(&self, run: &Summary) -> Result<RunStatus, Error> {
+    pub async fn status(&self, run: &Summary) -> Result<RunStatus, Error> {
         let runs = self.journal(&run.id).await?;
-        Ok(status::standing(&runs, run).await?)
+        Ok(status::run_status(&runs, run).await?)
     }
 
     /// Reads a run and its entries, without the waits of its steps' sessions.
@@ -207,34 +207,37 @@ impl RunStore {
     }
 
     /// Returns the current wait of the session of a working step.
-    pub async fn waiting(&self, step: &StepState) -> Result<Option<CurrentWait>, Error> {
+    pub async fn current_wait(&self, step: &StepState) -> Result<Option<CurrentWait>, Error> {
         let session = step.attempt().and_then(|attempt| attempt.session.as_ref());
         let Some(session) = session.filter(|_| step.phase == Phase::Working) else {
             return Ok(None);
         };
         match self.steps().await? {
-            Some(steps) => Ok(history::waiting(&steps, session).await?),
+            Some(steps) => Ok(history::current_wait(&steps, session).await?),
             None => Ok(None),
         }
     }
 
     /// Returns the journal that must contain the given run.
     async fn journal(&self, run: &str) -> Result<Journal, Error> {
-        let run = || shown(run, MAX_NAME_BYTES);
+        let run = || printable(run, MAX_NAME_BYTES);
         let runs = self.runs().await?;
         runs.ok_or_else(|| Error::NotFound { run: run() })
     }
 }
 
 /// Returns the open journal, or opens the one at the path if another file has replaced it.
-async fn opened(open: &Mutex<Option<Journal>>, path: PathBuf) -> Result<Option<Journal>, Error> {
+async fn open_current(
+    open: &Mutex<Option<Journal>>,
+    path: PathBuf,
+) -> Result<Option<Journal>, Error> {
     let known = open.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(known) = known.filter(Journal::is_in_place) {
         return Ok(Some(known));
     }
     let place = path.clone();
     let found = tokio::task::spawn_blocking(move || Journal::open_existing(&place)).await;
-    let found = found.unwrap_or(Err(outlast_store::Error::Gone));
+    let found = found.unwrap_or(Err(outlast_store::Error::Closed));
     let found = found.map_err(|error| Error::Unreadable { path, error })?;
     open.lock()
         .unwrap_or_else(PoisonError::into_inner)

@@ -39,7 +39,7 @@ pub enum Error {
     Store(#[from] outlast_store::Error),
     /// A file of a step cannot be stored.
     #[error("the run cannot be written down: {why}")]
-    NotKept {
+    NotRecorded {
         /// The file and the reason.
         why: String,
     },
@@ -61,7 +61,7 @@ pub enum RunEvent<'a> {
         entry: &'a Entry,
     },
     /// An event of a step's session, without text deltas.
-    Live {
+    SessionEvent {
         /// The step.
         step: &'a str,
         /// The time of the event.
@@ -77,7 +77,7 @@ pub type EventListener<'a> = &'a mut (dyn FnMut(RunEvent<'_>) + Send);
 /// A report about a step.
 enum TaskReport {
     Process(u32, u64),
-    Live(Timestamp, Box<Body>),
+    SessionEvent(Timestamp, Box<Body>),
     Done(Box<AttemptResult>),
     WaitOver,
     /// The gate's timeout or timer has ended.
@@ -88,19 +88,19 @@ enum TaskReport {
 pub struct Runner {
     id: String,
     hold: SessionLock,
-    means: RunResources,
+    resources: RunResources,
     pipeline: Arc<Pipeline>,
     run: Run,
     graph: Graph,
-    spent: Arc<BudgetTracker>,
-    entries: u64,
+    budget: Arc<BudgetTracker>,
+    entry_count: u64,
     /// The entries to write first.
-    opening: Vec<Entry>,
+    initial_entries: Vec<Entry>,
     /// Applied entries that are not written yet.
-    unwritten: Vec<(Timestamp, Entry)>,
+    pending_entries: Vec<(Timestamp, Entry)>,
     /// Ticks when the mailbox is to be checked.
-    postman: tokio::time::Interval,
-    letters: (
+    request_poll: tokio::time::Interval,
+    requests: (
         mpsc::UnboundedSender<RunRequest>,
         mpsc::UnboundedReceiver<RunRequest>,
     ),
@@ -120,9 +120,9 @@ impl Runner {
             title: pipeline.name.clone(),
             now: means.clock.now(),
         };
-        let hold = means.runs.begin(new).await?;
+        let hold = means.runs.create(new).await?;
         let opening = vec![Entry::RunStarted(Box::new(begun))];
-        Ok(Self::with(
+        Ok(Self::from_parts(
             means,
             hold,
             pipeline,
@@ -143,33 +143,33 @@ impl Runner {
     ) -> Self {
         let opening = match &run.ended {
             None => Entry::RunResumed {},
-            Some(_) => Entry::RunStarted(Box::new(run.begun.clone())),
+            Some(_) => Entry::RunStarted(Box::new(run.parameters.clone())),
         };
-        Self::with(means, hold, pipeline, run, entries, vec![opening])
+        Self::from_parts(means, hold, pipeline, run, entries, vec![opening])
     }
 
-    fn with(
-        means: RunResources,
+    fn from_parts(
+        resources: RunResources,
         hold: SessionLock,
         pipeline: Pipeline,
         run: Run,
-        entries: u64,
-        opening: Vec<Entry>,
+        entry_count: u64,
+        initial_entries: Vec<Entry>,
     ) -> Self {
         let pipeline = Arc::new(pipeline);
         Self {
             id: hold.session().to_owned(),
             hold,
             graph: Graph::new(Arc::clone(&pipeline), &run),
-            spent: Arc::new(BudgetTracker::new(pipeline.runtime.budget, &run)),
-            postman: tokio::time::interval(REQUEST_POLL_INTERVAL),
-            letters: mpsc::unbounded_channel(),
+            budget: Arc::new(BudgetTracker::new(pipeline.runtime.budget, &run)),
+            request_poll: tokio::time::interval(REQUEST_POLL_INTERVAL),
+            requests: mpsc::unbounded_channel(),
             pipeline,
-            means,
+            resources,
             run,
-            entries,
-            opening,
-            unwritten: Vec::new(),
+            entry_count,
+            initial_entries,
+            pending_entries: Vec::new(),
         }
     }
 
@@ -189,8 +189,8 @@ impl Runner {
     }
 
     /// Returns a sender for run requests that bypass the mailbox.
-    pub fn letters(&self) -> mpsc::UnboundedSender<RunRequest> {
-        self.letters.0.clone()
+    pub fn request_sender(&self) -> mpsc::UnboundedSender<RunRequest> {
+        self.requests.0.clone()
     }
 
     /// Executes the run until it has ended. If `stop` is cancelled, the run soon ends as cancelled. If this future is
@@ -200,24 +200,24 @@ impl Runner {
         stop: &CancellationToken,
         tell: EventListener<'_>,
     ) -> Result<EndStatus, Error> {
-        let mut tasks = Tasks::new(Arc::clone(&self.means.clock));
-        let opening = std::mem::take(&mut self.opening);
-        self.take(opening);
-        self.write(tell, &mut tasks).await?;
+        let mut tasks = Tasks::new(Arc::clone(&self.resources.clock));
+        let opening = std::mem::take(&mut self.initial_entries);
+        self.accept(opening);
+        self.write_pending(tell, &mut tasks).await?;
         // A restarted run begins with new breaker counts.
         self.graph = Graph::new(Arc::clone(&self.pipeline), &self.run);
         self.resume_tasks(&mut tasks);
         loop {
             self.accept_due();
-            self.write(tell, &mut tasks).await?;
+            self.write_pending(tell, &mut tasks).await?;
             if let Some(ended) = self.run.ended.clone() {
-                step::remove_scratch(self.means.scratch.join(&self.id)).await;
+                step::remove_scratch(self.resources.scratch.join(&self.id)).await;
                 return Ok(ended);
             }
-            for heard in self.listen(stop, &mut tasks).await? {
+            for heard in self.next_events(stop, &mut tasks).await? {
                 // Handles events one by one, each with the state after the one before.
-                let follows = self.follows(heard, tell, &tasks);
-                self.take(follows);
+                let follows = self.handle(heard, tell, &tasks);
+                self.accept(follows);
             }
         }
     }
@@ -225,27 +225,33 @@ impl Runner {
     /// Applies all entries that are due.
     fn accept_due(&mut self) {
         loop {
-            let due = self.graph.due(&self.run, self.means.clock.now());
+            let due = self
+                .graph
+                .due_entries(&self.run, self.resources.clock.now());
             if due.is_empty() {
                 return;
             }
-            self.take(due);
+            self.accept(due);
         }
     }
 
     /// Applies entries. They count from here on; the runner acts on them only after they are written.
-    fn take(&mut self, entries: Vec<Entry>) {
+    fn accept(&mut self, entries: Vec<Entry>) {
         for mut entry in entries {
             self.assign_session(&mut entry);
-            let time = self.means.clock.now();
+            let time = self.resources.clock.now();
             self.graph.apply(&mut self.run, time, &entry);
-            self.unwritten.push((time, entry));
+            self.pending_entries.push((time, entry));
         }
     }
 
     /// Writes the applied entries, all or nothing, and then acts on them.
-    async fn write(&mut self, tell: EventListener<'_>, tasks: &mut Tasks) -> Result<(), Error> {
-        let entries = std::mem::take(&mut self.unwritten);
+    async fn write_pending(
+        &mut self,
+        tell: EventListener<'_>,
+        tasks: &mut Tasks,
+    ) -> Result<(), Error> {
+        let entries = std::mem::take(&mut self.pending_entries);
         if entries.is_empty() {
             return Ok(());
         }
@@ -258,15 +264,15 @@ impl Runner {
                 body: serde_json::to_string(entry)?,
             });
         }
-        self.means.runs.append(&self.hold, lines).await?;
+        self.resources.runs.append(&self.hold, lines).await?;
         for (time, entry) in &entries {
-            self.entries += 1;
+            self.entry_count += 1;
             tell(RunEvent::Entry {
-                seq: self.entries,
+                seq: self.entry_count,
                 time: *time,
                 entry,
             });
-            self.act(entry, tasks);
+            self.perform(entry, tasks);
         }
         Ok(())
     }
@@ -281,27 +287,29 @@ impl Runner {
     }
 
     /// Acts on an entry, unless the state of its step has changed since.
-    fn act(&self, entry: &Entry, tasks: &mut Tasks) {
+    fn perform(&self, entry: &Entry, tasks: &mut Tasks) {
         let phase = |step: &str| self.run.phase(step);
         match entry {
             Entry::AttemptStarted { step, .. } if phase(step) == Phase::Working => {
-                self.attempt(step, false, tasks);
+                self.start_attempt(step, false, tasks);
             }
             Entry::AttemptEnded { step, .. } | Entry::GateOpened { step, .. } => {
                 match phase(step) {
                     Phase::Waiting { until, .. } => {
-                        tasks.wait(step, until, || TaskReport::WaitOver)
+                        tasks.start_wait(step, until, || TaskReport::WaitOver)
                     }
-                    Phase::AtGate { until } => tasks.wait(step, until, || TaskReport::GateOver),
+                    Phase::AtGate { until } => {
+                        tasks.start_wait(step, until, || TaskReport::GateOver)
+                    }
                     _ => {}
                 }
             }
-            Entry::StepEnded { step, .. } if !phase(step).is_active() => tasks.forget(step),
+            Entry::StepEnded { step, .. } if !phase(step).is_active() => tasks.remove(step),
             _ => {}
         }
     }
 
-    fn attempt(&self, step: &str, is_resumed: bool, tasks: &mut Tasks) {
+    fn start_attempt(&self, step: &str, is_resumed: bool, tasks: &mut Tasks) {
         let Some(step) = self.graph.step(step) else {
             return;
         };
@@ -309,11 +317,11 @@ impl Runner {
             id: &self.id,
             run: &self.run,
             pipeline: &self.pipeline,
-            means: self.means.clone(),
-            spent: Arc::clone(&self.spent),
+            means: self.resources.clone(),
+            spent: Arc::clone(&self.budget),
         };
         if let Some(job) = Job::new(context, step, is_resumed) {
-            tasks.attempt(&step.id, job);
+            tasks.start_attempt(&step.id, job);
         }
     }
 
@@ -321,9 +329,11 @@ impl Runner {
     fn resume_tasks(&self, tasks: &mut Tasks) {
         for (step, state) in &self.run.steps {
             match state.phase {
-                Phase::Working => self.attempt(step, true, tasks),
-                Phase::Waiting { until, .. } => tasks.wait(step, until, || TaskReport::WaitOver),
-                Phase::AtGate { until } => tasks.wait(step, until, || TaskReport::GateOver),
+                Phase::Working => self.start_attempt(step, true, tasks),
+                Phase::Waiting { until, .. } => {
+                    tasks.start_wait(step, until, || TaskReport::WaitOver)
+                }
+                Phase::AtGate { until } => tasks.start_wait(step, until, || TaskReport::GateOver),
                 _ => {}
             }
         }
@@ -336,16 +346,16 @@ impl Runner {
 
     fn deadline(&self) -> Option<Timestamp> {
         let time = self.pipeline.runtime.budget.time?;
-        Some(self.run.begun_last + time)
+        Some(self.run.last_started + time)
     }
 
     /// Releases the run, so that another process may resume it.
     pub async fn close(self) -> Result<(), Error> {
-        Ok(self.means.runs.release(self.hold).await?)
+        Ok(self.resources.runs.release(self.hold).await?)
     }
 
     /// Returns the store of the steps' artifacts.
     pub fn artifacts(&self) -> &Artifacts {
-        &self.means.artifacts
+        &self.resources.artifacts
     }
 }

@@ -14,19 +14,19 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     /// The parameters of the run.
-    pub begun: RunParameters,
+    pub parameters: RunParameters,
     /// The time of the first start.
     pub started: Timestamp,
     /// The time of the last start, if the run was started again.
-    pub begun_last: Timestamp,
+    pub last_started: Timestamp,
     /// The time of the last entry.
-    pub changed: Timestamp,
+    pub last_changed: Timestamp,
     /// The end of the run; `None` while it has not ended.
     pub ended: Option<EndStatus>,
     /// The steps, by id; a step without entries is missing.
     pub steps: BTreeMap<String, StepState>,
     /// The times at which a process resumed the run.
-    pub resumed: Vec<Timestamp>,
+    pub resumed_at: Vec<Timestamp>,
     /// The tokens that all attempts used together.
     pub usage: Usage,
     /// The cost of all attempts together.
@@ -34,7 +34,7 @@ pub struct Run {
     /// Whether an edge has led to the end of the run.
     pub is_completing: bool,
     /// The reason of the failure, once a step has failed that no other step repairs.
-    pub failed: Option<String>,
+    pub failure_reason: Option<String>,
     /// The step of that failure.
     pub failed_step: Option<String>,
     /// The number of the journal turn that holds the current entries, from 1.
@@ -66,7 +66,7 @@ pub struct StepState {
     /// The number of iterations, if the step is a loop.
     pub iterations: u32,
     /// The step that this one is repairing, if any.
-    pub reworks: Option<String>,
+    pub rework_of: Option<String>,
     /// Whether the last visit was a rework visit, which repairs another step.
     pub is_rework: bool,
 }
@@ -78,7 +78,7 @@ pub enum Phase {
     #[default]
     Idle,
     /// Something leads to the step: a visit is due.
-    Called,
+    Triggered,
     /// The step is visited, and its next attempt can begin.
     Ready,
     /// An attempt is under way.
@@ -111,7 +111,7 @@ impl Phase {
 
     /// Returns whether the step is visited and has not ended.
     pub const fn is_active(self) -> bool {
-        !matches!(self, Self::Idle | Self::Called | Self::Ended(_))
+        !matches!(self, Self::Idle | Self::Triggered | Self::Ended(_))
     }
 }
 
@@ -131,7 +131,7 @@ pub struct Visit {
     /// The answer at the gate.
     pub choice: Option<String>,
     /// Whether the answer is the default because nobody answered.
-    pub is_by_default: bool,
+    pub is_default_choice: bool,
 }
 
 /// An attempt of a visit.
@@ -144,7 +144,7 @@ pub struct Attempt {
     /// The time of its end.
     pub ended: Option<Timestamp>,
     /// The agent or model that worked, if it was not the first choice.
-    pub instead: Option<String>,
+    pub fallback: Option<String>,
     /// The session in which a model was asked.
     pub session: Option<String>,
     /// The id and the start time of the process that was started last.
@@ -178,7 +178,7 @@ pub struct WaitPeriod {
 
 impl Run {
     /// Returns the state of a run after the given entries.
-    pub fn of<'a>(entries: impl IntoIterator<Item = (Timestamp, &'a Entry)>) -> Self {
+    pub fn from_entries<'a>(entries: impl IntoIterator<Item = (Timestamp, &'a Entry)>) -> Self {
         let mut run = Self::default();
         for (time, entry) in entries {
             run.apply(time, entry);
@@ -188,10 +188,10 @@ impl Run {
 
     /// Applies one more entry.
     pub fn apply(&mut self, time: Timestamp, entry: &Entry) {
-        self.changed = self.changed.max(time);
+        self.last_changed = self.last_changed.max(time);
         match entry {
             Entry::RunStarted(begun) => self.begin(time, begun),
-            Entry::RunResumed {} => self.resumed.push(time),
+            Entry::RunResumed {} => self.resumed_at.push(time),
             Entry::RunEnded { outcome, reason } => {
                 self.ended = Some(EndStatus {
                     at: time,
@@ -207,7 +207,7 @@ impl Run {
             } => {
                 self.reset(resets);
                 let to = self.step_mut(to);
-                (to.phase, to.is_rework) = (Phase::Called, false);
+                (to.phase, to.is_rework) = (Phase::Triggered, false);
             }
             Entry::LoopRepeated { resets, .. } => {
                 self.reset(resets);
@@ -219,8 +219,8 @@ impl Run {
                 // A step repairs one failure at a time: later ones wait, also while an edge has called the repairing
                 // step.
                 if matches!(other.phase, Phase::Idle | Phase::Ended(_)) {
-                    other.phase = Phase::Called;
-                    other.reworks = Some(step.clone());
+                    other.phase = Phase::Triggered;
+                    other.rework_of = Some(step.clone());
                     other.is_rework = true;
                 }
             }
@@ -259,11 +259,11 @@ impl Run {
             self.started = time;
         }
         self.turn += 1;
-        self.begun_last = time;
-        self.begun = begun.clone();
+        self.last_started = time;
+        self.parameters = begun.clone();
         self.ended = None;
         self.is_completing = false;
-        (self.failed, self.failed_step) = (None, None);
+        (self.failure_reason, self.failed_step) = (None, None);
         for step in self.steps.values_mut() {
             if !matches!(
                 step.phase,
@@ -273,9 +273,9 @@ impl Run {
                 step.phase = match step.phase {
                     Phase::Idle => Phase::Idle,
                     _ if step.is_rework => Phase::Idle,
-                    _ => Phase::Called,
+                    _ => Phase::Triggered,
                 };
-                step.reworks = None;
+                step.rework_of = None;
                 step.iterations = 0;
             }
         }
@@ -295,8 +295,8 @@ impl Run {
         {
             let reason = reason.as_deref().unwrap_or("it failed");
             // The first failure is the reason.
-            if self.failed.is_none() {
-                self.failed = Some(format!("step `{name}`: {reason}"));
+            if self.failure_reason.is_none() {
+                self.failure_reason = Some(format!("step `{name}`: {reason}"));
                 self.failed_step = Some(name.to_owned());
             }
         }
@@ -341,7 +341,7 @@ impl StepState {
             } => {
                 if let Some(visit) = self.visits.last_mut() {
                     visit.choice.clone_from(choice);
-                    visit.is_by_default = *by_default;
+                    visit.is_default_choice = *by_default;
                     if let Some(gate) = &mut visit.gate {
                         gate.ended = Some(time);
                     }
@@ -364,7 +364,7 @@ impl StepState {
             attempts: Vec::new(),
             gate: None,
             choice: None,
-            is_by_default: false,
+            is_default_choice: false,
         });
     }
 
@@ -386,7 +386,7 @@ impl StepState {
             number: *attempt,
             started: time,
             ended: None,
-            instead: instead.clone(),
+            fallback: instead.clone(),
             session: session.clone(),
             process: None,
             problem: None,
@@ -464,7 +464,7 @@ impl StepState {
             return;
         };
         self.phase = Phase::Ended(*outcome);
-        (self.reworks, self.iterations) = (None, 0);
+        (self.rework_of, self.iterations) = (None, 0);
         self.artifacts.clone_from(artifacts);
         self.context.clone_from(context);
         let Some(last) = self.visits.last_mut().filter(|last| last.number == *visit) else {

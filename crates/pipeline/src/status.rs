@@ -32,7 +32,7 @@ pub enum RunStatus {
 
 impl RunStatus {
     /// Returns the status of a run with the given outcome.
-    pub const fn of(outcome: Outcome) -> Self {
+    pub const fn from_outcome(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Completed | Outcome::Continued => Self::Completed,
             Outcome::Canceled => Self::Cancelled,
@@ -41,7 +41,7 @@ impl RunStatus {
     }
 
     /// Returns the status in a word.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Unfinished => "unfinished",
@@ -55,30 +55,30 @@ impl RunStatus {
 }
 
 /// Returns the status of the given run.
-pub async fn standing(runs: &Journal, run: &Summary) -> Result<RunStatus, Error> {
-    match (run.state, run.open_turn) {
+pub async fn run_status(runs: &Journal, run: &Summary) -> Result<RunStatus, Error> {
+    match (run.availability, run.open_turn) {
         (Availability::InUse, _) => return Ok(RunStatus::Running),
         (_, Some(_)) => return Ok(RunStatus::Unfinished),
         _ => {}
     }
-    let Some(last) = runs.last(&run.id, "settled").await? else {
+    let Some(last) = runs.last_of_kind(&run.id, "settled").await? else {
         return Ok(RunStatus::Empty);
     };
-    Ok(match serde_json::from_str(&last.line.body) {
-        Ok(Entry::RunEnded { outcome, .. }) => RunStatus::of(outcome),
+    Ok(match serde_json::from_str(&last.entry.body) {
+        Ok(Entry::RunEnded { outcome, .. }) => RunStatus::from_outcome(outcome),
         _ => RunStatus::Finished,
     })
 }
 
 /// Returns the pipeline of a run, or `None` if it is unreadable: because of its version, or because a referenced file
 /// is gone.
-pub fn pipeline(run: &Run) -> Option<Pipeline> {
-    file::read(&run.begun.source, Path::new(&run.begun.file)).ok()
+pub fn parse_pipeline(run: &Run) -> Option<Pipeline> {
+    file::read(&run.parameters.source, Path::new(&run.parameters.file)).ok()
 }
 
 /// Returns the steps of a run without its pipeline: those that have begun, in that order, and then all others with
 /// entries.
-pub fn order(run: &Run) -> Vec<&str> {
+pub fn steps_by_start(run: &Run) -> Vec<&str> {
     let first = |step: &StepState| step.visits.first().map(|visit| visit.started);
     let known = run.steps.iter();
     let mut steps: Vec<_> = known
@@ -99,23 +99,25 @@ pub struct Question {
 
 impl Question {
     /// Returns whether the key is the key of a choice.
-    pub fn has(&self, key: &str) -> bool {
-        self.choices.iter().any(|choice| split(choice).0 == key)
+    pub fn has_choice(&self, key: &str) -> bool {
+        self.choices
+            .iter()
+            .any(|choice| split_choice(choice).0 == key)
     }
 
     /// Returns the choices: the key of each, and its meaning.
-    pub fn keys(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.choices.iter().map(|choice| split(choice))
+    pub fn keyed_choices(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.choices.iter().map(|choice| split_choice(choice))
     }
 }
 
 /// A key is a name, which contains no colon.
-fn split(choice: &str) -> (&str, &str) {
+fn split_choice(choice: &str) -> (&str, &str) {
     choice.split_once(": ").unwrap_or((choice, choice))
 }
 
 /// Returns the question of a step at its gate; `None` for a timer.
-pub fn asked(step: &str, entries: &[RecordedEntry]) -> Option<Question> {
+pub fn open_question(step: &str, entries: &[RecordedEntry]) -> Option<Question> {
     let asked = |(_, _, entry): &RecordedEntry| match entry {
         Entry::GateOpened {
             step: at,

@@ -43,16 +43,16 @@ pub(super) struct Job {
     attempt: Attempt,
     visit: u32,
     /// The number of attempts in its session, this one included.
-    turns: u64,
+    session_attempts: u64,
     /// The feedback: the problem of the last attempt's result, or of the step that this one repairs.
-    earlier: Option<Problem>,
+    previous_problem: Option<Problem>,
     inputs: BTreeMap<String, InputValue>,
     folder: PathBuf,
     deadline: Option<Timestamp>,
     /// Whether an earlier process died during the attempt.
     is_resumed: bool,
-    means: RunResources,
-    spent: Arc<BudgetTracker>,
+    resources: RunResources,
+    budget: Arc<BudgetTracker>,
 }
 
 /// The run of an attempt, and its resources.
@@ -69,21 +69,21 @@ pub(super) struct AttemptControl {
     pub(super) stop: CancellationToken,
     /// Ends the wait of the attempt's turn.
     pub(super) retry_now: Arc<Notify>,
-    pub(super) tell: Arc<dyn Fn(AttemptEvent) + Send + Sync>,
+    pub(super) notify: Arc<dyn Fn(AttemptEvent) + Send + Sync>,
     /// Receives the reason when our own files cannot be written.
-    pub(super) halt: mpsc::UnboundedSender<String>,
+    pub(super) halt_sender: mpsc::UnboundedSender<String>,
 }
 
 impl AttemptControl {
     /// Stops the run, which can be resumed, because we cannot store something: the step has not failed.
     async fn halt<T>(&self, why: impl ToString) -> T {
         // Without a receiver the run has already stopped.
-        self.halt.send(why.to_string()).ok();
+        self.halt_sender.send(why.to_string()).ok();
         std::future::pending().await
     }
 
     /// Stops the run if our own files cannot be written; an invalid request of the step is the step's own problem.
-    async fn written<T>(&self, written: io::Result<T>) -> Result<T, Problem> {
+    async fn or_halt<T>(&self, written: io::Result<T>) -> Result<T, Problem> {
         match written {
             Ok(written) => Ok(written),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
@@ -119,10 +119,10 @@ impl From<Problem> for WorkResult {
 
 /// The watchdog and the stop signal of an attempt.
 struct AttemptContext {
-    guard: Arc<Watchdog>,
+    watchdog: Arc<Watchdog>,
     /// Cancelled to end the attempt.
     stop: CancellationToken,
-    live: AttemptControl,
+    control: AttemptControl,
 }
 
 impl Job {
@@ -131,8 +131,8 @@ impl Job {
             id,
             run,
             pipeline,
-            means,
-            spent,
+            means: resources,
+            spent: budget,
         } = context;
         let state = run.steps.get(&step.id)?;
         let visit = state.visit()?;
@@ -143,7 +143,7 @@ impl Job {
         let before = before.and_then(|attempt| attempt.problem.as_ref());
         let before = before.filter(|problem| is_result_failure(problem));
         let reworked = state
-            .reworks
+            .rework_of
             .as_ref()
             .and_then(|other| run.steps.get(other));
         let reworked = reworked.and_then(|other| other.attempt()?.problem.as_ref());
@@ -151,17 +151,17 @@ impl Job {
         Some(Self {
             run: id.to_owned(),
             visit: visit.number,
-            turns: u64::try_from(turns).unwrap_or(u64::MAX),
-            earlier: before.or(reworked).cloned(),
-            inputs: inputs::of(step, run),
-            folder: PathBuf::from(&run.begun.folder),
-            deadline: time.map(|time| run.begun_last + time),
+            session_attempts: u64::try_from(turns).unwrap_or(u64::MAX),
+            previous_problem: before.or(reworked).cloned(),
+            inputs: inputs::resolve(step, run),
+            folder: PathBuf::from(&run.parameters.folder),
+            deadline: time.map(|time| run.last_started + time),
             pipeline: Arc::clone(pipeline),
             step: step.clone(),
             attempt,
             is_resumed,
-            means,
-            spent,
+            resources,
+            budget,
         })
     }
 
@@ -171,7 +171,7 @@ impl Job {
     }
 
     /// Returns the maximum number of attempts.
-    fn most_attempts(&self) -> u32 {
+    fn max_attempts(&self) -> u32 {
         let retries = self.step.retry.policy.retries();
         retries.map_or(u32::MAX, |retries| retries.saturating_add(1))
     }
@@ -179,7 +179,7 @@ impl Job {
     /// Returns the folder of the attempt's temporary files.
     fn scratch(&self) -> PathBuf {
         let name = format!("{}-{}-{}", self.step.id, self.visit, self.attempt.number);
-        self.means.scratch.join(&self.run).join(name)
+        self.resources.scratch.join(&self.run).join(name)
     }
 }
 
@@ -189,17 +189,17 @@ const fn is_result_failure(problem: &Problem) -> bool {
 }
 
 /// Executes the attempt.
-pub(super) async fn run(job: Job, live: AttemptControl) -> AttemptResult {
+pub(super) async fn run(job: Job, control: AttemptControl) -> AttemptResult {
     let runtime = &job.pipeline.runtime;
     let guard = Watchdog::new(
-        Arc::clone(&job.means.clock),
+        Arc::clone(&job.resources.clock),
         runtime.stall_timeout,
         job.step.timeout,
     );
     let watched = AttemptContext {
-        guard: Arc::new(guard),
-        stop: live.stop.child_token(),
-        live,
+        watchdog: Arc::new(guard),
+        stop: control.stop.child_token(),
+        control,
     };
     let mut cut: Option<Problem> = None;
     let mut done = {
@@ -207,30 +207,30 @@ pub(super) async fn run(job: Job, live: AttemptControl) -> AttemptResult {
         loop {
             tokio::select! {
                 done = &mut work => break done,
-                problem = watched.guard.expired(), if cut.is_none() => cut = Some(problem),
-                problem = job.spent.over(), if cut.is_none() => cut = Some(problem),
+                problem = watched.watchdog.expired(), if cut.is_none() => cut = Some(problem),
+                problem = job.budget.exceeded(), if cut.is_none() => cut = Some(problem),
             }
             watched.stop.cancel();
         }
     };
-    if done.made.is_err() {
+    if done.output.is_err() {
         let by_person = || Problem::new(Cause::Interrupted, "it was cancelled");
-        let was_stopped = watched.live.stop.is_cancelled();
+        let was_stopped = watched.control.stop.is_cancelled();
         match cut {
-            _ if was_stopped => done.made = Err(by_person()),
-            Some(problem) => done.made = Err(problem),
+            _ if was_stopped => done.output = Err(by_person()),
+            Some(problem) => done.output = Err(problem),
             None => {}
         }
     }
     // Tokens are counted while they are used.
-    job.spent.add(Usage::default(), done.cost);
+    job.budget.add(Usage::default(), done.cost);
     remove_scratch(job.scratch()).await;
     done
 }
 
 async fn perform_and_check(job: &Job, watched: &AttemptContext) -> AttemptResult {
     let mut inputs = BTreeMap::new();
-    let worked = match begin(job).await {
+    let worked = match prepare(job).await {
         Err(problem) => problem.into(),
         Ok(given) => {
             inputs = given;
@@ -238,13 +238,13 @@ async fn perform_and_check(job: &Job, watched: &AttemptContext) -> AttemptResult
         }
     };
     let mut done = AttemptResult {
-        made: Ok(StepOutput::default()),
+        output: Ok(StepOutput::default()),
         usage: worked.usage,
         cost: worked.cost,
         warnings: Vec::new(),
     };
-    done.made = match worked.output {
-        Ok(output) => finish(job, output, &inputs, watched, &mut done).await,
+    done.output = match worked.output {
+        Ok(output) => check_and_store(job, output, &inputs, watched, &mut done).await,
         Err(problem) => Err(problem),
     };
     done
@@ -266,12 +266,12 @@ async fn work(
 }
 
 /// Ends leftovers of an earlier process, and reads the inputs of the step.
-async fn begin(job: &Job) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
-    if let Some(problem) = job.spent.problem() {
+async fn prepare(job: &Job) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
+    if let Some(problem) = job.budget.exceeded_problem() {
         return Err(problem);
     }
     if job.is_resumed {
-        orphans::end(job.attempt.process, &command::marks(job)).await;
+        orphans::kill_orphans(job.attempt.process, &command::marker_variables(job)).await;
     }
     let is_ours = matches!(job.step.work, Work::Prompt(_));
     if job.is_resumed && job.step.once && !is_ours {
@@ -283,11 +283,11 @@ async fn begin(job: &Job) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
         let why = format!("there is no folder {}", directory.display());
         return Err(Problem::new(Cause::Misconfigured, why));
     }
-    inputs::read(&job.inputs, &job.means.artifacts).await
+    inputs::read(&job.inputs, &job.resources.artifacts).await
 }
 
 /// Collects, checks and stores the outputs of the work.
-async fn finish(
+async fn check_and_store(
     job: &Job,
     output: Vec<u8>,
     inputs: &BTreeMap<String, Vec<u8>>,
@@ -298,8 +298,8 @@ async fn finish(
     let env = match job.step.contracts.iter().any(is_suite) {
         true => {
             watched
-                .live
-                .written(command::variables(job, inputs))
+                .control
+                .or_halt(command::variables(job, inputs))
                 .await?
         }
         false => Vec::new(),
@@ -308,34 +308,34 @@ async fn finish(
     let context = outputs::context(&output);
     found.insert(OUTPUT.to_owned(), output);
     watched
-        .guard
-        .sign(WatchEvent::Progress("its work is done".to_owned()));
+        .watchdog
+        .record(WatchEvent::Progress("its work is done".to_owned()));
     let judging = prompt::ModelJudge::new(job, watched);
     let scene = CheckContext {
         step: &job.step,
         artifacts: &found,
         directory: &job.directory(),
         env: &env,
-        hidden_variables: job.means.host.hidden_variables(),
-        ask: &judging,
+        hidden_variables: job.resources.host.hidden_variables(),
+        judge_client: &judging,
         stop: &watched.stop,
         on_output: &|bytes| {
-            let sign = command::sign(bytes);
-            watched.guard.sign(WatchEvent::Progress(sign));
+            let sign = command::last_printed_line(bytes);
+            watched.watchdog.record(WatchEvent::Progress(sign));
         },
-        clock: &*job.means.clock,
+        clock: &*job.resources.clock,
     };
     let checked = contract::check(&scene).await;
-    let (usage, cost) = judging.spent();
+    let (usage, cost) = judging.usage_and_cost();
     (done.usage, done.cost) = (
         done.usage.plus(usage),
         Cost(done.cost.0.saturating_add(cost.0)),
     );
     done.warnings = checked?.warnings;
     let artifacts: BTreeMap<String, Artifact> =
-        match outputs::keep(found, &job.means.artifacts).await {
+        match outputs::store(found, &job.resources.artifacts).await {
             Ok(artifacts) => artifacts,
-            Err(why) => watched.live.halt(why).await,
+            Err(why) => watched.control.halt(why).await,
         };
     Ok(StepOutput { artifacts, context })
 }

@@ -27,7 +27,7 @@ pub(crate) enum Error {
     #[error(
         "`{found}` is not a name of letters, digits, `-` and `_`; write `{{{{ \"{{{{\" }}}}` for two braces"
     )]
-    NoName {
+    InvalidName {
         /// The offset in bytes.
         offset: usize,
         /// The text in the braces.
@@ -54,7 +54,7 @@ impl Error {
     pub(crate) const fn offset(&self) -> usize {
         match self {
             Self::Unclosed { offset }
-            | Self::NoName { offset, .. }
+            | Self::InvalidName { offset, .. }
             | Self::Unknown { offset, .. }
             | Self::TooLong { offset } => *offset,
         }
@@ -64,7 +64,7 @@ impl Error {
 /// Returns the names in a text, each with its offset in bytes.
 pub(crate) fn names(text: &str) -> Result<Vec<(usize, String)>, Error> {
     let mut names = Vec::new();
-    for part in Parts::of(text) {
+    for part in Parts::new(text) {
         if let (offset, Part::Name(name)) = part? {
             names.push((offset, name.to_owned()));
         }
@@ -75,7 +75,7 @@ pub(crate) fn names(text: &str) -> Result<Vec<(usize, String)>, Error> {
 /// Replaces all names in the text by their values.
 pub(crate) fn fill(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, Error> {
     let mut filled = String::new();
-    for part in Parts::of(text) {
+    for part in Parts::new(text) {
         let (offset, part) = part?;
         let owned;
         let piece = match part {
@@ -110,7 +110,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    const fn of(text: &'a str) -> Self {
+    const fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
 
@@ -136,7 +136,7 @@ impl<'a> Parts<'a> {
         let name = inside[..close].trim_end();
         if !is_name(name) {
             let found = outlast_kernel::text::bounded(name, MAX_SHOWN_BYTES).into_owned();
-            return Err(Error::NoName { offset, found });
+            return Err(Error::InvalidName { offset, found });
         }
         self.at = offset + close + CLOSE.len();
         Ok((offset, Part::Name(name)))
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn what_is_strange_is_an_error_that_says_where() {
         let unclosed = |offset| Error::Unclosed { offset };
-        let no_name = |offset, found: &str| Error::NoName {
+        let no_name = |offset, found: &str| Error::InvalidName {
             offset,
             found: found.to_owned(),
         };

@@ -10,14 +10,14 @@ use std::io;
 /// Encodes events in one protocol.
 pub trait EventEncoder: Send {
     /// Encodes an event.
-    fn say(&mut self, event: Event, out: &mut JsonLines);
+    fn encode(&mut self, event: Event, out: &mut JsonLines);
 
     /// Encodes the end of a run: no turn is running, and none follows by itself.
-    fn end_run(&mut self, aborted: bool, out: &mut JsonLines);
+    fn encode_run_end(&mut self, aborted: bool, out: &mut JsonLines);
 
     /// Returns the number of waiting bytes above which deltas of one text are merged. A merged delta has the sequence
     /// number of its last part.
-    fn merges_above(&self) -> usize;
+    fn merge_threshold(&self) -> usize;
 }
 
 /// Lines of JSON to write.
@@ -51,7 +51,7 @@ impl JsonLines {
 }
 
 /// Returns the serialized size of a value in bytes; 0 if it cannot be serialized.
-pub(crate) fn written(frame: &impl Serialize) -> usize {
+pub(crate) fn encoded_len(frame: &impl Serialize) -> usize {
     let mut count = Count(0);
     serde_json::to_writer(&mut count, frame).map_or(0, |()| count.0)
 }

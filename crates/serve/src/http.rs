@@ -76,7 +76,7 @@ pub struct Setup {
     /// The runs to report, and the service that starts new ones.
     pub runs: (Runs, Arc<dyn StartRun>),
     /// Services of the program beside sessions and runs.
-    pub around: Arc<dyn HostServices>,
+    pub host_services: Arc<dyn HostServices>,
     /// The host names under which the server may be reached, and the origins that may call it.
     pub names: AllowedNames,
     /// The token that every path but the page's own files needs, if any.
@@ -120,12 +120,12 @@ impl HttpServer {
         let shared = Arc::new(AppState {
             sessions: setup.sessions,
             runs: setup.runs.0,
-            starts: setup.runs.1,
-            around: setup.around,
+            run_starter: setup.runs.1,
+            host_services: setup.host_services,
             names: setup.names,
             token: setup.token,
             limits,
-            rates: RateLimiter::new(limits.requests),
+            rate_limiter: RateLimiter::new(limits.requests),
             document: api.document().to_string(),
             sockets: TaskTracker::new(),
         });
@@ -136,7 +136,7 @@ impl HttpServer {
             .route("/api/ws", get(websocket::upgrade))
             .route("/api/openapi.json", get(openapi))
             .route("/healthz", get(gateways::health))
-            .fallback(gateways::other)
+            .fallback(gateways::page_file)
             .method_not_allowed_fallback(method_not_allowed)
             .layer(check)
             .with_state(Arc::clone(&shared));
@@ -185,10 +185,10 @@ impl HttpServer {
 
 fn routes() -> Api {
     let mut api = Api::new();
-    sessions::add_to(&mut api);
-    turns::add_to(&mut api);
-    runs::add_to(&mut api);
-    gateways::add_to(&mut api);
+    sessions::add_routes(&mut api);
+    turns::add_routes(&mut api);
+    runs::add_routes(&mut api);
+    gateways::add_routes(&mut api);
     api
 }
 

@@ -15,7 +15,7 @@ pub struct LineReader<R> {
     reader: BufReader<R>,
     longest: usize,
     /// The current line so far; empty once it is too long.
-    kept: Vec<u8>,
+    buffer: Vec<u8>,
     /// The length of the current line so far, in bytes.
     length: u64,
 }
@@ -24,14 +24,14 @@ pub struct LineReader<R> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// The complete line.
-    Whole(String),
+    Complete(String),
     /// The line exceeds the limit and was skipped.
     TooLong {
         /// Its length in bytes, without its end.
         bytes: u64,
     },
     /// The line is not UTF-8.
-    NotText,
+    InvalidUtf8,
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
@@ -40,7 +40,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         Self {
             reader: BufReader::with_capacity(READ_BUFFER_BYTES, reader),
             longest,
-            kept: Vec::new(),
+            buffer: Vec::new(),
             length: 0,
         }
     }
@@ -52,7 +52,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             // The only wait: the bytes taken before it are kept in `self`.
             let piece = self.reader.fill_buf().await?;
             if piece.is_empty() {
-                return Ok(self.line());
+                return Ok(self.take_line());
             }
             let end = memchr::memchr(b'\n', piece);
             let part = &piece[..end.unwrap_or(piece.len())];
@@ -60,13 +60,13 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             self.length += part.len() as u64;
             // One byte more than the limit, because that one may be a `\r` that does not count.
             if self.length <= self.longest as u64 + 1 {
-                self.kept.extend_from_slice(part);
+                self.buffer.extend_from_slice(part);
             } else {
-                self.kept = Vec::new();
+                self.buffer = Vec::new();
             }
             self.reader.consume(taken);
             if end.is_some()
-                && let Some(line) = self.line()
+                && let Some(line) = self.take_line()
             {
                 return Ok(Some(line));
             }
@@ -74,9 +74,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 
     /// Takes the line that has ended, unless it is empty.
-    fn line(&mut self) -> Option<Line> {
+    fn take_line(&mut self) -> Option<Line> {
         let bytes = std::mem::take(&mut self.length);
-        let mut kept = std::mem::take(&mut self.kept);
+        let mut kept = std::mem::take(&mut self.buffer);
         if kept.last() == Some(&b'\r') {
             kept.pop();
             if kept.is_empty() {
@@ -89,7 +89,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         if kept.is_empty() || kept.len() > self.longest {
             return Some(Line::TooLong { bytes });
         }
-        Some(String::from_utf8(kept).map_or(Line::NotText, Line::Whole))
+        Some(String::from_utf8(kept).map_or(Line::InvalidUtf8, Line::Complete))
     }
 }
 

@@ -41,7 +41,7 @@ fn read(bytes: &[u8], lengths: &[usize], longest: usize) -> Vec<Line> {
 }
 
 fn whole(text: &str) -> Line {
-    Line::Whole(text.to_owned())
+    Line::Complete(text.to_owned())
 }
 
 /// The expected lines, computed from the whole input at once.
@@ -57,7 +57,7 @@ fn expected(bytes: &[u8], longest: usize) -> Vec<Line> {
                 let bytes = line.len() as u64;
                 return Some(Line::TooLong { bytes });
             }
-            Some(std::str::from_utf8(content).map_or(Line::NotText, whole))
+            Some(std::str::from_utf8(content).map_or(Line::InvalidUtf8, whole))
         })
         .collect()
 }
@@ -99,7 +99,7 @@ fn a_line_ends_at_a_line_feed_and_nowhere_else() {
             vec![whole("a\u{2028}b\u{2029}\u{85}c")],
         ),
         (b"a\0b\n", vec![whole("a\0b")]),
-        (b"\xff\n{}\n", vec![Line::NotText, whole("{}")]),
+        (b"\xff\n{}\n", vec![Line::InvalidUtf8, whole("{}")]),
         (b"a\r", vec![whole("a")]),
     ];
     for (bytes, lines) in cases {
@@ -127,7 +127,7 @@ fn a_line_that_is_too_long_is_not_kept() {
     let mut reader = LineReader::new(Pieces { bytes, lengths }, 4000);
     let line = futures_util::FutureExt::now_or_never(reader.next()).unwrap();
     assert_eq!(line.unwrap(), Some(Line::TooLong { bytes: 1 << 20 }));
-    assert_eq!(reader.kept.capacity(), 0);
+    assert_eq!(reader.buffer.capacity(), 0);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_line_of_fifty_mebibytes_passes() {
     let mut bytes = vec![b'x'; 50 << 20];
     bytes.push(b'\n');
     let lines = read(&bytes, &[usize::MAX], 64 << 20);
-    assert!(matches!(&lines[..], [Line::Whole(line)] if line.len() == 50 << 20));
+    assert!(matches!(&lines[..], [Line::Complete(line)] if line.len() == 50 << 20));
 }
 
 #[tokio::test]

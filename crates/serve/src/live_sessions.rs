@@ -28,7 +28,7 @@ use outlast_engine::CancellationToken;
 use outlast_engine::journal::Entry;
 use outlast_kernel::text;
 use outlast_session::factory::{FactoryError, SessionFactory, SessionOptions};
-use outlast_session::read;
+use outlast_session::parse_entry;
 use outlast_store::Journal;
 use outlast_store::journal::{Availability as Owned, Page, Summary};
 use std::collections::HashMap;
@@ -59,7 +59,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 pub enum Error {
     /// It cannot be had.
     #[error(transparent)]
-    House(#[from] FactoryError),
+    Factory(#[from] FactoryError),
     /// As things are, this is not done.
     #[error("{0}")]
     Refused(String),
@@ -73,7 +73,7 @@ pub enum Error {
     TooMany,
     /// Whoever follows has read too slowly.
     #[error("what comes next is not known any more; take a snapshot and follow from there")]
-    Behind,
+    Stale,
     /// What is written down cannot be read.
     #[error("{0}")]
     Unreadable(String),
@@ -81,8 +81,8 @@ pub enum Error {
 
 /// All sessions of a server.
 pub struct LiveSessions {
-    house: Arc<dyn SessionFactory>,
-    rooms: Mutex<HashMap<String, Arc<LiveSession>>>,
+    session_factory: Arc<dyn SessionFactory>,
+    sessions: Mutex<HashMap<String, Arc<LiveSession>>>,
     stop: CancellationToken,
     tasks: TaskTracker,
     readers: Arc<Semaphore>,
@@ -90,33 +90,33 @@ pub struct LiveSessions {
 
 impl LiveSessions {
     /// Creates the sessions of that factory.
-    pub fn new(house: Arc<dyn SessionFactory>) -> Arc<Self> {
+    pub fn new(session_factory: Arc<dyn SessionFactory>) -> Arc<Self> {
         Arc::new(Self {
-            house,
-            rooms: Mutex::default(),
+            session_factory,
+            sessions: Mutex::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             readers: Arc::new(Semaphore::new(MAX_CONCURRENT_SNAPSHOTS)),
         })
     }
 
-    fn rooms(&self) -> MutexGuard<'_, HashMap<String, Arc<LiveSession>>> {
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<LiveSession>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the factory that opens the sessions.
-    pub fn house(&self) -> &Arc<dyn SessionFactory> {
-        &self.house
+    pub fn session_factory(&self) -> &Arc<dyn SessionFactory> {
+        &self.session_factory
     }
 
     /// Creates a session. The journal has it from its first prompt on.
     pub async fn create(&self, mut wishes: SessionOptions) -> Result<Arc<LiveSession>, Error> {
-        wishes.title = wishes.title.map(|title| one_line(&title));
-        let card = self.house.look(None, &wishes).await?;
+        wishes.title = wishes.title.map(|title| sanitize_title(&title));
+        let card = self.session_factory.describe(None, &wishes).await?;
         let id = uuid::Uuid::now_v7().to_string();
         let room = self.make(id, Some(wishes));
-        room.know(card);
-        let mut rooms = self.rooms();
+        room.set_description(card);
+        let mut rooms = self.lock_sessions();
         if rooms.values().filter(|room| room.is_new()).count() >= MAX_NEW_SESSIONS {
             return Err(Error::TooMany);
         }
@@ -125,25 +125,25 @@ impl LiveSessions {
     }
 
     fn make(&self, id: String, new: Option<SessionOptions>) -> Arc<LiveSession> {
-        let house = Arc::clone(&self.house);
+        let house = Arc::clone(&self.session_factory);
         let (tasks, readers) = (self.tasks.clone(), Arc::clone(&self.readers));
         let stop = self.stop.child_token();
         Arc::new(LiveSession::new(id, new, house, tasks, readers, stop))
     }
 
     /// Returns the live session of that name, or the only one whose name begins with it.
-    pub async fn room(&self, name: &str) -> Result<Arc<LiveSession>, Error> {
-        if let Some(room) = self.rooms().get(name) {
+    pub async fn find(&self, name: &str) -> Result<Arc<LiveSession>, Error> {
+        if let Some(room) = self.lock_sessions().get(name) {
             return Ok(Arc::clone(room));
         }
-        let unknown = || FactoryError::Unknown {
+        let unknown = || FactoryError::NotFound {
             name: text::bounded(&text::plain(name), MAX_TITLE_BYTES).into_owned(),
         };
         let is_id = |b: u8| b.is_ascii_hexdigit() || b == b'-';
         if name.is_empty() || name.len() > 64 || !name.bytes().all(is_id) {
             return Err(unknown().into());
         }
-        let journal = self.house.journal().ok_or_else(unknown)?;
+        let journal = self.session_factory.journal().ok_or_else(unknown)?;
         let summary = match journal.summary(name).await {
             Ok(summary) => summary,
             Err(outlast_store::Error::NoSuchSession { .. }) => return Err(unknown().into()),
@@ -152,7 +152,7 @@ impl LiveSessions {
             }
             Err(error) => return Err(Error::Unreadable(error.to_string())),
         };
-        let mut rooms = self.rooms();
+        let mut rooms = self.lock_sessions();
         let room = rooms.entry(summary.id.clone());
         let room = room.or_insert_with(|| self.make(summary.id, None));
         Ok(Arc::clone(room))
@@ -161,7 +161,7 @@ impl LiveSessions {
     /// A page of them, the newest first: those before that one.
     pub async fn list(&self, limit: usize, before: Option<&str>) -> Result<SessionList, Error> {
         let mut rows = self.unwritten_rows();
-        if let Some(journal) = self.house.journal() {
+        if let Some(journal) = self.session_factory.journal() {
             let kept = journal.sessions().await;
             let kept = kept.map_err(|error| Error::Unreadable(error.to_string()))?;
             rows.retain(|row| kept.iter().all(|summary| summary.id != row.id));
@@ -171,18 +171,19 @@ impl LiveSessions {
             None => 0,
             Some(id) => {
                 let place = rows.iter().position(|row| row.id == id);
-                let unknown = || FactoryError::Wrong("before: there is no such session".to_owned());
+                let unknown =
+                    || FactoryError::Invalid("before: there is no such session".to_owned());
                 place.ok_or_else(unknown)? + 1
             }
         };
         let more = rows.len() > start + limit;
         let mut sessions: Vec<SessionRow> = rows.into_iter().skip(start).take(limit).collect();
-        if let Some(journal) = self.house.journal() {
+        if let Some(journal) = self.session_factory.journal() {
             for row in sessions.iter_mut().filter(|row| row.title.is_empty()) {
-                row.title = first_words(journal, &row.id).await;
+                row.title = first_prompt_text(journal, &row.id).await;
             }
         }
-        let now = self.house.clock().now();
+        let now = self.session_factory.clock().now();
         Ok(SessionList {
             now,
             sessions,
@@ -192,7 +193,7 @@ impl LiveSessions {
 
     /// Those that are in no journal: nothing was said in them, or they cannot be written down.
     fn unwritten_rows(&self) -> Vec<SessionRow> {
-        let rooms: Vec<Arc<LiveSession>> = self.rooms().values().cloned().collect();
+        let rooms: Vec<Arc<LiveSession>> = self.lock_sessions().values().cloned().collect();
         let unwritten = rooms.iter().filter(|room| room.is_unwritten());
         let mut rows: Vec<SessionRow> = unwritten.map(|room| room.unwritten_row()).collect();
         rows.sort_by(|one, other| other.id.cmp(&one.id));
@@ -200,16 +201,16 @@ impl LiveSessions {
     }
 
     fn row(&self, summary: Summary) -> SessionRow {
-        let room = self.rooms().get(&summary.id).cloned();
+        let room = self.lock_sessions().get(&summary.id).cloned();
         let led = room.and_then(|room| room.open_session_state());
-        let state = led.unwrap_or(match (summary.state, summary.open_turn) {
+        let state = led.unwrap_or(match (summary.availability, summary.open_turn) {
             (Owned::InUse, _) => State::Elsewhere,
             (_, Some(_)) => State::Unfinished,
             (Owned::Free | Owned::Abandoned, None) => State::Idle,
         });
         SessionRow {
             id: summary.id,
-            title: one_line(&summary.title),
+            title: sanitize_title(&summary.title),
             directory: summary.directory,
             created: summary.created,
             changed: summary.changed,
@@ -219,7 +220,7 @@ impl LiveSessions {
     }
 
     /// Carries on the turns that earlier processes left, each in its folder. Says of which it could not be begun, and why.
-    pub async fn carry_on(&self) -> Result<Vec<(String, Error)>, Error> {
+    pub async fn resume_unfinished(&self) -> Result<Vec<(String, Error)>, Error> {
         let (left, mut in_use) = self.unfinished().await?;
         let mut failed = self.resume_all(left).await;
         // A process that was killed may have left a child that has its locks until it has become another program.
@@ -238,21 +239,21 @@ impl LiveSessions {
 
     /// The sessions with a turn that is not finished: those that nobody leads, and the others.
     async fn unfinished(&self) -> Result<(Vec<String>, Vec<String>), Error> {
-        let Some(journal) = self.house.journal() else {
+        let Some(journal) = self.session_factory.journal() else {
             return Ok(Default::default());
         };
         let unfinished = journal.unfinished().await;
         let unfinished = unfinished.map_err(|error| Error::Unreadable(error.to_string()))?;
         let unfinished = unfinished.into_iter();
         let (in_use, left): (Vec<Summary>, Vec<Summary>) =
-            unfinished.partition(|summary| summary.state == Owned::InUse);
+            unfinished.partition(|summary| summary.availability == Owned::InUse);
         let ids = |summaries: Vec<Summary>| summaries.into_iter().map(|it| it.id).collect();
         Ok((ids(left), ids(in_use)))
     }
 
     async fn resume_all(&self, ids: Vec<String>) -> Vec<(String, Error)> {
         let resumed = ids.into_iter().map(async |id| {
-            let resumed = match self.room(&id).await {
+            let resumed = match self.find(&id).await {
                 Ok(room) => room.resume().await,
                 Err(error) => Err(error),
             };
@@ -263,13 +264,13 @@ impl LiveSessions {
     }
 
     /// Gives back what nobody needs, until the server ends.
-    pub async fn keep_house(&self) {
+    pub async fn run_housekeeping(&self) {
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 () = tokio::time::sleep(HOUSEKEEPING_INTERVAL) => {}
             }
-            let rooms: Vec<Arc<LiveSession>> = self.rooms().values().cloned().collect();
+            let rooms: Vec<Arc<LiveSession>> = self.lock_sessions().values().cloned().collect();
             for room in rooms {
                 room.close_if_idle().await;
                 // Besides the map and this one, somebody holds it.
@@ -278,13 +279,13 @@ impl LiveSessions {
                 }
             }
             // Ours is the only hold on those that nobody watches.
-            self.rooms()
+            self.lock_sessions()
                 .retain(|_, room| Arc::strong_count(room) > 1 || !room.can_be_evicted());
         }
     }
 
     /// Lets go of all of them. Turns that run are left as they are, to be carried on.
-    pub async fn leave(&self) {
+    pub async fn shutdown(&self) {
         self.stop.cancel();
         self.tasks.close();
         tokio::time::timeout(SHUTDOWN_TIMEOUT, self.tasks.wait())
@@ -293,32 +294,36 @@ impl LiveSessions {
     }
 
     /// Cancelled when the server ends.
-    pub fn stopping(&self) -> &CancellationToken {
+    pub fn stop_token(&self) -> &CancellationToken {
         &self.stop
     }
 }
 
 /// The beginning of the first prompt of a session; nothing when that cannot be read.
-async fn first_words(journal: &Journal, id: &str) -> String {
+async fn first_prompt_text(journal: &Journal, id: &str) -> String {
     let page = Page {
         after: 0,
         limit: 3,
         kinds: Some(&["prompt", "said"]),
     };
     let entries = journal.read(id, page).await.unwrap_or_default();
-    let mut said = entries.iter().filter_map(|stored| match read(id, stored) {
-        Ok(Entry::Prompt {
-            message: Some(message),
-            ..
-        }) => Some(message.text()),
-        Ok(Entry::Said { messages, .. }) => messages.first().map(outlast_dialect::Message::text),
-        _ => None,
-    });
-    one_line(&said.next().unwrap_or_default())
+    let mut said = entries
+        .iter()
+        .filter_map(|stored| match parse_entry(id, stored) {
+            Ok(Entry::Prompt {
+                message: Some(message),
+                ..
+            }) => Some(message.text()),
+            Ok(Entry::Delivered { messages, .. }) => {
+                messages.first().map(outlast_dialect::Message::text)
+            }
+            _ => None,
+        });
+    sanitize_title(&said.next().unwrap_or_default())
 }
 
 /// A text from outside as a title.
-fn one_line(title: &str) -> String {
+fn sanitize_title(title: &str) -> String {
     let start = text::bounded(title, 4 * MAX_TITLE_BYTES);
     let words = text::plain(&start);
     let words: Vec<&str> = words.split_whitespace().collect();

@@ -2,7 +2,7 @@
 //!
 //! [`NativeEncoder`] encodes for the outbox. A listener passes each event to [`NativeLog::push`], which keeps it and
 //! says whether the client follows it; [`NativeLog::begin`] starts a session. A `follow` command is
-//! [`FollowRequest::read`], then [`NativeLog::follow`]; [`FollowError::code`] and [`FollowError::oldest`] become fields
+//! [`FollowRequest::parse`], then [`NativeLog::follow`]; [`FollowError::code`] and [`FollowError::oldest`] become fields
 //! of the refusal. `snapshot` replies with a [`SnapshotView`]. Invariants: nothing is queued between the reply to
 //! `follow` and the events that it asks for, so each later event comes once, in order; a client ignores events up to
 //! the number of its snapshot. Not here: the events (`kernel::event`) and their `schema`.
@@ -31,15 +31,15 @@ const MERGE_THRESHOLD_BYTES: usize = 256 << 10;
 pub struct NativeEncoder;
 
 impl EventEncoder for NativeEncoder {
-    fn say(&mut self, event: Event, out: &mut JsonLines) {
+    fn encode(&mut self, event: Event, out: &mut JsonLines) {
         out.push(&event);
     }
 
-    fn end_run(&mut self, aborted: bool, out: &mut JsonLines) {
+    fn encode_run_end(&mut self, aborted: bool, out: &mut JsonLines) {
         out.push(&Notice::Settled { aborted });
     }
 
-    fn merges_above(&self) -> usize {
+    fn merge_threshold(&self) -> usize {
         MERGE_THRESHOLD_BYTES
     }
 }

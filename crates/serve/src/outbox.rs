@@ -1,11 +1,11 @@
 //! The queue of everything that waits to be written to one client, in order.
 //!
-//! Sending never waits; a producer that may outpace the client waits for [`Outbox::room`] before it produces more.
+//! Sending never waits; a producer that may outpace the client waits for [`Outbox::wait_for_space`] before it produces more.
 //! Invariants: order is kept; deltas of one text are merged while they wait, so a slow client costs little more than
 //! the text; nothing is lost unless the client is gone; no lock is held across an await. Not here: encoding (see
 //! `event_encoder`).
 
-use crate::event_encoder::{EventEncoder, JsonLines, written};
+use crate::event_encoder::{EventEncoder, JsonLines, encoded_len};
 use outlast_kernel::event::{Body, Event};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -44,14 +44,14 @@ pub enum Item {
 /// The sending half. The outbox closes when its last clone is dropped.
 #[derive(Clone)]
 pub struct Outbox {
-    end: Arc<SenderGuard>,
+    sender: Arc<SenderGuard>,
 }
 
 /// The writing half.
 pub struct Writer {
     shared: Arc<Shared>,
     /// The earliest time to write a lone delta; until then it may grow.
-    next_piece: Instant,
+    next_delta_at: Instant,
 }
 
 /// Closes the outbox when the last sender is dropped.
@@ -61,16 +61,16 @@ struct SenderGuard {
 
 struct Shared {
     queue: Mutex<Queue>,
-    merges_above: usize,
+    merge_threshold: usize,
     /// Notifies the writer of new items.
-    arrived: Notify,
+    item_added: Notify,
     /// Notifies waiting senders of freed room.
-    left: Notify,
+    space_freed: Notify,
 }
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<QueuedItem>,
+    items: VecDeque<QueuedItem>,
     /// The weight of the items that wait or are being written, in bytes.
     weight: usize,
     /// Whether new items are dropped.
@@ -84,50 +84,51 @@ struct QueuedItem {
 
 impl Outbox {
     /// Creates an empty outbox and its writer. Deltas of a text are merged while more than `merges_above` bytes wait.
-    pub fn new(merges_above: usize) -> (Self, Writer) {
+    pub fn new(merge_threshold: usize) -> (Self, Writer) {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
-            merges_above,
-            arrived: Notify::new(),
-            left: Notify::new(),
+            merge_threshold,
+            item_added: Notify::new(),
+            space_freed: Notify::new(),
         });
         let writer = Writer {
             shared: shared.clone(),
-            next_piece: Instant::now(),
+            next_delta_at: Instant::now(),
         };
-        let end = Arc::new(SenderGuard { shared });
-        (Self { end }, writer)
+        let sender = Arc::new(SenderGuard { shared });
+        (Self { sender }, writer)
     }
 
     /// Queues an item. After the outbox is closed, items are dropped.
     pub fn send(&self, item: Item) {
-        let shared = &self.end.shared;
-        shared.queue().push(item, shared.merges_above);
-        shared.arrived.notify_one();
+        let shared = &self.sender.shared;
+        shared.queue().push(item, shared.merge_threshold);
+        shared.item_added.notify_one();
     }
 
     /// Returns whether so many bytes wait that producers should pause.
     pub fn is_full(&self) -> bool {
-        self.end.shared.queue().weight > MAX_QUEUED_BYTES
+        self.sender.shared.queue().weight > MAX_QUEUED_BYTES
     }
 
     /// Waits until there is room, or the client is gone. Cancel safe; any number of callers may wait.
-    pub async fn room(&self) {
-        self.until(|queue| queue.weight <= MAX_QUEUED_BYTES).await;
+    pub async fn wait_for_space(&self) {
+        self.wait_until(|queue| queue.weight <= MAX_QUEUED_BYTES)
+            .await;
     }
 
     /// Waits until the number of items is within its limit, regardless of bytes: for small items, such as replies, that
     /// should not wait for large ones.
     pub async fn wait_for_item_slot(&self) {
-        self.until(|queue| queue.waiting.len() <= MAX_QUEUED_ITEMS)
+        self.wait_until(|queue| queue.items.len() <= MAX_QUEUED_ITEMS)
             .await;
     }
 
-    async fn until(&self, is_so: impl Fn(&Queue) -> bool) {
+    async fn wait_until(&self, is_so: impl Fn(&Queue) -> bool) {
         loop {
             // Registers before it checks, so that no notification is missed in between.
-            let left = self.end.shared.left.notified();
-            if is_so(&self.end.shared.queue()) {
+            let left = self.sender.shared.space_freed.notified();
+            if is_so(&self.sender.shared.queue()) {
                 return;
             }
             left.await;
@@ -136,7 +137,7 @@ impl Outbox {
 
     /// Closes the outbox. The writer still writes the queued items, then ends.
     pub fn close(&self) {
-        self.end.shared.close();
+        self.sender.shared.close();
     }
 }
 
@@ -153,13 +154,13 @@ impl Shared {
 
     fn close(&self) {
         self.queue().closed = true;
-        self.arrived.notify_one();
+        self.item_added.notify_one();
     }
 
     /// Frees the room of written items.
     fn release(&self, weight: usize) {
         self.queue().weight -= weight;
-        self.left.notify_waiters();
+        self.space_freed.notify_waiters();
     }
 }
 
@@ -169,7 +170,7 @@ impl Queue {
             return;
         }
         if self.weight > merges_above
-            && let Some(last) = self.waiting.back_mut()
+            && let Some(last) = self.items.back_mut()
             && let Some(more) = merge(&mut last.item, &item)
         {
             last.weight += more;
@@ -178,12 +179,12 @@ impl Queue {
         }
         let weight = OVERHEAD + weight(&item);
         self.weight += weight;
-        self.waiting.push_back(QueuedItem { item, weight });
+        self.items.push_back(QueuedItem { item, weight });
     }
 
     /// Returns whether the queue is empty and will stay empty.
-    fn is_over(&self) -> bool {
-        self.closed && self.waiting.is_empty()
+    fn is_drained(&self) -> bool {
+        self.closed && self.items.is_empty()
     }
 }
 
@@ -196,44 +197,44 @@ impl Writer {
     ) -> io::Result<()> {
         let mut lines = JsonLines::default();
         loop {
-            let weight = self.take(&mut *voice, &mut lines);
+            let weight = self.encode_batch(&mut *voice, &mut lines);
             if weight > 0 {
                 out.write_all(lines.as_bytes()).await?;
                 out.flush().await?;
                 lines.clear();
                 self.shared.release(weight);
-            } else if self.shared.queue().is_over() {
+            } else if self.shared.queue().is_drained() {
                 return Ok(());
             } else {
                 // An item that arrived in the meantime is remembered, and ends this wait at once.
-                let arrived = self.shared.arrived.notified();
+                let arrived = self.shared.item_added.notified();
                 tokio::select! {
                     () = arrived => {}
-                    () = sleep_until(self.next_piece), if self.has_only_delta() => {}
+                    () = sleep_until(self.next_delta_at), if self.has_only_delta() => {}
                 }
             }
         }
     }
 
     /// Encodes waiting items until there is enough for one write. Returns their weight.
-    fn take(&mut self, voice: &mut dyn EventEncoder, lines: &mut JsonLines) -> usize {
+    fn encode_batch(&mut self, voice: &mut dyn EventEncoder, lines: &mut JsonLines) -> usize {
         let mut weight = 0;
         while lines.as_bytes().len() < BATCH {
-            if self.has_only_delta() && Instant::now() < self.next_piece {
+            if self.has_only_delta() && Instant::now() < self.next_delta_at {
                 break;
             }
-            let Some(next) = self.shared.queue().waiting.pop_front() else {
+            let Some(next) = self.shared.queue().items.pop_front() else {
                 break;
             };
             weight += next.weight;
-            let (before, is_piece) = (lines.as_bytes().len(), next.item.is_piece());
+            let (before, is_piece) = (lines.as_bytes().len(), next.item.is_delta());
             match next.item {
-                Item::Event(event) => voice.say(event, lines),
+                Item::Event(event) => voice.encode(event, lines),
                 Item::Reply(frame) => lines.push(&frame),
-                Item::RunEnded { aborted } => voice.end_run(aborted, lines),
+                Item::RunEnded { aborted } => voice.encode_run_end(aborted, lines),
             }
             if is_piece {
-                self.next_piece = Instant::now() + delta_delay(lines.as_bytes().len() - before);
+                self.next_delta_at = Instant::now() + delta_delay(lines.as_bytes().len() - before);
             }
         }
         weight
@@ -242,14 +243,14 @@ impl Writer {
     /// Returns whether the only waiting item is a delta, which may still grow.
     fn has_only_delta(&self) -> bool {
         let queue = self.shared.queue();
-        let first = queue.waiting.front();
-        let is_piece = first.is_some_and(|first| first.item.is_piece());
-        is_piece && queue.waiting.len() == 1 && !queue.closed
+        let first = queue.items.front();
+        let is_piece = first.is_some_and(|first| first.item.is_delta());
+        is_piece && queue.items.len() == 1 && !queue.closed
     }
 }
 
 impl Item {
-    fn is_piece(&self) -> bool {
+    fn is_delta(&self) -> bool {
         let Self::Event(event) = self else {
             return false;
         };
@@ -276,7 +277,7 @@ impl Drop for Writer {
             ..Queue::default()
         };
         drop(queue);
-        self.shared.left.notify_waiters();
+        self.shared.space_freed.notify_waiters();
     }
 }
 
@@ -307,7 +308,7 @@ fn merge(last: &mut Item, next: &Item) -> Option<usize> {
 /// Returns the approximate number of bytes that an item occupies while it waits.
 fn weight(item: &Item) -> usize {
     match item {
-        Item::Event(event) => written(event),
+        Item::Event(event) => encoded_len(event),
         Item::Reply(frame) => frame.get().len(),
         Item::RunEnded { .. } => 0,
     }

@@ -10,15 +10,15 @@ use tokio::task::JoinHandle;
 struct PlainEncoder;
 
 impl EventEncoder for PlainEncoder {
-    fn say(&mut self, event: Event, out: &mut JsonLines) {
+    fn encode(&mut self, event: Event, out: &mut JsonLines) {
         out.push(&event);
     }
 
-    fn end_run(&mut self, aborted: bool, out: &mut JsonLines) {
+    fn encode_run_end(&mut self, aborted: bool, out: &mut JsonLines) {
         out.push(&json!({ "type": "run_ended", "aborted": aborted }));
     }
 
-    fn merges_above(&self) -> usize {
+    fn merge_threshold(&self) -> usize {
         0
     }
 }
@@ -70,7 +70,7 @@ async fn written(merges_above: usize, items: Vec<Item>) -> Vec<Value> {
 }
 
 /// Returns the written frames in short form.
-async fn said(merges_above: usize, items: Vec<Item>) -> Vec<String> {
+async fn written_texts(merges_above: usize, items: Vec<Item>) -> Vec<String> {
     let frames = written(merges_above, items).await;
     let short = |frame: &Value| match frame["text"].as_str() {
         Some(text) => text.to_owned(),
@@ -95,7 +95,7 @@ async fn settle() {
 }
 
 fn weight_of(outbox: &Outbox) -> usize {
-    outbox.end.shared.queue().weight
+    outbox.sender.shared.queue().weight
 }
 
 #[tokio::test]
@@ -130,8 +130,8 @@ async fn pieces_of_one_text_that_wait_become_one_with_the_number_of_the_last() {
 async fn pieces_are_put_together_only_while_enough_waits() {
     let pieces = |count| (0..count).map(|seq| Item::Event(text(seq, "x"))).collect();
     let one = weight(&Item::Event(text(0, "x"))) + OVERHEAD;
-    assert_eq!(said(usize::MAX, pieces(4)).await, ["x"; 4]);
-    assert_eq!(said(one, pieces(4)).await, ["x", "xxx"]);
+    assert_eq!(written_texts(usize::MAX, pieces(4)).await, ["x"; 4]);
+    assert_eq!(written_texts(one, pieces(4)).await, ["x", "xxx"]);
 }
 
 #[tokio::test]
@@ -154,12 +154,12 @@ async fn nothing_is_put_together_across_something_else() {
     for item in between {
         let name = format!("{item:?}");
         let items = vec![Item::Event(text(1, "a")), item, Item::Event(text(3, "c"))];
-        let said = said(0, items).await;
+        let said = written_texts(0, items).await;
         assert_eq!(said.len(), 3, "{name}: {said:?}");
         assert_eq!((&*said[0], &*said[2]), ("a", "c"), "{name}");
     }
     let thoughts = vec![Item::Event(thought(1, "a")), Item::Event(thought(2, "b"))];
-    assert_eq!(said(0, thoughts).await, ["ab"]);
+    assert_eq!(written_texts(0, thoughts).await, ["ab"]);
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn a_reader_that_stops_costs_the_text_and_loses_nothing_of_it() {
         }
     }
     assert!(weight_of(&outbox) < expected.len() + 4096);
-    assert!(outbox.end.shared.queue().waiting.len() < 10);
+    assert!(outbox.sender.shared.queue().items.len() < 10);
     outbox.send(reply(1));
     let mut lines = BufReader::new(far).lines();
     let mut found = String::new();
@@ -201,7 +201,7 @@ async fn who_asks_for_room_never_has_much_more_than_the_limit_waiting() {
     let sending = tokio::spawn(async move {
         let mut most = 0;
         for id in 0..16 {
-            sender.room().await;
+            sender.wait_for_space().await;
             sender.send(whole(&Value::String("x".repeat(1 << 20))));
             most = most.max(weight_of(&sender));
             assert!(id < 10 || most > MAX_QUEUED_BYTES, "it was never full");
@@ -224,11 +224,11 @@ async fn who_asks_for_room_never_has_much_more_than_the_limit_waiting() {
 async fn all_who_wait_for_room_go_on_and_one_that_gave_up_takes_nothing_with_it() {
     let (outbox, _task, mut far) = running(64 << 10);
     outbox.send(whole(&Value::String("x".repeat(MAX_QUEUED_BYTES))));
-    assert!(futures_util::FutureExt::now_or_never(outbox.room()).is_none());
+    assert!(futures_util::FutureExt::now_or_never(outbox.wait_for_space()).is_none());
     let waiters: Vec<_> = (0..3)
         .map(|_| {
             let outbox = outbox.clone();
-            tokio::spawn(async move { outbox.room().await })
+            tokio::spawn(async move { outbox.wait_for_space().await })
         })
         .collect();
     settle().await;
@@ -274,7 +274,7 @@ async fn a_client_that_is_gone_is_full_never_again() {
     settle().await;
     assert!(outbox.is_full());
     let waiter = outbox.clone();
-    let waiting = tokio::spawn(async move { waiter.room().await });
+    let waiting = tokio::spawn(async move { waiter.wait_for_space().await });
     settle().await;
     drop(far);
     assert!(task.await.unwrap().is_err());
@@ -290,7 +290,7 @@ async fn nobody_waits_for_a_writer_that_was_dropped() {
     outbox.send(whole(&Value::String("x".repeat(2 * MAX_QUEUED_BYTES))));
     assert!(outbox.is_full());
     drop(writer);
-    outbox.room().await;
+    outbox.wait_for_space().await;
 }
 
 /// A stream that shows only flushed bytes.
@@ -349,7 +349,7 @@ async fn what_was_written_is_there_as_soon_as_nothing_else_waits() {
 struct Repeating(String);
 
 impl EventEncoder for Repeating {
-    fn say(&mut self, event: Event, out: &mut JsonLines) {
+    fn encode(&mut self, event: Event, out: &mut JsonLines) {
         if let Body::TextDelta { text } = &event.body {
             self.0.push_str(text);
             out.push(&json!({ "delta": text, "whole": self.0 }));
@@ -358,9 +358,9 @@ impl EventEncoder for Repeating {
         }
     }
 
-    fn end_run(&mut self, _: bool, _: &mut JsonLines) {}
+    fn encode_run_end(&mut self, _: bool, _: &mut JsonLines) {}
 
-    fn merges_above(&self) -> usize {
+    fn merge_threshold(&self) -> usize {
         0
     }
 }

@@ -9,11 +9,11 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, StopReason, TurnStatus, Usage, VERSION};
 use outlast_kernel::fallback::Exclusion;
 use outlast_session::compaction::is_summary;
-use outlast_session::read;
+use outlast_session::parse_entry;
 use outlast_store::journal::StoredEntry;
 
 /// Replays the entries of a session, in order. An entry that cannot be read becomes an event that says so.
-pub fn tell<'a>(
+pub fn replay_events<'a>(
     session_id: &str,
     entries: impl IntoIterator<Item = &'a StoredEntry>,
 ) -> Vec<Event> {
@@ -22,10 +22,10 @@ pub fn tell<'a>(
         ..Replay::default()
     };
     for stored in entries {
-        replay.time = stored.line.time;
-        match read(session_id, stored) {
-            Ok(entry) => replay.take(entry),
-            Err(error) => replay.say(Body::Warning {
+        replay.time = stored.entry.time;
+        match parse_entry(session_id, stored) {
+            Ok(entry) => replay.apply(entry),
+            Err(error) => replay.emit(Body::Warning {
                 message: error.to_string(),
             }),
         }
@@ -46,12 +46,12 @@ struct Replay {
     failed: Option<(Message, Option<String>)>,
     stop: Option<StopReason>,
     /// The last input; a turn that retries another one has the same input.
-    said: String,
-    says_nothing_new: bool,
+    last_input: String,
+    is_missing_input: bool,
 }
 
 impl Replay {
-    fn say(&mut self, body: Body) {
+    fn emit(&mut self, body: Body) {
         self.events.push(Event {
             v: VERSION,
             seq: 0,
@@ -63,11 +63,11 @@ impl Replay {
         });
     }
 
-    fn take(&mut self, entry: Entry) {
-        let begins = matches!(entry, Entry::Prompt { .. } | Entry::Said { .. });
-        if !begins && std::mem::take(&mut self.says_nothing_new) {
-            let text = self.said.clone();
-            self.say(Body::Input { text });
+    fn apply(&mut self, entry: Entry) {
+        let begins = matches!(entry, Entry::Prompt { .. } | Entry::Delivered { .. });
+        if !begins && std::mem::take(&mut self.is_missing_input) {
+            let text = self.last_input.clone();
+            self.emit(Body::Input { text });
         }
         match entry {
             Entry::Prompt {
@@ -75,14 +75,14 @@ impl Replay {
             } => {
                 (self.turn_id, self.stop, self.failed) = (turn_id, None, None);
                 self.start = Some(self.events.len());
-                self.say(Body::Start {
+                self.emit(Body::Start {
                     provider: String::new(),
                     model: String::new(),
                 });
-                self.says_nothing_new = message.is_none();
+                self.is_missing_input = message.is_none();
                 message.iter().for_each(|message| self.input(message));
             }
-            Entry::Said {
+            Entry::Delivered {
                 messages,
                 note: false,
                 ..
@@ -98,51 +98,57 @@ impl Replay {
             Entry::Switched {
                 model: Some(switch),
                 ..
-            } => self.switched(switch),
+            } => self.apply_model_switch(switch),
             Entry::Message {
                 message,
                 stop_reason,
                 usage,
                 model,
-            } => self.answer(message, stop_reason, usage, model),
+            } => self.apply_completion(message, stop_reason, usage, model),
             Entry::ToolFinished {
                 id,
                 output,
                 is_error,
                 ..
-            } => self.say(Body::ToolResult {
+            } => self.emit(Body::ToolResult {
                 id,
                 output,
                 is_error,
             }),
-            compacted @ Entry::Compacted { .. } => self.compacted(compacted),
-            Entry::Settled { seal, error, .. } => self.settled(seal, error),
+            compacted @ Entry::Compacted { .. } => self.apply_compaction(compacted),
+            Entry::Settled { seal, error, .. } => self.apply_settlement(seal, error),
             _ => {}
         }
     }
 
     fn input(&mut self, message: &Message) {
         let text = message.text();
-        self.says_nothing_new = false;
-        self.said.clone_from(&text);
-        self.say(Body::Input { text });
+        self.is_missing_input = false;
+        self.last_input.clone_from(&text);
+        self.emit(Body::Input { text });
     }
 
     fn parts(&mut self, message: Message) {
         for part in message.parts {
             match part {
-                Part::Text { text } if !text.is_empty() => self.say(Body::TextDelta { text }),
+                Part::Text { text } if !text.is_empty() => self.emit(Body::TextDelta { text }),
                 Part::Reasoning(reasoning) if !reasoning.text.is_empty() => {
                     let text = reasoning.text;
-                    self.say(Body::ReasoningDelta { text });
+                    self.emit(Body::ReasoningDelta { text });
                 }
-                Part::ToolCall(call) => self.say(Body::ToolCall(call)),
+                Part::ToolCall(call) => self.emit(Body::ToolCall(call)),
                 _ => {}
             }
         }
     }
 
-    fn answer(&mut self, message: Message, stop: StopReason, usage: Usage, model: String) {
+    fn apply_completion(
+        &mut self,
+        message: Message,
+        stop: StopReason,
+        usage: Usage,
+        model: String,
+    ) {
         self.failed = None;
         if let Some(start) = self.start.take()
             && let Some(Body::Start { model: asked, .. }) =
@@ -151,20 +157,20 @@ impl Replay {
             asked.clone_from(&model);
         }
         self.parts(message);
-        self.say(Body::Usage(usage));
+        self.emit(Body::Usage(usage));
         self.stop = Some(stop);
-        self.say(Body::StepComplete {
+        self.emit(Body::StepComplete {
             model,
             stop_reason: stop,
         });
     }
 
-    fn switched(&mut self, switch: ModelSwitch) {
+    fn apply_model_switch(&mut self, switch: ModelSwitch) {
         let until = match switch.left {
             Some(Exclusion::Until { until }) => Some(until),
             _ => None,
         };
-        self.say(Body::ModelSwitched {
+        self.emit(Body::ModelSwitched {
             from: switch.from,
             to: switch.to,
             cause: None,
@@ -172,7 +178,7 @@ impl Replay {
         });
     }
 
-    fn compacted(&mut self, entry: Entry) {
+    fn apply_compaction(&mut self, entry: Entry) {
         let Entry::Compacted {
             reason,
             messages,
@@ -184,7 +190,7 @@ impl Replay {
             return;
         };
         let summary = messages.first().filter(|first| is_summary(first));
-        self.say(Body::AutoCompactionEnded {
+        self.emit(Body::AutoCompactionEnded {
             reason,
             before,
             after,
@@ -194,14 +200,14 @@ impl Replay {
         });
     }
 
-    fn settled(&mut self, seal: TurnStatus, error: Option<TurnError>) {
+    fn apply_settlement(&mut self, seal: TurnStatus, error: Option<TurnError>) {
         let failed = self.failed.take();
         let code = failed.as_ref().and_then(|(_, code)| code.clone());
         if let Some((message, _)) = failed {
             self.parts(message);
         }
         if let Some(problem) = error {
-            self.say(Body::Error {
+            self.emit(Body::Error {
                 class: problem.cause.class(),
                 cause: problem.cause,
                 message: problem.message,
@@ -211,8 +217,8 @@ impl Replay {
         }
         if seal == TurnStatus::Completed {
             let stop_reason = self.stop.unwrap_or(StopReason::EndTurn);
-            self.say(Body::Done { stop_reason });
+            self.emit(Body::Done { stop_reason });
         }
-        self.say(Body::Sealed { status: seal });
+        self.emit(Body::Sealed { status: seal });
     }
 }

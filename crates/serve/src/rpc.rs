@@ -65,7 +65,7 @@ pub enum DisconnectReason {
     /// The client closed its input.
     InputClosed,
     /// The client no longer reads.
-    OutputLost,
+    OutputClosed,
     /// The server was told to stop.
     Stopped,
 }
@@ -91,13 +91,13 @@ impl Server {
     ) -> DisconnectReason {
         let host = Arc::clone(&self.host);
         let voice: Box<dyn EventEncoder> = match self.dialect {
-            Dialect::Pi => Box::new(PiEncoder::asking(move || host.models().into())),
+            Dialect::Pi => Box::new(PiEncoder::with_model_source(move || host.models().into())),
             Dialect::Native => Box::new(NativeEncoder),
         };
-        let (outbox, writer) = Outbox::new(voice.merges_above());
+        let (outbox, writer) = Outbox::new(voice.merge_threshold());
         let mut writing = AbortOnDropHandle::new(tokio::spawn(writer.run(output, voice)));
         let desk = Arc::new(SessionState::new(self.host, outbox.clone(), self.dialect));
-        desk.take_over(opened);
+        desk.attach_session(opened);
         let (lane, waiting) = mpsc::unbounded_channel();
         let mut working = AbortOnDropHandle::new(tokio::spawn(command_queue::process_commands(
             Arc::clone(&desk),
@@ -106,7 +106,7 @@ impl Server {
         let reading = desk.read(LineReader::new(input, MAX_LINE_BYTES), lane);
         let ending = tokio::select! {
             () = reading => DisconnectReason::InputClosed,
-            _ = &mut writing => DisconnectReason::OutputLost,
+            _ = &mut writing => DisconnectReason::OutputClosed,
             () = self.stop.cancelled() => DisconnectReason::Stopped,
         };
         if ending == DisconnectReason::InputClosed {
@@ -116,13 +116,13 @@ impl Server {
         working.abort();
         let (goodbye, last_words) = match ending {
             DisconnectReason::InputClosed => (CLOSE_TIMEOUT, FLUSH_TIMEOUT),
-            DisconnectReason::Stopped | DisconnectReason::OutputLost => {
+            DisconnectReason::Stopped | DisconnectReason::OutputClosed => {
                 (SHORT_CLOSE_TIMEOUT, SHORT_FLUSH_TIMEOUT)
             }
         };
-        desk.leave(goodbye).await;
+        desk.shutdown(goodbye).await;
         outbox.close();
-        if ending != DisconnectReason::OutputLost {
+        if ending != DisconnectReason::OutputClosed {
             tokio::time::timeout(last_words, writing).await.ok();
         }
         ending
@@ -133,15 +133,15 @@ impl SessionState {
     /// Waits for the commands that were read, as long as they make progress.
     async fn drain_commands(&self, working: &mut AbortOnDropHandle<()>) {
         loop {
-            let begun = self.begun.load(Ordering::Relaxed);
+            let begun = self.commands_begun.load(Ordering::Relaxed);
             let done = async {
                 if !working.is_finished() {
                     (&mut *working).await.ok();
                 }
-                self.accepted().await;
+                self.wait_until_accepted().await;
             };
             let is_done = tokio::time::timeout(DRAIN_TIMEOUT, done).await.is_ok();
-            if is_done || self.begun.load(Ordering::Relaxed) == begun {
+            if is_done || self.commands_begun.load(Ordering::Relaxed) == begun {
                 return;
             }
         }
@@ -155,11 +155,13 @@ impl SessionState {
     ) {
         while let Ok(Some(line)) = lines.next().await {
             let kilobytes = match &line {
-                Line::Whole(line) => line.len() / 1024 + 1,
-                Line::NotText | Line::TooLong { .. } => 1,
+                Line::Complete(line) => line.len() / 1024 + 1,
+                Line::InvalidUtf8 | Line::TooLong { .. } => 1,
             };
             let kilobytes = u32::try_from(kilobytes).unwrap_or(u32::MAX);
-            let place = Arc::clone(&self.places).acquire_many_owned(kilobytes).await;
+            let place = Arc::clone(&self.queue_permits)
+                .acquire_many_owned(kilobytes)
+                .await;
             if let Some(task) = self.receive(line)
                 && lane.send((task, place.ok())).is_err()
             {
@@ -171,11 +173,11 @@ impl SessionState {
 
     /// Handles urgent commands at once, and returns the others for the command queue.
     fn receive(self: &Arc<Self>, line: Line) -> Option<command_queue::QueuedCommand> {
-        let unread = |why: String| command::unreadable(&why);
+        let unread = |why: String| command::parse_error_reply(&why);
         let read = match line {
-            Line::Whole(line) if line.trim().is_empty() => return None,
-            Line::Whole(line) => command::read(&line),
-            Line::NotText => Err(unread("it is not UTF-8 text".to_owned())),
+            Line::Complete(line) if line.trim().is_empty() => return None,
+            Line::Complete(line) => command::parse_line(&line),
+            Line::InvalidUtf8 => Err(unread("it is not UTF-8 text".to_owned())),
             Line::TooLong { bytes } => Err(unread(format!(
                 "it has {bytes} bytes; the longest line that is read has {MAX_LINE_BYTES}"
             ))),
@@ -189,7 +191,7 @@ impl SessionState {
             Ok(Some(request)) => match request.command {
                 Ok(command) => self.control(request.caller, command),
                 Err(error) => {
-                    self.outbox.send(Item::Reply(request.caller.refuse(&error)));
+                    self.outbox.send(Item::Reply(request.caller.error(&error)));
                     None
                 }
             },

@@ -41,7 +41,7 @@ impl Runs {
         let all = self.home.all().await?;
         let mut rows = Vec::new();
         for run in all.into_iter().take(limit.min(MAX_RUNS)) {
-            let state = self.home.standing(&run).await?;
+            let state = self.home.status(&run).await?;
             rows.push(RunRow::new(run, state));
         }
         Ok(rows)
@@ -51,11 +51,11 @@ impl Runs {
     pub async fn show(&self, id: &str) -> Result<RunView, Error> {
         // The status is read before the entries, so that everything that a process wrote before it exited is included.
         let summary = self.home.find(id).await?;
-        let state = self.home.standing(&summary).await?;
+        let state = self.home.status(&summary).await?;
         let (run, entries) = self.home.read_without_waits(&summary.id).await?;
         let mut waits = BTreeMap::new();
         for (id, step) in &run.steps {
-            if let Some(waiting) = self.home.waiting(step).await? {
+            if let Some(waiting) = self.home.current_wait(step).await? {
                 waits.insert(id.clone(), waiting);
             }
         }
@@ -68,7 +68,7 @@ impl Runs {
         };
         // Off the async threads: the pipeline's file may be long.
         let shown = tokio::task::spawn_blocking(move || seen.view()).await;
-        shown.map_err(|_| Error::from(outlast_store::Error::Gone))
+        shown.map_err(|_| Error::from(outlast_store::Error::Closed))
     }
 
     /// Makes a waiting run retry at once: the given step, or all steps that wait.

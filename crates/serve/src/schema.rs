@@ -24,7 +24,7 @@ pub fn document() -> Value {
     generator.subschema_for::<FollowReply>();
     let mut definitions = generator.take_definitions(true);
     for definition in definitions.values_mut() {
-        leave_out_null(definition);
+        strip_null(definition);
     }
     definitions.insert("Reply".to_owned(), reply());
     definitions.insert("Command".to_owned(), command::schema());
@@ -71,8 +71,8 @@ fn reply() -> Value {
         },
         "required": ["type", "command", "success"],
         "allOf": [
-            answered("snapshot", "Snapshot"),
-            answered("follow", "Followed"),
+            reply_data("snapshot", "Snapshot"),
+            reply_data("follow", "Followed"),
             {
                 "if": { "properties": { "success": { "const": false } } },
                 "then": { "required": ["error"] },
@@ -82,7 +82,7 @@ fn reply() -> Value {
 }
 
 /// Returns the rule that the data of a command's reply matches a definition.
-fn answered(command: &str, definition: &str) -> Value {
+fn reply_data(command: &str, definition: &str) -> Value {
     let (command, definition) = (json!({ "const": command }), format!("#/$defs/{definition}"));
     json!({
         "if": { "properties": { "command": command, "success": { "const": true } } },
@@ -91,18 +91,18 @@ fn answered(command: &str, definition: &str) -> Value {
 }
 
 /// Removes `null` from the schema: a field without a value is left out, never written as null.
-fn leave_out_null(schema: &mut Value) {
+fn strip_null(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
-            without_null(object);
-            object.values_mut().for_each(leave_out_null);
+            strip_null_from_object(object);
+            object.values_mut().for_each(strip_null);
         }
-        Value::Array(schemas) => schemas.iter_mut().for_each(leave_out_null),
+        Value::Array(schemas) => schemas.iter_mut().for_each(strip_null),
         _ => {}
     }
 }
 
-fn without_null(schema: &mut Map<String, Value>) {
+fn strip_null_from_object(schema: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|kind| kind != "null");
         if let [only] = types.as_mut_slice() {

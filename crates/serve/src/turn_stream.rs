@@ -16,7 +16,7 @@ use serde_json::Value;
 pub struct TurnEvent {
     /// The type of the event, with its data.
     #[serde(flatten)]
-    pub what: TurnEventBody,
+    pub body: TurnEventBody,
     /// The id of the session.
     pub conversation_id: String,
     /// The id of the turn.
@@ -143,9 +143,9 @@ pub struct TokenUsage {
 
 impl TurnEvent {
     /// Translates a native event, or returns `None` if this vocabulary has no word for it.
-    pub fn of(event: &Event) -> Option<Self> {
+    pub fn from_event(event: &Event) -> Option<Self> {
         Some(Self {
-            what: TurnEventBody::of(&event.body)?,
+            body: TurnEventBody::from_body(&event.body)?,
             conversation_id: event.session_id.clone(),
             turn_id: event.turn_id.clone(),
         })
@@ -153,11 +153,11 @@ impl TurnEvent {
 }
 
 impl TurnEventBody {
-    fn of(body: &Body) -> Option<Self> {
+    fn from_body(body: &Body) -> Option<Self> {
         Some(match body.clone() {
             Body::Start { provider, model } => Self::Start {
-                provider: known(provider),
-                model: known(model),
+                provider: non_empty(provider),
+                model: non_empty(model),
             },
             Body::Input { text } => Self::Input { text },
             Body::TextDelta { text: delta } => Self::TextDelta { delta },
@@ -218,7 +218,7 @@ impl TurnEventBody {
 }
 
 /// Returns the name, or `None` if it is empty.
-fn known(name: String) -> Option<String> {
+fn non_empty(name: String) -> Option<String> {
     Some(name).filter(|name| !name.is_empty())
 }
 

@@ -9,7 +9,7 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::event::{ToolCall, VERSION};
 use serde_json::json;
 
-fn said(body: Body) -> Value {
+fn encoded(body: Body) -> Value {
     let event = Event {
         v: VERSION,
         seq: 7,
@@ -19,7 +19,7 @@ fn said(body: Body) -> Value {
         attempt_id: Some("a".to_owned()),
         body,
     };
-    TurnEvent::of(&event).map_or(Value::Null, |event| serde_json::to_value(event).unwrap())
+    TurnEvent::from_event(&event).map_or(Value::Null, |event| serde_json::to_value(event).unwrap())
 }
 
 fn retry(attempt: u32, code: Option<&str>) -> Body {
@@ -41,11 +41,11 @@ fn a_retry_is_said_with_exactly_the_fields_that_clients_know() {
         "type": "provider-retry", "conversationId": "c", "turnId": "t", "attempt": 0, "delayMs": 5000,
         "message": "The service is temporarily overloaded. Please retry.", "code": "429",
     });
-    assert_eq!(said(retry(1, Some("429"))), expected);
+    assert_eq!(encoded(retry(1, Some("429"))), expected);
     let mut third = expected;
     third["attempt"] = 2.into();
     third.as_object_mut().unwrap().remove("code");
-    assert_eq!(said(retry(3, None)), third);
+    assert_eq!(encoded(retry(3, None)), third);
 }
 
 fn call(arguments: &str) -> Body {
@@ -144,15 +144,15 @@ fn every_word_of_the_vocabulary_is_said() {
         let mut expected: Value = serde_json::from_str(expected).unwrap();
         expected["conversationId"] = "c".into();
         expected["turnId"] = "t".into();
-        assert_eq!(said(body), expected);
+        assert_eq!(encoded(body), expected);
     }
 }
 
 #[test]
 fn what_it_has_no_word_for_is_left_out() {
-    assert_eq!(said(Body::AttemptStarted { attempt: 1 }), Value::Null);
+    assert_eq!(encoded(Body::AttemptStarted { attempt: 1 }), Value::Null);
     assert_eq!(
-        said(Body::Warning {
+        encoded(Body::Warning {
             message: "w".to_owned()
         }),
         Value::Null

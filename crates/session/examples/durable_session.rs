@@ -78,12 +78,12 @@ fn setup(folder: &Path) -> Result<Setup, outlast_mock::Error> {
     let script = "overloaded:1+ok:agent,times=always".parse()?;
     let transport = Arc::new(ScriptedTransport::new(script, clock.clone()));
     let provider = Adapter::new(Dialect::Anthropic, transport, clock.clone());
-    let tools = Tools::none(folder, clock.clone())
+    let tools = Tools::empty(folder, clock.clone())
         .with(Arc::new(Book))
-        .allowing(["book"]);
+        .with_allowed(["book"]);
     Ok(Setup {
         retry: Some(Arc::new(EverySecond)),
-        offered: tools.offered(),
+        tool_definitions: tools.definitions(),
         tools: Some(Arc::new(tools)),
         ..Setup::new(Arc::new(provider), "scripted", clock)
     })
@@ -96,7 +96,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let journal = Journal::open(&folder.path().join("sessions.db"))?.journal;
 
     let place = (folder.path().to_string_lossy().into_owned(), "Dinner");
-    let session = Session::begin(&journal, (&place.0, place.1), setup(folder.path())?).await?;
+    let session = Session::create(&journal, (&place.0, place.1), setup(folder.path())?).await?;
     let id = session.id().to_owned();
     let waiting = Arc::new(Notify::new());
     let begun = Arc::clone(&waiting);

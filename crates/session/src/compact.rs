@@ -38,15 +38,15 @@ impl Session {
         focus: Option<&str>,
         limits: Limits,
     ) -> Result<Compacted, Error> {
-        let _others_wait = self.compacting.lock().await;
+        let _others_wait = self.compaction_lock.lock().await;
         let running = self.acquire_run_cancellable(abort)?;
         if self.unfinished_turn().is_some() {
-            return Err(self.unfinished());
+            return Err(self.unfinished_error());
         }
         let request = running.setup.request(self.messages());
-        let before = token_estimate::tokens(&request);
+        let before = token_estimate::request_tokens(&request);
         let reason = CompactionReason::Manual;
-        self.say(Body::AutoCompactionStarted {
+        self.publish(Body::AutoCompactionStarted {
             reason,
             tokens: before,
         });
@@ -59,7 +59,7 @@ impl Session {
             Err(error) => (before, None, Some(error.to_string())),
         };
         let will_retry = false;
-        self.say(Body::AutoCompactionEnded {
+        self.publish(Body::AutoCompactionEnded {
             reason,
             before,
             after,
@@ -82,8 +82,8 @@ impl Session {
             let why = "compaction is switched off".to_owned();
             return Err(Error::NotCompacted { why });
         };
-        let left = self.record.look(|standing| standing.models.clone());
-        let mut say = |body: Body| self.say(body);
+        let left = self.journal.with_state(|standing| standing.models.clone());
+        let mut say = |body: Body| self.publish(body);
         let job = Job {
             request: &request,
             size: Size {
@@ -93,9 +93,9 @@ impl Session {
             reason: CompactionReason::Manual,
             focus,
             budget,
-            left: &left,
+            unavailable_models: &left,
             cancel: running.abort.clone(),
-            say: &mut say,
+            emit: &mut say,
         };
         let Outcome { result, usage, .. } = compactor.compact(job).await;
         let CompactedConversation {
@@ -124,8 +124,9 @@ impl Session {
             let why = error.to_string();
             Error::NotCompacted { why }
         })?;
-        let usage = self.record.look(|standing| standing.usage);
-        self.board.change(|snapshot| snapshot.usage = usage);
+        let usage = self.journal.with_state(|standing| standing.usage);
+        self.event_hub
+            .update_snapshot(|snapshot| snapshot.usage = usage);
         Ok(compacted)
     }
 }

@@ -29,7 +29,7 @@ const CANCELLED: &str = "cancelled";
 
 /// Returns whether the message is a summary of an earlier part of the conversation, not something that anybody said.
 pub fn is_summary(message: &Message) -> bool {
-    summary::is_one(message)
+    summary::is_summary(message)
 }
 
 /// The settings of compaction.
@@ -40,9 +40,9 @@ pub struct Settings {
     /// The share of the context window above which a compaction is due.
     pub threshold: f64,
     /// Number of newest tokens that stay as they are, approximately; never more than 30 % of the window.
-    pub keep: u64,
+    pub keep_tokens: u64,
     /// Maximum number of tokens of a summary; never more than a quarter of the window.
-    pub summary: u32,
+    pub max_summary_tokens: u32,
     /// The user's instructions for summaries.
     pub instructions: Option<String>,
 }
@@ -52,8 +52,8 @@ impl Default for Settings {
         Self {
             enabled: true,
             threshold: 0.85,
-            keep: 20_000,
-            summary: 4096,
+            keep_tokens: 20_000,
+            max_summary_tokens: 4096,
             instructions: None,
         }
     }
@@ -88,11 +88,11 @@ impl Compaction {
 
     async fn run(&self, job: Job<'_>) -> Outcome {
         let mut work = CompactionRun::new(job);
-        let result = self.smaller(&mut work).await;
+        let result = self.shrink(&mut work).await;
         let cancelled = work.job.cancel.is_cancelled();
         let after = result.as_ref().map_or(work.job.size.tokens, |new| new.size);
         if !cancelled {
-            self.note_size(after, work.job.size.window);
+            self.record_size(after, work.job.size.window);
         }
         Outcome {
             result,
@@ -101,9 +101,9 @@ impl Compaction {
         }
     }
 
-    async fn smaller(&self, work: &mut CompactionRun<'_>) -> Result<CompactedConversation, String> {
+    async fn shrink(&self, work: &mut CompactionRun<'_>) -> Result<CompactedConversation, String> {
         let mut why = None;
-        if !work.room.is_byte_limited() {
+        if !work.size_budget.is_byte_limited() {
             match self.summarise(work).await {
                 Ok(smaller) => return Ok(smaller),
                 Err(problem) => why = Some(problem),
@@ -112,10 +112,10 @@ impl Compaction {
         if work.job.cancel.is_cancelled() {
             return Err(CANCELLED.to_owned());
         }
-        let messages = work.room.elided(&work.job.request.messages);
-        work.room
+        let messages = work.size_budget.elide(&work.job.request.messages);
+        work.size_budget
             .accept(messages, None)
-            .map_err(|messages| work.room.refusal(&messages, why.as_deref()))
+            .map_err(|messages| work.size_budget.refusal_message(&messages, why.as_deref()))
     }
 
     /// Replaces the older part by a model's summary. If the result is still too large, parts of it are elided.
@@ -124,26 +124,26 @@ impl Compaction {
         work: &mut CompactionRun<'_>,
     ) -> Result<CompactedConversation, String> {
         let request = work.job.request;
-        let keep = work.room.kept(self.settings.keep);
+        let keep = work.size_budget.max_kept_tokens(self.settings.keep_tokens);
         let (old, kept) = request
             .messages
-            .split_at(split_point::cut(&request.messages, keep));
+            .split_at(split_point::split_index(&request.messages, keep));
         if !work
-            .room
+            .size_budget
             .is_worth_summarising(token_estimate::messages_tokens(old))
         {
             return Err("the older part of the conversation is too short for one".to_owned());
         }
-        let kept = work.room.shorten_to(kept, keep);
+        let kept = work.size_budget.shorten_to(kept, keep);
         let mut why = "nobody is there to write one".to_owned();
-        let routes = self.in_order(work.job.left);
+        let routes = self.ordered_routes(work.job.unavailable_models);
         let mut too_small = None;
         for route in routes {
             // After a model could not read the conversation, only models with a larger known window are asked.
             if too_small.is_some_and(|window| route.traits.window <= window) {
                 continue;
             }
-            let checked = match self.ask(work, route, old).await {
+            let checked = match self.request_summary(work, route, old).await {
                 SummaryOutcome::Text(text) => self.with_summary(work, &text, old, &kept),
                 SummaryOutcome::TooLong(why) => {
                     too_small = Some(route.traits.window);
@@ -153,7 +153,7 @@ impl Compaction {
                 SummaryOutcome::Failed(why) => Err(why),
             };
             match checked {
-                Ok(messages) => match work.room.accept(messages, Some(&route.model)) {
+                Ok(messages) => match work.size_budget.accept(messages, Some(&route.model)) {
                     Ok(smaller) => return Ok(smaller),
                     Err(_) => "with the summary it would still be too long".clone_into(&mut why),
                 },
@@ -164,7 +164,7 @@ impl Compaction {
     }
 
     /// Returns the summarising models in order. Models in cooldown come last: they are asked when no other one succeeds.
-    fn in_order(&self, left: &Exclusions) -> Vec<&ModelTarget> {
+    fn ordered_routes(&self, left: &Exclusions) -> Vec<&ModelTarget> {
         const ANY_SIZE: u64 = 0;
         let now = self.clock.now();
         let is_free = |route: &&ModelTarget| left.is_free(&route.key(), ANY_SIZE, now);
@@ -181,7 +181,7 @@ impl Compaction {
         old: &[Message],
         kept: &[Message],
     ) -> Result<Vec<Message>, String> {
-        let prompt = summary::last_prompt(old, work.room.quote());
+        let prompt = summary::last_prompt(old, work.size_budget.max_quote_bytes());
         let summary = summary::message(text, prompt);
         if token_estimate::message_tokens(&summary) >= token_estimate::messages_tokens(old) {
             return Err("the summary is no shorter than what it stands for".to_owned());
@@ -189,51 +189,51 @@ impl Compaction {
         let messages: Vec<Message> = std::iter::once(summary)
             .chain(kept.iter().cloned())
             .collect();
-        Ok(if work.room.fits(&messages) {
+        Ok(if work.size_budget.fits(&messages) {
             messages
         } else {
-            work.room.elided(&messages)
+            work.size_budget.elide(&messages)
         })
     }
 
     // --- Whether a compaction is due ---
 
-    fn is_above(&self, tokens: u64, window: u64) -> bool {
+    fn is_above_threshold(&self, tokens: u64, window: u64) -> bool {
         tokens as f64 > self.settings.threshold * window as f64
     }
 
     /// Records the size of a conversation that stayed above the threshold: it is not compacted again until it has grown.
-    fn note_size(&self, tokens: u64, window: Option<u64>) {
-        let stuck = window.is_some_and(|window| self.is_above(tokens, window));
-        *self.stuck_at() = stuck.then_some(tokens);
+    fn record_size(&self, tokens: u64, window: Option<u64>) {
+        let stuck = window.is_some_and(|window| self.is_above_threshold(tokens, window));
+        *self.lock_stuck_at() = stuck.then_some(tokens);
     }
 
-    fn stuck_at(&self) -> MutexGuard<'_, Option<u64>> {
+    fn lock_stuck_at(&self) -> MutexGuard<'_, Option<u64>> {
         self.stuck_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Compactor for Compaction {
-    fn is_due(&self, size: Size) -> bool {
+    fn should_compact(&self, size: Size) -> bool {
         let Some(window) = size.window.filter(|_| self.settings.enabled) else {
             return false;
         };
-        let mut stuck_at = self.stuck_at();
-        if !self.is_above(size.tokens, window) {
+        let mut stuck_at = self.lock_stuck_at();
+        if !self.is_above_threshold(size.tokens, window) {
             *stuck_at = None;
             return false;
         }
         stuck_at.is_none_or(|tokens| size.tokens >= tokens.saturating_add(window / 10))
     }
 
-    fn helps(
+    fn reason_for(
         &self,
         judged: &ClassifiedFailure,
         request: &Request,
         size: Size,
     ) -> Option<CompactionReason> {
         let enabled = self.settings.enabled;
-        enabled.then(|| trigger::against(judged, request, size))?
+        enabled.then(|| trigger::compaction_reason(judged, request, size))?
     }
 
     fn compact<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Outcome> {
@@ -244,14 +244,14 @@ impl Compactor for Compaction {
 /// One compaction and its usage so far.
 struct CompactionRun<'a> {
     job: Job<'a>,
-    room: SizeBudget,
+    size_budget: SizeBudget,
     usage: Usage,
 }
 
 impl<'a> CompactionRun<'a> {
     fn new(job: Job<'a>) -> Self {
         Self {
-            room: SizeBudget::new(&job),
+            size_budget: SizeBudget::new(&job),
             usage: Usage::default(),
             job,
         }

@@ -2,7 +2,7 @@ use super::*;
 use outlast_dialect::{Part, Role};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Failure;
-use support::{SUMMARY, Step, all_text, conversation, request, small, world};
+use support::{SUMMARY, Step, all_text, conversation, fixture, request, small};
 
 #[path = "compaction_tests/properties.rs"]
 mod properties;
@@ -12,7 +12,9 @@ mod support;
 #[test]
 fn it_is_due_above_the_threshold_of_a_known_window() {
     let due = |settings: Settings, tokens, window| {
-        world(settings).compaction.is_due(Size { tokens, window })
+        fixture(settings)
+            .compaction
+            .should_compact(Size { tokens, window })
     };
     let off = Settings {
         enabled: false,
@@ -47,13 +49,13 @@ fn nothing_helps_that_is_switched_off() {
     let failure = Failure::http("p", 400, "prompt is too long", Timestamp::default());
     let judged = ClassifiedFailure::new(failure.with_code("context_length_exceeded"));
     let helps = |enabled| {
-        let world = world(Settings {
+        let world = fixture(Settings {
             enabled,
             ..Settings::default()
         });
         world
             .compaction
-            .helps(&judged, &Request::default(), Size::default())
+            .reason_for(&judged, &Request::default(), Size::default())
     };
     assert_eq!(
         (helps(true), helps(false)),
@@ -63,10 +65,10 @@ fn nothing_helps_that_is_switched_off() {
 
 #[test]
 fn what_freed_too_little_is_not_due_again_until_the_conversation_has_grown() {
-    let world = world(small());
+    let world = fixture(small());
     let due = |tokens| {
         let window = Some(100_000);
-        world.compaction.is_due(Size { tokens, window })
+        world.compaction.should_compact(Size { tokens, window })
     };
     // One prompt alone cannot be made smaller.
     let stuck = request(vec![Message::user("hello")]);
@@ -89,13 +91,13 @@ fn what_freed_too_little_is_not_due_again_until_the_conversation_has_grown() {
 fn an_overflow_proves_that_the_estimate_is_too_low() {
     let steps = vec![Step::Tools(vec![(0, 4000)], false); 20];
     let request = request(conversation(&steps));
-    let tokens = token_estimate::tokens(&request);
+    let tokens = token_estimate::request_tokens(&request);
     let window = tokens * 2;
     let size = Size {
         tokens,
         window: Some(window),
     };
-    let outcome = world(small()).compact(&request, size, CompactionReason::Overflow);
+    let outcome = fixture(small()).compact(&request, size, CompactionReason::Overflow);
     let smaller = outcome.result.unwrap();
     assert!(token_estimate::messages_tokens(&smaller.messages) * 2 <= smaller.size + 100);
     assert!(smaller.size < window * 3 / 4, "{} {window}", smaller.size);
@@ -113,7 +115,7 @@ fn the_summary_stands_first_then_the_prompt_word_for_word_then_the_newest_messag
         tokens: 86_000,
         window: Some(100_000),
     };
-    let outcome = world(Settings::default()).compact(&request, size, CompactionReason::Threshold);
+    let outcome = fixture(Settings::default()).compact(&request, size, CompactionReason::Threshold);
     let smaller = outcome.result.unwrap();
     assert_eq!(smaller.model.as_deref(), Some("small"));
     let [summary, prompt] = &smaller.messages[0].parts[..] else {
@@ -132,7 +134,7 @@ fn the_summary_stands_first_then_the_prompt_word_for_word_then_the_newest_messag
 
 #[test]
 fn a_summariser_reads_lines_that_nothing_said_can_leave() {
-    let world = world(small());
+    let world = fixture(small());
     let mut messages = conversation(&[
         Step::Tools(vec![(4, 6), (4, 4000)], false),
         Step::Answer(500),
@@ -150,12 +152,12 @@ fn a_summariser_reads_lines_that_nothing_said_can_leave() {
     }]));
     let request = request(messages);
     let size = Size {
-        tokens: token_estimate::tokens(&request),
+        tokens: token_estimate::request_tokens(&request),
         window: None,
     };
     let outcome = world.compact(&request, size, CompactionReason::Manual);
     assert!(outcome.result.is_ok(), "{outcome:?}");
-    let told = world.told();
+    let told = world.last_request_text();
     assert!(told.lines().all(|line| line.starts_with("| ")), "{told}");
     assert!(
         told.contains("| user: one\n| assistant: two\n| \n| three\n"),
@@ -170,7 +172,7 @@ fn a_summariser_reads_lines_that_nothing_said_can_leave() {
         "{told}"
     );
     assert!(!told.contains("secret thought"));
-    let asked = world.same.0.lock().unwrap()[0].clone();
+    let asked = world.summariser.0.lock().unwrap()[0].clone();
     assert!(asked.system.unwrap().contains("Summarise the conversation"));
     assert_eq!(
         (asked.max_tokens, asked.tools.len(), asked.messages.len()),
@@ -180,7 +182,7 @@ fn a_summariser_reads_lines_that_nothing_said_can_leave() {
 
 #[test]
 fn too_many_bytes_are_cut_by_nobody_else_and_images_go_first_where_they_are_most() {
-    let world = world(small());
+    let world = fixture(small());
     let mut steps = vec![
         Step::Prompt {
             length: 200,
@@ -191,13 +193,13 @@ fn too_many_bytes_are_cut_by_nobody_else_and_images_go_first_where_they_are_most
     steps.insert(0, Step::Tools(vec![(10, 4000)], false));
     let request = request(conversation(&steps));
     let size = Size {
-        tokens: token_estimate::tokens(&request),
+        tokens: token_estimate::request_tokens(&request),
         window: None,
     };
     let outcome = world.compact(&request, size, CompactionReason::SlowUpload);
     let smaller = outcome.result.unwrap();
     assert_eq!(smaller.model, None);
-    assert!(world.same.0.lock().unwrap().is_empty());
+    assert!(world.summariser.0.lock().unwrap().is_empty());
     assert!(all_text(&smaller.messages).contains("[an image was left out]"));
     let images = |messages: &[Message]| {
         let parts = messages.iter().flat_map(|message| &message.parts);
@@ -216,7 +218,7 @@ fn too_many_bytes_are_cut_by_nobody_else_and_images_go_first_where_they_are_most
 
 #[test]
 fn what_cannot_be_made_to_fit_is_said_with_numbers_and_a_way_out() {
-    let world = world(small());
+    let world = fixture(small());
     let request = Request {
         system: Some("s".repeat(40_000)),
         ..request(conversation(&[
@@ -228,7 +230,7 @@ fn what_cannot_be_made_to_fit_is_said_with_numbers_and_a_way_out() {
         ]))
     };
     let size = Size {
-        tokens: token_estimate::tokens(&request),
+        tokens: token_estimate::request_tokens(&request),
         window: Some(8000),
     };
     let outcome = world.compact(&request, size, CompactionReason::Overflow);
@@ -246,7 +248,7 @@ fn bytes_that_cannot_be_halved_are_said_to_be_too_many() {
         tokens: 100,
         window: None,
     };
-    let outcome = world(small()).compact(&request, size, CompactionReason::TooManyBytes);
+    let outcome = fixture(small()).compact(&request, size, CompactionReason::TooManyBytes);
     let expected = "the request has 300 bytes and can only be cut to 300, where 150 are wanted: start a new session, or \
                     leave out images and long files";
     assert_eq!(outcome.result.unwrap_err(), expected);

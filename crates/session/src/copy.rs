@@ -2,7 +2,7 @@
 //!
 //! Invariants: the source session is not changed; a copy never ends in the middle of a turn, and its queue is empty.
 
-use super::session_journal::{SessionJournal, Storage, read};
+use super::session_journal::{SessionJournal, Storage, parse_entry};
 use super::setup::Setup;
 use super::state::State;
 use super::{Error, Session};
@@ -13,7 +13,7 @@ use outlast_store::journal::{NewSession, RawEntry, SessionLock, StoredEntry};
 impl Session {
     /// Returns all entries of the session in order, including those that could not be written yet.
     pub async fn entries(&self) -> Result<Vec<StoredEntry>, Error> {
-        self.record.entries(&self.id).await
+        self.journal.entries(&self.id).await
     }
 
     /// Creates a new session with the entries of this one: those before entry number `before`, or all. The new session is
@@ -25,17 +25,17 @@ impl Session {
         setup: Setup,
     ) -> Result<Self, Error> {
         let mut copied = self.entries().await?;
-        let before = before.map(|seq| self.beginning(&copied, seq));
+        let before = before.map(|seq| self.turn_start(&copied, seq));
         copied.retain(|stored| before.is_none_or(|before| stored.seq < before));
         let mut standing = State::default();
         for stored in &copied {
-            standing.take_in(read(&self.id, stored)?);
+            standing.apply(parse_entry(&self.id, stored)?);
         }
         if standing.unfinished.is_some() {
             let session = self.id.clone();
             return Err(outlast_store::Error::OpenTurn { session }.into());
         }
-        let about = self.about();
+        let about = self.metadata();
         let new = NewSession {
             id: uuid::Uuid::now_v7().to_string(),
             directory: about.directory.clone(),
@@ -50,7 +50,7 @@ impl Session {
             }
         };
         let record = SessionJournal::new(home, standing, setup.clock.clone());
-        let session = Self::with(id, about, setup, record);
+        let session = Self::from_parts(id, about, setup, record);
         session.discard_queue().await?;
         Ok(session)
     }
@@ -62,37 +62,37 @@ impl Session {
         new: NewSession,
     ) -> Result<SessionLock, Error> {
         // The store cannot copy entries that are not in it yet; if writing them fails, they are copied one by one below.
-        if self.is_kept() && self.record.flush_backlog().await.is_ok() {
+        if self.is_persistent() && self.journal.flush_backlog().await.is_ok() {
             let next = copied.last().map_or(0, |last| last.seq) + 1;
             return Ok(journal.fork(&self.id, Some(next), new).await?);
         }
-        let hold = journal.begin(new).await?;
-        let lines: Vec<RawEntry> = copied.into_iter().map(|stored| stored.line).collect();
+        let hold = journal.create(new).await?;
+        let lines: Vec<RawEntry> = copied.into_iter().map(|stored| stored.entry).collect();
         journal.append(&hold, lines).await?;
         Ok(hold)
     }
 
     /// Returns the first entry of the turn that the given entry opens. A turn that began with queued messages has a prompt
     /// entry without a message before it.
-    fn beginning(&self, entries: &[StoredEntry], seq: u64) -> u64 {
+    fn turn_start(&self, entries: &[StoredEntry], seq: u64) -> u64 {
         let entry = |seq: u64| {
             let stored = entries.iter().find(|stored| stored.seq == seq)?;
-            read(&self.id, stored).ok()
+            parse_entry(&self.id, stored).ok()
         };
         let before = seq.saturating_sub(1);
-        let said = matches!(entry(seq), Some(Entry::Said { .. }));
+        let said = matches!(entry(seq), Some(Entry::Delivered { .. }));
         let begun = matches!(entry(before), Some(Entry::Prompt { message: None, .. }));
         if said && begun { before } else { seq }
     }
 
     /// Empties the copied queue: its messages were meant for the source session.
     async fn discard_queue(&self) -> Result<(), Error> {
-        let waiting = self.record.look(|standing| standing.waiting.clone());
+        let waiting = self.journal.with_state(|standing| standing.queued.clone());
         if waiting.is_empty() {
             return Ok(());
         }
         let ids = waiting.into_iter().map(|letter| letter.id).collect();
-        self.record.jot(Entry::Unqueued { ids }).await?;
+        self.journal.append_entry(Entry::Unqueued { ids }).await?;
         self.mark_queue_announced();
         Ok(())
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Opens and creates sessions for one client.
 pub trait Host: Send + Sync {
     /// Creates a new session.
-    fn begin(&self) -> BoxFuture<'_, Result<OpenedSession, String>>;
+    fn create(&self) -> BoxFuture<'_, Result<OpenedSession, String>>;
 
     /// Opens the session of that name, or the only one whose name begins with it.
     fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<OpenedSession, String>>;
@@ -33,14 +33,14 @@ pub trait Host: Send + Sync {
     fn models(&self) -> Vec<Model>;
 
     /// Returns the setup for asking that model of that provider; `None` when there is no such model.
-    fn choose<'a>(
+    fn setup_with_model<'a>(
         &'a self,
         now: Arc<Setup>,
         wanted: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Option<(Setup, Model)>, String>>;
 
     /// Returns the setup with the retry policy of that name.
-    fn choose_policy(&self, now: &Setup, name: &str) -> Result<Setup, String>;
+    fn setup_with_policy(&self, now: &Setup, name: &str) -> Result<Setup, String>;
 
     /// Returns the retry policy of the current session.
     fn policy(&self) -> Option<Policy>;
@@ -49,19 +49,19 @@ pub trait Host: Send + Sync {
     fn limits(&self) -> Limits;
 
     /// Returns the data that another process needs to resume a prompt that begins now.
-    fn options(&self) -> Value;
+    fn resume_options(&self) -> Value;
 
     /// Returns the path of the session store, if there is one.
-    fn file(&self) -> Option<String>;
+    fn journal_path(&self) -> Option<String>;
 
     /// Returns the working folder of the current session.
     fn folder(&self) -> PathBuf;
 
     /// Prepares a command of the client, to be run in the folder of the session.
-    fn shell(&self, command: &str) -> ShellCommand;
+    fn shell_command(&self, command: &str) -> ShellCommand;
 
     /// Is called when the client leaves the session, for another one or for good.
-    fn leave(&self, session: &Session);
+    fn leave_session(&self, session: &Session);
 
     /// Warns the user who started the program, not the client.
     fn warn(&self, warning: &str);
@@ -79,7 +79,7 @@ pub trait SessionFactory: Send + Sync {
     fn folder(&self) -> PathBuf;
 
     /// Describes a session that is not open: the one of that name, or a new one.
-    fn look<'a>(
+    fn describe<'a>(
         &'a self,
         name: Option<&'a str>,
         wishes: &'a SessionOptions,
@@ -148,9 +148,9 @@ pub struct SessionDescription {
 
 impl SessionDescription {
     /// Returns the description if a prompt is possible; otherwise the problem as an error.
-    pub fn sound(self) -> Result<Self, FactoryError> {
+    pub fn ensure_usable(self) -> Result<Self, FactoryError> {
         match self.problem {
-            Some(problem) => Err(FactoryError::Wrong(problem)),
+            Some(problem) => Err(FactoryError::Invalid(problem)),
             None => Ok(self),
         }
     }
@@ -162,7 +162,7 @@ impl SessionDescription {
 pub enum FactoryError {
     /// There is no session of that name.
     #[error("there is no session {name}")]
-    Unknown {
+    NotFound {
         /// The session's name.
         name: String,
     },
@@ -176,7 +176,7 @@ pub enum FactoryError {
     },
     /// A requested option or a setting cannot be satisfied.
     #[error("{0}")]
-    Wrong(String),
+    Invalid(String),
     /// The session could not be opened.
     #[error("{0}")]
     Failed(String),

@@ -25,7 +25,7 @@ const MAX_QUEUED_EVENTS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     /// The events that run it.
-    pub on: Vec<HookEvent>,
+    pub events: Vec<HookEvent>,
     /// The command line, run by a shell in the folder of the session.
     pub command: String,
     /// The time limit; then the command is killed with all that it started.
@@ -78,7 +78,7 @@ impl HookEvent {
     }
 
     /// Returns the event of that name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|moment| moment.as_str() == name)
     }
 }
@@ -106,18 +106,18 @@ pub struct Hooks(Arc<Shared>);
 
 struct Shared {
     folder: String,
-    lanes: Mutex<Vec<HookQueue>>,
+    queues: Mutex<Vec<HookQueue>>,
     report: ProblemReporter,
 }
 
 /// A hook with its queue and its worker.
 struct HookQueue {
     hook: Hook,
-    waiting: Sender<QueuedEvent>,
+    sender: Sender<QueuedEvent>,
     /// Number of events dropped since the last one that was queued.
-    dropped: AtomicU64,
+    dropped_since_last: AtomicU64,
     /// Number of events dropped in all.
-    lost: AtomicU64,
+    dropped_total: AtomicU64,
     worker: AbortOnDropHandle<()>,
 }
 
@@ -132,50 +132,50 @@ impl Hooks {
         let name = folder.to_string_lossy().into_owned();
         let place = Arc::new((folder, hidden_variables));
         let lane = |hook: Hook| {
-            let (waiting, events) = mpsc::channel(MAX_QUEUED_EVENTS);
+            let (sender, events) = mpsc::channel(MAX_QUEUED_EVENTS);
             let worker = Worker::new(hook.clone(), place.clone(), report.clone());
             HookQueue {
                 hook,
-                waiting,
-                dropped: AtomicU64::new(0),
-                lost: AtomicU64::new(0),
+                sender,
+                dropped_since_last: AtomicU64::new(0),
+                dropped_total: AtomicU64::new(0),
                 worker: AbortOnDropHandle::new(tokio::spawn(worker.run(events))),
             }
         };
-        let lanes = Mutex::new(hooks.into_iter().map(lane).collect());
+        let queues = Mutex::new(hooks.into_iter().map(lane).collect());
         Self(Arc::new(Shared {
             folder: name,
-            lanes,
+            queues,
             report,
         }))
     }
 
     /// Returns whether there are no hooks.
     pub fn is_empty(&self) -> bool {
-        self.0.lanes().is_empty()
+        self.0.lock_queues().is_empty()
     }
 
     /// Runs the hooks on the events of that session, until the subscription is dropped.
-    pub fn listen(&self, session: &Session) -> Subscription {
-        let mut translation = EventTranslator::of(session);
+    pub fn subscribe_to(&self, session: &Session) -> Subscription {
+        let mut translation = EventTranslator::for_session(session);
         let hooks = self.clone();
         session.subscribe(move |event| {
-            if let Some((moment, fields)) = translation.take(event) {
-                hooks.say(Payload::of(event, &hooks.0.folder, moment, fields));
+            if let Some((moment, fields)) = translation.translate(event) {
+                hooks.dispatch(Payload::from_event(event, &hooks.0.folder, moment, fields));
             }
         })
     }
 
     /// Runs the hooks for [`HookEvent::SessionStopped`] of that session.
-    pub fn stopped(&self, session: &Session, reason: ExitReason) {
+    pub fn session_stopped(&self, session: &Session, reason: ExitReason) {
         let snapshot = session.snapshot();
-        self.say(Payload {
-            moment: HookEvent::SessionStopped,
+        self.dispatch(Payload {
+            event: HookEvent::SessionStopped,
             session_id: session.id().to_owned(),
             turn_id: snapshot.turn_id,
             folder: self.0.folder.clone(),
             time: session.clock().now(),
-            seq: snapshot.events,
+            seq: snapshot.last_seq,
             fields: Fields::SessionStopped { reason },
         });
     }
@@ -184,7 +184,7 @@ impl Hooks {
     /// runs afterwards.
     pub async fn finish(&self, limit: Duration) {
         let until = Instant::now() + limit;
-        let lanes = std::mem::take(&mut *self.0.lanes());
+        let lanes = std::mem::take(&mut *self.0.lock_queues());
         // All queues at once: a worker ends when its queue is closed.
         let workers: Vec<_> = lanes
             .into_iter()
@@ -200,27 +200,28 @@ impl Hooks {
         }
     }
 
-    fn say(&self, payload: Payload) {
+    fn dispatch(&self, payload: Payload) {
         let payload = Arc::new(payload);
-        for lane in self.0.lanes().iter() {
-            if lane.hook.on.contains(&payload.moment) {
-                self.queue(lane, &payload);
+        for lane in self.0.lock_queues().iter() {
+            if lane.hook.events.contains(&payload.event) {
+                self.enqueue(lane, &payload);
             }
         }
     }
 
-    fn queue(&self, lane: &HookQueue, payload: &Arc<Payload>) {
-        let dropped = lane.dropped.load(Ordering::Relaxed);
+    fn enqueue(&self, lane: &HookQueue, payload: &Arc<Payload>) {
+        let dropped = lane.dropped_since_last.load(Ordering::Relaxed);
         let waiting = QueuedEvent {
             payload: payload.clone(),
             dropped,
         };
-        if lane.waiting.try_send(waiting).is_ok() {
-            lane.dropped.store(0, Ordering::Relaxed);
+        if lane.sender.try_send(waiting).is_ok() {
+            lane.dropped_since_last.store(0, Ordering::Relaxed);
             return;
         }
-        lane.dropped.store(dropped + 1, Ordering::Relaxed);
-        if lane.lost.fetch_add(1, Ordering::Relaxed) == 0 {
+        lane.dropped_since_last
+            .store(dropped + 1, Ordering::Relaxed);
+        if lane.dropped_total.fetch_add(1, Ordering::Relaxed) == 0 {
             let name = worker::name(&lane.hook.command);
             (self.0.report)(&format!(
                 "hook `{name}` is too slow: {MAX_QUEUED_EVENTS} events wait for it, and it does not hear of new ones"
@@ -230,7 +231,7 @@ impl Hooks {
 }
 
 impl Shared {
-    fn lanes(&self) -> MutexGuard<'_, Vec<HookQueue>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_queues(&self) -> MutexGuard<'_, Vec<HookQueue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,7 +24,7 @@ mod turns;
 pub use compact::Compacted;
 pub use outlast_engine::inbox::QueueKind;
 pub use queue::{DrainMode, Queued};
-pub use session_journal::read;
+pub use session_journal::parse_entry;
 pub use setup::{PromptRequest, Setup};
 pub use snapshot::{GateHold, RetryStatus, Snapshot, Subscription};
 pub use state::{State, UnfinishedTurn};
@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// There is no turn to resume or retry.
     #[error("there is no turn to carry on in session {session}: the last one was answered")]
-    NothingToDo {
+    NothingToResume {
         /// The session.
         session: String,
     },
@@ -93,18 +93,18 @@ pub enum Error {
 /// A conversation with its settings and history.
 pub struct Session {
     id: String,
-    about: Mutex<Metadata>,
+    metadata: Mutex<Metadata>,
     clock: Arc<dyn Clock>,
     setup: RwLock<Arc<Setup>>,
-    record: SessionJournal,
-    board: Arc<EventHub>,
-    retries: AtomicBool,
-    compactions: AtomicBool,
-    queue: Mutex<QueueState>,
+    journal: SessionJournal,
+    event_hub: Arc<EventHub>,
+    auto_retry: AtomicBool,
+    auto_compaction: AtomicBool,
+    queue_state: Mutex<QueueState>,
     /// The handle of the running turn.
-    running: Mutex<Option<Handle>>,
+    active_run: Mutex<Option<Handle>>,
     /// Held during a compaction by hand: prompts that arrive meanwhile wait for it.
-    compacting: tokio::sync::Mutex<()>,
+    compaction_lock: tokio::sync::Mutex<()>,
 }
 
 /// The attributes by which people recognise a session.
@@ -124,11 +124,11 @@ impl Session {
     pub fn in_memory_with_id(id: String, setup: Setup) -> Self {
         let home = Storage::Memory(Vec::new());
         let record = SessionJournal::new(home, State::default(), setup.clock.clone());
-        Self::with(id, Metadata::default(), setup, record)
+        Self::from_parts(id, Metadata::default(), setup, record)
     }
 
     /// Creates a session in the journal; `about` is its folder and its title.
-    pub async fn begin(
+    pub async fn create(
         journal: &Journal,
         about: (&str, &str),
         setup: Setup,
@@ -155,16 +155,16 @@ impl Session {
             title: about.title.clone(),
             now: setup.clock.now(),
         };
-        let hold = journal.begin(new).await?;
+        let hold = journal.create(new).await?;
         let home = Storage::Journal(journal.clone(), hold);
         let record = SessionJournal::new(home, State::default(), setup.clock.clone());
-        Ok(Self::with(id, about, setup, record))
+        Ok(Self::from_parts(id, about, setup, record))
     }
 
     /// Opens a session of the journal. Takes it over from a process that died, never from one that lives.
     pub async fn open(journal: &Journal, id: &str, setup: Setup) -> Result<Self, Error> {
         let hold = journal.claim(id).await?;
-        let (standing, about) = match known(journal, id).await {
+        let (standing, about) = match load_session(journal, id).await {
             Ok(known) => known,
             Err(error) => {
                 journal.release(hold).await?;
@@ -173,30 +173,30 @@ impl Session {
         };
         let home = Storage::Journal(journal.clone(), hold);
         let record = SessionJournal::new(home, standing, setup.clock.clone());
-        Ok(Self::with(id.to_owned(), about, setup, record))
+        Ok(Self::from_parts(id.to_owned(), about, setup, record))
     }
 
-    fn with(id: String, about: Metadata, setup: Setup, record: SessionJournal) -> Self {
+    fn from_parts(id: String, about: Metadata, setup: Setup, journal: SessionJournal) -> Self {
         let retries = setup.retry_enabled;
-        let board = Arc::new(EventHub::default());
-        let usage = record.look(|standing| standing.usage);
-        board.change(|snapshot| {
+        let event_hub = Arc::new(EventHub::default());
+        let usage = journal.with_state(|standing| standing.usage);
+        event_hub.update_snapshot(|snapshot| {
             snapshot.auto_retry_enabled = retries;
             snapshot.model.clone_from(&setup.model);
             snapshot.usage = usage;
         });
         let session = Self {
             id,
-            about: Mutex::new(about),
+            metadata: Mutex::new(about),
             clock: Arc::clone(&setup.clock),
             setup: RwLock::new(Arc::new(setup)),
-            record,
-            board,
-            retries: AtomicBool::new(retries),
-            compactions: AtomicBool::new(true),
-            queue: Mutex::default(),
-            running: Mutex::default(),
-            compacting: tokio::sync::Mutex::default(),
+            journal,
+            event_hub,
+            auto_retry: AtomicBool::new(retries),
+            auto_compaction: AtomicBool::new(true),
+            queue_state: Mutex::default(),
+            active_run: Mutex::default(),
+            compaction_lock: tokio::sync::Mutex::default(),
         };
         session.mark_queue_announced();
         session
@@ -206,15 +206,15 @@ impl Session {
     /// without entries is removed. A running turn must end first; after an error nothing has changed, and `close` can be
     /// called again.
     pub async fn close(&self) -> Result<(), Error> {
-        let _others_wait = self.compacting.lock().await;
-        let running = match self.enter() {
+        let _others_wait = self.compaction_lock.lock().await;
+        let running = match self.acquire_run() {
             Err(Error::Closed) => return Ok(()),
             entered => entered?,
         };
         if let Some(tools) = &running.setup.tools {
             tools.close().await;
         }
-        self.record.release().await
+        self.journal.release().await
     }
 
     // --- Setup ---
@@ -229,10 +229,11 @@ impl Session {
     /// that are no longer part of the setup.
     pub fn change_setup(&self, setup: Setup) {
         // No turn begins or ends while this lock is held.
-        let running = self.running();
+        let running = self.lock_active_run();
         if running.is_none() {
             let model = setup.model.clone();
-            self.board.change(|snapshot| snapshot.model = model);
+            self.event_hub
+                .update_snapshot(|snapshot| snapshot.model = model);
         }
         let mut current = self.setup.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(setup);
@@ -240,76 +241,76 @@ impl Session {
 
     /// Changes the title.
     pub async fn rename(&self, title: &str) -> Result<(), Error> {
-        self.record.rename(title).await?;
+        self.journal.rename(title).await?;
         let title = title.to_owned();
         self.lock_metadata().title.clone_from(&title);
-        self.say(Body::Renamed { title });
+        self.publish(Body::Renamed { title });
         Ok(())
     }
 
     /// Returns the title.
     pub fn title(&self) -> String {
-        self.about().title
+        self.metadata().title
     }
 
-    fn about(&self) -> Metadata {
+    fn metadata(&self) -> Metadata {
         self.lock_metadata().clone()
     }
 
     fn lock_metadata(&self) -> std::sync::MutexGuard<'_, Metadata> {
-        self.about.lock().unwrap_or_else(PoisonError::into_inner)
+        self.metadata.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     // --- Steering ---
 
     /// Aborts the running turn: the wait for a retry first, then the call or the tool.
     pub fn abort(&self) {
-        if let Some(handle) = &*self.running() {
+        if let Some(handle) = &*self.lock_active_run() {
             handle.abort();
         }
     }
 
     /// Cancels the wait for a retry; the turn then fails with the error that caused the wait.
     pub fn abort_retry(&self) {
-        if let Some(handle) = &*self.running() {
+        if let Some(handle) = &*self.lock_active_run() {
             handle.abort_retry();
         }
     }
 
     /// Ends the wait for a retry and retries at once.
     pub fn retry_now(&self) {
-        if let Some(handle) = &*self.running() {
+        if let Some(handle) = &*self.lock_active_run() {
             handle.retry_now();
         }
     }
 
     /// Switches retries on or off for this session only, also for a running turn.
     pub fn set_auto_retry_enabled(&self, enabled: bool) {
-        self.retries.store(enabled, Ordering::Relaxed);
-        self.board
-            .change(|snapshot| snapshot.auto_retry_enabled = enabled);
+        self.auto_retry.store(enabled, Ordering::Relaxed);
+        self.event_hub
+            .update_snapshot(|snapshot| snapshot.auto_retry_enabled = enabled);
     }
 
     /// Switches automatic compaction on or off, also for a running turn. Compaction by hand is always possible.
     pub fn set_auto_compaction_enabled(&self, enabled: bool) {
-        self.compactions.store(enabled, Ordering::Relaxed);
+        self.auto_compaction.store(enabled, Ordering::Relaxed);
     }
 
     // --- Watching ---
 
     /// Returns whether the conversation is compacted automatically.
     pub fn auto_compaction_enabled(&self) -> bool {
-        self.compactions.load(Ordering::Relaxed)
+        self.auto_compaction.load(Ordering::Relaxed)
     }
 
     /// Returns whether a turn or a compaction is running.
     pub fn is_running(&self) -> bool {
-        self.running().is_some()
+        self.lock_active_run().is_some()
     }
 
     /// Returns whether failures are retried.
     pub fn auto_retry_enabled(&self) -> bool {
-        self.retries.load(Ordering::Relaxed)
+        self.auto_retry.load(Ordering::Relaxed)
     }
 
     /// Returns whether a chain of retries is open: a retry is waited for or under way.
@@ -319,17 +320,17 @@ impl Session {
 
     /// Returns the current snapshot: the retry with its cause and its wake time, the usage, the number of the last event.
     pub fn snapshot(&self) -> Snapshot {
-        self.board.snapshot()
+        self.event_hub.snapshot()
     }
 
     /// Calls the listener with every event from here on, until the subscription is dropped.
     pub fn subscribe(&self, listener: impl FnMut(&Event) + Send + 'static) -> Subscription {
-        self.board.subscribe(Box::new(listener))
+        self.event_hub.subscribe(Box::new(listener))
     }
 
     /// Returns whether the session is in a journal, so that another process can resume it.
-    pub const fn is_kept(&self) -> bool {
-        self.record.is_kept()
+    pub const fn is_persistent(&self) -> bool {
+        self.journal.is_persistent()
     }
 
     /// Returns the clock of the session.
@@ -344,37 +345,39 @@ impl Session {
 
     /// Returns the conversation as it would be sent: without failed attempts.
     pub fn messages(&self) -> Vec<Message> {
-        self.record.look(|standing| standing.messages.clone())
+        self.journal
+            .with_state(|standing| standing.messages.clone())
     }
 
     /// Returns the estimated number of tokens of the next request.
-    pub fn tokens(&self) -> u64 {
-        token_estimate::tokens(&self.setup().request(self.messages()))
+    pub fn estimated_tokens(&self) -> u64 {
+        token_estimate::request_tokens(&self.setup().request(self.messages()))
     }
 
     /// Returns the number of messages in the conversation.
     pub fn message_count(&self) -> usize {
-        self.record.look(|standing| standing.messages.len())
+        self.journal.with_state(|standing| standing.messages.len())
     }
 
     /// Returns the number of turns, including one that is not settled.
     pub fn turn_count(&self) -> u64 {
-        self.record.look(|standing| standing.turns)
+        self.journal.with_state(|standing| standing.turns)
     }
 
     /// Returns the status with which the last turn was settled.
     pub fn last_seal(&self) -> Option<TurnStatus> {
-        self.record.look(|standing| standing.last_seal)
+        self.journal.with_state(|standing| standing.last_seal)
     }
 
     /// Returns the turn that is not settled, if there is one.
     pub fn unfinished_turn(&self) -> Option<UnfinishedTurn> {
-        self.record.look(|standing| standing.unfinished.clone())
+        self.journal
+            .with_state(|standing| standing.unfinished.clone())
     }
 
     /// Posts an event that does not come from a turn.
-    fn say(&self, body: Body) {
-        self.board.post(self.event(body));
+    fn publish(&self, body: Body) {
+        self.event_hub.publish(self.event(body));
     }
 
     fn event(&self, body: Body) -> Event {
@@ -392,11 +395,11 @@ impl Session {
 }
 
 /// Reads the state and the metadata of a session from the journal.
-async fn known(journal: &Journal, id: &str) -> Result<(State, Metadata), Error> {
+async fn load_session(journal: &Journal, id: &str) -> Result<(State, Metadata), Error> {
     let summary = journal.summary(id).await?;
     let about = Metadata {
         directory: summary.directory,
         title: summary.title,
     };
-    Ok((session_journal::standing(journal, id).await?, about))
+    Ok((session_journal::load_state(journal, id).await?, about))
 }

@@ -37,7 +37,7 @@ impl Queued {
         self.steering.is_empty() && self.follow_up.is_empty()
     }
 
-    fn of<'a>(letters: impl IntoIterator<Item = &'a QueuedMessage>) -> Self {
+    fn from_messages<'a>(letters: impl IntoIterator<Item = &'a QueuedMessage>) -> Self {
         let mut waiting = Self::default();
         for letter in letters {
             let message = letter.message.clone();
@@ -62,18 +62,18 @@ pub(super) struct QueueState {
 impl Session {
     /// Queues a message for the model. After `Ok` the message is in the journal and survives a crash; after an error it is
     /// not queued.
-    pub async fn queue(&self, place: QueueKind, message: Message) -> Result<(), Error> {
+    pub async fn enqueue(&self, place: QueueKind, message: Message) -> Result<(), Error> {
         let id = uuid::Uuid::now_v7().to_string();
         let entry = Entry::Queued {
             id: id.clone(),
             place,
             message,
         };
-        if let Err(error) = self.record.jot(entry).await {
+        if let Err(error) = self.journal.append_entry(entry).await {
             let place =
                 |waiting: &[QueuedMessage]| waiting.iter().position(|letter| letter.id == id);
             let taken_back = self
-                .record
+                .journal
                 .update_queue(|waiting| place(waiting).map(|place| waiting.remove(place)));
             // If a turn has sent the message meanwhile, queueing it has succeeded.
             return taken_back.map_or(Ok(()), |_| Err(error));
@@ -83,43 +83,44 @@ impl Session {
     }
 
     /// Returns the queued messages, without notes.
-    pub fn waiting(&self) -> Queued {
-        self.record.look(|standing| Queued::of(&standing.waiting))
+    pub fn queued_messages(&self) -> Queued {
+        self.journal
+            .with_state(|standing| Queued::from_messages(&standing.queued))
     }
 
     /// Removes all queued messages and returns them. Notes stay.
     pub async fn clear_queue(&self) -> Result<Queued, Error> {
         let is_note = |letter: &QueuedMessage| letter.place == QueueKind::Note;
         let taken: Vec<QueuedMessage> = self
-            .record
+            .journal
             .update_queue(|waiting| waiting.extract_if(.., |it| !is_note(it)).collect());
         if taken.is_empty() {
             return Ok(Queued::default());
         }
         let ids = taken.iter().map(|letter| letter.id.clone()).collect();
-        if let Err(error) = self.record.jot(Entry::Unqueued { ids }).await {
-            self.record
+        if let Err(error) = self.journal.append_entry(Entry::Unqueued { ids }).await {
+            self.journal
                 .update_queue(|waiting| drop(waiting.splice(..0, taken)));
             return Err(error);
         }
         self.publish_queue();
-        Ok(Queued::of(&taken))
+        Ok(Queued::from_messages(&taken))
     }
 
     /// Adds a message to the conversation without a request to the model: now, or with the next call of the running turn.
-    pub async fn note(&self, message: Message) -> Result<(), Error> {
+    pub async fn add_note(&self, message: Message) -> Result<(), Error> {
         if self.is_running() {
-            return self.queue(QueueKind::Note, message).await;
+            return self.enqueue(QueueKind::Note, message).await;
         }
-        let _others_wait = self.compacting.lock().await;
-        let _running = match self.enter() {
-            Err(Error::Busy) => return self.queue(QueueKind::Note, message).await,
+        let _others_wait = self.compaction_lock.lock().await;
+        let _running = match self.acquire_run() {
+            Err(Error::Busy) => return self.enqueue(QueueKind::Note, message).await,
             entered => entered?,
         };
         if self.unfinished_turn().is_some() {
-            return self.queue(QueueKind::Note, message).await;
+            return self.enqueue(QueueKind::Note, message).await;
         }
-        let entry = Entry::Said {
+        let entry = Entry::Delivered {
             ids: Vec::new(),
             messages: vec![message],
             note: true,
@@ -129,55 +130,57 @@ impl Session {
 
     /// Writes entries that belong to no turn. Entries that cannot be written now are written with the next ones.
     pub(super) async fn write_between_turns(&self, entries: Vec<Entry>) -> Result<(), Error> {
-        let turn = self.record.look(|standing| standing.turns);
-        self.record.begin_turn(turn);
-        match self.record.append(&entries).await {
+        let turn = self.journal.with_state(|standing| standing.turns);
+        self.journal.begin_turn(turn);
+        match self.journal.append(&entries).await {
             Ok(()) => Ok(()),
             Err(AppendError::Failed { why: message }) => {
-                self.say(Body::Unrecorded { message });
+                self.publish(Body::Unrecorded { message });
                 Ok(())
             }
-            Err(AppendError::Lost { why }) => Err(Error::NotWritten { why }),
+            Err(AppendError::OwnershipLost { why }) => Err(Error::NotWritten { why }),
         }
     }
 
     /// Adds notes that came too late for the last call of a turn to the conversation, once the turn is over.
     pub(super) async fn write_late_notes(&self) {
-        let notes = self.record.update_queue(notes);
+        let notes = self.journal.update_queue(take_notes);
         if !notes.is_empty() {
             // If another process has taken the session over, the turn has already reported it.
-            self.write_between_turns(Entry::said(notes)).await.ok();
+            self.write_between_turns(Entry::delivered(notes)).await.ok();
         }
     }
 
     /// Returns how many steering messages are sent with one call of a running turn.
     pub fn steering_mode(&self) -> DrainMode {
-        self.modes().steering
+        self.lock_queue_state().steering
     }
 
     /// Returns how many follow-ups begin a turn together.
     pub fn follow_up_mode(&self) -> DrainMode {
-        self.modes().follow_up
+        self.lock_queue_state().follow_up
     }
 
     /// Sets how many steering messages are sent with one call of a running turn.
     pub fn set_steering_mode(&self, mode: DrainMode) {
-        self.modes().steering = mode;
+        self.lock_queue_state().steering = mode;
     }
 
     /// Sets how many follow-ups begin a turn together.
     pub fn set_follow_up_mode(&self, mode: DrainMode) {
-        self.modes().follow_up = mode;
+        self.lock_queue_state().follow_up = mode;
     }
 
-    fn modes(&self) -> std::sync::MutexGuard<'_, QueueState> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_queue_state(&self) -> std::sync::MutexGuard<'_, QueueState> {
+        self.queue_state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes and returns the messages that begin a turn of their own: steering before follow-ups.
     pub(super) fn take_for_turn(&self) -> Vec<QueuedMessage> {
         let (steering, follow_up) = (self.steering_mode(), self.follow_up_mode());
-        self.record.update_queue(|waiting| {
+        self.journal.update_queue(|waiting| {
             let waits = |place| {
                 waiting
                     .iter()
@@ -188,18 +191,18 @@ impl Session {
                 (false, true) => (QueueKind::FollowUp, follow_up),
                 (false, false) => return Vec::new(),
             };
-            take(waiting, place, mode)
+            take_next(waiting, place, mode)
         })
     }
 
     /// Announces the queue to listeners, if it has changed since the last announcement.
     pub(super) fn publish_queue(&self) {
         {
-            let mut queue = self.modes();
+            let mut queue = self.lock_queue_state();
             let Queued {
                 steering,
                 follow_up,
-            } = self.waiting();
+            } = self.queued_messages();
             let texts = |messages: Vec<Message>| messages.iter().map(Message::text).collect();
             let now: (Vec<String>, Vec<String>) = (texts(steering), texts(follow_up));
             if queue.announced == now {
@@ -208,12 +211,12 @@ impl Session {
             queue.announced.clone_from(&now);
             let (steering, follow_up) = now;
             // Enqueue the event before the lock on the announced queue is released, deliver it afterwards.
-            self.board.enqueue(self.event(Body::QueueChanged {
+            self.event_hub.enqueue(self.event(Body::QueueChanged {
                 steering,
                 follow_up,
             }));
         }
-        self.board.tell();
+        self.event_hub.deliver_pending();
     }
 
     /// Marks the current queue as announced: the process that opened the session knows it.
@@ -221,9 +224,9 @@ impl Session {
         let Queued {
             steering,
             follow_up,
-        } = self.waiting();
+        } = self.queued_messages();
         let texts = |messages: Vec<Message>| messages.iter().map(Message::text).collect();
-        self.modes().announced = (texts(steering), texts(follow_up));
+        self.lock_queue_state().announced = (texts(steering), texts(follow_up));
     }
 }
 
@@ -231,32 +234,36 @@ impl Session {
 pub(super) struct SessionInbox<'a> {
     session: &'a Session,
     /// Whether the turn began with queued messages, so that its first call takes no more.
-    has_begun_with: AtomicBool,
+    began_with_queued: AtomicBool,
 }
 
 impl<'a> SessionInbox<'a> {
     pub(super) const fn new(session: &'a Session, has_begun_with: bool) -> Self {
         Self {
             session,
-            has_begun_with: AtomicBool::new(has_begun_with),
+            began_with_queued: AtomicBool::new(has_begun_with),
         }
     }
 }
 
 impl Inbox for SessionInbox<'_> {
     fn take(&self) -> Vec<QueuedMessage> {
-        if self.has_begun_with.swap(false, Ordering::Relaxed) {
+        if self.began_with_queued.swap(false, Ordering::Relaxed) {
             return Vec::new();
         }
         let mode = self.session.steering_mode();
         self.session
-            .record
-            .update_queue(|waiting| take(waiting, QueueKind::Steering, mode))
+            .journal
+            .update_queue(|waiting| take_next(waiting, QueueKind::Steering, mode))
     }
 }
 
 /// Removes and returns all notes, and as many messages of that kind as the mode allows.
-fn take(waiting: &mut Vec<QueuedMessage>, place: QueueKind, mode: DrainMode) -> Vec<QueuedMessage> {
+fn take_next(
+    waiting: &mut Vec<QueuedMessage>,
+    place: QueueKind,
+    mode: DrainMode,
+) -> Vec<QueuedMessage> {
     let mut left = match mode {
         DrainMode::All => usize::MAX,
         DrainMode::OneAtATime => 1,
@@ -270,7 +277,7 @@ fn take(waiting: &mut Vec<QueuedMessage>, place: QueueKind, mode: DrainMode) -> 
 }
 
 /// Removes and returns all notes.
-pub(super) fn notes(waiting: &mut Vec<QueuedMessage>) -> Vec<QueuedMessage> {
+pub(super) fn take_notes(waiting: &mut Vec<QueuedMessage>) -> Vec<QueuedMessage> {
     let is_note = |letter: &mut QueuedMessage| letter.place == QueueKind::Note;
     waiting.extract_if(.., is_note).collect()
 }

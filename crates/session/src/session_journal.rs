@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const PAGE: u32 = 1000;
 
 pub(super) struct SessionJournal {
-    home: Mutex<Storage>,
-    is_kept: bool,
+    storage: Mutex<Storage>,
+    is_persistent: bool,
     clock: Arc<dyn Clock>,
-    state: Mutex<Inner>,
+    inner: Mutex<Inner>,
 }
 
 /// The place where entries are stored.
@@ -33,68 +33,68 @@ pub(super) enum Storage {
 }
 
 struct Inner {
-    standing: State,
+    state: State,
     /// The turn that new entries belong to.
     turn: u64,
     /// How many of the next entries were already applied, when they could not be written.
-    ahead: usize,
+    folded_ahead: usize,
     /// The entries of this turn that the last write failed to store, and in `owed` those of earlier turns that were never
     /// stored.
     unwritten: Vec<RawEntry>,
-    owed: Vec<RawEntry>,
+    backlog: Vec<RawEntry>,
 }
 
 impl SessionJournal {
     pub(super) fn new(home: Storage, standing: State, clock: Arc<dyn Clock>) -> Self {
-        let is_kept = matches!(home, Storage::Journal(..));
-        let state = Mutex::new(Inner {
-            standing,
+        let is_persistent = matches!(home, Storage::Journal(..));
+        let inner = Mutex::new(Inner {
+            state: standing,
             turn: 0,
-            ahead: 0,
+            folded_ahead: 0,
             unwritten: Vec::new(),
-            owed: Vec::new(),
+            backlog: Vec::new(),
         });
-        let home = Mutex::new(home);
+        let storage = Mutex::new(home);
         Self {
-            home,
-            is_kept,
+            storage,
+            is_persistent,
             clock,
-            state,
+            inner,
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn home(&self) -> MutexGuard<'_, Storage> {
-        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_storage(&self) -> MutexGuard<'_, Storage> {
+        self.storage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the state.
-    pub(super) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
-        look(&self.lock().standing)
+    pub(super) fn with_state<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+        look(&self.lock().state)
     }
 
     /// Changes the queue. A caller that removes messages must write them to the journal as sent, or put them back.
     pub(super) fn update_queue<R>(&self, change: impl FnOnce(&mut Vec<QueuedMessage>) -> R) -> R {
-        change(&mut self.lock().standing.waiting)
+        change(&mut self.lock().state.queued)
     }
 
     /// Assigns new entries to that turn. The previous turn will not retry its unwritten entries, so they become owed.
     pub(super) fn begin_turn(&self, number: u64) {
         let mut state = self.lock();
         let unwritten = std::mem::take(&mut state.unwritten);
-        state.owed.extend(unwritten);
-        (state.turn, state.ahead) = (number, 0);
+        state.backlog.extend(unwritten);
+        (state.turn, state.folded_ahead) = (number, 0);
     }
 
-    pub(super) const fn is_kept(&self) -> bool {
-        self.is_kept
+    pub(super) const fn is_persistent(&self) -> bool {
+        self.is_persistent
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        matches!(*self.home(), Storage::Closed)
+        matches!(*self.lock_storage(), Storage::Closed)
     }
 
     /// Writes the entries that could not be written before. On failure nothing changes. No turn may be running.
@@ -102,11 +102,11 @@ impl SessionJournal {
         // The next turn would do the same.
         let turn = self.lock().turn;
         self.begin_turn(turn);
-        let owed = std::mem::take(&mut self.lock().owed);
+        let owed = std::mem::take(&mut self.lock().backlog);
         if !owed.is_empty()
-            && let Err(error) = self.hand_in(owed.clone()).await
+            && let Err(error) = self.append_lines(owed.clone()).await
         {
-            self.lock().owed = owed;
+            self.lock().backlog = owed;
             return Err(error);
         }
         Ok(())
@@ -115,7 +115,7 @@ impl SessionJournal {
     /// Writes the entries that could not be written before, and releases the session. If writing fails, nothing changes.
     pub(super) async fn release(&self) -> Result<(), Error> {
         self.flush_backlog().await?;
-        let home = std::mem::replace(&mut *self.home(), Storage::Closed);
+        let home = std::mem::replace(&mut *self.lock_storage(), Storage::Closed);
         if let Storage::Journal(journal, hold) = home {
             journal.release_or_remove(hold).await?;
         }
@@ -123,7 +123,7 @@ impl SessionJournal {
     }
 
     pub(super) async fn rename(&self, title: &str) -> Result<(), Error> {
-        let renamed = match &*self.home() {
+        let renamed = match &*self.lock_storage() {
             Storage::Memory(_) => return Ok(()),
             Storage::Closed => return Err(Error::Closed),
             Storage::Journal(journal, hold) => journal.rename(hold, title),
@@ -133,7 +133,7 @@ impl SessionJournal {
 
     /// Returns all entries: those in the journal, followed by those that are still to be written.
     pub(super) async fn entries(&self, session: &str) -> Result<Vec<StoredEntry>, Error> {
-        let journal = match &*self.home() {
+        let journal = match &*self.lock_storage() {
             Storage::Memory(lines) => return Ok(lines.clone()),
             Storage::Closed => return Err(Error::Closed),
             Storage::Journal(journal, _) => journal.clone(),
@@ -152,32 +152,32 @@ impl SessionJournal {
             entries.extend(more);
         }
         let state = self.lock();
-        for line in state.owed.iter().chain(&state.unwritten) {
+        for line in state.backlog.iter().chain(&state.unwritten) {
             let seq = entries.last().map_or(0, |last| last.seq) + 1;
-            let line = line.clone();
-            entries.push(StoredEntry { seq, line });
+            let entry = line.clone();
+            entries.push(StoredEntry { seq, entry });
         }
         Ok(entries)
     }
 
     /// Writes an entry outside of a turn. The state includes it at once, so later entries are written after it.
-    pub(super) async fn jot(&self, entry: Entry) -> Result<(), Error> {
+    pub(super) async fn append_entry(&self, entry: Entry) -> Result<(), Error> {
         let written = {
             let mut state = self.lock();
-            let line = self.line(state.standing.turns, &entry);
+            let line = self.line(state.state.turns, &entry);
             let what = "message";
-            let line = line.map_err(|_| outlast_store::Error::Unwritable { what })?;
-            state.standing.take_in(entry);
-            self.hand_in(vec![line])
+            let line = line.map_err(|_| outlast_store::Error::NotSerializable { what })?;
+            state.state.apply(entry);
+            self.append_lines(vec![line])
         };
         written.await
     }
 
     fn fold(&self, entries: &[Entry]) {
         let mut state = self.lock();
-        let new = entries.iter().skip(state.ahead).cloned();
-        new.for_each(|entry| state.standing.take_in(entry));
-        state.ahead = entries.len();
+        let new = entries.iter().skip(state.folded_ahead).cloned();
+        new.for_each(|entry| state.state.apply(entry));
+        state.folded_ahead = entries.len();
     }
 
     async fn write(&self, entries: &[Entry]) -> Result<(), AppendError> {
@@ -187,28 +187,28 @@ impl SessionJournal {
             entries.iter().map(|entry| self.line(turn, entry)).collect();
         let lines = lines.map_err(|error| failed(error.to_string()))?;
         // If the caller is dropped before the result arrives, the entries are written all the same, and no longer owed.
-        let owed = std::mem::take(&mut self.lock().owed);
+        let owed = std::mem::take(&mut self.lock().backlog);
         let all = owed.iter().chain(&lines).cloned().collect();
-        let Err(error) = self.hand_in(all).await else {
+        let Err(error) = self.append_lines(all).await else {
             return Ok(());
         };
         let mut state = self.lock();
-        (state.owed, state.unwritten) = (owed, lines);
+        (state.backlog, state.unwritten) = (owed, lines);
         let why = error.to_string();
         Err(match error {
             Error::Store(outlast_store::Error::Fenced { .. }) | Error::Closed => {
-                AppendError::Lost { why }
+                AppendError::OwnershipLost { why }
             }
             _ => failed(why),
         })
     }
 
     /// Hands lines to the store, which writes them in the order of these calls, even if no caller waits for the result.
-    fn hand_in(&self, lines: Vec<RawEntry>) -> BoxFuture<'static, Result<(), Error>> {
-        match &mut *self.home() {
+    fn append_lines(&self, lines: Vec<RawEntry>) -> BoxFuture<'static, Result<(), Error>> {
+        match &mut *self.lock_storage() {
             Storage::Memory(stored) => {
-                for (line, seq) in lines.into_iter().zip(stored.len() as u64 + 1..) {
-                    stored.push(StoredEntry { seq, line });
+                for (entry, seq) in lines.into_iter().zip(stored.len() as u64 + 1..) {
+                    stored.push(StoredEntry { seq, entry });
                 }
                 Box::pin(async { Ok(()) })
             }
@@ -236,14 +236,14 @@ impl Journal for SessionJournal {
             self.fold(entries);
             self.write(entries).await?;
             let mut state = self.lock();
-            (state.ahead, state.unwritten) = (0, Vec::new());
+            (state.folded_ahead, state.unwritten) = (0, Vec::new());
             Ok(())
         })
     }
 }
 
 /// Returns the state of a session that the journal holds.
-pub(super) async fn standing(
+pub(super) async fn load_state(
     journal: &outlast_store::Journal,
     session: &str,
 ) -> Result<State, Error> {
@@ -255,14 +255,14 @@ pub(super) async fn standing(
         };
         after = last.seq;
         for stored in &entries {
-            standing.take_in(read(session, stored)?);
+            standing.apply(parse_entry(session, stored)?);
         }
     }
 }
 
 /// Decodes a stored entry.
-pub fn read(session: &str, stored: &StoredEntry) -> Result<Entry, Error> {
-    serde_json::from_str(&stored.line.body).map_err(|error| Error::Unreadable {
+pub fn parse_entry(session: &str, stored: &StoredEntry) -> Result<Entry, Error> {
+    serde_json::from_str(&stored.entry.body).map_err(|error| Error::Unreadable {
         session: session.to_owned(),
         seq: stored.seq,
         error,

@@ -44,7 +44,7 @@ pub struct Setup {
     /// The accounts to make requests with.
     pub accounts: Option<Arc<Accounts>>,
     /// The state of gates and accounts that is shared beyond this session.
-    pub knowledge: Option<SharedState>,
+    pub shared_state: Option<SharedState>,
     /// The price of tokens, for a ceiling on the cost of a prompt.
     pub price: Option<Price>,
     /// The capabilities of the model.
@@ -58,11 +58,11 @@ pub struct Setup {
     /// The reaction to a completion that breaks off after part of it was handed on.
     pub after_content: AfterContent,
     /// Maximum number of corrections in a row: the model is told that its completion is invalid, and asked again.
-    pub corrections: u32,
+    pub max_corrections: u32,
     /// The component that runs the tools.
     pub tools: Option<Arc<dyn Toolbox>>,
     /// The tools offered to the model.
-    pub offered: Vec<Tool>,
+    pub tool_definitions: Vec<Tool>,
 }
 
 impl Setup {
@@ -82,16 +82,16 @@ impl Setup {
             retry: None,
             retry_enabled: true,
             accounts: None,
-            knowledge: None,
+            shared_state: None,
             price: None,
             traits: Capabilities::default(),
             fallbacks: Vec::new(),
             fallback_rules: fallback::Rules::default(),
             compaction: None,
             after_content: AfterContent::default(),
-            corrections: DEFAULT_MAX_CORRECTIONS,
+            max_corrections: DEFAULT_MAX_CORRECTIONS,
             tools: None,
-            offered: Vec::new(),
+            tool_definitions: Vec::new(),
         }
     }
 
@@ -120,7 +120,7 @@ impl Setup {
             model: self.model.clone(),
             system: self.system.clone(),
             messages,
-            tools: self.offered.clone(),
+            tools: self.tool_definitions.clone(),
             max_tokens: self.max_tokens,
             delivery: self.delivery,
             resumable: false,
@@ -138,7 +138,7 @@ pub struct PromptRequest {
     /// Data that the front end needs to resume the turn after a restart.
     pub options: Value,
     /// Whether the user has just chosen the model: this clears all cooldowns of models.
-    pub chosen: bool,
+    pub model_chosen: bool,
     /// Aborts the turn when it is cancelled, also before it begins.
     pub abort: CancellationToken,
 }
@@ -155,18 +155,20 @@ impl From<&str> for PromptRequest {
 /// A strategy that can be switched off while a turn runs.
 pub(super) struct SwitchableRetry<'a> {
     pub(super) strategy: &'a dyn RetryStrategy,
-    pub(super) on: &'a AtomicBool,
+    pub(super) enabled: &'a AtomicBool,
 }
 
 impl SwitchableRetry<'_> {
-    fn in_force(&self) -> Option<&dyn RetryStrategy> {
-        self.on.load(Ordering::Relaxed).then_some(self.strategy)
+    fn active_strategy(&self) -> Option<&dyn RetryStrategy> {
+        self.enabled
+            .load(Ordering::Relaxed)
+            .then_some(self.strategy)
     }
 }
 
 impl RetryStrategy for SwitchableRetry<'_> {
     fn delay_for(&self, attempt: u32) -> Option<Duration> {
-        self.in_force()?.delay_for(attempt)
+        self.active_strategy()?.delay_for(attempt)
     }
 
     fn sleep<'a>(
@@ -179,7 +181,7 @@ impl RetryStrategy for SwitchableRetry<'_> {
     }
 
     fn rules(&self) -> RetryRules {
-        self.in_force()
+        self.active_strategy()
             .map_or(RetryRules::NONE, RetryStrategy::rules)
     }
 }
@@ -187,22 +189,22 @@ impl RetryStrategy for SwitchableRetry<'_> {
 /// A compaction that can be switched off while a turn runs.
 pub(super) struct SwitchableCompaction<'a> {
     pub(super) compactor: &'a dyn Compactor,
-    pub(super) on: &'a AtomicBool,
+    pub(super) enabled: &'a AtomicBool,
 }
 
 impl Compactor for SwitchableCompaction<'_> {
-    fn is_due(&self, size: Size) -> bool {
-        self.on.load(Ordering::Relaxed) && self.compactor.is_due(size)
+    fn should_compact(&self, size: Size) -> bool {
+        self.enabled.load(Ordering::Relaxed) && self.compactor.should_compact(size)
     }
 
-    fn helps(
+    fn reason_for(
         &self,
         judged: &ClassifiedFailure,
         request: &Request,
         size: Size,
     ) -> Option<CompactionReason> {
-        let is_on = self.on.load(Ordering::Relaxed);
-        is_on.then(|| self.compactor.helps(judged, request, size))?
+        let is_on = self.enabled.load(Ordering::Relaxed);
+        is_on.then(|| self.compactor.reason_for(judged, request, size))?
     }
 
     fn compact<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Outcome> {

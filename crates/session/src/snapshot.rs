@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// The number of the last event; the next event has the next number.
-    pub events: u64,
+    pub last_seq: u64,
     /// The id of the running turn.
     pub turn_id: Option<String>,
     /// The number of its latest attempt.
@@ -22,7 +22,7 @@ pub struct Snapshot {
     /// The retry that is waited for or under way.
     pub retry: Option<RetryStatus>,
     /// The end of the wait at the gate, and its cause.
-    pub held: Option<GateHold>,
+    pub gate_hold: Option<GateHold>,
     /// The current model.
     pub model: String,
     /// Whether the conversation is being compacted.
@@ -62,12 +62,12 @@ type Listener = Box<dyn FnMut(&Event) + Send>;
 /// A registration of a listener; dropping it unsubscribes the listener.
 pub struct Subscription {
     id: u64,
-    board: Weak<EventHub>,
+    hub: Weak<EventHub>,
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if let Some(board) = self.board.upgrade() {
+        if let Some(board) = self.hub.upgrade() {
             let mut listeners = lock(&board.listeners);
             let place = listeners.iter().position(|(id, _)| *id == self.id);
             let gone = place.map(|place| listeners.remove(place));
@@ -84,7 +84,7 @@ pub(super) struct EventHub {
     snapshot: Mutex<Snapshot>,
     listeners: Mutex<Vec<(u64, Option<Listener>)>>,
     next_id: Mutex<u64>,
-    untold: Mutex<PendingEvents>,
+    pending: Mutex<PendingEvents>,
 }
 
 /// Events that were not delivered yet.
@@ -92,9 +92,9 @@ pub(super) struct EventHub {
 struct PendingEvents {
     events: VecDeque<Event>,
     /// The number of the last event that was enqueued.
-    last: u64,
+    last_seq: u64,
     /// Whether a caller is delivering events.
-    is_telling: bool,
+    is_delivering: bool,
 }
 
 /// Marks a delivery in progress; dropping it, also in a panic, allows the next delivery.
@@ -102,7 +102,7 @@ struct DeliveryGuard<'a>(&'a EventHub);
 
 impl Drop for DeliveryGuard<'_> {
     fn drop(&mut self) {
-        lock(&self.0.untold).is_telling = false;
+        lock(&self.0.pending).is_delivering = false;
     }
 }
 
@@ -111,7 +111,7 @@ impl EventHub {
         lock(&self.snapshot).clone()
     }
 
-    pub(super) fn change(&self, change: impl FnOnce(&mut Snapshot)) {
+    pub(super) fn update_snapshot(&self, change: impl FnOnce(&mut Snapshot)) {
         change(&mut lock(&self.snapshot));
     }
 
@@ -121,47 +121,47 @@ impl EventHub {
         lock(&self.listeners).push((*next_id, Some(listener)));
         Subscription {
             id: *next_id,
-            board: Arc::downgrade(self),
+            hub: Arc::downgrade(self),
         }
     }
 
     /// Enqueues an event and delivers all pending ones.
-    pub(super) fn post(&self, event: Event) {
+    pub(super) fn publish(&self, event: Event) {
         self.enqueue(event);
-        self.tell();
+        self.deliver_pending();
     }
 
     /// Assigns the next number to an event and enqueues it.
     pub(super) fn enqueue(&self, mut event: Event) {
-        let mut untold = lock(&self.untold);
-        untold.last += 1;
-        event.seq = untold.last;
+        let mut untold = lock(&self.pending);
+        untold.last_seq += 1;
+        event.seq = untold.last_seq;
         untold.events.push_back(event);
     }
 
     /// Delivers all pending events. If another caller is delivering, a listener among them, that caller delivers them.
-    pub(super) fn tell(&self) {
+    pub(super) fn deliver_pending(&self) {
         while let Some(_telling) = self.begin_delivery() {
             while let Some(event) = self.next_pending() {
-                lock(&self.snapshot).take_in(&event);
-                self.tell_of(&event);
+                lock(&self.snapshot).apply(&event);
+                self.deliver(&event);
             }
         }
     }
 
     fn begin_delivery(&self) -> Option<DeliveryGuard<'_>> {
-        let mut untold = lock(&self.untold);
-        let may_tell = !untold.is_telling && !untold.events.is_empty();
-        untold.is_telling |= may_tell;
+        let mut untold = lock(&self.pending);
+        let may_tell = !untold.is_delivering && !untold.events.is_empty();
+        untold.is_delivering |= may_tell;
         may_tell.then(|| DeliveryGuard(self))
     }
 
     fn next_pending(&self) -> Option<Event> {
-        lock(&self.untold).events.pop_front()
+        lock(&self.pending).events.pop_front()
     }
 
     /// A listener is out of the list while it is called, so that it may subscribe others or unsubscribe.
-    fn tell_of(&self, event: &Event) {
+    fn deliver(&self, event: &Event) {
         let ids: Vec<u64> = lock(&self.listeners).iter().map(|(id, _)| *id).collect();
         for id in ids {
             let find = |listeners: &mut Vec<(u64, Option<Listener>)>| {
@@ -185,8 +185,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Snapshot {
-    fn take_in(&mut self, event: &Event) {
-        self.events = event.seq;
+    fn apply(&mut self, event: &Event) {
+        self.last_seq = event.seq;
         match &event.body {
             Body::Start { model, .. } => {
                 self.turn_id = Some(event.turn_id.clone());
@@ -197,7 +197,7 @@ impl Snapshot {
             Body::AutoCompactionEnded { .. } => self.is_compacting = false,
             Body::AttemptStarted { attempt } => {
                 self.attempt = *attempt;
-                self.held = None;
+                self.gate_hold = None;
                 if let Some(retry) = &mut self.retry {
                     retry.wake_at = None;
                 }
@@ -219,13 +219,13 @@ impl Snapshot {
                 });
             }
             Body::Held { until, cause } => {
-                self.held = Some(GateHold {
+                self.gate_hold = Some(GateHold {
                     until: *until,
                     cause: *cause,
                 });
             }
             Body::RetryEnded { .. } => self.retry = None,
-            Body::Sealed { .. } => (self.turn_id, self.retry, self.held) = (None, None, None),
+            Body::Sealed { .. } => (self.turn_id, self.retry, self.gate_hold) = (None, None, None),
             _ => {}
         }
     }

@@ -36,7 +36,7 @@ pub struct State {
     /// The models in cooldown, and for how long.
     pub models: fallback::Exclusions,
     /// The queued messages, the oldest first.
-    pub waiting: Vec<QueuedMessage>,
+    pub queued: Vec<QueuedMessage>,
 }
 
 /// A turn that an earlier process did not finish.
@@ -54,16 +54,16 @@ pub struct UnfinishedTurn {
 
 impl State {
     /// Computes the state from all entries.
-    pub fn after(entries: impl IntoIterator<Item = Entry>) -> Self {
+    pub fn from_entries(entries: impl IntoIterator<Item = Entry>) -> Self {
         let mut standing = Self::default();
         for entry in entries {
-            standing.take_in(entry);
+            standing.apply(entry);
         }
         standing
     }
 
     /// Applies the next entry.
-    pub fn take_in(&mut self, entry: Entry) {
+    pub fn apply(&mut self, entry: Entry) {
         match entry {
             prompt @ Entry::Prompt { .. } => self.begin_turn(prompt),
             Entry::Settled { seal, usage, .. } => {
@@ -74,7 +74,7 @@ impl State {
                 self.unfinished = None;
             }
             Entry::Message { message, usage, .. } => {
-                self.answered(&message, usage);
+                self.apply_response(&message, usage);
                 if !message.parts.is_empty() {
                     self.messages.push(message);
                 }
@@ -82,23 +82,23 @@ impl State {
             Entry::Noticed { message, .. } => self.messages.push(message),
             Entry::Queued { id, place, message } => {
                 let letter = QueuedMessage { id, place, message };
-                self.waiting.push(letter);
+                self.queued.push(letter);
             }
-            Entry::Unqueued { ids } => self.forget(&ids),
-            Entry::Said {
+            Entry::Unqueued { ids } => self.remove_queued(&ids),
+            Entry::Delivered {
                 ids,
                 messages,
                 note,
             } => {
-                self.forget(&ids);
-                self.say(messages, note);
+                self.remove_queued(&ids);
+                self.append_messages(messages, note);
             }
             Entry::Compacted {
                 messages,
                 usage,
                 spent,
                 ..
-            } => self.become_smaller(messages, usage, spent),
+            } => self.apply_compaction(messages, usage, spent),
             Entry::ToolStarted { index, effect, .. } => {
                 self.set_call_progress(index, CallProgress::Started(effect));
             }
@@ -117,7 +117,7 @@ impl State {
             entry => {
                 self.apply_switch(&entry);
                 if let Some(turn) = &mut self.unfinished {
-                    turn.take_in(entry);
+                    turn.apply(entry);
                 }
             }
         }
@@ -154,15 +154,15 @@ impl State {
     }
 
     /// Removes messages from the queue.
-    fn forget(&mut self, ids: &[String]) {
-        self.waiting.retain(|letter| !ids.contains(&letter.id));
+    fn remove_queued(&mut self, ids: &[String]) {
+        self.queued.retain(|letter| !ids.contains(&letter.id));
     }
 
-    fn say(&mut self, messages: Vec<Message>, note: bool) {
+    fn append_messages(&mut self, messages: Vec<Message>, note: bool) {
         self.complete_tool_calls();
         if let Some(turn) = &mut self.unfinished {
             // A message never interrupts a completion: the prefix of a broken one was given up before.
-            turn.resume_state.kept = None;
+            turn.resume_state.continuation = None;
             if !note {
                 let texts = messages.iter().map(Message::text);
                 turn.resume_state.inputs.extend(texts);
@@ -178,14 +178,14 @@ impl State {
         } = entry
         {
             if let Some(left) = switch.left {
-                self.models.leave(&switch.from, left);
+                self.models.exclude(&switch.from, left);
             }
             // A model that is asked again is no longer in cooldown.
-            self.models.take_back(&switch.to);
+            self.models.readmit(&switch.to);
         }
     }
 
-    fn become_smaller(&mut self, messages: Vec<Message>, usage: Usage, spent: Option<Spent>) {
+    fn apply_compaction(&mut self, messages: Vec<Message>, usage: Usage, spent: Option<Spent>) {
         self.complete_tool_calls();
         self.messages = messages;
         let Some(turn) = &mut self.unfinished else {
@@ -198,7 +198,7 @@ impl State {
         }
     }
 
-    fn answered(&mut self, message: &Message, usage: Usage) {
+    fn apply_response(&mut self, message: &Message, usage: Usage) {
         self.complete_tool_calls();
         let Some(turn) = &mut self.unfinished else {
             return;
@@ -206,21 +206,26 @@ impl State {
         let resume_state = &mut turn.resume_state;
         resume_state.usage = resume_state.usage.plus(usage);
         resume_state.chain = Chain::default();
-        (resume_state.wait, resume_state.failure, resume_state.kept) = (None, None, None);
-        resume_state.asked.clear();
-        resume_state.may_come_back = None;
-        resume_state.calls = message.tool_calls().map(not_started).collect();
+        (
+            resume_state.wait,
+            resume_state.failure,
+            resume_state.continuation,
+        ) = (None, None, None);
+        resume_state.attempted_models.clear();
+        resume_state.recoverable_model = None;
+        resume_state.outstanding_calls = message.tool_calls().map(not_started).collect();
     }
 
     fn calls(&self) -> &[OutstandingCall] {
         let turn = self.unfinished.as_ref();
-        turn.map_or(&[], |turn| &turn.resume_state.calls)
+        turn.map_or(&[], |turn| &turn.resume_state.outstanding_calls)
     }
 
     fn set_call_progress(&mut self, index: usize, so_far: CallProgress) {
         let turn = self.unfinished.as_mut();
-        if let Some(call) = turn.and_then(|turn| turn.resume_state.calls.get_mut(index)) {
-            call.so_far = so_far;
+        if let Some(call) = turn.and_then(|turn| turn.resume_state.outstanding_calls.get_mut(index))
+        {
+            call.progress = so_far;
         }
     }
 
@@ -229,7 +234,7 @@ impl State {
         let Some(turn) = &mut self.unfinished else {
             return;
         };
-        let calls = std::mem::take(&mut turn.resume_state.calls);
+        let calls = std::mem::take(&mut turn.resume_state.outstanding_calls);
         if !calls.is_empty() {
             let parts = calls.into_iter().map(result).collect();
             let role = Role::User;
@@ -239,25 +244,30 @@ impl State {
 }
 
 impl UnfinishedTurn {
-    fn take_in(&mut self, entry: Entry) {
+    fn apply(&mut self, entry: Entry) {
         let resume_state = &mut self.resume_state;
         match entry {
             Entry::AttemptStarted { attempt } => {
                 resume_state.attempts = attempt;
                 resume_state.wait = None;
-                resume_state.asked.extend(resume_state.model.clone());
+                resume_state
+                    .attempted_models
+                    .extend(resume_state.model.clone());
             }
             Entry::AttemptFailed {
                 judged,
                 message,
                 usage,
                 kept,
-                place,
+                place: resume_token,
                 ..
             } => {
                 resume_state.usage = resume_state.usage.plus(usage);
                 resume_state.failure = judged.map(Arc::new);
-                resume_state.kept = kept.then_some(CompletionPrefix { message, place });
+                resume_state.continuation = kept.then_some(CompletionPrefix {
+                    message,
+                    resume_token,
+                });
             }
             Entry::WaitScheduled {
                 since,
@@ -277,7 +287,7 @@ impl UnfinishedTurn {
                 self.apply_spending(spent);
             }
             Entry::Switched { left, model, spent } => {
-                resume_state.left.extend(left);
+                resume_state.abandoned_accounts.extend(left);
                 if let Some(switch) = model {
                     apply_model_switch(resume_state, switch);
                 }
@@ -289,23 +299,23 @@ impl UnfinishedTurn {
 
     fn apply_spending(&mut self, spent: Spent) {
         self.resume_state.chain = spent.chain;
-        self.resume_state.paid = self.resume_state.usage;
+        self.resume_state.priced_usage = self.resume_state.usage;
         self.budget = spent.prompt;
     }
 }
 
 fn apply_model_switch(resume_state: &mut ResumeState, switch: ModelSwitch) {
     let is_back = |(key, _): &mut (String, _)| *key == switch.to;
-    let came_back = resume_state.may_come_back.take_if(is_back);
+    let came_back = resume_state.recoverable_model.take_if(is_back);
     // A model in cooldown has been asked: its failure put it there.
     if switch.left.is_some() {
-        resume_state.asked.push(switch.from.clone());
+        resume_state.attempted_models.push(switch.from.clone());
         let may_pass = |judged: &Arc<ClassifiedFailure>| judged.verdict.class() == Class::Transient;
         let failure = resume_state.failure.clone();
         match (came_back, failure.filter(may_pass)) {
             // The model is waited for, so the failure that counts is the one for which it was left.
             (Some((_, earlier)), _) => resume_state.failure = Some(earlier),
-            (None, Some(failure)) => resume_state.may_come_back = Some((switch.from, failure)),
+            (None, Some(failure)) => resume_state.recoverable_model = Some((switch.from, failure)),
             (None, None) => {}
         }
     }
@@ -315,16 +325,16 @@ fn apply_model_switch(resume_state: &mut ResumeState, switch: ModelSwitch) {
 fn not_started(call: &ToolCall) -> OutstandingCall {
     OutstandingCall {
         call: call.clone(),
-        so_far: CallProgress::NotStarted,
+        progress: CallProgress::NotStarted,
     }
 }
 
 fn is_finished(call: &OutstandingCall) -> bool {
-    matches!(call.so_far, CallProgress::Finished(_))
+    matches!(call.progress, CallProgress::Finished(_))
 }
 
 fn result(outstanding: OutstandingCall) -> Part {
-    let output = match outstanding.so_far {
+    let output = match outstanding.progress {
         CallProgress::Finished(output) => output,
         CallProgress::Started(_) => Output::error(INTERRUPTED),
         CallProgress::NotStarted => Output::error(NOT_RUN),

@@ -27,7 +27,7 @@ pub use toolbox::Tools;
 #[cfg(unix)]
 pub use crate::process::command::kill_all_commands;
 #[cfg(unix)]
-pub(crate) use bash::how_it_ended;
+pub(crate) use bash::describe_exit;
 
 pub use outlast_engine::tools::{Effect, Output, Toolbox};
 
@@ -97,14 +97,14 @@ pub struct Context {
     /// Environment variables hidden from commands.
     pub hidden_variables: Vec<String>,
     /// Whether this call may leave the working folder.
-    pub reach: PathScope,
+    pub path_scope: PathScope,
 }
 
 /// The places that the paths of a call may lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathScope {
     /// Only within the working folder.
-    Inside,
+    WorkingFolder,
     /// Anywhere.
     Anywhere,
 }

@@ -44,7 +44,7 @@ impl From<&Summary> for Header {
 
 impl Header {
     /// Returns the title of the document.
-    fn name(&self) -> String {
+    fn document_title(&self) -> String {
         match self.title.trim() {
             "" => format!("Session {}", self.id),
             title => title.to_owned(),
@@ -78,7 +78,7 @@ pub enum Format {
 #[derive(Debug)]
 pub struct Writer<W> {
     format: Format,
-    story: BlockBuilder,
+    block_builder: BlockBuilder,
     out: W,
 }
 
@@ -86,14 +86,18 @@ impl<W: io::Write> Writer<W> {
     /// Begins a document.
     pub fn new(format: Format, head: &Header, mut out: W) -> io::Result<Self> {
         let beginning = match format {
-            Format::Jsonl => jsonl::head(head)?,
-            Format::Markdown => markdown::head(head),
-            Format::Html => html::head(head),
-            Format::Plain => plain::head(head),
+            Format::Jsonl => jsonl::header(head)?,
+            Format::Markdown => markdown::header(head),
+            Format::Html => html::header(head),
+            Format::Plain => plain::header(head),
         };
         out.write_all(beginning.as_bytes())?;
-        let story = BlockBuilder::default();
-        Ok(Self { format, story, out })
+        let block_builder = BlockBuilder::default();
+        Ok(Self {
+            format,
+            block_builder,
+            out,
+        })
     }
 
     /// Writes the next entry of the session.
@@ -101,7 +105,7 @@ impl<W: io::Write> Writer<W> {
         let text = match self.format {
             Format::Jsonl => jsonl::entry(stored)?,
             _ => {
-                let pieces = self.story.entry(stored);
+                let pieces = self.block_builder.add_entry(stored);
                 self.render(&pieces)
             }
         };
@@ -110,7 +114,7 @@ impl<W: io::Write> Writer<W> {
 
     /// Ends the document, and returns its writer.
     pub fn finish(mut self) -> io::Result<W> {
-        let last = self.story.end();
+        let last = self.block_builder.finish();
         let mut text = self.render(&last);
         if self.format == Format::Html {
             text.push_str(html::PAGE_END);
@@ -124,9 +128,9 @@ impl<W: io::Write> Writer<W> {
         let render = match self.format {
             // The entries themselves are the lines.
             Format::Jsonl => return String::new(),
-            Format::Markdown => markdown::piece,
-            Format::Html => html::piece,
-            Format::Plain => plain::piece,
+            Format::Markdown => markdown::block,
+            Format::Html => html::block,
+            Format::Plain => plain::block,
         };
         pieces.iter().map(render).collect()
     }

@@ -32,14 +32,14 @@ impl Session {
     }
 
     fn raw(&mut self, kind: &str, body: &str) -> &mut Self {
-        let line = RawEntry {
+        let entry = RawEntry {
             turn: self.turn,
             kind: kind.to_owned(),
             time: self.now(),
             body: body.to_owned(),
         };
         let seq = self.stored.len() as u64 + 1;
-        self.stored.push(StoredEntry { seq, line });
+        self.stored.push(StoredEntry { seq, entry });
         self
     }
 
@@ -256,7 +256,7 @@ fn what_waited_is_told_once_when_it_is_said() {
         place: QueueKind::Steering,
         message: Message::user(text),
     };
-    let said = |text: &str, note| Entry::Said {
+    let said = |text: &str, note| Entry::Delivered {
         ids: vec![text.to_owned()],
         messages: vec![Message::user(text)],
         note,
@@ -319,7 +319,7 @@ fn a_picture_is_told_by_its_size() {
             unreachable!()
         };
         let told = format!("Picture: image/png, {size} bytes");
-        assert_eq!(phrases::picture(&image), told);
+        assert_eq!(phrases::describe_image(&image), told);
     }
 }
 

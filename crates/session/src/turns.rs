@@ -3,7 +3,7 @@
 //! Invariants: a prompt returns when its last retry is over, not before; a queued message that is sent and its removal from
 //! the queue are written together. Not here: the steps of a turn (see the engine's `turn`).
 
-use super::queue::{SessionInbox, notes};
+use super::queue::{SessionInbox, take_notes};
 use super::setup::{PromptRequest, Setup, SwitchableCompaction, SwitchableRetry};
 use super::{Error, Session};
 use outlast_dialect::Message;
@@ -20,17 +20,17 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 impl Session {
     /// Sends a prompt to the model, and returns when its turn is over, including all steps, retries and waits.
     pub async fn prompt(&self, ask: PromptRequest) -> Result<TurnOutcome, Error> {
-        drop(self.compacting.lock().await);
+        drop(self.compaction_lock.lock().await);
         let running = self.acquire_run_cancellable(ask.abort.clone())?;
         self.ensure_no_unfinished_turn()?;
-        let notes = self.record.update_queue(notes);
+        let notes = self.journal.update_queue(take_notes);
         let begun = self.begin_turn(ask, notes);
         Ok(self.run(running, begun).await)
     }
 
     /// Sends the queued messages as a turn of their own; `None` when the queue is empty. Ignores the message in `ask`.
     pub async fn prompt_queued(&self, ask: PromptRequest) -> Result<Option<TurnOutcome>, Error> {
-        drop(self.compacting.lock().await);
+        drop(self.compaction_lock.lock().await);
         let running = self.acquire_run_cancellable(ask.abort.clone())?;
         self.ensure_no_unfinished_turn()?;
         let letters = self.take_for_turn();
@@ -50,14 +50,14 @@ impl Session {
     /// Resumes the unfinished turn, until `abort` is cancelled.
     pub async fn resume_cancellable(&self, abort: CancellationToken) -> Result<TurnOutcome, Error> {
         let running = self.acquire_run_cancellable(abort)?;
-        let found = self.record.look(|standing| {
+        let found = self.journal.with_state(|standing| {
             let unfinished = standing.unfinished.clone()?;
             let turn = (standing.turns, unfinished);
             Some((standing.messages.clone(), standing.models.clone(), turn))
         });
         let (messages, models, (turn, unfinished)) =
             found.ok_or_else(|| self.nothing_to_resume_error())?;
-        self.record.begin_turn(turn);
+        self.journal.begin_turn(turn);
         let begun = TurnStart {
             messages,
             models,
@@ -65,14 +65,14 @@ impl Session {
             budget: unfinished.budget,
             resume_state: unfinished.resume_state,
             opening: Vec::new(),
-            has_said_waiting: false,
+            includes_queued: false,
         };
         Ok(self.run(running, begun).await)
     }
 
     /// Retries the last turn, which failed or was cancelled. No message is added, and no tool runs again.
-    pub async fn try_again(&self, ask: PromptRequest) -> Result<TurnOutcome, Error> {
-        let last_seal = self.record.look(|standing| standing.last_seal);
+    pub async fn retry_last_turn(&self, ask: PromptRequest) -> Result<TurnOutcome, Error> {
+        let last_seal = self.journal.with_state(|standing| standing.last_seal);
         if matches!(last_seal, None | Some(TurnStatus::Completed)) {
             return Err(self.nothing_to_resume_error());
         }
@@ -82,27 +82,29 @@ impl Session {
 
     fn ensure_no_unfinished_turn(&self) -> Result<(), Error> {
         match self.unfinished_turn() {
-            Some(_) => Err(self.unfinished()),
+            Some(_) => Err(self.unfinished_error()),
             None => Ok(()),
         }
     }
 
-    pub(super) fn unfinished(&self) -> Error {
+    pub(super) fn unfinished_error(&self) -> Error {
         let session = self.id.clone();
         Error::Unfinished { session }
     }
 
     fn nothing_to_resume_error(&self) -> Error {
         let session = self.id.clone();
-        Error::NothingToDo { session }
+        Error::NothingToResume { session }
     }
 
-    pub(super) fn running(&self) -> MutexGuard<'_, Option<Handle>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock_active_run(&self) -> MutexGuard<'_, Option<Handle>> {
+        self.active_run
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reserves the session for one turn or compaction; fails if another one is running.
-    pub(super) fn enter(&self) -> Result<RunGuard<'_>, Error> {
+    pub(super) fn acquire_run(&self) -> Result<RunGuard<'_>, Error> {
         self.acquire_run_cancellable(CancellationToken::new())
     }
 
@@ -111,11 +113,11 @@ impl Session {
         &self,
         abort: CancellationToken,
     ) -> Result<RunGuard<'_>, Error> {
-        let mut running = self.running();
+        let mut running = self.lock_active_run();
         if running.is_some() {
             return Err(Error::Busy);
         }
-        if self.record.is_closed() {
+        if self.journal.is_closed() {
             return Err(Error::Closed);
         }
         let (control, handle) = Control::new(abort.clone());
@@ -130,31 +132,31 @@ impl Session {
 
     /// Begins a turn with these queued messages: notes before the prompt, all others after it.
     fn begin_turn(&self, ask: PromptRequest, letters: Vec<QueuedMessage>) -> TurnStart {
-        let (mut messages, turns, mut models) = self.record.look(|standing| {
+        let (mut messages, turns, mut models) = self.journal.with_state(|standing| {
             (
                 standing.messages.clone(),
                 standing.turns,
                 standing.models.clone(),
             )
         });
-        if ask.chosen {
+        if ask.model_chosen {
             models.clear();
         }
-        self.record.begin_turn(turns + 1);
+        self.journal.begin_turn(turns + 1);
         let (turn_id, budget) = (uuid::Uuid::now_v7().to_string(), Prompt::new(ask.limits));
-        let is_note = |entry: &Entry| matches!(entry, Entry::Said { note: true, .. });
+        let is_note = |entry: &Entry| matches!(entry, Entry::Delivered { note: true, .. });
         let (mut opening, said): (Vec<Entry>, Vec<Entry>) =
-            Entry::said(letters).into_iter().partition(is_note);
+            Entry::delivered(letters).into_iter().partition(is_note);
         opening.push(Entry::Prompt {
             turn_id: turn_id.clone(),
             message: ask.message,
             budget: budget.clone(),
-            chosen: ask.chosen,
+            chosen: ask.model_chosen,
             options: ask.options,
         });
-        let has_said_waiting = !said.is_empty();
+        let includes_queued = !said.is_empty();
         opening.extend(said);
-        let inputs = say(&opening, &mut messages);
+        let inputs = append_messages(&opening, &mut messages);
         let resume_state = ResumeState {
             inputs,
             ..ResumeState::default()
@@ -166,7 +168,7 @@ impl Session {
             budget,
             resume_state,
             opening,
-            has_said_waiting,
+            includes_queued,
         }
     }
 
@@ -174,19 +176,20 @@ impl Session {
         let setup = Arc::clone(&running.setup);
         let request = setup.request(begun.messages);
         let attempts = begun.resume_state.attempts;
-        self.board.change(|snapshot| snapshot.attempt = attempts);
+        self.event_hub
+            .update_snapshot(|snapshot| snapshot.attempt = attempts);
         let retry = setup.retry.as_deref().map(|strategy| SwitchableRetry {
             strategy,
-            on: &self.retries,
+            enabled: &self.auto_retry,
         });
         let compaction = setup.compaction.as_deref();
         let compaction = compaction.map(|compactor| SwitchableCompaction {
             compactor,
-            on: &self.compactions,
+            enabled: &self.auto_compaction,
         });
         let (routes, inbox) = (
             setup.routes(),
-            SessionInbox::new(self, begun.has_said_waiting),
+            SessionInbox::new(self, begun.includes_queued),
         );
         let turn = Turn {
             retry: retry.as_ref().map(|retry| retry as _),
@@ -197,25 +200,25 @@ impl Session {
                 turn: begun.turn_id,
             },
             accounts: setup.accounts.as_deref(),
-            knowledge: setup.knowledge.as_ref(),
+            shared_state: setup.shared_state.as_ref(),
             tools: setup.tools.as_deref(),
             traits: setup.traits,
             models: Some(Models {
-                routes: &routes,
+                targets: &routes,
                 rules: setup.fallback_rules.clone(),
-                standing: begun.models,
+                availability: begun.models,
             }),
             compaction: compaction.as_ref().map(|it| it as &dyn Compactor),
             after_content: setup.after_content,
-            corrections: setup.corrections,
+            corrections: setup.max_corrections,
             inbox: Some(&inbox),
-            journal: Some(&self.record),
-            opening: begun.opening,
+            journal: Some(&self.journal),
+            initial_entries: begun.opening,
             resume_state: begun.resume_state,
             control: running.take_control(),
             ..Turn::new(&*setup.provider, request, &*setup.clock)
         };
-        let mut sink = |event: Event| self.post(event);
+        let mut sink = |event: Event| self.publish_turn_event(event);
         let ended = Box::pin(run_turn(turn, &mut sink)).await;
         self.write_late_notes().await;
         ended
@@ -223,26 +226,27 @@ impl Session {
 
     /// Posts an event of the turn. At the input event the sent messages have left the queue; at the last event the state
     /// contains the whole turn.
-    fn post(&self, event: Event) {
+    fn publish_turn_event(&self, event: Event) {
         match event.body {
             Body::Input { .. } => self.publish_queue(),
             Body::Sealed { .. } => {
-                let usage = self.record.look(|standing| standing.usage);
-                self.board.change(|snapshot| snapshot.usage = usage);
+                let usage = self.journal.with_state(|standing| standing.usage);
+                self.event_hub
+                    .update_snapshot(|snapshot| snapshot.usage = usage);
             }
             _ => {}
         }
-        self.board.post(event);
+        self.event_hub.publish(event);
     }
 }
 
 /// Adds the messages of entries to a conversation; returns the user's texts among them.
-fn say(entries: &[Entry], messages: &mut Vec<Message>) -> Vec<String> {
+fn append_messages(entries: &[Entry], messages: &mut Vec<Message>) -> Vec<String> {
     let mut inputs = Vec::new();
     for entry in entries {
         let (said, note): (&[Message], bool) = match entry {
             Entry::Prompt { message, .. } => (message.as_slice(), false),
-            Entry::Said { messages, note, .. } => (messages, *note),
+            Entry::Delivered { messages, note, .. } => (messages, *note),
             _ => continue,
         };
         messages.extend_from_slice(said);
@@ -262,7 +266,7 @@ struct TurnStart {
     resume_state: ResumeState,
     opening: Vec<Entry>,
     /// Whether the opening entries contain queued messages.
-    has_said_waiting: bool,
+    includes_queued: bool,
 }
 
 /// A running turn; dropping it frees the session.
@@ -284,11 +288,11 @@ impl RunGuard<'_> {
 
 impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
-        let mut running = self.session.running();
+        let mut running = self.session.lock_active_run();
         let setup = self.session.setup();
         // A turn that was dropped in the middle has not announced the end of its retry.
-        self.session.board.change(|snapshot| {
-            (snapshot.turn_id, snapshot.retry, snapshot.held) = (None, None, None);
+        self.session.event_hub.update_snapshot(|snapshot| {
+            (snapshot.turn_id, snapshot.retry, snapshot.gate_hold) = (None, None, None);
             snapshot.is_compacting = false;
             if !Arc::ptr_eq(&setup, &self.setup) {
                 snapshot.model.clone_from(&setup.model);

@@ -45,7 +45,7 @@ fn waiter(number: u64) -> Waiter {
         since: at(number),
         own_wake: at(100_000),
         deadline: None,
-        crowd: None,
+        batch: None,
     }
 }
 
@@ -57,8 +57,8 @@ async fn decide(rounds: u64) {
         Store::open(&path).unwrap().store,
         Store::open(&path).unwrap().store,
     );
-    let (answer, _) = store.ask(GATE, waiter(0), at(1)).await.unwrap();
-    let GateReply::Go(pass) = answer else {
+    let (answer, _) = store.request_pass(GATE, waiter(0), at(1)).await.unwrap();
+    let GateReply::Proceed(pass) = answer else {
         panic!("{answer:?}")
     };
     let failed = Report::Failed {
@@ -69,13 +69,13 @@ async fn decide(rounds: u64) {
     };
     store.report(GATE, failed, at(1)).await.unwrap();
     for number in 0..WAITERS {
-        let joins = Report::Missed(waiter(number));
+        let joins = Report::MissedFailure(waiter(number));
         store.report(GATE, joins, at(2)).await.unwrap();
     }
     for round in 0..rounds {
         other.renew_waiter(GATE, waiter(1), at(2)).await.unwrap();
         store
-            .ask(GATE, waiter(round % WAITERS), at(3))
+            .request_pass(GATE, waiter(round % WAITERS), at(3))
             .await
             .unwrap();
     }

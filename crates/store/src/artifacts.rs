@@ -48,10 +48,10 @@ impl Artifacts {
         }
         let hash = hexadecimal(&Sha256::digest(bytes));
         let _lock = self.lock(File::lock_shared)?;
-        if !self.is_kept(&hash, size)? {
+        if !self.touch_if_stored(&hash, size)? {
             let mut draft = Draft::new(&self.folder)?;
             draft.write(bytes)?;
-            self.keep(draft, &hash)?;
+            self.store_draft(draft, &hash)?;
         }
         Ok((hash, size))
     }
@@ -76,7 +76,7 @@ impl Artifacts {
     pub fn path(&self, hash: &str) -> Result<PathBuf, Error> {
         if !is_hash(hash) {
             let text = outlast_kernel::text::bounded(hash, 2 * HASH_LENGTH).into_owned();
-            return Err(Error::NoHash { text });
+            return Err(Error::InvalidHash { text });
         }
         let (first, rest) = hash.split_at(2);
         Ok(self.folder.join(first).join(rest))
@@ -112,18 +112,18 @@ impl Artifacts {
 
     /// Returns whether the artifact exists with that size, and renews its time. A file of another size is to be written
     /// anew.
-    fn is_kept(&self, hash: &str, size: u64) -> Result<bool, Error> {
+    fn touch_if_stored(&self, hash: &str, size: u64) -> Result<bool, Error> {
         let path = self.path(hash)?;
         let found = match fs::symlink_metadata(&path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(Error::file(&path, error)),
         };
-        Ok(found.is_file() && found.len() == size && renew(&path).is_ok())
+        Ok(found.is_file() && found.len() == size && touch(&path).is_ok())
     }
 
     /// Moves a draft to its final path, where it survives a loss of power.
-    fn keep(&self, draft: Draft, hash: &str) -> Result<(), Error> {
+    fn store_draft(&self, draft: Draft, hash: &str) -> Result<(), Error> {
         let path = self.path(hash)?;
         let folder = path.parent().unwrap_or(&self.folder);
         make_private_folder(folder)?;
@@ -171,7 +171,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
     clippy::disallowed_methods,
     reason = "it is compared with the times of files, which are the machine's"
 )]
-fn renew(path: &Path) -> io::Result<()> {
+fn touch(path: &Path) -> io::Result<()> {
     File::open(path)?.set_modified(SystemTime::now())
 }
 
@@ -216,12 +216,12 @@ fn make_private_folder(path: &Path) -> Result<(), Error> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     let made = builder.create(path);
     #[cfg(unix)]
-    let made = made.and_then(|()| close_to_others(path));
+    let made = made.and_then(|()| make_private(path));
     made.map_err(|error| Error::file(path, error))
 }
 
 #[cfg(unix)]
-fn close_to_others(folder: &Path) -> io::Result<()> {
+fn make_private(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     if fs::metadata(folder)?.permissions().mode() & 0o777 == 0o700 {
         return Ok(());

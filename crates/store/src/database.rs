@@ -11,38 +11,38 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Format {
     /// The migrations from each format to the next; all are kept, so that any older file can be upgraded.
-    steps: &'static [&'static str],
+    migrations: &'static [&'static str],
     /// The pragmas that decide when a write counts as done.
-    writing: &'static str,
+    pragmas: &'static str,
     /// The time to wait for another process before the file counts as locked.
-    patience: Duration,
+    busy_timeout: Duration,
 }
 
 /// Shared provider state. It can be learned again, so no write waits for the disk.
 pub(crate) const SHARED_STATE: Format = Format {
-    steps: &[include_str!("schema/1.sql"), include_str!("schema/2.sql")],
-    writing: "PRAGMA synchronous = normal",
-    patience: Duration::from_secs(2),
+    migrations: &[include_str!("schema/1.sql"), include_str!("schema/2.sql")],
+    pragmas: "PRAGMA synchronous = normal",
+    busy_timeout: Duration::from_secs(2),
 };
 
 /// The session journal. It cannot be recovered, so every write is on the disk before it counts.
 pub(crate) const JOURNAL: Format = Format {
-    steps: &[
+    migrations: &[
         include_str!("schema/journal-1.sql"),
         include_str!("schema/journal-2.sql"),
         include_str!("schema/journal-3.sql"),
     ],
     // `fullfsync` is for machines whose ordinary flush stops at the drive's own cache, `secure_delete` for deleted
     // data.
-    writing: "PRAGMA synchronous = full; PRAGMA fullfsync = on; PRAGMA secure_delete = on",
-    patience: Duration::from_secs(5),
+    pragmas: "PRAGMA synchronous = full; PRAGMA fullfsync = on; PRAGMA secure_delete = on",
+    busy_timeout: Duration::from_secs(5),
 };
 
 /// The waits of a gateway's requests. A lost wait begins anew, so changes wait for the disk in groups.
 pub(crate) const HOLDS: Format = Format {
-    steps: &[include_str!("schema/holds-1.sql")],
-    writing: "PRAGMA synchronous = full; PRAGMA fullfsync = on",
-    patience: Duration::from_secs(2),
+    migrations: &[include_str!("schema/holds-1.sql")],
+    pragmas: "PRAGMA synchronous = full; PRAGMA fullfsync = on",
+    busy_timeout: Duration::from_secs(2),
 };
 
 /// The result of opening or creating a store.
@@ -78,7 +78,7 @@ pub(crate) fn replace(
 ) -> Result<(Connection, Option<PathBuf>), Error> {
     let lock = Some(lock(path)?);
     if let Ok(connection) = open_or_make(path, format, lock.as_ref())
-        && is_whole(&connection)
+        && is_intact(&connection)
     {
         return Ok((connection, None));
     }
@@ -98,7 +98,7 @@ pub(crate) fn transact<R>(
 }
 
 /// Returns the path with a suffix appended.
-pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)
@@ -106,33 +106,33 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// Takes the lock that is held until it is dropped, or its process dies.
 fn lock(path: &Path) -> Result<fs::File, Error> {
-    let path = beside(path, ".lock");
+    let path = with_suffix(path, ".lock");
     let file = open_private(&path)?;
     file.lock().map_err(|source| Error::file(&path, source))?;
     Ok(file)
 }
 
 /// Makes this process the only user of the file, until the returned lock is dropped or the process dies.
-pub(crate) fn own(path: &Path) -> Result<fs::File, Error> {
-    let beside = beside(path, ".owner");
+pub(crate) fn lock_exclusively(path: &Path) -> Result<fs::File, Error> {
+    let beside = with_suffix(path, ".owner");
     let file = open_private(&beside)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             let path = path.to_owned();
-            Err(Error::Taken { path })
+            Err(Error::FileInUse { path })
         }
         Err(TryLockError::Error(source)) => Err(Error::file(&beside, source)),
     }
 }
 
-fn is_whole(connection: &Connection) -> bool {
+fn is_intact(connection: &Connection) -> bool {
     let check = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
     check.is_ok_and(|said| said == "ok")
 }
 
 /// Returns the device and inode, which tell the file at a path from a later one that replaced it.
-pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
+pub(crate) fn file_identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     #[cfg(unix)]
     {
@@ -155,17 +155,17 @@ fn open_or_make(path: &Path, format: &Format, held: HeldLock<'_>) -> Result<Conn
 }
 
 fn try_open(path: &Path, format: &Format, held: HeldLock<'_>) -> Result<Connection, Error> {
-    prepare(path, format, held).map_err(|error| error.of(path))
+    prepare(path, format, held).map_err(|error| error.with_path(path))
 }
 
 fn prepare(path: &Path, format: &Format, held: HeldLock<'_>) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     // Set before the first statement: another process may be in the middle of its own first one.
-    connection.busy_timeout(format.patience)?;
+    connection.busy_timeout(format.busy_timeout)?;
     enable_wal(&connection, path, held)?;
-    connection.execute_batch(format.writing)?;
-    migrate(&mut connection, path, format.steps)?;
+    connection.execute_batch(format.pragmas)?;
+    migrate(&mut connection, path, format.migrations)?;
     Ok(connection)
 }
 
@@ -202,7 +202,7 @@ fn migrate(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(
     let found = format(connection)?;
     if found > known {
         let path = path.to_owned();
-        return Err(Error::Newer { path, found, known });
+        return Err(Error::NewerFormat { path, found, known });
     }
     if found == known {
         return Ok(());
@@ -219,13 +219,13 @@ fn migrate(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(
 
 /// Renames the damaged file and its companions. Nothing is deleted.
 fn move_aside(path: &Path) -> Result<PathBuf, Error> {
-    let named = |number: u32| beside(path, &format!(".damaged-{number}"));
+    let named = |number: u32| with_suffix(path, &format!(".damaged-{number}"));
     let number = (1..).find(|number| !named(*number).exists());
     let aside = named(number.unwrap_or(u32::MAX));
     fs::rename(path, &aside).map_err(|source| Error::file(path, source))?;
     for part in ["-wal", "-shm"] {
         // A missing companion need not be moved.
-        fs::rename(beside(path, part), beside(&aside, part)).ok();
+        fs::rename(with_suffix(path, part), with_suffix(&aside, part)).ok();
     }
     Ok(aside)
 }
@@ -237,9 +237,9 @@ mod tests {
     use std::time::Duration;
 
     const FORMAT: Format = Format {
-        steps: &["CREATE TABLE t (x)"],
-        writing: "PRAGMA synchronous = normal",
-        patience: Duration::from_secs(5),
+        migrations: &["CREATE TABLE t (x)"],
+        pragmas: "PRAGMA synchronous = normal",
+        busy_timeout: Duration::from_secs(5),
     };
 
     #[test]

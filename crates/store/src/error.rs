@@ -43,13 +43,13 @@ pub enum Error {
     },
     /// The text is no hash of an artifact.
     #[error("`{text}` is not a SHA-256 in hexadecimal, by which an artifact is known")]
-    NoHash {
+    InvalidHash {
         /// The given text.
         text: String,
     },
     /// The file was made by a newer version.
     #[error("{path} was made by a newer version (format {found}, known is {known})")]
-    Newer {
+    NewerFormat {
         /// The file.
         path: PathBuf,
         /// Its format.
@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// The value cannot be converted to its stored form.
     #[error("a {what} cannot be written")]
-    Unwritable {
+    NotSerializable {
         /// The kind of the value.
         what: &'static str,
     },
@@ -68,19 +68,19 @@ pub enum Error {
     Thread(io::Error),
     /// Another file has taken its place.
     #[error("another file has taken the place of {path}")]
-    Moved {
+    FileReplaced {
         /// The path of the file.
         path: PathBuf,
     },
     /// A living process owns the file, and shares it with no other.
     #[error("{path} is in use by another process")]
-    Taken {
+    FileInUse {
         /// The file.
         path: PathBuf,
     },
     /// The store's thread has ended.
     #[error("the store is closed")]
-    Gone,
+    Closed,
     /// A living process owns the session.
     #[error("session {session} is in use by another process or by this one; end that first")]
     InUse {
@@ -125,7 +125,7 @@ pub enum Error {
     },
     /// A turn already has an entry of a kind that is allowed once.
     #[error("turn {turn} of session {session} has its `{kind}` entry already; nothing was written")]
-    Repeated {
+    DuplicateEntry {
         /// The session.
         session: String,
         /// The turn.
@@ -158,7 +158,7 @@ impl Error {
     }
 
     /// Adds the file's path to an error of the database about the file as a whole.
-    pub(crate) fn of(self, path: &Path) -> Self {
+    pub(crate) fn with_path(self, path: &Path) -> Self {
         let (path, corrupt) = (path.to_owned(), self.is_corruption());
         match self {
             Self::Database(error) if corrupt => {

@@ -17,14 +17,14 @@ pub struct GateSnapshot {
     /// The gate.
     pub gate: Gate,
     /// Who waits.
-    pub line: Queue,
+    pub queue: Queue,
     /// What went wrong last.
     pub cause: Option<Cause>,
 }
 
 impl Store {
     /// Asks a gate for a caller; the answer comes with the gate as it then is.
-    pub async fn ask(
+    pub async fn request_pass(
         &self,
         key: &str,
         waiter: Waiter,
@@ -33,18 +33,18 @@ impl Store {
         self.with_gate(key, now, move |connection, key, gate| {
             let everyone_passes = gate.is_closed();
             queue::join(connection, key, &waiter, now)?;
-            let place = queue::place(connection, key, &waiter)?;
-            let answer = gate.ask(&waiter, place, now);
+            let place = queue::position(connection, key, &waiter)?;
+            let answer = gate.request_pass(&waiter, place, now);
             match answer {
                 GateReply::Hold(_) => {}
-                GateReply::TooLate => queue::leave(connection, key, &waiter)?,
-                GateReply::Go(_) | GateReply::Probe(_) => {
+                GateReply::DeadlineExceeded => queue::leave(connection, key, &waiter)?,
+                GateReply::Proceed(_) | GateReply::Probe(_) => {
                     if everyone_passes {
                         queue::leave(connection, key, &waiter)?;
                     } else {
                         queue::leave_with_all_ahead(connection, key, &waiter)?;
                     }
-                    if let Some(rest) = waiter.rest() {
+                    if let Some(rest) = waiter.remaining_batch() {
                         queue::join(connection, key, &rest, now)?;
                     }
                 }
@@ -57,12 +57,12 @@ impl Store {
     /// Tells a gate what came of a call.
     pub async fn report(&self, key: &str, report: Report, now: Timestamp) -> Result<Gate, Error> {
         let changed = self.with_gate(key, now, move |connection, key, gate| {
-            gate.hear(&report, queue::waiting(connection, key)?, now);
+            gate.apply_report(&report, queue::waiting_count(connection, key)?, now);
             if let Report::Failed { cause, .. } = &report {
                 save(connection, key, gate, now)?;
-                blame(connection, key, *cause)?;
+                save_cause(connection, key, *cause)?;
             }
-            if let Some(waiter) = report.joins() {
+            if let Some(waiter) = report.queued_waiter() {
                 queue::join(connection, key, waiter, now)?;
             }
             Ok(())
@@ -86,7 +86,7 @@ impl Store {
     /// Takes whoever has that name out of line, wherever it stands.
     pub async fn remove_waiter(&self, key: &str, id: WaiterId) -> Result<(), Error> {
         let key = key.to_owned();
-        self.change(move |connection| queue::forget(connection, &key, &id))
+        self.change(move |connection| queue::remove_by_id(connection, &key, &id))
             .await
     }
 
@@ -98,7 +98,10 @@ impl Store {
     }
 
     /// All gates that are known, with their lines.
-    pub async fn scenes(&self, now: Timestamp) -> Result<Vec<(String, GateSnapshot)>, Error> {
+    pub async fn gate_snapshots(
+        &self,
+        now: Timestamp,
+    ) -> Result<Vec<(String, GateSnapshot)>, Error> {
         self.read(move |connection| {
             let mut statement = connection.prepare_cached("SELECT key, state, cause FROM gates")?;
             let rows = statement.query_map([], |row| {
@@ -109,10 +112,20 @@ impl Store {
             for row in rows {
                 let (key, state, cause) = row?;
                 // A row that cannot be read says nothing; the next change replaces it.
-                let Some(gate) = read(&state) else { continue };
-                let (gate, line) = (gate.at(now), queue::all(connection, &key, now)?);
+                let Some(gate) = parse(&state) else { continue };
+                let (gate, line) = (
+                    gate.with_times_clamped(now),
+                    queue::load(connection, &key, now)?,
+                );
                 let cause = cause.and_then(|word| Cause::named(&word));
-                scenes.push((key, GateSnapshot { gate, line, cause }));
+                scenes.push((
+                    key,
+                    GateSnapshot {
+                        gate,
+                        queue: line,
+                        cause,
+                    },
+                ));
             }
             Ok(scenes)
         })
@@ -127,10 +140,10 @@ impl Store {
     ) -> Result<(R, Gate), Error> {
         let (key, config) = (key.to_owned(), self.config);
         self.change(move |connection| {
-            queue::bury(connection, now)?;
-            let before = find(connection, &key)?;
+            queue::remove_expired(connection, now)?;
+            let before = load(connection, &key)?;
             let mut gate = match &before {
-                Some(before) => before.clone().at(now),
+                Some(before) => before.clone().with_times_clamped(now),
                 None => Gate::new(config),
             };
             let result = change(connection, &key, &mut gate)?;
@@ -143,25 +156,25 @@ impl Store {
     }
 }
 
-fn blame(connection: &Connection, key: &str, cause: Cause) -> Result<(), Error> {
+fn save_cause(connection: &Connection, key: &str, cause: Cause) -> Result<(), Error> {
     connection
         .prepare_cached("UPDATE gates SET cause = ?2 WHERE key = ?1")?
         .execute(params![key, cause.as_str()])?;
     Ok(())
 }
 
-fn find(connection: &Connection, key: &str) -> Result<Option<Gate>, Error> {
+fn load(connection: &Connection, key: &str) -> Result<Option<Gate>, Error> {
     let mut statement = connection.prepare_cached("SELECT state FROM gates WHERE key = ?1")?;
     let state: Option<String> = statement.query_row([key], |row| row.get(0)).optional()?;
-    Ok(state.as_deref().and_then(read))
+    Ok(state.as_deref().and_then(parse))
 }
 
-fn read(state: &str) -> Option<Gate> {
+fn parse(state: &str) -> Option<Gate> {
     serde_json::from_str(state).ok()
 }
 
 fn save(connection: &Connection, key: &str, gate: &Gate, now: Timestamp) -> Result<(), Error> {
-    let state = serde_json::to_string(gate).map_err(|_| Error::Unwritable { what: "gate" })?;
+    let state = serde_json::to_string(gate).map_err(|_| Error::NotSerializable { what: "gate" })?;
     connection
         .prepare_cached(
             "INSERT INTO gates (key, state, changed) VALUES (?1, ?2, ?3)

@@ -13,10 +13,10 @@ const MAX_GROUP: usize = 64;
 /// A change whose caller waits.
 pub(crate) trait Change: Send {
     /// Makes the change.
-    fn make(&mut self, connection: &Connection) -> Result<(), DatabaseFailure>;
+    fn apply(&mut self, connection: &Connection) -> Result<(), DatabaseFailure>;
 
     /// Reports the outcome, when it is known whether the change is on the disk.
-    fn tell(self: Box<Self>, kept: Result<(), DatabaseFailure>);
+    fn finish(self: Box<Self>, kept: Result<(), DatabaseFailure>);
 }
 
 /// A failure of the database, cloned for every change that it concerns.
@@ -24,7 +24,7 @@ pub(crate) trait Change: Send {
 pub(crate) struct DatabaseFailure(ffi::Error, Option<String>);
 
 impl DatabaseFailure {
-    pub(crate) fn of(error: &Error) -> Self {
+    pub(crate) fn from_error(error: &Error) -> Self {
         match error {
             Error::Database(rusqlite::Error::SqliteFailure(code, message)) => {
                 Self(*code, message.clone())
@@ -36,7 +36,7 @@ impl DatabaseFailure {
 
 impl From<rusqlite::Error> for DatabaseFailure {
     fn from(error: rusqlite::Error) -> Self {
-        Self::of(&error.into())
+        Self::from_error(&error.into())
     }
 }
 
@@ -47,26 +47,26 @@ impl From<DatabaseFailure> for Error {
 }
 
 /// Carries out a change, and with it those that come next, as long as there are any.
-pub(crate) fn carry_out(
+pub(crate) fn commit_group(
     connection: &mut Connection,
     first: Box<dyn Change>,
     mut next: impl FnMut() -> Option<Box<dyn Change>>,
 ) {
     let mut changes = vec![first];
-    let kept = make(connection, &mut changes, &mut next);
+    let kept = apply_group(connection, &mut changes, &mut next);
     for change in changes {
-        change.tell(kept.clone());
+        change.finish(kept.clone());
     }
 }
 
-fn make(
+fn apply_group(
     connection: &mut Connection,
     changes: &mut Vec<Box<dyn Change>>,
     next: &mut dyn FnMut() -> Option<Box<dyn Change>>,
 ) -> Result<(), DatabaseFailure> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for first in changes.iter_mut() {
-        if first.make(&transaction).is_err() {
+        if first.apply(&transaction).is_err() {
             // Its own error is reported, and nothing is to be kept.
             return Ok(());
         }
@@ -88,7 +88,7 @@ fn apply_in_savepoint(
 ) -> Result<(), DatabaseFailure> {
     let say = |statement| transaction.prepare_cached(statement)?.execute([]);
     say("SAVEPOINT change")?;
-    if let Err(failure) = change.make(transaction) {
+    if let Err(failure) = change.apply(transaction) {
         // An error of the file as a whole rolls everything back.
         if transaction.is_autocommit() {
             return Err(failure);

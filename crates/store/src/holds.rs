@@ -21,9 +21,9 @@ use write_buffer::{RowContent, WriteBuffer};
 /// The file, as this process owns it. On drop, buffered changes are still written, unless the process ends first.
 #[derive(Debug)]
 pub struct Holds {
-    desk: Arc<WriteBuffer>,
+    buffer: Arc<WriteBuffer>,
     /// Closed when the thread has ended and the file is free.
-    ended: oneshot::Receiver<()>,
+    thread_ended: oneshot::Receiver<()>,
 }
 
 /// A file that was opened or created.
@@ -52,9 +52,9 @@ pub struct Row {
 #[derive(Debug)]
 pub enum HoldsEvent {
     /// It cannot be written; buffered changes are retried.
-    Failing(Error),
+    WriteFailed(Error),
     /// It can be written again.
-    Again,
+    WriteRecovered,
     /// It was replaced by a new one, without any rows but the buffered ones; the path is that of an old file that
     /// could not be read.
     Replaced(Option<PathBuf>),
@@ -67,17 +67,20 @@ impl Holds {
     /// Opens the file at that path, or creates it. Blocks for as long as the disk takes.
     pub fn open(path: &Path, listener: Listener) -> Result<OpenedHolds, Error> {
         let (mut file, rows, replaced) = HoldsFile::open(path)?;
-        let desk = Arc::new(WriteBuffer::default());
-        let (ends, ended) = oneshot::channel();
-        let of_thread = Arc::clone(&desk);
+        let buffer = Arc::new(WriteBuffer::default());
+        let (ends, thread_ended) = oneshot::channel();
+        let of_thread = Arc::clone(&buffer);
         std::thread::Builder::new()
             .name("outlast-holds".to_owned())
             .spawn(move || {
-                of_thread.serve(|group| file.write(group), &*listener);
+                of_thread.run(|group| file.write(group), &*listener);
                 drop((file, ends));
             })
             .map_err(Error::Thread)?;
-        let holds = Self { desk, ended };
+        let holds = Self {
+            buffer,
+            thread_ended,
+        };
         Ok(OpenedHolds {
             holds,
             rows,
@@ -87,36 +90,36 @@ impl Holds {
 
     /// Writes a row, soon, in place of its key's previous one.
     pub fn put(&self, key: &str, value: String, until: Timestamp) {
-        self.desk.hand_in(key, Some(RowContent { value, until }));
+        self.buffer.push(key, Some(RowContent { value, until }));
     }
 
     /// Removes a row, soon.
     pub fn remove(&self, key: &str) {
-        self.desk.hand_in(key, None);
+        self.buffer.push(key, None);
     }
 
     /// Removes the rows, soon, whose use ended before that time.
     pub fn prune(&self, before: Timestamp) {
-        self.desk.prune(before);
+        self.buffer.prune(before);
     }
 
     /// Writes all buffered changes at once, and returns whether they are on the disk now.
-    pub fn settle(&self) -> impl Future<Output = bool> + Send + 'static {
-        let settled = self.desk.settle();
+    pub fn flush(&self) -> impl Future<Output = bool> + Send + 'static {
+        let settled = self.buffer.flush();
         async { settled.await.is_ok() }
     }
 
     /// Writes all buffered changes and releases the file.
     pub async fn close(mut self) {
-        self.desk.close();
+        self.buffer.close();
         // It is an error by intention: the other end is dropped when there is nothing more to wait for.
-        (&mut self.ended).await.ok();
+        (&mut self.thread_ended).await.ok();
     }
 }
 
 impl Drop for Holds {
     fn drop(&mut self) {
-        self.desk.close();
+        self.buffer.close();
     }
 }
 

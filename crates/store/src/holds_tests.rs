@@ -17,7 +17,7 @@ const ROW_COUNT: usize = 10_000;
 /// Fails a test that would hang.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-fn put(length: usize) -> Option<RowContent> {
+fn row_content(length: usize) -> Option<RowContent> {
     let value = "x".repeat(length);
     Some(RowContent {
         value,
@@ -41,7 +41,7 @@ fn serve(
     mut before: impl FnMut(&rusqlite::Connection),
 ) -> Vec<String> {
     let (tell, told) = mpsc::channel();
-    desk.serve(
+    desk.run(
         |group| {
             assert!(group.changes.len() <= MAX_PENDING_CHANGES);
             before(&file.connection);
@@ -64,7 +64,7 @@ fn a_crowd_costs_few_transactions_however_fast_or_slowly_it_comes() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 0..ROW_COUNT {
-                    desk.hand_in(&format!("{number:05}"), put(600));
+                    desk.push(&format!("{number:05}"), row_content(600));
                     thread::park_timeout(pause);
                 }
                 desk.close();
@@ -86,7 +86,7 @@ fn crowd_handed_in_before_the_writer_looks_costs_one_transaction() {
     let (mut file, ..) = HoldsFile::open(&path).unwrap();
     let desk = WriteBuffer::default();
     for number in 0..ROW_COUNT {
-        desk.hand_in(&format!("{number:05}"), put(600));
+        desk.push(&format!("{number:05}"), row_content(600));
     }
     desk.close();
     let mut groups = 0;
@@ -103,8 +103,8 @@ fn what_a_full_disk_refuses_is_said_once_and_written_when_there_is_room() {
         .query_row("PRAGMA page_count", [], |row| row.get(0))
         .unwrap();
     let desk = WriteBuffer::default();
-    desk.hand_in("a", put(30_000));
-    desk.hand_in("b", put(1));
+    desk.push("a", row_content(30_000));
+    desk.push("b", row_content(1));
     let mut tries = 0;
     let told = serve(&desk, &mut file, |connection| {
         tries += 1;
@@ -114,14 +114,14 @@ fn what_a_full_disk_refuses_is_said_once_and_written_when_there_is_room() {
             .unwrap();
         match tries {
             // Newer than the change that is refused now.
-            1 => desk.hand_in("b", put(2)),
-            2 => desk.hand_in("c", None),
+            1 => desk.push("b", row_content(2)),
+            2 => desk.push("c", None),
             _ => desk.close(),
         }
-        drop(desk.settle());
+        drop(desk.flush());
     });
-    assert!(told[0].starts_with("Failing(Full"), "{told:?}");
-    assert_eq!(told[1..], ["Again"]);
+    assert!(told[0].starts_with("WriteFailed(Full"), "{told:?}");
+    assert_eq!(told[1..], ["WriteRecovered"]);
     assert_eq!(tries, 3);
     let expected = [("a".to_owned(), 30_000), ("b".to_owned(), 2)];
     assert_eq!(rows(&path), expected);
@@ -135,15 +135,15 @@ fn a_disk_that_takes_nothing_keeps_nobody_waiting_and_costs_bounded_memory() {
         .pragma_update(None, "query_only", true)
         .unwrap();
     let desk = WriteBuffer::default();
-    desk.hand_in("a", put(1));
+    desk.push("a", row_content(1));
     let mut tries = 0;
     let told = serve(&desk, &mut file, |_| {
         tries += 1;
         for number in 0..=MAX_PENDING_CHANGES {
-            desk.hand_in(&format!("{tries} {number}"), None);
+            desk.push(&format!("{tries} {number}"), None);
         }
         match tries {
-            1 | 2 => drop(desk.settle()),
+            1 | 2 => drop(desk.flush()),
             _ => desk.close(),
         }
     });
@@ -160,17 +160,17 @@ async fn who_wants_to_be_sure_is_told_whether_it_is_written() {
     let listener = Box::new(move |news: HoldsEvent| tell.send(news).unwrap());
     let holds = Holds::open(&path, listener).unwrap().holds;
     holds.put("a", "x".to_owned(), UNTIL);
-    assert!(holds.settle().await);
+    assert!(holds.flush().await);
     assert_eq!(rows(&path), [("a".to_owned(), 1)]);
     let reader = rusqlite::Connection::open(&path).unwrap();
     reader.execute_batch("BEGIN IMMEDIATE").unwrap();
     holds.remove("a");
-    assert!(!holds.settle().await);
+    assert!(!holds.flush().await);
     let said = told.recv_timeout(HANG_TIMEOUT).unwrap();
-    assert!(matches!(said, HoldsEvent::Failing(Error::Database(_))));
+    assert!(matches!(said, HoldsEvent::WriteFailed(Error::Database(_))));
     reader.execute_batch("COMMIT").unwrap();
-    assert!(holds.settle().await);
+    assert!(holds.flush().await);
     let said = told.recv_timeout(HANG_TIMEOUT).unwrap();
-    assert!(matches!(said, HoldsEvent::Again));
+    assert!(matches!(said, HoldsEvent::WriteRecovered));
     assert_eq!(rows(&path), []);
 }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// The journal as this process has it open. Clones share one thread and own sessions together.
 #[derive(Clone, Debug)]
 pub struct Journal {
-    place: Arc<JournalFile>,
+    file: Arc<JournalFile>,
     worker: Worker,
     owner: Arc<Owner>,
 }
@@ -58,7 +58,7 @@ pub struct StoredEntry {
     /// The number of the entry in its session, from 1.
     pub seq: u64,
     /// The entry itself.
-    pub line: RawEntry,
+    pub entry: RawEntry,
 }
 
 impl Journal {
@@ -79,15 +79,15 @@ impl Journal {
 
     /// Returns whether the opened file is still the one at its path; every call fails when it is not.
     pub fn is_in_place(&self) -> bool {
-        self.place.check().is_ok()
+        self.file.check_in_place().is_ok()
     }
 
     fn with(path: &Path, connection: Connection) -> Result<Self, Error> {
-        let (path, identity) = (path.to_owned(), database::identity(path));
+        let (path, identity) = (path.to_owned(), database::file_identity(path));
         Ok(Self {
             worker: Worker::start(&path, connection)?,
             owner: Arc::new(Owner::new(&path)),
-            place: Arc::new(JournalFile { path, identity }),
+            file: Arc::new(JournalFile { path, identity }),
         })
     }
 
@@ -97,22 +97,22 @@ impl Journal {
         &self,
         change: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
     ) -> impl Future<Output = Result<R, Error>> + Send + 'static {
-        let place = Arc::clone(&self.place);
+        let place = Arc::clone(&self.file);
         let change = move |connection: &Connection| {
-            place.check()?;
+            place.check_in_place()?;
             change(connection)
         };
-        self.worker.change(OnCallerGone::Do, change, |made| made)
+        self.worker.change(OnCallerGone::Run, change, |made| made)
     }
 
     /// Runs a read-only query.
-    async fn look<R: Send + 'static>(
+    async fn query<R: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
-        let place = Arc::clone(&self.place);
+        let place = Arc::clone(&self.file);
         let look = self.worker.run(move |connection, _| {
-            place.check()?;
+            place.check_in_place()?;
             // One view of the file for all statements of the query.
             let view = connection.transaction()?;
             read(&view)
@@ -131,22 +131,22 @@ struct JournalFile {
 impl JournalFile {
     /// Fails when another file is at the path: entries written to a file that was moved aside would be acknowledged and
     /// never found again.
-    fn check(&self) -> Result<(), Error> {
-        if database::identity(&self.path) == self.identity {
+    fn check_in_place(&self) -> Result<(), Error> {
+        if database::file_identity(&self.path) == self.identity {
             return Ok(());
         }
         let path = self.path.clone();
-        Err(Error::Moved { path })
+        Err(Error::FileReplaced { path })
     }
 }
 
 /// Converts a number to the file's integer type.
-fn integer(number: u64) -> i64 {
+fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Converts an integer of the file to a number.
-fn natural(integer: i64) -> u64 {
+fn to_u64(integer: i64) -> u64 {
     u64::try_from(integer).unwrap_or_default()
 }
 

@@ -14,7 +14,7 @@ const ALL: Page = Page {
     kinds: None,
 };
 
-async fn begin(folder: &TempDir) -> (Journal, SessionLock) {
+async fn create_session(folder: &TempDir) -> (Journal, SessionLock) {
     let opened = Journal::open(&folder.path().join("journal.db")).unwrap();
     let session = NewSession {
         title: String::new(),
@@ -22,11 +22,11 @@ async fn begin(folder: &TempDir) -> (Journal, SessionLock) {
         directory: String::new(),
         now: Timestamp::from_millis(1),
     };
-    let hold = opened.journal.begin(session).await.unwrap();
+    let hold = opened.journal.create(session).await.unwrap();
     (opened.journal, hold)
 }
 
-fn line(turn: u64, kind: &str, length: usize) -> RawEntry {
+fn entry(turn: u64, kind: &str, length: usize) -> RawEntry {
     RawEntry {
         turn,
         kind: kind.to_owned(),
@@ -49,12 +49,12 @@ impl Journal {
 #[tokio::test]
 async fn a_full_disk_takes_nothing_and_leaves_everything() {
     let folder = TempDir::new().unwrap();
-    let (journal, hold) = begin(&folder).await;
-    let first = vec![line(1, "prompt", 10)];
+    let (journal, hold) = create_session(&folder).await;
+    let first = vec![entry(1, "prompt", 10)];
     journal.append(&hold, first).await.unwrap();
     journal.limit(3).await;
     // The first of them fit, the last do not.
-    let many = (0..20).map(|_| line(1, "message", 3000));
+    let many = (0..20).map(|_| entry(1, "message", 3000));
     let refused = journal.append(&hold, many.clone().collect()).await;
     let refused = refused.unwrap_err();
     assert!(matches!(&refused, Error::Full { path } if path.ends_with("journal.db")));
@@ -62,14 +62,14 @@ async fn a_full_disk_takes_nothing_and_leaves_everything() {
     assert_eq!(journal.read("s", ALL).await.unwrap().len(), 1);
     assert_eq!(journal.summary("s").await.unwrap().entries, 1);
     // A small entry that still fits is written, and all entries are when there is space again.
-    let small = vec![line(1, "message", 1)];
+    let small = vec![entry(1, "message", 1)];
     journal.append(&hold, small).await.unwrap();
     journal.limit(1000).await;
     journal.append(&hold, many.collect()).await.unwrap();
     let read = journal.read("s", ALL).await.unwrap();
     let numbers: Vec<u64> = read.iter().map(|entry| entry.seq).collect();
     assert_eq!(numbers, (1..=22).collect::<Vec<u64>>());
-    journal.check().await.unwrap();
+    journal.check_integrity().await.unwrap();
 }
 
 impl Journal {
@@ -80,7 +80,7 @@ impl Journal {
             waits.recv().ok();
             Ok(())
         };
-        (go_on, self.worker.change(OnCallerGone::Do, pause, |()| ()))
+        (go_on, self.worker.change(OnCallerGone::Run, pause, |()| ()))
     }
 }
 
@@ -88,8 +88,8 @@ impl Journal {
 async fn changes_that_wait_for_each_other_are_carried_out_together_and_fail_alone() {
     const MANY: u64 = 50;
     let folder = TempDir::new().unwrap();
-    let (journal, hold) = begin(&folder).await;
-    let first = vec![line(1, "prompt", 10)];
+    let (journal, hold) = create_session(&folder).await;
+    let first = vec![entry(1, "prompt", 10)];
     journal.append(&hold, first).await.unwrap();
     let log = folder.path().join("journal.db-wal");
     let before = std::fs::metadata(&log).unwrap().len();
@@ -97,8 +97,8 @@ async fn changes_that_wait_for_each_other_are_carried_out_together_and_fail_alon
     let (go_on, pause) = journal.pause();
     let appends = (0..MANY).map(|number| {
         // Half of each bad one could be written, if it stood alone.
-        let bad = || vec![line(1, "message", 1), line(1, "prompt", 1)];
-        let good = || vec![line(1, "message", 1)];
+        let bad = || vec![entry(1, "message", 1), entry(1, "prompt", 1)];
+        let good = || vec![entry(1, "message", 1)];
         let lines = if number % 5 == 4 { bad() } else { good() };
         journal.append(&hold, lines)
     });
@@ -107,7 +107,7 @@ async fn changes_that_wait_for_each_other_are_carried_out_together_and_fail_alon
     pause.await.unwrap();
     for (number, append) in (0..MANY).zip(appends) {
         match (number % 5, append.await) {
-            (4, Err(Error::Repeated { .. })) | (0..4, Ok(())) => {}
+            (4, Err(Error::DuplicateEntry { .. })) | (0..4, Ok(())) => {}
             (_, other) => panic!("{number}: {other:?}"),
         }
     }
@@ -117,17 +117,17 @@ async fn changes_that_wait_for_each_other_are_carried_out_together_and_fail_alon
     // Each alone would write the pages that it changes.
     let grown = std::fs::metadata(&log).unwrap().len() - before;
     assert!(grown < MANY * 4096, "{grown}");
-    journal.check().await.unwrap();
+    journal.check_integrity().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_full_disk_takes_nothing_of_changes_that_are_carried_out_together() {
     let folder = TempDir::new().unwrap();
-    let (journal, hold) = begin(&folder).await;
+    let (journal, hold) = create_session(&folder).await;
     journal.limit(3).await;
     let (go_on, pause) = journal.pause();
     let appends: Vec<_> = (0..20)
-        .map(|_| journal.append(&hold, vec![line(1, "message", 3000)]))
+        .map(|_| journal.append(&hold, vec![entry(1, "message", 3000)]))
         .collect();
     go_on.send(()).unwrap();
     // The pause is one of the changes.
@@ -145,17 +145,17 @@ async fn a_full_disk_takes_nothing_of_changes_that_are_carried_out_together() {
     assert_eq!(journal.read("s", ALL).await.unwrap().len(), written);
     journal.limit(1000).await;
     journal
-        .append(&hold, vec![line(1, "message", 3000)])
+        .append(&hold, vec![entry(1, "message", 3000)])
         .await
         .unwrap();
     assert_eq!(journal.read("s", ALL).await.unwrap().len(), written + 1);
-    journal.check().await.unwrap();
+    journal.check_integrity().await.unwrap();
 }
 
 #[tokio::test]
 async fn every_write_waits_for_the_disk() {
     let folder = TempDir::new().unwrap();
-    let (journal, _hold) = begin(&folder).await;
+    let (journal, _hold) = create_session(&folder).await;
     let asked = journal.worker.run(|connection, _| {
         let ask = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
         Ok((ask("PRAGMA synchronous")?, ask("PRAGMA fullfsync")?))
@@ -167,7 +167,7 @@ async fn every_write_waits_for_the_disk() {
 #[tokio::test]
 async fn no_question_reads_more_than_it_needs_or_sorts_it() {
     let folder = TempDir::new().unwrap();
-    let (journal, _hold) = begin(&folder).await;
+    let (journal, _hold) = create_session(&folder).await;
     let of_session = "SEARCH entries USING INDEX sqlite_autoindex_entries_1 (session=?";
     let questions = [
         (
@@ -213,12 +213,12 @@ async fn no_question_reads_more_than_it_needs_or_sorts_it() {
 async fn context_of_ten_times_the_turns_takes_ten_times_the_steps() {
     const TURNS: u64 = 200;
     let folder = TempDir::new().unwrap();
-    let (journal, hold) = begin(&folder).await;
+    let (journal, hold) = create_session(&folder).await;
     let kinds = ["prompt", "retry", "tool_finished", "message", "settled"];
     let mut steps = Vec::new();
     for turns in [1..=TURNS, TURNS + 1..=10 * TURNS] {
         let last = *turns.end();
-        let of_turn = |turn: u64| kinds.map(|kind| line(turn, kind, 200));
+        let of_turn = |turn: u64| kinds.map(|kind| entry(turn, kind, 200));
         let lines = turns.flat_map(of_turn).collect();
         journal.append(&hold, lines).await.unwrap();
         let context = journal.context("s", 0, u32::MAX).await.unwrap();

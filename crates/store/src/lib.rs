@@ -47,23 +47,23 @@ impl Store {
     /// Opens the file at that path, or creates it. Blocks while the disk works.
     pub fn open(path: &Path) -> Result<OpenedStore, Error> {
         let (connection, replaced) = database::open(path, &SHARED_STATE)?;
-        Self::with(path, connection, replaced)
+        Self::from_connection(path, connection, replaced)
     }
 
     /// Replaces a file that is known to be damaged with a new one, unless another process has done so already.
     pub fn replace(path: &Path) -> Result<OpenedStore, Error> {
         let (connection, replaced) = database::replace(path, &SHARED_STATE)?;
-        Self::with(path, connection, replaced)
+        Self::from_connection(path, connection, replaced)
     }
 
-    fn with(
+    fn from_connection(
         path: &Path,
         connection: Connection,
         replaced: Option<PathBuf>,
     ) -> Result<OpenedStore, Error> {
         let store = Self {
             path: path.to_owned(),
-            identity: database::identity(path),
+            identity: database::file_identity(path),
             worker: Worker::start(path, connection)?,
             config: Config::default(),
         };
@@ -72,9 +72,9 @@ impl Store {
 
     /// Returns whether another process has changed the file since the last call.
     pub async fn has_external_changes(&self) -> Result<bool, Error> {
-        if database::identity(&self.path) != self.identity {
+        if database::file_identity(&self.path) != self.identity {
             let path = self.path.clone();
-            return Err(Error::Moved { path });
+            return Err(Error::FileReplaced { path });
         }
         self.worker
             .run(|connection, seen| {

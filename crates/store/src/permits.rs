@@ -9,7 +9,7 @@ use rusqlite::params;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PermitReply {
     /// The caller has the permit, until it is given back or expires.
-    Taken,
+    Granted,
     /// All permits are taken.
     Full {
         /// The time at which the first of them expires, if it is not renewed; ask again by then.
@@ -25,12 +25,12 @@ pub struct PermitRequest {
     /// The caller that wants the permit.
     pub holder: String,
     /// The number of permits that the account has.
-    pub most: u32,
+    pub limit: u32,
 }
 
 impl Store {
     /// Takes or renews one of an account's permits, until `expires` if it is not renewed.
-    pub async fn take_seat(
+    pub async fn acquire_permit(
         &self,
         claim: PermitRequest,
         now: Timestamp,
@@ -39,7 +39,7 @@ impl Store {
         let PermitRequest {
             account,
             holder,
-            most,
+            limit,
         } = claim;
         self.change(move |connection| {
             connection
@@ -52,7 +52,7 @@ impl Store {
                 .query_row(params![account, holder], |row| {
                     Ok((row.get(0)?, row.get(1)?))
                 })?;
-            if taken >= most {
+            if taken >= limit {
                 let first = first.and_then(|first| u64::try_from(first).ok());
                 let until = first.map_or(now, Timestamp::from_millis);
                 return Ok(PermitReply::Full { until });
@@ -63,13 +63,13 @@ impl Store {
                      ON CONFLICT (holder) DO UPDATE SET expires = excluded.expires",
                 )?
                 .execute(params![holder, account, millis(expires)])?;
-            Ok(PermitReply::Taken)
+            Ok(PermitReply::Granted)
         })
         .await
     }
 
     /// Gives a permit back.
-    pub async fn leave_seat(&self, holder: &str) -> Result<(), Error> {
+    pub async fn release_permit(&self, holder: &str) -> Result<(), Error> {
         let holder = holder.to_owned();
         self.change(move |connection| {
             connection

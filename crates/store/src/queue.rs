@@ -31,7 +31,7 @@ pub(crate) fn join(
             millis(waiter.own_wake),
             waiter.deadline.map(millis),
             millis(now + WAITER_TTL),
-            waiter.crowd,
+            waiter.batch,
         ])?;
     Ok(())
 }
@@ -61,7 +61,11 @@ pub(crate) fn leave(connection: &Connection, gate: &str, waiter: &Waiter) -> Res
 }
 
 /// Takes whoever has that name out of line, wherever it stands.
-pub(crate) fn forget(connection: &Connection, gate: &str, id: &WaiterId) -> Result<(), Error> {
+pub(crate) fn remove_by_id(
+    connection: &Connection,
+    gate: &str,
+    id: &WaiterId,
+) -> Result<(), Error> {
     connection
         .prepare_cached("DELETE FROM waiters WHERE gate = ?1 AND id = ?2")?
         .execute(params![gate, id.0])?;
@@ -81,7 +85,7 @@ pub(crate) fn leave_with_all_ahead(
 }
 
 /// Takes those out of line who have died.
-pub(crate) fn bury(connection: &Connection, now: Timestamp) -> Result<(), Error> {
+pub(crate) fn remove_expired(connection: &Connection, now: Timestamp) -> Result<(), Error> {
     connection
         .prepare_cached("DELETE FROM waiters WHERE expires <= ?1")?
         .execute([millis(now)])?;
@@ -89,14 +93,14 @@ pub(crate) fn bury(connection: &Connection, now: Timestamp) -> Result<(), Error>
 }
 
 /// How many wait.
-pub(crate) fn waiting(connection: &Connection, gate: &str) -> Result<u32, Error> {
+pub(crate) fn waiting_count(connection: &Connection, gate: &str) -> Result<u32, Error> {
     let mut statement = connection
         .prepare_cached("SELECT ifnull(sum(ifnull(crowd, 1)), 0) FROM waiters WHERE gate = ?1")?;
     Ok(statement.query_row([gate], |row| row.get(0))?)
 }
 
 /// Where a caller stands.
-pub(crate) fn place(
+pub(crate) fn position(
     connection: &Connection,
     gate: &str,
     waiter: &Waiter,
@@ -107,19 +111,19 @@ pub(crate) fn place(
     let key = params![gate, millis(waiter.since), waiter.id.0];
     Ok(QueuePosition {
         ahead: statement.query_row(key, |row| row.get(0))?,
-        waiting: waiting(connection, gate)?,
+        waiting: waiting_count(connection, gate)?,
     })
 }
 
 /// Everyone who waits and lives.
-pub(crate) fn all(connection: &Connection, gate: &str, now: Timestamp) -> Result<Queue, Error> {
+pub(crate) fn load(connection: &Connection, gate: &str, now: Timestamp) -> Result<Queue, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT since, id, own_wake, deadline, crowd FROM waiters WHERE gate = ?1 AND expires > ?2
          ORDER BY since, id",
     )?;
     let mut line = Queue::default();
     for waiter in statement.query_map(params![gate, millis(now)], read)? {
-        line.wait(waiter?);
+        line.join(waiter?);
     }
     Ok(line)
 }
@@ -131,7 +135,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Waiter> {
         id: WaiterId(row.get(1)?),
         own_wake: timestamp(row.get(2)?),
         deadline: deadline.map(timestamp),
-        crowd: row.get(4)?,
+        batch: row.get(4)?,
     })
 }
 

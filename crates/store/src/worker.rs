@@ -20,8 +20,8 @@ enum Work {
 /// Whether to carry out work whose caller has left before it was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnCallerGone {
-    Drop,
-    Do,
+    Skip,
+    Run,
 }
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl Worker {
         let (jobs, received) = mpsc::channel();
         std::thread::Builder::new()
             .name("outlast-store".to_owned())
-            .spawn(move || work(connection, &received))
+            .spawn(move || run_worker(connection, &received))
             .map_err(Error::Thread)?;
         let path = path.into();
         Ok(Self { jobs, path })
@@ -51,42 +51,42 @@ impl Worker {
         let path = Arc::clone(&self.path);
         let job: Job = Box::new(move |connection, seen| {
             if !answer.is_closed() {
-                let done = work(connection, seen).map_err(|error| error.of(&path));
+                let done = work(connection, seen).map_err(|error| error.with_path(&path));
                 // Nobody may be waiting any more; the work is done nevertheless.
                 answer.send(done).ok();
             }
         });
-        self.jobs.send(Work::Job(job)).map_err(|_| Error::Gone)?;
-        answered.await.map_err(|_| Error::Gone)?
+        self.jobs.send(Work::Job(job)).map_err(|_| Error::Closed)?;
+        answered.await.map_err(|_| Error::Closed)?
     }
 
     /// Makes a change, in order, as a whole or not at all. The response is `then` of the change's result, once that is
     /// on the disk.
     pub(crate) fn change<R: Send + 'static, T: Send + 'static>(
         &self,
-        if_left: OnCallerGone,
+        on_caller_gone: OnCallerGone,
         change: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
         then: impl FnOnce(R) -> T + Send + 'static,
     ) -> impl Future<Output = Result<T, Error>> + Send + 'static {
-        let (answer, answered) = oneshot::channel();
+        let (reply, answered) = oneshot::channel();
         let pending = PendingChange {
-            if_left,
+            on_caller_gone,
             change: Some(change),
-            made: None,
+            outcome: None,
             then,
-            answer,
+            reply,
             path: Arc::clone(&self.path),
         };
         let handed_in = self.jobs.send(Work::Change(Box::new(pending)));
-        let handed_in = handed_in.map_err(|_| Error::Gone);
+        let handed_in = handed_in.map_err(|_| Error::Closed);
         async {
             handed_in?;
-            answered.await.map_err(|_| Error::Gone)?
+            answered.await.map_err(|_| Error::Closed)?
         }
     }
 }
 
-fn work(mut connection: Connection, received: &mpsc::Receiver<Work>) {
+fn run_worker(mut connection: Connection, received: &mpsc::Receiver<Work>) {
     let mut seen = DataVersion::default();
     // A job that arrived while changes were carried out.
     let mut waiting = None;
@@ -101,7 +101,7 @@ fn work(mut connection: Connection, received: &mpsc::Receiver<Work>) {
                         None
                     }
                 };
-                group_commit::carry_out(&mut connection, first, next);
+                group_commit::commit_group(&mut connection, first, next);
             }
         }
     }
@@ -109,11 +109,11 @@ fn work(mut connection: Connection, received: &mpsc::Receiver<Work>) {
 
 /// A change with its caller and its result.
 struct PendingChange<R, T, C, Then> {
-    if_left: OnCallerGone,
+    on_caller_gone: OnCallerGone,
     change: Option<C>,
-    made: Option<Result<R, Error>>,
+    outcome: Option<Result<R, Error>>,
     then: Then,
-    answer: oneshot::Sender<Result<T, Error>>,
+    reply: oneshot::Sender<Result<T, Error>>,
     path: Arc<Path>,
 }
 
@@ -124,19 +124,19 @@ where
     C: FnOnce(&Connection) -> Result<R, Error> + Send,
     Then: FnOnce(R) -> T + Send,
 {
-    fn make(&mut self, connection: &Connection) -> Result<(), DatabaseFailure> {
-        let is_wanted = self.if_left == OnCallerGone::Do || !self.answer.is_closed();
+    fn apply(&mut self, connection: &Connection) -> Result<(), DatabaseFailure> {
+        let is_wanted = self.on_caller_gone == OnCallerGone::Run || !self.reply.is_closed();
         let Some(change) = self.change.take().filter(|_| is_wanted) else {
             return Ok(());
         };
         let made = change(connection);
-        let failed = made.as_ref().err().map(DatabaseFailure::of);
-        self.made = Some(made);
+        let failed = made.as_ref().err().map(DatabaseFailure::from_error);
+        self.outcome = Some(made);
         failed.map_or(Ok(()), Err)
     }
 
-    fn tell(self: Box<Self>, kept: Result<(), DatabaseFailure>) {
-        let result = match (self.made, kept) {
+    fn finish(self: Box<Self>, kept: Result<(), DatabaseFailure>) {
+        let result = match (self.outcome, kept) {
             (Some(Err(error)), _) => Err(error),
             (_, Err(failure)) => Err(failure.into()),
             (Some(Ok(made)), Ok(())) => Ok((self.then)(made)),
@@ -144,8 +144,8 @@ where
             (None, Ok(())) => return,
         };
         // Nobody may be waiting any more; the change is made nevertheless.
-        self.answer
-            .send(result.map_err(|error| error.of(&self.path)))
+        self.reply
+            .send(result.map_err(|error| error.with_path(&self.path)))
             .ok();
     }
 }

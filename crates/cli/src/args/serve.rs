@@ -45,11 +45,11 @@ pub(crate) struct ServerArguments {
 
 impl ServerArguments {
     /// Returns the options that apply to every session of the server.
-    pub(crate) fn choice(&self) -> SessionArguments {
+    pub(crate) fn session_arguments(&self) -> SessionArguments {
         SessionArguments {
             flags: self.flags.clone(),
             base_url: self.base_url.clone(),
-            go_on: false,
+            continue_last: false,
             session: None,
             no_session: false,
             allow: self.allow.clone(),

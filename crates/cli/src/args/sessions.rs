@@ -18,7 +18,7 @@ pub(crate) struct RpcArguments {
     pub(crate) mode: RpcMode,
 
     #[command(flatten)]
-    pub(crate) choice: SessionArguments,
+    pub(crate) session_arguments: SessionArguments,
 
     /// Print the JSON Schema of the native dialect and leave
     #[arg(long)]

@@ -35,7 +35,9 @@ pub(crate) fn run(arguments: &AccountsArguments) -> anyhow::Result<Exit> {
         let home = home::prepare()?;
         let knowledge = shared_state::open(Some(home), &clock).await;
         if let Some(name) = &arguments.unblock {
-            knowledge.unblock(&known(&settings, name)?).await;
+            knowledge
+                .unblock(&resolve_account_name(&settings, name)?)
+                .await;
         }
         let rows = rows(&settings, &knowledge.blocks());
         anyhow::Ok((rows, clock.now()))
@@ -53,21 +55,25 @@ pub(crate) fn table(settings: &Settings, blocks: &Blocks, now: Timestamp) -> Str
 }
 
 /// Returns the configured accounts in the form that a server sends.
-pub(crate) fn shown(settings: &Settings, blocks: &Blocks, now: Timestamp) -> Vec<Account> {
+pub(crate) fn account_statuses(
+    settings: &Settings,
+    blocks: &Blocks,
+    now: Timestamp,
+) -> Vec<Account> {
     let rows = rows(settings, blocks);
-    rows.iter().map(|row| row.shown(now)).collect()
+    rows.iter().map(|row| row.to_account(now)).collect()
 }
 
 fn lines(rows: &[Row], now: Timestamp) -> String {
     if rows.is_empty() {
         return "no accounts: set a key or an account in outlast.toml\n".to_owned();
     }
-    let lines: String = rows.iter().map(|row| row.line(now)).collect();
+    let lines: String = rows.iter().map(|row| row.to_line(now)).collect();
     text::plain(&lines).into_owned()
 }
 
 /// Resolves a typed account name; the `@host` suffix of the name may be omitted.
-fn known(settings: &Settings, typed: &str) -> Result<String, UsageError> {
+fn resolve_account_name(settings: &Settings, typed: &str) -> Result<String, UsageError> {
     let names: Vec<String> = accounts(settings)
         .into_iter()
         .map(|(name, _, _)| name)
@@ -131,9 +137,12 @@ impl Row {
         self.blocks.iter().filter(move |block| block.until > now)
     }
 
-    fn line(&self, now: Timestamp) -> String {
+    fn to_line(&self, now: Timestamp) -> String {
         let (name, provider, key) = (&self.name, self.provider.name(), &self.key);
-        let mut lines: Vec<String> = self.active(now).map(|block| words(block, now)).collect();
+        let mut lines: Vec<String> = self
+            .active(now)
+            .map(|block| describe_block(block, now))
+            .collect();
         if lines.is_empty() {
             lines.push("free".to_owned());
         }
@@ -141,7 +150,7 @@ impl Row {
         format!("{name:<20}  {provider:<16}  {key:<28}  {state}\n")
     }
 
-    fn shown(&self, now: Timestamp) -> Account {
+    fn to_account(&self, now: Timestamp) -> Account {
         let block = self.active(now).max_by_key(|block| block.until);
         Account {
             name: self.name.clone(),
@@ -165,7 +174,7 @@ impl Row {
     }
 }
 
-fn words(block: &Block, now: Timestamp) -> String {
+fn describe_block(block: &Block, now: Timestamp) -> String {
     let cause = block.cause.phrase();
     let model = match &block.model {
         Some(model) => format!(" for {model}"),

@@ -3,13 +3,12 @@
 //! Invariant: what fails or is cancelled has changed nothing, and that is said.
 
 use crate::args::PromptArguments;
-use crate::complain;
 use crate::factory::hooks;
 use crate::factory::options::Options;
 use crate::factory::session::Attendance;
 use crate::factory::session_lookup::ExistingSession;
 use crate::factory::shared_state;
-use crate::output::diagnostics::notice;
+use crate::output::diagnostics::print_status;
 use crate::output::screen::Screen;
 use crate::output::watcher::{TICK_INTERVAL, lock};
 use crate::platform::clock;
@@ -17,6 +16,7 @@ use crate::platform::exit::{Exit, UsageError};
 use crate::platform::home;
 use crate::platform::runtime;
 use crate::platform::signals::{self, Signal, Signals};
+use crate::print_diagnostic;
 use outlast_engine::Clock;
 use outlast_kernel::budget::Limits;
 use outlast_session::Session;
@@ -27,34 +27,34 @@ use std::sync::{Arc, Mutex};
 const COMMAND: &str = "/compact";
 
 /// What the summary should look at, perhaps nothing, when the prompt is the command.
-fn focus(prompt: &str) -> Option<&str> {
+fn parse_focus(prompt: &str) -> Option<&str> {
     let rest = prompt.trim().strip_prefix(COMMAND)?;
     let is_whole = rest.is_empty() || rest.starts_with(char::is_whitespace);
     is_whole.then(|| rest.trim())
 }
 
 /// Whether that prompt is the command, and nothing that a model is asked.
-pub(crate) fn is_meant(prompt: &str) -> bool {
-    focus(prompt).is_some()
+pub(crate) fn is_compact_command(prompt: &str) -> bool {
+    parse_focus(prompt).is_some()
 }
 
 /// `outlast -p "/compact what to look at" --session ID`.
 pub(crate) fn run_prompt(arguments: &PromptArguments) -> anyhow::Result<Exit> {
-    let choice = &arguments.choice;
-    if !choice.go_on && choice.session.is_none() {
+    let choice = &arguments.session_arguments;
+    if !choice.continue_last && choice.session.is_none() {
         let problem = "there is nothing to make smaller in a new session; name one: --session ID, or --continue";
         return Err(UsageError(problem.to_owned()).into());
     }
     if !arguments.image.is_empty() {
         return Err(UsageError(format!("{COMMAND} takes no picture")).into());
     }
-    let focus = arguments.prompt.as_deref().and_then(focus);
-    let (name, typed) = (choice.session.as_deref(), Options::of(choice));
+    let focus = arguments.prompt.as_deref().and_then(parse_focus);
+    let (name, typed) = (choice.session.as_deref(), Options::from_arguments(choice));
     runtime::run(run(name, typed, focus.unwrap_or_default(), arguments.json))
 }
 
 /// `outlast sessions compact ID --focus "what to look at"`.
-pub(crate) async fn of_session(session: &str, focus: Option<&str>) -> anyhow::Result<Exit> {
+pub(crate) async fn compact_session(session: &str, focus: Option<&str>) -> anyhow::Result<Exit> {
     let typed = Options::default();
     run(Some(session), typed, focus.unwrap_or_default(), false).await
 }
@@ -77,15 +77,15 @@ async fn run(name: Option<&str>, typed: Options, focus: &str, json: bool) -> any
     let session = Session::open(&known.journal, &known.summary.id, setup).await?;
     let focus = Some(focus.trim()).filter(|focus| !focus.is_empty());
     let mut signals = signals::signals();
-    let hooked = hooks.listen(&session);
+    let hooked = hooks.subscribe_to(&session);
     let screen = Screen::new(json);
     let (result, signalled) = watch(&session, focus, limits, screen, &mut signals).await;
     drop(hooked);
     let id = session.id().to_owned();
-    hooks.stopped(&session, hooks::reason(signalled));
+    hooks.session_stopped(&session, hooks::exit_reason(signalled));
     session.close().await?;
     hooks::finish(&hooks, signalled, signals).await;
-    say(result?, signalled, &id, json)
+    report_outcome(result?, signalled, &id, json)
 }
 
 /// Makes it smaller while somebody watches. A signal cancels it: nothing has changed until it is written down.
@@ -117,7 +117,7 @@ async fn watch(
     (written.map(|()| result), signalled)
 }
 
-fn say(
+fn report_outcome(
     result: Result<Compacted, Error>,
     signalled: Option<Signal>,
     id: &str,
@@ -126,14 +126,14 @@ fn say(
     match (result, signalled) {
         (Ok(Compacted { before, after, .. }), _) => {
             if !json {
-                notice(&format!(
+                print_status(&format!(
                     "The conversation of session {id} was made smaller, from about {before} to about {after} tokens."
                 ));
             }
             Ok(Exit::Success)
         }
         (Err(_), Some(signal)) => {
-            complain("Cancelled: the conversation is as it was.");
+            print_diagnostic("Cancelled: the conversation is as it was.");
             Ok(Exit::Signalled(signal))
         }
         (Err(error), None) => Err(error.into()),
@@ -159,7 +159,7 @@ mod tests {
             ("", None),
         ];
         for (prompt, expected) in table {
-            assert_eq!(focus(prompt), expected, "{prompt:?}");
+            assert_eq!(parse_focus(prompt), expected, "{prompt:?}");
         }
     }
 }

@@ -15,11 +15,11 @@ pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<Exit> {
         ConfigCommand::Check { file: Some(file) } => check_file(&file),
         ConfigCommand::Check { file: None } => check_all(),
         ConfigCommand::Show { flags, json } => show(&flags, json),
-        ConfigCommand::Schema => pretty(&config::schema::schema()),
+        ConfigCommand::Schema => print_json(&config::schema::schema()),
     }
 }
 
-fn pretty(value: &Json) -> anyhow::Result<Exit> {
+fn print_json(value: &Json) -> anyhow::Result<Exit> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
@@ -31,7 +31,7 @@ fn check_file(file: &Path) -> anyhow::Result<Exit> {
 }
 
 fn check_all() -> anyhow::Result<Exit> {
-    let gathered = config::gather(&[("", ""); 0])?;
+    let gathered = config::load_layers(&[("", ""); 0])?;
     let mut all = source_report("user file", gathered.user.as_ref());
     all.add(source_report("project file", gathered.project.as_ref()));
     let environment = Problems(gathered.layers.problems.clone());
@@ -107,11 +107,11 @@ struct Row<'a> {
 }
 
 fn show(flags: &SettingFlags, as_json: bool) -> anyhow::Result<Exit> {
-    let gathered: LoadedLayers = config::gather(&flags.overrides())?;
+    let gathered: LoadedLayers = config::load_layers(&flags.overrides())?;
     let layers = gathered.without_problems()?;
     let rows = rows(&layers);
     if as_json {
-        return pretty(&rows.iter().map(Row::json).collect());
+        return print_json(&rows.iter().map(Row::json).collect());
     }
     print(&text::plain(&table(&rows)))
 }
@@ -149,7 +149,7 @@ fn rows(layers: &Layers) -> Vec<Row<'_>> {
 impl Row<'_> {
     fn value(&self) -> String {
         self.found
-            .map_or("-".to_owned(), |found| found.value.shown())
+            .map_or("-".to_owned(), |found| found.value.redacted())
     }
 
     fn origin(&self) -> String {
@@ -168,7 +168,7 @@ impl Row<'_> {
             Some(Value::Count(count)) => (*count).into(),
             Some(Value::Flag(flag)) => (*flag).into(),
             Some(Value::List(texts)) => texts.clone().into(),
-            Some(other) => other.shown().into(),
+            Some(other) => other.redacted().into(),
         };
         json!({
             "setting": self.setting,

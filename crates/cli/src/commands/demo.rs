@@ -44,11 +44,11 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Exit> {
             signal = signals.next() => Ok(Exit::Signalled(signal)),
             played = play(&mut stage, pace, arguments.svg.as_deref()) => played,
         };
-        stage.end().await?;
+        stage.shut_down().await?;
         match played {
             Err(error) if error.is::<StdoutClosed>() => Ok(Exit::Success),
             Ok(Exit::Signalled(signal)) => {
-                crate::complain("\nStopped; nothing is left of it.");
+                crate::print_diagnostic("\nStopped; nothing is left of it.");
                 Ok(Exit::Signalled(signal))
             }
             played => played,
@@ -73,7 +73,7 @@ async fn play(stage: &mut Processes, pace: Pace, svg: Option<&Path>) -> anyhow::
     let start = Instant::now();
     let mut view = View::stdout();
     view.paragraph(INTRODUCTION)?;
-    pace.let_read(INTRODUCTION).await;
+    pace.pause_for_reading(INTRODUCTION).await;
     let mut records = Vec::new();
     let mut problems = Vec::new();
     for (number, scene) in (1..).zip(&SCENES) {
@@ -86,15 +86,15 @@ async fn play(stage: &mut Processes, pace: Pace, svg: Option<&Path>) -> anyhow::
         let record = player.play(scene).await?;
         let findings = judge::findings(scene, &record);
         for finding in &findings {
-            view.finding(finding.holds, &finding.says)?;
+            view.finding(finding.has_passed, &finding.message)?;
         }
-        let wrong = findings.into_iter().filter(|finding| !finding.holds);
-        problems.extend(wrong.map(|finding| finding_line(scene, &finding.says)));
+        let wrong = findings.into_iter().filter(|finding| !finding.has_passed);
+        problems.extend(wrong.map(|finding| finding_line(scene, &finding.message)));
         records.push(record);
-        pace.let_see().await;
+        pace.pause_for_result().await;
     }
     view.heading("What happened")?;
-    let totals = Totals::of(&records, start.elapsed());
+    let totals = Totals::from_records(&records, start.elapsed());
     view.block(&picture::text(&records, &totals, view.columns()))?;
     if let Some(file) = svg {
         let drawn = drawing::svg(&records, &totals).context("cannot draw what happened")?;

@@ -14,56 +14,56 @@ use serde_json::{Value, json};
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckStatus {
-    Well,
-    Doubtful,
-    Wrong,
+    Passed,
+    Warning,
+    Failed,
 }
 
 /// One check, its result and a remedy.
 #[derive(Debug)]
 struct Check {
     subject: &'static str,
-    state: CheckStatus,
-    says: String,
-    remedy: Option<String>,
+    status: CheckStatus,
+    message: String,
+    hint: Option<String>,
 }
 
 impl Check {
-    fn well(subject: &'static str, says: impl Into<String>) -> Self {
+    fn passed(subject: &'static str, says: impl Into<String>) -> Self {
         Self {
             subject,
-            state: CheckStatus::Well,
-            says: says.into(),
-            remedy: None,
+            status: CheckStatus::Passed,
+            message: says.into(),
+            hint: None,
         }
     }
 
-    fn doubtful(subject: &'static str, says: impl Into<String>, remedy: &str) -> Self {
+    fn warning(subject: &'static str, says: impl Into<String>, remedy: &str) -> Self {
         Self {
-            state: CheckStatus::Doubtful,
-            remedy: Some(remedy.to_owned()),
-            ..Self::well(subject, says)
+            status: CheckStatus::Warning,
+            hint: Some(remedy.to_owned()),
+            ..Self::passed(subject, says)
         }
     }
 
-    fn wrong(subject: &'static str, says: impl Into<String>, remedy: &str) -> Self {
+    fn failed(subject: &'static str, says: impl Into<String>, remedy: &str) -> Self {
         Self {
-            state: CheckStatus::Wrong,
-            ..Self::doubtful(subject, says, remedy)
+            status: CheckStatus::Failed,
+            ..Self::warning(subject, says, remedy)
         }
     }
 
     fn json(&self) -> Value {
         json!({
-            "check": self.subject, "state": self.state.word(), "says": self.says,
-            "remedy": self.remedy,
+            "check": self.subject, "state": self.status.word(), "says": self.message,
+            "remedy": self.hint,
         })
     }
 
     fn lines(&self) -> String {
-        let (word, subject, says) = (self.state.word(), self.subject, &self.says);
+        let (word, subject, says) = (self.status.word(), self.subject, &self.message);
         let line = format!("{word:<8}  {subject:<11}  {says}\n");
-        match &self.remedy {
+        match &self.hint {
             Some(remedy) => format!("{line}{:>25}{remedy}\n", "-> "),
             None => line,
         }
@@ -73,16 +73,16 @@ impl Check {
 impl CheckStatus {
     const fn word(self) -> &'static str {
         match self {
-            Self::Well => "ok",
-            Self::Doubtful => "warning",
-            Self::Wrong => "error",
+            Self::Passed => "ok",
+            Self::Warning => "warning",
+            Self::Failed => "error",
         }
     }
 }
 
 pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
-    let working = Spinner::on("looking at the files, the settings and the provider");
-    let checks = checks::all(arguments)?;
+    let working = Spinner::start("looking at the files, the settings and the provider");
+    let checks = checks::run_all(arguments)?;
     drop(working);
     let shown = if arguments.json {
         let checks: Value = checks.iter().map(Check::json).collect();
@@ -92,7 +92,10 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
     };
     print(&text::plain(&shown))?;
     Ok(
-        if checks.iter().any(|check| check.state == CheckStatus::Wrong) {
+        if checks
+            .iter()
+            .any(|check| check.status == CheckStatus::Failed)
+        {
             Exit::Failed
         } else {
             Exit::Success

@@ -22,7 +22,7 @@ const MAX_LINE_BYTES: u64 = 4 << 20;
 
 pub(crate) fn run(arguments: ExplainArguments) -> anyhow::Result<Exit> {
     let policy = Policy::named(&arguments.policy).map_err(|error| UsageError(error.to_string()))?;
-    let now = input::LocalTime::of(&clock::clock()?);
+    let now = input::LocalTime::from_clock(&clock::clock()?);
     match &arguments.jsonl {
         Some(path) => explain_lines(path, now),
         None => {
@@ -53,7 +53,7 @@ fn explain_lines(path: &str, now: input::LocalTime) -> anyhow::Result<Exit> {
             .with_context(|| format!("cannot read line {number} of {path}"))?;
         let answer = match line {
             Line::End => break,
-            Line::Whole(line) => explain_line(&line, now),
+            Line::Complete(line) => explain_line(&line, now),
             Line::TooLong => Err(format!("it is longer than {} MiB", MAX_LINE_BYTES >> 20)),
         };
         match answer {
@@ -61,7 +61,7 @@ fn explain_lines(path: &str, now: input::LocalTime) -> anyhow::Result<Exit> {
             Ok(Some(answer)) => drop(print(&(answer.to_string() + "\n"))?),
             Err(problem) => {
                 exit = Exit::Failed;
-                let error = text::message(&format!("line {number}: {problem}"));
+                let error = text::sanitized_message(&format!("line {number}: {problem}"));
                 print(&(json!({ "line": number, "error": error }).to_string() + "\n"))?;
             }
         }
@@ -70,7 +70,7 @@ fn explain_lines(path: &str, now: input::LocalTime) -> anyhow::Result<Exit> {
 }
 
 enum Line {
-    Whole(Vec<u8>),
+    Complete(Vec<u8>),
     TooLong,
     End,
 }
@@ -83,7 +83,7 @@ fn read_line(lines: &mut dyn BufRead) -> std::io::Result<Line> {
         return Ok(Line::End);
     }
     if line.ends_with(b"\n") || (line.len() as u64) < MAX_LINE_BYTES {
-        return Ok(Line::Whole(line));
+        return Ok(Line::Complete(line));
     }
     while !line.is_empty() && !line.ends_with(b"\n") {
         line.clear();
@@ -140,7 +140,7 @@ fn as_json(id: &Value, judged: &ClassifiedFailure) -> Value {
     );
     json!({
         "id": id,
-        "class": wording::label(judged),
+        "class": wording::corpus_label(judged),
         "cause": verdict.cause,
         "scope": verdict.scope,
         "retryable": is_retryable(failure, verdict),

@@ -20,7 +20,7 @@ use std::path::Path;
 const MANUAL_SECTION: &str = "1";
 
 pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<Exit> {
-    let all = pages(&tree(), None);
+    let all = pages(&command_tree(), None);
     if let Some(folder) = &arguments.out {
         return write(&all, folder);
     }
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<Exit> {
 }
 
 /// Returns all commands but `help`, which describes only the others.
-fn tree() -> Command {
+fn command_tree() -> Command {
     let mut tree = Arguments::command().disable_help_subcommand(true);
     tree.build();
     tree
@@ -82,7 +82,7 @@ fn write(pages: &[Page], folder: &Path) -> anyhow::Result<Exit> {
 impl Page {
     fn text(&self) -> anyhow::Result<String> {
         let below = self.command.get_after_help().map(ToString::to_string);
-        let own = sections::read(&below.unwrap_or_default());
+        let own = sections::parse(&below.unwrap_or_default());
         let mut bare = self.command.clone().after_help(Resettable::Reset);
         // Every page has a version; none says more than that of the first page.
         bare = bare.version(env!("CARGO_PKG_VERSION"));
@@ -107,7 +107,7 @@ impl Page {
     /// Returns the command's own sections and the shared ones, in the order of manuals.
     fn sections(&self, own: Vec<Section>) -> Vec<Section> {
         let shared = [help::EXIT_CODES, help::ENVIRONMENT, help::FILES];
-        let mut all: Vec<Section> = shared.into_iter().flat_map(sections::read).collect();
+        let mut all: Vec<Section> = shared.into_iter().flat_map(sections::parse).collect();
         let is_shared = |section: &Section| all.iter().any(|one| one.title == section.title);
         let own: Vec<Section> = own
             .into_iter()

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &MockArguments) -> anyhow::Result<Exit> {
 fn options(scripts: &[String]) -> Result<Options, Error> {
     let options = Options::new("ok".parse()?);
     let mut scripts = scripts.iter();
-    scripts.try_fold(options, |options, written| options.with(written))
+    scripts.try_fold(options, |options, written| options.with_argument(written))
 }
 
 /// Stops the server when stdin ends. A thread of its own: reading stdin cannot be cancelled, and must not keep the process

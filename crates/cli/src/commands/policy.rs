@@ -17,7 +17,7 @@ const MAX_DELAYS: usize = 10_000;
 pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<Exit> {
     let text = match command {
         PolicyCommand::List { json: false } => list(&all()?),
-        PolicyCommand::List { json: true } => pretty(&all()?.iter().map(as_json).collect())?,
+        PolicyCommand::List { json: true } => pretty_json(&all()?.iter().map(as_json).collect())?,
         PolicyCommand::Show { name, json, plot } => {
             let policy = named(&name)?;
             if let Some(path) = plot {
@@ -26,7 +26,7 @@ pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<Exit> {
                     .with_context(|| format!("--plot: cannot write {}", path.display()))?;
             }
             if json {
-                pretty(&as_json(&policy))?
+                pretty_json(&as_json(&policy))?
             } else {
                 show(&policy)
             }
@@ -43,7 +43,7 @@ fn all() -> Result<Vec<Policy>, UsageError> {
     Policy::NAMES.into_iter().map(named).collect()
 }
 
-fn pretty(value: &Value) -> anyhow::Result<String> {
+fn pretty_json(value: &Value) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
@@ -71,7 +71,7 @@ fn list(policies: &[Policy]) -> String {
             "{:<13} {:>7}  {waits:>9}  {}",
             policy.name,
             delays.len(),
-            schedule(policy)
+            describe_schedule(policy)
         )
         .ok();
     }
@@ -85,7 +85,11 @@ fn show(policy: &Policy) -> String {
         1 => "1 retry".to_owned(),
         n => format!("{n} retries"),
     };
-    let mut text = format!("{}: {retries}\n{}\n\n", policy.name, schedule(policy));
+    let mut text = format!(
+        "{}: {retries}\n{}\n\n",
+        policy.name,
+        describe_schedule(policy)
+    );
     let mut total = Duration::ZERO;
     if !delays.is_empty() {
         text.push_str("retry   delay   slept in all\n");
@@ -105,7 +109,7 @@ fn show(policy: &Policy) -> String {
         )
     };
     let stated = match (
-        policy.longest_stated_wait.or(policy.sleep_budget),
+        policy.max_stated_wait.or(policy.sleep_budget),
         delays.is_empty(),
     ) {
         (Some(wait), false) => format!(
@@ -124,7 +128,7 @@ fn show(policy: &Policy) -> String {
 }
 
 /// Describes the schedule of a policy in words.
-fn schedule(policy: &Policy) -> String {
+fn describe_schedule(policy: &Policy) -> String {
     if policy.retries() == Some(0) {
         return "never tries again".to_owned();
     }
@@ -165,7 +169,7 @@ fn as_json(policy: &Policy) -> Value {
         "max_delay_ms": optional(policy.max_delay),
         "jitter": policy.jitter,
         "sleep_budget_ms": optional(policy.sleep_budget),
-        "longest_stated_wait_ms": optional(policy.longest_stated_wait.or(policy.sleep_budget)),
-        "schedule": schedule(policy),
+        "longest_stated_wait_ms": optional(policy.max_stated_wait.or(policy.sleep_budget)),
+        "schedule": describe_schedule(policy),
     })
 }

@@ -5,7 +5,6 @@
 
 use crate::args::PromptArguments;
 use crate::commands::compact;
-use crate::complain;
 use crate::config;
 use crate::factory::image;
 use crate::factory::journal;
@@ -16,14 +15,15 @@ use crate::factory::session::{Attendance, SessionParts};
 use crate::factory::session_lookup::{ExistingSession, current_folder};
 use crate::factory::shared_state;
 use crate::output::approval::TerminalApprover;
-use crate::output::diagnostics::notice;
+use crate::output::diagnostics::print_status;
 use crate::output::screen::Screen;
-use crate::output::watcher::{WatchContext, follow};
+use crate::output::watcher::{WatchContext, watch_turn};
 use crate::platform::clock;
 use crate::platform::exit::{Exit, UsageError};
 use crate::platform::home;
 use crate::platform::runtime;
 use crate::platform::signals;
+use crate::print_diagnostic;
 use anyhow::Context;
 use outlast_dialect::{Message, Part, Role};
 use outlast_engine::Clock;
@@ -40,15 +40,15 @@ const MAX_PROMPT_BYTES: u64 = 16 << 20;
 
 pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
     let prompt = arguments.prompt.as_deref();
-    if prompt.is_some_and(compact::is_meant) {
+    if prompt.is_some_and(compact::is_compact_command) {
         return compact::run_prompt(arguments);
     }
     let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
     runtime::run(async {
-        let choice = &arguments.choice;
-        let asking = match choice.go_on || choice.session.is_some() {
-            true => PromptRun::going_on(arguments, clock).await?,
-            false => PromptRun::anew(arguments, clock).await?,
+        let choice = &arguments.session_arguments;
+        let asking = match choice.continue_last || choice.session.is_some() {
+            true => PromptRun::for_existing_session(arguments, clock).await?,
+            false => PromptRun::for_new_session(arguments, clock).await?,
         };
         Box::pin(asking.run(arguments)).await
     })
@@ -62,17 +62,17 @@ struct PromptRun {
     folder: PathBuf,
     home: Option<PathBuf>,
     clock: Arc<dyn Clock>,
-    place: SessionStorage,
+    storage: SessionStorage,
 }
 
 /// Where the session is written down.
 enum SessionStorage {
     /// Nowhere, as it was asked for.
-    Nowhere,
+    Disabled,
     /// Nowhere, because it cannot be.
-    Refused,
+    Unavailable,
     New(Journal, EarlierSessions),
-    Known(Journal, Summary),
+    Existing(Journal, Summary),
 }
 
 impl SessionStorage {
@@ -80,41 +80,44 @@ impl SessionStorage {
     async fn new(home: &Path, arguments: &PromptArguments) -> Self {
         match journal::open(home) {
             Ok((journal, earlier)) => {
-                say_unfinished(&journal, arguments).await;
+                report_unfinished(&journal, arguments).await;
                 Self::New(journal, earlier)
             }
-            Err(error) => unwritten(&error.to_string()),
+            Err(error) => warn_unrecorded(&error.to_string()),
         }
     }
 }
 
 impl PromptRun {
     fn options(arguments: &PromptArguments) -> Options {
-        let mut options = Options::of(&arguments.choice);
+        let mut options = Options::from_arguments(&arguments.session_arguments);
         options.whole = arguments.no_stream;
         options
     }
 
     /// A prompt that begins a session. What is wrong with it is said before anything is made.
-    async fn anew(arguments: &PromptArguments, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+    async fn for_new_session(
+        arguments: &PromptArguments,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
         let mut options = Self::options(arguments);
         let settings = config::load(&options.overrides())?;
         if settings.provider.is_none() && settings.model.is_none() && !arguments.json {
-            notice(&format!(
+            print_status(&format!(
                 "No provider is configured: using the scripted one (--provider mock --model {DEFAULT_SCRIPT})."
             ));
         }
         let parts = SessionParts::new(settings, &options, clock.clone())?;
-        options.pin(&parts.settings, parts.model());
+        options.pin_model(&parts.settings, parts.model());
         let message = message(arguments)?;
         let home = home::prepare();
-        let home = home.inspect_err(|error| complain(&format!("warning: {error:#}")));
+        let home = home.inspect_err(|error| print_diagnostic(&format!("warning: {error:#}")));
         let home = home.ok();
-        let place = match &home {
+        let storage = match &home {
             // Not even looked at: a file that is damaged would be put aside for nothing.
-            _ if arguments.choice.no_session => SessionStorage::Nowhere,
+            _ if arguments.session_arguments.no_session => SessionStorage::Disabled,
             Some(home) => SessionStorage::new(home, arguments).await,
-            None => unwritten("there is no folder to keep it in"),
+            None => warn_unrecorded("there is no folder to keep it in"),
         };
         Ok(Self {
             options,
@@ -124,15 +127,22 @@ impl PromptRun {
             folder: current_folder().unwrap_or_default(),
             home,
             clock,
-            place,
+            storage,
         })
     }
 
     /// A prompt for a session that is there.
-    async fn going_on(arguments: &PromptArguments, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+    async fn for_existing_session(
+        arguments: &PromptArguments,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
         let typed = Self::options(arguments);
-        let known =
-            ExistingSession::find(arguments.choice.session.as_deref(), typed, &clock).await?;
+        let known = ExistingSession::find(
+            arguments.session_arguments.session.as_deref(),
+            typed,
+            &clock,
+        )
+        .await?;
         Ok(Self {
             options: known.options,
             parts: known.parts,
@@ -140,16 +150,16 @@ impl PromptRun {
             folder: known.folder,
             home: Some(home::prepare()?),
             clock,
-            place: SessionStorage::Known(known.journal, known.summary),
+            storage: SessionStorage::Existing(known.journal, known.summary),
         })
     }
 
     async fn run(self, arguments: &PromptArguments) -> anyhow::Result<Exit> {
         let policy = self.parts.settings.retry.policy.clone();
-        let flags = &arguments.choice.flags;
+        let flags = &arguments.session_arguments.flags;
         let is_chosen = flags.model.is_some() || flags.provider.is_some();
         let ask = PromptRequest {
-            chosen: is_chosen && matches!(self.place, SessionStorage::Known(..)),
+            model_chosen: is_chosen && matches!(self.storage, SessionStorage::Existing(..)),
             limits: self.parts.limits(),
             options: serde_json::to_value(&self.options)?,
             message: Some(self.message.clone()),
@@ -169,17 +179,20 @@ impl PromptRun {
             setup = self.parts.setup(&self.options, &knowledge, folder, attendance) => setup,
             signal = signals.next() => return Ok(Exit::Signalled(signal)),
         };
-        let is_wanted = !matches!(self.place, SessionStorage::Nowhere);
-        let lost_some = matches!(self.place, SessionStorage::New(_, EarlierSessions::Damaged));
-        let session = begin(self.place, &self.folder, &self.message, setup).await?;
-        let is_refused = is_wanted && !session.is_kept();
+        let is_wanted = !matches!(self.storage, SessionStorage::Disabled);
+        let lost_some = matches!(
+            self.storage,
+            SessionStorage::New(_, EarlierSessions::Damaged)
+        );
+        let session = open_session(self.storage, &self.folder, &self.message, setup).await?;
+        let is_refused = is_wanted && !session.is_persistent();
         let watching = WatchContext {
             screen: Screen::new(arguments.json),
             signals,
             hooks,
         };
         let turn = session.prompt(ask);
-        let followed = follow(&session, turn, watching).await?;
+        let followed = watch_turn(&session, turn, watching).await?;
         Ok(match followed.finish(session, &policy).await? {
             Exit::Success if is_refused || lost_some => Exit::Unrecorded,
             exit => exit,
@@ -187,25 +200,27 @@ impl PromptRun {
     }
 }
 
-async fn begin(
+async fn open_session(
     place: SessionStorage,
     folder: &Path,
     message: &Message,
     setup: Setup,
 ) -> anyhow::Result<Session> {
     let session = match place {
-        SessionStorage::Nowhere | SessionStorage::Refused => return Ok(Session::in_memory(setup)),
-        SessionStorage::Known(journal, summary) => {
+        SessionStorage::Disabled | SessionStorage::Unavailable => {
+            return Ok(Session::in_memory(setup));
+        }
+        SessionStorage::Existing(journal, summary) => {
             Session::open(&journal, &summary.id, setup).await?
         }
         SessionStorage::New(journal, _) => {
             let folder = folder.to_string_lossy();
             let title = title(&message.text());
-            let begun = Session::begin(&journal, (&folder, &title), setup.clone()).await;
+            let begun = Session::create(&journal, (&folder, &title), setup.clone()).await;
             match begun {
                 Ok(session) => session,
                 Err(error) => {
-                    unwritten(&error.to_string());
+                    warn_unrecorded(&error.to_string());
                     Session::in_memory(setup)
                 }
             }
@@ -214,23 +229,23 @@ async fn begin(
     Ok(session)
 }
 
-fn unwritten(why: &str) -> SessionStorage {
-    complain(&format!(
+fn warn_unrecorded(why: &str) -> SessionStorage {
+    print_diagnostic(&format!(
         "warning: this session cannot be written down, and could not be carried on after a crash: {why}"
     ));
-    SessionStorage::Refused
+    SessionStorage::Unavailable
 }
 
 /// What an earlier process left is only said here; carrying it on is another command.
-async fn say_unfinished(journal: &Journal, arguments: &PromptArguments) {
+async fn report_unfinished(journal: &Journal, arguments: &PromptArguments) {
     let unfinished = journal.unfinished().await.unwrap_or_default();
     let left = unfinished
         .iter()
-        .filter(|session| session.state != Availability::InUse)
+        .filter(|session| session.availability != Availability::InUse)
         .count();
     if left > 0 && !arguments.json {
         let turns = if left == 1 { "turn is" } else { "turns are" };
-        notice(&format!(
+        print_status(&format!(
             "{left} earlier {turns} not finished: `outlast resume` carries on."
         ));
     }

@@ -4,7 +4,6 @@
 
 use crate::args::ResumeArguments;
 use crate::commands::run;
-use crate::complain;
 use crate::config;
 use crate::factory::journal;
 use crate::factory::options::Options;
@@ -12,14 +11,15 @@ use crate::factory::session::{Attendance, SessionParts};
 use crate::factory::shared_state;
 use crate::output::approval::TerminalApprover;
 use crate::output::deliver::deliver;
-use crate::output::diagnostics::notice;
+use crate::output::diagnostics::print_status;
 use crate::output::screen::Screen;
-use crate::output::watcher::{WatchContext, follow};
+use crate::output::watcher::{WatchContext, watch_turn};
 use crate::platform::clock;
 use crate::platform::exit::{Exit, UsageError};
 use crate::platform::home;
 use crate::platform::runtime;
 use crate::platform::signals::{self, Signals};
+use crate::print_diagnostic;
 use anyhow::{Context, bail};
 use futures_util::future::join_all;
 use outlast_engine::Clock;
@@ -29,7 +29,7 @@ use outlast_engine::turn::TurnOutcome;
 use outlast_kernel::policy::Policy;
 use outlast_session::Session;
 use outlast_session::hooks::Hooks;
-use outlast_session::{self as session, PromptRequest, read};
+use outlast_session::{self as session, PromptRequest, parse_entry};
 use outlast_store::Journal;
 use outlast_store::journal::{Availability, Summary};
 use std::path::{Path, PathBuf};
@@ -38,38 +38,38 @@ use std::sync::Arc;
 pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
     if arguments.session.is_none() && !arguments.json {
-        run::say_unfinished()?;
+        run::report_unfinished()?;
     }
-    let Some(journal) = journal::existing()? else {
+    let Some(journal) = journal::open_existing()? else {
         return match &arguments.session {
             Some(_) => Err(UsageError(journal::NO_SESSION.to_owned()).into()),
-            None => nothing(),
+            None => report_nothing(),
         };
     };
     runtime::run(async {
-        let work = work(&journal, arguments).await?;
+        let work = pending_sessions(&journal, arguments).await?;
         if work.is_empty() {
-            return nothing();
+            return report_nothing();
         }
         let knowledge = shared_state::open(Some(home::prepare()?), &clock).await;
         let resuming = Resumer {
             journal,
             clock,
-            knowledge,
+            shared_state: knowledge,
             json: arguments.json,
             allow: arguments.allow.clone(),
-            several: work.len() > 1,
-            everything: arguments.session.is_none(),
+            is_labelled: work.len() > 1,
+            resumes_all: arguments.session.is_none(),
         };
-        Ok(resuming.all(work).await)
+        Ok(resuming.resume_all(work).await)
     })
 }
 
 /// What was put aside because it is damaged may hold unfinished turns, too.
-fn nothing() -> anyhow::Result<Exit> {
-    notice("Nothing to resume.");
-    for aside in journal::damaged(&home::path()?) {
-        complain(&format!(
+fn report_nothing() -> anyhow::Result<Exit> {
+    print_status("Nothing to resume.");
+    for aside in journal::damaged_files(&home::path()?) {
+        print_diagnostic(&format!(
             "Damaged sessions are kept as {}; `sqlite3 FILE .recover` reads what is whole.",
             aside.display()
         ));
@@ -80,35 +80,35 @@ fn nothing() -> anyhow::Result<Exit> {
 /// A session, and what is to be done about it.
 struct PendingSession {
     summary: Summary,
-    what: ResumeAction,
+    action: ResumeAction,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ResumeAction {
     /// Its turn is not settled.
-    CarryOn,
+    Resume,
     /// Its turn is settled, and its process died before it could say so.
     Deliver,
     /// It was named, and its last turn failed, or something waits to be said in it.
-    TryAgain,
+    Retry,
     /// Something waits to be said in it.
-    SayWaiting,
+    SendQueued,
 }
 
 /// What is to be done: for the session that was named, or for all.
-async fn work(
+async fn pending_sessions(
     journal: &Journal,
     arguments: &ResumeArguments,
 ) -> anyhow::Result<Vec<PendingSession>> {
-    let of = |summary: Summary| match (summary.open_turn, summary.state) {
+    let of = |summary: Summary| match (summary.open_turn, summary.availability) {
         (_, Availability::InUse) => None,
         (Some(_), _) => Some(PendingSession {
             summary,
-            what: ResumeAction::CarryOn,
+            action: ResumeAction::Resume,
         }),
         (None, Availability::Abandoned) if summary.turns > 0 => Some(PendingSession {
             summary,
-            what: ResumeAction::Deliver,
+            action: ResumeAction::Deliver,
         }),
         (None, Availability::Abandoned | Availability::Free) => None,
     };
@@ -117,34 +117,36 @@ async fn work(
         return Ok(sessions.into_iter().rev().filter_map(of).collect());
     };
     let summary = journal::find(journal, id).await?;
-    if summary.state == Availability::InUse {
+    if summary.availability == Availability::InUse {
         bail!(
             "session {} is in use by another process; it can be carried on when that has ended",
             summary.id
         );
     }
-    let what = ResumeAction::TryAgain;
+    let action = ResumeAction::Retry;
     Ok(vec![
-        of(summary.clone()).unwrap_or(PendingSession { summary, what }),
+        of(summary.clone()).unwrap_or(PendingSession { summary, action }),
     ])
 }
 
 struct Resumer {
     journal: Journal,
     clock: Arc<dyn Clock>,
-    knowledge: SharedState,
+    shared_state: SharedState,
     json: bool,
     allow: Option<String>,
-    several: bool,
+    is_labelled: bool,
     /// Whether no session was named.
-    everything: bool,
+    resumes_all: bool,
 }
 
 impl Resumer {
     /// All of them side by side: one that waits for hours does not hold up the others.
-    async fn all(&self, work: Vec<PendingSession>) -> Exit {
+    async fn resume_all(&self, work: Vec<PendingSession>) -> Exit {
         let signals = signals::signals();
-        let running = work.iter().map(|work| self.one(work, signals.clone()));
+        let running = work
+            .iter()
+            .map(|work| self.resume_one(work, signals.clone()));
         let exits = join_all(running).await;
         exits
             .into_iter()
@@ -152,38 +154,38 @@ impl Resumer {
             .unwrap_or(Exit::Success)
     }
 
-    async fn one(&self, work: &PendingSession, signals: Signals) -> Exit {
-        match self.carry_on(work, signals).await {
+    async fn resume_one(&self, work: &PendingSession, signals: Signals) -> Exit {
+        match self.resume(work, signals).await {
             Ok(exit) => exit,
-            Err(error) if self.everything && is_taken(&error) => {
+            Err(error) if self.resumes_all && is_owned_elsewhere(&error) => {
                 let id = &work.summary.id;
-                notice(&format!("Session {id} is carried on by another process."));
+                print_status(&format!("Session {id} is carried on by another process."));
                 Exit::Success
             }
             Err(error) => {
-                complain(&format!("error: session {}: {error:#}", work.summary.id));
+                print_diagnostic(&format!("error: session {}: {error:#}", work.summary.id));
                 Exit::Failed
             }
         }
     }
 
-    async fn carry_on(&self, work: &PendingSession, signals: Signals) -> anyhow::Result<Exit> {
+    async fn resume(&self, work: &PendingSession, signals: Signals) -> anyhow::Result<Exit> {
         let summary = &work.summary;
-        if work.what == ResumeAction::Deliver {
+        if work.action == ResumeAction::Deliver {
             let screen = self.screen(summary);
             return deliver(&self.journal, &summary.id, screen, &*self.clock).await;
         }
-        let (mut exit, mut waits) = self.turn(summary, work.what, signals.clone()).await?;
+        let (mut exit, mut waits) = self.run_turn(summary, work.action, signals.clone()).await?;
         // What was to follow has its turn.
         while waits && exit == Exit::Success {
-            let next = self.turn(summary, ResumeAction::SayWaiting, signals.clone());
+            let next = self.run_turn(summary, ResumeAction::SendQueued, signals.clone());
             (exit, waits) = next.await?;
         }
         Ok(exit)
     }
 
     /// One turn of a session. Says whether something waits to be said after it.
-    async fn turn(
+    async fn run_turn(
         &self,
         summary: &Summary,
         what: ResumeAction,
@@ -203,10 +205,10 @@ impl Resumer {
         };
         let turn = async {
             match what {
-                ResumeAction::CarryOn | ResumeAction::Deliver => session.resume().await,
-                ResumeAction::SayWaiting => say_waiting(&session, ask).await,
-                ResumeAction::TryAgain => match session.try_again(ask.clone()).await {
-                    Err(session::Error::NothingToDo { .. }) => say_waiting(&session, ask).await,
+                ResumeAction::Resume | ResumeAction::Deliver => session.resume().await,
+                ResumeAction::SendQueued => send_queued(&session, ask).await,
+                ResumeAction::Retry => match session.retry_last_turn(ask.clone()).await {
+                    Err(session::Error::NothingToResume { .. }) => send_queued(&session, ask).await,
                     ended => ended,
                 },
             }
@@ -216,8 +218,8 @@ impl Resumer {
             signals,
             hooks,
         };
-        let followed = follow(&session, turn, watching).await?;
-        let waits = !session.waiting().is_empty();
+        let followed = watch_turn(&session, turn, watching).await?;
+        let waits = !session.queued_messages().is_empty();
         Ok((followed.finish(session, &policy).await?, waits))
     }
 
@@ -227,7 +229,7 @@ impl Resumer {
         id: &str,
         folder: &Path,
     ) -> anyhow::Result<(Session, (Policy, Hooks), PromptRequest)> {
-        let mut options = options(&self.journal, id).await?;
+        let mut options = last_options(&self.journal, id).await?;
         if let Some(names) = &self.allow {
             options.allow(names);
         }
@@ -235,27 +237,27 @@ impl Resumer {
         let policy = settings.retry.policy.clone();
         let parts = SessionParts::new(settings, &options, self.clock.clone())?;
         let ask = PromptRequest {
-            chosen: false,
+            model_chosen: false,
             message: None,
             limits: parts.limits(),
             options: serde_json::to_value(&options)?,
             ..PromptRequest::default()
         };
         // With several, nobody could tell whose question it is.
-        let attendance = match !self.several && !self.json && TerminalApprover::is_attended() {
+        let attendance = match !self.is_labelled && !self.json && TerminalApprover::is_attended() {
             true => Attendance::Attended(Arc::new(TerminalApprover)),
             false => Attendance::Unattended,
         };
         let hooks = parts.hooks(folder);
         let setup = parts
-            .setup(&options, &self.knowledge, folder, attendance)
+            .setup(&options, &self.shared_state, folder, attendance)
             .await;
         let session = Session::open(&self.journal, id, setup).await?;
         Ok((session, (policy, hooks), ask))
     }
 
     fn screen(&self, summary: &Summary) -> Screen {
-        if !self.several {
+        if !self.is_labelled {
             return Screen::new(self.json);
         }
         let heading = format!("== {} {}", summary.id, summary.title);
@@ -264,30 +266,30 @@ impl Resumer {
 }
 
 /// Says what waits, if anything does.
-async fn say_waiting(session: &Session, ask: PromptRequest) -> Result<TurnOutcome, session::Error> {
+async fn send_queued(session: &Session, ask: PromptRequest) -> Result<TurnOutcome, session::Error> {
     let said = session.prompt_queued(ask).await?;
     let session = session.id().to_owned();
-    said.ok_or(session::Error::NothingToDo { session })
+    said.ok_or(session::Error::NothingToResume { session })
 }
 
 /// Whether another process was faster: it has the session, or has finished it already.
-fn is_taken(error: &anyhow::Error) -> bool {
+fn is_owned_elsewhere(error: &anyhow::Error) -> bool {
     let in_use = |error: &outlast_store::Error| matches!(error, outlast_store::Error::InUse { .. });
     match error.downcast_ref::<session::Error>() {
         Some(session::Error::Store(error)) => in_use(error),
-        Some(session::Error::NothingToDo { .. }) => true,
+        Some(session::Error::NothingToResume { .. }) => true,
         Some(_) => false,
         None => error.downcast_ref().is_some_and(in_use),
     }
 }
 
 /// What was typed for the last prompt of a session.
-pub(crate) async fn options(journal: &Journal, session: &str) -> anyhow::Result<Options> {
+pub(crate) async fn last_options(journal: &Journal, session: &str) -> anyhow::Result<Options> {
     let context = || format!("the last prompt of session {session} cannot be read");
-    let Some(last) = journal.last(session, "prompt").await? else {
+    let Some(last) = journal.last_of_kind(session, "prompt").await? else {
         return Ok(Options::default());
     };
-    match read(session, &last)? {
+    match parse_entry(session, &last)? {
         Entry::Prompt { options, .. } if options.is_null() => Ok(Options::default()),
         Entry::Prompt { options, .. } => serde_json::from_value(options).with_context(context),
         _ => Ok(Options::default()),

@@ -4,7 +4,6 @@
 //! turn is left to be resumed.
 
 use crate::args::{RpcMode, SessionArguments};
-use crate::complain;
 use crate::factory::session::Attendance;
 use crate::factory::session_host::SessionHost;
 use crate::output::print;
@@ -12,6 +11,7 @@ use crate::platform::clock;
 use crate::platform::exit::Exit;
 use crate::platform::runtime;
 use crate::platform::signals;
+use crate::print_diagnostic;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_serve::rpc::{Dialect, DisconnectReason, Server};
 use outlast_session::factory::Host;
@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 pub(crate) fn run(mode: RpcMode, choice: &SessionArguments) -> anyhow::Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
-    runtime::run_reading(async {
+    runtime::run_with_stdin(async {
         let mut signals = signals::signals();
         let begun = async {
             let host = SessionHost::new(choice, clock, Attendance::Unattended).await?;
-            let opened = host.first(choice).await?;
+            let opened = host.open_first(choice).await?;
             anyhow::Ok((host, opened))
         };
         let (host, opened) = tokio::select! {
@@ -45,7 +45,7 @@ pub(crate) fn run(mode: RpcMode, choice: &SessionArguments) -> anyhow::Result<Ex
         let (ending, signal) = tokio::select! {
             ending = &mut serving => (ending, None),
             signal = signals.next() => {
-                host.signalled(signal);
+                host.set_signal(signal);
                 stop.cancel();
                 (serving.await, Some(signal))
             }
@@ -53,8 +53,8 @@ pub(crate) fn run(mode: RpcMode, choice: &SessionArguments) -> anyhow::Result<Ex
         host.finish(&signals).await;
         Ok(match (signal, ending) {
             (Some(signal), _) => Exit::Signalled(signal),
-            (None, DisconnectReason::OutputLost) => {
-                complain("error: nobody reads what is answered");
+            (None, DisconnectReason::OutputClosed) => {
+                print_diagnostic("error: nobody reads what is answered");
                 Exit::Failed
             }
             (None, DisconnectReason::InputClosed | DisconnectReason::Stopped) => Exit::Success,

@@ -7,18 +7,18 @@ pub(crate) mod files;
 mod watch;
 
 use crate::args::RunArguments;
-use crate::commands::runs::find::said;
-use crate::complain;
+use crate::commands::runs::find::explain_error;
 use crate::config;
 use crate::factory::options::Options;
 use crate::factory::run_host::RunHost;
 use crate::factory::shared_state;
-use crate::output::diagnostics::notice;
+use crate::output::diagnostics::print_status;
 use crate::platform::clock;
 use crate::platform::exit::{Exit, UsageError};
 use crate::platform::home;
 use crate::platform::runtime;
 use crate::platform::signals;
+use crate::print_diagnostic;
 use files::Files;
 use outlast_engine::Clock;
 use outlast_kernel::policy::Policy;
@@ -46,14 +46,14 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
         detach_from_terminal();
     }
     if let Some(name) = &arguments.resume {
-        return carry_out(arguments, |files, host| Box::pin(resume(name, files, host)));
+        return execute(arguments, |files, host| Box::pin(resume(name, files, host)));
     }
     let path = arguments.file.as_deref().unwrap_or(Path::new("-"));
-    let source = read(path)?;
+    let source = read_pipeline(path)?;
     let pipeline = match file::read(&source, path) {
         Ok(pipeline) => pipeline,
         Err(faults) => {
-            complain(&faults.to_string());
+            print_diagnostic(&faults.to_string());
             return Ok(Exit::Usage);
         }
     };
@@ -78,10 +78,10 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
             .into_owned(),
         folder: folder(arguments)?.to_string_lossy().into_owned(),
         source,
-        inputs: given(&pipeline, &arguments.inputs)?,
-        options: serde_json::to_value(typed(arguments))?,
+        inputs: run_inputs(&pipeline, &arguments.inputs)?,
+        options: serde_json::to_value(typed_options(arguments))?,
     };
-    carry_out(arguments, |files, host| {
+    execute(arguments, |files, host| {
         Box::pin(begin(pipeline, begun, files, host))
     })
 }
@@ -94,17 +94,17 @@ fn detach_from_terminal() {
 }
 
 /// Lists the unfinished runs, each with the command that resumes it: runs execute commands, so nothing else resumes them.
-pub(crate) fn say_unfinished() -> anyhow::Result<()> {
+pub(crate) fn report_unfinished() -> anyhow::Result<()> {
     let Some(runs) = Journal::open_existing(&home::path()?.join(RUNS))? else {
         return Ok(());
     };
     let unfinished = runtime::run(async { Ok(runs.unfinished().await?) })?;
     let left = unfinished
         .iter()
-        .filter(|run| run.state != Availability::InUse);
+        .filter(|run| run.availability != Availability::InUse);
     for run in left {
         let id = &run.id;
-        notice(&format!(
+        print_status(&format!(
             "The run {id} is not finished: `outlast run --resume {id}` carries it on."
         ));
     }
@@ -120,7 +120,7 @@ struct RunContext {
 
 type BeginFuture<'a> = std::pin::Pin<Box<dyn Future<Output = anyhow::Result<Option<Runner>>> + 'a>>;
 
-fn carry_out<'a>(
+fn execute<'a>(
     arguments: &'a RunArguments,
     begin: impl FnOnce(Files, RunContext) -> BeginFuture<'a>,
 ) -> anyhow::Result<Exit> {
@@ -130,7 +130,7 @@ fn carry_out<'a>(
         .map_err(|error| UsageError(error.to_string()))?;
     let door = RunContext {
         clock: Arc::new(clock::clock()?),
-        typed: typed(arguments),
+        typed: typed_options(arguments),
         home: home::prepare()?,
     };
     let files = Files::open(&door.home)?;
@@ -138,7 +138,7 @@ fn carry_out<'a>(
     let telling = match (arguments.detached, arguments.json) {
         (true, _) => OutputMode::Id,
         (false, true) => OutputMode::Json,
-        (false, false) => OutputMode::People,
+        (false, false) => OutputMode::Human,
     };
     runtime::run(async {
         let signals = signals::signals();
@@ -149,10 +149,10 @@ fn carry_out<'a>(
     })
 }
 
-fn typed(arguments: &RunArguments) -> Options {
-    let mut options = Options::said([]);
+fn typed_options(arguments: &RunArguments) -> Options {
+    let mut options = Options::from_settings([]);
     for (path, value) in arguments.flags.overrides() {
-        options = options.with(&Options::said([(path, Some(value))]));
+        options = options.overridden_by(&Options::from_settings([(path, Some(value))]));
     }
     if let Some(allow) = &arguments.allow {
         options.allow(allow);
@@ -162,7 +162,7 @@ fn typed(arguments: &RunArguments) -> Options {
 }
 
 /// Reads the text of a pipeline file.
-pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
+pub(crate) fn read_pipeline(path: &Path) -> anyhow::Result<String> {
     use std::io::Read;
     let failed = |error| {
         UsageError(format!(
@@ -190,7 +190,10 @@ fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the inputs of the run: the typed ones, else the defaults of the pipeline.
-fn given(pipeline: &Pipeline, typed: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
+fn run_inputs(
+    pipeline: &Pipeline,
+    typed: &[String],
+) -> Result<BTreeMap<String, String>, UsageError> {
     let mut said = BTreeMap::new();
     for pair in typed {
         let Some((name, value)) = pair.split_once('=') else {
@@ -198,7 +201,7 @@ fn given(pipeline: &Pipeline, typed: &[String]) -> Result<BTreeMap<String, Strin
         };
         said.insert(name.to_owned(), value.to_owned());
     }
-    inputs::given(pipeline, said).map_err(|error| match error {
+    inputs::resolve(pipeline, said).map_err(|error| match error {
         inputs::Error::Missing { name } => {
             UsageError(format!("the pipeline needs --input {name}=…"))
         }
@@ -221,7 +224,7 @@ async fn begin(
 /// Claims the named run, or an interrupted one; `None` if there is none. Retries for a second if it seems to be in use: a
 /// command that was being started when its process was killed keeps that process's lock until it has become another
 /// program.
-async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<SessionLock>> {
+async fn claim_run(name: &str, runs: &Journal) -> anyhow::Result<Option<SessionLock>> {
     const PAUSE: Duration = Duration::from_millis(50);
     const TRIES: usize = 20;
     for _ in 0..TRIES {
@@ -230,7 +233,7 @@ async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<SessionL
             name => vec![
                 runs.summary(name)
                     .await
-                    .map_err(|error| said(error.into()))?,
+                    .map_err(|error| explain_error(error.into()))?,
             ],
         };
         if left.is_empty() {
@@ -254,8 +257,8 @@ async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<SessionL
 }
 
 async fn resume(name: &str, files: Files, mut door: RunContext) -> anyhow::Result<Option<Runner>> {
-    let Some(hold) = take_over(name, &files.runs).await? else {
-        notice(
+    let Some(hold) = claim_run(name, &files.runs).await? else {
+        print_status(
             "There is no run that was interrupted; `outlast runs` lists all, and `outlast run --resume RUN` tries again what failed.",
         );
         return Ok(None);
@@ -275,17 +278,18 @@ async fn resume(name: &str, files: Files, mut door: RunContext) -> anyhow::Resul
         .is_some_and(|ended| ended.outcome == Outcome::Completed)
     {
         files.runs.release(hold).await?;
-        notice(&format!("The run {id} has completed."));
+        print_status(&format!("The run {id} has completed."));
         return Ok(None);
     }
-    let folder = PathBuf::from(&run.begun.folder);
+    let folder = PathBuf::from(&run.parameters.folder);
     if !folder.is_dir() {
         let folder = folder.display();
         return Err(UsageError(format!("its folder {folder} is gone; make it again")).into());
     }
-    let earlier: Options = serde_json::from_value(run.begun.options.clone()).unwrap_or_default();
-    door.typed = earlier.with(&door.typed);
-    let pipeline = file::read(&run.begun.source, Path::new(&run.begun.file));
+    let earlier: Options =
+        serde_json::from_value(run.parameters.options.clone()).unwrap_or_default();
+    door.typed = earlier.overridden_by(&door.typed);
+    let pipeline = file::read(&run.parameters.source, Path::new(&run.parameters.file));
     let pipeline = pipeline.map_err(|faults| {
         UsageError(format!(
             "the pipeline of the run cannot be read any more:\n{faults}"
@@ -323,11 +327,11 @@ impl RunContext {
         // Errors in the settings are reported before anything is started.
         let settings = config::load_in(Some(&folder), &self.typed.overrides())?;
         let host = RunHost {
-            knowledge: shared_state::open(Some(self.home.clone()), &self.clock).await,
+            shared_state: shared_state::open(Some(self.home.clone()), &self.clock).await,
             clock: Arc::clone(&self.clock),
             typed: self.typed,
             hidden_variables: settings.key_variables,
-            read: Mutex::default(),
+            settings_cache: Mutex::default(),
             folder,
         };
         host.check(pipeline)?;

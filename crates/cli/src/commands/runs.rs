@@ -12,7 +12,7 @@ mod watch;
 
 use crate::args::{ReportFormat, RunsArguments, RunsCommand};
 use crate::commands::sessions::parse_age;
-use crate::output::diagnostics::notice;
+use crate::output::diagnostics::print_status;
 use crate::output::print;
 use crate::output::spinner::Spinner;
 use crate::platform::clock;
@@ -46,33 +46,31 @@ pub(crate) fn run(arguments: RunsArguments) -> anyhow::Result<Exit> {
         .build()?;
     runtime.block_on(async {
         if home.runs().await?.is_none() {
-            return nothing(&command);
+            return report_no_runs(&command);
         }
-        let _working = working(&command);
-        carry_out(&home, command, &clock).await
+        let _working = spinner(&command);
+        execute(&home, command, &clock).await
     })
 }
 
 /// Shows a spinner for slow commands; `show --watch` has its own display.
-fn working(command: &RunsCommand) -> Option<Spinner> {
+fn spinner(command: &RunsCommand) -> Option<Spinner> {
     match command {
         RunsCommand::Show(arguments) if arguments.watch => None,
         RunsCommand::Show(_) | RunsCommand::Report { .. } | RunsCommand::Output { .. } => {
             Spinner::start_for_stream("reading the run")
         }
-        RunsCommand::Delete { .. } => Some(Spinner::on("deleting, and making the files smaller")),
+        RunsCommand::Delete { .. } => {
+            Some(Spinner::start("deleting, and making the files smaller"))
+        }
         RunsCommand::List { .. }
         | RunsCommand::Approve { .. }
         | RunsCommand::RetryNow { .. }
-        | RunsCommand::Cancel { .. } => Some(Spinner::on("reading the runs")),
+        | RunsCommand::Cancel { .. } => Some(Spinner::start("reading the runs")),
     }
 }
 
-async fn carry_out(
-    home: &RunStore,
-    command: RunsCommand,
-    clock: &WallClock,
-) -> anyhow::Result<Exit> {
+async fn execute(home: &RunStore, command: RunsCommand, clock: &WallClock) -> anyhow::Result<Exit> {
     match command {
         RunsCommand::List { json } => list::list(home, json).await,
         RunsCommand::Show(arguments) => show::show(home, &arguments, clock).await,
@@ -90,12 +88,12 @@ async fn carry_out(
         }
         RunsCommand::Approve { run, step, choice } => {
             let told = home.answer(&run, step.as_deref(), choice.as_deref());
-            run_requests::say(told.await)
+            run_requests::report_sent(told.await)
         }
         RunsCommand::RetryNow { run, step } => {
-            run_requests::say(home.retry_now(&run, step.as_deref()).await)
+            run_requests::report_sent(home.retry_now(&run, step.as_deref()).await)
         }
-        RunsCommand::Cancel { run } => run_requests::say(home.cancel(&run).await),
+        RunsCommand::Cancel { run } => run_requests::report_sent(home.cancel(&run).await),
     }
 }
 
@@ -116,7 +114,7 @@ async fn report(
 }
 
 /// Responds to a command when there are no runs at all.
-fn nothing(command: &RunsCommand) -> anyhow::Result<Exit> {
+fn report_no_runs(command: &RunsCommand) -> anyhow::Result<Exit> {
     match command {
         RunsCommand::List { json: true } => print("[]\n"),
         RunsCommand::List { json: false }
@@ -124,7 +122,7 @@ fn nothing(command: &RunsCommand) -> anyhow::Result<Exit> {
             older_than: Some(_),
             ..
         } => {
-            notice(NO_RUNS);
+            print_status(NO_RUNS);
             Ok(Exit::Success)
         }
         _ => Err(UsageError(NO_RUN.to_owned()).into()),

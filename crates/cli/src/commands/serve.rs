@@ -7,7 +7,6 @@ pub(crate) mod session_factory;
 
 use crate::args::ServerArguments;
 use crate::commands::serve::session_factory::ServeSessionFactory;
-use crate::complain;
 use crate::config::{self, ServeSettings};
 use crate::factory::run_start::RunStarter;
 use crate::factory::session_lookup::current_folder;
@@ -17,6 +16,7 @@ use crate::platform::exit::Exit;
 use crate::platform::home;
 use crate::platform::runtime;
 use crate::platform::signals;
+use crate::print_diagnostic;
 use anyhow::Context;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_gateway::auth::{AllowedNames, Token};
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<Exit> {
     let settings = config::load_for_server(&folder, &flags)?.serve;
     let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
     if !settings.is_local() {
-        complain(
+        print_diagnostic(
             "warning: other machines can reach this server; the token and what is said come to it unencrypted",
         );
     }
@@ -61,7 +61,8 @@ async fn serve(
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Exit> {
     let mut signals = signals::signals_without_hang_up();
-    let house = ServeSessionFactory::new(&arguments.choice(), clock, folder.to_owned()).await?;
+    let house =
+        ServeSessionFactory::new(&arguments.session_arguments(), clock, folder.to_owned()).await?;
     house.check()?;
     let house = Arc::new(house);
     let sessions = LiveSessions::new(Arc::clone(&house) as Arc<dyn SessionFactory>);
@@ -72,8 +73,12 @@ async fn serve(
             Runs::new(&home::path()?),
             Arc::new(RunStarter::new(folder)?),
         ),
-        around: Arc::clone(&house) as Arc<dyn HostServices>,
-        names: AllowedNames::new("serve", settings.names.clone(), settings.origins.clone()),
+        host_services: Arc::clone(&house) as Arc<dyn HostServices>,
+        names: AllowedNames::new(
+            "serve",
+            settings.host_names.clone(),
+            settings.origins.clone(),
+        ),
         token: token(&settings)?,
         limits: limits(&settings),
     })
@@ -81,24 +86,24 @@ async fn serve(
     let (address, stop) = (server.address(), CancellationToken::new());
     let serving = tokio::spawn(server.serve(stop.clone()));
     let keeper = Arc::clone(&sessions);
-    tokio::spawn(async move { keeper.keep_house().await });
+    tokio::spawn(async move { keeper.run_housekeeping().await });
     print(&greeting(address, &settings))?;
     let carrying_on = Arc::clone(&sessions);
     tokio::spawn(async move {
-        match carrying_on.carry_on().await {
+        match carrying_on.resume_unfinished().await {
             Ok(failed) => failed.iter().for_each(|(session, error)| {
-                complain(&format!(
+                print_diagnostic(&format!(
                     "warning: session {session} is not carried on: {error}"
                 ));
             }),
-            Err(error) => complain(&format!(
+            Err(error) => print_diagnostic(&format!(
                 "warning: what was left unfinished is not carried on: {error}"
             )),
         }
     });
     let signal = signals.next().await;
-    house.signalled(signal);
-    sessions.leave().await;
+    house.set_signal(signal);
+    sessions.shutdown().await;
     stop.cancel();
     serving.await?;
     house.finish(&signals).await;
@@ -118,7 +123,7 @@ fn limits(settings: &ServeSettings) -> Limits {
     let whole = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     Limits {
         body: usize::try_from(settings.max_body).unwrap_or(usize::MAX),
-        connections: whole(settings.max_connections).min(runtime::most_connections()),
+        connections: whole(settings.max_connections).min(runtime::max_connections()),
         requests: settings.max_requests,
         ..Limits::default()
     }

@@ -5,7 +5,7 @@ use crate::commands::compact;
 use crate::commands::prompt::title;
 use crate::config::duration;
 use crate::factory::journal;
-use crate::output::diagnostics::notice;
+use crate::output::diagnostics::print_status;
 use crate::output::spinner::Spinner;
 use crate::output::{print, safe_json};
 use crate::platform::clock;
@@ -14,7 +14,7 @@ use outlast_engine::Clock;
 use outlast_engine::journal::Entry;
 use outlast_kernel::event::TurnStatus;
 use outlast_kernel::text;
-use outlast_session::read;
+use outlast_session::parse_entry;
 use outlast_session::transcript::{Format, Header, Writer};
 use outlast_store::Journal;
 use outlast_store::journal::{Availability, Page, Summary};
@@ -36,13 +36,13 @@ pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
     {
         parse_age(age)?;
     }
-    let Some(journal) = journal::existing()? else {
-        return nothing(&command);
+    let Some(journal) = journal::open_existing()? else {
+        return report_no_sessions(&command);
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let _working = working(&command);
+    let _working = spinner(&command);
     runtime.block_on(async {
         match command {
             SessionsCommand::List { json } => list(&journal, json).await,
@@ -51,7 +51,7 @@ pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
                 write(&journal, session, format.into()).await
             }
             SessionsCommand::Compact { session, focus } => {
-                compact::of_session(&session, focus.as_deref()).await
+                compact::compact_session(&session, focus.as_deref()).await
             }
             SessionsCommand::Delete {
                 sessions,
@@ -66,21 +66,21 @@ pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
 }
 
 /// Shows a spinner for slow commands; compaction reports its own progress.
-fn working(command: &SessionsCommand) -> Option<Spinner> {
+fn spinner(command: &SessionsCommand) -> Option<Spinner> {
     match command {
-        SessionsCommand::List { .. } => Some(Spinner::on("reading the sessions")),
+        SessionsCommand::List { .. } => Some(Spinner::start("reading the sessions")),
         SessionsCommand::Show { .. } | SessionsCommand::Export { .. } => {
             Spinner::start_for_stream("reading the session")
         }
         SessionsCommand::Delete { .. } => {
-            Some(Spinner::on("deleting, and making the file smaller"))
+            Some(Spinner::start("deleting, and making the file smaller"))
         }
         SessionsCommand::Compact { .. } => None,
     }
 }
 
 /// Responds to a command when there are no sessions at all.
-fn nothing(command: &SessionsCommand) -> anyhow::Result<Exit> {
+fn report_no_sessions(command: &SessionsCommand) -> anyhow::Result<Exit> {
     match command {
         SessionsCommand::List { json: true } => print("[]\n"),
         SessionsCommand::List { json: false }
@@ -88,7 +88,7 @@ fn nothing(command: &SessionsCommand) -> anyhow::Result<Exit> {
             older_than: Some(_),
             ..
         } => {
-            notice(NO_SESSIONS);
+            print_status(NO_SESSIONS);
             Ok(Exit::Success)
         }
         _ => Err(UsageError(journal::NO_SESSION.to_owned()).into()),
@@ -111,8 +111,8 @@ async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
         if session.title.is_empty() {
             session.title = first_words(journal, &session.id).await?;
         }
-        let last = journal.last(&session.id, "settled").await?;
-        let seal = last.and_then(|last| match read(&session.id, &last) {
+        let last = journal.last_of_kind(&session.id, "settled").await?;
+        let seal = last.and_then(|last| match parse_entry(&session.id, &last) {
             Ok(Entry::Settled { seal, .. }) => Some(seal),
             _ => None,
         });
@@ -124,7 +124,7 @@ async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
         return print(&safe_json(&json));
     }
     if sessions.is_empty() {
-        notice(NO_SESSIONS);
+        print_status(NO_SESSIONS);
         return Ok(Exit::Success);
     }
     let lines: String = sessions.iter().map(line).collect();
@@ -139,7 +139,9 @@ pub(crate) async fn first_words(journal: &Journal, session: &str) -> anyhow::Res
         kinds: Some(&["prompt"]),
     };
     let first = journal.read(session, page).await?;
-    let first = first.first().and_then(|first| read(session, first).ok());
+    let first = first
+        .first()
+        .and_then(|first| parse_entry(session, first).ok());
     Ok(match first {
         Some(Entry::Prompt {
             message: Some(message),
@@ -150,8 +152,8 @@ pub(crate) async fn first_words(journal: &Journal, session: &str) -> anyhow::Res
 }
 
 /// Returns the status of a session in one word.
-pub(crate) const fn standing(session: &Summary, seal: Option<TurnStatus>) -> &'static str {
-    match (session.state, session.open_turn) {
+pub(crate) const fn status_word(session: &Summary, seal: Option<TurnStatus>) -> &'static str {
+    match (session.availability, session.open_turn) {
         (Availability::InUse, _) => "in use",
         (_, Some(_)) => "unfinished",
         (Availability::Abandoned, None) if session.turns > 0 => "undelivered",
@@ -166,7 +168,7 @@ pub(crate) const fn standing(session: &Summary, seal: Option<TurnStatus>) -> &'s
 
 fn row((session, seal): &(Summary, Option<TurnStatus>)) -> Value {
     json!({
-        "id": session.id, "state": standing(session, *seal), "created": session.created,
+        "id": session.id, "state": status_word(session, *seal), "created": session.created,
         "changed": session.changed, "directory": session.directory, "title": session.title,
         "turns": session.turns, "entries": session.entries,
     })
@@ -180,7 +182,7 @@ fn line((session, seal): &(Summary, Option<TurnStatus>)) -> String {
         title,
         ..
     } = session;
-    let standing = standing(session, *seal);
+    let standing = status_word(session, *seal);
     format!("{id}  {changed}  {standing:<11}  {turns:>4}  {title}\n")
 }
 
@@ -247,7 +249,7 @@ async fn delete(journal: &Journal, sessions: &[String]) -> anyhow::Result<Exit> 
     }
     for session in found {
         journal.delete(&session.id).await?;
-        notice(&format!("Deleted {}.", session.id));
+        print_status(&format!("Deleted {}.", session.id));
     }
     journal.purge_deleted().await?;
     Ok(Exit::Success)
@@ -267,7 +269,7 @@ async fn delete_older(journal: &Journal, age: &str) -> anyhow::Result<Exit> {
     let age = parse_age(age)?;
     let now = clock::clock()?.now();
     let is_old = |session: &&Summary| {
-        let is_over = session.open_turn.is_none() && session.state == Availability::Free;
+        let is_over = session.open_turn.is_none() && session.availability == Availability::Free;
         is_over && now.since(session.changed) > age
     };
     let sessions = journal.sessions().await?;
@@ -276,6 +278,6 @@ async fn delete_older(journal: &Journal, age: &str) -> anyhow::Result<Exit> {
         journal.delete(&session.id).await?;
     }
     journal.purge_deleted().await?;
-    notice(&format!("Deleted {}.", old.len()));
+    print_status(&format!("Deleted {}.", old.len()));
     Ok(Exit::Success)
 }

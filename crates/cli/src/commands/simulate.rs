@@ -25,11 +25,11 @@ pub(crate) fn run(arguments: SimulateArguments) -> anyhow::Result<Exit> {
     let scenario = scenario(&arguments);
     let mut all = Vec::new();
     let strategies = strategies(&arguments.policy)?;
-    let (count, working) = (strategies.len(), Spinner::on("simulating"));
+    let (count, working) = (strategies.len(), Spinner::start("simulating"));
     for strategy in strategies {
         let (number, name) = (all.len() + 1, &strategy.name);
-        working.now(&format!("simulating {name}, {number} of {count}"));
-        let numbers = simulation::run(&scenario, &strategy).map_err(|error| usage(&error))?;
+        working.set_message(&format!("simulating {name}, {number} of {count}"));
+        let numbers = simulation::run(&scenario, &strategy).map_err(|error| usage_error(&error))?;
         all.push(StrategyResult {
             name: strategy.name,
             numbers,
@@ -54,10 +54,10 @@ fn scenario(arguments: &SimulateArguments) -> Scenario {
         capacity: arguments.capacity,
         tokens_per_second: arguments.tokens_per_second,
         load: arguments.load,
-        comes_back_at: arguments.comes_back_at,
+        recovered_capacity_percent: arguments.comes_back_at,
         retry_after: arguments.retry_after,
         store_latency: arguments.store_latency,
-        store_down: arguments.store_down.clone(),
+        store_outage: arguments.store_down.clone(),
         dead_probes: arguments.dead_probes,
         seed: arguments.seed,
         ..Scenario::default()
@@ -76,10 +76,10 @@ fn scenario(arguments: &SimulateArguments) -> Scenario {
 /// Returns the usual four strategies, and each requested policy with and without the gate.
 fn strategies(policies: &[String]) -> Result<Vec<Strategy>, UsageError> {
     let unknown = |error: outlast_kernel::policy::Error| UsageError(format!("--policy: {error}"));
-    let mut strategies = Strategy::usual().map_err(unknown)?;
+    let mut strategies = Strategy::standard_set().map_err(unknown)?;
     for name in policies {
         let policy = Policy::named(name).map_err(unknown)?;
-        for strategy in [Strategy::gated(policy.clone()), Strategy::alone(policy)] {
+        for strategy in [Strategy::gated(policy.clone()), Strategy::ungated(policy)] {
             if !strategies.contains(&strategy) {
                 strategies.push(strategy);
             }
@@ -89,9 +89,9 @@ fn strategies(policies: &[String]) -> Result<Vec<Strategy>, UsageError> {
 }
 
 /// Converts an error of the simulation to a usage error that names the flag.
-fn usage(error: &Error) -> UsageError {
+fn usage_error(error: &Error) -> UsageError {
     UsageError(match error {
-        Error::OutsideOfTheRun { what, .. } => {
+        Error::OutsideRun { what, .. } => {
             let flag = if what.contains("store") {
                 "--store-down"
             } else {
@@ -99,7 +99,7 @@ fn usage(error: &Error) -> UsageError {
             };
             format!("{flag}: {error}; --length makes the run longer")
         }
-        Error::TooBusy { .. } => format!("--agents: {error}"),
+        Error::TooManyCalls { .. } => format!("--agents: {error}"),
         Error::OutOfRange { what, .. } if what.contains("tokens") => {
             format!("--tokens-per-second: {error}")
         }
@@ -130,20 +130,22 @@ fn table(scenario: &Scenario, all: &[StrategyResult]) -> String {
             "{name:width$}  {:>9}  {:>11.4}  {:>6}  {:>7}  {:>7}  {:>5.2}  {:>7}  {:>8.4}  {:>7}  {:>8}",
             numbers.attempts_in_outage,
             numbers.attempts_per_success,
-            seconds(numbers.first_success),
-            seconds(numbers.drained),
-            numbers.refused_after,
+            format_time(numbers.first_success),
+            format_time(numbers.drained),
+            numbers.refused_after_recovery,
             numbers.peak,
             numbers.goodput.map_or("-".to_owned(), |goodput| format!("{goodput:.4}")),
             numbers.fairness,
-            short(numbers.wasted_tokens),
+            compact_number(numbers.wasted_tokens),
             numbers.given_up,
         )
         .ok();
     }
-    let joined = all.iter().filter_map(|played| played.numbers.joined_again);
+    let joined = all
+        .iter()
+        .filter_map(|played| played.numbers.rejoined_after);
     if let Some(joined) = joined.max() {
-        let joined = seconds(Some(joined));
+        let joined = format_time(Some(joined));
         write!(
             text,
             "\nEveryone was in line again {joined} after the store's return.\n"
@@ -169,13 +171,18 @@ fn headline(scenario: &Scenario) -> String {
         scenario.load,
         Span(scenario.length)
     );
-    if scenario.outage.is_some() && scenario.comes_back_at != 100 {
-        write!(text, ", then {} % of that", scenario.comes_back_at).ok();
+    if scenario.outage.is_some() && scenario.recovered_capacity_percent != 100 {
+        write!(
+            text,
+            ", then {} % of that",
+            scenario.recovered_capacity_percent
+        )
+        .ok();
     }
     if scenario.retry_after {
         text.push_str("; refusals state a time");
     }
-    if let Some(down) = &scenario.store_down {
+    if let Some(down) = &scenario.store_outage {
         write!(
             text,
             "; no store from {} to {}",
@@ -196,14 +203,14 @@ fn headline(scenario: &Scenario) -> String {
     text
 }
 
-fn seconds(time: Option<u64>) -> String {
+fn format_time(time: Option<u64>) -> String {
     time.map_or("-".to_owned(), |time| {
         Span(Duration::from_millis(time)).to_string()
     })
 }
 
 /// Formats a large number in about three digits.
-fn short(number: u64) -> String {
+fn compact_number(number: u64) -> String {
     let units = [(1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")];
     match units.into_iter().find(|(size, _)| number >= *size) {
         Some((size, unit)) => format!("{:.1}{unit}", number as f64 / size as f64),
@@ -226,10 +233,10 @@ fn as_json(scenario: &Scenario, all: &[StrategyResult]) -> Value {
         "tokens_per_second": scenario.tokens_per_second,
         "load_percent": scenario.load,
         "outage": range(&scenario.outage),
-        "comes_back_at_percent": scenario.comes_back_at,
+        "comes_back_at_percent": scenario.recovered_capacity_percent,
         "retry_after": scenario.retry_after,
         "store_latency_ms": millis(scenario.store_latency),
-        "store_down": range(&scenario.store_down),
+        "store_down": range(&scenario.store_outage),
         "dead_probes": scenario.dead_probes,
         "length_ms": millis(scenario.length),
         "seed": scenario.seed,
@@ -248,13 +255,13 @@ fn strategy_as_json(played: &StrategyResult) -> Value {
         "blocked": numbers.blocked,
         "first_success_ms": numbers.first_success,
         "drained_ms": numbers.drained,
-        "refused_after_recovery": numbers.refused_after,
+        "refused_after_recovery": numbers.refused_after_recovery,
         "peak": numbers.peak,
         "goodput": numbers.goodput,
         "fairness": numbers.fairness,
         "wasted_tokens": numbers.wasted_tokens,
         "given_up": numbers.given_up,
-        "joined_again_ms": numbers.joined_again,
+        "joined_again_ms": numbers.rejoined_after,
         "trace": format!("{:016x}", numbers.trace),
     })
 }

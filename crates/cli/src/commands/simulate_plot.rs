@@ -79,7 +79,7 @@ fn draw_one(
     let bars = rates(played)
         .filter(|(_, rate)| *rate > MIN_RATE)
         .map(|(from, rate)| {
-            let corners = [(from, MIN_RATE), (from + part(played), rate)];
+            let corners = [(from, MIN_RATE), (from + interval_seconds(played), rate)];
             Rectangle::new(corners, CALLS.filled())
         });
     chart.draw_series(bars)?;
@@ -87,13 +87,13 @@ fn draw_one(
 }
 
 /// Returns the length of a part of the run, in seconds.
-fn part(played: &StrategyResult) -> f64 {
-    played.numbers.part as f64 / 1000.0
+fn interval_seconds(played: &StrategyResult) -> f64 {
+    played.numbers.interval_millis as f64 / 1000.0
 }
 
 /// Returns the calls a second in each part of the run, with the part's beginning.
 fn rates(played: &StrategyResult) -> impl Iterator<Item = (f64, f64)> {
-    let part = part(played);
+    let part = interval_seconds(played);
     let counts = played.numbers.attempts_over_time.iter().enumerate();
     counts.map(move |(index, count)| {
         (

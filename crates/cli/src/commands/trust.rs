@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: TrustArguments) -> anyhow::Result<Exit> {
 }
 
 /// Reports whether the file in the given folder may set everything.
-pub(crate) fn of(folder: &Path) -> anyhow::Result<Trust> {
+pub(crate) fn trust_in(folder: &Path) -> anyhow::Result<Trust> {
     let Ok(home) = home::path() else {
         return Ok(Trust::Untrusted);
     };
@@ -122,7 +122,7 @@ fn remove(folder: &Path) -> anyhow::Result<String> {
 fn change(edit: impl FnOnce(&mut BTreeSet<PathBuf>) -> bool) -> anyhow::Result<bool> {
     let home = home::prepare()?;
     let lock_path = home.join(LOCK);
-    let lock = private(fs::OpenOptions::new().write(true).create(true))
+    let lock = user_only(fs::OpenOptions::new().write(true).create(true))
         .open(&lock_path)
         .with_context(|| format!("cannot open {}", lock_path.display()))?;
     lock.lock()
@@ -176,7 +176,7 @@ fn write(home: &Path, trusted: &Trusted) -> std::io::Result<()> {
         std::io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
     })?;
-    let mut file = private(fs::OpenOptions::new().write(true).create_new(true)).open(&draft)?;
+    let mut file = user_only(fs::OpenOptions::new().write(true).create_new(true)).open(&draft)?;
     file.write_all(&serde_json::to_vec_pretty(trusted)?)?;
     file.write_all(b"\n")?;
     file.sync_all()?;
@@ -184,7 +184,7 @@ fn write(home: &Path, trusted: &Trusted) -> std::io::Result<()> {
 }
 
 /// Restricts a file that is created to this user.
-fn private(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
+fn user_only(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options

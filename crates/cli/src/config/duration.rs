@@ -9,7 +9,7 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
 }
 
 /// Formats a duration as a file can have it, to the millisecond.
-pub(crate) fn words(duration: Duration) -> String {
+pub(crate) fn to_text(duration: Duration) -> String {
     let span = Span(duration).to_string();
     if parse(&span) == Some(duration) {
         return span;
@@ -30,10 +30,10 @@ mod tests {
         for millis in [0, 1, 999, 1_500, 1_550, 90_250, 300_000, 86_400_001] {
             let duration = Duration::from_millis(millis);
             assert_eq!(
-                parse(&words(duration)),
+                parse(&to_text(duration)),
                 Some(duration),
                 "{}",
-                words(duration)
+                to_text(duration)
             );
         }
     }

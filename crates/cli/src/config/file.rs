@@ -27,7 +27,7 @@ pub(crate) type Entries = BTreeMap<Key, Entry>;
 pub(crate) fn read(path: &Path) -> Result<Entries, Problems> {
     let text = contents(path).map_err(|text| {
         Problems(vec![Problem {
-            place: Location::File(path.to_owned()),
+            location: Location::File(path.to_owned()),
             key: None,
             text,
         }])
@@ -63,7 +63,7 @@ fn contents(path: &Path) -> Result<String, String> {
 fn parse(path: &Path, text: &str) -> Result<Entries, Problems> {
     let mut walk = TableWalker {
         path,
-        lines: LineIndex::of(text),
+        lines: LineIndex::new(text),
         entries: Entries::new(),
         problems: Vec::new(),
     };
@@ -104,13 +104,13 @@ impl TableWalker<'_> {
                 (None, _) if key.is_list() => self.list(&key, value),
                 (None, DeValue::Table(table)) if key.is_table() => self.table(&key, table),
                 (None, other) if key.is_table() => {
-                    let found = RawValue::from_toml(other).name();
+                    let found = RawValue::from_toml(other).type_name();
                     let text = format!("expected a table of {}, found {found}", key.expected());
                     self.problem(value.span().start, Some(key), text);
                 }
                 (None, _) => {
                     let text = if self.problems.len() < MAX_SUGGESTIONS {
-                        unknown(parent, word.get_ref())
+                        unknown_key_message(parent, word.get_ref())
                     } else {
                         "there is no such setting".to_owned()
                     };
@@ -125,14 +125,14 @@ impl TableWalker<'_> {
         let not_one =
             |found: &str| format!("expected tables that begin with [[{key}]], found {found}");
         let DeValue::Array(list) = value.get_ref() else {
-            let found = not_one(RawValue::from_toml(value.get_ref()).name());
+            let found = not_one(RawValue::from_toml(value.get_ref()).type_name());
             return self.problem(value.span().start, Some(key.clone()), found);
         };
         for (index, element) in list.iter().enumerate() {
             let key = key.child(&(index + 1).to_string());
             let at = element.span().start;
             let DeValue::Table(table) = element.get_ref() else {
-                let found = not_one(RawValue::from_toml(element.get_ref()).name());
+                let found = not_one(RawValue::from_toml(element.get_ref()).type_name());
                 self.problem(at, Some(key), found);
                 continue;
             };
@@ -154,7 +154,7 @@ impl TableWalker<'_> {
             let text = format!("is set twice; also on line {}", first.line);
             return self.problem(at, Some(key), text);
         }
-        match Value::read(setting, RawValue::from_toml(value.get_ref())) {
+        match Value::parse(setting, RawValue::from_toml(value.get_ref())) {
             Ok(value) => drop(self.entries.insert(key, Entry { value, line })),
             Err(text) => self.problem(value.span().start, Some(key), text),
         }
@@ -163,14 +163,21 @@ impl TableWalker<'_> {
     fn problem(&mut self, at: usize, key: Option<Key>, text: String) {
         let (line, column) = self.lines.position(at);
         let file: PathBuf = self.path.to_owned();
-        let place = Location::Position { file, line, column };
-        self.problems.push((at, Problem { place, key, text }));
+        let location = Location::Position { file, line, column };
+        self.problems.push((
+            at,
+            Problem {
+                location,
+                key,
+                text,
+            },
+        ));
     }
 }
 
-fn unknown(parent: &Key, word: &str) -> String {
+fn unknown_key_message(parent: &Key, word: &str) -> String {
     let near = parent
-        .nearest(word)
+        .closest_key(word)
         .map_or(String::new(), |key| format!("; did you mean `{key}`?"));
     format!(
         "there is no such setting; allowed here: {}{near}",

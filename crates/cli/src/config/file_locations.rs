@@ -14,14 +14,14 @@ pub(crate) fn user_file() -> Option<PathBuf> {
 pub(crate) fn project_file(folder: &Path) -> Option<PathBuf> {
     let root = folder
         .ancestors()
-        .find(|folder| is_there(&folder.join(".git")))
+        .find(|folder| exists(&folder.join(".git")))
         .unwrap_or(folder);
     let inside = folder
         .ancestors()
         .take_while(|folder| folder.starts_with(root));
     inside
         .map(|folder| folder.join(FILE))
-        .find(|file| is_there(file))
+        .find(|file| exists(file))
         .filter(|file| !is_user_file(file))
 }
 
@@ -32,7 +32,7 @@ fn is_user_file(file: &Path) -> bool {
 }
 
 /// Reports whether the path exists. One that cannot be inspected does: it is an error to report, not to pass over.
-pub(crate) fn is_there(path: &Path) -> bool {
+pub(crate) fn exists(path: &Path) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     match path.symlink_metadata() {
         Ok(_) => true,

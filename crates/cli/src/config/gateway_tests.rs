@@ -13,7 +13,7 @@ fn a_gateway_without_settings_asks_the_providers_overnight() {
     assert_eq!(gateway.listen.to_string(), "127.0.0.1:4180");
     assert_eq!(
         (&gateway.anthropic, &gateway.openai),
-        (&Upstream::Own, &Upstream::Own)
+        (&Upstream::ProviderDefault, &Upstream::ProviderDefault)
     );
     assert_eq!(gateway.policy.name, "overnight");
     assert_eq!(gateway.limits.max_body, 64 << 20);
@@ -23,8 +23,8 @@ fn a_gateway_without_settings_asks_the_providers_overnight() {
     assert_eq!(gateway.timeouts.headers, Duration::from_secs(900));
     assert_eq!(gateway.timeouts.idle, Duration::from_secs(300));
     assert_eq!(
-        (gateway.use_accounts, gateway.spool),
-        (false, BodyStore::Own)
+        (gateway.use_accounts, gateway.body_store),
+        (false, BodyStore::DefaultFolder)
     );
 }
 
@@ -48,7 +48,7 @@ fn all_of_a_gateway_can_be_set() {
         policies,
         [("/v1/embeddings", "standard"), ("/v1", "patient")]
     );
-    assert_eq!(gateway.names, ["box.example", "other"]);
+    assert_eq!(gateway.host_names, ["box.example", "other"]);
     assert_eq!(gateway.origins, ["https://page.example"]);
     let keys: Vec<&str> = gateway
         .client_keys
@@ -64,7 +64,7 @@ fn all_of_a_gateway_can_be_set() {
     assert_eq!(gateway.timeouts.first_event, Duration::from_secs(3600));
     assert_eq!(gateway.timeouts.idle, Duration::from_secs(9));
     assert_eq!(gateway.client.as_deref(), Some("codex"));
-    assert_eq!(gateway.spool, BodyStore::Folder("/home/bodies".into()));
+    assert_eq!(gateway.body_store, BodyStore::Folder("/home/bodies".into()));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_gateway_goes_nowhere_because_a_session_does() {
     .gateway;
     assert_eq!(
         (gateway.anthropic, gateway.openai),
-        (Upstream::Own, Upstream::Own)
+        (Upstream::ProviderDefault, Upstream::ProviderDefault)
     );
 }
 
@@ -138,5 +138,5 @@ fn a_project_has_no_say_in_a_gateway() {
         ..Inputs::default()
     })
     .gateway;
-    assert_eq!(gateway.anthropic, Upstream::Own);
+    assert_eq!(gateway.anthropic, Upstream::ProviderDefault);
 }

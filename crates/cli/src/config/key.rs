@@ -15,13 +15,13 @@ pub(crate) struct Key(Vec<String>);
 
 impl Key {
     /// Returns the key of a path without placeholders.
-    pub(crate) fn of(path: &str) -> Self {
+    pub(crate) fn from_path(path: &str) -> Self {
         Self(path.split('.').map(str::to_owned).collect())
     }
 
     /// Returns the key of a path with the given name for its placeholder.
-    pub(crate) fn named(path: &str, name: &str) -> Self {
-        let fill = |segment: &str| match Placeholder::of(segment) {
+    pub(crate) fn with_name(path: &str, name: &str) -> Self {
+        let fill = |segment: &str| match Placeholder::parse(segment) {
             Some(_) => name.to_owned(),
             None => segment.to_owned(),
         };
@@ -32,7 +32,7 @@ impl Key {
         let mut words = self.0.clone();
         words.push(word.to_owned());
         // The names of headers are the same in any case.
-        if self.next().any(|segment| segment == "<header>") {
+        if self.next_segments().any(|segment| segment == "<header>") {
             words
                 .last_mut()
                 .into_iter()
@@ -48,10 +48,10 @@ impl Key {
             && segments
                 .iter()
                 .zip(&self.0)
-                .all(|(segment, word)| fits(segment, word));
+                .all(|(segment, word)| segment_matches(segment, word));
         let place = segments
             .iter()
-            .position(|segment| Placeholder::of(segment).is_some())?;
+            .position(|segment| Placeholder::parse(segment).is_some())?;
         fits.then(|| self.0[place].as_str())
     }
 
@@ -60,7 +60,7 @@ impl Key {
     }
 
     /// Reports whether the key is directly in the given table.
-    pub(crate) fn is_in(&self, table: &Self) -> bool {
+    pub(crate) fn is_directly_in(&self, table: &Self) -> bool {
         self.0
             .split_last()
             .is_some_and(|(_, words)| words == table.0)
@@ -68,34 +68,34 @@ impl Key {
 
     /// Returns the setting with this key.
     pub(crate) fn setting(&self) -> Option<&'static Setting> {
-        self.below()
+        self.settings_below()
             .find(|setting| setting.segments().count() == self.0.len())
     }
 
     /// Reports whether this is a table of settings.
     pub(crate) fn is_table(&self) -> bool {
-        self.next().next().is_some()
+        self.next_segments().next().is_some()
     }
 
     /// Reports whether this is a list of tables of settings.
     pub(crate) fn is_list(&self) -> bool {
-        self.next().any(|segment| segment == LIST_INDEX)
+        self.next_segments().any(|segment| segment == LIST_INDEX)
     }
 
     /// Returns the required settings of this table of a list.
     pub(crate) fn required(&self) -> impl Iterator<Item = &'static str> {
-        let required = self.below().filter(|setting| setting.required);
+        let required = self.settings_below().filter(|setting| setting.required);
         required.filter_map(|setting| setting.segments().nth(self.0.len()))
     }
 
     /// Returns the index in a list of tables, if the key is in one.
-    pub(crate) fn number(&self) -> Option<u32> {
+    pub(crate) fn list_index(&self) -> Option<u32> {
         self.0[self.list_index_position()?].parse().ok()
     }
 
     /// Returns the key moved down by that many places in its list, if it is in one.
     pub(crate) fn shifted_by(mut self, places: u32) -> Self {
-        if let (Some(at), Some(number)) = (self.list_index_position(), self.number()) {
+        if let (Some(at), Some(number)) = (self.list_index_position(), self.list_index()) {
             self.0[at] = number.saturating_add(places).to_string();
         }
         self
@@ -108,27 +108,30 @@ impl Key {
     }
 
     /// Returns the settings with this key or below it.
-    fn below(&self) -> impl Iterator<Item = &'static Setting> {
+    fn settings_below(&self) -> impl Iterator<Item = &'static Setting> {
         SETTINGS.iter().filter(|setting| {
             let mut segments = setting.segments();
-            self.0
-                .iter()
-                .all(|word| segments.next().is_some_and(|segment| fits(segment, word)))
+            self.0.iter().all(|word| {
+                segments
+                    .next()
+                    .is_some_and(|segment| segment_matches(segment, word))
+            })
         })
     }
 
     /// Returns the segments that may follow, as the table has them.
-    fn next(&self) -> impl Iterator<Item = &'static str> {
-        self.below()
+    fn next_segments(&self) -> impl Iterator<Item = &'static str> {
+        self.settings_below()
             .filter_map(|setting| setting.segments().nth(self.0.len()))
     }
 
     /// Returns the segments that may follow, in words.
     pub(crate) fn expected(&self) -> String {
         let mut words: Vec<String> = self
-            .next()
+            .next_segments()
             .map(|segment| {
-                Placeholder::of(segment).map_or_else(|| segment.to_owned(), Placeholder::expected)
+                Placeholder::parse(segment)
+                    .map_or_else(|| segment.to_owned(), Placeholder::expected)
             })
             .collect();
         words.dedup();
@@ -136,30 +139,33 @@ impl Key {
     }
 
     /// Returns the key that was probably meant by a word that may not follow here.
-    pub(crate) fn nearest(&self, word: &str) -> Option<Self> {
+    pub(crate) fn closest_key(&self, word: &str) -> Option<Self> {
         let siblings = self
-            .next()
-            .flat_map(|segment| match Placeholder::of(segment) {
+            .next_segments()
+            .flat_map(|segment| match Placeholder::parse(segment) {
                 Some(free) => free.names().to_vec(),
                 None => vec![segment],
             });
-        if let Some(near) = nearest(word, siblings) {
+        if let Some(near) = closest_word(word, siblings) {
             return Some(self.child(near));
         }
         // Elsewhere only the exact word counts: `policy` is `retry.policy`.
         let elsewhere = SETTINGS
             .iter()
             .find(|setting| !setting.has_free_name() && setting.segments().last() == Some(word));
-        elsewhere.map(|setting| Self::of(setting.path))
+        elsewhere.map(|setting| Self::from_path(setting.path))
     }
 }
 
-fn fits(segment: &str, word: &str) -> bool {
-    Placeholder::of(segment).map_or(segment == word, |free| free.allows(word))
+fn segment_matches(segment: &str, word: &str) -> bool {
+    Placeholder::parse(segment).map_or(segment == word, |free| free.accepts(word))
 }
 
 /// Returns the word of a list that the given word is a misspelling of.
-pub(crate) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn closest_word<'a>(
+    word: &str,
+    words: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     if word.len() > MAX_SHOWN_LENGTH {
         return None;
     }
@@ -173,7 +179,7 @@ pub(crate) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) 
 }
 
 /// Makes a word from outside safe to show: short and without anything that looks like a secret key.
-pub(crate) fn shown(word: &str) -> String {
+pub(crate) fn sanitized(word: &str) -> String {
     let clean = text::plain(word);
     text::bounded(&text::without_secrets(&clean), MAX_SHOWN_LENGTH).replace('\n', " ")
 }
@@ -183,7 +189,7 @@ impl fmt::Display for Key {
         for (index, word) in self.0.iter().enumerate() {
             let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
             let dot = if index == 0 { "" } else { "." };
-            let word = shown(word);
+            let word = sanitized(word);
             if !word.is_empty() && word.chars().all(bare) {
                 write!(f, "{dot}{word}")?;
             } else {
@@ -254,7 +260,7 @@ mod tests {
             (&[], "colour", None),
         ];
         for (words, word, meant) in table {
-            let near = key(words).nearest(word).map(|key| key.to_string());
+            let near = key(words).closest_key(word).map(|key| key.to_string());
             assert_eq!(near.as_deref(), meant, "{words:?} {word}");
         }
     }

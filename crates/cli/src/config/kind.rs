@@ -11,15 +11,15 @@ pub(crate) enum Kind {
     /// Any of these words.
     Choices(&'static [&'static str]),
     /// At least one of these words.
-    SomeOf(&'static [&'static str]),
+    AtLeastOneOf(&'static [&'static str]),
     /// At least one.
     Count,
     /// A whole number from the one to the other.
-    Between(u32, u32),
+    IntegerRange(u32, u32),
     Flag,
     Duration,
     /// A duration of more than nothing and at most so many seconds.
-    Within(u32),
+    DurationUpTo(u32),
     /// Money, in dollars.
     Amount,
     /// A model that is asked instead of another one, perhaps of another provider.
@@ -55,17 +55,17 @@ impl Kind {
             Self::Text => "text",
             Self::Choice(words) => return format!("one of {}", words.join(", ")),
             Self::Choices(words) => return format!("a list of {}", words.join(", ")),
-            Self::SomeOf(words) => return format!("a list of some of {}", words.join(", ")),
+            Self::AtLeastOneOf(words) => return format!("a list of some of {}", words.join(", ")),
             Self::Count => "a whole number of at least 1 and at most 4294967295",
-            Self::Between(least, most) => {
+            Self::IntegerRange(least, most) => {
                 return format!("a whole number of at least {least} and at most {most}");
             }
             Self::Flag => "true or false",
             Self::Duration => {
                 "a duration such as \"30s\", \"2m\", \"1h30m\" or \"500ms\", or a number of seconds, of at most a year (0 switches it off)"
             }
-            Self::Within(seconds) => {
-                let most = duration::words(Duration::from_secs(seconds.into()));
+            Self::DurationUpTo(seconds) => {
+                let most = duration::to_text(Duration::from_secs(seconds.into()));
                 return format!(
                     "a duration such as \"500ms\", \"30s\" or \"2m\", or a number of seconds, of more than 0 and at most {most}"
                 );
@@ -92,7 +92,7 @@ impl Kind {
     pub(crate) const fn may_be_repeated(self) -> bool {
         matches!(
             self,
-            Self::Choice(_) | Self::Duration | Self::Within(_) | Self::Address | Self::Size
+            Self::Choice(_) | Self::Duration | Self::DurationUpTo(_) | Self::Address | Self::Size
         )
     }
 
@@ -101,9 +101,9 @@ impl Kind {
         matches!(
             self,
             Self::Count
-                | Self::Between(..)
+                | Self::IntegerRange(..)
                 | Self::Duration
-                | Self::Within(_)
+                | Self::DurationUpTo(_)
                 | Self::Amount
                 | Self::Size
         )

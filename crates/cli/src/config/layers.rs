@@ -94,21 +94,21 @@ impl Layers {
             if let Some(text) = setting.default {
                 let given = RawSetting {
                     origin: Origin::Default,
-                    place: Location::Flag("default".to_owned()),
+                    location: Location::Flag("default".to_owned()),
                     text,
                 };
-                layers.read(setting, Key::of(setting.path), given);
+                layers.insert_parsed(setting, Key::from_path(setting.path), given);
             }
         }
         layers
     }
 
     /// Uses the value of `other` for the setting at `path` if nobody has set that.
-    pub(crate) fn stand_in(&mut self, path: &str, other: &str) {
-        let found = |path: &str| self.effective.get(&Key::of(path));
+    pub(crate) fn apply_default_from(&mut self, path: &str, other: &str) {
+        let found = |path: &str| self.effective.get(&Key::from_path(path));
         let is_set = found(path).is_some_and(|found| found.origin != Origin::Default);
         if let Some(other) = found(other).cloned().filter(|_| !is_set) {
-            self.effective.insert(Key::of(path), other);
+            self.effective.insert(Key::from_path(path), other);
         }
     }
 
@@ -123,7 +123,7 @@ impl Layers {
 
     pub(crate) fn project(&mut self, file: &Path, entries: Entries, trust: Trust) {
         // A project's lists of tables continue those of the user instead of overwriting them.
-        let numbers = self.effective.keys().filter_map(Key::number);
+        let numbers = self.effective.keys().filter_map(Key::list_index);
         let last = numbers.max().unwrap_or(0);
         for (key, entry) in entries {
             let restricted = key.setting().is_none_or(|setting| setting.restricted);
@@ -144,9 +144,9 @@ impl Layers {
         for setting in SETTINGS {
             let mut done: Vec<Key> = Vec::new();
             for variable in setting.variables {
-                let key = variable.of.map_or_else(
-                    || Key::of(setting.path),
-                    |name| Key::named(setting.path, name),
+                let key = variable.provider.map_or_else(
+                    || Key::from_path(setting.path),
+                    |name| Key::with_name(setting.path, name),
                 );
                 let name = self.variable(setting, variable);
                 let text = lookup(&name).filter(|text| !text.is_empty());
@@ -161,30 +161,30 @@ impl Layers {
     /// Returns the variable to read, which the settings may have changed.
     fn variable(&self, setting: &Setting, variable: &Variable) -> String {
         let renamed = variable
-            .of
+            .provider
             .filter(|_| setting.path == API_KEY)
-            .and_then(|provider| self.text(&Key::named(API_KEY_VARIABLE, provider)));
+            .and_then(|provider| self.text(&Key::with_name(API_KEY_VARIABLE, provider)));
         renamed.unwrap_or(variable.name).to_owned()
     }
 
     fn apply_variable(&mut self, setting: &Setting, key: Key, name: &str, text: &OsString) {
-        let place = Location::Variable(name.to_owned());
+        let location = Location::Variable(name.to_owned());
         let Some(text) = text.to_str() else {
             let text = "is not UTF-8 text".to_owned();
             self.problems.push(Problem {
-                place,
+                location,
                 key: Some(key),
                 text,
             });
             return;
         };
         let origin = Origin::Environment(name.to_owned());
-        self.read(
+        self.insert_parsed(
             setting,
             key,
             RawSetting {
                 origin,
-                place,
+                location,
                 text,
             },
         );
@@ -192,7 +192,7 @@ impl Layers {
 
     /// Applies a flag, given by the path of its setting.
     pub(crate) fn flag(&mut self, path: &str, text: &str) {
-        let key = Key::of(path);
+        let key = Key::from_path(path);
         let name = |setting: &Setting| {
             setting
                 .flag
@@ -202,29 +202,29 @@ impl Layers {
             Some(setting) => {
                 let given = RawSetting {
                     origin: Origin::Flag(name(setting)),
-                    place: Location::Flag(name(setting)),
+                    location: Location::Flag(name(setting)),
                     text,
                 };
-                self.read(setting, key, given);
+                self.insert_parsed(setting, key, given);
             }
             None => self.problems.push(Problem {
-                place: Location::Flag(format!("--{path}")),
+                location: Location::Flag(format!("--{path}")),
                 key: Some(key),
                 text: "there is no such setting".to_owned(),
             }),
         }
     }
 
-    fn read(&mut self, setting: &Setting, key: Key, source: RawSetting<'_>) {
+    fn insert_parsed(&mut self, setting: &Setting, key: Key, source: RawSetting<'_>) {
         let RawSetting {
             origin,
-            place,
+            location,
             text,
         } = source;
-        match Value::read(setting, RawValue::Word(text)) {
+        match Value::parse(setting, RawValue::Untyped(text)) {
             Ok(value) => drop(self.effective.insert(key, SourcedValue { value, origin })),
             Err(text) => self.problems.push(Problem {
-                place,
+                location,
                 key: Some(key),
                 text,
             }),
@@ -248,13 +248,13 @@ pub(crate) fn key_variable(layers: &Layers, provider: &str) -> Option<String> {
     let variable = setting
         .variables
         .iter()
-        .find(|variable| variable.of == Some(provider))?;
+        .find(|variable| variable.provider == Some(provider))?;
     Some(layers.variable(setting, variable))
 }
 
 /// A text and its location.
 struct RawSetting<'a> {
     origin: Origin,
-    place: Location,
+    location: Location,
     text: &'a str,
 }

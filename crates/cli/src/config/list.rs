@@ -2,7 +2,7 @@
 //!
 //! Entries other than names of models may be separated by commas as well; the name of a model may hold commas.
 
-use super::key::{nearest, shown};
+use super::key::{closest_word, sanitized};
 use super::sections::fallback_chain::ModelEntry;
 use super::table::Kind;
 use super::value::RawValue;
@@ -13,26 +13,26 @@ use toml::de::DeValue;
 pub(crate) const SEPARATOR: char = '\n';
 
 /// Returns the checked entries of a list of the given kind, or a description of the problem.
-pub(super) fn read(kind: Kind, given: RawValue<'_>) -> Result<Vec<String>, String> {
+pub(super) fn parse_entries(kind: Kind, given: RawValue<'_>) -> Result<Vec<String>, String> {
     let expected = kind.expected();
-    let Some(texts) = texts(given, !matches!(kind, Kind::Models)) else {
+    let Some(texts) = split_entries(given, !matches!(kind, Kind::Models)) else {
         let found = match given {
             RawValue::List(_) => "something else in the list",
-            given => given.name(),
+            given => given.type_name(),
         };
         return Err(format!("expected {expected}, found {found}"));
     };
     let check = |text: &&str| match kind {
-        Kind::Choices(words) | Kind::SomeOf(words) => check_word(text, words, &expected),
+        Kind::Choices(words) | Kind::AtLeastOneOf(words) => check_word(text, words, &expected),
         Kind::Names => check_name(text, &expected),
         Kind::Routes => check_route(text, &expected),
         Kind::Credentials => check_key(text, &expected),
-        _ => ModelEntry::read(text)
+        _ => ModelEntry::parse(text)
             .map(drop)
-            .map_err(|why| format!("expected {expected}; `{}`: {why}", shown(text))),
+            .map_err(|why| format!("expected {expected}; `{}`: {why}", sanitized(text))),
     };
     texts.iter().try_for_each(check)?;
-    if texts.is_empty() && matches!(kind, Kind::SomeOf(_)) {
+    if texts.is_empty() && matches!(kind, Kind::AtLeastOneOf(_)) {
         return Err(format!("expected {expected}; it is empty"));
     }
     Ok(texts.into_iter().map(str::to_owned).collect())
@@ -42,11 +42,11 @@ fn check_word(text: &str, words: &[&str], expected: &str) -> Result<(), String> 
     if words.contains(&text) {
         return Ok(());
     }
-    let near = nearest(text, words.iter().copied());
+    let near = closest_word(text, words.iter().copied());
     let near = near.map_or(String::new(), |word| format!("; did you mean `{word}`?"));
     Err(format!(
         "expected {expected}, found `{}`{near}",
-        shown(text)
+        sanitized(text)
     ))
 }
 
@@ -54,7 +54,7 @@ fn check_name(text: &str, expected: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_graphic() && c != ',';
     match !text.is_empty() && text.chars().all(fits) {
         true => Ok(()),
-        false => Err(format!("expected {expected}, found `{}`", shown(text))),
+        false => Err(format!("expected {expected}, found `{}`", sanitized(text))),
     }
 }
 
@@ -69,7 +69,7 @@ fn check_key(text: &str, expected: &str) -> Result<(), String> {
 }
 
 /// Splits `PATH=POLICY` into the path and the name of the policy.
-pub(super) fn route(text: &str) -> Option<(&str, &str)> {
+pub(super) fn parse_route(text: &str) -> Option<(&str, &str)> {
     let (path, policy) = text.rsplit_once('=')?;
     let (path, policy) = (path.trim(), policy.trim());
     let is_path = path.starts_with('/') && path.chars().all(|c| c.is_ascii_graphic());
@@ -77,16 +77,16 @@ pub(super) fn route(text: &str) -> Option<(&str, &str)> {
 }
 
 fn check_route(text: &str, expected: &str) -> Result<(), String> {
-    match route(text) {
+    match parse_route(text) {
         Some((_, policy)) => check_word(policy, &Policy::NAMES, "the name of a policy"),
-        None => Err(format!("expected {expected}, found `{}`", shown(text))),
+        None => Err(format!("expected {expected}, found `{}`", sanitized(text))),
     }
 }
 
-fn texts(given: RawValue<'_>, by_commas: bool) -> Option<Vec<&str>> {
+fn split_entries(given: RawValue<'_>, by_commas: bool) -> Option<Vec<&str>> {
     let is_between = |c: char| c == SEPARATOR || (by_commas && c == ',');
     match given {
-        RawValue::Word(text) | RawValue::Text(text) => {
+        RawValue::Untyped(text) | RawValue::Text(text) => {
             let parts = text.split(is_between).map(str::trim);
             Some(parts.filter(|part| !part.is_empty()).collect())
         }

@@ -16,7 +16,7 @@ pub(crate) enum Placeholder {
 }
 
 impl Placeholder {
-    pub(crate) fn of(segment: &str) -> Option<Self> {
+    pub(crate) fn parse(segment: &str) -> Option<Self> {
         match segment {
             "<provider>" => Some(Self::Provider),
             "<model>" => Some(Self::Model),
@@ -29,7 +29,7 @@ impl Placeholder {
         }
     }
 
-    pub(crate) fn allows(self, name: &str) -> bool {
+    pub(crate) fn accepts(self, name: &str) -> bool {
         let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
         match self {
             Self::Provider => REMOTE_PROVIDERS.contains(&name),
@@ -37,7 +37,7 @@ impl Placeholder {
             Self::Header => !name.is_empty() && name.bytes().all(is_token),
             Self::Account => is_account_name(name),
             Self::Server => is_server_name(name),
-            Self::Variable => is_variable(name),
+            Self::Variable => is_variable_name(name),
             Self::Number => name.parse::<u32>().is_ok(),
         }
     }
@@ -90,7 +90,7 @@ fn is_server_name(name: &str) -> bool {
     fits && !RESERVED_SERVER_NAMES.contains(&name)
 }
 
-fn is_variable(name: &str) -> bool {
+fn is_variable_name(name: &str) -> bool {
     let in_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     let begins = |b: &u8| !b.is_ascii_digit();
     name.as_bytes().first().is_some_and(begins) && name.bytes().all(in_name)

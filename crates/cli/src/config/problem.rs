@@ -24,7 +24,7 @@ pub(crate) enum Location {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
-    pub(crate) place: Location,
+    pub(crate) location: Location,
     pub(crate) key: Option<Key>,
     pub(crate) text: String,
 }
@@ -48,7 +48,7 @@ impl fmt::Display for Location {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.place)?;
+        write!(f, "{}: ", self.location)?;
         if let Some(key) = &self.key {
             write!(f, "{key}: ")?;
         }
@@ -87,7 +87,7 @@ pub(crate) struct LineIndex<'a> {
 }
 
 impl<'a> LineIndex<'a> {
-    pub(crate) fn of(text: &'a str) -> Self {
+    pub(crate) fn new(text: &'a str) -> Self {
         let ends = text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(ends).collect();
         Self { text, starts }
@@ -112,10 +112,10 @@ mod tests {
     #[test]
     fn positions_count_characters() {
         let text = "\u{feff}a = 1\né = 2\n";
-        let lines = LineIndex::of(text);
+        let lines = LineIndex::new(text);
         assert_eq!(lines.position(3), (1, 1));
         assert_eq!(lines.position(text.find('2').unwrap()), (2, 5));
         assert_eq!(lines.position(999), (3, 1));
-        assert_eq!(LineIndex::of("").position(0), (1, 1));
+        assert_eq!(LineIndex::new("").position(0), (1, 1));
     }
 }

@@ -45,7 +45,7 @@ impl Node {
         let mut others = json!(false);
         let mut schema = json!({ "type": "object" });
         for (segment, node) in &self.children {
-            match Placeholder::of(segment) {
+            match Placeholder::parse(segment) {
                 None => drop(properties.insert((*segment).to_owned(), node.schema(name))),
                 Some(free) if free.names().is_empty() => {
                     schema["propertyNames"] = names(free);
@@ -99,14 +99,14 @@ fn leaf(setting: &Setting, name: Option<&str>) -> Json {
         Kind::Choices(words) => {
             json!({ "type": ["array", "string"], "items": { "type": "string", "enum": words } })
         }
-        Kind::SomeOf(words) => {
+        Kind::AtLeastOneOf(words) => {
             json!({ "type": ["array", "string"], "minItems": 1, "minLength": 1, "items": { "type": "string", "enum": words } })
         }
         Kind::Model => json!({ "type": "string", "pattern": r"\S" }),
         Kind::Models => {
             json!({ "type": ["array", "string"], "items": { "type": "string", "pattern": r"\S" } })
         }
-        Kind::Between(least, most) => {
+        Kind::IntegerRange(least, most) => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
         Kind::Count => json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX }),
@@ -115,7 +115,7 @@ fn leaf(setting: &Setting, name: Option<&str>) -> Json {
         Kind::Duration => {
             json!({ "type": ["string", "number"], "minLength": 1, "pattern": DURATION, "minimum": 0 })
         }
-        Kind::Within(seconds) => {
+        Kind::DurationUpTo(seconds) => {
             json!({ "type": ["string", "number"], "minLength": 1, "pattern": DURATION, "exclusiveMinimum": 0, "maximum": seconds })
         }
         Kind::Url => json!({ "type": "string", "pattern": "^https?://[^@?#\\s]+$" }),
@@ -148,22 +148,22 @@ fn leaf(setting: &Setting, name: Option<&str>) -> Json {
 }
 
 fn default(setting: &Setting) -> Option<Json> {
-    let value = Value::read(setting, RawValue::Word(setting.default?)).ok()?;
+    let value = Value::parse(setting, RawValue::Untyped(setting.default?)).ok()?;
     Some(match value {
         Value::Flag(flag) => flag.into(),
         Value::Count(count) => count.into(),
         Value::List(texts) => texts.into(),
-        other => other.shown().into(),
+        other => other.redacted().into(),
     })
 }
 
 /// What the table says about a setting, in sentences.
 fn describe(setting: &Setting, name: Option<&str>) -> String {
-    let mut text = setting.about.to_owned();
+    let mut text = setting.description.to_owned();
     let own = setting
         .variables
         .iter()
-        .filter(|variable| variable.of.is_none() || variable.of == name);
+        .filter(|variable| variable.provider.is_none() || variable.provider == name);
     let names: Vec<&str> = own.map(|variable| variable.name).collect();
     if !names.is_empty() {
         text += &format!(" Environment: {}.", names.join(", "));

@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     /// The same for the models that are asked when this one cannot be, in order.
     pub(crate) fallbacks: Vec<Settings>,
     /// The same for the model that summarises conversations first, if another one does.
-    pub(crate) summariser: Option<Box<Settings>>,
+    pub(crate) summarizer: Option<Box<Settings>>,
     pub(crate) limits: LimitSettings,
     pub(crate) price: Option<Price>,
     pub(crate) tools: ToolSettings,
@@ -88,7 +88,7 @@ pub(crate) struct LimitSettings {
 
 impl LimitSettings {
     /// What a prompt may spend that begins then.
-    pub(crate) fn from(self, now: Timestamp) -> Limits {
+    pub(crate) fn limits_starting_at(self, now: Timestamp) -> Limits {
         Limits {
             deadline: self.deadline.map(|limit| now + limit),
             sleep: self.sleep,
@@ -127,7 +127,7 @@ impl Provider {
         }
     }
 
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         [
             Self::Mock,
             Self::Anthropic,
@@ -141,40 +141,42 @@ impl Provider {
 
 impl Settings {
     /// For the provider and the model that are chosen, and for those that may be asked beside them.
-    pub(crate) fn of(layers: &Layers) -> Result<Self, UsageError> {
-        let text = |path: &str| layers.text(&Key::of(path));
-        let provider = text("provider").and_then(Provider::named);
+    pub(crate) fn from_layers(layers: &Layers) -> Result<Self, UsageError> {
+        let text = |path: &str| layers.text(&Key::from_path(path));
+        let provider = text("provider").and_then(Provider::from_name);
         let model = text("model").map(str::to_owned);
         let first = ProviderModel {
             provider: provider.unwrap_or(Provider::Mock),
             model: model.clone().unwrap_or_default(),
         };
         let other =
-            |place: ProviderModel| Self::at(layers, Some(place.provider), Some(place.model));
-        let fallbacks = fallback_chain::of(layers, &first).into_iter().map(other);
-        let summariser = text("compaction.model").and_then(|text| ModelEntry::read(text).ok());
-        let summariser = summariser.map(|entry| other(entry.at(first.provider)));
+            |place: ProviderModel| Self::for_model(layers, Some(place.provider), Some(place.model));
+        let fallbacks = fallback_chain::fallback_models(layers, &first)
+            .into_iter()
+            .map(other);
+        let summariser = text("compaction.model").and_then(|text| ModelEntry::parse(text).ok());
+        let summariser = summariser.map(|entry| other(entry.resolve_for(first.provider)));
         Ok(Self {
             fallbacks: fallbacks.collect::<Result<_, _>>()?,
-            summariser: summariser.transpose()?.map(Box::new),
-            ..Self::at(layers, provider, model)?
+            summarizer: summariser.transpose()?.map(Box::new),
+            ..Self::for_model(layers, provider, model)?
         })
     }
 
     /// For that provider alone, whatever is chosen.
-    pub(super) fn with(layers: &Layers, provider: Provider) -> Result<Self, UsageError> {
-        Self::at(layers, Some(provider), None)
+    pub(super) fn for_provider(layers: &Layers, provider: Provider) -> Result<Self, UsageError> {
+        Self::for_model(layers, Some(provider), None)
     }
 
     /// For that provider and model alone.
-    fn at(
+    fn for_model(
         layers: &Layers,
         provider: Option<Provider>,
         model: Option<String>,
     ) -> Result<Self, UsageError> {
-        let text = |path: &str| layers.text(&Key::of(path)).map(str::to_owned);
+        let text = |path: &str| layers.text(&Key::from_path(path)).map(str::to_owned);
         let name = provider.map_or("", Provider::name);
-        let own = |field: &str| Key::named(&format!("providers.<provider>.{field}"), name);
+        let own = |field: &str| Key::with_name(&format!("providers.<provider>.{field}"), name);
         let servers = mcp_servers::all(layers)?;
         let place = ProviderModel {
             provider: provider.unwrap_or(Provider::Mock),
@@ -182,22 +184,22 @@ impl Settings {
         };
         Ok(Self {
             provider,
-            recovery: Recovery::of(layers),
-            traits: recovery::traits(layers, &place),
+            recovery: Recovery::from_layers(layers),
+            traits: recovery::model_traits(layers, &place),
             fallbacks: Vec::new(),
-            summariser: None,
+            summarizer: None,
             max_tokens: match layers.value("max_tokens") {
                 Some(Value::Count(count)) => Some(*count),
                 _ => None,
             },
-            retry: Retry::of(layers)?,
+            retry: Retry::from_layers(layers)?,
             limits: LimitSettings {
                 deadline: layers.limit("limits.deadline"),
                 sleep: layers.limit("limits.sleep"),
                 cost: layers.cost_ceiling(),
             },
             price: price(layers, model.as_deref())?,
-            tools: ToolSettings::of(layers, &servers)?,
+            tools: ToolSettings::from_layers(layers, &servers)?,
             servers,
             hooks: hooks::all(layers),
             timeouts: timeouts(layers, model.as_deref()),
@@ -214,26 +216,28 @@ impl Settings {
             },
             ca_file: layers
                 .effective
-                .get(&Key::of("http.ca_file"))
-                .and_then(file),
+                .get(&Key::from_path("http.ca_file"))
+                .and_then(resolve_path),
             accounts: accounts::all(layers)?,
-            gateway: GatewaySettings::of(layers, timeouts(layers, None))?,
-            serve: ServeSettings::of(layers),
+            gateway: GatewaySettings::from_layers(layers, timeouts(layers, None))?,
+            serve: ServeSettings::from_layers(layers),
         })
     }
 }
 
 impl Retry {
     /// The policy that counts where nothing can switch it off.
-    pub(crate) fn in_force(&self) -> Policy {
+    pub(crate) fn effective_policy(&self) -> Policy {
         let none = Policy::named("none").ok();
         let off = none.filter(|_| !self.enabled);
         off.unwrap_or_else(|| self.policy.clone())
     }
 
-    fn of(layers: &Layers) -> Result<Self, UsageError> {
+    fn from_layers(layers: &Layers) -> Result<Self, UsageError> {
         let flag = |path| matches!(layers.value(path), Some(Value::Flag(true)));
-        let name = layers.text(&Key::of("retry.policy")).unwrap_or_default();
+        let name = layers
+            .text(&Key::from_path("retry.policy"))
+            .unwrap_or_default();
         let count = |path| match layers.value(path) {
             Some(Value::Count(count)) => Some(*count),
             _ => None,
@@ -250,7 +254,7 @@ impl Retry {
             },
             ..Overrides::default()
         };
-        let policy = Policy::named(name).and_then(|policy| policy.with(overrides));
+        let policy = Policy::named(name).and_then(|policy| policy.with_overrides(overrides));
         Ok(Self {
             enabled: flag("retry.enabled"),
             policy: policy.map_err(|error| UsageError(error.to_string()))?,
@@ -269,7 +273,7 @@ fn amount(value: &Value) -> Option<Cost> {
 fn price(layers: &Layers, model: Option<&str>) -> Result<Option<Price>, UsageError> {
     let model = model.unwrap_or_default();
     let one = |field: &str| {
-        let key = Key::named(&format!("models.<model>.price.{field}"), model);
+        let key = Key::with_name(&format!("models.<model>.price.{field}"), model);
         let found = layers.effective.get(&key);
         found.and_then(|found| amount(&found.value))
     };
@@ -292,8 +296,10 @@ fn price(layers: &Layers, model: Option<&str>) -> Result<Option<Price>, UsageErr
 const ALLOWABLE_TOOLS: [&str; 5] = ["write", "edit", "bash", "outside", "mcp"];
 
 impl ToolSettings {
-    fn of(layers: &Layers, servers: &[McpServerSettings]) -> Result<Self, UsageError> {
-        let names = layers.text(&Key::of("tools.allow")).unwrap_or_default();
+    fn from_layers(layers: &Layers, servers: &[McpServerSettings]) -> Result<Self, UsageError> {
+        let names = layers
+            .text(&Key::from_path("tools.allow"))
+            .unwrap_or_default();
         let names = names
             .split(',')
             .map(str::trim)
@@ -330,7 +336,7 @@ pub(super) const MAX_TOOL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 fn timeouts(layers: &Layers, model: Option<&str>) -> Timeouts {
     let one = |field: &str| {
         let path = format!("models.<model>.timeouts.{field}");
-        let own = model.and_then(|model| layers.effective.get(&Key::named(&path, model)));
+        let own = model.and_then(|model| layers.effective.get(&Key::with_name(&path, model)));
         let own = own.map(|found| &found.value);
         match own.or_else(|| layers.value(&format!("timeouts.{field}"))) {
             Some(Value::Duration(duration)) => *duration,
@@ -347,7 +353,9 @@ fn timeouts(layers: &Layers, model: Option<&str>) -> Timeouts {
 
 impl Layers {
     pub(super) fn value(&self, path: &str) -> Option<&Value> {
-        self.effective.get(&Key::of(path)).map(|found| &found.value)
+        self.effective
+            .get(&Key::from_path(path))
+            .map(|found| &found.value)
     }
 
     /// What a prompt may cost; zero is no ceiling.
@@ -386,7 +394,10 @@ fn key_variables(layers: &Layers) -> Vec<String> {
 }
 
 fn headers(layers: &Layers, parent: &Key) -> Vec<(String, Secret)> {
-    let of_parent = layers.effective.iter().filter(|(key, _)| key.is_in(parent));
+    let of_parent = layers
+        .effective
+        .iter()
+        .filter(|(key, _)| key.is_directly_in(parent));
     of_parent
         .filter_map(|(key, found)| Some((key.last().to_owned(), secret(found)?)))
         .collect()
@@ -394,7 +405,7 @@ fn headers(layers: &Layers, parent: &Key) -> Vec<(String, Secret)> {
 
 /// The proxy for one kind of address. A later layer counts; within a layer the one for this kind.
 fn proxy(layers: &Layers, path: &str) -> Option<ProxyUrl> {
-    let found = |path: &str| layers.effective.get(&Key::of(path));
+    let found = |path: &str| layers.effective.get(&Key::from_path(path));
     let chosen = match (found(path), found("http.proxy")) {
         (Some(own), Some(any)) if any.origin.layer() > own.origin.layer() => Some(any),
         (own, any) => own.or(any),
@@ -406,7 +417,7 @@ fn proxy(layers: &Layers, path: &str) -> Option<ProxyUrl> {
 }
 
 /// A path as it is meant: from the folder of the file it stands in, with `~` for the user's.
-pub(super) fn file(found: &SourcedValue) -> Option<PathBuf> {
+pub(super) fn resolve_path(found: &SourcedValue) -> Option<PathBuf> {
     let Value::Text(text) = &found.value else {
         return None;
     };

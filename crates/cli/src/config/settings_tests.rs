@@ -54,7 +54,7 @@ pub(super) fn settings(given: Inputs<'_>) -> Settings {
         layers.flag(path, text);
     }
     assert!(layers.problems.is_empty(), "{:?}", layers.problems);
-    Settings::of(&layers).unwrap()
+    Settings::from_layers(&layers).unwrap()
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn each_model_of_a_chain_is_reached_by_its_own_settings() {
     assert_eq!(b.traits.continues_by, ContinueBy::Restart);
     assert_eq!(b.timeouts.idle, Duration::from_secs(3600));
     assert!(b.price.is_some() && claude.price.is_none());
-    let summariser = settings.summariser.as_deref().unwrap();
+    let summariser = settings.summarizer.as_deref().unwrap();
     assert_eq!(summariser.model.as_deref(), Some("c"));
     assert_eq!(summariser.provider, Some(Provider::Anthropic));
 }
@@ -391,16 +391,16 @@ fn what_is_done_beside_retries_has_defaults_and_can_be_set() {
         (AfterContent::Continue, 0)
     );
     let rules = Rules {
-        on: vec![Condition::Overload, Condition::Overflow],
+        conditions: vec![Condition::Overload, Condition::Overflow],
         overload_retries: 0,
-        usage_wait: Duration::ZERO,
+        max_usage_wait: Duration::ZERO,
         cooldown: Duration::from_secs(3600),
     };
     assert_eq!(set.fallback, rules);
     let compaction = Compaction {
         enabled: false,
         threshold: 0.5,
-        keep: 7,
+        keep_tokens: 7,
         ..Compaction::default()
     };
     assert_eq!(set.compaction, compaction);

@@ -15,7 +15,7 @@ pub(crate) fn parse(text: &str) -> Option<u64> {
 }
 
 /// Formats a number of bytes as a file can have it.
-pub(crate) fn words(bytes: u64) -> String {
+pub(crate) fn to_text(bytes: u64) -> String {
     let whole = |(_, power): &&(&str, u32)| bytes > 0 && bytes.is_multiple_of(1 << power);
     let unit = UNITS.iter().rev().skip(1).find(whole);
     match unit {
@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn what_is_shown_can_be_read_again() {
         for bytes in [1, 1023, 1024, 1536, 64 << 20, 3 << 30, u64::MAX] {
-            assert_eq!(parse(&words(bytes)), Some(bytes), "{}", words(bytes));
+            assert_eq!(parse(&to_text(bytes)), Some(bytes), "{}", to_text(bytes));
         }
     }
 
@@ -52,6 +52,6 @@ mod tests {
         for (text, bytes) in table {
             assert_eq!(parse(text), bytes, "{text:?}");
         }
-        assert_eq!(words(64 << 20), "64MiB");
+        assert_eq!(to_text(64 << 20), "64MiB");
     }
 }

@@ -48,7 +48,7 @@ pub(crate) struct Setting {
     /// The path in the file. A segment in `<…>` stands for a name; see [`Placeholder`].
     pub(crate) path: &'static str,
     pub(crate) kind: Kind,
-    pub(crate) about: &'static str,
+    pub(crate) description: &'static str,
     /// The default, written as on a command line.
     pub(crate) default: Option<&'static str>,
     /// The variables of the setting; the first one that is set counts.
@@ -65,14 +65,14 @@ pub(crate) struct Setting {
 pub(crate) struct Variable {
     pub(crate) name: &'static str,
     /// The value of the path's placeholder (such as a provider) that the variable is for; `None` if it is for all.
-    pub(crate) of: Option<&'static str>,
+    pub(crate) provider: Option<&'static str>,
 }
 
-pub(super) const fn setting(path: &'static str, kind: Kind, about: &'static str) -> Setting {
+pub(super) const fn setting(path: &'static str, kind: Kind, description: &'static str) -> Setting {
     Setting {
         path,
         kind,
-        about,
+        description,
         default: None,
         variables: &[],
         flag: None,
@@ -119,25 +119,29 @@ impl Setting {
 
     pub(crate) fn has_free_name(&self) -> bool {
         self.segments()
-            .any(|segment| Placeholder::of(segment).is_some())
+            .any(|segment| Placeholder::parse(segment).is_some())
     }
 }
 
 pub(super) const fn variable(name: &'static str) -> Variable {
-    Variable { name, of: None }
+    Variable {
+        name,
+        provider: None,
+    }
 }
 
 const fn provider_variable(provider: &'static str, name: &'static str) -> Variable {
     Variable {
         name,
-        of: Some(provider),
+        provider: Some(provider),
     }
 }
 
 /// All settings.
-pub(crate) const SETTINGS: &[Setting] = &joined::<{ COMMON.len() + GATEWAY.len() + SERVE.len() }>();
+pub(crate) const SETTINGS: &[Setting] =
+    &concat_tables::<{ COMMON.len() + GATEWAY.len() + SERVE.len() }>();
 
-const fn joined<const LENGTH: usize>() -> [Setting; LENGTH] {
+const fn concat_tables<const LENGTH: usize>() -> [Setting; LENGTH] {
     let mut all = [COMMON[0]; LENGTH];
     let mut index = 0;
     while index < LENGTH {
@@ -213,7 +217,7 @@ const COMMON: &[Setting] = &[
         .restricted(),
     setting(
         "fallback.overload_retries",
-        Kind::Between(0, u32::MAX),
+        Kind::IntegerRange(0, u32::MAX),
         "How many retries an overloaded model has before another one is asked.",
     )
     .default("2")
@@ -240,7 +244,7 @@ const COMMON: &[Setting] = &[
     .default("true"),
     setting(
         "compaction.threshold",
-        Kind::Between(1, 99),
+        Kind::IntegerRange(1, 99),
         "The percentage of the model's window from which on it is done.",
     )
     .default("85"),
@@ -317,7 +321,7 @@ const COMMON: &[Setting] = &[
     .restricted(),
     setting(
         "hooks.<number>.on",
-        Kind::SomeOf(HOOK_EVENTS),
+        Kind::AtLeastOneOf(HOOK_EVENTS),
         "What a hook is run on. A hook is a command that reads a line of JSON about what happened.",
     )
     .restricted()
@@ -331,7 +335,7 @@ const COMMON: &[Setting] = &[
     .required(),
     setting(
         "hooks.<number>.timeout",
-        Kind::Within(MAX_HOOK_SECONDS),
+        Kind::DurationUpTo(MAX_HOOK_SECONDS),
         "How long it may run, 10 seconds without it; then it is killed with all that it started.",
     )
     .restricted(),

@@ -39,7 +39,7 @@ pub(crate) fn check_upstream(text: &str) -> Result<(), String> {
 }
 
 /// Returns the host and port of an address, in lower case.
-pub(crate) fn place(url: &str) -> String {
+pub(crate) fn host_and_port(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = host.rsplit('@').next().unwrap_or_default();
@@ -79,7 +79,7 @@ pub(crate) fn without_query(text: &str) -> String {
 }
 
 /// Returns the address without user and password.
-pub(crate) fn shown(url: &str) -> String {
+pub(crate) fn without_credentials(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     match rest.rsplit_once('@') {
         Some((_, host)) => format!("{scheme}://…@{host}"),
@@ -179,8 +179,17 @@ mod tests {
 
     #[test]
     fn a_password_is_not_shown() {
-        assert_eq!(shown("http://proxy:3128"), "http://proxy:3128");
-        assert_eq!(shown("http://user:pass@proxy:3128"), "http://…@proxy:3128");
-        assert_eq!(shown("http://user:p@ss@proxy"), "http://…@proxy");
+        assert_eq!(
+            without_credentials("http://proxy:3128"),
+            "http://proxy:3128"
+        );
+        assert_eq!(
+            without_credentials("http://user:pass@proxy:3128"),
+            "http://…@proxy:3128"
+        );
+        assert_eq!(
+            without_credentials("http://user:p@ss@proxy"),
+            "http://…@proxy"
+        );
     }
 }

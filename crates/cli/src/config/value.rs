@@ -2,7 +2,7 @@
 //!
 //! Invariant: the text of a problem repeats a value only when nothing of its kind can be a secret.
 
-use super::key::{nearest, shown};
+use super::key::{closest_word, sanitized};
 use super::sections::fallback_chain;
 use super::table::{Kind, Setting};
 use super::{duration, list, size, url};
@@ -15,9 +15,9 @@ use toml::de::{DeArray, DeValue};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RawValue<'a> {
     /// From a variable or a flag: it may be anything.
-    Word(&'a str),
+    Untyped(&'a str),
     Text(&'a str),
-    Whole {
+    Integer {
         digits: &'a str,
         radix: u32,
     },
@@ -32,7 +32,7 @@ impl<'a> RawValue<'a> {
     pub(crate) fn from_toml(value: &'a DeValue<'_>) -> Self {
         match value {
             DeValue::String(text) => Self::Text(text),
-            DeValue::Integer(number) => Self::Whole {
+            DeValue::Integer(number) => Self::Integer {
                 digits: number.as_str(),
                 radix: number.radix(),
             },
@@ -46,27 +46,27 @@ impl<'a> RawValue<'a> {
 
     fn text(self) -> Option<&'a str> {
         match self {
-            Self::Word(text) | Self::Text(text) => Some(text),
+            Self::Untyped(text) | Self::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    fn whole(self) -> Option<u64> {
+    fn integer(self) -> Option<u64> {
         match self {
-            Self::Word(text) => text.parse().ok(),
-            Self::Whole { digits, radix } => u64::from_str_radix(digits, radix).ok(),
+            Self::Untyped(text) => text.parse().ok(),
+            Self::Integer { digits, radix } => u64::from_str_radix(digits, radix).ok(),
             _ => None,
         }
     }
 
-    fn between(self, least: u32, most: u32) -> Option<u32> {
-        let number = u32::try_from(self.whole()?).ok()?;
+    fn integer_in_range(self, least: u32, most: u32) -> Option<u32> {
+        let number = u32::try_from(self.integer()?).ok()?;
         (least..=most).contains(&number).then_some(number)
     }
 
     fn flag(self) -> Option<bool> {
         match self {
-            Self::Word(text) => text.parse().ok(),
+            Self::Untyped(text) => text.parse().ok(),
             Self::Flag(flag) => Some(flag),
             _ => None,
         }
@@ -76,9 +76,9 @@ impl<'a> RawValue<'a> {
     fn amount(self) -> Option<u64> {
         let whole;
         let text = match self {
-            Self::Word(text) | Self::Fraction(text) => text,
-            Self::Whole { .. } => {
-                whole = self.whole()?.to_string();
+            Self::Untyped(text) | Self::Fraction(text) => text,
+            Self::Integer { .. } => {
+                whole = self.integer()?.to_string();
                 &whole
             }
             _ => return None,
@@ -98,8 +98,8 @@ impl<'a> RawValue<'a> {
 
     fn duration(self) -> Option<Duration> {
         match self {
-            Self::Word(text) | Self::Text(text) | Self::Fraction(text) => duration::parse(text),
-            Self::Whole { .. } => duration::parse(&self.whole()?.to_string()),
+            Self::Untyped(text) | Self::Text(text) | Self::Fraction(text) => duration::parse(text),
+            Self::Integer { .. } => duration::parse(&self.integer()?.to_string()),
             Self::Flag(_) | Self::List(_) | Self::Other(_) => None,
         }
     }
@@ -107,23 +107,23 @@ impl<'a> RawValue<'a> {
     /// A number of bytes.
     fn size(self) -> Option<u64> {
         let bytes = match self {
-            Self::Word(text) | Self::Text(text) => size::parse(text)?,
-            _ => self.whole()?,
+            Self::Untyped(text) | Self::Text(text) => size::parse(text)?,
+            _ => self.integer()?,
         };
         (bytes > 0).then_some(bytes)
     }
 
     /// A duration, but none that is longer than so many seconds.
-    fn within(self, seconds: u32) -> Option<Duration> {
+    fn duration_up_to(self, seconds: u32) -> Option<Duration> {
         let most = Duration::from_secs(seconds.into());
         let fits = |duration: &Duration| !duration.is_zero() && *duration <= most;
         self.duration().filter(fits)
     }
 
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn type_name(self) -> &'static str {
         match self {
-            Self::Word(_) | Self::Text(_) => "text",
-            Self::Whole { .. } | Self::Fraction(_) => "a number",
+            Self::Untyped(_) | Self::Text(_) => "text",
+            Self::Integer { .. } | Self::Fraction(_) => "a number",
             Self::Flag(true) => "true",
             Self::Flag(false) => "false",
             Self::List(_) => "a list",
@@ -163,13 +163,13 @@ impl ProxyUrl {
 
 impl std::fmt::Display for ProxyUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&url::shown(self.expose()))
+        f.write_str(&url::without_credentials(self.expose()))
     }
 }
 
 impl Value {
     /// The checked value, or what is wrong with it.
-    pub(crate) fn read(setting: &Setting, given: RawValue<'_>) -> Result<Self, String> {
+    pub(crate) fn parse(setting: &Setting, given: RawValue<'_>) -> Result<Self, String> {
         let wrong = || mismatch(setting.kind, given);
         let text = || given.text().ok_or_else(wrong);
         let because = |reason: &str| format!("expected {}; {reason}", setting.kind.expected());
@@ -183,19 +183,21 @@ impl Value {
                 let known = words.iter().find(|known| **known == word);
                 Self::Text(known.ok_or_else(wrong)?.to_string())
             }
-            Kind::Count => Self::Count(given.between(1, u32::MAX).ok_or_else(wrong)?),
-            Kind::Between(least, most) => {
-                Self::Count(given.between(least, most).ok_or_else(wrong)?)
+            Kind::Count => Self::Count(given.integer_in_range(1, u32::MAX).ok_or_else(wrong)?),
+            Kind::IntegerRange(least, most) => {
+                Self::Count(given.integer_in_range(least, most).ok_or_else(wrong)?)
             }
             Kind::Model => {
-                fallback_chain::ModelEntry::read(text()?).map_err(|why| because(&why))?;
+                fallback_chain::ModelEntry::parse(text()?).map_err(|why| because(&why))?;
                 Self::Text(text()?.trim().to_owned())
             }
-            Kind::Models | Kind::Choices(_) | Kind::SomeOf(_) | Kind::Names | Kind::Routes => {
-                Self::List(list::read(setting.kind, given)?)
-            }
+            Kind::Models
+            | Kind::Choices(_)
+            | Kind::AtLeastOneOf(_)
+            | Kind::Names
+            | Kind::Routes => Self::List(list::parse_entries(setting.kind, given)?),
             Kind::Credentials => {
-                let keys = list::read(setting.kind, given)?;
+                let keys = list::parse_entries(setting.kind, given)?;
                 Self::Secrets(keys.into_iter().map(SecretString::from).collect())
             }
             Kind::Address => Self::Address(text()?.trim().parse().map_err(|_| wrong())?),
@@ -207,7 +209,9 @@ impl Value {
             }
             Kind::Flag => Self::Flag(given.flag().ok_or_else(wrong)?),
             Kind::Duration => Self::Duration(given.duration().ok_or_else(wrong)?),
-            Kind::Within(seconds) => Self::Duration(given.within(seconds).ok_or_else(wrong)?),
+            Kind::DurationUpTo(seconds) => {
+                Self::Duration(given.duration_up_to(seconds).ok_or_else(wrong)?)
+            }
             Kind::Amount => Self::Amount(given.amount().ok_or_else(wrong)?),
             Kind::Url => {
                 url::check_base(text()?).map_err(because)?;
@@ -235,14 +239,14 @@ impl Value {
     }
 
     /// As it may be shown.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn redacted(&self) -> String {
         match self {
             Self::Text(text) => url::without_query(text),
             Self::List(texts) => format!("{texts:?}"),
             Self::Count(number) => number.to_string(),
             Self::Flag(flag) => flag.to_string(),
             Self::Duration(Duration::ZERO) => "off".to_owned(),
-            Self::Duration(duration) => duration::words(*duration),
+            Self::Duration(duration) => duration::to_text(*duration),
             Self::Amount(millionths) => {
                 let (dollars, part) = (millionths / 1_000_000, millionths % 1_000_000);
                 let part = format!("{part:06}");
@@ -251,7 +255,7 @@ impl Value {
             Self::Proxy(url) => url.to_string(),
             Self::Secret(_) | Self::Secrets(_) => "(set, hidden)".to_owned(),
             Self::Address(address) => address.to_string(),
-            Self::Size(bytes) => size::words(*bytes),
+            Self::Size(bytes) => size::to_text(*bytes),
         }
     }
 }
@@ -277,14 +281,16 @@ fn is_variable_name(name: &str) -> bool {
 
 fn mismatch(kind: Kind, given: RawValue<'_>) -> String {
     let found = match given {
-        RawValue::Word(text) | RawValue::Text(text) if kind.may_be_repeated() => {
-            format!("`{}`", shown(text))
+        RawValue::Untyped(text) | RawValue::Text(text) if kind.may_be_repeated() => {
+            format!("`{}`", sanitized(text))
         }
-        RawValue::Whole { digits, radix: 10 } if kind.is_number() => format!("`{}`", shown(digits)),
-        _ => given.name().to_owned(),
+        RawValue::Integer { digits, radix: 10 } if kind.is_number() => {
+            format!("`{}`", sanitized(digits))
+        }
+        _ => given.type_name().to_owned(),
     };
     let near = match (kind, given.text()) {
-        (Kind::Choice(words), Some(text)) => nearest(text.trim(), words.iter().copied()),
+        (Kind::Choice(words), Some(text)) => closest_word(text.trim(), words.iter().copied()),
         _ => None,
     };
     let near = near.map_or(String::new(), |word| format!("; did you mean `{word}`?"));
@@ -301,7 +307,7 @@ mod tests {
             .iter()
             .find(|setting| setting.path == path)
             .unwrap();
-        Value::read(setting, given).map(|value| value.shown())
+        Value::parse(setting, given).map(|value| value.redacted())
     }
 
     #[test]
@@ -309,7 +315,7 @@ mod tests {
         for setting in SETTINGS {
             if let Some(text) = setting.default {
                 assert!(
-                    Value::read(setting, RawValue::Word(text)).is_ok(),
+                    Value::parse(setting, RawValue::Untyped(text)).is_ok(),
                     "{}",
                     setting.path
                 );
@@ -319,30 +325,30 @@ mod tests {
 
     #[test]
     fn values_are_read_by_their_kind() {
-        let whole = |digits| RawValue::Whole { digits, radix: 10 };
+        let whole = |digits| RawValue::Integer { digits, radix: 10 };
         let table = [
             ("model", RawValue::Text("claude"), Some("claude")),
             ("model", RawValue::Text(" "), None),
             ("model", RawValue::Text("a\nb"), None),
             ("model", whole("4"), None),
-            ("provider", RawValue::Word(" openai\n"), Some("openai")),
+            ("provider", RawValue::Untyped(" openai\n"), Some("openai")),
             ("max_tokens", whole("4096"), Some("4096")),
             (
                 "max_tokens",
-                RawValue::Whole {
+                RawValue::Integer {
                     digits: "ff",
                     radix: 16,
                 },
                 Some("255"),
             ),
-            ("max_tokens", RawValue::Word("4096"), Some("4096")),
+            ("max_tokens", RawValue::Untyped("4096"), Some("4096")),
             ("max_tokens", RawValue::Text("4096"), None),
             ("max_tokens", whole("0"), None),
             ("max_tokens", whole("-1"), None),
             ("max_tokens", whole("4294967296"), None),
             ("max_tokens", RawValue::Fraction("1.5"), None),
             ("retry.enabled", RawValue::Flag(false), Some("false")),
-            ("retry.enabled", RawValue::Word("false"), Some("false")),
+            ("retry.enabled", RawValue::Untyped("false"), Some("false")),
             ("retry.enabled", RawValue::Text("false"), None),
             ("timeouts.idle", whole("90"), Some("1m30s")),
             ("timeouts.idle", RawValue::Fraction("0.5"), Some("500ms")),
@@ -352,12 +358,12 @@ mod tests {
             ("timeouts.idle", RawValue::Flag(true), None),
             (
                 "http.proxy",
-                RawValue::Word("u:p@host:1"),
+                RawValue::Untyped("u:p@host:1"),
                 Some("http://…@host:1"),
             ),
             (
                 "providers.<provider>.api_key",
-                RawValue::Word("key\n"),
+                RawValue::Untyped("key\n"),
                 Some("(set, hidden)"),
             ),
             ("providers.<provider>.api_key", RawValue::Text("a\nb"), None),
@@ -379,7 +385,7 @@ mod tests {
 
     #[test]
     fn an_amount_is_read_to_the_millionth() {
-        let whole = |digits| RawValue::Whole { digits, radix: 10 };
+        let whole = |digits| RawValue::Integer { digits, radix: 10 };
         let table = [
             ("limits.cost", RawValue::Fraction("2.5"), Some("2.50")),
             ("limits.cost", whole("3"), Some("3.00")),

@@ -2,10 +2,10 @@
 //!
 //! Invariant: that wait is bounded, and short once somebody wants the process to end.
 
-use crate::complain;
 use crate::config::Settings;
 use crate::output::diagnostics;
 use crate::platform::signals::{Signal, Signals};
+use crate::print_diagnostic;
 use outlast_kernel::text;
 use outlast_session::hooks::{ExitReason, Hooks};
 use std::io::{IsTerminal, Write};
@@ -19,7 +19,7 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 const FINISH_TIMEOUT_AFTER_SIGNAL: Duration = Duration::from_secs(1);
 
 /// Returns the hooks of a session in the given folder. Must be called within a runtime.
-pub(crate) fn of(settings: &Settings, folder: &Path) -> Hooks {
+pub(crate) fn session_hooks(settings: &Settings, folder: &Path) -> Hooks {
     // A folder that was removed has no name.
     let is_gone = folder.as_os_str().is_empty();
     let folder = if is_gone { Path::new("/") } else { folder };
@@ -27,12 +27,12 @@ pub(crate) fn of(settings: &Settings, folder: &Path) -> Hooks {
         settings.hooks.clone(),
         PathBuf::from(folder),
         settings.key_variables.clone(),
-        Arc::new(report),
+        Arc::new(report_problem),
     )
 }
 
 /// Returns the reason why the process leaves a session.
-pub(crate) const fn reason(signalled: Option<Signal>) -> ExitReason {
+pub(crate) const fn exit_reason(signalled: Option<Signal>) -> ExitReason {
     match signalled {
         None => ExitReason::Ended,
         Some(Signal::Interrupt) => ExitReason::Interrupted,
@@ -53,9 +53,9 @@ pub(crate) async fn finish(hooks: &Hooks, signalled: Option<Signal>, mut signals
 }
 
 /// Reports a problem of a hook, in place of a countdown line.
-fn report(problem: &str) {
-    if diagnostics::is_taken() {
-        return complain(&format!("warning: {problem}"));
+fn report_problem(problem: &str) {
+    if diagnostics::is_captured() {
+        return print_diagnostic(&format!("warning: {problem}"));
     }
     let mut stderr = std::io::stderr();
     let clear = match stderr.is_terminal() {

@@ -1,8 +1,8 @@
 //! The file with the journal of sessions in our folder.
 
-use crate::complain;
 use crate::platform::exit::UsageError;
 use crate::platform::home;
+use crate::print_diagnostic;
 use anyhow::Context;
 use outlast_store::journal::Summary;
 use outlast_store::{Error, Journal};
@@ -18,9 +18,9 @@ pub(crate) const NO_SESSION: &str = "there is no session yet; `outlast -p \"…\
 pub(crate) fn open(home: &Path) -> Result<(Journal, EarlierSessions), Error> {
     let opened = Journal::open(&home.join(FILE))?;
     let Some(aside) = opened.replaced else {
-        return Ok((opened.journal, EarlierSessions::Whole));
+        return Ok((opened.journal, EarlierSessions::Intact));
     };
-    complain(&format!(
+    print_diagnostic(&format!(
         "warning: the sessions are damaged; they are kept as {}, and a new file is begun; `sqlite3 FILE .recover` \
          reads what is whole",
         aside.display()
@@ -31,12 +31,12 @@ pub(crate) fn open(home: &Path) -> Result<(Journal, EarlierSessions), Error> {
 /// The state of earlier sessions when the journal was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EarlierSessions {
-    Whole,
+    Intact,
     Damaged,
 }
 
 /// Returns the files that were moved aside because they are damaged.
-pub(crate) fn damaged(home: &Path) -> Vec<PathBuf> {
+pub(crate) fn damaged_files(home: &Path) -> Vec<PathBuf> {
     let prefix = format!("{FILE}.damaged-");
     let files = std::fs::read_dir(home).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = files
@@ -52,7 +52,7 @@ pub(crate) fn damaged(home: &Path) -> Vec<PathBuf> {
 }
 
 /// Opens the journal if there is one. A damaged file is an error: the caller needs its contents.
-pub(crate) fn existing() -> anyhow::Result<Option<Journal>> {
+pub(crate) fn open_existing() -> anyhow::Result<Option<Journal>> {
     let file = home::path()?.join(FILE);
     let damaged = || {
         format!(

@@ -31,8 +31,8 @@ impl KeySource for KeyLocation {
                 Self::Variable(name) => {
                     std::env::var(name).map_err(|_| format!("the variable {name} is not set"))
                 }
-                Self::File(path) => read(path).await,
-                Self::Command(command) => run(command).await,
+                Self::File(path) => read_file(path).await,
+                Self::Command(command) => run_command(command).await,
             };
             match text?.trim() {
                 "" => Err(format!("the {self} gives nothing")),
@@ -45,7 +45,7 @@ impl KeySource for KeyLocation {
     }
 }
 
-async fn read(path: &Path) -> Result<String, String> {
+async fn read_file(path: &Path) -> Result<String, String> {
     let problem = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let file = tokio::fs::File::open(path).await.map_err(problem)?;
     let mut text = String::new();
@@ -55,7 +55,7 @@ async fn read(path: &Path) -> Result<String, String> {
 }
 
 /// Runs the command in a shell. Its stderr is not shown: it may hold secrets.
-async fn run(command: &str) -> Result<String, String> {
+async fn run_command(command: &str) -> Result<String, String> {
     let mut shell = if cfg!(windows) {
         let mut shell = Command::new("cmd");
         shell.arg("/C");

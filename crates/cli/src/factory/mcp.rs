@@ -25,31 +25,33 @@ pub(crate) fn check(settings: &Settings) -> Result<(), UsageError> {
 
 /// Adds the tools of all servers. Problems with a server are reported on stderr.
 #[cfg(all(unix, feature = "mcp"))]
-pub(crate) async fn started(tools: Tools, settings: &Settings) -> Tools {
+pub(crate) async fn with_server_tools(tools: Tools, settings: &Settings) -> Tools {
     let servers = settings.servers.iter();
-    let servers = servers.map(|server| described(server, settings)).collect();
+    let servers = servers
+        .map(|server| server_config(server, settings))
+        .collect();
     let mut starting = pin!(tools.with_servers(servers));
     let (tools, problems) = match timeout(QUIET_PERIOD, &mut starting).await {
         Ok(started) => started,
         Err(_) => {
-            crate::output::diagnostics::notice("● waiting for the MCP servers to start…");
+            crate::output::diagnostics::print_status("● waiting for the MCP servers to start…");
             starting.await
         }
     };
     for problem in problems {
-        crate::complain(&format!("warning: {problem}"));
+        crate::print_diagnostic(&format!("warning: {problem}"));
     }
     tools
 }
 
 /// Returns the tools unchanged: there are no servers, see [`check`].
 #[cfg(not(all(unix, feature = "mcp")))]
-pub(crate) fn started(tools: Tools, _: &Settings) -> std::future::Ready<Tools> {
+pub(crate) fn with_server_tools(tools: Tools, _: &Settings) -> std::future::Ready<Tools> {
     std::future::ready(tools)
 }
 
 #[cfg(all(unix, feature = "mcp"))]
-fn described(
+fn server_config(
     server: &crate::config::McpServerSettings,
     settings: &Settings,
 ) -> outlast_session::tools::mcp::ServerConfig {

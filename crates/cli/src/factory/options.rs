@@ -23,7 +23,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn of(choice: &SessionArguments) -> Self {
+    pub(crate) fn from_arguments(choice: &SessionArguments) -> Self {
         let typed = [
             ("tools.allow", choice.allow.as_deref()),
             ("tools.enabled", choice.no_tools.then_some("false")),
@@ -43,7 +43,7 @@ impl Options {
     }
 
     /// Builds options from settings by their paths; those without a value are left out.
-    pub(crate) fn said<const N: usize>(settings: [(&str, Option<String>); N]) -> Self {
+    pub(crate) fn from_settings<const N: usize>(settings: [(&str, Option<String>); N]) -> Self {
         let said = settings.into_iter();
         let said = said.filter_map(|(path, value)| Some((path.to_owned(), value?)));
         Self {
@@ -53,7 +53,7 @@ impl Options {
     }
 
     /// Merges the options with others, which take precedence.
-    pub(crate) fn with(mut self, others: &Self) -> Self {
+    pub(crate) fn overridden_by(mut self, others: &Self) -> Self {
         self.settings.extend(others.settings.clone());
         Self {
             base_url: others.base_url.clone().or(self.base_url),
@@ -62,7 +62,7 @@ impl Options {
     }
 
     /// Selects a model from here on.
-    pub(crate) fn choosing(self, provider: &str, model: &str) -> Self {
+    pub(crate) fn with_model(self, provider: &str, model: &str) -> Self {
         let chosen = [("provider", provider), ("model", model)];
         let chosen = chosen.map(|(path, value)| (path.to_owned(), value.to_owned()));
         let chosen = Self {
@@ -70,7 +70,7 @@ impl Options {
             ..Self::default()
         };
         let kept = self.settings.clone();
-        let mut options = chosen.after(self);
+        let mut options = chosen.or_earlier(self);
         // The permissions were given to this process, which is still the same.
         for path in SINGLE_PROMPT_SETTINGS {
             let value = kept.get(path).cloned();
@@ -93,7 +93,7 @@ impl Options {
 
     /// Stores the provider, model and policy in use, whatever their origin: a later process may find other settings. A
     /// temporary fallback model is not stored.
-    pub(crate) fn pin(&mut self, settings: &Settings, model: &str) {
+    pub(crate) fn pin_model(&mut self, settings: &Settings, model: &str) {
         let provider = settings.provider.unwrap_or(Provider::Mock).name();
         let pinned = [
             ("provider", provider),
@@ -107,7 +107,7 @@ impl Options {
     }
 
     /// Returns the options for the next prompt of a session: those typed for it, else the earlier ones.
-    pub(crate) fn after(self, mut earlier: Self) -> Self {
+    pub(crate) fn or_earlier(self, mut earlier: Self) -> Self {
         earlier
             .settings
             .retain(|path, _| !SINGLE_PROMPT_SETTINGS.contains(&path.as_str()));
@@ -128,7 +128,7 @@ impl Options {
 
     /// Fills the gaps with the usual options. The address of the usual provider is left out: it belongs to the machine and
     /// not to the session.
-    pub(crate) fn or(mut self, usual: &Self) -> Self {
+    pub(crate) fn or_defaults(mut self, usual: &Self) -> Self {
         let own = self.settings.get("provider").cloned();
         let is_usual = own.is_none_or(|own| usual.get("provider").is_none_or(|it| it == own));
         for (path, value) in &usual.settings {
@@ -180,7 +180,7 @@ mod tests {
             ("tools.allow", "bash"),
             ("retry.policy", "none"),
         ]);
-        let next = options(&[("retry.policy", "overnight")]).after(earlier);
+        let next = options(&[("retry.policy", "overnight")]).or_earlier(earlier);
         assert_eq!(
             next.overrides(),
             [("model", "m"), ("retry.policy", "overnight")]
@@ -197,7 +197,7 @@ mod tests {
         usual.base_url = Some("http://here".to_owned());
         let mut own = options(&[("provider", "openai"), ("model", "own")]);
         own.base_url = Some("http://there".to_owned());
-        let same = own.clone().or(&usual);
+        let same = own.clone().or_defaults(&usual);
         let expected = [
             ("model", "own"),
             ("provider", "openai"),
@@ -207,11 +207,11 @@ mod tests {
         assert_eq!(same.base_url.as_deref(), Some("http://here"));
         own.settings.insert("provider".into(), "anthropic".into());
         own.settings.remove("model");
-        let other = own.or(&usual);
+        let other = own.or_defaults(&usual);
         let expected = [("provider", "anthropic"), ("tools.allow", "bash")];
         assert_eq!(other.overrides(), expected);
         assert_eq!(other.base_url.as_deref(), Some("http://there"));
-        assert_eq!(Options::default().or(&usual), usual);
+        assert_eq!(Options::default().or_defaults(&usual), usual);
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
             ("fallback.models", "n"),
         ]);
         earlier.base_url = Some("http://there".to_owned());
-        let next = options(&[("provider", "anthropic")]).after(earlier);
+        let next = options(&[("provider", "anthropic")]).or_earlier(earlier);
         assert_eq!(next.overrides(), [("provider", "anthropic")]);
         assert_eq!(next.base_url, None);
     }

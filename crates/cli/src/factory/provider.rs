@@ -61,14 +61,14 @@ const DEFAULT_MAX_TOKENS: u32 = 8192;
 
 impl ResolvedModel {
     /// Describes the model for a client.
-    pub(crate) fn card(&self, settings: &Settings, base_url: Option<&str>) -> Model {
+    pub(crate) fn model_info(&self, settings: &Settings, base_url: Option<&str>) -> Model {
         let dialect = settings.provider.and_then(dialect);
         let api = match dialect {
             None | Some(Dialect::Anthropic) => "anthropic-messages",
             Some(Dialect::OpenaiChat) => "openai-completions",
             Some(Dialect::OpenaiResponses) => "openai-responses",
         };
-        let own = dialect.map(home_of).unwrap_or_default();
+        let own = dialect.map(default_base_url).unwrap_or_default();
         let base_url = base_url.or(settings.base_url.as_deref()).unwrap_or(own);
         let price = self.price.unwrap_or_default();
         Model {
@@ -80,7 +80,7 @@ impl ResolvedModel {
                 .unwrap_or(Provider::Mock)
                 .name()
                 .to_owned(),
-            base_url: url::shown(&url::without_query(base_url)),
+            base_url: url::without_credentials(&url::without_query(base_url)),
             reasoning: false,
             input: vec!["text".to_owned(), "image".to_owned()],
             cost: ModelCost {
@@ -101,7 +101,7 @@ fn dollars(cost: Cost) -> f64 {
 }
 
 /// Builds a model besides the chosen one. A typed address applies only to the provider of the chosen model.
-pub(crate) fn other(
+pub(crate) fn secondary_model(
     other: &Settings,
     role: &str,
     chosen: &Settings,
@@ -112,17 +112,17 @@ pub(crate) fn other(
     let base_url = base_url.filter(|_| name(other) == name(chosen));
     let model = other.model.as_deref().unwrap_or_default();
     let context = || format!("{role} `{}:{}`", name(other), text::plain(model));
-    self::model(other, base_url, clock.clone()).with_context(context)
+    self::resolve_model(other, base_url, clock.clone()).with_context(context)
 }
 
 /// Builds the provider and the model in the settings.
-pub(crate) fn model(
+pub(crate) fn resolve_model(
     settings: &Settings,
     base_url: Option<&str>,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<ResolvedModel> {
-    let Some(adapter) = provider(settings, base_url, clock.clone())? else {
-        return scripted(settings, clock);
+    let Some(adapter) = provider_adapter(settings, base_url, clock.clone())? else {
+        return scripted_model(settings, clock);
     };
     let Some(model) = settings.model.clone() else {
         let remedy = "choose one with --model, OUTLAST_MODEL or `model` in outlast.toml";
@@ -144,7 +144,7 @@ pub(crate) fn model(
 /// other than the provider's own they have other names: state from there says nothing about the real accounts.
 pub(crate) fn accounts(settings: &Settings, base_url: Option<&str>) -> Vec<Account> {
     let providers: Vec<Provider> = settings.provider.into_iter().collect();
-    accounts_at(settings, &providers, &place(settings, base_url))
+    accounts_at(settings, &providers, &custom_host(settings, base_url))
 }
 
 /// Returns the accounts of the given providers at `place`, which is empty for the providers' own address.
@@ -191,15 +191,15 @@ fn fingerprint(key: &str) -> u64 {
 }
 
 /// Returns the host and port of an address that is not the provider's own; else an empty text.
-fn place(settings: &Settings, base_url: Option<&str>) -> String {
+fn custom_host(settings: &Settings, base_url: Option<&str>) -> String {
     let Some(url) = base_url.or(settings.base_url.as_deref()) else {
         return String::new();
     };
-    url::place(url)
+    url::host_and_port(url)
 }
 
 /// Builds the provider in the settings; `None` for the scripted one. A key is needed only at the provider's own address.
-pub(crate) fn provider(
+pub(crate) fn provider_adapter(
     settings: &Settings,
     base_url: Option<&str>,
     clock: Arc<dyn Clock>,
@@ -213,15 +213,18 @@ pub(crate) fn provider(
     };
     let own_url = base_url.or(settings.base_url.as_deref());
     if own_url.is_none() && accounts(settings, None).is_empty() {
-        return Err(UsageError(no_key(settings, dialect.name())).into());
+        return Err(UsageError(missing_key_message(settings, dialect.name())).into());
     }
-    let http = http(settings, own_url.unwrap_or_else(|| home_of(dialect)))?;
+    let http = http_client(
+        settings,
+        own_url.unwrap_or_else(|| default_base_url(dialect)),
+    )?;
     let secrets = settings.headers.iter();
     let secrets = secrets.map(|(_, value)| Credential::new(value.expose_secret().to_owned()));
     let adapter = Adapter::new(dialect, Arc::new(http), clock)
-        .at(&place(settings, base_url))
+        .with_endpoint(&custom_host(settings, base_url))
         .with_timeouts(settings.timeouts)
-        .hiding(secrets.collect());
+        .with_redacted_secrets(secrets.collect());
     Ok(Some(adapter))
 }
 
@@ -235,14 +238,14 @@ fn dialect(provider: Provider) -> Option<Dialect> {
 }
 
 /// Returns the default address of a provider.
-pub(crate) fn home_of(dialect: Dialect) -> &'static str {
+pub(crate) fn default_base_url(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Anthropic => "https://api.anthropic.com",
         Dialect::OpenaiChat | Dialect::OpenaiResponses => "https://api.openai.com/v1",
     }
 }
 
-fn no_key(settings: &Settings, name: &str) -> String {
+fn missing_key_message(settings: &Settings, name: &str) -> String {
     let variable = settings.api_key_variable.as_deref();
     let variable = variable.map_or(String::new(), |name| {
         format!("{name} in the environment, or ")
@@ -253,7 +256,7 @@ fn no_key(settings: &Settings, name: &str) -> String {
 }
 
 /// Builds the scripted provider inside this program.
-fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<ResolvedModel> {
+fn scripted_model(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<ResolvedModel> {
     let model = settings
         .model
         .clone()
@@ -263,7 +266,7 @@ fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<Resolv
         .map_err(|error: outlast_mock::Error| UsageError(error.to_string()))?;
     let transport = Arc::new(ScriptedTransport::by_model(script, clock.clone()));
     let adapter = Adapter::new(Dialect::Anthropic, transport, clock)
-        .named("mock")
+        .with_name("mock")
         .with_timeouts(settings.timeouts);
     Ok(ResolvedModel {
         adapter,
@@ -277,7 +280,7 @@ fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<Resolv
     })
 }
 
-fn http(settings: &Settings, base_url: &str) -> anyhow::Result<Http> {
+fn http_client(settings: &Settings, base_url: &str) -> anyhow::Result<Http> {
     let settings = HttpSettings {
         headers: settings.headers.clone(),
         ..http_settings(settings, base_url)?
@@ -298,7 +301,7 @@ pub(crate) fn http_settings(settings: &Settings, base_url: &str) -> anyhow::Resu
         proxies: Proxies {
             http: proxy(&settings.proxy.http),
             https: proxy(&settings.proxy.https),
-            except: settings.proxy.no_proxy.clone().unwrap_or_default(),
+            no_proxy: settings.proxy.no_proxy.clone().unwrap_or_default(),
         },
         certificates: certificates.transpose()?,
     })

@@ -22,20 +22,20 @@ const SETTINGS_MAX_AGE: Duration = Duration::from_secs(1);
 
 pub(crate) struct RunHost {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) knowledge: SharedState,
+    pub(crate) shared_state: SharedState,
     /// What was typed; it counts before what a step says.
     pub(crate) typed: Options,
     /// Where the run works.
     pub(crate) folder: PathBuf,
     pub(crate) hidden_variables: Vec<String>,
     /// What was read a moment ago.
-    pub(crate) read: Mutex<SettingsCache>,
+    pub(crate) settings_cache: Mutex<SettingsCache>,
 }
 
 /// Settings by what they were read with, and since when they count.
 #[derive(Default)]
 pub(crate) struct SettingsCache {
-    since: Timestamp,
+    loaded_at: Timestamp,
     settings: HashMap<Vec<(String, String)>, Settings>,
 }
 
@@ -44,7 +44,7 @@ impl RunHost {
     pub(crate) fn check(&self, pipeline: &Pipeline) -> anyhow::Result<()> {
         let mut seen: Vec<(Option<&str>, Option<&str>)> = Vec::new();
         for step in &pipeline.steps {
-            for (provider, model, fallbacks) in asked(step) {
+            for (provider, model, fallbacks) in requested_models(step) {
                 if seen.contains(&(provider, model)) {
                     continue;
                 }
@@ -79,12 +79,12 @@ impl RunHost {
         Ok(has_price)
     }
 
-    async fn make(&self, wanted: SessionRequest<'_>) -> anyhow::Result<Setup> {
+    async fn create_setup(&self, wanted: SessionRequest<'_>) -> anyhow::Result<Setup> {
         let options = self.options(wanted);
         let settings = self.settings(&options)?;
         let parts = SessionParts::new(settings, &options, Arc::clone(&self.clock))?;
         let (folder, attendance) = (wanted.directory, Attendance::Unattended);
-        Ok(Box::pin(parts.setup(&options, &self.knowledge, folder, attendance)).await)
+        Ok(Box::pin(parts.setup(&options, &self.shared_state, folder, attendance)).await)
     }
 
     /// The settings as they are now, or were a moment ago: many steps that begin together read them once.
@@ -92,17 +92,20 @@ impl RunHost {
         let (now, overrides) = (self.clock.now(), options.overrides());
         let owned = |(path, value): &(&str, &str)| ((*path).to_owned(), (*value).to_owned());
         let key: Vec<(String, String)> = overrides.iter().map(owned).collect();
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.since(read.since) >= SETTINGS_MAX_AGE {
+        let mut read = self
+            .settings_cache
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if now.since(read.loaded_at) >= SETTINGS_MAX_AGE {
             *read = SettingsCache {
-                since: now,
+                loaded_at: now,
                 settings: HashMap::new(),
             };
         }
         if let Some(settings) = read.settings.get(&key) {
             return Ok(settings.clone());
         }
-        let settings = config::load_in_silence(&self.folder, &overrides)?;
+        let settings = config::load_quietly(&self.folder, &overrides)?;
         read.settings.insert(key, settings.clone());
         Ok(settings)
     }
@@ -122,7 +125,7 @@ impl RunHost {
                 wanted.allow.is_none().then(|| "false".to_owned()),
             ),
         ];
-        let mut options = Options::said(said).with(&self.typed);
+        let mut options = Options::from_settings(said).overridden_by(&self.typed);
         if let Some(allow) = allow.filter(|allow| !allow.is_empty()) {
             options.allow(&allow);
         }
@@ -133,7 +136,7 @@ impl RunHost {
 type RequestedModel<'a> = (Option<&'a str>, Option<&'a str>, &'a [String]);
 
 /// The models that a step asks: that of its prompt, and its judges.
-fn asked(step: &Step) -> Vec<RequestedModel<'_>> {
+fn requested_models(step: &Step) -> Vec<RequestedModel<'_>> {
     let prompt = match &step.work {
         Work::Prompt(prompt) => Some((
             prompt.provider.as_deref(),
@@ -157,7 +160,7 @@ fn asked(step: &Step) -> Vec<RequestedModel<'_>> {
 impl Host for RunHost {
     fn setup<'a>(&'a self, wanted: SessionRequest<'a>) -> BoxFuture<'a, Result<Setup, String>> {
         Box::pin(async move {
-            let made = self.make(wanted).await;
+            let made = self.create_setup(wanted).await;
             made.map_err(|error| format!("{error:#}"))
         })
     }

@@ -50,7 +50,7 @@ impl RunStarter {
         command
             .args(arguments(&checked))
             .current_dir(&checked.folder);
-        announced(command, START_TIMEOUT).await
+        spawn_and_read_id(command, START_TIMEOUT).await
     }
 }
 
@@ -79,7 +79,7 @@ fn check(folder: &Path, wanted: NewRun) -> Result<CheckedRun, StartError> {
     if !place.is_file() {
         return Err(refused(format!("there is no file {}", place.display())));
     }
-    let source = run::read(&place).map_err(|error| refused(error.to_string()))?;
+    let source = run::read_pipeline(&place).map_err(|error| refused(error.to_string()))?;
     let pipeline = file::read(&source, &place)?;
     for (name, value) in &wanted.inputs {
         if value.len() > MAX_INPUT_BYTES || value.contains('\0') {
@@ -90,7 +90,7 @@ fn check(folder: &Path, wanted: NewRun) -> Result<CheckedRun, StartError> {
         }
     }
     let said = wanted.inputs.clone();
-    inputs::given(&pipeline, said).map_err(|error| refused(error.to_string()))?;
+    inputs::resolve(&pipeline, said).map_err(|error| refused(error.to_string()))?;
     Ok(CheckedRun {
         file: place,
         folder,
@@ -108,7 +108,7 @@ fn arguments(checked: &CheckedRun) -> Vec<OsString> {
 }
 
 /// Starts a process and returns the run id that it prints; the process then runs on by itself.
-async fn announced(mut command: Command, patience: Duration) -> Result<String, StartError> {
+async fn spawn_and_read_id(mut command: Command, patience: Duration) -> Result<String, StartError> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -118,7 +118,7 @@ async fn announced(mut command: Command, patience: Duration) -> Result<String, S
         return Err(failed(&"its process says nothing"));
     };
     // Read concurrently, so that a process with much output is not blocked.
-    let said = tokio::spawn(heard(stderr));
+    let said = tokio::spawn(read_stderr(stderr));
     let line = tokio::time::timeout(patience, first_line(stdout)).await;
     let Ok(line) = line else {
         child.start_kill().ok();
@@ -148,7 +148,7 @@ async fn first_line(stdout: impl AsyncRead + Unpin) -> Option<String> {
 }
 
 /// Returns the beginning of a process's output; the rest is read and dropped.
-async fn heard(mut stderr: impl AsyncRead + Unpin) -> String {
+async fn read_stderr(mut stderr: impl AsyncRead + Unpin) -> String {
     let mut said = Vec::new();
     let mut first = (&mut stderr).take(MAX_OUTPUT_BYTES);
     first.read_to_end(&mut said).await.ok();
@@ -159,7 +159,7 @@ async fn heard(mut stderr: impl AsyncRead + Unpin) -> String {
 }
 
 fn start_error(said: &str, ended: ExitStatus) -> StartError {
-    let said = text::message(said);
+    let said = text::sanitized_message(said);
     let said = text::plain(said.trim());
     let said = said.strip_prefix("error: ").unwrap_or(&said);
     match (ended.code(), said) {

@@ -116,7 +116,9 @@ async fn a_process_is_left_to_itself_once_it_has_said_its_run() {
         pipe.display(),
         done.display()
     );
-    let id = announced(shell(&script), START_TIMEOUT).await.unwrap();
+    let id = spawn_and_read_id(shell(&script), START_TIMEOUT)
+        .await
+        .unwrap();
     assert_eq!(id, "some-id");
     fs::write(&pipe, "go\n").unwrap();
     let is_done = async {
@@ -142,19 +144,23 @@ async fn what_a_process_says_before_its_run_begins_is_why_it_does_not() {
         ("printf half; echo 'error: halved' >&2; exit 2", "halved"),
     ];
     for (script, expected) in table {
-        let error = announced(shell(script), START_TIMEOUT).await.unwrap_err();
+        let error = spawn_and_read_id(shell(script), START_TIMEOUT)
+            .await
+            .unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
     // Long output does not block the process, and little of it is kept.
     let much = "yes error | head -c 1000000 >&2; exit 2";
-    let error = announced(shell(much), START_TIMEOUT).await.unwrap_err();
+    let error = spawn_and_read_id(shell(much), START_TIMEOUT)
+        .await
+        .unwrap_err();
     assert!(error.to_string().len() <= text::MAX_MESSAGE_BYTES);
 }
 
 #[tokio::test]
 async fn a_process_that_says_nothing_is_not_waited_for_for_ever() {
     let patience = Duration::from_millis(50);
-    let announced = announced(shell("exec sleep 600"), patience);
+    let announced = spawn_and_read_id(shell("exec sleep 600"), patience);
     let soon = tokio::time::timeout(START_TIMEOUT / 2, announced);
     let error = soon.await.unwrap().unwrap_err();
     assert!(matches!(error, StartError::Failed { .. }), "{error}");

@@ -31,11 +31,11 @@ pub(crate) enum Attendance {
 
 /// What a session is made of, but for what is shared with others.
 pub(crate) struct SessionParts {
-    reached: ResolvedModel,
+    primary: ResolvedModel,
     /// Who is asked when that model cannot be, in order.
     fallbacks: Vec<ResolvedModel>,
     /// Who summarises conversations first, if it is another one.
-    summariser: Option<ResolvedModel>,
+    summarizer: Option<ResolvedModel>,
     pub(crate) settings: Settings,
     clock: Arc<dyn Clock>,
 }
@@ -49,18 +49,19 @@ impl SessionParts {
     ) -> anyhow::Result<Self> {
         mcp::check(&settings)?;
         let base_url = options.base_url.as_deref();
-        let reached = provider::model(&settings, base_url, clock.clone())?;
-        let other =
-            |other: &Settings, role| provider::other(other, role, &settings, base_url, &clock);
+        let primary = provider::resolve_model(&settings, base_url, clock.clone())?;
+        let other = |other: &Settings, role| {
+            provider::secondary_model(other, role, &settings, base_url, &clock)
+        };
         let fallbacks = settings.fallbacks.iter();
         let fallbacks = fallbacks.map(|one| other(one, "fallback"));
         let fallbacks = fallbacks.collect::<anyhow::Result<_>>()?;
-        let summariser = settings.summariser.as_deref();
+        let summariser = settings.summarizer.as_deref();
         let summariser = summariser.map(|one| other(one, "compaction.model"));
         Ok(Self {
-            reached,
+            primary,
             fallbacks,
-            summariser: summariser.transpose()?,
+            summarizer: summariser.transpose()?,
             settings,
             clock,
         })
@@ -68,23 +69,23 @@ impl SessionParts {
 
     /// The model that is asked.
     pub(crate) fn model(&self) -> &str {
-        &self.reached.model
+        &self.primary.model
     }
 
     /// Whether what is learnt of the providers is of use to others.
     pub(crate) fn is_shared(&self) -> bool {
-        let mut others = self.fallbacks.iter().chain(&self.summariser);
-        self.reached.is_shared || others.any(|other| other.is_shared)
+        let mut others = self.fallbacks.iter().chain(&self.summarizer);
+        self.primary.is_shared || others.any(|other| other.is_shared)
     }
 
     /// What a prompt may spend that begins now.
     pub(crate) fn limits(&self) -> Limits {
-        self.settings.limits.from(self.clock.now())
+        self.settings.limits.limits_starting_at(self.clock.now())
     }
 
     /// The model that is asked, as clients are told of it.
-    pub(crate) fn card(&self, base_url: Option<&str>) -> Model {
-        self.reached.card(&self.settings, base_url)
+    pub(crate) fn model_info(&self, base_url: Option<&str>) -> Model {
+        self.primary.model_info(&self.settings, base_url)
     }
 
     /// The models that can be asked, as clients are told of them; the one that is asked first.
@@ -93,14 +94,16 @@ impl SessionParts {
         let others = others.map(|(reached, settings)| {
             // An address that was typed is that of the chosen provider.
             let is_there = settings.provider == self.settings.provider;
-            reached.card(settings, base_url.filter(|_| is_there))
+            reached.model_info(settings, base_url.filter(|_| is_there))
         });
-        std::iter::once(self.card(base_url)).chain(others).collect()
+        std::iter::once(self.model_info(base_url))
+            .chain(others)
+            .collect()
     }
 
     /// What is run when something happens in a session in that folder.
     pub(crate) fn hooks(&self, folder: &Path) -> Hooks {
-        hooks::of(&self.settings, folder)
+        hooks::session_hooks(&self.settings, folder)
     }
 
     /// What a session in that folder is made of. MCP servers are started for it, which may take a while.
@@ -112,14 +115,14 @@ impl SessionParts {
         attendance: Attendance,
     ) -> Setup {
         let tools = match self.tools(folder, attendance) {
-            Some(tools) => Some(mcp::started(tools, &self.settings).await),
+            Some(tools) => Some(mcp::with_server_tools(tools, &self.settings).await),
             None => None,
         };
-        let offered = tools.as_ref().map(Tools::offered).unwrap_or_default();
+        let tool_definitions = tools.as_ref().map(Tools::definitions).unwrap_or_default();
         Setup {
-            system: (!offered.is_empty()).then(|| instructions(folder)),
+            system: (!tool_definitions.is_empty()).then(|| instructions(folder)),
             tools: tools.map(|tools| Arc::new(tools) as _),
-            offered,
+            tool_definitions,
             ..self.setup_without_tools(options, knowledge)
         }
     }
@@ -127,18 +130,18 @@ impl SessionParts {
     /// Who is asked, how and how often.
     pub(crate) fn setup_without_tools(self, options: &Options, knowledge: &SharedState) -> Setup {
         let Self {
-            reached,
+            primary,
             fallbacks,
-            summariser,
+            summarizer,
             settings,
             clock,
         } = self;
         let strategy = |policy| Arc::new(PolicyRetry::new(policy, clock.clone()));
-        let of_summaries = strategy(settings.retry.in_force());
+        let of_summaries = strategy(settings.retry.effective_policy());
         let retry: Arc<dyn RetryStrategy> = strategy(settings.retry.policy);
-        let is_shared = reached.is_shared;
+        let is_shared = primary.is_shared;
         let route = |reached: ResolvedModel| reached.route(knowledge, &clock);
-        let (first, summariser) = (route(reached), summariser.map(route));
+        let (first, summariser) = (route(primary), summarizer.map(route));
         let fallbacks: Vec<ModelTarget> = fallbacks.into_iter().map(route).collect();
         let summarisers = summariser.into_iter().chain([first.clone()]);
         let compaction = Compaction::new(
@@ -156,14 +159,14 @@ impl SessionParts {
             retry: Some(retry),
             retry_enabled: settings.retry.enabled,
             accounts: first.accounts,
-            knowledge: is_shared.then(|| knowledge.clone()),
+            shared_state: is_shared.then(|| knowledge.clone()),
             price: first.price,
             traits: first.traits,
             fallbacks,
             fallback_rules: settings.recovery.fallback,
             compaction: Some(Arc::new(compaction)),
             after_content: settings.recovery.after_content,
-            corrections: settings.recovery.corrections,
+            max_corrections: settings.recovery.corrections,
             ..Setup::new(first.provider, first.model, clock)
         }
     }
@@ -174,19 +177,19 @@ impl SessionParts {
             return None;
         }
         let tools = Tools::standard(folder, self.clock.clone())
-            .allowing(&settings.allow)
-            .hiding(&self.settings.key_variables)
-            .protecting(is_ours)
+            .with_allowed(&settings.allow)
+            .with_hidden_variables(&self.settings.key_variables)
+            .with_protected_paths(is_protected_path)
             .with_timeout(settings.timeout);
         Some(match attendance {
-            Attendance::Attended(approve) => tools.asking(approve),
+            Attendance::Attended(approve) => tools.with_approver(approve),
             Attendance::Unattended => tools,
         })
     }
 }
 
 /// What says what a model may do is not for a model to write.
-fn is_ours(path: &Path) -> bool {
+fn is_protected_path(path: &Path) -> bool {
     let home = home::path().ok();
     let home = home.and_then(|home| home.canonicalize().ok());
     let is_settings = path

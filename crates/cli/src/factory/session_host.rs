@@ -6,9 +6,7 @@ pub(crate) mod host_impl;
 use crate::args::SessionArguments;
 use crate::commands::accounts;
 use crate::commands::resume;
-use crate::complain;
-use crate::config;
-use crate::config::{LimitSettings, Provider};
+use crate::config::{self, LimitSettings, Provider};
 use crate::factory::hooks;
 use crate::factory::journal;
 use crate::factory::options::Options;
@@ -17,15 +15,15 @@ use crate::factory::session_lookup::{current_folder, last_session_in};
 use crate::factory::shared_state;
 use crate::platform::home;
 use crate::platform::signals::{Signal, Signals};
+use crate::print_diagnostic;
 use anyhow::Context;
 use futures_util::future::join_all;
 use outlast_engine::Clock;
 use outlast_engine::shared_state::SharedState;
 use outlast_kernel::policy::Policy;
-use outlast_session::Session;
 use outlast_session::factory::{Model, OpenedSession, SessionDescription};
 use outlast_session::hooks::Hooks;
-use outlast_session::{Setup, Subscription};
+use outlast_session::{Session, Setup, Subscription};
 use outlast_store::Journal;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,42 +38,42 @@ const MAX_HOOK_TIME: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostKind {
     /// Somebody sits in front of it.
-    Attended,
+    Interactive,
     /// A server that goes on by itself.
     Server,
 }
 
 pub(crate) struct SessionHost {
-    door: HostKind,
+    kind: HostKind,
     clock: Arc<dyn Clock>,
     attendance: Attendance,
-    knowledge: SharedState,
+    shared_state: SharedState,
     journal: Option<Journal>,
     /// What was typed, with what was said for this session in its place.
     typed: Options,
     /// What counts before what a session was led by: what was typed for it, and not for all sessions of a server.
-    said: Options,
+    overrides: Options,
     /// The model that was chosen since.
-    chosen: Mutex<Option<(String, String)>>,
+    chosen_model: Mutex<Option<(String, String)>>,
     /// The policy that was chosen since.
     chosen_policy: Mutex<Option<String>>,
     /// What the session in use was made with.
-    in_use: Mutex<CurrentSession>,
+    current: Mutex<CurrentSession>,
     /// What runs when something happens, for each session that there was; with who listens until it is left.
     hooks: Mutex<Vec<SessionHooks>>,
-    signalled: Mutex<Option<Signal>>,
+    signal: Mutex<Option<Signal>>,
 }
 
 struct SessionHooks {
     session: String,
     hooks: Hooks,
-    listening: Option<Subscription>,
+    subscription: Option<Subscription>,
 }
 
 #[derive(Clone, Default)]
 struct CurrentSession {
     /// As it was made.
-    made_with: Options,
+    initial_options: Options,
     /// The same with the model that was chosen since.
     options: Options,
     folder: PathBuf,
@@ -92,64 +90,64 @@ impl SessionHost {
         attendance: Attendance,
     ) -> anyhow::Result<Self> {
         let home = home::prepare();
-        let home = home.inspect_err(|error| complain(&format!("warning: {error:#}")));
+        let home = home.inspect_err(|error| print_diagnostic(&format!("warning: {error:#}")));
         let home = home.ok();
         let journal = match &home {
             _ if choice.no_session => None,
-            Some(home) => kept(home),
+            Some(home) => open_journal(home),
             None => {
-                unwritten("there is no folder to keep it in");
+                warn_unrecorded("there is no folder to keep it in");
                 None
             }
         };
         Ok(Self {
-            door: HostKind::Attended,
-            knowledge: shared_state::open(home, &clock).await,
+            kind: HostKind::Interactive,
+            shared_state: shared_state::open(home, &clock).await,
             clock,
             attendance,
             journal,
-            typed: Options::of(choice),
-            said: Options::of(choice),
-            chosen: Mutex::default(),
+            typed: Options::from_arguments(choice),
+            overrides: Options::from_arguments(choice),
+            chosen_model: Mutex::default(),
             chosen_policy: Mutex::default(),
-            in_use: Mutex::default(),
+            current: Mutex::default(),
             hooks: Mutex::default(),
-            signalled: Mutex::default(),
+            signal: Mutex::default(),
         })
     }
 
     /// One more of a server, for a session for which that was said.
-    pub(crate) fn beside(&self, said: &Options) -> Self {
+    pub(crate) fn for_session(&self, said: &Options) -> Self {
         Self {
-            door: HostKind::Server,
+            kind: HostKind::Server,
             clock: Arc::clone(&self.clock),
             attendance: self.attendance.clone(),
-            knowledge: self.knowledge.clone(),
+            shared_state: self.shared_state.clone(),
             journal: self.journal.clone(),
-            typed: self.typed.clone().with(said),
-            said: said.clone(),
-            chosen: Mutex::default(),
+            typed: self.typed.clone().overridden_by(said),
+            overrides: said.clone(),
+            chosen_model: Mutex::default(),
             chosen_policy: Mutex::default(),
-            in_use: Mutex::default(),
+            current: Mutex::default(),
             hooks: Mutex::default(),
-            signalled: Mutex::default(),
+            signal: Mutex::default(),
         }
     }
 
     /// What a session in that folder would be made of: the one that this was typed for before, or a new one.
-    pub(crate) fn look(
+    pub(crate) fn describe(
         &self,
         folder: &Path,
         earlier: Option<Options>,
     ) -> anyhow::Result<SessionDescription> {
         let options = match earlier {
-            Some(earlier) => self.after(earlier),
+            Some(earlier) => self.resolve_options(earlier),
             None => self.typed.clone(),
         };
         let mut in_use = CurrentSession::default();
         let parts = self.parts(folder, options, &mut in_use)?;
         Ok(SessionDescription {
-            model: parts.card(in_use.options.base_url.as_deref()),
+            model: parts.model_info(in_use.options.base_url.as_deref()),
             models: in_use.models,
             policy: parts.settings.retry.policy.name.to_string(),
             problem: None,
@@ -157,8 +155,12 @@ impl SessionHost {
     }
 
     /// What is known of a session although nothing can be said in it as things are.
-    pub(crate) fn name(&self, earlier: Options, problem: String) -> SessionDescription {
-        let options = self.after(earlier);
+    pub(crate) fn describe_unavailable(
+        &self,
+        earlier: Options,
+        problem: String,
+    ) -> SessionDescription {
+        let options = self.resolve_options(earlier);
         let named = |path: &str| options.get(path).unwrap_or_default().to_owned();
         let model = Model {
             id: named("model"),
@@ -175,8 +177,11 @@ impl SessionHost {
     }
 
     /// What counts for a session that was led by that before.
-    fn after(&self, earlier: Options) -> Options {
-        self.said.clone().after(earlier).or(&self.typed)
+    fn resolve_options(&self, earlier: Options) -> Options {
+        self.overrides
+            .clone()
+            .or_earlier(earlier)
+            .or_defaults(&self.typed)
     }
 
     /// A new session of that name and title.
@@ -185,7 +190,8 @@ impl SessionHost {
         folder: &Path,
         name: (&str, &str),
     ) -> anyhow::Result<OpenedSession> {
-        self.make(folder, SessionOrigin::Name(name)).await
+        self.open_session(folder, SessionOrigin::NewNamed(name))
+            .await
     }
 
     /// What was typed for every session.
@@ -194,18 +200,18 @@ impl SessionHost {
     }
 
     /// What is known of providers.
-    pub(crate) const fn knowledge(&self) -> &SharedState {
-        &self.knowledge
+    pub(crate) const fn shared_state(&self) -> &SharedState {
+        &self.shared_state
     }
 
     /// Takes note of why the process ends.
-    pub(crate) fn signalled(&self, signal: Signal) {
-        *lock(&self.signalled) = Some(signal);
+    pub(crate) fn set_signal(&self, signal: Signal) {
+        *lock(&self.signal) = Some(signal);
     }
 
     /// Waits for hooks to be done, for a bounded time.
     pub(crate) async fn finish(&self, signals: &Signals) {
-        let signalled = *lock(&self.signalled);
+        let signalled = *lock(&self.signal);
         let all = std::mem::take(&mut *lock(&self.hooks));
         let finish = all.iter().map(async |hooked| match signalled {
             Some(_) => hooked.hooks.finish(HOOK_TIMEOUT_AFTER_SIGNAL).await,
@@ -221,10 +227,10 @@ impl SessionHost {
         join_all(finish).await;
     }
 
-    fn listen(&self, session: &Session, hooks: Hooks) {
+    fn attach_hooks(&self, session: &Session, hooks: Hooks) {
         let hooked = SessionHooks {
             session: session.id().to_owned(),
-            listening: Some(hooks.listen(session)),
+            subscription: Some(hooks.subscribe_to(session)),
             hooks,
         };
         if !hooked.hooks.is_empty() {
@@ -233,9 +239,14 @@ impl SessionHost {
     }
 
     /// The session to begin with: a new one, or the one that was named.
-    pub(crate) async fn first(&self, choice: &SessionArguments) -> anyhow::Result<OpenedSession> {
-        if !choice.go_on && choice.session.is_none() {
-            return self.make(&current_folder()?, SessionOrigin::Nothing).await;
+    pub(crate) async fn open_first(
+        &self,
+        choice: &SessionArguments,
+    ) -> anyhow::Result<OpenedSession> {
+        if !choice.continue_last && choice.session.is_none() {
+            return self
+                .open_session(&current_folder()?, SessionOrigin::New)
+                .await;
         }
         let journal = self.journal.as_ref();
         let journal = journal.context("sessions cannot be read here")?;
@@ -250,20 +261,27 @@ impl SessionHost {
         let journal = self.journal.as_ref();
         let journal = journal.context("sessions are not written down here")?;
         let summary = journal::find(journal, name).await?;
-        let earlier = resume::options(journal, &summary.id).await?;
+        let earlier = resume::last_options(journal, &summary.id).await?;
         let folder = PathBuf::from(&summary.directory);
-        self.make(&folder, SessionOrigin::Session(&summary.id, earlier))
+        self.open_session(&folder, SessionOrigin::Existing(&summary.id, earlier))
             .await
     }
 
     /// Makes a session, and takes note of what it is made of.
-    async fn make(&self, folder: &Path, from: SessionOrigin<'_>) -> anyhow::Result<OpenedSession> {
+    async fn open_session(
+        &self,
+        folder: &Path,
+        from: SessionOrigin<'_>,
+    ) -> anyhow::Result<OpenedSession> {
         let (typed, chosen) = match &from {
-            SessionOrigin::Session(_, earlier) => (self.after(earlier.clone()), None),
-            SessionOrigin::Nothing | SessionOrigin::Name(_) | SessionOrigin::Copy(..) => {
+            SessionOrigin::Existing(_, earlier) => (self.resolve_options(earlier.clone()), None),
+            SessionOrigin::New | SessionOrigin::NewNamed(_) | SessionOrigin::Fork(..) => {
                 let policy = lock(&self.chosen_policy).clone();
-                let policy = Options::said([("retry.policy", policy)]);
-                (self.typed.clone().with(&policy), lock(&self.chosen).clone())
+                let policy = Options::from_settings([("retry.policy", policy)]);
+                (
+                    self.typed.clone().overridden_by(&policy),
+                    lock(&self.chosen_model).clone(),
+                )
             }
         };
         let mut in_use = CurrentSession {
@@ -271,27 +289,27 @@ impl SessionHost {
             ..CurrentSession::default()
         };
         let parts = self.parts(folder, typed, &mut in_use)?;
-        in_use.made_with = in_use.options.clone();
+        in_use.initial_options = in_use.options.clone();
         let parts = match chosen {
             None => parts,
             Some((provider, model)) => {
-                let options = in_use.made_with.clone().choosing(&provider, &model);
+                let options = in_use.initial_options.clone().with_model(&provider, &model);
                 self.parts(folder, options, &mut in_use)?
             }
         };
         let hooks = parts.hooks(folder);
-        let model = parts.card(in_use.options.base_url.as_deref());
+        let model = parts.model_info(in_use.options.base_url.as_deref());
         let attendance = self.attendance.clone();
         let setup = parts
-            .setup(&in_use.options, &self.knowledge, folder, attendance)
+            .setup(&in_use.options, &self.shared_state, folder, attendance)
             .await;
-        if matches!(from, SessionOrigin::Session(..)) {
+        if matches!(from, SessionOrigin::Existing(..)) {
             // It has a model of its own.
-            *lock(&self.chosen) = None;
+            *lock(&self.chosen_model) = None;
         }
-        let session = self.session(folder, from, setup).await?;
-        self.listen(&session, hooks);
-        *lock(&self.in_use) = in_use;
+        let session = self.create_session(folder, from, setup).await?;
+        self.attach_hooks(&session, hooks);
+        *lock(&self.current) = in_use;
         let session = Arc::new(session);
         Ok(OpenedSession { session, model })
     }
@@ -303,13 +321,13 @@ impl SessionHost {
         options: Options,
         in_use: &mut CurrentSession,
     ) -> anyhow::Result<SessionParts> {
-        let settings = match self.door {
-            HostKind::Attended => config::load_in(Some(folder), &options.overrides())?,
+        let settings = match self.kind {
+            HostKind::Interactive => config::load_in(Some(folder), &options.overrides())?,
             HostKind::Server => config::load_for_server(folder, &options.overrides())?,
         };
         let parts = SessionParts::new(settings, &options, self.clock.clone())?;
         in_use.options = options;
-        in_use.options.pin(&parts.settings, parts.model());
+        in_use.options.pin_model(&parts.settings, parts.model());
         in_use.limits = parts.settings.limits;
         in_use.policy = Some(parts.settings.retry.policy.clone());
         in_use
@@ -325,7 +343,7 @@ impl SessionHost {
         Ok(parts)
     }
 
-    async fn session(
+    async fn create_session(
         &self,
         folder: &Path,
         from: SessionOrigin<'_>,
@@ -333,31 +351,31 @@ impl SessionHost {
     ) -> anyhow::Result<Session> {
         let journal = self.journal.as_ref();
         Ok(match (from, journal) {
-            (SessionOrigin::Copy(session, before), _) => {
+            (SessionOrigin::Fork(session, before), _) => {
                 session.fork(journal, before, setup).await?
             }
-            (SessionOrigin::Session(id, _), Some(journal)) => {
+            (SessionOrigin::Existing(id, _), Some(journal)) => {
                 Session::open(journal, id, setup).await?
             }
-            (from @ (SessionOrigin::Nothing | SessionOrigin::Name(_)), Some(journal)) => {
+            (from @ (SessionOrigin::New | SessionOrigin::NewNamed(_)), Some(journal)) => {
                 let folder = folder.to_string_lossy();
                 let from = &from;
                 let begun = match from {
-                    SessionOrigin::Name((id, title)) => {
+                    SessionOrigin::NewNamed((id, title)) => {
                         let id = (*id).to_owned();
                         Session::create_with_id(journal, id, &folder, title, setup.clone()).await
                     }
-                    _ => Session::begin(journal, (&folder, ""), setup.clone()).await,
+                    _ => Session::create(journal, (&folder, ""), setup.clone()).await,
                 };
                 begun.unwrap_or_else(|error| {
-                    unwritten(&error.to_string());
+                    warn_unrecorded(&error.to_string());
                     in_memory(from, setup)
                 })
             }
             (
-                from @ (SessionOrigin::Nothing
-                | SessionOrigin::Name(_)
-                | SessionOrigin::Session(..)),
+                from @ (SessionOrigin::New
+                | SessionOrigin::NewNamed(_)
+                | SessionOrigin::Existing(..)),
                 None,
             ) => in_memory(&from, setup),
         })
@@ -369,53 +387,56 @@ impl SessionHost {
         provider: &str,
         model: &str,
     ) -> anyhow::Result<Option<(Setup, Model)>> {
-        if Provider::named(provider).is_none() {
+        if Provider::from_name(provider).is_none() {
             return Ok(None);
         }
-        let mut in_use = lock(&self.in_use).clone();
+        let mut in_use = lock(&self.current).clone();
         // The address that was typed is that of the provider that it was typed for.
-        let options = in_use.made_with.clone().choosing(provider, model);
+        let options = in_use.initial_options.clone().with_model(provider, model);
         let folder = in_use.folder.clone();
         let parts = self.parts(&folder, options, &mut in_use)?;
-        let card = parts.card(in_use.options.base_url.as_deref());
+        let card = parts.model_info(in_use.options.base_url.as_deref());
         let setup = Setup {
             system: now.system.clone(),
             tools: now.tools.clone(),
-            offered: now.offered.clone(),
-            ..parts.setup_without_tools(&in_use.options, &self.knowledge)
+            tool_definitions: now.tool_definitions.clone(),
+            ..parts.setup_without_tools(&in_use.options, &self.shared_state)
         };
-        *lock(&self.in_use) = in_use;
-        *lock(&self.chosen) = Some((provider.to_owned(), model.to_owned()));
+        *lock(&self.current) = in_use;
+        *lock(&self.chosen_model) = Some((provider.to_owned(), model.to_owned()));
         Ok(Some((setup, card)))
     }
 
     /// What the session is made of when it retries by that policy.
     pub(crate) fn choose_policy(&self, now: &Setup, name: &str) -> anyhow::Result<Setup> {
         Policy::named(name)?;
-        let mut in_use = lock(&self.in_use).clone();
-        let chosen = Options::said([("retry.policy", Some(name.to_owned()))]);
-        in_use.made_with = in_use.made_with.with(&chosen);
-        let (folder, options) = (in_use.folder.clone(), in_use.options.clone().with(&chosen));
+        let mut in_use = lock(&self.current).clone();
+        let chosen = Options::from_settings([("retry.policy", Some(name.to_owned()))]);
+        in_use.initial_options = in_use.initial_options.overridden_by(&chosen);
+        let (folder, options) = (
+            in_use.folder.clone(),
+            in_use.options.clone().overridden_by(&chosen),
+        );
         let parts = self.parts(&folder, options, &mut in_use)?;
         let setup = Setup {
             system: now.system.clone(),
             tools: now.tools.clone(),
-            offered: now.offered.clone(),
-            ..parts.setup_without_tools(&in_use.options, &self.knowledge)
+            tool_definitions: now.tool_definitions.clone(),
+            ..parts.setup_without_tools(&in_use.options, &self.shared_state)
         };
         *lock(&self.chosen_policy) = Some(name.to_owned());
-        *lock(&self.in_use) = in_use;
+        *lock(&self.current) = in_use;
         Ok(setup)
     }
 
     /// Has the next new session ask that model.
     pub(crate) fn choose_model_for_next(&self, provider: &str, model: &str) {
-        *lock(&self.chosen) = Some((provider.to_owned(), model.to_owned()));
+        *lock(&self.chosen_model) = Some((provider.to_owned(), model.to_owned()));
     }
 
     /// The policy by which the session in use retries.
     pub(crate) fn policy(&self) -> Option<Policy> {
-        lock(&self.in_use).policy.clone()
+        lock(&self.current).policy.clone()
     }
 
     /// Where sessions are written down.
@@ -426,11 +447,11 @@ impl SessionHost {
     /// The accounts of the session in use, and what is held against them.
     pub(crate) fn accounts(&self) -> anyhow::Result<String> {
         let (folder, options) = {
-            let in_use = lock(&self.in_use);
+            let in_use = lock(&self.current);
             (in_use.folder.clone(), in_use.options.clone())
         };
         let settings = config::load_in(Some(&folder), &options.overrides())?;
-        let blocks = self.knowledge.blocks();
+        let blocks = self.shared_state.blocks();
         Ok(accounts::table(&settings, &blocks, self.clock.now()))
     }
 }
@@ -441,39 +462,39 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What a session begins with.
 enum SessionOrigin<'a> {
-    Nothing,
+    New,
     /// Nothing but an id and a title.
-    Name((&'a str, &'a str)),
+    NewNamed((&'a str, &'a str)),
     /// Its own entries, and what was typed for its last prompt.
-    Session(&'a str, Options),
+    Existing(&'a str, Options),
     /// The entries of another one, up to a number.
-    Copy(&'a Session, Option<u64>),
+    Fork(&'a Session, Option<u64>),
 }
 
 /// A session that is written down nowhere, by its name if it has one.
 fn in_memory(from: &SessionOrigin<'_>, setup: Setup) -> Session {
     match from {
-        SessionOrigin::Name((id, _)) => Session::in_memory_with_id((*id).to_owned(), setup),
+        SessionOrigin::NewNamed((id, _)) => Session::in_memory_with_id((*id).to_owned(), setup),
         _ => Session::in_memory(setup),
     }
 }
 
-fn kept(home: &Path) -> Option<Journal> {
+fn open_journal(home: &Path) -> Option<Journal> {
     match journal::open(home) {
         Ok((journal, _)) => Some(journal),
         Err(error) => {
-            unwritten(&error.to_string());
+            warn_unrecorded(&error.to_string());
             None
         }
     }
 }
 
-fn unwritten(why: &str) {
-    complain(&format!(
+fn warn_unrecorded(why: &str) {
+    print_diagnostic(&format!(
         "warning: this session cannot be written down, and could not be carried on after a crash: {why}"
     ));
 }
 
-fn said(error: anyhow::Error) -> String {
+fn error_text(error: anyhow::Error) -> String {
     format!("{error:#}")
 }

@@ -1,12 +1,12 @@
 //! A session that is there, and what it is asked with next.
 
 use crate::commands::resume;
-use crate::complain;
 use crate::config;
 use crate::factory::journal;
 use crate::factory::options::Options;
 use crate::factory::session::SessionParts;
 use crate::platform::exit::UsageError;
+use crate::print_diagnostic;
 use anyhow::Context;
 use outlast_engine::Clock;
 use outlast_store::Journal;
@@ -30,15 +30,15 @@ impl ExistingSession {
         typed: Options,
         clock: &Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
-        let journal = journal::existing()?;
+        let journal = journal::open_existing()?;
         let journal = journal.ok_or_else(|| UsageError(journal::NO_SESSION.to_owned()))?;
-        let summary = summary(&journal, name).await?;
-        let earlier = resume::options(&journal, &summary.id).await?;
-        let mut options = typed.after(earlier);
+        let summary = find_summary(&journal, name).await?;
+        let earlier = resume::last_options(&journal, &summary.id).await?;
+        let mut options = typed.or_earlier(earlier);
         let folder = PathBuf::from(&summary.directory);
         let settings = config::load_in(Some(&folder), &options.overrides())?;
         let parts = SessionParts::new(settings, &options, clock.clone())?;
-        options.pin(&parts.settings, parts.model());
+        options.pin_model(&parts.settings, parts.model());
         Ok(Self {
             journal,
             summary,
@@ -50,12 +50,12 @@ impl ExistingSession {
 }
 
 /// The session that is meant.
-async fn summary(journal: &Journal, name: Option<&str>) -> anyhow::Result<Summary> {
+async fn find_summary(journal: &Journal, name: Option<&str>) -> anyhow::Result<Summary> {
     let summary = match name {
         Some(name) => journal::find(journal, name).await?,
         None => last_session_in(journal, &current_folder()?).await?,
     };
-    match (summary.open_turn, summary.state) {
+    match (summary.open_turn, summary.availability) {
         (_, Availability::InUse) => Err(UsageError(format!(
             "session {} is in use by another process; it can be carried on when that has ended",
             summary.id
@@ -67,7 +67,7 @@ async fn summary(journal: &Journal, name: Option<&str>) -> anyhow::Result<Summar
         ))
         .into()),
         (None, Availability::Abandoned) if summary.turns > 0 => {
-            complain(&format!(
+            print_diagnostic(&format!(
                 "● the answer before this was not printed; `outlast sessions show {}` has it",
                 summary.id
             ));

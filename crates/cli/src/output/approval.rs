@@ -19,8 +19,11 @@ impl TerminalApprover {
 }
 
 impl Approver for TerminalApprover {
-    fn ask<'a>(&'a self, question: &'a ApprovalRequest) -> BoxFuture<'a, ApprovalDecision> {
-        let text = format!("\r\u{1b}[2K{}", words(question));
+    fn request_approval<'a>(
+        &'a self,
+        question: &'a ApprovalRequest,
+    ) -> BoxFuture<'a, ApprovalDecision> {
+        let text = format!("\r\u{1b}[2K{}", question_prompt(question));
         Box::pin(async move {
             let asked = tokio::task::spawn_blocking(move || ask(&text));
             // Without an answer the tool is not approved.
@@ -28,7 +31,7 @@ impl Approver for TerminalApprover {
                 .await
                 .ok()
                 .and_then(Result::ok)
-                .unwrap_or(ApprovalDecision::No)
+                .unwrap_or(ApprovalDecision::Deny)
         })
     }
 }
@@ -47,7 +50,7 @@ pub(crate) enum Extent {
     /// Its beginning and its end.
     BothEnds,
     /// All of it up to a generous limit, for a view that scrolls.
-    Whole,
+    Full,
 }
 
 impl Extent {
@@ -55,14 +58,14 @@ impl Extent {
     const fn limits(self) -> (usize, usize, usize) {
         match self {
             Self::BothEnds => (12, 4, 160),
-            Self::Whole => (400, 100, 4000),
+            Self::Full => (400, 100, 4000),
         }
     }
 }
 
 impl QuestionText {
-    pub(crate) fn of(question: &ApprovalRequest, extent: Extent) -> Self {
-        let outside = question.outside.as_ref();
+    pub(crate) fn new(question: &ApprovalRequest, extent: Extent) -> Self {
+        let outside = question.outside_path.as_ref();
         let outside = outside.map_or(String::new(), |path| {
             format!(" (outside of this folder: {})", path.display())
         });
@@ -74,8 +77,8 @@ impl QuestionText {
 }
 
 /// Returns the question, with the choices for a typed answer.
-pub(crate) fn words(question: &ApprovalRequest) -> String {
-    let QuestionText { line, details } = QuestionText::of(question, Extent::BothEnds);
+pub(crate) fn question_prompt(question: &ApprovalRequest) -> String {
+    let QuestionText { line, details } = QuestionText::new(question, Extent::BothEnds);
     let always = &question.permission;
     format!("? {line}\n{details}  run it? [y]es, [n]o, [a]lways allow {always}: ")
 }
@@ -122,7 +125,7 @@ fn truncate_middle(line: &str, longest: usize) -> String {
 }
 
 fn ask(question: &str) -> std::io::Result<ApprovalDecision> {
-    forget_what_was_typed();
+    discard_typed_input();
     loop {
         let mut stderr = std::io::stderr().lock();
         stderr.write_all(question.as_bytes())?;
@@ -130,26 +133,26 @@ fn ask(question: &str) -> std::io::Result<ApprovalDecision> {
         drop(stderr);
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line)? == 0 {
-            return Ok(ApprovalDecision::No);
+            return Ok(ApprovalDecision::Deny);
         }
         match line.trim().to_lowercase().as_str() {
-            "y" | "yes" => return Ok(ApprovalDecision::Yes),
-            "a" | "always" => return Ok(ApprovalDecision::Always),
-            "n" | "no" => return Ok(ApprovalDecision::No),
+            "y" | "yes" => return Ok(ApprovalDecision::AllowOnce),
+            "a" | "always" => return Ok(ApprovalDecision::AllowAlways),
+            "n" | "no" => return Ok(ApprovalDecision::Deny),
             _ => {}
         }
     }
 }
 
 #[cfg(unix)]
-pub(crate) fn forget_what_was_typed() {
+pub(crate) fn discard_typed_input() {
     use nix::sys::termios::{FlushArg, tcflush};
     // A failure means that there is no terminal.
     tcflush(std::io::stdin(), FlushArg::TCIFLUSH).ok();
 }
 
 #[cfg(not(unix))]
-pub(crate) fn forget_what_was_typed() {}
+pub(crate) fn discard_typed_input() {}
 
 #[cfg(test)]
 mod tests {
@@ -158,13 +161,13 @@ mod tests {
     use serde_json::json;
 
     fn asked(summary: &str, arguments: Value) -> String {
-        words(&ApprovalRequest {
+        question_prompt(&ApprovalRequest {
             tool: "bash".to_owned(),
             permission: "bash".to_owned(),
             summary: summary.to_owned(),
             arguments,
             effect: Effect::AtMostOnce,
-            outside: None,
+            outside_path: None,
         })
     }
 

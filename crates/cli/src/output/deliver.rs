@@ -2,16 +2,16 @@
 //!
 //! All of it is in the journal: neither the folder of the session nor its provider is needed any more.
 
-use crate::complain;
-use crate::output::diagnostics::notice;
+use crate::output::diagnostics::print_status;
 use crate::output::screen::Screen;
 use crate::platform::exit::Exit;
 use crate::platform::signals::Signal;
+use crate::print_diagnostic;
 use anyhow::Context;
 use outlast_engine::Clock;
 use outlast_engine::journal::{Entry, TurnError};
 use outlast_kernel::event::{Body, Event, StopReason, TurnStatus, VERSION};
-use outlast_session::read;
+use outlast_session::parse_entry;
 use outlast_store::Journal;
 
 /// How the last turn of a session ended.
@@ -31,14 +31,14 @@ pub(crate) async fn deliver(
     clock: &dyn Clock,
 ) -> anyhow::Result<Exit> {
     let hold = journal.claim(session).await?;
-    let told = told(journal, session).await?;
-    notice(&format!(
+    let told = load_outcome(journal, session).await?;
+    print_status(&format!(
         "Session {session} was finished; its process died before it could say so."
     ));
     if screen.is_json() {
         print_events(screen, &told, session, clock)?;
     } else {
-        say(&screen, &told)?;
+        print_outcome(&screen, &told)?;
     }
     journal.release(hold).await?;
     Ok(match told.seal {
@@ -48,10 +48,10 @@ pub(crate) async fn deliver(
     })
 }
 
-async fn told(journal: &Journal, session: &str) -> anyhow::Result<TurnOutcome> {
+async fn load_outcome(journal: &Journal, session: &str) -> anyhow::Result<TurnOutcome> {
     let last = async |kind| -> anyhow::Result<Option<Entry>> {
-        let last = journal.last(session, kind).await?;
-        Ok(last.map(|last| read(session, &last)).transpose()?)
+        let last = journal.last_of_kind(session, kind).await?;
+        Ok(last.map(|last| parse_entry(session, &last)).transpose()?)
     };
     let turn_id = match last("prompt").await? {
         Some(Entry::Prompt { turn_id, .. }) => turn_id,
@@ -77,18 +77,18 @@ async fn told(journal: &Journal, session: &str) -> anyhow::Result<TurnOutcome> {
     }
 }
 
-fn say(screen: &Screen, told: &TurnOutcome) -> anyhow::Result<()> {
+fn print_outcome(screen: &Screen, told: &TurnOutcome) -> anyhow::Result<()> {
     match (told.seal, &told.error) {
-        (TurnStatus::Completed, _) => screen.answer(&told.answer)?,
-        (TurnStatus::Aborted, _) => complain("Cancelled."),
+        (TurnStatus::Completed, _) => screen.print_complete_answer(&told.answer)?,
+        (TurnStatus::Aborted, _) => print_diagnostic("Cancelled."),
         (TurnStatus::Error, Some(problem)) => {
             let phrase = problem.cause.phrase();
-            complain(&format!(
+            print_diagnostic(&format!(
                 "error: {phrase}: {}: {}",
                 problem.message, problem.reason
             ));
         }
-        (TurnStatus::Error, None) => complain("error: it failed"),
+        (TurnStatus::Error, None) => print_diagnostic("error: it failed"),
     }
     Ok(())
 }
@@ -130,5 +130,5 @@ fn print_events(
             body,
         });
     }
-    screen.written().context("cannot write to stdout")
+    screen.into_write_result().context("cannot write to stdout")
 }

@@ -31,14 +31,16 @@ pub(crate) fn is_quiet() -> bool {
 }
 
 /// Whether a line about a session or a run is only progress.
-pub(crate) fn is_news(line: &str) -> bool {
+pub(crate) fn is_progress_line(line: &str) -> bool {
     line.trim_start().starts_with(PROGRESS_MARKS)
 }
 
 /// Writes an error or a warning to stderr, or to the chat that owns the screen. A failure to write is ignored.
-pub(crate) fn complain(line: &str) {
+pub(crate) fn print_diagnostic(line: &str) {
     let line = text::plain(line);
-    let taken = taken_by().as_ref().map(|chat| chat.send(line.to_string()));
+    let taken = chat_output()
+        .as_ref()
+        .map(|chat| chat.send(line.to_string()));
     if !matches!(taken, Some(Ok(()))) {
         clear_line();
         // One write, so that no other process writes between the line and its end.
@@ -49,9 +51,9 @@ pub(crate) fn complain(line: &str) {
 }
 
 /// Writes a progress line to stderr, unless `--quiet` is set.
-pub(crate) fn notice(line: &str) {
+pub(crate) fn print_status(line: &str) {
     if !is_quiet() {
-        complain(line);
+        print_diagnostic(line);
     }
 }
 
@@ -75,19 +77,19 @@ pub(crate) fn clear_line() {
 }
 
 /// Whether a chat owns the screen.
-pub(crate) fn is_taken() -> bool {
-    taken_by().is_some()
+pub(crate) fn is_captured() -> bool {
+    chat_output().is_some()
 }
 
 /// Directs messages to stderr again.
-pub(crate) fn give_back() {
-    *taken_by() = None;
+pub(crate) fn release_capture() {
+    *chat_output() = None;
 }
 
 /// Directs messages to the returned capture until it is dropped.
-pub(crate) fn take() -> Capture {
+pub(crate) fn capture() -> Capture {
     let (sender, receiver) = unbounded_channel();
-    *taken_by() = Some(sender);
+    *chat_output() = Some(sender);
     Capture(receiver)
 }
 
@@ -105,13 +107,13 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        give_back();
+        release_capture();
         while let Ok(line) = self.0.try_recv() {
-            complain(&line);
+            print_diagnostic(&line);
         }
     }
 }
 
-fn taken_by() -> MutexGuard<'static, Option<UnboundedSender<String>>> {
+fn chat_output() -> MutexGuard<'static, Option<UnboundedSender<String>>> {
     CHAT_OUTPUT.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -29,13 +29,13 @@ pub(crate) struct Progress<Out: Write> {
     is_quiet: bool,
     wait: Option<Wait>,
     /// Start of the wait for a completion.
-    asking_since: Option<Timestamp>,
-    held: Option<Held>,
+    request_started_at: Option<Timestamp>,
+    gate_wait: Option<Held>,
     shown: String,
     /// The beginning of every line.
     label: String,
     /// The arguments of tool calls, by the ids of the calls.
-    calls: HashMap<String, String>,
+    tool_calls: HashMap<String, String>,
     /// The model that the turn began with.
     first_model: String,
 }
@@ -46,7 +46,7 @@ struct Held {
     until: Timestamp,
     cause: Option<Cause>,
     /// The time that was printed where lines stay.
-    printed: Timestamp,
+    printed_until: Timestamp,
 }
 
 #[derive(Clone)]
@@ -65,11 +65,11 @@ impl<Out: Write> Progress<Out> {
             is_terminal,
             is_quiet: false,
             wait: None,
-            asking_since: None,
-            held: None,
+            request_started_at: None,
+            gate_wait: None,
             shown: String::new(),
             label: String::new(),
-            calls: HashMap::new(),
+            tool_calls: HashMap::new(),
             first_model: String::new(),
         }
     }
@@ -83,7 +83,7 @@ impl<Out: Write> Progress<Out> {
     }
 
     /// Restricts the output to problems.
-    pub(crate) fn quietly(self) -> Self {
+    pub(crate) fn quiet(self) -> Self {
         Self {
             is_terminal: false,
             is_quiet: true,
@@ -110,23 +110,23 @@ impl<Out: Write> Progress<Out> {
                 };
                 let line = wait.line(now);
                 self.wait = Some(wait);
-                self.asking_since = None;
+                self.request_started_at = None;
                 if self.is_terminal {
                     self.redraw(line);
                 } else {
                     self.print(&line);
                 }
             }
-            Body::Held { until, cause } => self.hold(*until, *cause, now),
+            Body::Held { until, cause } => self.start_gate_wait(*until, *cause, now),
             Body::AttemptStarted { .. } => {
                 self.end_wait();
-                self.held = None;
-                self.asking_since = Some(now);
+                self.gate_wait = None;
+                self.request_started_at = Some(now);
             }
             Body::RetryEnded { .. } => self.end_wait(),
             Body::Sealed { .. } => {
-                self.asking_since = None;
-                self.held = None;
+                self.request_started_at = None;
+                self.gate_wait = None;
                 if self.is_terminal {
                     self.redraw(String::new());
                 }
@@ -147,17 +147,17 @@ impl<Out: Write> Progress<Out> {
             Body::ToolCall(call) => {
                 let arguments = text::bounded(&call.arguments, MAX_ARGUMENTS_LENGTH);
                 let shown = format!("{} {arguments}", call.name);
-                self.calls.insert(call.id.clone(), shown);
+                self.tool_calls.insert(call.id.clone(), shown);
             }
             // The line is cleared, so that an approval question can be read.
             Body::StepComplete { .. } => {
-                self.asking_since = None;
+                self.request_started_at = None;
                 if self.is_terminal {
                     self.redraw(String::new());
                 }
             }
             Body::ToolStarted { id, name } => {
-                let shown = self.calls.remove(id).unwrap_or_else(|| name.clone());
+                let shown = self.tool_calls.remove(id).unwrap_or_else(|| name.clone());
                 self.print(&format!("● {shown}"));
             }
             // A call that was started has left the list.
@@ -166,7 +166,7 @@ impl<Out: Write> Progress<Out> {
                 output,
                 is_error: true,
             } => {
-                if let Some(shown) = self.calls.remove(id) {
+                if let Some(shown) = self.tool_calls.remove(id) {
                     let why = output.lines().next().unwrap_or_default();
                     self.print(&format!("○ {shown}: {why}"));
                 }
@@ -183,9 +183,9 @@ impl<Out: Write> Progress<Out> {
         if let Some(wait) = &self.wait {
             let line = wait.line(now);
             self.redraw(line);
-        } else if let Some(held) = self.held {
+        } else if let Some(held) = self.gate_wait {
             self.redraw(held.line(now));
-        } else if let Some(silence) = self.asking_since.map(|since| now.since(since))
+        } else if let Some(silence) = self.request_started_at.map(|since| now.since(since))
             && silence >= SILENCE_THRESHOLD
         {
             let silence = Span(Duration::from_secs(silence.as_secs()));
@@ -196,25 +196,28 @@ impl<Out: Write> Progress<Out> {
     }
 
     /// Handles a hold of the gate. Before a scheduled retry is due, its own wait stays on display.
-    fn hold(&mut self, until: Timestamp, cause: Option<Cause>, now: Timestamp) {
+    fn start_gate_wait(&mut self, until: Timestamp, cause: Option<Cause>, now: Timestamp) {
         if self.wait.as_ref().is_some_and(|wait| wait.at > now) {
             return;
         }
         self.end_wait();
         let far = |held: Held| {
-            held.printed.since(until).max(until.since(held.printed)) >= LONG_WAIT_THRESHOLD
+            held.printed_until
+                .since(until)
+                .max(until.since(held.printed_until))
+                >= LONG_WAIT_THRESHOLD
         };
-        let news = self.held.is_none_or(far);
-        let printed = match self.held {
-            Some(held) if !news => held.printed,
+        let news = self.gate_wait.is_none_or(far);
+        let printed_until = match self.gate_wait {
+            Some(held) if !news => held.printed_until,
             _ => until,
         };
         let held = Held {
             until,
             cause,
-            printed,
+            printed_until,
         };
-        self.held = Some(held);
+        self.gate_wait = Some(held);
         if self.is_terminal {
             self.redraw(held.line(now));
         } else if news {
@@ -223,7 +226,7 @@ impl<Out: Write> Progress<Out> {
     }
 
     pub(crate) fn print(&mut self, line: &str) {
-        if self.is_quiet && diagnostics::is_news(line) {
+        if self.is_quiet && diagnostics::is_progress_line(line) {
             return;
         }
         if self.is_terminal {

@@ -9,7 +9,7 @@ pub(crate) mod formatting;
 mod live;
 mod painter;
 
-pub(crate) use formatting::{cut, one_line, whole, width};
+pub(crate) use formatting::{one_line, truncate, whole_seconds, width};
 pub(crate) use live::{Countdown, LiveStep};
 pub(crate) use painter::{Painter, stderr_size, stdout_size};
 
@@ -35,7 +35,7 @@ pub(crate) struct PlannedStep {
 }
 
 /// The steps of a pipeline, in the order of its file.
-pub(crate) fn planned(pipeline: &Pipeline) -> Vec<PlannedStep> {
+pub(crate) fn planned_steps(pipeline: &Pipeline) -> Vec<PlannedStep> {
     let step = |step: &outlast_pipeline::definition::Step| PlannedStep {
         id: step.id.clone(),
         max_attempts: step.retry.policy.max_attempts.map(u32::from),
@@ -44,18 +44,18 @@ pub(crate) fn planned(pipeline: &Pipeline) -> Vec<PlannedStep> {
 }
 
 /// The steps of a run whose pipeline is not at hand: those that have begun, in that order.
-pub(crate) fn begun(run: &Run) -> Vec<PlannedStep> {
+pub(crate) fn started_steps(run: &Run) -> Vec<PlannedStep> {
     let step = |id: &str| PlannedStep {
         id: id.to_owned(),
         max_attempts: None,
     };
-    status::order(run).into_iter().map(step).collect()
+    status::steps_by_start(run).into_iter().map(step).collect()
 }
 
 /// Whether a process is at work on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessStatus {
-    Runs,
+    Running,
     /// What was under way was left where it is.
     Gone,
 }
@@ -89,27 +89,27 @@ impl RunView<'_> {
         let names = shown.iter().map(|step| width(&one_line(&step.id)));
         let names = names.max().unwrap_or_default().min(MAX_NAME_COLUMNS);
         let rows = shown.iter().map(|step| {
-            let (mark, what) = self.step(step);
+            let (mark, what) = self.step_line(step);
             format!("  {mark} {}  {what}", padded(&step.id, names))
         });
         let lines = std::iter::once(self.head()).chain(rows);
-        lines.map(|line| cut(&line, columns)).collect()
+        lines.map(|line| truncate(&line, columns)).collect()
     }
 
     /// Whether what is under way is carried on.
-    const fn goes_on(&self) -> bool {
-        self.run.ended.is_none() && matches!(self.process, ProcessStatus::Runs)
+    const fn is_in_progress(&self) -> bool {
+        self.run.ended.is_none() && matches!(self.process, ProcessStatus::Running)
     }
 
     fn head(&self) -> String {
         let run = self.run;
         let over = |step: &&PlannedStep| run.phase(&step.id).is_over();
         let over = self.steps.iter().filter(over).count();
-        let name = one_line(&run.begun.name);
+        let name = one_line(&run.parameters.name);
         let stands = match (&run.ended, self.process) {
             (Some(ended), _) => run_ended(run, ended),
-            (None, ProcessStatus::Runs) => {
-                format!("running for {}", whole(self.now.since(run.started)))
+            (None, ProcessStatus::Running) => {
+                format!("running for {}", whole_seconds(self.now.since(run.started)))
             }
             (None, ProcessStatus::Gone) => {
                 "not finished, and no process is at work on it".to_owned()
@@ -119,21 +119,23 @@ impl RunView<'_> {
         format!("{name}: {stands}; {over} of {all} steps are over{spent}")
     }
 
-    fn step(&self, planned: &PlannedStep) -> (char, String) {
+    fn step_line(&self, planned: &PlannedStep) -> (char, String) {
         let Some(step) = self.run.steps.get(&planned.id) else {
-            return ('·', self.idle().to_owned());
+            return ('·', self.not_run_phrase().to_owned());
         };
         let (mark, what) = match step.phase {
-            Phase::Idle | Phase::Called if !self.goes_on() => ('·', self.idle().to_owned()),
-            Phase::Idle => ('·', self.idle().to_owned()),
-            phase if phase.is_active() && !self.goes_on() => {
-                ('○', self.left_behind(phase).to_owned())
+            Phase::Idle | Phase::Triggered if !self.is_in_progress() => {
+                ('·', self.not_run_phrase().to_owned())
             }
-            Phase::Called | Phase::Ready => ('·', "is about to begin".to_owned()),
-            Phase::Working => self.working(planned, step),
+            Phase::Idle => ('·', self.not_run_phrase().to_owned()),
+            phase if phase.is_active() && !self.is_in_progress() => {
+                ('○', self.unfinished_phrase(phase).to_owned())
+            }
+            Phase::Triggered | Phase::Ready => ('·', "is about to begin".to_owned()),
+            Phase::Working => self.active_step(planned, step),
             Phase::Waiting { until, cause, .. } => {
                 let next = step.attempt().map_or(1, |attempt| attempt.number) + 1;
-                let left = TimeLeft::of(until, self.now).rounded();
+                let left = TimeLeft::new(until, self.now).rounded();
                 let number = attempts(next, planned.max_attempts);
                 (
                     '⚠',
@@ -142,42 +144,45 @@ impl RunView<'_> {
             }
             Phase::AtGate { until } => ('?', self.at_gate(&planned.id, until)),
             Phase::Reworking => ('↻', self.reworked(&planned.id)),
-            Phase::Ended(outcome) => (formatting::mark(outcome), formatting::ended(step, outcome)),
+            Phase::Ended(outcome) => (
+                formatting::outcome_mark(outcome),
+                formatting::outcome_with_reason(step, outcome),
+            ),
         };
         (mark, what)
     }
 
-    const fn idle(&self) -> &'static str {
+    const fn not_run_phrase(&self) -> &'static str {
         match self.run.ended {
             Some(_) => "was not run",
             None => "has not begun",
         }
     }
 
-    fn working(&self, planned: &PlannedStep, step: &StepState) -> (char, String) {
+    fn active_step(&self, planned: &PlannedStep, step: &StepState) -> (char, String) {
         let live = self.live.get(&planned.id);
         if let Some(countdown) = live.and_then(|live| live.retry.as_ref()) {
-            return ('⚠', countdown.words(self.now));
+            return ('⚠', countdown.remaining_text(self.now));
         }
         let since = step.attempt().map_or(self.now, |attempt| attempt.started);
-        let mut what = format!("works for {}", whole(self.now.since(since)));
+        let mut what = format!("works for {}", whole_seconds(self.now.since(since)));
         let number = step.attempt().map_or(1, |attempt| attempt.number);
         if number > 1 {
             what += &format!(" ({})", attempts(number, planned.max_attempts));
         }
-        if let Some(name) = step.attempt().and_then(|attempt| attempt.instead.as_ref()) {
+        if let Some(name) = step.attempt().and_then(|attempt| attempt.fallback.as_ref()) {
             what += &format!(", {} instead", one_line(name));
         }
-        if let Some(last) = live.and_then(|live| live.last.as_ref()) {
+        if let Some(last) = live.and_then(|live| live.last_activity.as_ref()) {
             what += &format!(": {}", one_line(last));
         }
         ('●', what)
     }
 
     fn at_gate(&self, id: &str, until: Timestamp) -> String {
-        let left = whole(until.since(self.now));
+        let left = whole_seconds(until.since(self.now));
         let clock = time_of_day(until, self.now);
-        match self.live.get(id).and_then(|live| live.asked.as_ref()) {
+        match self.live.get(id).and_then(|live| live.question.as_ref()) {
             Some(asked) => format!(
                 "asks: {} ({left} left, until {clock})",
                 question_line(asked)
@@ -187,7 +192,7 @@ impl RunView<'_> {
     }
 
     fn reworked(&self, id: &str) -> String {
-        let makes_good = |(_, step): &(&String, &StepState)| step.reworks.as_deref() == Some(id);
+        let makes_good = |(_, step): &(&String, &StepState)| step.rework_of.as_deref() == Some(id);
         match self.run.steps.iter().find(makes_good) {
             Some((by, _)) => format!("has failed, and {} makes good for it", one_line(by)),
             None => "has failed, and is made good for".to_owned(),
@@ -195,7 +200,7 @@ impl RunView<'_> {
     }
 
     /// What was done about a step when nothing more was.
-    const fn left_behind(&self, phase: Phase) -> &'static str {
+    const fn unfinished_phrase(&self, phase: Phase) -> &'static str {
         match (phase, &self.run.ended) {
             (_, Some(_)) => "was not over when the run ended",
             (Phase::Working, None) => "was at work when its process ended",
@@ -208,8 +213,8 @@ impl RunView<'_> {
 
 /// How a run ended, and after how long.
 fn run_ended(run: &Run, ended: &EndStatus) -> String {
-    let took = formatting::took(ended.at.since(run.started));
-    let reason = formatting::because(ended.reason.as_deref());
+    let took = formatting::elapsed(ended.at.since(run.started));
+    let reason = formatting::reason_suffix(ended.reason.as_deref());
     match ended.outcome {
         Outcome::Completed | Outcome::Continued => format!("completed in {took}"),
         Outcome::Canceled => format!("cancelled after {took}{reason}"),

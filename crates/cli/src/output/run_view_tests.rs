@@ -48,7 +48,7 @@ fn steps() -> Vec<PlannedStep> {
 }
 
 fn run_of(entries: &[(u64, Entry)]) -> Run {
-    Run::of(entries.iter().map(|(time, entry)| (at(*time), entry)))
+    Run::from_entries(entries.iter().map(|(time, entry)| (at(*time), entry)))
 }
 
 /// Times of day are those of the machine.
@@ -66,7 +66,7 @@ fn told<'a>(
 ) -> String {
     let mut out = Vec::new();
     let mut painter = Painter::new(&mut out, size, RUN);
-    painter.plan(steps());
+    painter.set_steps(steps());
     for (time, entry) in entries {
         painter.entry(at(*time), entry);
         painter.tick(at(*time));
@@ -80,7 +80,7 @@ fn told<'a>(
 fn every_state_of_a_step_has_its_words() {
     let run = run_of(&entries());
     let mut live: BTreeMap<String, LiveStep> = BTreeMap::new();
-    live.entry("approve".to_owned()).or_default().asked = Some(Question {
+    live.entry("approve".to_owned()).or_default().question = Some(Question {
         message: "Ship it?".to_owned(),
         choices: vec!["y".to_owned(), "n".to_owned()],
     });
@@ -89,7 +89,7 @@ fn every_state_of_a_step_has_its_words() {
         until: at(24),
         retry: Some((2, Some(5))),
     });
-    live.entry("fix".to_owned()).or_default().last = Some("bash".to_owned());
+    live.entry("fix".to_owned()).or_default().last_activity = Some("bash".to_owned());
     let steps = steps();
     let view = |process| RunView {
         steps: &steps,
@@ -98,8 +98,8 @@ fn every_state_of_a_step_has_its_words() {
         process,
         now: at(20),
     };
-    let running = view(ProcessStatus::Runs).lines(120).join("\n");
-    let narrow = view(ProcessStatus::Runs).lines(24).join("\n");
+    let running = view(ProcessStatus::Running).lines(120).join("\n");
+    let narrow = view(ProcessStatus::Running).lines(24).join("\n");
     let left = view(ProcessStatus::Gone).lines(120).join("\n");
     insta::assert_snapshot!(without_clocks(&[running, narrow, left].join("\n\n")));
 }
@@ -121,7 +121,7 @@ fn a_run_that_is_over_says_how_it_ended() {
 
 #[test]
 fn a_run_without_its_pipeline_has_its_steps_in_the_order_in_which_they_began() {
-    let begun = begun(&run_of(&entries()));
+    let begun = started_steps(&run_of(&entries()));
     let names: Vec<&str> = begun.iter().map(|step| step.id.as_str()).collect();
     let order = [
         "fetch", "lint", "plan", "test", "fix", "approve", "cool", "push", "docs",
@@ -148,9 +148,9 @@ fn a_terminal_sees_where_the_run_stands_below_what_happened() {
 fn what_is_painted_is_no_larger_than_the_terminal() {
     let mut out = Vec::new();
     let mut painter = Painter::new(&mut out, Some(|| (20, 4)), RUN);
-    painter.plan(steps());
+    painter.set_steps(steps());
     for (time, entry) in entries() {
-        painter.earlier(at(time), &entry);
+        painter.replay_entry(at(time), &entry);
     }
     painter.tick(at(20));
     painter.tick(at(20));
@@ -179,9 +179,9 @@ fn what_a_session_waits_for_is_told_once_and_counts_down() {
         cause: None,
     };
     let play = |painter: &mut Painter<&mut Vec<u8>>| {
-        painter.plan(steps());
+        painter.set_steps(steps());
         for (time, entry) in &entries()[..15] {
-            painter.earlier(at(*time), entry);
+            painter.replay_entry(at(*time), entry);
         }
         painter.event("plan", &scheduled, at(12));
         painter.tick(at(12));
@@ -248,7 +248,7 @@ fn nothing_from_outside_makes_a_line_or_is_obeyed() {
     let expected = told(entries().iter().chain(&rest()), None);
     assert_eq!(lines.lines().count(), expected.lines().count());
     assert!(lines.len() < 10_000, "{}", lines.len());
-    assert!(!lines.contains(outlast_kernel::text::is_unwanted));
+    assert!(!lines.contains(outlast_kernel::text::is_unprintable));
     let mut steps = steps();
     steps[3].id.clone_from(&hostile);
     let run = run_of(&all[..all.len() - 10]);
@@ -257,7 +257,7 @@ fn nothing_from_outside_makes_a_line_or_is_obeyed() {
         steps: &steps,
         run: &run,
         live: &live,
-        process: ProcessStatus::Runs,
+        process: ProcessStatus::Running,
         now: at(20),
     };
     for columns in [0, 1, 2, 3, 40, 200] {
@@ -265,7 +265,7 @@ fn nothing_from_outside_makes_a_line_or_is_obeyed() {
         assert_eq!(lines.len(), 11);
         let is_right = |line: &String| {
             formatting::width(line) <= columns
-                && !line.contains(outlast_kernel::text::is_unwanted)
+                && !line.contains(outlast_kernel::text::is_unprintable)
                 && !line.contains('\n')
         };
         assert!(lines.iter().all(is_right), "{columns}: {lines:#?}");

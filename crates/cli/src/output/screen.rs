@@ -48,7 +48,7 @@ impl Screen {
     }
 
     /// Whether the reader of stdout has gone: continuing would spend money for nothing.
-    pub(crate) const fn is_lost(&self) -> bool {
+    pub(crate) const fn is_stdout_lost(&self) -> bool {
         self.lost_stdout.is_some()
     }
 
@@ -58,7 +58,7 @@ impl Screen {
     }
 
     /// Checks that all output reached stdout; returns the write error otherwise.
-    pub(crate) fn written(self) -> std::io::Result<()> {
+    pub(crate) fn into_write_result(self) -> std::io::Result<()> {
         self.lost_stdout.map_or(Ok(()), Err)
     }
 
@@ -77,7 +77,7 @@ impl Screen {
         }
         let written = serde_json::to_string(event)
             .map_err(std::io::Error::from)
-            .and_then(|line| say(&safe_json(&line)));
+            .and_then(|line| print_line(&safe_json(&line)));
         if let (Err(error), None) = (written, &self.lost_stdout) {
             self.lost_stdout = Some(error);
         }
@@ -98,9 +98,9 @@ impl Screen {
             }
             Some(error) => bail!("cannot write to stdout: {error}"),
         }
-        let shortfall = UnusableAnswer::of(ended, answer.is_empty());
+        let shortfall = UnusableAnswer::detect(ended, answer.is_empty());
         if !self.json {
-            self.explain(ended, policy);
+            self.print_failure(ended, policy);
             if let Some(shortfall) = &shortfall {
                 self.progress.print(&shortfall.message());
             }
@@ -112,7 +112,7 @@ impl Screen {
     }
 
     /// Prints a completion that was already complete.
-    pub(crate) fn answer(&self, answer: &str) -> anyhow::Result<()> {
+    pub(crate) fn print_complete_answer(&self, answer: &str) -> anyhow::Result<()> {
         let answer = text::plain(answer);
         let said = self.print_answer(answer.trim_end_matches('\n'));
         said.context("cannot write to stdout")
@@ -120,12 +120,12 @@ impl Screen {
 
     fn print_answer(&self, answer: &str) -> std::io::Result<()> {
         match &self.heading {
-            Some(heading) => say(&format!("{}\n{answer}", text::plain(heading))),
-            None => say(answer),
+            Some(heading) => print_line(&format!("{}\n{answer}", text::plain(heading))),
+            None => print_line(answer),
         }
     }
 
-    fn explain(&mut self, ended: &TurnOutcome, policy: &Policy) {
+    fn print_failure(&mut self, ended: &TurnOutcome, policy: &Policy) {
         if ended.seal == TurnStatus::Aborted {
             self.progress.print("Cancelled.");
         }
@@ -143,18 +143,18 @@ impl Screen {
             "error: {phrase}: {}{code}: {reason}",
             one_line(&judged.failure.message)
         ));
-        if let Some(remedy) = remedy(judged, *why, policy).filter(|_| !says_more) {
+        if let Some(remedy) = hint(judged, *why, policy).filter(|_| !says_more) {
             self.progress.print(&format!("  hint: {remedy}"));
         }
     }
 }
 
 /// Prints the closing lines about a turn whose events were shown: the problem and its remedy.
-pub(crate) fn afterword(
+pub(crate) fn outcome_messages(
     ended: &TurnOutcome,
     policy: Option<&Policy>,
 ) -> (Option<String>, Option<String>) {
-    let shortfall = UnusableAnswer::of(ended, ended.message.text().trim().is_empty());
+    let shortfall = UnusableAnswer::detect(ended, ended.message.text().trim().is_empty());
     let (problem, own) = match shortfall.map(|shortfall| (shortfall.is_failure(), shortfall)) {
         Some((true, shortfall)) => (Some(shortfall.message()), None),
         Some((false, shortfall)) => (None, Some(shortfall.message())),
@@ -168,14 +168,14 @@ pub(crate) fn afterword(
         bare.unwrap_or(text).to_owned()
     };
     let error = ended.error.as_ref().zip(policy);
-    let remedy = error.and_then(|((judged, why), policy)| remedy(judged, *why, policy));
+    let remedy = error.and_then(|((judged, why), policy)| hint(judged, *why, policy));
     let remedy = own.or(remedy.map(str::to_owned));
     (problem.map(bare), remedy.map(bare))
 }
 
 fn with_verbosity(progress: Progress<std::io::Stderr>) -> Progress<std::io::Stderr> {
     match diagnostics::is_quiet() {
-        true => progress.quietly(),
+        true => progress.quiet(),
         false => progress,
     }
 }
@@ -185,11 +185,11 @@ enum UnusableAnswer {
     Refused,
     Empty,
     CutOff,
-    WantsTools(String),
+    RequestsTools(String),
 }
 
 impl UnusableAnswer {
-    fn of(ended: &TurnOutcome, is_empty: bool) -> Option<Self> {
+    fn detect(ended: &TurnOutcome, is_empty: bool) -> Option<Self> {
         if ended.seal != TurnStatus::Completed {
             return None;
         }
@@ -201,7 +201,7 @@ impl UnusableAnswer {
                     .tool_calls()
                     .map(|call| call.name.as_str())
                     .collect();
-                Some(Self::WantsTools(names.join(", ")))
+                Some(Self::RequestsTools(names.join(", ")))
             }
             _ if is_empty => Some(Self::Empty),
             Some(StopReason::Length) => Some(Self::CutOff),
@@ -219,7 +219,7 @@ impl UnusableAnswer {
             Self::Empty => "error: the answer is empty".to_owned(),
             // The turn reports the cut itself.
             Self::CutOff => "  hint: `max_tokens` raises the output limit".to_owned(),
-            Self::WantsTools(names) => {
+            Self::RequestsTools(names) => {
                 format!("error: the model wants to run a tool that it was not offered: {names}")
             }
         }
@@ -231,20 +231,20 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn say(line: &str) -> std::io::Result<()> {
+fn print_line(line: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}")?;
     stdout.flush()
 }
 
-fn remedy(judged: &ClassifiedFailure, why: GiveUp, policy: &Policy) -> Option<&'static str> {
+fn hint(judged: &ClassifiedFailure, why: GiveUp, policy: &Policy) -> Option<&'static str> {
     let refused = judged.verdict.cause == Cause::InvalidRequest;
     if refused && judged.failure.message.to_lowercase().contains("tool") {
         return Some("if the model knows no tools, offer it none: --no-tools");
     }
     match why {
-        GiveUp::RetriesSpent { .. }
-        | GiveUp::SleepSpent { .. }
+        GiveUp::RetriesExhausted { .. }
+        | GiveUp::SleepBudgetExhausted { .. }
         | GiveUp::StatedWaitTooLong { .. }
             if policy.name != "overnight" =>
         {

@@ -3,7 +3,7 @@
 //! Only on a terminal and without `--quiet`. Other output replaces it, and it is removed at the end.
 
 use crate::output::diagnostics;
-use crate::output::run_view::{cut, stderr_size};
+use crate::output::run_view::{stderr_size, truncate};
 use std::io::IsTerminal;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -21,17 +21,17 @@ pub(crate) struct Spinner {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    over: Condvar,
+    finished: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    what: String,
-    is_over: bool,
+    message: String,
+    is_finished: bool,
 }
 
 impl Spinner {
-    pub(crate) fn on(what: &str) -> Self {
+    pub(crate) fn start(what: &str) -> Self {
         let is_shown = std::io::stderr().is_terminal() && !diagnostics::is_quiet();
         let shared = Arc::<Shared>::default();
         let painted = Arc::clone(&shared);
@@ -39,26 +39,26 @@ impl Spinner {
             shared,
             painter: is_shown.then(|| std::thread::spawn(move || paint(&painted))),
         };
-        working.now(what);
+        working.set_message(what);
         working
     }
 
     /// Starts a spinner for output that is streamed to stdout, unless stdout is a terminal, where the output itself is
     /// visible.
     pub(crate) fn start_for_stream(what: &str) -> Option<Self> {
-        (!std::io::stdout().is_terminal()).then(|| Self::on(what))
+        (!std::io::stdout().is_terminal()).then(|| Self::start(what))
     }
 
     /// Sets the current action.
-    pub(crate) fn now(&self, what: &str) {
-        what.clone_into(&mut lock(&self.shared.state).what);
+    pub(crate) fn set_message(&self, what: &str) {
+        what.clone_into(&mut lock(&self.shared.state).message);
     }
 }
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        lock(&self.shared.state).is_over = true;
-        self.shared.over.notify_all();
+        lock(&self.shared.state).is_finished = true;
+        self.shared.finished.notify_all();
         // A panic of the thread has been reported already.
         drop(self.painter.take().map(JoinHandle::join));
         diagnostics::clear_line();
@@ -70,15 +70,15 @@ fn paint(shared: &Shared) {
     let mut state = lock(&shared.state);
     for seconds in 1_u64.. {
         let waited = shared
-            .over
-            .wait_timeout_while(state, TICK, |state| !state.is_over);
+            .finished
+            .wait_timeout_while(state, TICK, |state| !state.is_finished);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if state.is_over {
+        if state.is_finished {
             return;
         }
         let (columns, _) = stderr_size();
-        let line = format!("… {} ({seconds}s, Ctrl-C ends it)", state.what);
-        diagnostics::draw_line(&cut(&line, columns));
+        let line = format!("… {} ({seconds}s, Ctrl-C ends it)", state.message);
+        diagnostics::draw_line(&truncate(&line, columns));
     }
 }
 

@@ -1,10 +1,10 @@
 //! A turn while somebody watches: events on the screen, the countdown, signals, hooks, and how it ends.
 
-use crate::complain;
 use crate::factory::hooks;
 use crate::output::screen::Screen;
 use crate::platform::exit::Exit;
 use crate::platform::signals::{Signal, Signals};
+use crate::print_diagnostic;
 use outlast_engine::turn::TurnOutcome;
 use outlast_kernel::event::TurnStatus;
 use outlast_kernel::policy::Policy;
@@ -27,7 +27,7 @@ pub(crate) struct WatchContext {
 /// How watching ended.
 pub(crate) struct WatchedTurn {
     end: WatchEnd,
-    signalled: Option<Signal>,
+    signal: Option<Signal>,
     signals: Signals,
     hooks: Hooks,
 }
@@ -36,11 +36,11 @@ enum WatchEnd {
     /// The turn is over; a signal may have ended it.
     Ended(Box<(Screen, TurnOutcome)>),
     /// It is left as it is, to be carried on by another process.
-    Stopped(Exit),
+    Detached(Exit),
 }
 
 /// Watches a turn to its end, or until a signal says otherwise or nobody reads on.
-pub(crate) async fn follow(
+pub(crate) async fn watch_turn(
     session: &Session,
     turn: impl Future<Output = Result<TurnOutcome, Error>>,
     watching: WatchContext,
@@ -53,12 +53,12 @@ pub(crate) async fn follow(
     let screen = Arc::new(Mutex::new(screen));
     let shown = Arc::clone(&screen);
     let subscription = session.subscribe(move |event| lock(&shown).event(event));
-    let _hooked = hooks.listen(session);
-    let mut signalled = None;
-    let end = watch(session, turn, &screen, &mut signals, &mut signalled).await?;
+    let _hooked = hooks.subscribe_to(session);
+    let mut signal = None;
+    let end = watch(session, turn, &screen, &mut signals, &mut signal).await?;
     drop(subscription);
     let end = match end {
-        Err(exit) => WatchEnd::Stopped(exit),
+        Err(exit) => WatchEnd::Detached(exit),
         Ok(ended) => {
             // The subscription had the other half.
             let screen = Arc::into_inner(screen);
@@ -70,7 +70,7 @@ pub(crate) async fn follow(
     };
     Ok(WatchedTurn {
         end,
-        signalled,
+        signal,
         signals,
         hooks,
     })
@@ -93,7 +93,7 @@ async fn watch(
                 let mut screen = lock(screen);
                 screen.progress.tick(session.clock().now());
                 // To go on would spend money for nothing.
-                screen.is_lost().then_some(Exit::Failed)
+                screen.is_stdout_lost().then_some(Exit::Failed)
             }
             signal = signals.next() => {
                 *signalled = Some(signal);
@@ -102,7 +102,7 @@ async fn watch(
         };
         match stop {
             None => {}
-            Some(exit) if session.is_kept() && *signalled != Some(Signal::Interrupt) => {
+            Some(exit) if session.is_persistent() && *signalled != Some(Signal::Interrupt) => {
                 let id = session.id();
                 let says = format!("Stopped: `outlast resume {id}` carries it on.");
                 lock(screen).progress.print(&says);
@@ -118,13 +118,13 @@ impl WatchedTurn {
     pub(crate) async fn finish(self, session: Session, policy: &Policy) -> anyhow::Result<Exit> {
         let Self {
             end,
-            signalled,
+            signal,
             signals,
             hooks,
         } = self;
-        hooks.stopped(&session, end.reason(signalled));
-        let exit = end.close(session, policy, signalled).await;
-        hooks::finish(&hooks, signalled, signals).await;
+        hooks.session_stopped(&session, end.reason(signal));
+        let exit = end.close(session, policy, signal).await;
+        hooks::finish(&hooks, signal, signals).await;
         exit
     }
 }
@@ -132,12 +132,12 @@ impl WatchedTurn {
 impl WatchEnd {
     fn reason(&self, signalled: Option<Signal>) -> ExitReason {
         let is_lost = match self {
-            Self::Stopped(_) => true,
-            Self::Ended(end) => end.0.is_lost(),
+            Self::Detached(_) => true,
+            Self::Ended(end) => end.0.is_stdout_lost(),
         };
         match signalled {
             None if is_lost => ExitReason::HungUp,
-            signalled => hooks::reason(signalled),
+            signalled => hooks::exit_reason(signalled),
         }
     }
 
@@ -148,13 +148,13 @@ impl WatchEnd {
         signalled: Option<Signal>,
     ) -> anyhow::Result<Exit> {
         let (mut screen, ended) = match self {
-            Self::Stopped(exit) => return Ok(exit),
+            Self::Detached(exit) => return Ok(exit),
             Self::Ended(end) => *end,
         };
         let exit = screen.finish(&ended, policy);
-        if screen.is_lost() && session.is_kept() {
+        if screen.is_stdout_lost() && session.is_persistent() {
             let id = session.id();
-            complain(&format!(
+            print_diagnostic(&format!(
                 "Nobody has read it: `outlast resume {id}` says it again."
             ));
             // Left as a process leaves it that dies: what was not delivered is said by the next one.
@@ -164,7 +164,7 @@ impl WatchEnd {
         let exit = exit?;
         let closed = session.close().await;
         if let Err(error) = &closed {
-            complain(&format!(
+            print_diagnostic(&format!(
                 "warning: the session is not written down to its end: {error}"
             ));
         }

@@ -8,7 +8,7 @@ const TIME_SCALE_VARIABLE: &str = "OUTLAST_TIME_SCALE";
 
 /// Returns the clock of this process.
 pub(crate) fn clock() -> Result<WallClock, UsageError> {
-    let Some(scale) = scale()? else {
+    let Some(scale) = time_scale()? else {
         return Ok(WallClock::default());
     };
     WallClock::scaled(scale).ok_or_else(|| {
@@ -19,7 +19,7 @@ pub(crate) fn clock() -> Result<WallClock, UsageError> {
 }
 
 /// Returns how many times as fast as real time the clock runs, or `None` for real time.
-pub(crate) fn scale() -> Result<Option<NonZeroU32>, UsageError> {
+pub(crate) fn time_scale() -> Result<Option<NonZeroU32>, UsageError> {
     let Some(text) = std::env::var_os(TIME_SCALE_VARIABLE) else {
         return Ok(None);
     };

@@ -31,7 +31,7 @@ impl std::fmt::Display for UsageError {
 impl std::error::Error for UsageError {}
 
 /// Formats an error with its causes, without those that the text already contains.
-pub(crate) fn reason(error: &anyhow::Error) -> String {
+pub(crate) fn error_chain(error: &anyhow::Error) -> String {
     let mut said = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !said.contains(&cause) {
@@ -55,7 +55,7 @@ impl Exit {
     }
 
     /// Ends the process at once.
-    pub(crate) fn now(self) -> ! {
+    pub(crate) fn exit_process(self) -> ! {
         std::process::exit(self.code().into())
     }
 }
@@ -63,7 +63,7 @@ impl Exit {
 impl From<&TurnOutcome> for Exit {
     fn from(ended: &TurnOutcome) -> Self {
         match (ended.seal, &ended.error) {
-            (TurnStatus::Completed, _) if ended.recorded => Self::Success,
+            (TurnStatus::Completed, _) if ended.is_recorded => Self::Success,
             (TurnStatus::Completed, _) => Self::Unrecorded,
             (TurnStatus::Aborted, _) => Self::Signalled(Signal::Interrupt),
             (TurnStatus::Error, Some((_, why))) if why.is_budget_exhausted() => Self::BudgetSpent,

@@ -14,7 +14,9 @@ pub(crate) fn run<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::R
 }
 
 /// Runs work that reads stdin: such a read cannot be cancelled, so the shutdown limit is a sixth of the usual one.
-pub(crate) fn run_reading<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+pub(crate) fn run_with_stdin<T>(
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
     run_with_limit(work, SHUTDOWN_TIMEOUT / 6)
 }
 
@@ -27,7 +29,7 @@ fn run_with_limit<T>(
         .enable_all()
         .build()?;
     let result = runtime.block_on(async {
-        let _limit = survive_the_file_limit();
+        let _limit = ignore_file_size_signal();
         work.await
     });
     // Tools run in tasks of their own, whose commands are killed when the tasks are dropped.
@@ -40,14 +42,14 @@ fn run_with_limit<T>(
 
 /// Makes a write to a file at its size limit fail with an error; without a listener the signal would end the process.
 #[cfg(target_os = "linux")]
-fn survive_the_file_limit() -> Option<tokio::signal::unix::Signal> {
+fn ignore_file_size_signal() -> Option<tokio::signal::unix::Signal> {
     const SIGXFSZ: i32 = 25;
     let kind = tokio::signal::unix::SignalKind::from_raw(SIGXFSZ);
     tokio::signal::unix::signal(kind).ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn survive_the_file_limit() {}
+fn ignore_file_size_signal() {}
 
 /// Raises the limit for open files as far as the system allows: each held request and each viewer has a connection.
 #[cfg(unix)]
@@ -63,13 +65,13 @@ pub(crate) fn raise_file_limit() {}
 
 /// Returns the largest number of connections: a waiting one takes one descriptor, one in service takes two.
 #[cfg(unix)]
-pub(crate) fn most_connections() -> usize {
+pub(crate) fn max_connections() -> usize {
     use nix::sys::resource::{Resource, getrlimit};
     let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
     usize::try_from(files / 4 * 3).unwrap_or(usize::MAX)
 }
 
 #[cfg(not(unix))]
-pub(crate) fn most_connections() -> usize {
+pub(crate) fn max_connections() -> usize {
     usize::MAX
 }

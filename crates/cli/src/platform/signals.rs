@@ -36,21 +36,21 @@ pub(crate) struct Signals(watch::Receiver<Option<Signal>>);
 
 /// Starts to listen. Must be called within a runtime.
 pub(crate) fn signals() -> Signals {
-    from(SignalStream::new())
+    first_signal_from(SignalStream::new())
 }
 
 /// Starts to listen, but not for hang-ups: for work that goes on without its terminal.
 pub(crate) fn signals_without_hang_up() -> Signals {
-    from(SignalStream::new().without_hang_up())
+    first_signal_from(SignalStream::new().without_hang_up())
 }
 
-fn from(mut source: SignalStream) -> Signals {
+fn first_signal_from(mut source: SignalStream) -> Signals {
     let (sender, receiver) = watch::channel(None);
     tokio::spawn(async move {
         sender.send_replace(Some(source.next().await));
         let second = source.next().await;
         tokio::time::sleep(STOP_TIMEOUT).await;
-        Exit::Signalled(second).now();
+        Exit::Signalled(second).exit_process();
     });
     Signals(receiver)
 }
@@ -91,7 +91,7 @@ impl SignalStream {
     }
 
     /// Treats `Ctrl-\` and its signal as a termination, too: the caller has to clean up first.
-    pub(crate) fn and_quit(mut self) -> Self {
+    pub(crate) fn with_quit(mut self) -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         let quit = signal(SignalKind::quit()).ok();
         self.0.extend(quit.map(|quit| (Signal::Terminate, quit)));
@@ -127,7 +127,7 @@ fn ignores_hang_up() -> bool {
 }
 
 #[cfg(not(unix))]
-pub(crate) struct Source;
+pub(crate) struct SignalStream;
 
 #[cfg(not(unix))]
 impl SignalStream {
@@ -135,7 +135,7 @@ impl SignalStream {
         Self
     }
 
-    pub(crate) fn and_quit(self) -> Self {
+    pub(crate) fn with_quit(self) -> Self {
         self
     }
 

@@ -21,7 +21,7 @@ const MIN_TIMED_DURATION: Duration = Duration::from_secs(2);
 pub(crate) enum Activity {
     /// Idle: the chat waits for the user.
     #[default]
-    Nothing,
+    Idle,
     /// The session is being opened.
     Starting,
     /// A completion is awaited or streamed.
@@ -29,7 +29,7 @@ pub(crate) enum Activity {
     /// A retry is scheduled.
     Retrying(Retrying),
     /// The gate holds the first call.
-    InLine {
+    Queued {
         until: Timestamp,
         cause: Option<Cause>,
     },
@@ -50,25 +50,25 @@ pub(crate) struct Retrying {
 
 impl Retrying {
     /// Returns the expected time of the retry.
-    pub(crate) fn wake(&self, now: Timestamp) -> Timestamp {
+    pub(crate) fn wake_time(&self, now: Timestamp) -> Timestamp {
         let early = self.early.filter(|early| now < *early + EARLY_RETRY_GRACE);
         early.map_or(self.at, |early| early.min(self.at))
     }
 
     /// Returns the full text of the countdown.
-    pub(crate) fn words(&self, now: Timestamp) -> String {
-        let (attempt, most) = (self.attempt, self.most());
-        let seconds = seconds_left(self.wake(now), now);
+    pub(crate) fn countdown_text(&self, now: Timestamp) -> String {
+        let (attempt, most) = (self.attempt, self.max_attempts_text());
+        let seconds = seconds_left(self.wake_time(now), now);
         format!("Retrying ({attempt}/{most}) in {seconds}s… (esc to cancel)")
     }
 
     /// Returns a short form for narrow screens: the time comes first, because it must not be cut.
-    fn short(&self, now: Timestamp) -> String {
-        let left = Span(Duration::from_secs(seconds_left(self.wake(now), now)));
-        format!("{left}… {}/{}", self.attempt, self.most())
+    fn short_text(&self, now: Timestamp) -> String {
+        let left = Span(Duration::from_secs(seconds_left(self.wake_time(now), now)));
+        format!("{left}… {}/{}", self.attempt, self.max_attempts_text())
     }
 
-    fn most(&self) -> String {
+    fn max_attempts_text(&self) -> String {
         let most = self.max_attempts;
         most.map_or_else(|| "∞".to_owned(), |most| most.to_string())
     }
@@ -77,9 +77,9 @@ impl Retrying {
 /// The texts of an activity line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ActivityText {
-    pub(crate) words: String,
+    pub(crate) text: String,
     /// Details for a wider screen.
-    pub(crate) more: String,
+    pub(crate) details: String,
     /// The key hint that applies only while the editor is empty.
     pub(crate) key: Option<&'static str>,
     /// A short form for a narrow screen.
@@ -88,12 +88,12 @@ pub(crate) struct ActivityText {
 
 impl Activity {
     /// Whether the line changes with time.
-    pub(crate) fn moves(&self) -> bool {
-        !matches!(self, Self::Nothing | Self::Starting)
+    pub(crate) fn is_animated(&self) -> bool {
+        !matches!(self, Self::Idle | Self::Starting)
     }
 
     /// Returns the texts for the activity.
-    pub(crate) fn said(&self, now: Timestamp) -> Option<ActivityText> {
+    pub(crate) fn describe(&self, now: Timestamp) -> Option<ActivityText> {
         let timed = |words: &str, since: Timestamp| {
             let past = now.since(since);
             let past = match past >= MIN_TIMED_DURATION {
@@ -104,21 +104,21 @@ impl Activity {
             ActivityText::new(format!("{words} (esc to interrupt)"), words)
         };
         Some(match self {
-            Self::Nothing => return None,
+            Self::Idle => return None,
             Self::Starting => ActivityText::new("Starting…".to_owned(), "Starting…".to_owned()),
             Self::Working { since } => timed("Working", *since),
             Self::Compacting { since } => timed("Making the conversation smaller", *since),
             Self::Retrying(retrying) => ActivityText {
-                more: clock(retrying.wake(now), now),
+                details: wait_details(retrying.wake_time(now), now),
                 key: Some("r retries now"),
-                ..ActivityText::new(retrying.words(now), retrying.short(now))
+                ..ActivityText::new(retrying.countdown_text(now), retrying.short_text(now))
             },
-            Self::InLine { until, cause } => {
+            Self::Queued { until, cause } => {
                 let phrase = cause.map_or("Others are ahead", Cause::phrase);
                 let seconds = seconds_left(*until, now);
                 let words = format!("{phrase}, waiting in line, {seconds}s… (esc to interrupt)");
                 ActivityText {
-                    more: clock(*until, now),
+                    details: wait_details(*until, now),
                     key: Some("r asks now"),
                     ..ActivityText::new(words, format!("in line {seconds}s…"))
                 }
@@ -128,10 +128,10 @@ impl Activity {
 }
 
 impl ActivityText {
-    const fn new(words: String, short: String) -> Self {
+    const fn new(text: String, short: String) -> Self {
         Self {
-            words,
-            more: String::new(),
+            text,
+            details: String::new(),
             key: None,
             short,
         }
@@ -139,7 +139,7 @@ impl ActivityText {
 }
 
 /// Returns the length and the end time of a long wait, or an empty text for a short one.
-fn clock(at: Timestamp, now: Timestamp) -> String {
+fn wait_details(at: Timestamp, now: Timestamp) -> String {
     let left = Duration::from_secs(seconds_left(at, now));
     match left >= LONG_WAIT_THRESHOLD {
         true => format!(" · {}, at {}", Span(left), time_of_day(at, now)),
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_words_count_down_from_the_time_of_the_retry() {
-        let words = |millis| retrying(2).words(NOW + Duration::from_millis(millis));
+        let words = |millis| retrying(2).countdown_text(NOW + Duration::from_millis(millis));
         assert_eq!(words(0), "Retrying (1/3) in 2s… (esc to cancel)");
         assert_eq!(words(999), "Retrying (1/3) in 2s… (esc to cancel)");
         assert_eq!(words(1000), "Retrying (1/3) in 1s… (esc to cancel)");
@@ -180,20 +180,26 @@ mod tests {
     fn a_gate_that_opens_earlier_moves_the_countdown() {
         let mut retry = retrying(600);
         retry.early = Some(NOW + Duration::from_secs(5));
-        assert_eq!(retry.words(NOW), "Retrying (1/3) in 5s… (esc to cancel)");
+        assert_eq!(
+            retry.countdown_text(NOW),
+            "Retrying (1/3) in 5s… (esc to cancel)"
+        );
         retry.early = Some(NOW + Duration::from_secs(900));
-        assert_eq!(retry.words(NOW), "Retrying (1/3) in 600s… (esc to cancel)");
+        assert_eq!(
+            retry.countdown_text(NOW),
+            "Retrying (1/3) in 600s… (esc to cancel)"
+        );
     }
 
     #[test]
     fn a_long_wait_tells_the_time_of_day_as_well() {
-        let said = |seconds| Activity::Retrying(retrying(seconds)).said(NOW).unwrap();
-        let ActivityText { words, more, .. } = said(5 * 3600);
-        assert_eq!(words, "Retrying (1/3) in 18000s… (esc to cancel)");
+        let said = |seconds| Activity::Retrying(retrying(seconds)).describe(NOW).unwrap();
+        let ActivityText { text, details, .. } = said(5 * 3600);
+        assert_eq!(text, "Retrying (1/3) in 18000s… (esc to cancel)");
         let at = time_of_day(NOW + Duration::from_secs(5 * 3600), NOW);
-        assert_eq!(more, format!(" · 5h, at {at}"));
+        assert_eq!(details, format!(" · 5h, at {at}"));
         assert_eq!(
-            (said(59).more.as_str(), said(59).key),
+            (said(59).details.as_str(), said(59).key),
             ("", Some("r retries now"))
         );
     }
@@ -202,7 +208,7 @@ mod tests {
     fn what_is_going_on_is_told_in_words_and_timed_when_it_takes_long() {
         let since = NOW;
         let table = [
-            (Activity::Nothing, 0, None),
+            (Activity::Idle, 0, None),
             (Activity::Starting, 9000, Some("Starting…")),
             (
                 Activity::Working { since },
@@ -226,11 +232,11 @@ mod tests {
             ),
         ];
         for (doing, millis, expected) in table {
-            let said = doing.said(NOW + Duration::from_millis(millis));
-            assert_eq!(said.as_ref().map(|said| said.words.as_str()), expected);
-            assert!(said.is_none_or(|said| said.more.is_empty()));
+            let said = doing.describe(NOW + Duration::from_millis(millis));
+            assert_eq!(said.as_ref().map(|said| said.text.as_str()), expected);
+            assert!(said.is_none_or(|said| said.details.is_empty()));
         }
-        assert!(!Activity::Starting.moves() && Activity::Retrying(retrying(1)).moves());
+        assert!(!Activity::Starting.is_animated() && Activity::Retrying(retrying(1)).is_animated());
     }
 
     #[test]
@@ -238,11 +244,11 @@ mod tests {
         let before = Timestamp::from_millis(NOW.as_millis() - 60_000);
         let working = Activity::Working { since: NOW };
         assert_eq!(
-            working.said(before).unwrap().words,
+            working.describe(before).unwrap().text,
             "Working… (esc to interrupt)"
         );
         assert_eq!(
-            retrying(2).words(before),
+            retrying(2).countdown_text(before),
             "Retrying (1/3) in 62s… (esc to cancel)"
         );
     }
@@ -251,23 +257,26 @@ mod tests {
     fn whoever_waits_in_line_is_told_why_and_until_when() {
         let in_line = |cause, seconds| {
             let until = NOW + Duration::from_secs(seconds);
-            Activity::InLine { until, cause }.said(NOW).unwrap()
+            Activity::Queued { until, cause }.describe(NOW).unwrap()
         };
         let soon = in_line(None, 59);
         let expected = "Others are ahead, waiting in line, 59s… (esc to interrupt)";
         assert_eq!(
-            (soon.words.as_str(), soon.key),
+            (soon.text.as_str(), soon.key),
             (expected, Some("r asks now"))
         );
         let late = in_line(Some(Cause::Overloaded), 60);
         let at = time_of_day(NOW + Duration::from_secs(60), NOW);
-        assert_eq!(late.more, format!(" · 1m, at {at}"));
+        assert_eq!(late.details, format!(" · 1m, at {at}"));
     }
 
     #[test]
     fn without_a_known_end_there_is_no_made_up_number() {
         let mut retry = retrying(2);
         retry.max_attempts = None;
-        assert_eq!(retry.words(NOW), "Retrying (1/∞) in 2s… (esc to cancel)");
+        assert_eq!(
+            retry.countdown_text(NOW),
+            "Retrying (1/∞) in 2s… (esc to cancel)"
+        );
     }
 }

@@ -9,17 +9,20 @@ use tokio::sync::oneshot;
 pub(in crate::tui) struct ChatApprover(pub(in crate::tui) UnboundedSender<Message>);
 
 impl Approver for ChatApprover {
-    fn ask<'a>(&'a self, question: &'a ApprovalRequest) -> BoxFuture<'a, ApprovalDecision> {
+    fn request_approval<'a>(
+        &'a self,
+        question: &'a ApprovalRequest,
+    ) -> BoxFuture<'a, ApprovalDecision> {
         let (sender, answer) = oneshot::channel();
-        let asked = Message::Asked(question.clone(), sender);
+        let asked = Message::QuestionAsked(question.clone(), sender);
         let withdrawn = WithdrawOnDrop(&self.0);
         let is_asked = self.0.send(asked).is_ok();
         Box::pin(async move {
             let _withdrawn = withdrawn;
             // Without an answer the tool is not approved.
             match is_asked {
-                true => answer.await.unwrap_or(ApprovalDecision::No),
-                false => ApprovalDecision::No,
+                true => answer.await.unwrap_or(ApprovalDecision::Deny),
+                false => ApprovalDecision::Deny,
             }
         })
     }
@@ -30,6 +33,6 @@ struct WithdrawOnDrop<'a>(&'a UnboundedSender<Message>);
 
 impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.send(Message::Unasked).ok();
+        self.0.send(Message::QuestionWithdrawn).ok();
     }
 }

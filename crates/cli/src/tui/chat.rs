@@ -1,6 +1,6 @@
 //! The state of a chat, and how keys and events change it. It uses neither a terminal nor a session.
 //!
-//! [`Chat::take`] handles an input and returns the actions for the session; views read the rest. Invariants: a message
+//! [`Chat::handle`] handles an input and returns the actions for the session; views read the rest. Invariants: a message
 //! is shown when the session reports it; Esc has one meaning at a time, and the screen shows it. Not here: key bindings
 //! (`chat/keys.rs`), the effect of events (`chat/events.rs`).
 
@@ -37,26 +37,26 @@ pub(crate) enum Input {
     /// Ctrl-C, where it arrives as a signal.
     Interrupted,
     /// A session was opened.
-    Joined(Box<Joined>),
+    SessionOpened(Box<Joined>),
     /// An action that takes a while has started.
-    Begun,
+    TaskStarted,
     /// Messages of earlier sessions, the newest last.
-    Remembered(Vec<String>),
+    HistoryLoaded(Vec<String>),
     Event(Event),
     /// A tool call needs approval.
-    Asked(ApprovalRequest),
+    QuestionAsked(ApprovalRequest),
     /// Keys can answer the question of that number from now on.
-    Armed(u64),
+    QuestionArmed(u64),
     /// The open question was withdrawn.
-    Unasked,
+    QuestionWithdrawn,
     /// The turn that begins repeats messages of an earlier process.
-    SaidAgain,
+    TurnReplayed,
     /// The action has ended.
-    Ended(Outcome),
+    TaskEnded(Outcome),
     /// Queued messages were removed from the queue and can be edited.
-    TakenBack(Vec<String>),
+    QueueTakenBack(Vec<String>),
     /// Sessions that can be continued.
-    Sessions(Vec<PastSession>),
+    SessionsListed(Vec<PastSession>),
     Changed(Change),
     Notice(Tone, String),
 }
@@ -77,7 +77,7 @@ pub(crate) struct Joined {
     /// The conversation so far.
     pub(crate) messages: Vec<Message>,
     /// Number of its messages that the last, resumed turn repeats.
-    pub(crate) said_again: usize,
+    pub(crate) replayed_messages: usize,
     /// Queued messages.
     pub(crate) queued: Vec<String>,
     /// A notice for the user before the first message.
@@ -88,29 +88,29 @@ pub(crate) struct Joined {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Whether the model was interrupted or failed.
-    pub(crate) is_cut_short: bool,
+    pub(crate) is_interrupted: bool,
     /// An error of the action.
     pub(crate) problem: Option<String>,
     /// The remedy for an error, shown as a hint.
-    pub(crate) remedy: Option<String>,
+    pub(crate) hint: Option<String>,
     /// A message that could not be sent.
-    pub(crate) unsaid: Option<String>,
+    pub(crate) unsent_message: Option<String>,
 }
 
 /// An action for the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    Say(String),
+    SendMessage(String),
     Abort,
     AbortRetry,
     RetryNow,
-    TryAgain,
+    Retry,
     SwitchRetry(bool),
     /// Return the queued messages to the editor.
-    TakeBack,
+    TakeBackQueue,
     Answer(ApprovalDecision),
     /// Arm the question of that number after a delay: a key pressed before that may be meant for the draft.
-    ArmSoon(u64),
+    ArmQuestion(u64),
     Compact(String),
     Model(String),
     Policy(String),
@@ -129,21 +129,21 @@ pub(crate) struct Chat {
     pub(crate) editor: Editor,
     pub(crate) choices: Choices,
     pub(crate) question: Option<PendingQuestion>,
-    pub(crate) doing: Activity,
+    pub(crate) activity: Activity,
     pub(crate) status: Status,
     /// Queued messages.
     pub(crate) queued: Vec<String>,
     /// A hint about the effect of the next key.
     pub(crate) hint: Option<&'static str>,
-    known: Candidates,
+    candidates: Candidates,
     turn: Turn,
     /// Number of repeated messages still to come.
-    repeats: usize,
+    replays_left: usize,
     /// Whether a message was sent for which no turn has begun.
-    is_unheard: bool,
+    has_pending_message: bool,
     /// Number of questions so far; the last one has this number.
-    questions: u64,
-    wants: Vec<Action>,
+    question_count: u64,
+    actions: Vec<Action>,
 }
 
 /// An open approval question, and whether keys answer it.
@@ -162,11 +162,11 @@ struct Turn {
     is_running: bool,
     first_model: String,
     /// Whether a failed retry chain has been reported.
-    said_failed: bool,
+    has_reported_failure: bool,
     /// The last scheduled retry, until its chain ends.
     retry: Option<Retrying>,
     /// The index of its first block in the transcript.
-    from: usize,
+    first_block: usize,
     /// Its attempts so far, and the index of each one's first block.
     attempts: Vec<(u32, usize)>,
 }
@@ -178,77 +178,77 @@ impl Chat {
             editor: Editor::default(),
             choices: Choices::default(),
             question: None,
-            doing: Activity::Starting,
+            activity: Activity::Starting,
             status: Status::default(),
             queued: Vec::new(),
             hint: None,
-            known: Candidates::default(),
+            candidates: Candidates::default(),
             turn: Turn::default(),
-            repeats: 0,
-            is_unheard: false,
-            questions: 0,
-            wants: Vec::new(),
+            replays_left: 0,
+            has_pending_message: false,
+            question_count: 0,
+            actions: Vec::new(),
         }
     }
 
     /// Handles an input at `now`, and returns the resulting actions.
-    pub(crate) fn take(&mut self, input: Input, now: Timestamp) -> Vec<Action> {
+    pub(crate) fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Action> {
         match input {
-            Input::Key(key) => self.key(key),
-            Input::Pasted(text) => self.pasted(&text),
+            Input::Key(key) => self.handle_key(key),
+            Input::Pasted(text) => self.handle_paste(&text),
             Input::Scrolled(lines) => self.transcript.scroll(lines),
             Input::Clicked(row) => self.transcript.toggle_row(row),
-            Input::Line(line) => self.line(&line),
+            Input::Line(line) => self.handle_line(&line),
             Input::Interrupted => self.interrupt(),
-            Input::Joined(joined) => self.join(*joined, now),
-            Input::Begun => self.await_answer(now),
-            Input::Remembered(said) => self.editor.prepend_history(said),
-            Input::Event(event) => self.event(&event.body, now),
-            Input::Asked(question) => {
-                self.questions += 1;
+            Input::SessionOpened(joined) => self.open_session(*joined, now),
+            Input::TaskStarted => self.await_answer(now),
+            Input::HistoryLoaded(said) => self.editor.prepend_history(said),
+            Input::Event(event) => self.handle_event(&event.body, now),
+            Input::QuestionAsked(question) => {
+                self.question_count += 1;
                 self.question = Some(PendingQuestion {
                     question,
                     is_armed: false,
                     top: 0,
                     page: 1,
                 });
-                self.want(Action::ArmSoon(self.questions));
+                self.push_action(Action::ArmQuestion(self.question_count));
             }
-            Input::Armed(number) => {
+            Input::QuestionArmed(number) => {
                 let asked = self.question.as_mut();
-                if let Some(asked) = asked.filter(|_| number == self.questions) {
+                if let Some(asked) = asked.filter(|_| number == self.question_count) {
                     asked.is_armed = true;
                 }
             }
-            Input::SaidAgain => self.repeats = 1,
-            Input::Unasked => self.question = None,
-            Input::Ended(outcome) => self.ended(outcome),
-            Input::TakenBack(texts) => self.take_back(&texts),
-            Input::Sessions(sessions) if sessions.is_empty() => {
+            Input::TurnReplayed => self.replays_left = 1,
+            Input::QuestionWithdrawn => self.question = None,
+            Input::TaskEnded(outcome) => self.end_task(outcome),
+            Input::QueueTakenBack(texts) => self.restore_queued(&texts),
+            Input::SessionsListed(sessions) if sessions.is_empty() => {
                 self.editor.clear();
                 let says = "There is no other session.";
                 self.transcript.notice(Tone::Faint, says);
             }
-            Input::Sessions(sessions) => {
-                self.known.sessions = sessions;
-                self.choices = Choices::of(&self.editor.text(), &self.known);
+            Input::SessionsListed(sessions) => {
+                self.candidates.sessions = sessions;
+                self.choices = Choices::matching(&self.editor.text(), &self.candidates);
             }
-            Input::Changed(change) => self.changed(change),
+            Input::Changed(change) => self.apply_change(change),
             Input::Notice(tone, text) => self.transcript.notice(tone, &text),
         }
-        let wants = std::mem::take(&mut self.wants);
+        let wants = std::mem::take(&mut self.actions);
         for want in &wants {
-            self.expect(want, now);
+            self.anticipate(want, now);
         }
         wants
     }
 
     /// Shows the effect of an action at once, before the session reports it.
-    fn expect(&mut self, want: &Action, now: Timestamp) {
-        match (want, &mut self.doing) {
-            (Action::Say(_), doing) if !self.turn.is_running => {
-                self.is_unheard = true;
-                if *doing == Activity::Nothing {
+    fn anticipate(&mut self, want: &Action, now: Timestamp) {
+        match (want, &mut self.activity) {
+            (Action::SendMessage(_), doing) if !self.turn.is_running => {
+                self.has_pending_message = true;
+                if *doing == Activity::Idle {
                     self.await_answer(now);
                 }
             }
@@ -262,15 +262,15 @@ impl Chat {
 
     fn await_answer(&mut self, now: Timestamp) {
         self.turn.is_running = true;
-        self.doing = Activity::Working { since: now };
+        self.activity = Activity::Working { since: now };
     }
 
     /// Whether the view changes with time.
-    pub(crate) fn moves(&self) -> bool {
-        self.doing.moves()
+    pub(crate) fn is_animated(&self) -> bool {
+        self.activity.is_animated()
     }
 
-    fn changed(&mut self, change: Change) {
+    fn apply_change(&mut self, change: Change) {
         match change {
             Change::Model { name, window } => {
                 (self.status.model, self.status.window) = (name, window);
@@ -281,29 +281,29 @@ impl Chat {
         }
     }
 
-    fn want(&mut self, want: Action) {
-        self.wants.push(want);
+    fn push_action(&mut self, want: Action) {
+        self.actions.push(want);
     }
 
-    fn join(&mut self, joined: Joined, now: Timestamp) {
+    fn open_session(&mut self, joined: Joined, now: Timestamp) {
         // Notices from before the first session are shown again in it.
         let early = match self.status.session.is_empty() {
             true => self.transcript.take_notices(),
             false => Vec::new(),
         };
-        self.transcript = Transcript::of(&joined.messages);
-        for text in said(&joined.messages) {
-            self.editor.remember(&text);
+        self.transcript = Transcript::from_messages(&joined.messages);
+        for text in user_texts(&joined.messages) {
+            self.editor.add_to_history(&text);
         }
         self.status = joined.status;
-        self.known.models = joined.models;
+        self.candidates.models = joined.models;
         self.queued = joined.queued;
         self.turn = Turn::default();
-        self.repeats = joined.said_again;
-        self.doing = Activity::Nothing;
+        self.replays_left = joined.replayed_messages;
+        self.activity = Activity::Idle;
         self.question = None;
         // The user sent a message while the session was being opened; it begins the first turn.
-        if self.is_unheard {
+        if self.has_pending_message {
             self.await_answer(now);
         }
         if let Some(greeting) = joined.greeting {
@@ -314,47 +314,47 @@ impl Chat {
         }
     }
 
-    fn ended(&mut self, outcome: Outcome) {
-        (self.turn.is_running, self.repeats) = (false, 0);
-        self.is_unheard = false;
-        self.doing = Activity::Nothing;
+    fn end_task(&mut self, outcome: Outcome) {
+        (self.turn.is_running, self.replays_left) = (false, 0);
+        self.has_pending_message = false;
+        self.activity = Activity::Idle;
         if let Some(problem) = outcome.problem {
             self.transcript.notice(Tone::Error, &problem);
         }
-        if let Some(remedy) = outcome.remedy {
+        if let Some(remedy) = outcome.hint {
             self.transcript
                 .notice(Tone::Faint, &format!("hint: {remedy}"));
         }
         // The user queued these messages for the turn that has just ended.
         if !self.queued.is_empty() {
-            self.want(Action::TakeBack);
+            self.push_action(Action::TakeBackQueue);
         }
-        if let Some(unsaid) = outcome.unsaid {
-            self.take_back(&[unsaid]);
+        if let Some(unsaid) = outcome.unsent_message {
+            self.restore_queued(&[unsaid]);
         }
     }
 
-    fn take_back(&mut self, texts: &[String]) {
+    fn restore_queued(&mut self, texts: &[String]) {
         self.queued.clear();
         self.editor.prepend(texts);
         self.choices = Choices::default();
     }
 
-    fn pasted(&mut self, text: &str) {
+    fn handle_paste(&mut self, text: &str) {
         self.hint = None;
         if let Err(problem) = self.editor.paste(text) {
             self.transcript.notice(Tone::Error, &problem);
         }
-        self.choices = Choices::of(&self.editor.text(), &self.known);
+        self.choices = Choices::matching(&self.editor.text(), &self.candidates);
     }
 
     /// Runs a command, or sends a message.
     fn send(&mut self, text: &str) {
         self.transcript.go_to_end();
-        match commands::read(text) {
+        match commands::parse(text) {
             _ if text.trim().is_empty() => {}
-            None => self.want(Action::Say(text.to_owned())),
-            Some(Ok(order)) => self.order(order),
+            None => self.push_action(Action::SendMessage(text.to_owned())),
+            Some(Ok(order)) => self.run_command(order),
             Some(Err(problem)) => {
                 self.transcript.notice(Tone::Error, &problem);
                 // The command returns to the editor, where the user can correct it.
@@ -363,42 +363,45 @@ impl Chat {
         }
     }
 
-    fn order(&mut self, order: SlashCommand) {
+    fn run_command(&mut self, order: SlashCommand) {
         match order {
-            SlashCommand::Retry if self.is_waiting() => self.want(Action::RetryNow),
-            SlashCommand::Retry => self.want(Action::TryAgain),
-            SlashCommand::SwitchRetry(on) => self.want(Action::SwitchRetry(on)),
-            SlashCommand::Compact(focus) => self.want(Action::Compact(focus)),
-            SlashCommand::Model(name) if name.is_empty() => self.list("/model "),
-            SlashCommand::Model(name) => self.want(Action::Model(name)),
-            SlashCommand::Policy(name) if name.is_empty() => self.list("/policy "),
-            SlashCommand::Policy(name) => self.want(Action::Policy(name)),
+            SlashCommand::Retry if self.is_waiting() => self.push_action(Action::RetryNow),
+            SlashCommand::Retry => self.push_action(Action::Retry),
+            SlashCommand::SwitchRetry(on) => self.push_action(Action::SwitchRetry(on)),
+            SlashCommand::Compact(focus) => self.push_action(Action::Compact(focus)),
+            SlashCommand::Model(name) if name.is_empty() => self.open_choices("/model "),
+            SlashCommand::Model(name) => self.push_action(Action::Model(name)),
+            SlashCommand::Policy(name) if name.is_empty() => self.open_choices("/policy "),
+            SlashCommand::Policy(name) => self.push_action(Action::Policy(name)),
             SlashCommand::Session(id) if id.is_empty() => {
-                self.list("/sessions ");
-                self.want(Action::ListSessions);
+                self.open_choices("/sessions ");
+                self.push_action(Action::ListSessions);
             }
-            SlashCommand::Session(id) => self.want(Action::Session(id)),
-            SlashCommand::New => self.want(Action::New),
-            SlashCommand::Accounts => self.want(Action::Accounts),
+            SlashCommand::Session(id) => self.push_action(Action::Session(id)),
+            SlashCommand::New => self.push_action(Action::New),
+            SlashCommand::Accounts => self.push_action(Action::Accounts),
             SlashCommand::Expand => self.transcript.expand_tools(),
             SlashCommand::Help => self.transcript.notice(Tone::Plain, &commands::help()),
-            SlashCommand::Quit => self.want(Action::Quit),
+            SlashCommand::Quit => self.push_action(Action::Quit),
         }
     }
 
     /// Opens a list of choices.
-    fn list(&mut self, command: &str) {
+    fn open_choices(&mut self, command: &str) {
         self.editor.set(command);
-        self.choices = Choices::of(command, &self.known);
+        self.choices = Choices::matching(command, &self.candidates);
     }
 
     /// Whether a retry or the gate makes the chat wait; the user can end such a wait.
     fn is_waiting(&self) -> bool {
-        matches!(self.doing, Activity::Retrying(_) | Activity::InLine { .. })
+        matches!(
+            self.activity,
+            Activity::Retrying(_) | Activity::Queued { .. }
+        )
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        self.turn.is_running || matches!(self.doing, Activity::Compacting { .. })
+        self.turn.is_running || matches!(self.activity, Activity::Compacting { .. })
     }
 
     /// Returns the open choices as text.
@@ -406,15 +409,15 @@ impl Chat {
         let items = self.choices.items.iter();
         items
             .map(|item| match item.name.starts_with(item.text.trim()) {
-                true => format!("  {}  {}\n", item.name, item.about),
-                false => format!("  {}  {}  {}\n", item.text, item.name, item.about),
+                true => format!("  {}  {}\n", item.name, item.description),
+                false => format!("  {}  {}  {}\n", item.text, item.name, item.description),
             })
             .collect()
     }
 }
 
 /// Returns the texts of the user's messages.
-fn said(messages: &[Message]) -> impl Iterator<Item = String> + '_ {
+fn user_texts(messages: &[Message]) -> impl Iterator<Item = String> + '_ {
     let of_user = messages
         .iter()
         .filter(|message| message.role == outlast_dialect::Role::User && !is_summary(message));

@@ -9,9 +9,9 @@ pub(crate) struct Choice {
     /// The text of the editor once the user takes the choice.
     pub(crate) text: String,
     pub(crate) name: String,
-    pub(crate) about: String,
+    pub(crate) description: String,
     /// Whether the command needs an argument.
-    pub(crate) goes_on: bool,
+    pub(crate) takes_argument: bool,
 }
 
 /// The known arguments of commands.
@@ -27,7 +27,7 @@ pub(crate) struct PastSession {
     pub(crate) id: String,
     pub(crate) title: String,
     /// Its state and age.
-    pub(crate) about: String,
+    pub(crate) description: String,
 }
 
 /// An open list of choices.
@@ -36,12 +36,12 @@ pub(crate) struct Choices {
     pub(crate) items: Vec<Choice>,
     pub(crate) selected: usize,
     /// Whether the user moved the selection.
-    is_walked: bool,
+    was_navigated: bool,
 }
 
 impl Choices {
     /// Returns the choices for the text; none if it does not begin a command.
-    pub(crate) fn of(text: &str, known: &Candidates) -> Self {
+    pub(crate) fn matching(text: &str, known: &Candidates) -> Self {
         let items = match text.split_once(' ') {
             _ if !text.starts_with('/') || text.contains('\n') => Vec::new(),
             None => commands(text),
@@ -55,11 +55,11 @@ impl Choices {
 
     /// Whether the typed text is used instead of the selection: some names of models and policies begin with another
     /// name.
-    pub(crate) fn is_typed(&self, text: &str) -> bool {
+    pub(crate) fn is_complete_command(&self, text: &str) -> bool {
         let argument = ["/model ", "/policy "]
             .iter()
             .find_map(|command| text.strip_prefix(command));
-        !self.is_walked && argument.is_some_and(|argument| !argument.trim().is_empty())
+        !self.was_navigated && argument.is_some_and(|argument| !argument.trim().is_empty())
     }
 
     pub(crate) fn selected(&self) -> Option<&Choice> {
@@ -67,12 +67,12 @@ impl Choices {
     }
 
     /// Moves the selection, wrapping around at the ends.
-    pub(crate) fn step(&mut self, by: isize) {
+    pub(crate) fn move_selection(&mut self, by: isize) {
         let Ok(length) = isize::try_from(self.items.len()) else {
             return;
         };
         if length > 0 {
-            self.is_walked = true;
+            self.was_navigated = true;
             let at = isize::try_from(self.selected).unwrap_or_default() + by;
             self.selected = at.rem_euclid(length).unsigned_abs();
         }
@@ -85,15 +85,15 @@ fn commands(typed: &str) -> Vec<Choice> {
         .filter(|command| command.name.starts_with(typed));
     meant
         .map(|command| {
-            let goes_on = command.argument.starts_with(char::is_alphabetic);
+            let takes_argument = command.argument.starts_with(char::is_alphabetic);
             Choice {
-                text: match goes_on {
+                text: match takes_argument {
                     true => format!("{} ", command.name),
                     false => command.name.to_owned(),
                 },
                 name: format!("{} {}", command.name, command.argument),
-                about: command.about.to_owned(),
-                goes_on,
+                description: command.description.to_owned(),
+                takes_argument,
             }
         })
         .collect()
@@ -108,8 +108,8 @@ fn arguments(command: &str, typed: &str, known: &Candidates) -> Vec<Choice> {
     let choice = |word: &str, (name, about): (&str, &str)| Choice {
         text: format!("{command} {word}"),
         name: name.to_owned(),
-        about: about.to_owned(),
-        goes_on: false,
+        description: about.to_owned(),
+        takes_argument: false,
     };
     let plain = |word: &str| choice(word, (word, ""));
     let mut all: Vec<Choice> = match command {
@@ -122,12 +122,17 @@ fn arguments(command: &str, typed: &str, known: &Candidates) -> Vec<Choice> {
         "/sessions" => {
             let sessions = known.sessions.iter();
             sessions
-                .map(|it| choice(&it.id, (&it.title, &it.about)))
+                .map(|it| choice(&it.id, (&it.title, &it.description)))
                 .collect()
         }
         _ => Vec::new(),
     };
-    all.retain(|choice| is_meant(&format!("{} {}", choice.text, choice.name), &choice.about));
+    all.retain(|choice| {
+        is_meant(
+            &format!("{} {}", choice.text, choice.name),
+            &choice.description,
+        )
+    });
     all
 }
 
@@ -141,10 +146,10 @@ mod tests {
             sessions: vec![PastSession {
                 id: "0198".to_owned(),
                 title: "Fix the parser".to_owned(),
-                about: "finished".to_owned(),
+                description: "finished".to_owned(),
             }],
         };
-        let choices = Choices::of(text, &known);
+        let choices = Choices::matching(text, &known);
         choices.items.into_iter().map(|item| item.text).collect()
     }
 
@@ -181,7 +186,7 @@ mod tests {
         // The parser accepts every choice.
         for text in ["/", "/model ", "/retry ", "/policy ", "/sessions "] {
             for name in names(text) {
-                let read = crate::tui::commands::read(&name);
+                let read = crate::tui::commands::parse(&name);
                 assert!(matches!(read, Some(Ok(_))), "{name}");
             }
         }
@@ -189,14 +194,14 @@ mod tests {
 
     #[test]
     fn the_list_has_no_end() {
-        let mut choices = Choices::of("/", &Candidates::default());
-        choices.step(-1);
+        let mut choices = Choices::matching("/", &Candidates::default());
+        choices.move_selection(-1);
         assert_eq!(choices.selected().map(|it| it.text.as_str()), Some("/quit"));
-        choices.step(1);
+        choices.move_selection(1);
         assert_eq!(
             choices.selected().map(|it| it.text.as_str()),
             Some("/model ")
         );
-        Choices::default().step(1);
+        Choices::default().move_selection(1);
     }
 }

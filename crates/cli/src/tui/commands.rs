@@ -1,19 +1,19 @@
 //! The slash commands.
 
-use crate::config::nearest;
+use crate::config::closest_word;
 
 /// A command, as the list and the help show it.
 pub(crate) struct Command {
     pub(crate) name: &'static str,
     pub(crate) argument: &'static str,
-    pub(crate) about: &'static str,
+    pub(crate) description: &'static str,
 }
 
-const fn command(name: &'static str, argument: &'static str, about: &'static str) -> Command {
+const fn command(name: &'static str, argument: &'static str, description: &'static str) -> Command {
     Command {
         name,
         argument,
-        about,
+        description,
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum SlashCommand {
 }
 
 /// Parses a command; `None` if the text is a message. The error contains the remedy.
-pub(crate) fn read(text: &str) -> Option<Result<SlashCommand, String>> {
+pub(crate) fn parse(text: &str) -> Option<Result<SlashCommand, String>> {
     let text = text.trim();
     let (name, argument) = match text.split_once(char::is_whitespace) {
         Some((name, argument)) => (name, argument.trim()),
@@ -64,14 +64,14 @@ pub(crate) fn read(text: &str) -> Option<Result<SlashCommand, String>> {
     let letters = name.strip_prefix('/')?;
     // Paths begin with a slash, too.
     let looks_like_one = !letters.is_empty() && letters.bytes().all(|b| b.is_ascii_lowercase());
-    let is_message = looks_like_one && near(name).is_none() && !argument.is_empty();
-    (looks_like_one && !is_message).then(|| order(name, argument))
+    let is_message = looks_like_one && closest_command(name).is_none() && !argument.is_empty();
+    (looks_like_one && !is_message).then(|| parse_command(name, argument))
 }
 
 /// Returns the command that a word names or nearly names.
-fn near(name: &str) -> Option<&'static str> {
+fn closest_command(name: &str) -> Option<&'static str> {
     let others = ["/resume", "/clear", "/exit"];
-    nearest(
+    closest_word(
         name,
         COMMANDS
             .map(|command| command.name)
@@ -80,7 +80,7 @@ fn near(name: &str) -> Option<&'static str> {
     )
 }
 
-fn order(name: &str, argument: &str) -> Result<SlashCommand, String> {
+fn parse_command(name: &str, argument: &str) -> Result<SlashCommand, String> {
     let argument_of = |make: fn(String) -> SlashCommand| Ok(make(argument.to_owned()));
     let alone = |order: SlashCommand| match argument {
         "" => Ok(order),
@@ -105,7 +105,8 @@ fn order(name: &str, argument: &str) -> Result<SlashCommand, String> {
         "/help" => alone(SlashCommand::Help),
         "/quit" | "/exit" => alone(SlashCommand::Quit),
         _ => {
-            let near = near(name).map_or(String::new(), |near| format!("; did you mean {near}?"));
+            let near = closest_command(name)
+                .map_or(String::new(), |near| format!("; did you mean {near}?"));
             Err(format!("there is no command {name}{near} (/help)"))
         }
     }
@@ -117,7 +118,7 @@ pub(crate) fn help() -> String {
     for Command {
         name,
         argument,
-        about,
+        description: about,
     } in COMMANDS
     {
         text.push_str(&format!("  {:<20} {about}\n", format!("{name} {argument}")));
@@ -150,12 +151,12 @@ mod tests {
 
     #[test]
     fn a_path_is_a_message_and_a_typing_error_is_none() {
-        assert_eq!(read("/usr/bin/env is missing"), None);
-        assert_eq!(read("say /help"), None);
-        assert_eq!(read("/"), None);
-        assert_eq!(read("/tmp is full"), None);
-        assert!(matches!(read("/nope"), Some(Err(_))));
-        let error = read("/modle gpt").unwrap().unwrap_err();
+        assert_eq!(parse("/usr/bin/env is missing"), None);
+        assert_eq!(parse("say /help"), None);
+        assert_eq!(parse("/"), None);
+        assert_eq!(parse("/tmp is full"), None);
+        assert!(matches!(parse("/nope"), Some(Err(_))));
+        let error = parse("/modle gpt").unwrap().unwrap_err();
         assert_eq!(
             error,
             "there is no command /modle; did you mean /model? (/help)"
@@ -179,10 +180,10 @@ mod tests {
             ("/exit", SlashCommand::Quit),
         ];
         for (text, expected) in table {
-            assert_eq!(read(text), Some(Ok(expected)), "{text}");
+            assert_eq!(parse(text), Some(Ok(expected)), "{text}");
         }
-        assert!(read("/quit now").unwrap().is_err());
-        assert!(read("/retry maybe").unwrap().is_err());
+        assert!(parse("/quit now").unwrap().is_err());
+        assert!(parse("/retry maybe").unwrap().is_err());
     }
 
     #[test]
@@ -190,15 +191,15 @@ mod tests {
         for text in [
             "", "  ", "/Help", "/help2", "/ help", "//", "a\n/help", "/é",
         ] {
-            assert_eq!(read(text), None, "{text:?}");
+            assert_eq!(parse(text), None, "{text:?}");
         }
-        assert_eq!(read("/new\n"), Some(Ok(SlashCommand::New)));
-        assert_eq!(read("/clear"), Some(Ok(SlashCommand::New)));
+        assert_eq!(parse("/new\n"), Some(Ok(SlashCommand::New)));
+        assert_eq!(parse("/clear"), Some(Ok(SlashCommand::New)));
         assert_eq!(
-            read("/resume\t01"),
+            parse("/resume\t01"),
             Some(Ok(SlashCommand::Session("01".to_owned())))
         );
-        let error = read("/xyzzy").unwrap().unwrap_err();
+        let error = parse("/xyzzy").unwrap().unwrap_err();
         assert_eq!(error, "there is no command /xyzzy (/help)");
     }
 
@@ -217,7 +218,7 @@ mod tests {
     fn every_command_of_the_list_is_one() {
         for command in COMMANDS {
             assert!(
-                matches!(read(command.name), Some(Ok(_))),
+                matches!(parse(command.name), Some(Ok(_))),
                 "{}",
                 command.name
             );

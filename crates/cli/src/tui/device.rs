@@ -30,23 +30,23 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(crate) fn take() -> io::Result<Self> {
-        take_over()?;
+    pub(crate) fn acquire() -> io::Result<Self> {
+        acquire_terminal()?;
         let backend = CrosstermBackend::new(io::stdout());
-        let terminal = Terminal::new(backend).inspect_err(|_| give_back())?;
+        let terminal = Terminal::new(backend).inspect_err(|_| restore_terminal())?;
         Ok(Self { terminal })
     }
 
     /// Returns the terminal to the shell until the user resumes the process.
     #[cfg(unix)]
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
-        give_back();
+        restore_terminal();
         nix::sys::signal::kill(
             nix::unistd::Pid::from_raw(0),
             nix::sys::signal::Signal::SIGTSTP,
         )?;
         // A second `Device` would restore the terminal when the first one is replaced.
-        take_over()?;
+        acquire_terminal()?;
         self.terminal.clear()
     }
 
@@ -58,15 +58,15 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        give_back();
+        restore_terminal();
     }
 }
 
-fn take_over() -> io::Result<()> {
+fn acquire_terminal() -> io::Result<()> {
     enable_raw_mode()?;
-    *taken_by() = Some(std::thread::current().id());
+    *owner_thread() = Some(std::thread::current().id());
     // A partial setup is undone.
-    enter(&mut io::stdout()).inspect_err(|_| give_back())
+    enter(&mut io::stdout()).inspect_err(|_| restore_terminal())
 }
 
 fn enter(out: &mut impl Write) -> io::Result<()> {
@@ -92,16 +92,16 @@ fn leave(out: &mut impl Write) -> io::Result<()> {
 
 /// Whether a chat of this thread owns the terminal.
 pub(crate) fn is_owned_by_this_thread() -> bool {
-    *taken_by() == Some(std::thread::current().id())
+    *owner_thread() == Some(std::thread::current().id())
 }
 
-fn taken_by() -> MutexGuard<'static, Option<ThreadId>> {
+fn owner_thread() -> MutexGuard<'static, Option<ThreadId>> {
     OWNER_THREAD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Restores the terminal, if a chat owns it. Errors of a closed terminal are ignored.
-pub(crate) fn give_back() {
-    if taken_by().take().is_some() {
+pub(crate) fn restore_terminal() {
+    if owner_thread().take().is_some() {
         leave(&mut io::stdout()).ok();
         disable_raw_mode().ok();
     }
@@ -141,7 +141,7 @@ mod tests {
 
         if std::env::var_os(PANICS).is_some() {
             std::panic::set_hook(Box::new(crate::report_panic));
-            let _device = Device::take().unwrap();
+            let _device = Device::acquire().unwrap();
             panic!("on purpose");
         }
         let pty = nix::pty::openpty(None, None).unwrap();

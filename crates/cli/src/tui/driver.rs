@@ -40,13 +40,13 @@ const MAX_BATCH: usize = 500;
 pub(super) enum Message {
     Input(Input),
     /// A background task has ended.
-    Later(Option<Input>),
+    TaskFinished(Option<Input>),
     /// A message was queued, or could not be.
     Queued(Option<Input>),
     Event(Event),
     /// A tool call needs the user's approval.
-    Asked(ApprovalRequest, oneshot::Sender<ApprovalDecision>),
-    Unasked,
+    QuestionAsked(ApprovalRequest, oneshot::Sender<ApprovalDecision>),
+    QuestionWithdrawn,
     /// The settings were read, or reading them failed.
     Host(anyhow::Result<Arc<SessionHost>>),
     /// Another session was opened, or could not be.
@@ -57,7 +57,7 @@ pub(super) enum Message {
 /// Whether the chat goes on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    GoOn,
+    Continue,
     Suspend,
     Redraw,
     Quit,
@@ -75,15 +75,15 @@ pub(super) struct Driver {
     /// Whether another session is being opened.
     is_opening: bool,
     /// The number of background tasks.
-    errands: usize,
+    background_tasks: usize,
     /// The task that queues the last message.
-    queueing: Option<JoinHandle<()>>,
+    queue_task: Option<JoinHandle<()>>,
     /// Messages that the user sent before a session was open.
-    early: Vec<String>,
+    early_messages: Vec<String>,
     /// Receives the answer to the open question.
-    asking: Option<oneshot::Sender<ApprovalDecision>>,
+    answer_sender: Option<oneshot::Sender<ApprovalDecision>>,
     /// Whether the model was chosen since the last prompt.
-    is_chosen: bool,
+    is_model_chosen: bool,
     sender: UnboundedSender<Message>,
     receiver: UnboundedReceiver<Message>,
 }
@@ -92,7 +92,7 @@ pub(super) struct Driver {
 struct ActiveSession {
     session: Arc<Session>,
     model: Model,
-    _listening: Subscription,
+    _subscription: Subscription,
 }
 
 impl Driver {
@@ -106,11 +106,11 @@ impl Driver {
             run: None,
             stop: CancellationToken::new(),
             is_opening: false,
-            errands: 0,
-            queueing: None,
-            early: Vec::new(),
-            asking: None,
-            is_chosen: false,
+            background_tasks: 0,
+            queue_task: None,
+            early_messages: Vec::new(),
+            answer_sender: None,
+            is_model_chosen: false,
             sender,
             receiver,
         }
@@ -127,11 +127,11 @@ impl Driver {
 
     /// Whether no action is in progress, and all of their reports were handled.
     pub(super) fn is_idle(&self) -> bool {
-        let is_doing = self.run.is_some() || self.is_opening || self.errands > 0;
+        let is_doing = self.run.is_some() || self.is_opening || self.background_tasks > 0;
         self.session.is_some() && !is_doing && self.receiver.is_empty()
     }
 
-    pub(super) fn asker(&self) -> ChatApprover {
+    pub(super) fn approver(&self) -> ChatApprover {
         ChatApprover(self.sender.clone())
     }
 
@@ -144,41 +144,41 @@ impl Driver {
     }
 
     /// Handles a message, and those that have arrived meanwhile.
-    pub(super) fn take_all(&mut self, first: Message, chat: &mut Chat) -> anyhow::Result<Flow> {
+    pub(super) fn handle_all(&mut self, first: Message, chat: &mut Chat) -> anyhow::Result<Flow> {
         let mut message = Some(first);
         for _ in 0..MAX_BATCH {
             let Some(next) = message else {
                 break;
             };
-            match self.take(next, chat)? {
-                Flow::GoOn => {}
+            match self.handle_message(next, chat)? {
+                Flow::Continue => {}
                 other => return Ok(other),
             }
             message = self.receiver.try_recv().ok();
         }
         Ok(match message {
-            Some(left) => self.take(left, chat)?,
-            None => Flow::GoOn,
+            Some(left) => self.handle_message(left, chat)?,
+            None => Flow::Continue,
         })
     }
 
-    fn take(&mut self, message: Message, chat: &mut Chat) -> anyhow::Result<Flow> {
+    fn handle_message(&mut self, message: Message, chat: &mut Chat) -> anyhow::Result<Flow> {
         let input = match message {
             Message::Input(input) => input,
             Message::Queued(input) => {
                 self.send_queued();
-                return self.take(Message::Later(input), chat);
+                return self.handle_message(Message::TaskFinished(input), chat);
             }
-            Message::Later(input) => {
-                self.errands = self.errands.saturating_sub(1);
+            Message::TaskFinished(input) => {
+                self.background_tasks = self.background_tasks.saturating_sub(1);
                 match input {
                     Some(input) => input,
-                    None => return Ok(Flow::GoOn),
+                    None => return Ok(Flow::Continue),
                 }
             }
             Message::Event(event) => {
                 if !self.is_current(&event) {
-                    return Ok(Flow::GoOn);
+                    return Ok(Flow::Continue);
                 }
                 let tells_cost = matches!(
                     event.body,
@@ -188,69 +188,69 @@ impl Driver {
                     Body::ModelSwitched { to, .. } => self.window_change(to),
                     _ => None,
                 };
-                let next = self.show(Input::Event(event), chat);
+                let next = self.handle_input(Input::Event(event), chat);
                 if let Some(change) = switched {
-                    self.show(Input::Changed(change), chat);
+                    self.handle_input(Input::Changed(change), chat);
                 }
                 if tells_cost && let Some(cost) = self.cost() {
-                    self.show(Input::Changed(Change::Cost(cost)), chat);
+                    self.handle_input(Input::Changed(Change::Cost(cost)), chat);
                 }
                 return Ok(next);
             }
-            Message::Asked(question, answer) => {
-                self.asking = Some(answer);
-                Input::Asked(question)
+            Message::QuestionAsked(question, answer) => {
+                self.answer_sender = Some(answer);
+                Input::QuestionAsked(question)
             }
-            Message::Unasked => {
-                self.asking = None;
-                Input::Unasked
+            Message::QuestionWithdrawn => {
+                self.answer_sender = None;
+                Input::QuestionWithdrawn
             }
             Message::Host(host) => {
                 self.host = Some(host?);
                 self.open_first();
-                return Ok(Flow::GoOn);
+                return Ok(Flow::Continue);
             }
-            Message::Opened(opened) => return self.opened(opened, chat),
+            Message::Opened(opened) => return self.finish_open(opened, chat),
             Message::RunEnded(outcome) => return Ok(self.run_ended(outcome, chat)),
         };
-        Ok(self.show(input, chat))
+        Ok(self.handle_input(input, chat))
     }
 
     /// Passes an input to the chat, and carries out the resulting actions.
-    pub(super) fn show(&mut self, input: Input, chat: &mut Chat) -> Flow {
+    pub(super) fn handle_input(&mut self, input: Input, chat: &mut Chat) -> Flow {
         let now = self.clock.now();
-        let wants = chat.take(input, now);
-        let mut next = Flow::GoOn;
+        let wants = chat.handle(input, now);
+        let mut next = Flow::Continue;
         for want in wants {
-            match self.carry_out(want) {
-                Flow::GoOn => {}
+            match self.perform(want) {
+                Flow::Continue => {}
                 other => next = other,
             }
         }
         next
     }
 
-    fn carry_out(&mut self, want: Action) -> Flow {
+    fn perform(&mut self, want: Action) -> Flow {
         match want {
             Action::Quit => return Flow::Quit,
             Action::Suspend => return Flow::Suspend,
             Action::Redraw => return Flow::Redraw,
-            Action::Say(text) => self.say(text),
+            Action::SendMessage(text) => self.send_message(text),
             Action::Abort => self.stop.cancel(),
-            Action::AbortRetry => self.steer(Session::abort_retry),
-            Action::RetryNow => self.steer(Session::retry_now),
-            Action::TryAgain => self.try_again(),
+            Action::AbortRetry => self.with_session(Session::abort_retry),
+            Action::RetryNow => self.with_session(Session::retry_now),
+            Action::Retry => self.retry_turn(),
             Action::SwitchRetry(on) => self.switch_retry(on),
-            Action::TakeBack => self.take_back(),
+            Action::TakeBackQueue => self.take_back_queue(),
             Action::Answer(answer) => {
-                if let Some(asking) = self.asking.take() {
+                if let Some(asking) = self.answer_sender.take() {
                     // The tool call may have been cancelled meanwhile.
                     asking.send(answer).ok();
                 }
             }
-            Action::ArmSoon(number) => self.later(async move {
+            Action::ArmQuestion(number) => self.spawn_task(async move {
                 tokio::time::sleep(QUESTION_ARM_DELAY).await;
-                Some(Input::Armed(number))
+                Some(Input::QuestionArmed(number))
             }),
             Action::Compact(focus) => self.compact(focus),
             Action::Model(name) => self.choose_model(&name),
@@ -260,13 +260,13 @@ impl Driver {
             Action::ListSessions => self.list_sessions(),
             Action::Accounts => self.show_accounts(),
         }
-        Flow::GoOn
+        Flow::Continue
     }
 
     // --- Small things ---
 
     /// Whether no other action can start now; if so, tells the user why.
-    fn is_occupied(&self) -> bool {
+    fn is_busy(&self) -> bool {
         let why = match (self.run.is_some(), self.is_opening) {
             (true, _) => "The model works: Esc interrupts it first.",
             (false, true) => "Another session is being opened.",
@@ -276,41 +276,41 @@ impl Driver {
         true
     }
 
-    fn say(&mut self, text: String) {
+    fn send_message(&mut self, text: String) {
         let Some(joined) = self.session.as_ref().filter(|_| !self.is_opening) else {
-            self.early.push(text);
+            self.early_messages.push(text);
             return;
         };
         if self.run.is_none() {
-            return self.begin(RunStart::Prompt(ModelMessage::user(text)));
+            return self.start_run(RunStart::Prompt(ModelMessage::user(text)));
         }
         let session = Arc::clone(&joined.session);
-        let before = self.queueing.take();
-        self.errands += 1;
+        let before = self.queue_task.take();
+        self.background_tasks += 1;
         let sender = self.sender.clone();
-        self.queueing = Some(tokio::spawn(async move {
+        self.queue_task = Some(tokio::spawn(async move {
             // Messages are queued in the order in which the user sent them.
             if let Some(before) = before {
                 before.await.ok();
             }
             let queued = session
-                .queue(QueueKind::Steering, ModelMessage::user(text))
+                .enqueue(QueueKind::Steering, ModelMessage::user(text))
                 .await;
-            let says = queued.err().map(|error| problem(&error));
+            let says = queued.err().map(|error| error_input(&error));
             sender.send(Message::Queued(says)).ok();
         }));
     }
 
     /// Sends the queued messages, if the run that they were meant for has ended meanwhile.
     fn send_queued(&mut self) {
-        let waits = |joined: &ActiveSession| !joined.session.waiting().is_empty();
+        let waits = |joined: &ActiveSession| !joined.session.queued_messages().is_empty();
         let is_free = self.run.is_none() && !self.is_opening;
         if is_free && self.session.as_ref().is_some_and(waits) {
-            self.begin(RunStart::Waiting);
+            self.start_run(RunStart::Queued);
         }
     }
 
-    fn steer(&self, steer: fn(&Session)) {
+    fn with_session(&self, steer: fn(&Session)) {
         if let Some(joined) = &self.session {
             steer(&joined.session);
         }
@@ -319,7 +319,7 @@ impl Driver {
     fn switch_retry(&self, on: bool) {
         if let Some(joined) = &self.session {
             joined.session.set_auto_retry_enabled(on);
-            self.tell(Input::Changed(Change::Retries(on)));
+            self.send_input(Input::Changed(Change::Retries(on)));
             let says = match on {
                 true => "Failures are retried.",
                 false => "Failures are not retried any more, in this session.",
@@ -328,17 +328,17 @@ impl Driver {
         }
     }
 
-    fn take_back(&mut self) {
+    fn take_back_queue(&mut self) {
         let Some(session) = self.session.as_ref().map(|it| Arc::clone(&it.session)) else {
             return;
         };
-        self.later(async move {
+        self.spawn_task(async move {
             Some(match session.clear_queue().await {
                 Ok(waiting) => {
                     let all = waiting.steering.iter().chain(&waiting.follow_up);
-                    Input::TakenBack(all.map(ModelMessage::text).collect())
+                    Input::QueueTakenBack(all.map(ModelMessage::text).collect())
                 }
-                Err(error) => problem(&error),
+                Err(error) => error_input(&error),
             })
         });
     }
@@ -346,7 +346,7 @@ impl Driver {
     fn cost(&self) -> Option<outlast_kernel::budget::Cost> {
         let session = &self.session.as_ref()?.session;
         let price = session.setup().price?;
-        Some(price.of(session.snapshot().usage))
+        Some(price.cost(session.snapshot().usage))
     }
 
     /// Returns the context window of a newly chosen model, as a change of the status line.
@@ -364,24 +364,24 @@ impl Driver {
     }
 
     /// Runs work in the background; its result goes to the chat.
-    fn later(&mut self, work: impl Future<Output = Option<Input>> + Send + 'static) {
-        self.errands += 1;
+    fn spawn_task(&mut self, work: impl Future<Output = Option<Input>> + Send + 'static) {
+        self.background_tasks += 1;
         let sender = self.sender.clone();
         tokio::spawn(async move {
-            sender.send(Message::Later(work.await)).ok();
+            sender.send(Message::TaskFinished(work.await)).ok();
         });
     }
 
-    fn tell(&self, input: Input) {
+    fn send_input(&self, input: Input) {
         self.sender.send(Message::Input(input)).ok();
     }
 
     pub(super) fn notice(&self, tone: Tone, says: &str) {
         let says = text::plain(says).into_owned();
-        self.tell(Input::Notice(tone, says));
+        self.send_input(Input::Notice(tone, says));
     }
 }
 
-fn problem(error: &dyn std::fmt::Display) -> Input {
+fn error_input(error: &dyn std::fmt::Display) -> Input {
     Input::Notice(Tone::Error, text::plain(&error.to_string()).into_owned())
 }

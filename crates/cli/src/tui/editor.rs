@@ -29,16 +29,16 @@ pub(crate) struct Editor {
     /// Long pastes, including removed ones, which undo may restore.
     pastes: Vec<Paste>,
     /// The number of the last paste.
-    pasted: usize,
+    last_paste_number: usize,
     /// Earlier messages, the newest last.
-    said: Vec<String>,
+    history: Vec<String>,
     /// The shown history entry, and the draft from before.
-    looking_at: Option<(usize, String)>,
+    history_position: Option<(usize, String)>,
 }
 
 /// A long paste: its placeholder and its content.
 struct Paste {
-    words: String,
+    placeholder: String,
     content: String,
 }
 
@@ -47,9 +47,9 @@ impl Default for Editor {
         Self {
             area: area(Vec::new()),
             pastes: Vec::new(),
-            pasted: 0,
-            said: Vec::new(),
-            looking_at: None,
+            last_paste_number: 0,
+            history: Vec::new(),
+            history_position: None,
         }
     }
 }
@@ -84,13 +84,13 @@ impl Editor {
     pub(crate) fn clear(&mut self) {
         self.area = area(Vec::new());
         self.pastes.clear();
-        self.pasted = 0;
-        self.looking_at = None;
+        self.last_paste_number = 0;
+        self.history_position = None;
     }
 
     /// Inserts texts before the draft; long ones become placeholders.
     pub(crate) fn prepend(&mut self, texts: &[String]) {
-        self.looking_at = None;
+        self.history_position = None;
         let texts = texts.iter().map(|text| match is_long(text) {
             true => self.add_placeholder(text.clone()),
             false => text.clone(),
@@ -104,59 +104,59 @@ impl Editor {
     /// Takes the draft, with placeholders replaced by their pastes.
     pub(crate) fn take(&mut self) -> String {
         let shown = self.text();
-        let text = self.whole(&shown);
+        let text = self.expand_pastes(&shown);
         self.clear();
-        self.remember(&text);
+        self.add_to_history(&text);
         text
     }
 
-    fn whole(&self, shown: &str) -> String {
+    fn expand_pastes(&self, shown: &str) -> String {
         let (mut whole, mut left) = (String::new(), shown);
         let mut pastes: Vec<&Paste> = self.pastes.iter().collect();
         // Only placeholders in the shown text count: a paste may contain the words of another placeholder.
         loop {
             let found = pastes.iter().enumerate();
             let found =
-                found.filter_map(|(number, paste)| Some((left.find(&paste.words)?, number)));
+                found.filter_map(|(number, paste)| Some((left.find(&paste.placeholder)?, number)));
             let Some((at, number)) = found.min() else {
                 break;
             };
             let paste = pastes.remove(number);
             whole.push_str(&left[..at]);
             whole.push_str(&paste.content);
-            left = &left[at + paste.words.len()..];
+            left = &left[at + paste.placeholder.len()..];
         }
         whole.push_str(left);
         whole
     }
 
     /// Adds a message to the history.
-    pub(crate) fn remember(&mut self, text: &str) {
-        let is_new = self.said.last().is_none_or(|last| last != text);
+    pub(crate) fn add_to_history(&mut self, text: &str) {
+        let is_new = self.history.last().is_none_or(|last| last != text);
         if !is_new || text.trim().is_empty() || text.len() > MAX_HISTORY_BYTES {
             return;
         }
-        self.said.push(text.to_owned());
+        self.history.push(text.to_owned());
         let mut bytes = 0;
         let fits = |said: &&String| {
             bytes += said.len();
             bytes <= MAX_HISTORY_BYTES
         };
-        let newest = self.said.iter().rev().take(MAX_HISTORY_MESSAGES);
+        let newest = self.history.iter().rev().take(MAX_HISTORY_MESSAGES);
         let kept = newest.take_while(fits).count();
-        self.said.drain(..self.said.len() - kept);
+        self.history.drain(..self.history.len() - kept);
     }
 
     /// Whether a history entry is shown.
     pub(crate) const fn is_browsing_history(&self) -> bool {
-        self.looking_at.is_some()
+        self.history_position.is_some()
     }
 
     /// Adds older messages to the history.
     pub(crate) fn prepend_history(&mut self, mut said: Vec<String>) {
-        said.append(&mut self.said);
+        said.append(&mut self.history);
         for text in said {
-            self.remember(&text);
+            self.add_to_history(&text);
         }
     }
 
@@ -173,7 +173,7 @@ impl Editor {
                 "that is more than the {most} MiB a message may have; put it into a file and name that"
             ));
         }
-        self.looking_at = None;
+        self.history_position = None;
         let shown = match is_long(&content) {
             true => self.add_placeholder(content),
             false => content,
@@ -184,8 +184,8 @@ impl Editor {
 
     /// Stores a text and returns its placeholder.
     fn add_placeholder(&mut self, content: String) -> String {
-        self.pasted += 1;
-        let number = self.pasted;
+        self.last_paste_number += 1;
+        let number = self.last_paste_number;
         let size = match content.len() {
             bytes @ 0..1024 => format!("{bytes} bytes"),
             bytes => format!("{} KiB", bytes.div_ceil(1024)),
@@ -196,7 +196,7 @@ impl Editor {
         };
         let words = format!("[pasted text {number}: {size}, {lines}]");
         self.pastes.push(Paste {
-            words: words.clone(),
+            placeholder: words.clone(),
             content,
         });
         words
@@ -204,10 +204,13 @@ impl Editor {
 
     /// Drops removed pastes that are too large to be restored by undo.
     fn drop_removed_pastes(&mut self, shown: &str) {
-        let before = self.looking_at.as_ref().map(|(_, before)| before.as_str());
+        let before = self
+            .history_position
+            .as_ref()
+            .map(|(_, before)| before.as_str());
         let is_there = |paste: &Paste| {
-            let is_shown = shown.contains(&paste.words);
-            is_shown || before.is_some_and(|before| before.contains(&paste.words))
+            let is_shown = shown.contains(&paste.placeholder);
+            is_shown || before.is_some_and(|before| before.contains(&paste.placeholder))
         };
         let is_small = |paste: &Paste| paste.content.len() <= MAX_RESTORABLE_PASTE_BYTES;
         self.pastes
@@ -217,7 +220,7 @@ impl Editor {
     pub(crate) fn key(&mut self, key: KeyEvent) {
         let plain = key.modifiers.is_empty();
         match key.code {
-            KeyCode::Up if plain && self.area.screen_cursor().row == 0 => self.look_back(),
+            KeyCode::Up if plain && self.area.screen_cursor().row == 0 => self.show_previous(),
             KeyCode::Down if plain && self.is_on_last_row() => self.show_next(),
             KeyCode::Backspace if plain && self.remove_paste() => {}
             KeyCode::Home if plain => self.area.move_cursor(CursorMove::Head),
@@ -235,9 +238,9 @@ impl Editor {
     /// Edits the text. A changed history entry becomes the draft; the previous draft joins the history.
     fn edit(&mut self, key: KeyEvent) {
         let is_changed = self.area.input(key);
-        if let Some((_, before)) = self.looking_at.take_if(|_| is_changed) {
-            let before = self.whole(&before);
-            self.remember(&before);
+        if let Some((_, before)) = self.history_position.take_if(|_| is_changed) {
+            let before = self.expand_pastes(&before);
+            self.add_to_history(&before);
         }
     }
 
@@ -271,40 +274,40 @@ impl Editor {
         let Some(at) = self
             .pastes
             .iter()
-            .position(|paste| before.ends_with(&paste.words))
+            .position(|paste| before.ends_with(&paste.placeholder))
         else {
             return false;
         };
-        for _ in self.pastes[at].words.chars() {
+        for _ in self.pastes[at].placeholder.chars() {
             self.area.delete_char();
         }
         true
     }
 
-    fn look_back(&mut self) {
-        let at = match &self.looking_at {
+    fn show_previous(&mut self) {
+        let at = match &self.history_position {
             Some((at, _)) => *at,
-            None => self.said.len(),
+            None => self.history.len(),
         };
         let Some(earlier) = at.checked_sub(1) else {
             self.area.move_cursor(CursorMove::Head);
             return;
         };
-        let before = match self.looking_at.take() {
+        let before = match self.history_position.take() {
             Some((_, before)) => before,
             None => self.text(),
         };
-        self.looking_at = Some((earlier, before));
+        self.history_position = Some((earlier, before));
         self.show_history_entry(earlier);
     }
 
     fn show_next(&mut self) {
-        let Some((at, before)) = self.looking_at.take() else {
+        let Some((at, before)) = self.history_position.take() else {
             self.area.move_cursor(CursorMove::End);
             return;
         };
-        if at + 1 < self.said.len() {
-            self.looking_at = Some((at + 1, before));
+        if at + 1 < self.history.len() {
+            self.history_position = Some((at + 1, before));
             self.show_history_entry(at + 1);
         } else {
             self.set(&before);
@@ -313,7 +316,7 @@ impl Editor {
 
     /// Shows a history entry; a long one becomes a placeholder.
     fn show_history_entry(&mut self, at: usize) {
-        let said = self.said[at].clone();
+        let said = self.history[at].clone();
         self.drop_removed_pastes("");
         let shown = match is_long(&said) {
             true => self.add_placeholder(said),
@@ -327,7 +330,7 @@ impl Editor {
         // More rows than a screen has need not be counted.
         let lines = self.area.lines().iter().take(MAX_ROWS.into());
         let probe = area(lines.cloned().collect());
-        let place = Rect::new(0, 0, room(width), 1);
+        let place = Rect::new(0, 0, text_columns(width), 1);
         (&probe).render(place, &mut Buffer::empty(place));
         // The widget reports the last row for a row beyond the end.
         let begins = |row: u16| probe.screen_to_data(row.into(), 0);
@@ -338,7 +341,7 @@ impl Editor {
     /// Draws the text, and returns the position of the cursor.
     pub(crate) fn draw(&mut self, area: Rect, buffer: &mut Buffer) -> Position {
         let place = Rect {
-            width: room(area.width),
+            width: text_columns(area.width),
             ..area
         };
         (&self.area).render(place, buffer);
@@ -366,7 +369,7 @@ impl Editor {
 }
 
 /// Returns the columns for text: the last one is for a cursor after it.
-fn room(width: u16) -> u16 {
+fn text_columns(width: u16) -> u16 {
     width.saturating_sub(1).max(1)
 }
 

@@ -60,8 +60,8 @@ fn a_paste_that_no_message_could_hold_is_refused() {
 #[test]
 fn what_was_being_written_is_there_after_looking_back() {
     let mut editor = Editor::default();
-    editor.remember("first");
-    editor.remember("second");
+    editor.add_to_history("first");
+    editor.add_to_history("second");
     write(&mut editor, "draft");
     press(&mut editor, KeyCode::Up);
     assert_eq!(editor.text(), "second");
@@ -160,7 +160,7 @@ fn a_long_message_can_be_said_again_as_it_was() {
 #[test]
 fn moving_about_in_what_was_said_before_does_not_lose_the_draft() {
     let mut editor = Editor::default();
-    editor.remember("earlier");
+    editor.add_to_history("earlier");
     write(&mut editor, "draft");
     press(&mut editor, KeyCode::Up);
     press(&mut editor, KeyCode::Left);
@@ -176,19 +176,19 @@ fn moving_about_in_what_was_said_before_does_not_lose_the_draft() {
 #[test]
 fn what_was_said_before_takes_a_bounded_room() {
     let mut editor = Editor::default();
-    editor.remember(&"x".repeat(MAX_HISTORY_BYTES + 1));
-    assert!(editor.said.is_empty());
+    editor.add_to_history(&"x".repeat(MAX_HISTORY_BYTES + 1));
+    assert!(editor.history.is_empty());
     for number in 0..9 {
-        editor.remember(&format!("{number}{}", "x".repeat(MAX_HISTORY_BYTES / 4)));
+        editor.add_to_history(&format!("{number}{}", "x".repeat(MAX_HISTORY_BYTES / 4)));
     }
-    assert_eq!(editor.said.len(), 3);
-    assert!(editor.said[2].starts_with('8'));
+    assert_eq!(editor.history.len(), 3);
+    assert!(editor.history[2].starts_with('8'));
 }
 
 #[test]
 fn a_draft_with_a_paste_survives_looking_back() {
     let mut editor = Editor::default();
-    editor.remember("earlier");
+    editor.add_to_history("earlier");
     editor.paste(&"x".repeat(2000)).unwrap();
     press(&mut editor, KeyCode::Up);
     assert_eq!(editor.text(), "earlier");
@@ -200,12 +200,12 @@ fn a_draft_with_a_paste_survives_looking_back() {
 fn what_was_said_before_is_bounded_and_not_repeated() {
     let mut editor = Editor::default();
     for number in 0..MAX_HISTORY_MESSAGES + 10 {
-        editor.remember(&format!("said {number}"));
-        editor.remember(&format!("said {number}"));
+        editor.add_to_history(&format!("said {number}"));
+        editor.add_to_history(&format!("said {number}"));
     }
-    editor.remember("  ");
-    assert_eq!(editor.said.len(), MAX_HISTORY_MESSAGES);
-    assert_eq!(editor.said[0], "said 10");
+    editor.add_to_history("  ");
+    assert_eq!(editor.history.len(), MAX_HISTORY_MESSAGES);
+    assert_eq!(editor.history[0], "said 10");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn rows_are_those_of_the_text_also_where_one_is_full() {
 #[test]
 fn arrows_go_through_the_rows_of_a_long_line_before_what_was_said() {
     let mut editor = Editor::default();
-    editor.remember("earlier");
+    editor.add_to_history("earlier");
     write(&mut editor, "one two three four");
     assert_eq!(drawn(&mut editor, 10).0, 3);
     let mut seen = Vec::new();

@@ -43,10 +43,10 @@ pub(crate) fn lines(text: &str, width: u16, theme: &Theme) -> Vec<Line<'static>>
         nesting: Nesting::new(width.into()),
         inline: Inline::default(),
         block: Block::None,
-        follows: LastDrawn::Nothing,
+        last_drawn: LastDrawn::Nothing,
     };
     for (event, range) in parser {
-        page.take(event, range);
+        page.handle_event(event, range);
     }
     page.finish()
 }
@@ -64,7 +64,7 @@ enum Block {
     Text,
     Heading(HeadingLevel),
     /// The underline of a paragraph which may still become a list.
-    Unsettled(String),
+    Ambiguous(String),
     Code {
         /// The info string of a fence, which may be empty; `None` for indented code.
         language: Option<String>,
@@ -92,13 +92,13 @@ struct Renderer<'a> {
     nesting: Nesting,
     inline: Inline,
     block: Block,
-    follows: LastDrawn,
+    last_drawn: LastDrawn,
 }
 
 // --- impl Renderer: events ---
 
 impl Renderer<'_> {
-    fn take(&mut self, event: Event<'_>, range: Range<usize>) {
+    fn handle_event(&mut self, event: Event<'_>, range: Range<usize>) {
         match event {
             Event::Start(tag) => self.start(tag, range),
             Event::End(tag) => self.end(tag),
@@ -263,15 +263,15 @@ impl Renderer<'_> {
         if !last && (!compact || self.is_after_blank_line(at)) {
             self.separate();
         }
-        self.follows = LastDrawn::Nothing;
+        self.last_drawn = LastDrawn::Nothing;
     }
 
     /// Begins a list, which may follow its introduction without a blank line.
     fn begin_list(&mut self, at: usize) {
         self.end_block();
         self.show_definitions(at);
-        if self.follows == LastDrawn::Text && !self.is_after_blank_line(at) {
-            self.follows = LastDrawn::Nothing;
+        if self.last_drawn == LastDrawn::Text && !self.is_after_blank_line(at) {
+            self.last_drawn = LastDrawn::Nothing;
         }
         self.begin(at);
     }
@@ -286,7 +286,7 @@ impl Renderer<'_> {
 
     fn begin_heading(&mut self, level: HeadingLevel, range: Range<usize>) {
         self.block = match self.unsettled_underline(range) {
-            Some(underline) => Block::Unsettled(underline),
+            Some(underline) => Block::Ambiguous(underline),
             None => Block::Heading(level),
         };
         self.inline.open(match self.block {
@@ -327,7 +327,7 @@ impl Renderer<'_> {
     }
 
     fn separate(&mut self) {
-        if self.follows != LastDrawn::Nothing {
+        if self.last_drawn != LastDrawn::Nothing {
             self.lines.push(self.nesting.blank());
         }
     }
@@ -335,7 +335,7 @@ impl Renderer<'_> {
     /// Draws the link definitions before this position verbatim.
     fn show_definitions(&mut self, at: usize) {
         while let Some(span) = self.definitions.pop_if(|span| span.start < at) {
-            if self.follows == LastDrawn::Text || self.is_after_blank_line(span.start) {
+            if self.last_drawn == LastDrawn::Text || self.is_after_blank_line(span.start) {
                 self.separate();
             }
             let written = self.source.get(span).unwrap_or_default();

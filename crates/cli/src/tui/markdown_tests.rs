@@ -2,7 +2,7 @@
 
 use super::super::wrap::columns;
 use super::*;
-use outlast_kernel::text::is_unwanted;
+use outlast_kernel::text::is_unprintable;
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -134,7 +134,7 @@ fn an_escape_is_gone_as_a_whole_before_markup_could_divide_it() {
 fn an_entity_cannot_smuggle_an_escape() {
     let source = "a&#27;[31mb &#x9b;1m &#x202e;c [x](y&#27;]0;z) `&#27;`\n\n```a&#27;b\n&#27;\n```";
     for line in text(source, 80) {
-        assert!(!line.contains(is_unwanted), "{line:?}");
+        assert!(!line.contains(is_unprintable), "{line:?}");
     }
 }
 
@@ -293,7 +293,7 @@ fn holds(source: &str, width: u16) -> Result<(), TestCaseError> {
     for theme in [Theme::colour(), Theme::plain()] {
         for line in lines(source, width, &theme) {
             prop_assert!(columns(&line.spans) <= width.into(), "{line:?} at {width}");
-            let clean = |c: char| !is_unwanted(c) && !c.is_control();
+            let clean = |c: char| !is_unprintable(c) && !c.is_control();
             prop_assert!(line.to_string().chars().all(clean), "{line:?}");
         }
     }

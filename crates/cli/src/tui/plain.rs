@@ -25,14 +25,14 @@ const RETRACTED: &str = "What came of the answer broke off; it is asked for agai
 struct PlainChat {
     chat: Chat,
     driver: Driver,
-    complaints: Capture,
+    diagnostics: Capture,
     lines: Option<Split<BufReader<Stdin>>>,
     is_attended: bool,
     /// Number of blocks of that session that were written.
     written: usize,
     session: String,
     /// The last announced activity.
-    told: Announced,
+    announced: Announced,
 }
 
 #[derive(Default, PartialEq, Eq)]
@@ -51,27 +51,27 @@ pub(super) async fn run(
     let mut plain = PlainChat {
         chat: Chat::new(),
         driver: Driver::new(choice, clock),
-        complaints: diagnostics::take(),
+        diagnostics: diagnostics::capture(),
         lines: Some(BufReader::new(tokio::io::stdin()).split(b'\n')),
         is_attended: std::io::stdin().is_terminal(),
         written: 0,
         session: String::new(),
-        told: Announced::default(),
+        announced: Announced::default(),
     };
     plain.driver.start();
-    let signal = plain.chat_on().await;
+    let signal = plain.run_loop().await;
     let PlainChat {
-        complaints,
+        diagnostics,
         mut driver,
         ..
     } = plain;
-    drop(complaints);
+    drop(diagnostics);
     let signal = signal?;
     Ok((signal, driver.leave(signal).await))
 }
 
 impl PlainChat {
-    async fn chat_on(&mut self) -> anyhow::Result<Option<Signal>> {
+    async fn run_loop(&mut self) -> anyhow::Result<Option<Signal>> {
         let mut signals = SignalStream::new();
         loop {
             self.write()?;
@@ -83,20 +83,20 @@ impl PlainChat {
                 biased;
                 signal = signals.next() => match signal {
                     Signal::Interrupt if self.chat.hint.is_none() => {
-                        self.driver.show(Input::Interrupted, &mut self.chat)
+                        self.driver.handle_input(Input::Interrupted, &mut self.chat)
                     }
                     signal => return Ok(Some(signal)),
                 },
-                message = self.driver.next() => self.driver.take_all(message, &mut self.chat)?,
-                line = self.complaints.next() => {
-                    self.driver.show(Input::Notice(Tone::Warning, line), &mut self.chat)
+                message = self.driver.next() => self.driver.handle_all(message, &mut self.chat)?,
+                line = self.diagnostics.next() => {
+                    self.driver.handle_input(Input::Notice(Tone::Warning, line), &mut self.chat)
                 }
                 line = next_line(&mut self.lines), if takes_lines && self.lines.is_some() => {
                     match line? {
                         Some(line) => self.line(line),
                         None => {
                             self.lines = None;
-                            Flow::GoOn
+                            Flow::Continue
                         }
                     }
                 }
@@ -110,13 +110,13 @@ impl PlainChat {
 
     fn line(&mut self, line: String) -> Flow {
         self.chat.hint = None;
-        (self.told.is_ready, self.told.is_asked) = (false, false);
-        self.driver.show(Input::Line(line), &mut self.chat)
+        (self.announced.is_ready, self.announced.is_asked) = (false, false);
+        self.driver.handle_input(Input::Line(line), &mut self.chat)
     }
 
     /// Whether the chat waits for the user.
     fn is_ready(&self) -> bool {
-        let is_over = self.chat.doing == Activity::Nothing && !self.chat.is_busy();
+        let is_over = self.chat.activity == Activity::Idle && !self.chat.is_busy();
         is_over && self.driver.is_idle() || self.chat.question.is_some()
     }
 
@@ -134,27 +134,27 @@ impl PlainChat {
             match is_retracted {
                 true if was_retracted => {}
                 true => new.push_str(RETRACTED),
-                false => new.push_str(&words(kind)),
+                false => new.push_str(&block_text(kind)),
             }
             was_retracted = is_retracted;
             self.written = number + 1;
         }
-        new.push_str(&self.going_on());
+        new.push_str(&self.describe_activity());
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(text::plain(&new).as_bytes())?;
         stdout.flush()
     }
 
     /// Returns the announcement of a new activity.
-    fn going_on(&mut self) -> String {
+    fn describe_activity(&mut self) -> String {
         let now = self.driver.clock().now();
-        let retry = match &self.chat.doing {
+        let retry = match &self.chat.activity {
             // A retry that is due happens at once and needs no announcement.
-            Activity::Retrying(retrying) if retrying.wake(now) > now => {
-                Some((retrying.attempt, retrying.wake(now)))
+            Activity::Retrying(retrying) if retrying.wake_time(now) > now => {
+                Some((retrying.attempt, retrying.wake_time(now)))
             }
             // A hold is announced once, because its time may move often.
-            Activity::InLine { .. } => Some((0, Timestamp::default())),
+            Activity::Queued { .. } => Some((0, Timestamp::default())),
             _ => None,
         };
         let choices = self.chat.choices_as_text();
@@ -165,17 +165,17 @@ impl PlainChat {
             choices: choices.clone(),
             hint: self.chat.hint,
         };
-        let before = std::mem::replace(&mut self.told, told);
+        let before = std::mem::replace(&mut self.announced, told);
         let mut says = String::new();
         if retry.is_some()
-            && !is_told(retry, before.retry)
-            && let Some(said) = self.chat.doing.said(now)
+            && !was_announced(retry, before.retry)
+            && let Some(said) = self.chat.activity.describe(now)
         {
             let key = said.key.map_or(String::new(), |key| format!(" · {key}"));
-            says.push_str(&format!("{}{}{key}\n", said.words, said.more));
+            says.push_str(&format!("{}{}{key}\n", said.text, said.details));
         }
         if let Some(asked) = self.chat.question.as_ref().filter(|_| !before.is_asked) {
-            says.push_str(&approval::words(&asked.question));
+            says.push_str(&approval::question_prompt(&asked.question));
             says.push('\n');
         }
         if choices != before.choices {
@@ -184,7 +184,7 @@ impl PlainChat {
         if let Some(hint) = self.chat.hint.filter(|_| before.hint.is_none()) {
             says.push_str(&format!("{hint}\n"));
         }
-        if self.told.is_ready && !before.is_ready && self.is_attended {
+        if self.announced.is_ready && !before.is_ready && self.is_attended {
             says.push_str("> ");
         }
         says
@@ -192,7 +192,7 @@ impl PlainChat {
 }
 
 /// Whether the wait was announced: the same retry, at about the same time.
-fn is_told(retry: Option<(u32, Timestamp)>, before: Option<(u32, Timestamp)>) -> bool {
+fn was_announced(retry: Option<(u32, Timestamp)>, before: Option<(u32, Timestamp)>) -> bool {
     const SMALL_CHANGE: Duration = Duration::from_secs(2);
     let (Some((attempt, at)), Some((before, told))) = (retry, before) else {
         return false;
@@ -211,7 +211,7 @@ async fn next_line(lines: &mut Option<Split<BufReader<Stdin>>>) -> std::io::Resu
 }
 
 /// Returns the text of a block.
-fn words(kind: &Kind) -> String {
+fn block_text(kind: &Kind) -> String {
     match kind {
         Kind::User(said) => format!("You: {said}\n"),
         Kind::Answer(answer) => format!("{}\n", answer.trim_end()),

@@ -31,8 +31,8 @@ struct ChatScreen {
     theme: Theme,
     chat: Chat,
     driver: Driver,
-    complaints: Capture,
-    drawn: Instant,
+    diagnostics: Capture,
+    drawn_at: Instant,
     is_stale: bool,
 }
 
@@ -43,38 +43,38 @@ pub(super) async fn run(
 ) -> anyhow::Result<(Option<Signal>, LeaveSummary)> {
     let no_color = std::env::var_os("NO_COLOR");
     let mut screen = ChatScreen {
-        device: Device::take()?,
+        device: Device::acquire()?,
         theme: Theme::from_environment(no_color.as_deref()),
         chat: Chat::new(),
-        complaints: diagnostics::take(),
+        diagnostics: diagnostics::capture(),
         driver: Driver::new(choice, clock),
-        drawn: Instant::now(),
+        drawn_at: Instant::now(),
         is_stale: true,
     };
     screen.draw()?;
     screen.driver.start();
-    let signal = screen.chat_on().await;
+    let signal = screen.run_loop().await;
     // Errors are printed on the restored terminal.
     let ChatScreen {
         device,
-        complaints,
+        diagnostics,
         mut driver,
         ..
     } = screen;
     drop(device);
-    drop(complaints);
+    drop(diagnostics);
     let signal = signal?;
     Ok((signal, driver.leave(signal).await))
 }
 
 impl ChatScreen {
     /// Runs until the user leaves, or returns the signal that ends the chat.
-    async fn chat_on(&mut self) -> anyhow::Result<Option<Signal>> {
+    async fn run_loop(&mut self) -> anyhow::Result<Option<Signal>> {
         let mut keys = EventStream::new();
-        let mut signals = SignalStream::new().and_quit();
+        let mut signals = SignalStream::new().with_quit();
         let mut ticks = tokio::time::interval(TICK_INTERVAL);
         loop {
-            let frame = self.drawn + FRAME_INTERVAL;
+            let frame = self.drawn_at + FRAME_INTERVAL;
             // Frames are drawn even during endless input.
             if self.is_stale && Instant::now() >= frame {
                 self.draw()?;
@@ -88,17 +88,17 @@ impl ChatScreen {
                     // The terminal is gone.
                     Some(Err(_)) | None => return Ok(Some(Signal::HangUp)),
                 },
-                message = self.driver.next() => self.driver.take_all(message, &mut self.chat)?,
-                line = self.complaints.next() => self.complain(line),
+                message = self.driver.next() => self.driver.handle_all(message, &mut self.chat)?,
+                line = self.diagnostics.next() => self.show_diagnostic(line),
                 () = tokio::time::sleep_until(frame), if self.is_stale => {
                     self.draw()?;
                     continue;
                 }
-                _ = ticks.tick(), if self.chat.moves() => Flow::GoOn,
+                _ = ticks.tick(), if self.chat.is_animated() => Flow::Continue,
             };
             self.is_stale = true;
             match next {
-                Flow::GoOn => {}
+                Flow::Continue => {}
                 Flow::Quit => return Ok(None),
                 Flow::Redraw => self.device.terminal.clear()?,
                 Flow::Suspend => self.device.suspend()?,
@@ -114,20 +114,21 @@ impl ChatScreen {
                 MouseEventKind::ScrollUp => Input::Scrolled(-WHEEL_LINES),
                 MouseEventKind::ScrollDown => Input::Scrolled(WHEEL_LINES),
                 MouseEventKind::Down(MouseButton::Left) => Input::Clicked(mouse.row),
-                _ => return Flow::GoOn,
+                _ => return Flow::Continue,
             },
             // The next frame uses the new size.
-            Event::Resize(..) | Event::FocusGained | Event::FocusLost => return Flow::GoOn,
+            Event::Resize(..) | Event::FocusGained | Event::FocusLost => return Flow::Continue,
         };
-        self.driver.show(input, &mut self.chat)
+        self.driver.handle_input(input, &mut self.chat)
     }
 
-    fn complain(&mut self, line: String) -> Flow {
+    fn show_diagnostic(&mut self, line: String) -> Flow {
         let tone = match line.starts_with("error") {
             true => Tone::Error,
             false => Tone::Warning,
         };
-        self.driver.show(Input::Notice(tone, line), &mut self.chat)
+        self.driver
+            .handle_input(Input::Notice(tone, line), &mut self.chat)
     }
 
     fn draw(&mut self) -> anyhow::Result<()> {
@@ -135,7 +136,7 @@ impl ChatScreen {
         self.device
             .terminal
             .draw(|frame| view::draw(frame, &mut self.chat, &self.theme, now))?;
-        (self.drawn, self.is_stale) = (Instant::now(), false);
+        (self.drawn_at, self.is_stale) = (Instant::now(), false);
         Ok(())
     }
 }

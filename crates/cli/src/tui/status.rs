@@ -20,7 +20,7 @@ pub(crate) struct Status {
     /// Whether automatic retries are off.
     pub(crate) retries_off: bool,
     /// Whether the session has no journal.
-    pub(crate) is_forgotten: bool,
+    pub(crate) is_unrecorded: bool,
 }
 
 impl Status {
@@ -36,7 +36,7 @@ impl Status {
             (false, retries) => format!("{retries} retries"),
         });
         parts.push(self.policy.clone());
-        parts.extend(self.is_forgotten.then(|| "not written down".to_owned()));
+        parts.extend(self.is_unrecorded.then(|| "not written down".to_owned()));
         parts.push(self.folder.clone());
         parts.retain(|part| !part.is_empty());
         parts

@@ -25,22 +25,22 @@ pub(crate) struct Transcript {
     /// The first visible line; `None` while the end is followed.
     top: Option<LinePosition>,
     /// Number of lines that the next draw moves the view by.
-    pending: isize,
+    pending_scroll: isize,
     shows_tools: bool,
     shows_thoughts: bool,
     height: u16,
     /// The block on each row of the screen, as last drawn.
     rows: Vec<usize>,
     /// Whether the next piece of a completion continues an interrupted one.
-    goes_on: bool,
+    continues_answer: bool,
     /// The first block of the last thought.
-    thought_from: usize,
+    last_thought: usize,
     /// The first block that was split since the last frame.
-    cut: Option<usize>,
+    first_cut_block: Option<usize>,
     /// The blocks whose lines are cached.
-    laid: Vec<usize>,
+    laid_out_blocks: Vec<usize>,
     #[cfg(test)]
-    laid_out: LayoutStats,
+    layout_stats: LayoutStats,
 }
 
 /// The layout work so far.
@@ -62,7 +62,7 @@ const BEGINNING: LinePosition = LinePosition { block: 0, line: 0 };
 
 impl Transcript {
     /// Creates the transcript of an earlier conversation.
-    pub(crate) fn of(messages: &[Message]) -> Self {
+    pub(crate) fn from_messages(messages: &[Message]) -> Self {
         let mut transcript = Self::default();
         for message in messages {
             match is_summary(message) {
@@ -117,11 +117,11 @@ impl Transcript {
     }
 
     fn answer_piece(&mut self, text: &str) {
-        if self.extends(|kind| matches!(kind, Kind::Answer(_)), text) {
+        if self.extend_last(|kind| matches!(kind, Kind::Answer(_)), text) {
             return;
         }
         let part = Continuation {
-            opening: self.goes_on.then(|| self.open_code()).flatten(),
+            opening: self.continues_answer.then(|| self.open_code()).flatten(),
             ..Continuation::default()
         };
         // Leading blanks are not yet a completion, unless they are in a code block.
@@ -138,12 +138,12 @@ impl Transcript {
     /// Adds a piece of a thought.
     pub(crate) fn thought(&mut self, text: &str) {
         for piece in pieces(text) {
-            if !self.extends(|kind| matches!(kind, Kind::Thought(_)), piece) {
+            if !self.extend_last(|kind| matches!(kind, Kind::Thought(_)), piece) {
                 if piece.trim().is_empty() {
                     continue;
                 }
                 self.settle();
-                self.thought_from = self.blocks.len();
+                self.last_thought = self.blocks.len();
                 self.push_open(Kind::Thought(piece.to_owned()), Continuation::default());
                 self.count_thought(1);
             }
@@ -152,22 +152,22 @@ impl Transcript {
     }
 
     fn count_thought(&mut self, lines: usize) {
-        if let Some(first) = self.blocks.get_mut(self.thought_from) {
+        if let Some(first) = self.blocks.get_mut(self.last_thought) {
             first.count_lines(lines);
         }
     }
 
     /// Appends to the last block if it is of that kind and still grows; returns whether it did.
-    fn extends(&mut self, is_meant: fn(&Kind) -> bool, text: &str) -> bool {
+    fn extend_last(&mut self, is_meant: fn(&Kind) -> bool, text: &str) -> bool {
         let number = self.blocks.len().saturating_sub(1);
         let Some(last) = self.blocks.last_mut() else {
             return false;
         };
-        if !last.extends(is_meant, text) {
+        if !last.extend(is_meant, text) {
             return false;
         }
         if let Some((rest, part)) = last.split() {
-            self.cut.get_or_insert(number);
+            self.first_cut_block.get_or_insert(number);
             let kind = match last.kind {
                 Kind::Thought(_) => Kind::Thought(rest),
                 _ => Kind::Answer(rest),
@@ -178,8 +178,8 @@ impl Transcript {
     }
 
     /// Makes the next piece continue the interrupted completion.
-    pub(crate) fn go_on(&mut self) {
-        self.goes_on = true;
+    pub(crate) fn continue_answer(&mut self) {
+        self.continues_answer = true;
     }
 
     /// Returns the fence line of the code block in which the last completion stopped.
@@ -232,14 +232,14 @@ impl Transcript {
     pub(crate) fn notice(&mut self, tone: Tone, text: &str) {
         let is_failure = matches!(tone, Tone::Warning | Tone::Error);
         if let Some(last) = self.blocks.last_mut().filter(|_| is_failure)
-            && last.repeats(tone, text)
+            && last.count_repeat(tone, text)
         {
             return;
         }
         let interrupts = |last: &Block| last.is_open() && matches!(last.kind, Kind::Answer(_));
-        let goes_on = self.goes_on || self.blocks.last().is_some_and(interrupts);
+        let goes_on = self.continues_answer || self.blocks.last().is_some_and(interrupts);
         self.settle();
-        self.goes_on = goes_on;
+        self.continues_answer = goes_on;
         self.push(Kind::Notice {
             tone,
             text: text.to_owned(),
@@ -249,7 +249,7 @@ impl Transcript {
 
     /// Ends the current completion: nothing is added to it any more.
     pub(crate) fn settle(&mut self) {
-        self.goes_on = false;
+        self.continues_answer = false;
         if let Some(last) = self.blocks.last_mut() {
             last.settle();
         }
@@ -257,7 +257,7 @@ impl Transcript {
 
     /// Ends all blocks: none of them changes any more.
     pub(crate) fn seal(&mut self) {
-        self.goes_on = false;
+        self.continues_answer = false;
         for block in &mut self.blocks {
             block.seal();
         }

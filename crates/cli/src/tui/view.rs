@@ -29,11 +29,11 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, theme: &Theme, now: T
     if area.is_empty() {
         return;
     }
-    let mut above = Panels::of(chat, area, theme, now);
-    let rows = Rows::of(chat, &above, area);
+    let mut above = Panels::new(chat, area, theme, now);
+    let rows = Rows::allocate(chat, &above, area);
     if let (Some(asked), Some(asking)) = (&mut chat.question, &mut above.question) {
-        asked.page = asking.shown(rows.question);
-        asked.top = asked.top.min(asking.what.len().saturating_sub(asked.page));
+        asked.page = asking.visible_lines(rows.question);
+        asked.top = asked.top.min(asking.text.len().saturating_sub(asked.page));
         asking.top = asked.top;
     }
     let lines = chat
@@ -53,9 +53,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, theme: &Theme, now: T
     show(frame, &lines, rows.transcript);
     show(frame, &above.queued, rows.queued);
     let question = above.question.as_ref();
-    let question = question.map(|it| it.within(rows.question, area.width, theme));
+    let question = question.map(|it| it.fit_to_rows(rows.question, area.width, theme));
     show(frame, &question.unwrap_or_default(), rows.question);
-    show(frame, &above.loader, rows.loader);
+    show(frame, &above.activity, rows.activity);
     show(frame, &[rule(chat, area.width, theme)], rows.rule);
     show(
         frame,
@@ -82,49 +82,49 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, theme: &Theme, now: T
 struct Panels {
     queued: Vec<Line<'static>>,
     question: Option<QuestionPanel>,
-    loader: Vec<Line<'static>>,
+    activity: Vec<Line<'static>>,
 }
 
 impl Panels {
-    fn of(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Self {
+    fn new(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Self {
         let width = area.width;
         let queued = queued(&chat.queued).map(|said| {
             let said = text::plain(&said).replace('\n', " ⏎ ");
             truncated(&Line::styled(format!("» {said}"), theme.faint), width)
         });
         let asked = chat.question.as_ref();
-        let question = asked.map(|asked| QuestionPanel::of(chat, asked, width, theme));
+        let question = asked.map(|asked| QuestionPanel::new(chat, asked, width, theme));
         // The question replaces the activity line, because Esc then answers no.
-        let loader = match asked {
+        let activity = match asked {
             Some(_) => Vec::new(),
-            None => loader(chat, area, theme, now),
+            None => activity_lines(chat, area, theme, now),
         };
         Self {
             queued: queued.collect(),
             question,
-            loader,
+            activity,
         }
     }
 }
 
 /// Returns the activity line at the length that fits.
-fn loader(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Vec<Line<'static>> {
-    let Some(said) = chat.doing.said(now) else {
+fn activity_lines(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Vec<Line<'static>> {
+    let Some(said) = chat.activity.describe(now) else {
         return Vec::new();
     };
     let ActivityText {
-        words,
-        mut more,
+        text,
+        mut details,
         key,
         short,
     } = said;
     // While there is a draft, the key types a letter.
     if let Some(key) = key.filter(|_| chat.editor.is_empty()) {
-        more.push_str(&format!(" · {key}"));
+        details.push_str(&format!(" · {key}"));
     }
-    let words = Span::styled(words, theme.accent);
+    let words = Span::styled(text, theme.accent);
     let ways = [
-        Line::from(vec![words.clone(), Span::styled(more, theme.faint)]),
+        Line::from(vec![words.clone(), Span::styled(details, theme.faint)]),
         Line::from(words),
     ];
     let rows = usize::from((area.height / 2).clamp(1, MAX_ACTIVITY_ROWS));
@@ -153,7 +153,7 @@ struct Rows {
     transcript: u16,
     queued: u16,
     question: u16,
-    loader: u16,
+    activity: u16,
     rule: u16,
     choices: u16,
     editor: u16,
@@ -162,7 +162,7 @@ struct Rows {
 
 impl Rows {
     /// Assigns rows by priority; the transcript gets the rest.
-    fn of(chat: &Chat, above: &Panels, area: Rect) -> Self {
+    fn allocate(chat: &Chat, above: &Panels, area: Rect) -> Self {
         let mut left = area.height;
         let mut take = |wanted: usize, most: u16| {
             let rows = u16::try_from(wanted).unwrap_or(u16::MAX);
@@ -173,7 +173,7 @@ impl Rows {
         let height = area.height;
         let room = area.width - prompt_width(area.width);
         let editor = take(chat.editor.rows(room).into(), (height / 3).max(1));
-        let loader = take(above.loader.len(), MAX_ACTIVITY_ROWS);
+        let activity = take(above.activity.len(), MAX_ACTIVITY_ROWS);
         let question = above.question.as_ref().map_or(0, QuestionPanel::rows);
         let question = take(question, (height / 2).max(3));
         let choices = chat.choices.items.len().min(MAX_CHOICES);
@@ -185,7 +185,7 @@ impl Rows {
             transcript: left,
             queued,
             question,
-            loader,
+            activity,
             rule,
             choices,
             editor,
@@ -248,7 +248,7 @@ fn choices(chat: &Chat, width: u16, rows: u16, theme: &Theme) -> Vec<Line<'stati
                 false => theme.text,
             };
             let name = text::plain(&item.name).into_owned();
-            let about = text::plain(&item.about).replace('\n', " ");
+            let about = text::plain(&item.description).replace('\n', " ");
             let line = match about.is_empty() {
                 true => Line::from(Span::styled(format!("  {name}"), style)),
                 false => Line::from(vec![
@@ -263,7 +263,7 @@ fn choices(chat: &Chat, width: u16, rows: u16, theme: &Theme) -> Vec<Line<'stati
 
 /// A question: the action to approve, and the keys.
 struct QuestionPanel {
-    what: Vec<Line<'static>>,
+    text: Vec<Line<'static>>,
     keys: Vec<Line<'static>>,
     /// The keys in a short form.
     short: &'static str,
@@ -272,8 +272,8 @@ struct QuestionPanel {
 }
 
 impl QuestionPanel {
-    fn of(chat: &Chat, asked: &PendingQuestion, width: u16, theme: &Theme) -> Self {
-        let shown = approval::QuestionText::of(&asked.question, Extent::Whole);
+    fn new(chat: &Chat, asked: &PendingQuestion, width: u16, theme: &Theme) -> Self {
+        let shown = approval::QuestionText::new(&asked.question, Extent::Full);
         let heading = Line::styled(format!("? {}", shown.line), theme.warning);
         let mut what = wrapped(&heading, width, &Indent::default());
         for detail in shown.details.lines() {
@@ -282,7 +282,7 @@ impl QuestionPanel {
                 Some(detail) => (BAR, detail),
                 None => ("", detail),
             };
-            let indent = Indent::even(vec![Span::styled(bar, theme.text)]);
+            let indent = Indent::uniform(vec![Span::styled(bar, theme.text)]);
             let line = Line::styled(detail.to_owned(), theme.text);
             what.extend(wrapped(&line, width, &indent));
         }
@@ -296,7 +296,7 @@ impl QuestionPanel {
         let keys = wrapped(&keys, width, &Indent::default());
         let top = asked.top;
         Self {
-            what,
+            text: what,
             keys,
             short,
             top,
@@ -304,11 +304,11 @@ impl QuestionPanel {
     }
 
     fn rows(&self) -> usize {
-        self.what.len() + self.keys.len()
+        self.text.len() + self.keys.len()
     }
 
     /// Returns the number of lines that fit beside a note and the keys when there are too few rows.
-    fn shown(&self, rows: u16) -> usize {
+    fn visible_lines(&self, rows: u16) -> usize {
         let rows = usize::from(rows);
         let keys = match rows > self.keys.len() + 1 {
             true => self.keys.len(),
@@ -319,10 +319,10 @@ impl QuestionPanel {
 
     /// Returns the visible lines. With too few rows these are its beginning, its end and the keys, because the
     /// important part may be anywhere; or the part that the user scrolled to.
-    fn within(&self, rows: u16, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    fn fit_to_rows(&self, rows: u16, width: u16, theme: &Theme) -> Vec<Line<'static>> {
         let rows = usize::from(rows);
         if self.rows() <= rows {
-            return self.what.iter().chain(&self.keys).cloned().collect();
+            return self.text.iter().chain(&self.keys).cloned().collect();
         }
         let keys = match rows > self.keys.len() + 1 {
             true => self.keys.clone(),
@@ -330,9 +330,9 @@ impl QuestionPanel {
         };
         let room = rows.saturating_sub(keys.len()).max(1);
         let note = |text: String| truncated(&Line::styled(text, theme.faint), width);
-        let all = self.what.len();
+        let all = self.text.len();
         if all <= room || room == 1 {
-            let first = self.what.iter().take(room).cloned();
+            let first = self.text.iter().take(room).cloned();
             return first.chain(keys).take(rows).collect();
         }
         let shown = room - 1;
@@ -340,14 +340,14 @@ impl QuestionPanel {
             0 => {
                 let left = all - shown;
                 let between = note(format!("  … {left} more lines: PageDown shows them"));
-                let first = self.what.iter().take(shown - shown / 2).cloned();
-                let last = self.what.iter().skip(all - shown / 2).cloned();
+                let first = self.text.iter().take(shown - shown / 2).cloned();
+                let last = self.text.iter().skip(all - shown / 2).cloned();
                 first.chain([between]).chain(last).collect()
             }
             top => {
                 let end = top + shown;
                 let place = note(format!("  lines {} to {end} of {all}", top + 1));
-                let part = self.what.iter().skip(top).take(shown).cloned();
+                let part = self.text.iter().skip(top).take(shown).cloned();
                 part.chain([place]).collect()
             }
         };

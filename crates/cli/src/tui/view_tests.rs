@@ -58,7 +58,7 @@ fn greeted() -> Chat {
         greeting: Some(greeting.to_owned()),
         ..joined()
     };
-    chat.take(Input::Joined(Box::new(joined)), NOW);
+    chat.handle(Input::SessionOpened(Box::new(joined)), NOW);
     chat
 }
 
@@ -68,7 +68,7 @@ const ANSWER: &str =
 fn answered() -> Chat {
     let mut chat = working();
     chat.events([text(ANSWER), sealed(TurnStatus::Completed)]);
-    chat.take(Input::Ended(crate::tui::chat::Outcome::default()), NOW);
+    chat.handle(Input::TaskEnded(crate::tui::chat::Outcome::default()), NOW);
     chat
 }
 
@@ -87,7 +87,7 @@ fn thought() -> Chat {
 
 fn thought_open() -> Chat {
     let mut chat = thought();
-    chat.take(with(KeyModifiers::CONTROL, KeyCode::Char('t')), NOW);
+    chat.handle(with(KeyModifiers::CONTROL, KeyCode::Char('t')), NOW);
     chat
 }
 
@@ -135,7 +135,7 @@ fn tools() -> Chat {
 
 fn tools_open() -> Chat {
     let mut chat = tools();
-    chat.take(with(KeyModifiers::CONTROL, KeyCode::Char('o')), NOW);
+    chat.handle(with(KeyModifiers::CONTROL, KeyCode::Char('o')), NOW);
     chat
 }
 
@@ -203,19 +203,19 @@ fn queued() -> Chat {
 
 fn asked_with_a_draft() -> Chat {
     let mut chat = working();
-    chat.take(question(), NOW);
+    chat.handle(question(), NOW);
     chat.write("and then");
-    chat.take(Input::Armed(1), NOW);
+    chat.handle(Input::QuestionArmed(1), NOW);
     chat
 }
 
 fn asked_about_much() -> Chat {
     let mut chat = working();
-    let Input::Asked(mut asked) = question() else {
+    let Input::QuestionAsked(mut asked) = question() else {
         return chat;
     };
     asked.arguments = serde_json::json!({ "text": "a line\n".repeat(14) });
-    chat.take(Input::Asked(asked), NOW);
+    chat.handle(Input::QuestionAsked(asked), NOW);
     chat
 }
 
@@ -237,15 +237,15 @@ fn full_status() -> Chat {
     chat.events([Body::Account {
         name: "work".to_owned(),
     }]);
-    chat.take(Input::Changed(Change::Cost(Cost(123_456))), NOW);
+    chat.handle(Input::Changed(Change::Cost(Cost(123_456))), NOW);
     chat.status.context = 24_100;
-    chat.status.is_forgotten = true;
+    chat.status.is_unrecorded = true;
     chat
 }
 
 fn hint() -> Chat {
     let mut chat = idle();
-    chat.take(with(KeyModifiers::CONTROL, KeyCode::Char('c')), NOW);
+    chat.handle(with(KeyModifiers::CONTROL, KeyCode::Char('c')), NOW);
     chat
 }
 
@@ -253,17 +253,17 @@ fn scrolled_up() -> Chat {
     let mut chat = idle();
     for number in 0..40 {
         let text = format!("notice {number}");
-        chat.take(Input::Notice(Tone::Plain, text), NOW);
+        chat.handle(Input::Notice(Tone::Plain, text), NOW);
     }
     frame_of(&mut chat, (60, 14));
-    chat.take(key(KeyCode::PageUp), NOW);
+    chat.handle(key(KeyCode::PageUp), NOW);
     chat
 }
 
 fn written() -> Chat {
     let mut chat = idle();
     chat.write("A first line that is too long for its row, so that it is broken");
-    chat.take(with(KeyModifiers::ALT, KeyCode::Enter), NOW);
+    chat.handle(with(KeyModifiers::ALT, KeyCode::Enter), NOW);
     chat.write("日本語");
     chat
 }
@@ -406,12 +406,12 @@ fn the_cursor_stands_behind_what_was_written_also_where_a_row_ends() {
 #[test]
 fn all_of_what_is_asked_about_can_be_read_on_a_narrow_screen() {
     let mut chat = working();
-    let Input::Asked(mut asked) = question() else {
+    let Input::QuestionAsked(mut asked) = question() else {
         return;
     };
     let script = "echo one two three four five six && rm everything";
     asked.arguments = serde_json::json!({ "script": script });
-    chat.take(Input::Asked(asked), NOW);
+    chat.handle(Input::QuestionAsked(asked), NOW);
     let frame = frame_of(&mut chat, (24, 30));
     let words: Vec<&str> = frame.split([' ', '\n', '|', '│']).collect();
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
@@ -420,17 +420,17 @@ fn all_of_what_is_asked_about_can_be_read_on_a_narrow_screen() {
 
 #[test]
 fn a_question_that_does_not_fit_can_be_looked_through() {
-    let Input::Asked(mut asked) = question() else {
+    let Input::QuestionAsked(mut asked) = question() else {
         panic!("it is a question");
     };
     let content: Vec<String> = (1..=60).map(|number| format!("row {number}.")).collect();
     asked.arguments = serde_json::json!({ "content": content.join("\n") });
     let mut chat = idle();
-    chat.take(Input::Asked(asked), NOW);
+    chat.handle(Input::QuestionAsked(asked), NOW);
     let mut seen = frame_of(&mut chat, (60, 14));
     assert!(seen.contains("row 60.") && !seen.contains("row 30."));
     for _ in 0..40 {
-        chat.take(key(KeyCode::PageDown), NOW);
+        chat.handle(key(KeyCode::PageDown), NOW);
         seen.push_str(&frame_of(&mut chat, (60, 14)));
     }
     for row in &content {
@@ -438,7 +438,7 @@ fn a_question_that_does_not_fit_can_be_looked_through() {
     }
     // However far the user has scrolled, the way back is at most as long as the question.
     for _ in 0..20 {
-        chat.take(key(KeyCode::PageUp), NOW);
+        chat.handle(key(KeyCode::PageUp), NOW);
         seen = frame_of(&mut chat, (60, 14));
     }
     assert!(seen.contains("row 1.") && seen.contains("run it?"));
@@ -447,7 +447,7 @@ fn a_question_that_does_not_fit_can_be_looked_through() {
 #[test]
 fn a_countdown_is_drawn_from_the_time_that_is() {
     let mut chat = retrying();
-    chat.take(event(held(1)), NOW);
+    chat.handle(event(held(1)), NOW);
     let mut terminal = Terminal::new(TestBackend::new(60, 8)).unwrap();
     for (at, seconds) in [(NOW, "1s"), (later(2), "0s")] {
         let theme = Theme::plain();

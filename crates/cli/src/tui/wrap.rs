@@ -27,7 +27,7 @@ pub(crate) struct Indent {
 
 impl Indent {
     /// Creates an indent with the same prefix for every line.
-    pub(crate) fn even(prefix: Vec<Span<'static>>) -> Self {
+    pub(crate) fn uniform(prefix: Vec<Span<'static>>) -> Self {
         Self {
             first: prefix.clone(),
             later: prefix,
@@ -171,7 +171,7 @@ enum WordEnding {
 }
 
 impl WordEnding {
-    fn of(wide: bool, symbol: &str) -> Self {
+    fn classify(wide: bool, symbol: &str) -> Self {
         if symbol.starts_with(|c| OPENING.contains(c)) {
             Self::Opening
         } else if wide {
@@ -197,7 +197,7 @@ struct Wrapper<'a> {
     row: SpanRun,
     blanks: SpanRun,
     word: SpanRun,
-    after: WordEnding,
+    word_ending: WordEnding,
 }
 
 impl<'a> Wrapper<'a> {
@@ -209,7 +209,7 @@ impl<'a> Wrapper<'a> {
             row: SpanRun::default(),
             blanks: SpanRun::default(),
             word: SpanRun::default(),
-            after: WordEnding::Narrow,
+            word_ending: WordEnding::Narrow,
         }
     }
 
@@ -224,20 +224,20 @@ impl<'a> Wrapper<'a> {
     fn take(&mut self, unit: &Unit<'_>) {
         match unit.kind {
             Kind::NewLine => {
-                self.settle();
+                self.finish_word();
                 self.end_row();
             }
             Kind::Blank => {
-                self.settle();
+                self.finish_word();
                 self.blanks.push(unit.symbol, unit.style, unit.width);
             }
             Kind::Word | Kind::Wide => {
                 let wide = unit.kind == Kind::Wide;
-                if self.after.allows_break(wide, unit.symbol) {
-                    self.settle();
+                if self.word_ending.allows_break(wide, unit.symbol) {
+                    self.finish_word();
                 }
                 self.extend_word(unit);
-                self.after = WordEnding::of(wide, unit.symbol);
+                self.word_ending = WordEnding::classify(wide, unit.symbol);
             }
         }
     }
@@ -270,14 +270,14 @@ impl<'a> Wrapper<'a> {
             self.later.room
         };
         if self.word.width + width > limit {
-            self.settle();
+            self.finish_word();
             self.end_row();
         }
         self.word.push(symbol, style, width);
     }
 
     /// Places the complete word: on this row if it fits, else on the next.
-    fn settle(&mut self) {
+    fn finish_word(&mut self) {
         if self.word.is_empty() {
             return;
         }
@@ -292,7 +292,7 @@ impl<'a> Wrapper<'a> {
         }
         self.row.append(&mut self.blanks);
         self.row.append(&mut self.word);
-        self.after = WordEnding::Narrow;
+        self.word_ending = WordEnding::Narrow;
     }
 
     fn end_row(&mut self) {
@@ -307,7 +307,7 @@ impl<'a> Wrapper<'a> {
     }
 
     fn finish(mut self) -> Vec<Line<'static>> {
-        self.settle();
+        self.finish_word();
         if !self.row.is_empty() || self.lines.is_empty() {
             self.end_row();
         }

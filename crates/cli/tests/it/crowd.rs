@@ -60,7 +60,7 @@ fn member() {
         });
         let adapter = Adapter::new(Dialect::OpenaiChat, Arc::new(http.unwrap()), clock.clone());
         let listener = Arc::new(|notice| println!("{notice:?}"));
-        let knowledge = SharedState::shared(path.into(), clock.clone(), listener).await;
+        let knowledge = SharedState::connect(path.into(), clock.clone(), listener).await;
         let policy = Policy::named("overnight").unwrap();
         let request = Request {
             model,
@@ -71,7 +71,7 @@ fn member() {
             let retry = PolicyRetry::new(policy.clone(), clock.clone());
             let turn = Turn {
                 retry: Some(&retry),
-                knowledge: Some(&knowledge),
+                shared_state: Some(&knowledge),
                 ..Turn::new(&adapter, request.clone(), &*clock)
             };
             run_turn(turn, &mut |_| {}).await.seal == TurnStatus::Completed

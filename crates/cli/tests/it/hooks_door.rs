@@ -152,7 +152,7 @@ fn signalled(outlast: &Outlast, signal: &str) -> CommandResult {
 
 /// The same with a hook that records its input. A busy machine may need more than the second that a hook has after a
 /// signal; then that is reported, and the test tries again.
-fn told(signal: &str) -> (Outlast, CommandResult) {
+fn run_with_recording_hook(signal: &str) -> (Outlast, CommandResult) {
     loop {
         let outlast = Outlast {
             scale: "1",
@@ -174,7 +174,7 @@ fn a_signal_is_told_and_resuming_runs_them_again() {
         ("-HUP", 129, "hung_up"),
     ];
     for (signal, code, reason) in table {
-        let (outlast, ran) = told(signal);
+        let (outlast, ran) = run_with_recording_hook(signal);
         assert_eq!(ran.code, code, "{}", ran.stderr);
         let before = lines(&outlast);
         let last = before.last().unwrap();

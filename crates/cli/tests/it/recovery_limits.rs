@@ -10,7 +10,7 @@ const USER: &str = "home/outlast.toml";
 const ID: &str = "01900000-0000-7000-8000-000000000001";
 
 /// Returns the requested models, in order.
-fn asked(mock: &MockServer) -> Vec<String> {
+fn requested_models(mock: &MockServer) -> Vec<String> {
     let log: Value = serde_json::from_str(&mock.requests()).unwrap();
     let requests = log["requests"].as_array().unwrap().iter();
     let model = |request: &Value| request["body"]["model"].as_str().unwrap().to_owned();
@@ -58,7 +58,7 @@ fn a_prompt_that_no_compaction_makes_fit_costs_few_requests_and_one_error() {
             assert!(error.contains(part), "{what}: {error}");
         }
         // The second request was for a summary, which does not fit either.
-        assert_eq!(asked(&mock).len(), requests, "{what}");
+        assert_eq!(requested_models(&mock).len(), requests, "{what}");
     }
 }
 
@@ -82,14 +82,14 @@ fn a_model_in_cooldown_is_not_asked_by_the_next_process() {
     assert_eq!(first.code, 0, "{}", first.stderr);
     let said = "⚠ Server overloaded: b is asked instead of a for ";
     assert!(first.stderr.contains(said), "{}", first.stderr);
-    assert_eq!(asked(&mock), ["a", "a", "a", "b"]);
+    assert_eq!(requested_models(&mock), ["a", "a", "a", "b"]);
 
     let next = ["-p", "Say hello", "--continue"];
     let second = mock.outlast.run_with(&next, &reach);
     assert_eq!((second.code, &second.stdout), (0, &first.stdout));
     let said = "● b is asked instead of a, until ";
     assert!(second.stderr.starts_with(said), "{}", second.stderr);
-    assert_eq!(asked(&mock), ["a", "a", "a", "b", "b"]);
+    assert_eq!(requested_models(&mock), ["a", "a", "a", "b", "b"]);
 }
 
 #[test]

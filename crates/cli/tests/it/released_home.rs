@@ -550,7 +550,7 @@ impl<'a> Gateway<'a> {
     }
 
     /// Returns the requests that are held for the model which is closed until 2126; others of the fixture have expired.
-    fn held(&self) -> Vec<Value> {
+    fn held_requests(&self) -> Vec<Value> {
         let status = self.status();
         let all = status["waiting"].as_array().unwrap().iter();
         let held = all.filter(|held| held["model"] == "closed");
@@ -587,7 +587,7 @@ impl Drop for Gateway<'_> {
 fn gateway_reports_released_holds_and_gates() {
     let home = ReleasedHome::copy();
     let gateway = Gateway::start(&home, "mock:ok");
-    let held = gateway.held();
+    let held = gateway.held_requests();
     let rows: Vec<(u64, &str, &str)> = held
         .iter()
         .map(|held| {
@@ -633,7 +633,7 @@ fn gateway_resumes_released_hold_when_its_request_is_sent_again() {
     assert!(answer.contains("x-outlast-attempts: 2\r\n"), "{answer}");
     assert!(answer.contains("You said: Held 1"), "{answer}");
     assert_eq!(gateway.status()["counters"]["taken_up"], 1);
-    wait_for("end of the hold", || gateway.held().len() == 1);
+    wait_for("end of the hold", || gateway.held_requests().len() == 1);
 }
 
 #[test]
@@ -644,7 +644,7 @@ fn gateway_holds_request_at_released_gate() {
     let mut socket = gateway.resend("Held 2");
     let live = || {
         gateway
-            .held()
+            .held_requests()
             .into_iter()
             .find(|held| held["left"].is_null())
     };

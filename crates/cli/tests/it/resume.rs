@@ -20,7 +20,7 @@ fn begun(text: &str, script: &str) -> Vec<Entry> {
 }
 
 /// Returns the state of every listed session.
-fn standing(outlast: &Outlast) -> Vec<(String, String)> {
+fn session_states(outlast: &Outlast) -> Vec<(String, String)> {
     let listed = outlast.run(&["sessions", "list", "--json"]).stdout;
     let rows: Value = serde_json::from_str(&listed).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -172,7 +172,7 @@ fn a_session_of_a_living_process_is_left_alone() {
     let living = living.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut living = living.spawn().unwrap();
     mock.wait_for_request("open");
-    let [(id, state)] = standing(outlast).try_into().unwrap();
+    let [(id, state)] = session_states(outlast).try_into().unwrap();
     assert_eq!(state, "in use");
     let ran = outlast.run(&["resume"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, "Nothing to resume.\n"));
@@ -201,7 +201,7 @@ fn a_session_of_a_living_process_is_left_alone() {
     assert!(living.try_wait().unwrap().is_none(), "nobody has ended it");
     living.kill().unwrap();
     living.wait().unwrap();
-    assert_eq!(standing(outlast), [(id, "unfinished".to_owned())]);
+    assert_eq!(session_states(outlast), [(id, "unfinished".to_owned())]);
 }
 
 // --- Undelivered results ---
@@ -215,7 +215,7 @@ fn an_answer_that_a_dead_process_did_not_say_is_said_once() {
         completed(),
     ];
     written::session(&outlast, FIRST, &[turn], LeftAs::Abandoned);
-    assert_eq!(standing(&outlast)[0].1, "undelivered");
+    assert_eq!(session_states(&outlast)[0].1, "undelivered");
     let ran = outlast.run(&["resume"]);
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
@@ -224,7 +224,7 @@ fn an_answer_that_a_dead_process_did_not_say_is_said_once() {
         ran.stderr
     );
     assert_eq!(outlast.run(&["resume"]).stderr, "Nothing to resume.\n");
-    assert_eq!(standing(&outlast)[0].1, "finished");
+    assert_eq!(session_states(&outlast)[0].1, "finished");
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn a_failure_that_a_dead_process_did_not_say_is_not_passed_off_as_an_answer() {
 fn a_session_in_which_nothing_was_asked_yet_is_nothing_to_resume() {
     let outlast = Outlast::new();
     written::session(&outlast, FIRST, &[], LeftAs::Abandoned);
-    assert_eq!(standing(&outlast)[0].1, "empty");
+    assert_eq!(session_states(&outlast)[0].1, "empty");
     let ran = outlast.run(&["resume"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, ""));
     assert_eq!(ran.stderr, "Nothing to resume.\n");
@@ -292,7 +292,7 @@ fn a_signal_leaves_what_is_resumed_to_be_resumed() {
     signal(&child, "-TERM");
     let ran = CommandResult::ended(child);
     assert_eq!((ran.code, ran.stdout.as_str()), (143, ""));
-    let left: BTreeSet<String> = standing(outlast)
+    let left: BTreeSet<String> = session_states(outlast)
         .into_iter()
         .map(|(_, state)| state)
         .collect();

@@ -21,7 +21,7 @@ pub(crate) struct Rpc {
     lines: Receiver<String>,
     frames: Vec<Value>,
     /// Index of the first frame that the next wait for an event looks at.
-    place: usize,
+    next_frame: usize,
     ids: u32,
     stderr: Arc<Mutex<String>>,
     readers: Vec<JoinHandle<()>>,
@@ -73,7 +73,7 @@ impl Rpc {
             child,
             lines,
             frames: Vec::new(),
-            place: 0,
+            next_frame: 0,
             ids: 0,
             stderr,
             readers: vec![reading, listening],
@@ -87,7 +87,10 @@ impl Rpc {
         let input = self.input.as_mut().unwrap();
         let sent = input.write_all(format!("{line}\n").as_bytes());
         if let Err(error) = sent {
-            panic!("{line} could not be sent ({error}):\n{}", self.story());
+            panic!(
+                "{line} could not be sent ({error}):\n{}",
+                self.recent_frames()
+            );
         }
     }
 
@@ -101,7 +104,7 @@ impl Rpc {
     }
 
     /// Sends a command without fields.
-    pub(crate) fn say(&mut self, name: &str) -> String {
+    pub(crate) fn send_command(&mut self, name: &str) -> String {
         self.send(json!({ "type": name }))
     }
 
@@ -136,10 +139,10 @@ impl Rpc {
 
     /// Waits for the next matching event; later waits start after it.
     pub(crate) fn wait(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
-        let Some(place) = self.find(self.place, is_it) else {
-            panic!("no {what} came:\n{}", self.story());
+        let Some(place) = self.find(self.next_frame, is_it) else {
+            panic!("no {what} came:\n{}", self.recent_frames());
         };
-        self.place = place + 1;
+        self.next_frame = place + 1;
         self.frames[place].clone()
     }
 
@@ -152,7 +155,7 @@ impl Rpc {
     pub(crate) fn reply(&mut self, id: &str) -> Value {
         let is_it = |frame: &Value| frame["type"] == "response" && frame["id"] == id;
         let Some(place) = self.find(0, is_it) else {
-            panic!("no reply to {id} came:\n{}", self.story());
+            panic!("no reply to {id} came:\n{}", self.recent_frames());
         };
         self.frames[place].clone()
     }
@@ -182,12 +185,12 @@ impl Rpc {
         assert_eq!(data["disposition"], "started");
         let is_reply = |frame: &Value| frame["type"] == "response";
         let reply = self.frames.iter().rposition(is_reply);
-        self.place = reply.unwrap_or_default();
+        self.next_frame = reply.unwrap_or_default();
     }
 
     /// Makes later waits ignore all frames so far.
     pub(crate) fn forget(&mut self) {
-        self.place = self.frames.len();
+        self.next_frame = self.frames.len();
     }
 
     /// Sends a prompt and waits for the completion.
@@ -204,7 +207,7 @@ impl Rpc {
             if state["isRunning"] == false && state["isCompacting"] == false {
                 return state;
             }
-            let story = || self.story();
+            let story = || self.recent_frames();
             assert!(
                 Instant::now() < until,
                 "it does not end: {state}\n{}",
@@ -238,18 +241,22 @@ impl Rpc {
             let id = format!("c{number}");
             let is_it = |frame: &&Value| frame["type"] == "response" && frame["id"] == *id;
             let count = self.frames.iter().filter(is_it).count();
-            assert_eq!(count, 1, "replies to {id}:\n{}", self.story());
+            assert_eq!(count, 1, "replies to {id}:\n{}", self.recent_frames());
         }
         let mut run = None;
         for frame in &self.frames {
             let is_fine = is_in_place(frame, &mut run);
-            assert!(is_fine, "{frame}, out of place in:\n{}", self.story());
+            assert!(
+                is_fine,
+                "{frame}, out of place in:\n{}",
+                self.recent_frames()
+            );
         }
-        assert_eq!(run, None, "a run is not over:\n{}", self.story());
+        assert_eq!(run, None, "a run is not over:\n{}", self.recent_frames());
     }
 
     /// Summarises the last frames for a failed assertion.
-    fn story(&self) -> String {
+    fn recent_frames(&self) -> String {
         let frames = self.frames.iter().rev().take(60).rev();
         let mut story: Vec<String> = frames
             .map(|frame| frame.to_string().chars().take(300).collect())
@@ -273,7 +280,11 @@ impl Rpc {
         let code = loop {
             match self.child.try_wait().unwrap() {
                 Some(status) => break status.code(),
-                None => assert!(Instant::now() < until, "it does not end:\n{}", self.story()),
+                None => assert!(
+                    Instant::now() < until,
+                    "it does not end:\n{}",
+                    self.recent_frames()
+                ),
             }
             std::thread::sleep(Duration::from_millis(1));
         };

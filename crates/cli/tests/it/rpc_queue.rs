@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// Streams a little, stalls, and responds normally from then on.
 const STALLS_ONCE: &str = "stall:3,times=1+ok:text,times=always";
 
-fn said(message: &str) -> (String, String) {
+fn user_message(message: &str) -> (String, String) {
     ("user".to_owned(), message.to_owned())
 }
 
@@ -240,12 +240,12 @@ fn another_session_in_the_middle_of_a_run_ends_the_run_first() {
     let entry = rpc.get("get_fork_messages")["messages"][0]["entryId"].clone();
     let first = rpc.get("get_state")["sessionId"].clone();
     let table = [
-        (json!({ "type": "clone" }), vec![said("one")]),
+        (json!({ "type": "clone" }), vec![user_message("one")]),
         (json!({ "type": "fork", "entryId": entry }), vec![]),
         (json!({ "type": "new_session" }), vec![]),
         (
             json!({ "type": "switch_session", "sessionPath": first }),
-            vec![said("one")],
+            vec![user_message("one")],
         ),
     ];
     for (command, begins_with) in table {

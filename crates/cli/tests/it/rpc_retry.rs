@@ -11,7 +11,7 @@ const ID: &str = "01900000-0000-7000-8000-000000000001";
 const DOWN: &str = "error:503,times=always";
 
 /// Returns the fields that both kinds of clients know, of all frames of that type.
-fn told(frames: &[Value], kind: &str) -> Vec<Value> {
+fn shared_fields(frames: &[Value], kind: &str) -> Vec<Value> {
     let frames = frames.iter().filter(|frame| frame["type"] == kind);
     let known = |frame: &Value| {
         let mut frame = frame.clone();
@@ -43,18 +43,18 @@ fn three_retries_come_after_two_four_and_eight_seconds_and_their_end_reports_thr
             "type": "auto_retry_start", "attempt": attempt, "maxAttempts": 3, "delayMs": delay, "errorMessage": ERROR,
         })
     };
-    let starts = told(rpc.frames(), "auto_retry_start");
+    let starts = shared_fields(rpc.frames(), "auto_retry_start");
     assert_eq!(starts, [start(1, 2000), start(2, 4000), start(3, 8000)]);
     let end =
         json!({ "type": "auto_retry_end", "success": false, "attempt": 3, "finalError": ERROR });
-    assert_eq!(told(rpc.frames(), "auto_retry_end"), [end]);
+    assert_eq!(shared_fields(rpc.frames(), "auto_retry_end"), [end]);
     assert_eq!(settled["aborted"], false);
     assert_eq!(retry(&mut rpc), json!({ "enabled": true, "attempt": 0 }));
     let left = rpc.finish();
-    let ends = told(&left.frames, "agent_end");
+    let ends = shared_fields(&left.frames, "agent_end");
     assert_eq!(ends.len(), 1, "a run that is retried is not over");
     assert_eq!(ends[0]["willRetry"], false);
-    assert_eq!(told(&left.frames, "agent_settled").len(), 1);
+    assert_eq!(shared_fields(&left.frames, "agent_settled").len(), 1);
     assert_eq!((left.code, left.stderr.as_str()), (Some(0), ""));
 }
 
@@ -64,7 +64,7 @@ fn a_retry_that_helped_ends_with_its_number_and_without_an_error() {
     let mut rpc = Rpc::start(&outlast, "error:503,times=2+ok:text,times=always");
     rpc.prompt_and_wait("hello");
     let end = json!({ "type": "auto_retry_end", "success": true, "attempt": 2 });
-    assert_eq!(told(rpc.frames(), "auto_retry_end"), [end]);
+    assert_eq!(shared_fields(rpc.frames(), "auto_retry_end"), [end]);
     let answer = word(&rpc.get("get_last_assistant_text")["text"]);
     assert!(answer.ends_with("You said: hello"), "{answer}");
     assert_eq!(retry(&mut rpc), json!({ "enabled": true, "attempt": 0 }));
@@ -89,7 +89,7 @@ fn the_state_tells_of_a_retry_before_during_and_after_it() {
     assert!(wait.is_positive() && wait <= hour, "{wait:?}");
     let flags = ["isStreaming", "isRetrying", "autoRetryEnabled"];
     assert_eq!(flags.map(|flag| state[flag] == true), [false, true, true]);
-    let aborted = rpc.say("abort");
+    let aborted = rpc.send_command("abort");
     assert_eq!(rpc.reply(&aborted)["success"], true);
     assert_eq!(retry(&mut rpc), json!({ "enabled": true, "attempt": 0 }));
     assert_eq!(rpc.get("get_state")["isRetrying"], false);
@@ -102,7 +102,7 @@ fn a_wait_that_is_cancelled_ends_the_run_with_retry_cancelled() {
         let mut rpc = Rpc::start(&outlast, "error:503,times=1+ok:text,times=always");
         rpc.prompt("hello");
         rpc.event("auto_retry_start");
-        let id = rpc.say(command);
+        let id = rpc.send_command(command);
         let end = rpc.event("auto_retry_end");
         let expected = json!({
             "type": "auto_retry_end", "success": false, "attempt": 1, "finalError": "Retry cancelled",
@@ -222,7 +222,7 @@ fn after_a_kill_in_a_wait_what_is_left_of_it_is_waited_for() {
     let mut rpc = with_key(&mock, &["--session", &id]);
     let state = rpc.get("get_state");
     assert_eq!(state["unfinishedTurn"], true, "{state}");
-    let resumed = rpc.say("resume");
+    let resumed = rpc.send_command("resume");
     let again = rpc.event("auto_retry_start");
     assert_eq!(
         (&again["attempt"], &again["outlast"]["retryAt"]),

@@ -61,8 +61,8 @@ fn an_abort_right_behind_a_resume_ends_it() {
         let outlast = in_real_time();
         let id = killed_in_a_wait(&outlast, &[]);
         let mut rpc = Rpc::with(&outlast, &["--session", &id]);
-        let resumed = rpc.say("resume");
-        let aborted = rpc.say("abort");
+        let resumed = rpc.send_command("resume");
+        let aborted = rpc.send_command("abort");
         assert_eq!(rpc.reply(&aborted)["success"], true);
         rpc.reply(&resumed);
         let state = rpc.idle();
@@ -116,7 +116,7 @@ fn a_prompt_during_a_compaction_is_queued_at_once() {
     rpc.forget();
     rpc.prompt_and_wait(&format!("two {long}"));
     rpc.forget();
-    let compact = rpc.say("compact");
+    let compact = rpc.send_command("compact");
     rpc.event("compaction_start");
     let queued = rpc.data(json!({ "type": "prompt", "message": "three" }));
     assert_eq!(queued["disposition"], "queued");
@@ -134,7 +134,7 @@ fn a_prompt_behind_a_compaction_does_not_overtake_it() {
         rpc.forget();
     }
     for _ in 0..10 {
-        let compact = rpc.say("compact");
+        let compact = rpc.send_command("compact");
         let prompt = rpc.send(json!({ "type": "prompt", "message": "and so on ".repeat(300) }));
         let why = word(&rpc.reply(&compact)["error"]);
         assert!(!why.contains("a turn is running"), "{why}");
@@ -192,7 +192,7 @@ fn with_keys(mock: &MockServer, arguments: &[&str]) -> Rpc {
     Rpc::spawn(command)
 }
 
-fn place(model: &Value) -> (String, String) {
+fn model_and_url(model: &Value) -> (String, String) {
     (word(&model["id"]), word(&model["baseUrl"]))
 }
 
@@ -205,11 +205,11 @@ fn an_address_stays_with_the_provider_that_it_was_given_for() {
     let there = |id: &str| (id.to_owned(), url.clone());
     let models = rpc.get("get_available_models");
     let models = models["models"].as_array().unwrap();
-    assert_eq!(place(&models[0]), there("ok"));
-    assert_eq!(place(&models[1]), there("small"));
+    assert_eq!(model_and_url(&models[0]), there("ok"));
+    assert_eq!(model_and_url(&models[1]), there("small"));
     let mut seen = Vec::new();
     for _ in 0..4 {
-        seen.push(place(&rpc.get("cycle_model")["model"]));
+        seen.push(model_and_url(&rpc.get("cycle_model")["model"]));
     }
     let elsewhere = ("claude".to_owned(), "https://api.anthropic.com".to_owned());
     assert_eq!(
@@ -224,7 +224,7 @@ fn an_address_stays_with_the_provider_that_it_was_given_for() {
     assert_eq!(mock.requests().matches(r#""number":"#).count(), 1);
     rpc.get("new_session");
     let model = rpc.get("get_state")["model"].clone();
-    assert_eq!(place(&model), there("ok"));
+    assert_eq!(model_and_url(&model), there("ok"));
 }
 
 // --- Refused commands ---

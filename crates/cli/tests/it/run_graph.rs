@@ -394,11 +394,14 @@ steps:
         [format!("About {HOSTILE}, calm: {HOSTILE}")]
     );
     assert!(!outlast.folder.path().join("pwned").exists());
-    assert_eq!(said(&outlast, &run, "program"), format!("{HOSTILE}\n"));
+    assert_eq!(
+        step_output(&outlast, &run, "program"),
+        format!("{HOSTILE}\n")
+    );
 }
 
 /// Returns the output of a step from the artifacts, found by its hash.
-fn said(outlast: &Outlast, run: &Run, step: &str) -> String {
+fn step_output(outlast: &Outlast, run: &Run, step: &str) -> String {
     let ended = run.of(step, "step_ended");
     let hash = ended[0]["artifacts"]["output"]["hash"].as_str().unwrap();
     let mut folders = vec![outlast.home().join("artifacts")];

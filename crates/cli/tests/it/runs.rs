@@ -51,7 +51,7 @@ impl<'a> Written<'a> {
             title: "implement".to_owned(),
             now: at(0),
         };
-        self.runtime.block_on(journal.begin(new)).unwrap()
+        self.runtime.block_on(journal.create(new)).unwrap()
     }
 
     fn add(&self, hold: &SessionLock, entries: &[(u64, Value)]) {

@@ -32,7 +32,7 @@ impl Client {
     }
 
     fn hear(&mut self, event: &Value) {
-        self.transcript.hear(event);
+        self.transcript.apply(event);
         self.is_sealed |= event["type"] == "sealed";
     }
 }

@@ -103,7 +103,7 @@ impl Serve {
     }
 
     /// Sends a prompt, and follows the turn that it begins.
-    pub(crate) fn say(&self, id: &str, text: &str) -> Lines {
+    pub(crate) fn prompt_and_follow(&self, id: &str, text: &str) -> Lines {
         let path = format!("/api/sessions/{id}/prompt");
         let ask = self.ask("POST", &path).json(&json!({ "text": text }));
         ask.with("accept", "application/x-ndjson").send().lines()
@@ -132,12 +132,12 @@ impl Serve {
     }
 
     /// Returns the cursor after all events so far.
-    pub(crate) fn place(&self, id: &str) -> String {
+    pub(crate) fn current_cursor(&self, id: &str) -> String {
         self.snapshot(id)["place"].as_str().unwrap().to_owned()
     }
 
     /// Returns the events of a snapshot.
-    pub(crate) fn told(&self, id: &str) -> Vec<Value> {
+    pub(crate) fn snapshot_events(&self, id: &str) -> Vec<Value> {
         let snapshot = self.snapshot(id);
         assert_eq!(snapshot["truncated"], false);
         snapshot["events"].as_array().unwrap().clone()

@@ -301,7 +301,7 @@ fn a_key_is_told_to_nobody() {
     command.args(["--base-url", &url, "--model", "echo-key"]);
     let server = Serve::spawn(command.env("ANTHROPIC_API_KEY", PLANTED));
     let id = server.session();
-    let turn = server.say(&id, "hi").all();
+    let turn = server.prompt_and_follow(&id, "hi").all();
     assert_eq!(turn.last().unwrap()["status"], "error");
     let mut said = format!("{turn:?}");
     for path in [

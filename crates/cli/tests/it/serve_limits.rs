@@ -74,12 +74,12 @@ fn who_reads_too_slowly_is_cut_off_and_who_reads_hears_everything() {
     let change = server.ask("PATCH", &path);
     let change = change.json(&json!({ "auto_compaction": false }));
     change.send().well();
-    let place = server.place(&id);
+    let place = server.current_cursor(&id);
     let mut followed = server.follow(&id, &format!("after={place}")).lines();
     // Each is longer than the server's buffer for a stream and the buffers of the system.
     let long = "word ".repeat(1_000_000);
     for _ in 0..3 {
-        let turn = server.say(&id, &long).all();
+        let turn = server.prompt_and_follow(&id, &long).all();
         assert_eq!(turn[1]["text"], long);
         assert_eq!(turn.last().unwrap()["type"], "sealed");
     }

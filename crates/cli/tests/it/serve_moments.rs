@@ -34,7 +34,7 @@ impl LateSubscriber {
         let mut lines = server.envelopes(id, &self.place);
         loop {
             let line = lines.try_next().unwrap().unwrap();
-            self.shown.hear(&line["event"]);
+            self.shown.apply(&line["event"]);
             if line["place"] == end {
                 return self.shown;
             }
@@ -49,7 +49,7 @@ fn a_snapshot_in_the_middle_and_what_follows_it_say_everything() {
     let script = "ok:text+ok:agent+overloaded:1+ok:agent,times=always";
     let server = Serve::with(&outlast, &["--model", script, "--allow", "bash"]);
     let id = server.session();
-    let first = server.say(&id, "hi").all();
+    let first = server.prompt_and_follow(&id, "hi").all();
     let mut stream = server.sse(&id, None);
     stream.next().unwrap();
     server.leave(&id, WAITS);
@@ -58,14 +58,14 @@ fn a_snapshot_in_the_middle_and_what_follows_it_say_everything() {
     // While the tool runs.
     live.extend(stream.until("step-complete").into_iter().map(|it| it.data));
     late.push(LateSubscriber::comes(&server, &id));
-    let so_far = kinds(&server.told(&id));
+    let so_far = kinds(&server.snapshot_events(&id));
     assert_eq!(so_far.last().map(String::as_str), Some("step-complete"));
     outlast.write("go", "");
     // During the wait before a retry, which is part of the snapshot.
     live.extend(stream.until("provider-retry").into_iter().map(|it| it.data));
     server.when_waiting(&id);
     late.push(LateSubscriber::comes(&server, &id));
-    assert_eq!(server.told(&id).last(), live.last());
+    assert_eq!(server.snapshot_events(&id).last(), live.last());
     server.order(&id, "retry_now");
     let last = stream.until("sealed");
     live.extend(last.iter().map(|it| it.data.clone()));

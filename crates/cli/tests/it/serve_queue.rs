@@ -16,11 +16,11 @@ fn busy(outlast: &Outlast) -> (Serve, String) {
     let arguments = ["--model", "ok:agent,times=always", "--allow", "bash"];
     let server = Serve::with(outlast, &arguments);
     let id = server.session();
-    server.say(&id, WAITS).until("step-complete");
+    server.prompt_and_follow(&id, WAITS).until("step-complete");
     (server, id)
 }
 
-fn say(server: &Serve, id: &str, body: &Value) -> Value {
+fn send_prompt(server: &Serve, id: &str, body: &Value) -> Value {
     server.post(&format!("/api/sessions/{id}/prompt"), body)["disposition"].clone()
 }
 
@@ -33,18 +33,18 @@ fn a_prompt_while_a_turn_runs_waits_and_is_said_after_it() {
     let outlast = in_real_time();
     let (server, id) = busy(&outlast);
     assert_eq!(
-        say(&server, &id, &json!({ "text": "say second" })),
+        send_prompt(&server, &id, &json!({ "text": "say second" })),
         "queued"
     );
     let late = json!({ "text": "say third", "deliver": "follow_up" });
-    assert_eq!(say(&server, &id, &late), "queued");
+    assert_eq!(send_prompt(&server, &id, &late), "queued");
     let expected = json!({ "steering": [], "follow_up": ["say second", "say third"] });
     assert_eq!(queue(&server, &id), expected);
     assert_eq!(server.show(&id)["state"], "running");
     outlast.write("go", "");
     let session = server.when(&id, |it| it["state"] == "idle" && it["turns"] == 3);
     assert_eq!(session["queue"], json!({ "steering": [], "follow_up": [] }));
-    let told = Transcript::of(&server.told(&id));
+    let told = Transcript::of(&server.snapshot_events(&id));
     assert_eq!(told.inputs(), [WAITS, "say second", "say third"]);
     assert_eq!(told.texts(), ["Step 1.|first", "second", "third"]);
 }
@@ -59,7 +59,7 @@ fn what_steers_is_said_with_the_next_call_of_the_turn() {
         "queued"
     );
     let other = json!({ "text": "say two", "deliver": "steer" });
-    assert_eq!(say(&server, &id, &other), "queued");
+    assert_eq!(send_prompt(&server, &id, &other), "queued");
     let path = format!("/api/sessions/{id}/settings");
     server
         .ask("PATCH", &path)
@@ -70,7 +70,7 @@ fn what_steers_is_said_with_the_next_call_of_the_turn() {
     assert_eq!(queue(&server, &id), expected);
     outlast.write("go", "");
     server.when_idle(&id);
-    let told = Transcript::of(&server.told(&id));
+    let told = Transcript::of(&server.snapshot_events(&id));
     assert_eq!(told.inputs(), [format!("{WAITS}|say one|say two")]);
     assert_eq!(told.seals(), ["completed"]);
 }
@@ -95,7 +95,7 @@ fn an_abort_ends_the_turn_and_leaves_what_waits() {
     let outlast = in_real_time();
     let (server, id) = busy(&outlast);
     assert_eq!(
-        say(&server, &id, &json!({ "text": "say second" })),
+        send_prompt(&server, &id, &json!({ "text": "say second" })),
         "queued"
     );
     server.order(&id, "abort");
@@ -141,7 +141,7 @@ fn what_is_said_right_after_a_turn_has_a_turn_of_its_own() {
     let id = server.session();
     for number in 0..200 {
         let said = format!("say {number}");
-        let turn = server.say(&id, &said).all();
+        let turn = server.prompt_and_follow(&id, &said).all();
         assert_eq!(of_kind(&turn, "input")[0]["text"], said);
     }
 }
@@ -154,13 +154,13 @@ fn what_is_to_follow_a_turn_that_was_left_carries_it_on() {
     for (id, deliver) in [(FIRST, "follow_up"), (SECOND, "steer")] {
         let begun = [vec![prompt("say left", typed("ok:agent,times=always"))]];
         written::session(&outlast, id, &begun, LeftAs::Abandoned);
-        say(
+        send_prompt(
             &server,
             id,
             &json!({ "text": "say next", "deliver": deliver }),
         );
         server.when(id, |it| it["state"] == "idle" && it["turns"] == 2);
-        let told = Transcript::of(&server.told(id));
+        let told = Transcript::of(&server.snapshot_events(id));
         assert_eq!(told.texts(), ["left", "next"], "{deliver}");
     }
 }

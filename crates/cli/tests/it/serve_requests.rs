@@ -165,8 +165,8 @@ fn a_session_is_found_by_the_beginning_of_its_name() {
     let outlast = Outlast::new();
     let server = server(&outlast);
     let (one, other) = (server.session(), server.session());
-    server.say(&one, "hi").all();
-    server.say(&other, "hi").all();
+    server.prompt_and_follow(&one, "hi").all();
+    server.prompt_and_follow(&other, "hi").all();
     assert_eq!(server.show(&one[..30])["id"], json!(one));
     let (status, code, _) = server.ask("GET", "/api/sessions/01").send().problem();
     assert_eq!((status, &*code), (409, "refused"), "there are two");

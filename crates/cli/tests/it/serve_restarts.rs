@@ -44,7 +44,7 @@ impl Scene {
     }
 
     /// Returns how many requests the provider has received.
-    fn asked(&self) -> usize {
+    fn provider_request_count(&self) -> usize {
         self.mock.requests().matches(r#""number":"#).count()
     }
 
@@ -79,7 +79,7 @@ impl Watcher {
         assert_eq!(first.event, "snapshot");
         let mut shown = Transcript::of(first.data["events"].as_array().unwrap());
         while shown.seals().last() == Some(&"") {
-            shown.hear(&stream.next().unwrap().data);
+            shown.apply(&stream.next().unwrap().data);
         }
         shown
     }
@@ -104,9 +104,9 @@ fn a_wait_is_gone_on_with_until_its_original_time() {
     let after = server.when_waiting(&id);
     assert_eq!(after["retry"], before["retry"]);
     assert_eq!(after["turn_id"], before["turn_id"]);
-    assert_eq!(scene.asked(), 1);
+    assert_eq!(scene.provider_request_count(), 1);
     // A new subscriber receives the wait with the time that is left.
-    let told = server.told(&id);
+    let told = server.snapshot_events(&id);
     assert_eq!(kinds(&told), ["start", "input", "provider-retry"]);
     let (retry, earlier) = (&told[2], &watcher.shown.last().unwrap().data);
     assert_eq!(
@@ -121,8 +121,8 @@ fn a_wait_is_gone_on_with_until_its_original_time() {
     let shown = watcher.comes_back(&server, &id);
     assert_eq!(shown.texts(), [HELLO]);
     server.when_idle(&id);
-    assert_eq!(shown, Transcript::of(&server.told(&id)));
-    assert_eq!(scene.asked(), 2);
+    assert_eq!(shown, Transcript::of(&server.snapshot_events(&id)));
+    assert_eq!(scene.provider_request_count(), 2);
     assert_eq!(scene.entries(&id, "settled").len(), 1);
 }
 
@@ -138,7 +138,7 @@ fn a_wait_fires_by_itself_and_not_before_its_time() {
         scene.outlast.write("home/outlast.toml", settings);
         let server = scene.start();
         let id = server.session();
-        server.say(&id, "hi").until("provider-retry");
+        server.prompt_and_follow(&id, "hi").until("provider-retry");
         server.kill();
         let [wait] = &scene.entries(&id, "wait_scheduled")[..] else {
             panic!("no wait")
@@ -154,7 +154,10 @@ fn a_wait_fires_by_itself_and_not_before_its_time() {
             assert!(began >= until, "{began} {until}");
         }
         assert_eq!(scene.entries(&id, "settled").len(), 1);
-        assert_eq!(Transcript::of(&server.told(&id)).texts(), [HELLO]);
+        assert_eq!(
+            Transcript::of(&server.snapshot_events(&id)).texts(),
+            [HELLO]
+        );
     }
 }
 
@@ -172,13 +175,13 @@ fn an_answer_that_was_under_way_is_asked_for_anew_and_shown_once() {
     let server = scene.start();
     let shown = watcher.comes_back(&server, &id);
     server.when_idle(&id);
-    assert_eq!(shown, Transcript::of(&server.told(&id)));
+    assert_eq!(shown, Transcript::of(&server.snapshot_events(&id)));
     assert_eq!(
         (shown.inputs(), shown.texts()),
         (vec!["hi".to_owned()], vec![HELLO.to_owned()])
     );
     assert_eq!(shown.seals(), ["completed"]);
-    assert_eq!(scene.asked(), 2);
+    assert_eq!(scene.provider_request_count(), 2);
 }
 
 #[test]
@@ -197,7 +200,7 @@ fn a_tool_that_ran_when_the_server_was_killed_is_not_run_again() {
     let shown = watcher.comes_back(&server, &id);
     server.when_idle(&id);
     scene.outlast.write("go", "");
-    let told = server.told(&id);
+    let told = server.snapshot_events(&id);
     assert_eq!(shown, Transcript::of(&told));
     assert_eq!(
         (shown.texts(), shown.seals()),
@@ -227,7 +230,7 @@ fn what_was_accepted_is_not_lost() {
     let is_over = |turns: u64| move |it: &Value| it["state"] == "idle" && it["turns"] == turns;
     server.when(&started, is_over(1));
     server.when(&queued, is_over(2));
-    let texts = |id: &str| Transcript::of(&server.told(id)).texts();
+    let texts = |id: &str| Transcript::of(&server.snapshot_events(id)).texts();
     assert_eq!(texts(&started), [HELLO]);
     assert_eq!(texts(&queued), ["Step 1.|first", "second"]);
 }
@@ -243,7 +246,7 @@ fn a_server_that_is_told_to_end_leaves_turns_to_be_carried_on() {
         scene.outlast.write("home/outlast.toml", AN_HOUR);
         let server = scene.start();
         let id = server.session();
-        let mut turn = server.say(&id, "hi");
+        let mut turn = server.prompt_and_follow(&id, "hi");
         turn.until(under_way);
         let mut watcher = server.sse(&id, None);
         assert_eq!(watcher.next().unwrap().event, "snapshot");
@@ -262,7 +265,7 @@ fn a_server_that_is_told_to_end_leaves_turns_to_be_carried_on() {
         server.when(&id, |it| it["state"] == "waiting" || it["state"] == "idle");
         server.order(&id, "retry_now");
         server.when_idle(&id);
-        let shown = Transcript::of(&server.told(&id));
+        let shown = Transcript::of(&server.snapshot_events(&id));
         assert_eq!(shown.seals(), ["completed"]);
     }
 }
@@ -274,9 +277,9 @@ fn what_other_processes_left_is_carried_on_and_what_cannot_be_is_named() {
     written::session(&outlast, SECOND, &begun("abandoned"), LeftAs::Abandoned);
     let server = Serve::start(&outlast, "ok:text,times=always");
     server.when_idle(SECOND);
-    let shown = Transcript::of(&server.told(SECOND));
+    let shown = Transcript::of(&server.snapshot_events(SECOND));
     assert_eq!(shown.texts(), [HELLO.replace("hi", "abandoned")]);
-    let asked = server.told(SECOND)[0]["model"].clone();
+    let asked = server.snapshot_events(SECOND)[0]["model"].clone();
     assert_eq!(asked, "ok:reasoning", "a turn asks whom it began with");
     let warning =
         format!("warning: session {FIRST} is not carried on: there is no folder {folder}\n");
@@ -287,7 +290,7 @@ fn what_other_processes_left_is_carried_on_and_what_cannot_be_is_named() {
         (&session["state"], &session["title"]),
         (&json!("unfinished"), &json!("gone"))
     );
-    assert_eq!(kinds(&server.told(FIRST)), ["start", "input"]);
+    assert_eq!(kinds(&server.snapshot_events(FIRST)), ["start", "input"]);
     let path = format!("/api/sessions/{FIRST}/prompt");
     let refused = server.ask("POST", &path).json(&json!({ "text": "hi" }));
     let (status, code, detail) = refused.send().problem();
@@ -303,7 +306,7 @@ fn a_wait_is_ended_by_hand_as_soon_as_the_server_is_back() {
         scene.outlast.write("home/outlast.toml", AN_HOUR);
         let server = scene.start();
         let id = server.session();
-        server.say(&id, "hi").until("provider-retry");
+        server.prompt_and_follow(&id, "hi").until("provider-retry");
         server.kill();
         let server = scene.start();
         server.order(&id, "retry_now");

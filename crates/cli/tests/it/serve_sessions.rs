@@ -30,7 +30,9 @@ fn a_session_is_begun_as_it_is_wished_and_written_down_with_its_first_prompt() {
     assert_eq!(session["model"]["id"], "ok:agent,times=always");
     assert_eq!(server.get(&place)["title"], "Tidy up");
     assert_eq!(outlast.run(&["sessions", "list", "--json"]).stdout, "[]\n");
-    let turn = server.say(id, "call read {\"path\":\"a.txt\"}").all();
+    let turn = server
+        .prompt_and_follow(id, "call read {\"path\":\"a.txt\"}")
+        .all();
     let [result] = of_kind(&turn, "tool-result")[..] else {
         panic!("{turn:?}")
     };
@@ -59,7 +61,7 @@ fn sessions_are_listed_in_pages_the_newest_first() {
     let mut ids: Vec<String> = (0..5).map(|_| server.session()).collect();
     // Sessions with and without messages behave the same.
     for id in &ids[..3] {
-        server.say(id, "Say\n  something").all();
+        server.prompt_and_follow(id, "Say\n  something").all();
     }
     ids.reverse();
     let page = |query: &str| {
@@ -122,7 +124,7 @@ fn a_session_of_another_process_can_be_read_and_is_gone_on_with_when_that_has_le
     );
     let rows = server.get("/api/sessions")["sessions"].clone();
     assert_eq!(rows[0]["state"], "elsewhere");
-    let told = Transcript::of(&server.told(&id));
+    let told = Transcript::of(&server.snapshot_events(&id));
     assert_eq!(told.inputs(), ["from the terminal"]);
     for (path, body) in [
         ("prompt", json!({ "text": "hi" })),
@@ -138,8 +140,8 @@ fn a_session_of_another_process_can_be_read_and_is_gone_on_with_when_that_has_le
     }
     rpc.finish();
     assert_eq!(server.show(&id)["state"], "idle");
-    server.say(&id, "from the browser").all();
-    let told = Transcript::of(&server.told(&id));
+    server.prompt_and_follow(&id, "from the browser").all();
+    let told = Transcript::of(&server.snapshot_events(&id));
     assert_eq!(told.inputs(), ["from the terminal", "from the browser"]);
     // Now the server owns it.
     let ran = outlast.run(&["-p", "hi", "--session", &id]);
@@ -193,7 +195,7 @@ fn what_was_said_can_be_read_although_nothing_can_be_said_any_more() {
     std::fs::create_dir(outlast.folder.path().join("work")).unwrap();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let id = server.begin(&json!({ "directory": "work" }));
-    server.say(&id, "before").all();
+    server.prompt_and_follow(&id, "before").all();
     server.kill();
     outlast.write("work/outlast.toml", "[retry\n");
     let server = Serve::start(&outlast, "ok:text,times=always");
@@ -205,7 +207,7 @@ fn what_was_said_can_be_read_although_nothing_can_be_said_any_more() {
         (&model["provider"], &model["id"]),
         (&json!("mock"), &json!("ok:text,times=always"))
     );
-    let told = Transcript::of(&server.told(&id));
+    let told = Transcript::of(&server.snapshot_events(&id));
     assert_eq!(told.inputs(), ["before"]);
     let snapshot = server.sse(&id, None).next().unwrap();
     assert_eq!(snapshot.data["session"]["problem"], problem);
@@ -225,7 +227,7 @@ fn what_was_said_can_be_read_although_nothing_can_be_said_any_more() {
     }
     outlast.write("work/outlast.toml", "");
     assert_eq!(server.show(&id)["problem"], Value::Null);
-    server.say(&id, "after").all();
+    server.prompt_and_follow(&id, "after").all();
 }
 
 /// A request for a missing session gets an error, also as a stream.

@@ -15,7 +15,8 @@ fn change(server: &Serve, id: &str, settings: &Value) -> Value {
 fn settings_count_from_the_next_turn_on_and_for_a_session_that_is_not_open_when_it_is() {
     let outlast = Outlast::new();
     let server = Serve::with(&outlast, &["--model", DOWN, "--policy", "session"]);
-    let retries = |id: &str| of_kind(&server.say(id, "hi").all(), "provider-retry").len();
+    let retries =
+        |id: &str| of_kind(&server.prompt_and_follow(id, "hi").all(), "provider-retry").len();
     // Before and after the first message.
     for is_open in [false, true] {
         let id = server.session();
@@ -39,7 +40,7 @@ fn settings_count_from_the_next_turn_on_and_for_a_session_that_is_not_open_when_
             &id,
             &json!({ "auto_retry": true, "policy": "patient" }),
         );
-        let delays = server.say(&id, "hi").all();
+        let delays = server.prompt_and_follow(&id, "hi").all();
         let delays: Vec<&Value> = of_kind(&delays, "provider-retry")
             .into_iter()
             .map(|it| &it["delayMs"])
@@ -59,7 +60,7 @@ fn the_model_and_the_title_can_be_changed_and_are_kept() {
     let server = Serve::start(&outlast, DOWN);
     let id = server.begin(&json!({ "policy": "none" }));
     assert_eq!(
-        server.say(&id, "hi").all().last().unwrap()["status"],
+        server.prompt_and_follow(&id, "hi").all().last().unwrap()["status"],
         "error"
     );
     let wanted = json!({ "model": "ok:reasoning,times=always", "title": "Another" });
@@ -69,7 +70,7 @@ fn the_model_and_the_title_can_be_changed_and_are_kept() {
         (&wanted["model"], &wanted["title"])
     );
     assert_eq!(settings["provider"], "mock");
-    let turn = server.say(&id, "hi").all();
+    let turn = server.prompt_and_follow(&id, "hi").all();
     assert!(kinds(&turn).contains(&"reasoning-delta".to_owned()));
     assert_eq!(turn[0]["model"], wanted["model"]);
     server.when_idle(&id);
@@ -80,7 +81,10 @@ fn the_model_and_the_title_can_be_changed_and_are_kept() {
         (&session["title"], &session["model"]["id"]),
         (&wanted["title"], &wanted["model"])
     );
-    assert_eq!(server.say(&id, "hi").all()[0]["model"], wanted["model"]);
+    assert_eq!(
+        server.prompt_and_follow(&id, "hi").all()[0]["model"],
+        wanted["model"]
+    );
     // Only the title, in a session that is not open.
     let other = server.session();
     change(&server, &other, &json!({ "title": "New" }));
@@ -109,7 +113,7 @@ fn of_settings_that_cannot_be_had_none_is_taken() {
     ];
     for is_open in [false, true] {
         if is_open {
-            server.say(&id, "hi").all();
+            server.prompt_and_follow(&id, "hi").all();
         }
         for (wanted, named) in &table {
             let (status, code, detail) = server.ask("PATCH", &path).json(wanted).send().problem();
@@ -143,7 +147,7 @@ fn what_becomes_of_an_answer_that_breaks_off_is_as_wished_or_as_set() {
         ];
         for (wishes, seal) in table {
             let id = server.begin(&wishes);
-            let turn = server.say(&id, "hi").all();
+            let turn = server.prompt_and_follow(&id, "hi").all();
             assert_eq!(turn.last().unwrap()["status"], seal, "{wishes} {flag:?}");
             let retracted = of_kind(&turn, "retracted").len();
             assert_eq!(

@@ -37,7 +37,7 @@ fn a_session_is_followed_from_a_snapshot_and_spoken_to() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let id = server.session();
-    server.say(&id, "before").all();
+    server.prompt_and_follow(&id, "before").all();
     let mut socket = Socket::open(&server);
     assert_eq!(socket.done("chat.subscribe", &id, json!({})), Value::Null);
     let snapshot = socket.frame();
@@ -50,7 +50,7 @@ fn a_session_is_followed_from_a_snapshot_and_spoken_to() {
         (&snapshot["place"], &snapshot["seq"]),
         (&inner["place"], &inner["seq"])
     );
-    assert_eq!(inner["events"], json!(server.told(&id)));
+    assert_eq!(inner["events"], json!(server.snapshot_events(&id)));
     let sent = socket.done("chat.send", &id, json!({ "text": "hi" }));
     assert_eq!(sent, json!({ "disposition": "started" }));
     let frames = socket.until("sealed");
@@ -140,7 +140,7 @@ fn one_socket_follows_many_and_each_once() {
         Value::Null
     );
     for id in ids.iter().rev() {
-        server.say(id, "hi").all();
+        server.prompt_and_follow(id, "hi").all();
     }
     let mut shown = ids.clone().map(|_| Transcript::default());
     while shown[..2].iter().any(|it| it.seals() != ["completed"]) {
@@ -151,11 +151,11 @@ fn one_socket_follows_many_and_each_once() {
             .unwrap();
         match frame["type"].as_str().unwrap() {
             "chat.snapshot" => assert_eq!(frame["snapshot"]["events"], json!([])),
-            _ => shown[place].hear(&frame["event"]),
+            _ => shown[place].apply(&frame["event"]),
         }
     }
     for (id, shown) in ids.iter().zip(&shown).take(2) {
-        assert_eq!(*shown, Transcript::of(&server.told(id)));
+        assert_eq!(*shown, Transcript::of(&server.snapshot_events(id)));
     }
     assert_eq!(shown[2], Transcript::default(), "it was left");
 }

@@ -32,7 +32,7 @@ fn whoever_comes_without_a_place_gets_a_snapshot_first_and_then_what_happens() {
         (&first.data["events"], &first.data["session"]["state"]),
         (&json!([]), &json!("new"))
     );
-    let events = server.say(&id, "hi").all();
+    let events = server.prompt_and_follow(&id, "hi").all();
     let live = stream.until("sealed");
     let data: Vec<Value> = live.iter().map(|it| it.data.clone()).collect();
     assert_eq!(data, events);
@@ -55,7 +55,7 @@ fn whoever_comes_without_a_place_gets_a_snapshot_first_and_then_what_happens() {
 }
 
 /// Returns the turn of the busy script as a live client receives it.
-fn heard(server: &Serve, id: &str) -> Vec<Message> {
+fn uninterrupted_stream(server: &Serve, id: &str) -> Vec<Message> {
     let mut stream = server.sse(id, None);
     stream.next().unwrap();
     server.leave(id, PROMPT);
@@ -67,7 +67,7 @@ fn whoever_comes_back_anywhere_misses_nothing_and_hears_nothing_twice() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, BUSY);
     let id = server.session();
-    let heard = heard(&server, &id);
+    let heard = uninterrupted_stream(&server, &id);
     assert!(heard.len() > 15, "{heard:?}");
     for (place, message) in heard.iter().enumerate() {
         let expected = &heard[place + 1..];
@@ -114,12 +114,12 @@ fn a_place_that_is_not_known_is_made_good_by_a_snapshot_or_answered_with_gone() 
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, BUSY);
     let id = server.session();
-    let heard = heard(&server, &id);
+    let heard = uninterrupted_stream(&server, &id);
     let last = &heard.last().unwrap().id;
     let (log, seq) = number(last);
     let other_log = format!("{:08x}-1", !u32::from_str_radix(log, 16).unwrap());
     let future = format!("{log}-{}", seq + 1);
-    let other_session = server.place(&server.session());
+    let other_session = server.current_cursor(&server.session());
     for place in [&*other_log, &future, &other_session] {
         let first = server.sse(&id, Some(place)).next().unwrap();
         assert_eq!((&*first.event, &first.id), ("snapshot", last), "{place}");
@@ -146,11 +146,11 @@ fn lines_without_a_place_begin_now_and_a_place_in_the_address_counts_too() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let id = server.session();
-    let first = server.say(&id, "one").all();
+    let first = server.prompt_and_follow(&id, "one").all();
     let mut lines = server.follow(&id, "").lines();
-    let second = server.say(&id, "two").all();
+    let second = server.prompt_and_follow(&id, "two").all();
     assert_eq!(lines.until("sealed"), second);
-    let place = server.place(&id);
+    let place = server.current_cursor(&id);
     let (log, _) = number(&place);
     let path = format!("/api/sessions/{id}/events?after={log}-0");
     let ask = server.ask("GET", &path).with("accept", "text/event-stream");
@@ -168,8 +168,8 @@ fn native_events_have_everything_and_the_same_places() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "overloaded:1");
     let id = server.session();
-    let place = server.place(&id);
-    let turn = server.say(&id, "hi").all();
+    let place = server.current_cursor(&id);
+    let turn = server.prompt_and_follow(&id, "hi").all();
     let native = server
         .follow(&id, &format!("dialect=native&envelope=true&after={place}"))
         .lines()

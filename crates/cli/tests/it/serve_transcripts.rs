@@ -12,7 +12,7 @@ const TOOLS: &str = "call grep {\"pattern\":\"x\"}\nand read {\"path\":\"missing
 const WAITS: &str = "call bash {\"command\": \"echo ran >> runs; until [ -e go ]; do sleep 0.02; done; echo gone\"}\nsay done";
 
 /// Returns the events that a live subscriber receives.
-fn heard(server: &Serve, id: &str, prompts: &[&str]) -> Vec<Value> {
+fn uninterrupted_events(server: &Serve, id: &str, prompts: &[&str]) -> Vec<Value> {
     let mut stream = server.sse(id, None);
     let first = stream.next().unwrap();
     assert_eq!(first.data["events"], json!([]));
@@ -28,8 +28,8 @@ fn heard(server: &Serve, id: &str, prompts: &[&str]) -> Vec<Value> {
 /// Checks that a session with these settings is replayed as it was streamed, and ends as expected.
 fn check(server: &Serve, wishes: &Value, prompts: &[&str], seals: &[&str]) -> Transcript {
     let id = server.begin(wishes);
-    let live = heard(server, &id, prompts);
-    let told = server.told(&id);
+    let live = uninterrupted_events(server, &id, prompts);
+    let told = server.snapshot_events(&id);
     let lines =
         |events: &[Value]| -> String { events.iter().map(|it| format!("{it}\n")).collect() };
     let context = format!("{wishes}:\n{}told:\n{}", lines(&live), lines(&told));
@@ -122,10 +122,10 @@ fn so_it_is_in_every_dialect() {
             let model = format!("{model}+error:400,code={provider}");
             let wishes = json!({ "model": model });
             let id = server.begin(&wishes);
-            let live = Transcript::of(&heard(&server, &id, &["hi"]));
+            let live = Transcript::of(&uninterrupted_events(&server, &id, &["hi"]));
             assert_eq!(
                 live,
-                Transcript::of(&server.told(&id)),
+                Transcript::of(&server.snapshot_events(&id)),
                 "{provider} {model}"
             );
         }
@@ -152,7 +152,10 @@ fn so_it_is_with_what_was_said_meanwhile() {
         live.extend(stream.until("sealed").into_iter().map(|it| it.data));
     }
     server.when_idle(&id);
-    let (live, told) = (Transcript::of(&live), Transcript::of(&server.told(&id)));
+    let (live, told) = (
+        Transcript::of(&live),
+        Transcript::of(&server.snapshot_events(&id)),
+    );
     assert_eq!(live, told);
     assert_eq!(
         live.inputs(),
@@ -166,7 +169,7 @@ fn an_answer_that_was_aborted_stays_as_far_as_it_had_come() {
     let outlast = in_real_time();
     let server = Serve::start(&outlast, "stall:3,of=text");
     let id = server.session();
-    let mut turn = server.say(&id, "hi");
+    let mut turn = server.prompt_and_follow(&id, "hi");
     let mut live = turn.until("text-delta");
     live.extend(turn.until("text-delta"));
     live.extend(turn.until("text-delta"));
@@ -174,7 +177,10 @@ fn an_answer_that_was_aborted_stays_as_far_as_it_had_come() {
     live.extend(turn.all());
     assert_eq!(live.last().unwrap()["status"], "aborted");
     server.when_idle(&id);
-    let (live, told) = (Transcript::of(&live), Transcript::of(&server.told(&id)));
+    let (live, told) = (
+        Transcript::of(&live),
+        Transcript::of(&server.snapshot_events(&id)),
+    );
     assert_eq!(live, told);
     assert_eq!(told.texts(), ["Hello from the "]);
 }
@@ -184,13 +190,16 @@ fn a_turn_that_is_tried_again_is_about_the_same() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "error:400");
     let id = server.session();
-    let mut live = server.say(&id, "hi").all();
-    let mut stream = server.sse(&id, Some(&server.place(&id)));
+    let mut live = server.prompt_and_follow(&id, "hi").all();
+    let mut stream = server.sse(&id, Some(&server.current_cursor(&id)));
     server.when_idle(&id);
     server.order(&id, "resume");
     live.extend(stream.until("sealed").into_iter().map(|it| it.data));
     server.when_idle(&id);
-    let (live, told) = (Transcript::of(&live), Transcript::of(&server.told(&id)));
+    let (live, told) = (
+        Transcript::of(&live),
+        Transcript::of(&server.snapshot_events(&id)),
+    );
     assert_eq!(live, told);
     assert_eq!(live.seals(), ["error", "completed"]);
     assert_eq!(live.inputs(), ["hi", "hi"]);

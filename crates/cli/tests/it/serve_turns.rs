@@ -22,7 +22,7 @@ fn a_good_turn_is_told_from_its_start_to_its_seal() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:reasoning,times=always");
     let id = server.session();
-    let events = server.say(&id, "hi").all();
+    let events = server.prompt_and_follow(&id, "hi").all();
     let expected = [
         "start",
         "input",
@@ -67,7 +67,7 @@ fn every_retry_is_told_once_with_these_fields_and_no_others() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "overloaded:2");
     let id = server.session();
-    let events = server.say(&id, "hi").all();
+    let events = server.prompt_and_follow(&id, "hi").all();
     let retry = |attempt: u32, delay: u32| {
         json!({
             "type": "provider-retry", "conversationId": id, "turnId": events[0]["turnId"],
@@ -97,7 +97,7 @@ fn every_retry_is_told_once_with_these_fields_and_no_others() {
 #[test]
 fn a_retry_is_told_before_it_is_waited_for_and_can_be_made_at_once() {
     let (_outlast, server, id) = waiting("overloaded:1");
-    let mut turn = server.say(&id, "hi");
+    let mut turn = server.prompt_and_follow(&id, "hi");
     let retry = turn.until("provider-retry").pop().unwrap();
     assert_eq!(
         (&retry["attempt"], &retry["delayMs"]),
@@ -134,7 +134,7 @@ fn what_is_given_up_ends_with_its_error_once() {
     let outlast = Outlast::new();
     let server = Serve::with(&outlast, &["--model", DOWN, "--policy", "session"]);
     let id = server.session();
-    let events = server.say(&id, "hi").all();
+    let events = server.prompt_and_follow(&id, "hi").all();
     let expected = [
         "start",
         "input",
@@ -171,7 +171,7 @@ fn a_wait_that_is_ended_ends_the_turn_with_its_error_and_an_abort_without() {
     ];
     for (order, expected, seal) in table {
         let id = server.session();
-        let mut turn = server.say(&id, "hi");
+        let mut turn = server.prompt_and_follow(&id, "hi");
         turn.until("provider-retry");
         server.order(&id, order);
         let rest = turn.all();
@@ -197,7 +197,7 @@ fn orders_about_a_turn_that_is_not_there_are_no_mistake() {
         server.order(&id, order);
     }
     assert_eq!(server.show(&id)["state"], "new");
-    server.say(&id, "hi").all();
+    server.prompt_and_follow(&id, "hi").all();
     for order in ["abort", "abort_retry", "retry_now"] {
         server.order(&id, order);
     }
@@ -208,17 +208,17 @@ fn orders_about_a_turn_that_is_not_there_are_no_mistake() {
 fn whoever_hangs_up_ends_nothing() {
     let (_outlast, server, id) = waiting("overloaded:1+drip:20,times=always");
     // During the wait, and in the middle of a completion.
-    let mut turn = server.say(&id, "hi");
+    let mut turn = server.prompt_and_follow(&id, "hi");
     turn.until("provider-retry");
     drop(turn);
     server.order(&id, "retry_now");
     server.when_idle(&id);
-    let mut turn = server.say(&id, "again");
+    let mut turn = server.prompt_and_follow(&id, "again");
     turn.until("text-delta");
     drop(turn);
     let session = server.when(&id, |it| it["state"] == "idle" && it["turns"] == 2);
     assert_eq!(session["last_seal"], "completed");
-    let events = server.told(&id);
+    let events = server.snapshot_events(&id);
     let seals = of_kind(&events, "sealed");
     assert!(seals.iter().all(|seal| seal["status"] == "completed"));
     let texts = of_kind(&events, "text-delta");

@@ -1,7 +1,7 @@
 //! The state that prompts share, and failures of its file.
 
 use crate::mock_server::MockServer;
-use crate::support::{CommandResult, NO_TIMEOUTS, Outlast, after};
+use crate::support::{CommandResult, NO_TIMEOUTS, Outlast, run_script_before};
 use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
 use serde_json::Value;
@@ -74,7 +74,7 @@ fn a_full_disk_never_stops_a_prompt() {
     let mock = MockServer::start();
     let inner = mock.command("openai", &["--model", "overloaded:2"]);
     // A file may not grow beyond half a kilobyte; writes are refused as on a full disk.
-    let mut shell = after("trap '' XFSZ; ulimit -f 1", &inner);
+    let mut shell = run_script_before("trap '' XFSZ; ulimit -f 1", &inner);
     let ran = CommandResult::of(&mut shell);
     // The prompt succeeds, but neither the shared state nor the session is written.
     assert_eq!(

@@ -97,7 +97,7 @@ impl Outlast {
 }
 
 /// Returns the command, run by a shell after the script.
-pub(crate) fn after(script: &str, inner: &Command) -> Command {
+pub(crate) fn run_script_before(script: &str, inner: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell
         .args(["-c", &format!("{script}; exec \"$0\" \"$@\"")])

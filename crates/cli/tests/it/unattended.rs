@@ -1,7 +1,7 @@
 //! Unattended operation: signals, closed readers, changed settings at a resume, and tools that write files.
 
 use crate::mock_server::{MockServer, wait_for};
-use crate::support::{CommandResult, Outlast, after};
+use crate::support::{CommandResult, Outlast, run_script_before};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -67,7 +67,7 @@ fn what_is_not_written_down_ends_with_the_signals_own_code() {
 fn whoever_is_started_to_outlive_its_terminal_does() {
     let outlast = in_real_time();
     let inner = outlast.command(&["-p", "hi", "--model", "usage-limit:reset=99"]);
-    let mut shell = after("trap '' HUP", &inner);
+    let mut shell = run_script_before("trap '' HUP", &inner);
     let child = begin(&mut shell);
     signal(&child, "-HUP");
     signal(&child, "-TERM");
@@ -152,7 +152,7 @@ fn an_answer_that_could_not_be_printed_is_said_by_resume() {
 fn a_limit_on_the_size_of_files_does_not_kill() {
     let outlast = Outlast::new();
     let inner = outlast.command(&["-p", "hi", "--model", "ok"]);
-    let mut shell = after("ulimit -f 1", &inner);
+    let mut shell = run_script_before("ulimit -f 1", &inner);
     let ran = CommandResult::of(&mut shell);
     assert_eq!(ran.code, 4, "{}", ran.stderr);
     assert!(ran.stdout.ends_with("You said: hi\n"), "{}", ran.stdout);

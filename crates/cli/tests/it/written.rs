@@ -34,7 +34,7 @@ pub(crate) fn session(outlast: &Outlast, id: &str, turns: &[Vec<Entry>], left: L
         title: title(turns),
         now: second(0),
     };
-    let hold = runtime.block_on(journal.begin(new)).unwrap();
+    let hold = runtime.block_on(journal.create(new)).unwrap();
     let turns = turns.iter().zip(1..);
     let lines = turns.flat_map(|(entries, turn)| entries.iter().map(move |it| line(turn, it)));
     let written = runtime.block_on(journal.append(&hold, lines.collect()));

@@ -18,7 +18,7 @@ const USAGE: UsagePointers = UsagePointers {
     output: "/output_tokens",
     cache_read: &["/cache_read_input_tokens"],
     cache_write: Some("/cache_creation_input_tokens"),
-    cache_is_in_input: false,
+    input_includes_cache: false,
 };
 
 /// The state of one streamed response.
@@ -26,13 +26,13 @@ const USAGE: UsagePointers = UsagePointers {
 pub struct Decoder {
     provider: String,
     json: LenientParser,
-    used: UsageTracker,
+    usage: UsageTracker,
     stop_reason: Option<StopReason>,
     /// The blocks that have begun and not ended, by their index.
     blocks: BTreeMap<u64, Block>,
     /// A finished call without arguments, held until it is clear that the output limit did not cut it off.
-    held: Option<ToolCall>,
-    handed: EmittedCalls,
+    pending_call: Option<ToolCall>,
+    emitted_calls: EmittedCalls,
     has_opened: bool,
 }
 
@@ -56,45 +56,45 @@ impl Decoder {
         Self {
             provider: provider.to_owned(),
             json: LenientParser::default(),
-            used: UsageTracker::default(),
+            usage: UsageTracker::default(),
             stop_reason: None,
             blocks: BTreeMap::new(),
-            held: None,
-            handed: EmittedCalls::default(),
+            pending_call: None,
+            emitted_calls: EmittedCalls::default(),
             has_opened: false,
         }
     }
 
     /// Adds the deltas of one frame to `deltas`.
-    pub fn read(
+    pub fn decode(
         &mut self,
         event: &sse::Event,
         now: Timestamp,
         deltas: &mut Vec<Delta>,
     ) -> Result<StreamActivity, Box<Failure>> {
         let Some(mut frame) = self.json.parse(&event.data) else {
-            return Err(stream_error::unreadable(&self.provider, event, now));
+            return Err(stream_error::unreadable_event(&self.provider, event, now));
         };
         let index = frame["index"].as_u64().unwrap_or_default();
         match frame["type"].as_str().unwrap_or(&event.name) {
             "message_start" => {
-                deltas.extend(self.used.report(&frame["message"]["usage"], &USAGE));
+                deltas.extend(self.usage.update(&frame["message"]["usage"], &USAGE));
                 if !std::mem::replace(&mut self.has_opened, true) {
                     return Ok(StreamActivity::Opening);
                 }
-                return Ok(StreamActivity::Alive);
+                return Ok(StreamActivity::KeepAlive);
             }
             "content_block_start" => {
                 if let Some(block) = frame.get_mut("content_block") {
                     preserve_raw_input(block, || {
-                        tool_arguments::field(&event.data, "content_block")
+                        tool_arguments::raw_field(&event.data, "content_block")
                     });
-                    self.begin(index, block, deltas);
+                    self.start_block(index, block, deltas);
                 }
             }
             "content_block_delta" => self
-                .go_on(index, &frame["delta"], deltas)
-                .map_err(|endless| endless.failure(&self.provider, now))?,
+                .apply_delta(index, &frame["delta"], deltas)
+                .map_err(|endless| endless.into_failure(&self.provider, now))?,
             "content_block_stop" => self.end_block(index, deltas),
             "message_delta" => {
                 let reason = frame["delta"]["stop_reason"].as_str().map(stop_reason);
@@ -102,44 +102,47 @@ impl Decoder {
                 if self.stop_reason.is_some() {
                     self.resolve_pending_call(deltas);
                 }
-                deltas.extend(self.used.report(&frame["usage"], &USAGE));
+                deltas.extend(self.usage.update(&frame["usage"], &USAGE));
             }
-            "message_stop" => self.end(deltas),
+            "message_stop" => self.finish(deltas),
             _ if stream_error::is_error(&frame, &event.name) => {
-                return Err(stream_error::error(&self.provider, &event.data, now));
+                return Err(stream_error::from_body(&self.provider, &event.data, now));
             }
-            _ => return Ok(StreamActivity::Alive),
+            _ => return Ok(StreamActivity::KeepAlive),
         }
         self.has_opened = true;
         Ok(StreamActivity::Progress)
     }
 
     /// Begins a block, which may already have content.
-    fn begin(&mut self, index: u64, block: &Value, deltas: &mut Vec<Delta>) {
-        if let Some(held) = self.held.take() {
-            self.handed.call(held, deltas);
+    fn start_block(&mut self, index: u64, block: &Value, deltas: &mut Vec<Delta>) {
+        if let Some(held) = self.pending_call.take() {
+            self.emitted_calls.emit(held, deltas);
         }
         let begun = match block["type"].as_str().unwrap_or_default() {
             "text" => {
-                say(&block["text"], Delta::Text, deltas);
+                push_text(&block["text"], Delta::Text, deltas);
                 None
             }
             "thinking" => {
-                say(&block["thinking"], Delta::Reasoning, deltas);
-                let (text, signature) = (owned(&block["thinking"]), owned(&block["signature"]));
+                push_text(&block["thinking"], Delta::Reasoning, deltas);
+                let (text, signature) = (
+                    string_value(&block["thinking"]),
+                    string_value(&block["signature"]),
+                );
                 Some(Block::Thinking { text, signature })
             }
             "redacted_thinking" => {
-                deltas.push(redacted(block));
+                deltas.push(redacted_reasoning(block));
                 None
             }
             "tool_use" => {
                 let call = ToolCall {
-                    id: owned(&block["id"]),
-                    name: owned(&block["name"]),
+                    id: string_value(&block["id"]),
+                    name: string_value(&block["name"]),
                     arguments: String::new(),
                 };
-                let input = tool_arguments::in_field(&block["input"]);
+                let input = tool_arguments::from_value(&block["input"]);
                 Some(Block::Tool { call, input })
             }
             _ => None,
@@ -152,7 +155,7 @@ impl Decoder {
         }
     }
 
-    fn go_on(
+    fn apply_delta(
         &mut self,
         index: u64,
         delta: &Value,
@@ -160,16 +163,16 @@ impl Decoder {
     ) -> Result<(), RunawayOutput> {
         let piece = |name: &str| delta[name].as_str().unwrap_or_default();
         match (delta["type"].as_str(), self.blocks.get_mut(&index)) {
-            (Some("text_delta"), _) => say(&delta["text"], Delta::Text, deltas),
+            (Some("text_delta"), _) => push_text(&delta["text"], Delta::Text, deltas),
             (Some("thinking_delta"), Some(Block::Thinking { text, .. })) => {
                 text.push_str(piece("thinking"));
-                say(&delta["thinking"], Delta::Reasoning, deltas);
+                push_text(&delta["thinking"], Delta::Reasoning, deltas);
             }
             (Some("signature_delta"), Some(Block::Thinking { signature, .. })) => {
                 signature.push_str(piece("signature"));
             }
             (Some("input_json_delta"), Some(Block::Tool { call, .. })) => {
-                tool_arguments::add(call, piece("partial_json"))?;
+                tool_arguments::append(call, piece("partial_json"))?;
             }
             _ => {}
         }
@@ -179,22 +182,22 @@ impl Decoder {
     fn end_block(&mut self, index: u64, deltas: &mut Vec<Delta>) {
         match self.blocks.remove(&index) {
             Some(Block::Tool { call, input }) if call.arguments.is_empty() && input.is_empty() => {
-                if let Some(before) = self.held.replace(call) {
-                    self.handed.call(before, deltas);
+                if let Some(before) = self.pending_call.replace(call) {
+                    self.emitted_calls.emit(before, deltas);
                 }
             }
-            Some(block) => self.close(block, deltas),
+            Some(block) => self.finish_block(block, deltas),
             None => {}
         }
     }
 
-    fn close(&mut self, block: Block, deltas: &mut Vec<Delta>) {
+    fn finish_block(&mut self, block: Block, deltas: &mut Vec<Delta>) {
         match block {
             Block::Tool { mut call, input } => {
                 if call.arguments.is_empty() {
                     call.arguments = input;
                 }
-                self.handed.call(call, deltas);
+                self.emitted_calls.emit(call, deltas);
             }
             Block::Thinking { text, signature } => deltas.push(Delta::ReasoningDone(Reasoning {
                 text,
@@ -208,10 +211,10 @@ impl Decoder {
     fn finish_unclosed_block(&mut self, block: Block, deltas: &mut Vec<Delta>) {
         match block {
             Block::Tool { call, input } if call.arguments.is_empty() && input.is_empty() => {
-                self.handed.cut(call.name);
+                self.emitted_calls.note_incomplete(call.name);
             }
             Block::Thinking { signature, .. } if signature.is_empty() => {}
-            block => self.close(block, deltas),
+            block => self.finish_block(block, deltas),
         }
     }
 
@@ -220,31 +223,36 @@ impl Decoder {
             self.stop_reason,
             Some(StopReason::Length | StopReason::Refusal)
         );
-        match self.held.take() {
-            Some(held) if was_cut => self.handed.cut(held.name),
-            Some(held) => drop(self.handed.call(held, deltas)),
+        match self.pending_call.take() {
+            Some(held) if was_cut => self.emitted_calls.note_incomplete(held.name),
+            Some(held) => drop(self.emitted_calls.emit(held, deltas)),
             None => {}
         }
     }
 
-    fn end(&mut self, deltas: &mut Vec<Delta>) {
+    fn finish(&mut self, deltas: &mut Vec<Delta>) {
         self.resolve_pending_call(deltas);
         for block in std::mem::take(&mut self.blocks).into_values() {
             self.finish_unclosed_block(block, deltas);
         }
-        self.handed.report_incomplete(deltas);
+        self.emitted_calls.report_incomplete(deltas);
         let reason = self.stop_reason.unwrap_or(StopReason::Other);
         deltas.push(Delta::Stopped(reason));
     }
 }
 
 /// Reads a message that came as a whole.
-pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delta>, Box<Failure>> {
-    let mut message = stream_error::json(provider, body, now)?;
+pub fn decode_response(
+    provider: &str,
+    body: &str,
+    now: Timestamp,
+) -> Result<Vec<Delta>, Box<Failure>> {
+    let mut message = stream_error::parse_json(provider, body, now)?;
     let content = message.get_mut("content").map(Value::take);
-    let Some(Value::Array(mut blocks)) = content.filter(|_| !stream_error::says(&message["error"]))
+    let Some(Value::Array(mut blocks)) =
+        content.filter(|_| !stream_error::is_set(&message["error"]))
     else {
-        return Err(stream_error::error(provider, body, now));
+        return Err(stream_error::from_body(provider, body, now));
     };
     let mut stream = Decoder::new(provider);
     stream.stop_reason = message["stop_reason"].as_str().map(stop_reason);
@@ -252,28 +260,30 @@ pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delt
     if stream.stop_reason == Some(StopReason::Length) && blocks.last().is_some_and(is_call) {
         // The limit was reached within this call.
         let cut = blocks.pop().unwrap_or_default();
-        stream.handed.cut(owned(&cut["name"]));
+        stream
+            .emitted_calls
+            .note_incomplete(string_value(&cut["name"]));
     }
-    let source = tool_arguments::field(body, "content").map(tool_arguments::elements);
+    let source = tool_arguments::raw_field(body, "content").map(tool_arguments::raw_elements);
     let mut source = source.unwrap_or_default().into_iter();
     let mut deltas = Vec::new();
     for mut block in blocks {
         let text = source.next();
         preserve_raw_input(&mut block, || text);
-        stream.begin(0, &block, &mut deltas);
+        stream.start_block(0, &block, &mut deltas);
         stream.end_block(0, &mut deltas);
     }
     stream.resolve_pending_call(&mut deltas);
-    deltas.extend(stream.used.report(&message["usage"], &USAGE));
-    stream.end(&mut deltas);
+    deltas.extend(stream.usage.update(&message["usage"], &USAGE));
+    stream.finish(&mut deltas);
     Ok(deltas)
 }
 
 /// Keeps the input of a call in the model's own text; `source` is the text of its block.
 fn preserve_raw_input<'a>(block: &mut Value, source: impl FnOnce() -> Option<&'a str>) {
     let input = block.get_mut("input");
-    let input = input.filter(|input| input.is_object() && stream_error::says(input));
-    let text = || tool_arguments::field(source()?, "input");
+    let input = input.filter(|input| input.is_object() && stream_error::is_set(input));
+    let text = || tool_arguments::raw_field(source()?, "input");
     if let Some((input, text)) = input.and_then(|input| Some((input, text()?))) {
         *input = Value::from(text);
     }
@@ -289,22 +299,22 @@ fn stop_reason(word: &str) -> StopReason {
     }
 }
 
-fn redacted(block: &Value) -> Delta {
-    let data = owned(&block["data"]);
+fn redacted_reasoning(block: &Value) -> Delta {
+    let data = string_value(&block["data"]);
     Delta::ReasoningDone(Reasoning {
         proof: Some(Proof::Redacted { data }),
         ..Reasoning::default()
     })
 }
 
-fn say(text: &Value, delta: fn(String) -> Delta, deltas: &mut Vec<Delta>) {
-    let text = owned(text);
+fn push_text(text: &Value, delta: fn(String) -> Delta, deltas: &mut Vec<Delta>) {
+    let text = string_value(text);
     if !text.is_empty() {
         deltas.push(delta(text));
     }
 }
 
-fn owned(value: &Value) -> String {
+fn string_value(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 

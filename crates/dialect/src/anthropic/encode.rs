@@ -32,7 +32,7 @@ impl Serialize for Messages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let messages = self.0.messages.iter();
         let messages = messages.map(|said| message(said, &self.0.model));
-        serializer.collect_seq(messages.filter(says_something))
+        serializer.collect_seq(messages.filter(is_sendable))
     }
 }
 
@@ -61,7 +61,7 @@ fn tool(tool: &Tool) -> Value {
 
 /// Returns whether a message has content. Without its omitted reasoning and blanks it may be empty, and the API
 /// refuses that.
-fn says_something(said: &WireMessage<'_>) -> bool {
+fn is_sendable(said: &WireMessage<'_>) -> bool {
     said.role == "user" || !said.content.is_empty()
 }
 

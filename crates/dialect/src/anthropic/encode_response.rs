@@ -1,7 +1,8 @@
 //! Encodes the frames and bodies that a provider would send.
 
 use crate::completion::{
-    ApiError, Completion, ReasoningSegment, Segment, frame, interleaved_arguments, object,
+    ApiError, Completion, ReasoningSegment, Segment, arguments_object, event_frame,
+    interleaved_arguments,
 };
 use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
 use serde_json::{Value, json};
@@ -17,31 +18,31 @@ pub(crate) fn frames(answer: &Completion<'_>) -> Vec<String> {
     };
     let message = message(answer, &[], opening);
     let mut writer = Writer {
-        pieces: vec![frame(
+        pieces: vec![event_frame(
             &json!({ "type": "message_start", "message": message }),
         )],
         index: 0,
     };
-    for part in &answer.parts {
+    for part in &answer.segments {
         match part {
             Segment::Text(pieces) => writer.text(pieces),
-            Segment::Thought(thought) => writer.thought(thought),
-            Segment::Calls(calls) => writer.calls(calls),
+            Segment::Reasoning(thought) => writer.reasoning(thought),
+            Segment::ToolCalls(calls) => writer.calls(calls),
         }
     }
     writer
         .pieces
-        .extend(answer.stop.map(|stop| end(stop, usage)));
+        .extend(answer.stop.map(|stop| end_frames(stop, usage)));
     writer.pieces
 }
 
-fn end(stop: StopReason, usage: Usage) -> String {
+fn end_frames(stop: StopReason, usage: Usage) -> String {
     let delta = json!({
         "stop_reason": stop_reason(stop), "stop_sequence": null, "stop_details": stop_details(stop),
     });
     let usage = self::usage(usage);
-    frame(&json!({ "type": "message_delta", "delta": delta, "usage": usage }))
-        + &frame(&json!({ "type": "message_stop" }))
+    event_frame(&json!({ "type": "message_delta", "delta": delta, "usage": usage }))
+        + &event_frame(&json!({ "type": "message_stop" }))
 }
 
 struct Writer {
@@ -57,13 +58,13 @@ impl Writer {
             .map(|text| json!({ "type": "text_delta", "text": text }))
             .collect();
         let index = self.block(&json!({ "type": "text", "text": "" }), &deltas);
-        self.add_to_last(&stop(index));
+        self.add_to_last(&stop_frame(index));
     }
 
-    fn thought(&mut self, thought: &ReasoningSegment<'_>) {
+    fn reasoning(&mut self, thought: &ReasoningSegment<'_>) {
         if let Some(Proof::Redacted { data }) = thought.done.and_then(|done| done.proof.as_ref()) {
             let index = self.block(&json!({ "type": "redacted_thinking", "data": data }), &[]);
-            self.add_to_last(&stop(index));
+            self.add_to_last(&stop_frame(index));
             return;
         }
         let deltas: Vec<Value> = thought
@@ -81,12 +82,12 @@ impl Writer {
         // Reasoning that was cut short has none.
         let proof = match signature(done) {
             "" => String::new(),
-            signature => delta(
+            signature => delta_frame(
                 index,
                 &json!({ "type": "signature_delta", "signature": signature }),
             ),
         };
-        self.pieces.push(proof + &stop(index));
+        self.pieces.push(proof + &stop_frame(index));
     }
 
     fn calls(&mut self, calls: &[&ToolCall]) {
@@ -96,13 +97,13 @@ impl Writer {
                 json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": {} });
             let index = self.block(&block, &[]);
             let nothing = json!({ "type": "input_json_delta", "partial_json": "" });
-            self.add_to_last(&delta(index, &nothing));
+            self.add_to_last(&delta_frame(index, &nothing));
         }
         for (call, piece) in interleaved_arguments(calls) {
             let piece = json!({ "type": "input_json_delta", "partial_json": piece });
-            self.pieces.push(delta(first + call, &piece));
+            self.pieces.push(delta_frame(first + call, &piece));
         }
-        let stops = (first..self.index).map(stop);
+        let stops = (first..self.index).map(stop_frame);
         self.pieces.extend(stops);
     }
 
@@ -110,10 +111,10 @@ impl Writer {
     fn block(&mut self, block: &Value, deltas: &[Value]) -> usize {
         let index = self.index;
         self.index += 1;
-        let start = frame(
+        let start = event_frame(
             &json!({ "type": "content_block_start", "index": index, "content_block": block }),
         );
-        let mut deltas = deltas.iter().map(|one| delta(index, one));
+        let mut deltas = deltas.iter().map(|one| delta_frame(index, one));
         self.pieces.push(start + &deltas.next().unwrap_or_default());
         self.pieces.extend(deltas);
         index
@@ -126,17 +127,17 @@ impl Writer {
     }
 }
 
-fn delta(index: usize, delta: &Value) -> String {
-    frame(&json!({ "type": "content_block_delta", "index": index, "delta": delta }))
+fn delta_frame(index: usize, delta: &Value) -> String {
+    event_frame(&json!({ "type": "content_block_delta", "index": index, "delta": delta }))
 }
 
-fn stop(index: usize) -> String {
-    frame(&json!({ "type": "content_block_stop", "index": index }))
+fn stop_frame(index: usize) -> String {
+    event_frame(&json!({ "type": "content_block_stop", "index": index }))
 }
 
 /// Returns the completion as one body.
-pub(crate) fn whole(answer: &Completion<'_>) -> Value {
-    let blocks: Vec<Value> = answer.parts.iter().flat_map(blocks).collect();
+pub(crate) fn body(answer: &Completion<'_>) -> Value {
+    let blocks: Vec<Value> = answer.segments.iter().flat_map(blocks).collect();
     let mut message = message(answer, &blocks, answer.usage.unwrap_or_default());
     message["stop_reason"] = json!(answer.stop.map(stop_reason));
     message["stop_details"] = answer.stop.map(stop_details).unwrap_or_default();
@@ -145,13 +146,13 @@ pub(crate) fn whole(answer: &Completion<'_>) -> Value {
 
 fn blocks(part: &Segment<'_>) -> Vec<Value> {
     let tool_use = |call: &&ToolCall| {
-        let input = object(&call.arguments);
+        let input = arguments_object(&call.arguments);
         json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
     };
     match part {
         Segment::Text(pieces) => vec![json!({ "type": "text", "text": pieces.concat() })],
-        Segment::Thought(thought) => vec![thinking(thought)],
-        Segment::Calls(calls) => calls.iter().map(tool_use).collect(),
+        Segment::Reasoning(thought) => vec![thinking(thought)],
+        Segment::ToolCalls(calls) => calls.iter().map(tool_use).collect(),
     }
 }
 
@@ -174,7 +175,7 @@ fn signature(reasoning: &Reasoning) -> &str {
 }
 
 fn message(answer: &Completion<'_>, content: &[Value], usage: Usage) -> Value {
-    let id = answer.kept_as.unwrap_or(DEFAULT_MESSAGE_ID);
+    let id = answer.response_id.unwrap_or(DEFAULT_MESSAGE_ID);
     json!({
         "id": id, "type": "message", "role": "assistant", "model": answer.model, "content": content,
         "stop_reason": null, "stop_sequence": null, "stop_details": null,

@@ -112,7 +112,7 @@ fn input_keeps_its_words_and_pieces_win_over_it() {
     assert_eq!(read(&[&start, &piece("[2]"), BLOCK_STOP]).0, pieces);
     let whole = |reason: &str| {
         let body = format!(r#"{{"content":[{block}],"stop_reason":"{reason}"}}"#);
-        read_whole("p", &body, NOW).unwrap()
+        decode_response("p", &body, NOW).unwrap()
     };
     assert_eq!(
         whole("tool_use"),
@@ -156,9 +156,9 @@ fn only_what_belongs_to_an_answer_moves_it_on() {
         start,
         MESSAGE_STOP,
     ];
-    use StreamActivity::{Alive, Opening, Progress};
+    use StreamActivity::{KeepAlive, Opening, Progress};
     let expected = [
-        Alive, Opening, Alive, Alive, Progress, Progress, Alive, Progress,
+        KeepAlive, Opening, KeepAlive, KeepAlive, Progress, Progress, KeepAlive, Progress,
     ];
     assert_eq!(signs(Dialect::Anthropic, &frames), expected);
 }
@@ -265,18 +265,18 @@ fn a_whole_message_says_the_same() {
         Delta::Usage(usage),
         Delta::Stopped(StopReason::ToolUse),
     ];
-    assert_eq!(read_whole("p", body, NOW).unwrap(), expected);
+    assert_eq!(decode_response("p", body, NOW).unwrap(), expected);
 }
 
 #[test]
 fn an_error_or_half_a_message_is_no_answer() {
     let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-    let failure = read_whole("p", body, NOW).unwrap_err();
+    let failure = decode_response("p", body, NOW).unwrap_err();
     assert_eq!(classify(&failure).cause, Cause::Overloaded);
     let body = r#"{"content":[],"error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-    let failure = read_whole("p", body, NOW).unwrap_err();
+    let failure = decode_response("p", body, NOW).unwrap_err();
     assert_eq!(classify(&failure).cause, Cause::Overloaded);
-    let failure = read_whole("p", r#"{"content":[{"type":"te"#, NOW).unwrap_err();
+    let failure = decode_response("p", r#"{"content":[{"type":"te"#, NOW).unwrap_err();
     assert_eq!(failure.io, Some(IoKind::Protocol));
 }
 

@@ -12,19 +12,19 @@ pub(super) fn to_json(text: &str) -> Option<Value> {
             word.push(c);
             continue;
         }
-        flush(&mut word, &mut json);
+        flush_word(&mut word, &mut json);
         match c {
-            '\'' | '"' => string(c, &mut chars, &mut json)?,
+            '\'' | '"' => copy_string(c, &mut chars, &mut json)?,
             '(' => json.push('['),
             ')' => json.push(']'),
             c => json.push(c),
         }
     }
-    flush(&mut word, &mut json);
+    flush_word(&mut word, &mut json);
     serde_json::from_str(&json).ok()
 }
 
-fn flush(word: &mut String, json: &mut String) {
+fn flush_word(word: &mut String, json: &mut String) {
     json.push_str(match word.as_str() {
         "None" => "null",
         "True" => "true",
@@ -35,7 +35,11 @@ fn flush(word: &mut String, json: &mut String) {
 }
 
 /// Copies a string up to its closing quote.
-fn string(open: char, chars: &mut impl Iterator<Item = char>, json: &mut String) -> Option<()> {
+fn copy_string(
+    open: char,
+    chars: &mut impl Iterator<Item = char>,
+    json: &mut String,
+) -> Option<()> {
     json.push('"');
     loop {
         match chars.next()? {

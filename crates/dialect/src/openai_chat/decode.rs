@@ -23,7 +23,7 @@ const USAGE: UsagePointers = UsagePointers {
         "/prompt_cache_hit_tokens",
     ],
     cache_write: None,
-    cache_is_in_input: true,
+    input_includes_cache: true,
 };
 
 /// The state of one streamed response.
@@ -31,14 +31,14 @@ const USAGE: UsagePointers = UsagePointers {
 pub struct Decoder {
     provider: String,
     json: LenientParser,
-    used: UsageTracker,
+    usage: UsageTracker,
     calls: ToolCalls,
     reasoning: String,
     has_content: bool,
-    refused: bool,
-    finish: Option<StopReason>,
+    is_refused: bool,
+    finish_reason: Option<StopReason>,
     /// Content came after a finish reason: on this server a finish reason does not mean that it is done.
-    is_contradicted: bool,
+    has_content_after_finish: bool,
     has_deltas: bool,
     has_opened: bool,
 }
@@ -49,122 +49,122 @@ impl Decoder {
         Self {
             provider: provider.to_owned(),
             json: LenientParser::default(),
-            used: UsageTracker::default(),
+            usage: UsageTracker::default(),
             calls: ToolCalls::default(),
             reasoning: String::new(),
             has_content: false,
-            refused: false,
-            finish: None,
-            is_contradicted: false,
+            is_refused: false,
+            finish_reason: None,
+            has_content_after_finish: false,
             has_deltas: false,
             has_opened: false,
         }
     }
 
     /// Adds the deltas of one frame to `deltas`.
-    pub fn read(
+    pub fn decode(
         &mut self,
         event: &sse::Event,
         now: Timestamp,
         deltas: &mut Vec<Delta>,
     ) -> Result<StreamActivity, Box<Failure>> {
         if event.data.trim() == DONE {
-            return self.done(now, deltas);
+            return self.decode_done(now, deltas);
         }
         let chunk = self.json.parse(&event.data);
         let failure = match &chunk {
-            None => Some(stream_error::unreadable(&self.provider, event, now)),
+            None => Some(stream_error::unreadable_event(&self.provider, event, now)),
             Some(chunk) if is_error(chunk, &event.name) => {
-                Some(stream_error::error(&self.provider, &event.data, now))
+                Some(stream_error::from_body(&self.provider, &event.data, now))
             }
             Some(_) => None,
         };
         match (failure, chunk) {
             // Nothing undoes a completion that is complete.
-            (Some(_), _) if self.is_complete() => Ok(StreamActivity::Alive),
+            (Some(_), _) if self.is_complete() => Ok(StreamActivity::KeepAlive),
             (Some(failure), _) => Err(failure),
             (None, chunk) => self
-                .chunk(&chunk.unwrap_or_default(), &event.data, deltas)
-                .map_err(|endless| endless.failure(&self.provider, now)),
+                .decode_chunk(&chunk.unwrap_or_default(), &event.data, deltas)
+                .map_err(|endless| endless.into_failure(&self.provider, now)),
         }
     }
 
-    fn chunk(
+    fn decode_chunk(
         &mut self,
         chunk: &Value,
         source: &str,
         deltas: &mut Vec<Delta>,
     ) -> Result<StreamActivity, RunawayOutput> {
-        let choice = choice(chunk);
+        let choice = first_choice(chunk);
         let delta = &choice["delta"];
         // A message in place of deltas counts as a delta; a message after them only repeats them.
-        let message = match self.has_deltas || stream_error::says(delta) {
+        let message = match self.has_deltas || stream_error::is_set(delta) {
             true => delta,
             false => &choice["message"],
         };
-        let said = self.message(message, source, deltas)?;
+        let said = self.decode_message(message, source, deltas)?;
         self.has_deltas |= said && std::ptr::eq(message, delta);
-        if said && self.finish.take().is_some() {
-            self.is_contradicted = true;
+        if said && self.finish_reason.take().is_some() {
+            self.has_content_after_finish = true;
         }
-        let usage = self.used.report(&chunk["usage"], &USAGE);
+        let usage = self.usage.update(&chunk["usage"], &USAGE);
         let finish = finish_reason(choice);
         let moved = said || usage.is_some() || finish.is_some() || has_content(message);
         deltas.extend(usage);
-        self.finish = finish.or(self.finish);
+        self.finish_reason = finish.or(self.finish_reason);
         let opens = !self.has_opened && message.is_object();
         self.has_opened |= opens || moved;
         Ok(match moved {
             true => StreamActivity::Progress,
             false if opens => StreamActivity::Opening,
-            false => StreamActivity::Alive,
+            false => StreamActivity::KeepAlive,
         })
     }
 
     /// Returns whether the completion is complete; usage and the last frame may still come.
     pub fn is_complete(&self) -> bool {
-        self.finish.is_some() && !self.is_contradicted
+        self.finish_reason.is_some() && !self.has_content_after_finish
     }
 
     /// Returns the remaining deltas when the stream ends here; none when it ends too early.
-    pub fn end(&mut self) -> Vec<Delta> {
+    pub fn finish(&mut self) -> Vec<Delta> {
         let mut deltas = Vec::new();
-        if let Some(reason) = self.finish.take() {
-            self.close(reason, &mut deltas);
+        if let Some(reason) = self.finish_reason.take() {
+            self.finish_with(reason, &mut deltas);
         }
         deltas
     }
 
     /// Reads the last frame. Some servers leave the finish reason out; their completion is still complete.
-    fn done(
+    fn decode_done(
         &mut self,
         now: Timestamp,
         deltas: &mut Vec<Delta>,
     ) -> Result<StreamActivity, Box<Failure>> {
-        let reason = match self.finish.take() {
+        let reason = match self.finish_reason.take() {
             Some(reason) => reason,
-            None if !self.calls.is_empty() && self.calls.are_whole() => StopReason::ToolUse,
+            None if !self.calls.is_empty() && self.calls.are_complete() => StopReason::ToolUse,
             None if self.calls.is_empty() && self.has_content => StopReason::EndTurn,
-            None => return Err(stream_error::cut_off(&self.provider, now)),
+            None => return Err(stream_error::truncated_stream(&self.provider, now)),
         };
-        self.close(reason, deltas);
+        self.finish_with(reason, deltas);
         Ok(StreamActivity::Progress)
     }
 
-    fn close(&mut self, reason: StopReason, deltas: &mut Vec<Delta>) {
-        self.end_reasoning(deltas);
+    fn finish_with(&mut self, reason: StopReason, deltas: &mut Vec<Delta>) {
+        self.finish_reasoning(deltas);
         // A call that the output limit or a filter cut short was not intended.
         let was_cut = matches!(reason, StopReason::Length | StopReason::Refusal);
         let mut handed = EmittedCalls::default();
         let mut has_calls = false;
         for call in self.calls.take() {
             match was_cut {
-                true => handed.cut(call.name),
-                false => has_calls |= handed.call(call, deltas),
+                true => handed.note_incomplete(call.name),
+                false => has_calls |= handed.emit(call, deltas),
             }
         }
         let reason = match reason {
-            _ if self.refused => StopReason::Refusal,
+            _ if self.is_refused => StopReason::Refusal,
             // Some servers report every end as a stop, and some use reasons of their own.
             StopReason::EndTurn | StopReason::Other if has_calls => StopReason::ToolUse,
             reason => reason,
@@ -175,7 +175,7 @@ impl Decoder {
 
     /// Reads a delta of a stream, or the message of a whole response, from that `source`, and returns whether it had
     /// content.
-    fn message(
+    fn decode_message(
         &mut self,
         message: &Value,
         source: &str,
@@ -185,15 +185,15 @@ impl Decoder {
         let thought = ["reasoning_content", "reasoning"]
             .iter()
             .find_map(|name| message[*name].as_str().filter(|text| !text.is_empty()));
-        self.think(thought.unwrap_or_default(), deltas);
+        self.push_reasoning(thought.unwrap_or_default(), deltas);
         match &message["content"] {
-            Value::String(text) => self.say(text, deltas),
-            Value::Array(parts) => parts.iter().for_each(|part| self.part(part, deltas)),
+            Value::String(text) => self.push_text(text, deltas),
+            Value::Array(parts) => parts.iter().for_each(|part| self.decode_part(part, deltas)),
             _ => {}
         }
         if let Some(text) = message["refusal"].as_str().filter(|text| !text.is_empty()) {
-            self.refused = true;
-            self.say(text, deltas);
+            self.is_refused = true;
+            self.push_text(text, deltas);
         }
         let mut said = deltas.len() > before;
         if let Some(pieces) = message["tool_calls"].as_array() {
@@ -203,40 +203,40 @@ impl Decoder {
             said |= self.calls.add_function(&message["function_call"])?;
         }
         if !self.calls.is_empty() {
-            self.end_reasoning(deltas);
+            self.finish_reasoning(deltas);
         }
         Ok(said)
     }
 
     /// Reads a content part. Some servers send the content in parts, and the reasoning as one of them.
-    fn part(&mut self, part: &Value, deltas: &mut Vec<Delta>) {
+    fn decode_part(&mut self, part: &Value, deltas: &mut Vec<Delta>) {
         match &part["thinking"] {
-            Value::String(text) => self.think(text, deltas),
+            Value::String(text) => self.push_reasoning(text, deltas),
             Value::Array(pieces) => {
                 for piece in pieces {
-                    self.think(piece["text"].as_str().unwrap_or_default(), deltas);
+                    self.push_reasoning(piece["text"].as_str().unwrap_or_default(), deltas);
                 }
             }
-            _ => self.say(part["text"].as_str().unwrap_or_default(), deltas),
+            _ => self.push_text(part["text"].as_str().unwrap_or_default(), deltas),
         }
     }
 
-    fn say(&mut self, text: &str, deltas: &mut Vec<Delta>) {
+    fn push_text(&mut self, text: &str, deltas: &mut Vec<Delta>) {
         if !text.is_empty() {
-            self.end_reasoning(deltas);
+            self.finish_reasoning(deltas);
             self.has_content = true;
             deltas.push(Delta::Text(text.to_owned()));
         }
     }
 
-    fn think(&mut self, text: &str, deltas: &mut Vec<Delta>) {
+    fn push_reasoning(&mut self, text: &str, deltas: &mut Vec<Delta>) {
         if !text.is_empty() {
             self.reasoning.push_str(text);
             deltas.push(Delta::Reasoning(text.to_owned()));
         }
     }
 
-    fn end_reasoning(&mut self, deltas: &mut Vec<Delta>) {
+    fn finish_reasoning(&mut self, deltas: &mut Vec<Delta>) {
         if !self.reasoning.is_empty() {
             let text = std::mem::take(&mut self.reasoning);
             deltas.push(Delta::ReasoningDone(Reasoning {
@@ -248,7 +248,7 @@ impl Decoder {
 }
 
 /// Returns the one choice that was requested, wherever it stands.
-fn choice(chunk: &Value) -> &Value {
+fn first_choice(chunk: &Value) -> &Value {
     let choices = chunk["choices"].as_array().map(Vec::as_slice);
     let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or_default() == 0;
     let first = choices.unwrap_or_default().iter().find(is_first);
@@ -256,7 +256,7 @@ fn choice(chunk: &Value) -> &Value {
 }
 
 /// Returns whether a chunk ends a choice, whichever it is.
-pub(crate) fn finishes(chunk: &Value) -> bool {
+pub(crate) fn has_finish_reason(chunk: &Value) -> bool {
     let choices = chunk["choices"].as_array().into_iter().flatten();
     choices.filter_map(finish_reason).next().is_some()
 }
@@ -277,36 +277,40 @@ fn has_content(delta: &Value) -> bool {
     let fields = delta.as_object().into_iter().flatten();
     fields
         .filter(|(name, _)| *name != "role")
-        .any(|(_, value)| stream_error::says(value))
+        .any(|(_, value)| stream_error::is_set(value))
 }
 
 /// Returns whether a chunk reports an error: as such, as the end of its choice, or as something that is no chunk at
 /// all.
 fn is_error(chunk: &Value, name: &str) -> bool {
-    let choice = choice(chunk);
+    let choice = first_choice(chunk);
     let is_chunk = !choice.is_null() || chunk["usage"].is_object();
-    stream_error::says(&chunk["error"])
-        || stream_error::says(&choice["error"])
+    stream_error::is_set(&chunk["error"])
+        || stream_error::is_set(&choice["error"])
         || choice["finish_reason"] == "error"
         || (!is_chunk && stream_error::is_error(chunk, name))
 }
 
 /// Reads a completion that came as a whole.
-pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delta>, Box<Failure>> {
-    let completion = stream_error::json(provider, body, now)?;
-    let choice = choice(&completion);
+pub fn decode_response(
+    provider: &str,
+    body: &str,
+    now: Timestamp,
+) -> Result<Vec<Delta>, Box<Failure>> {
+    let completion = stream_error::parse_json(provider, body, now)?;
+    let choice = first_choice(&completion);
     let message = &choice["message"];
     if !message.is_object() || is_error(&completion, "") {
-        return Err(stream_error::error(provider, body, now));
+        return Err(stream_error::from_body(provider, body, now));
     }
     let mut stream = Decoder::new(provider);
     let mut deltas = Vec::new();
     stream
-        .message(message, body, &mut deltas)
-        .map_err(|endless| endless.failure(provider, now))?;
-    deltas.extend(stream.used.report(&completion["usage"], &USAGE));
-    stream.finish = finish_reason(choice);
-    stream.done(now, &mut deltas)?;
+        .decode_message(message, body, &mut deltas)
+        .map_err(|endless| endless.into_failure(provider, now))?;
+    deltas.extend(stream.usage.update(&completion["usage"], &USAGE));
+    stream.finish_reason = finish_reason(choice);
+    stream.decode_done(now, &mut deltas)?;
     Ok(deltas)
 }
 

@@ -12,19 +12,19 @@ const COMPLETION_ID: &str = "chatcmpl-scripted";
 
 /// Returns the frames of a completion, in pieces.
 pub(crate) fn frames(answer: &Completion<'_>) -> Vec<String> {
-    let speaks = answer.has_text() && !answer.is_refused();
+    let speaks = answer.has_text() && !answer.is_refusal();
     let content = speaks.then_some("");
     let opening = json!({ "role": "assistant", "content": content, "refusal": null });
     let mut writer = Writer {
         answer,
         pieces: Vec::new(),
-        calls: 0,
+        started_calls: 0,
     };
     writer.delta(&opening);
-    for part in &answer.parts {
+    for part in &answer.segments {
         match part {
             Segment::Text(pieces) => {
-                let name = if answer.is_refused() {
+                let name = if answer.is_refusal() {
                     "refusal"
                 } else {
                     "content"
@@ -33,11 +33,11 @@ pub(crate) fn frames(answer: &Completion<'_>) -> Vec<String> {
                     .iter()
                     .for_each(|text| writer.delta(&json!({ name: text })));
             }
-            Segment::Thought(thought) => thought
+            Segment::Reasoning(thought) => thought
                 .pieces
                 .iter()
                 .for_each(|text| writer.delta(&json!({ "reasoning_content": text }))),
-            Segment::Calls(calls) => writer.calls(calls),
+            Segment::ToolCalls(calls) => writer.calls(calls),
         }
     }
     if let Some(stop) = answer.stop {
@@ -50,7 +50,7 @@ struct Writer<'a> {
     answer: &'a Completion<'a>,
     pieces: Vec<String>,
     /// The number of tool calls that have begun.
-    calls: usize,
+    started_calls: usize,
 }
 
 impl Writer<'_> {
@@ -69,8 +69,8 @@ impl Writer<'_> {
     }
 
     fn calls(&mut self, calls: &[&ToolCall]) {
-        let first = self.calls;
-        self.calls += calls.len();
+        let first = self.started_calls;
+        self.started_calls += calls.len();
         for (index, call) in (first..).zip(calls) {
             let function = json!({ "name": call.name, "arguments": "" });
             self.delta(&json!({ "tool_calls": [
@@ -92,15 +92,15 @@ impl Writer<'_> {
             chunk["usage"] = usage(used);
             end.push_str(&frame(&chunk));
         }
-        end.push_str(&done());
+        end.push_str(&done_frame());
         self.pieces.push(end);
     }
 }
 
 /// Returns the completion as one body.
-pub(crate) fn whole(answer: &Completion<'_>) -> Value {
+pub(crate) fn body(answer: &Completion<'_>) -> Value {
     let text = |wanted: fn(&Segment<'_>) -> Option<String>| {
-        let texts: Vec<String> = answer.parts.iter().filter_map(wanted).collect();
+        let texts: Vec<String> = answer.segments.iter().filter_map(wanted).collect();
         (!texts.is_empty()).then(|| texts.concat())
     };
     let said = text(|part| match part {
@@ -108,10 +108,10 @@ pub(crate) fn whole(answer: &Completion<'_>) -> Value {
         _ => None,
     });
     let thought = text(|part| match part {
-        Segment::Thought(thought) => Some(thought.pieces.concat()),
+        Segment::Reasoning(thought) => Some(thought.pieces.concat()),
         _ => None,
     });
-    let (content, refusal) = match answer.is_refused() {
+    let (content, refusal) = match answer.is_refusal() {
         true => (None, said),
         false => (said, None),
     };
@@ -120,7 +120,7 @@ pub(crate) fn whole(answer: &Completion<'_>) -> Value {
     if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
         message["reasoning_content"] = json!(thought);
     }
-    let calls: Vec<Value> = answer.parts.iter().flat_map(calls).collect();
+    let calls: Vec<Value> = answer.segments.iter().flat_map(calls).collect();
     if !calls.is_empty() {
         message["tool_calls"] = Value::Array(calls);
     }
@@ -139,8 +139,8 @@ fn calls(part: &Segment<'_>) -> Vec<Value> {
         json!({ "id": call.id, "type": "function", "function": function })
     };
     match part {
-        Segment::Calls(calls) => calls.iter().map(call).collect(),
-        Segment::Text(_) | Segment::Thought(_) => Vec::new(),
+        Segment::ToolCalls(calls) => calls.iter().map(call).collect(),
+        Segment::Text(_) | Segment::Reasoning(_) => Vec::new(),
     }
 }
 
@@ -191,7 +191,7 @@ pub(crate) fn error_object(problem: &ApiError) -> Value {
 
 pub(crate) fn error_frame(problem: &ApiError, interruption: &Interruption<'_>) -> String {
     match interruption.form {
-        ErrorForm::Usual | ErrorForm::Event => frame(&error(problem)),
+        ErrorForm::Standard | ErrorForm::Event => frame(&error(problem)),
         ErrorForm::End => {
             let delta = json!({ "role": "assistant", "content": "" });
             let choice = json!({ "index": 0, "delta": delta, "finish_reason": "error" });
@@ -210,7 +210,7 @@ pub(crate) fn unknown_frame(model: &str) -> String {
 }
 
 /// Returns the last frame.
-pub(crate) fn done() -> String {
+pub(crate) fn done_frame() -> String {
     sse::Event {
         name: String::new(),
         data: DONE.to_owned(),

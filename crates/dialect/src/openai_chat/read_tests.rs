@@ -198,8 +198,8 @@ fn a_whole_completion_says_the_same() {
         call("a", "run", "{}"),
         Delta::Stopped(StopReason::ToolUse),
     ];
-    assert_eq!(read_whole("p", body, NOW).unwrap(), expected);
-    let failure = read_whole("p", r#"{"error":{"code":429,"message":"x"}}"#, NOW).unwrap_err();
+    assert_eq!(decode_response("p", body, NOW).unwrap(), expected);
+    let failure = decode_response("p", r#"{"error":{"code":429,"message":"x"}}"#, NOW).unwrap_err();
     assert_eq!(classify(&failure).cause, Cause::RateLimited);
 }
 
@@ -232,7 +232,7 @@ fn an_end_that_is_none_ends_nothing() {
 
 #[test]
 fn content_after_the_end_takes_the_end_back() {
-    let mut reader = Dialect::OpenaiChat.reader("p");
+    let mut reader = Dialect::OpenaiChat.decoder("p");
     let mut deltas = Vec::new();
     let both = CONTENT.replace("null", "\"stop\"");
     let frames = [
@@ -245,13 +245,13 @@ fn content_after_the_end_takes_the_end_back() {
     for (data, is_complete) in frames {
         let (name, data) = (String::new(), data.to_owned());
         reader
-            .read(&sse::Event { name, data }, NOW, &mut deltas)
+            .decode(&sse::Event { name, data }, NOW, &mut deltas)
             .unwrap();
         assert_eq!(reader.is_complete(), is_complete);
     }
     let texts = deltas.iter().filter(|delta| **delta == text("Hi"));
     assert_eq!(texts.count(), 3);
-    assert_eq!(reader.end(), [Delta::Stopped(StopReason::EndTurn)]);
+    assert_eq!(reader.finish(), [Delta::Stopped(StopReason::EndTurn)]);
     // Without another end, the completion was cut off.
     assert_eq!(read(&[STOP, CONTENT]), (vec![text("Hi")], None));
 }
@@ -277,7 +277,7 @@ fn reports_that_all_is_well_are_no_errors() {
         assert_eq!(read(&[frame]), (vec![], None), "{frame}");
         assert_eq!(
             signs(Dialect::OpenaiChat, &[frame]),
-            [StreamActivity::Alive],
+            [StreamActivity::KeepAlive],
             "{frame}"
         );
     }
@@ -297,13 +297,13 @@ fn an_event_that_is_named_an_error_is_one() {
 #[test]
 fn only_what_belongs_to_an_answer_moves_it_on() {
     let usage = r#"{"choices":[],"usage":{"prompt_tokens":1}}"#;
-    use StreamActivity::{Alive, Opening, Progress};
+    use StreamActivity::{KeepAlive, Opening, Progress};
     let table = [
-        (r#"{"choices":[]}"#, Alive),
+        (r#"{"choices":[]}"#, KeepAlive),
         (ROLE, Opening),
-        (ROLE, Alive),
-        (r#"{"choices":[{"delta":{}}]}"#, Alive),
-        (r#"{"object":"novel"}"#, Alive),
+        (ROLE, KeepAlive),
+        (r#"{"choices":[{"delta":{}}]}"#, KeepAlive),
+        (r#"{"object":"novel"}"#, KeepAlive),
         (
             r#"{"choices":[{"delta":{"reasoning_details":[1]}}]}"#,
             Progress,
@@ -312,7 +312,7 @@ fn only_what_belongs_to_an_answer_moves_it_on() {
         (CALL, Progress),
         (STOP, Progress),
         (usage, Progress),
-        (usage, Alive),
+        (usage, KeepAlive),
     ];
     let frames = table.map(|(frame, _)| frame);
     let expected = table.map(|(_, sign)| sign);
@@ -384,8 +384,8 @@ fn too_many_calls_are_a_failure_and_are_refused_quickly() {
             name: String::new(),
             data: wire.to_owned(),
         };
-        let mut reader = Dialect::OpenaiChat.reader("p");
-        reader.read(&event, NOW, &mut Vec::new())
+        let mut reader = Dialect::OpenaiChat.decoder("p");
+        reader.decode(&event, NOW, &mut Vec::new())
     };
     assert!(read(&frame(&calls[..1000])).is_ok());
     assert_eq!(read(&frame(&calls)).unwrap_err().io, Some(IoKind::Protocol));
@@ -413,7 +413,7 @@ fn a_whole_completion_without_an_end_is_one_only_with_content() {
         let body = format!(
             r#"{{"choices":[{{"message":{{"content":{content}}},"finish_reason":null}}]}}"#
         );
-        read_whole("p", &body, NOW)
+        decode_response("p", &body, NOW)
     };
     let expected = [text("Hi"), Delta::Stopped(StopReason::EndTurn)];
     assert_eq!(read("\"Hi\"").unwrap(), expected);

@@ -3,7 +3,7 @@
 //! A piece belongs to the call with its index or, without one, with its id; without either, to the last. An index that
 //! comes again with another id and a name is another call: some servers number all of them alike.
 
-use crate::tool_arguments::{self, RunawayOutput, elements, field};
+use crate::tool_arguments::{self, RunawayOutput, raw_elements, raw_field};
 use outlast_kernel::event::ToolCall;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -31,8 +31,8 @@ impl ToolCalls {
         self.calls.is_empty()
     }
 
-    pub(super) fn are_whole(&self) -> bool {
-        let is_whole = |call: &ToolCall| tool_arguments::are_whole(&call.arguments);
+    pub(super) fn are_complete(&self) -> bool {
+        let is_whole = |call: &ToolCall| tool_arguments::is_complete_json(&call.arguments);
         self.calls.iter().all(is_whole)
     }
 
@@ -45,21 +45,21 @@ impl ToolCalls {
     pub(super) fn add(&mut self, pieces: &[Value], source: &str) -> Result<bool, RunawayOutput> {
         let are_objects = |piece: &Value| piece["function"]["arguments"].is_object();
         let texts = match pieces.iter().any(are_objects) {
-            true => texts(source).unwrap_or_default(),
+            true => raw_arguments(source).unwrap_or_default(),
             false => Vec::new(),
         };
         let mut texts = texts.into_iter();
         let mut said = false;
         for (position, piece) in (0..).zip(pieces) {
-            let id = word(&piece["id"]);
+            let id = non_empty_str(&piece["id"]);
             // No two pieces of one list belong to the same call.
             let position = (pieces.len() > 1 && id.is_none()).then_some(position);
             let index = piece["index"].as_u64().or(position);
-            let name = word(&piece["function"]["name"]);
+            let name = non_empty_str(&piece["function"]["name"]);
             let text = texts.next().flatten().filter(|_| are_objects(piece));
             let text = text.map(Value::from);
             let arguments = text.as_ref().unwrap_or(&piece["function"]["arguments"]);
-            said |= self.piece(&CallPiece { index, id, name }, arguments)?;
+            said |= self.add_piece(&CallPiece { index, id, name }, arguments)?;
         }
         Ok(said)
     }
@@ -69,16 +69,20 @@ impl ToolCalls {
         let piece = CallPiece {
             index: Some(u64::MAX),
             id: None,
-            name: word(&function["name"]),
+            name: non_empty_str(&function["name"]),
         };
-        self.piece(&piece, &function["arguments"])
+        self.add_piece(&piece, &function["arguments"])
     }
 
-    fn piece(&mut self, piece: &CallPiece<'_>, arguments: &Value) -> Result<bool, RunawayOutput> {
+    fn add_piece(
+        &mut self,
+        piece: &CallPiece<'_>,
+        arguments: &Value,
+    ) -> Result<bool, RunawayOutput> {
         let known = self.find(piece);
         let place = known.unwrap_or(self.calls.len());
         if place == MAX_TOOL_CALLS {
-            return Err(RunawayOutput::TooMany("tool calls"));
+            return Err(RunawayOutput::TooManyParts("tool calls"));
         }
         if known.is_none() {
             self.calls.push(ToolCall::default());
@@ -96,8 +100,8 @@ impl ToolCalls {
             name.clone_into(&mut call.name);
         }
         match arguments {
-            Value::String(piece) => tool_arguments::add(call, piece)?,
-            whole @ Value::Object(_) => call.arguments = tool_arguments::in_field(whole),
+            Value::String(piece) => tool_arguments::append(call, piece)?,
+            whole @ Value::Object(_) => call.arguments = tool_arguments::from_value(whole),
             _ => {}
         }
         Ok(known.is_none() || !matches!(arguments, Value::Null) && *arguments != "")
@@ -126,20 +130,21 @@ impl ToolCalls {
 }
 
 /// Returns the arguments of the pieces in the model's own text, from the text of their chunk.
-fn texts(source: &str) -> Option<Vec<Option<&str>>> {
-    let choices = elements(field(source, "choices")?);
+fn raw_arguments(source: &str) -> Option<Vec<Option<&str>>> {
+    let choices = raw_elements(raw_field(source, "choices")?);
     let is_first = |choice: &&str| {
-        let index = field(choice, "index").and_then(|index| index.parse().ok());
+        let index = raw_field(choice, "index").and_then(|index| index.parse().ok());
         index.unwrap_or(0_u64) == 0
     };
     let choice = choices.into_iter().find(is_first)?;
-    let message = field(choice, "delta").filter(|delta| field(delta, "tool_calls").is_some());
-    let message = message.or_else(|| field(choice, "message"))?;
-    let pieces = elements(field(message, "tool_calls")?).into_iter();
-    let text = |piece| field(field(piece, "function")?, "arguments");
+    let message =
+        raw_field(choice, "delta").filter(|delta| raw_field(delta, "tool_calls").is_some());
+    let message = message.or_else(|| raw_field(choice, "message"))?;
+    let pieces = raw_elements(raw_field(message, "tool_calls")?).into_iter();
+    let text = |piece| raw_field(raw_field(piece, "function")?, "arguments");
     Some(pieces.map(text).collect())
 }
 
-fn word(value: &Value) -> Option<&str> {
+fn non_empty_str(value: &Value) -> Option<&str> {
     value.as_str().filter(|word| !word.is_empty())
 }

@@ -14,11 +14,12 @@ const MAX_ID_BYTES: usize = 512;
 pub(crate) fn resume_path(place: &StreamCursor) -> Option<String> {
     let StreamCursor { response, after } = place;
     let path = super::PATH;
-    is_name(response).then(|| format!("{path}/{response}?stream=true&starting_after={after}"))
+    is_path_segment(response)
+        .then(|| format!("{path}/{response}?stream=true&starting_after={after}"))
 }
 
 /// Returns whether an id stays one segment of a path.
-fn is_name(id: &str) -> bool {
+fn is_path_segment(id: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-=.:~".contains(&byte);
     (1..=MAX_ID_BYTES).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(is_plain)
 }
@@ -27,44 +28,44 @@ fn is_name(id: &str) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct CursorTracker {
     /// The number of the last event that an earlier stream delivered.
-    before: Option<u64>,
+    resumed_after: Option<u64>,
     /// The last cursor that was emitted.
-    place: Option<StreamCursor>,
+    cursor: Option<StreamCursor>,
 }
 
 impl CursorTracker {
     /// Creates the position after everything up to that cursor.
     pub(super) fn resumed_at(place: &StreamCursor) -> Self {
         Self {
-            before: Some(place.after),
-            place: Some(place.clone()),
+            resumed_after: Some(place.after),
+            cursor: Some(place.clone()),
         }
     }
 
     /// Returns whether an earlier stream has brought this event. Some servers do not begin at the requested event.
-    pub(super) fn has(&self, event: &Value) -> bool {
+    pub(super) fn is_replayed(&self, event: &Value) -> bool {
         let number = event["sequence_number"].as_u64();
-        number.is_some_and(|number| self.before.is_some_and(|before| number <= before))
+        number.is_some_and(|number| self.resumed_after.is_some_and(|before| number <= before))
     }
 
     /// Returns the cursor after an event with these deltas, if the server keeps the completion: as soon as it is
     /// announced, and then after every delta.
-    pub(super) fn move_on(&mut self, event: &Value, said: &[Delta]) -> Option<Delta> {
+    pub(super) fn advance(&mut self, event: &Value, said: &[Delta]) -> Option<Delta> {
         let after = event["sequence_number"].as_u64()?;
         let is_over = matches!(said.last(), Some(Delta::Stopped(_)));
-        match &mut self.place {
+        match &mut self.cursor {
             _ if is_over => return None,
             Some(place) if said.is_empty() || after <= place.after => return None,
             Some(place) => place.after = after,
             None => {
                 let response = &event["response"];
-                let id = response["id"].as_str().filter(|id| is_name(id))?;
+                let id = response["id"].as_str().filter(|id| is_path_segment(id))?;
                 let is_kept = response["background"] == true;
                 let response = id.to_owned();
-                self.place = is_kept.then_some(StreamCursor { response, after });
+                self.cursor = is_kept.then_some(StreamCursor { response, after });
             }
         }
-        self.place.clone().map(Delta::Place)
+        self.cursor.clone().map(Delta::Cursor)
     }
 }
 

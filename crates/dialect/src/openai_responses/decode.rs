@@ -21,7 +21,7 @@ const USAGE: UsagePointers = UsagePointers {
     output: "/output_tokens",
     cache_read: &["/input_tokens_details/cached_tokens"],
     cache_write: None,
-    cache_is_in_input: true,
+    input_includes_cache: true,
 };
 /// The events that announce a completion.
 const OPENING_EVENTS: [&str; 3] = [
@@ -35,14 +35,14 @@ const OPENING_EVENTS: [&str; 3] = [
 pub struct Decoder {
     provider: String,
     json: LenientParser,
-    used: UsageTracker,
+    usage: UsageTracker,
     items: Items,
-    handed: EmittedCalls,
+    emitted_calls: EmittedCalls,
     has_calls: bool,
-    refused: bool,
+    is_refused: bool,
     /// The opening events that came. All of them count as soon as any other event arrives.
-    opened: [bool; OPENING_EVENTS.len()],
-    heard: CursorTracker,
+    seen_openings: [bool; OPENING_EVENTS.len()],
+    cursor: CursorTracker,
 }
 
 impl Decoder {
@@ -51,27 +51,27 @@ impl Decoder {
         Self {
             provider: provider.to_owned(),
             json: LenientParser::default(),
-            used: UsageTracker::default(),
+            usage: UsageTracker::default(),
             items: Items::default(),
-            handed: EmittedCalls::default(),
+            emitted_calls: EmittedCalls::default(),
             has_calls: false,
-            refused: false,
-            opened: [false; OPENING_EVENTS.len()],
-            heard: CursorTracker::default(),
+            is_refused: false,
+            seen_openings: [false; OPENING_EVENTS.len()],
+            cursor: CursorTracker::default(),
         }
     }
 
     /// Creates the decoder of the rest of a response by that provider, after that cursor.
-    pub fn after(provider: &str, place: &StreamCursor) -> Self {
+    pub fn resume_after(provider: &str, place: &StreamCursor) -> Self {
         Self {
-            items: Items::of_rest(),
-            heard: CursorTracker::resumed_at(place),
+            items: Items::resumed(),
+            cursor: CursorTracker::resumed_at(place),
             ..Self::new(provider)
         }
     }
 
     /// Adds the deltas of one event to `deltas`.
-    pub fn read(
+    pub fn decode(
         &mut self,
         event: &sse::Event,
         now: Timestamp,
@@ -79,46 +79,48 @@ impl Decoder {
     ) -> Result<StreamActivity, Box<Failure>> {
         // Some servers end this dialect's streams like those of Chat Completions.
         if event.data.trim() == crate::openai_chat::DONE {
-            return Ok(StreamActivity::Alive);
+            return Ok(StreamActivity::KeepAlive);
         }
         let Some(frame) = self.json.parse(&event.data) else {
-            return Err(stream_error::unreadable(&self.provider, event, now));
+            return Err(stream_error::unreadable_event(&self.provider, event, now));
         };
         let kind = frame["type"].as_str().unwrap_or(&event.name);
         match kind {
-            "response.failed" | "response.cancelled" => return Err(self.error(&frame, now)),
-            _ if is_end(kind) && has_failed(&frame["response"]) => {
-                return Err(self.error(&frame, now));
+            "response.failed" | "response.cancelled" => return Err(self.failure(&frame, now)),
+            _ if is_final_event(kind) && has_failed(&frame["response"]) => {
+                return Err(self.failure(&frame, now));
             }
-            _ if is_known(kind) || OPENING_EVENTS.contains(&kind) => {}
-            _ if stream_error::is_error(&frame, &event.name) => return Err(self.error(&frame, now)),
+            _ if is_known_event(kind) || OPENING_EVENTS.contains(&kind) => {}
+            _ if stream_error::is_error(&frame, &event.name) => {
+                return Err(self.failure(&frame, now));
+            }
             _ => {}
         }
-        if self.heard.has(&frame) {
-            return Ok(StreamActivity::Alive);
+        if self.cursor.is_replayed(&frame) {
+            return Ok(StreamActivity::KeepAlive);
         }
         let before = deltas.len();
-        self.event(kind, &frame, deltas)
-            .map_err(|endless| endless.failure(&self.provider, now))?;
-        deltas.extend(self.heard.move_on(&frame, &deltas[before..]));
-        Ok(self.sign(kind))
+        self.decode_event(kind, &frame, deltas)
+            .map_err(|endless| endless.into_failure(&self.provider, now))?;
+        deltas.extend(self.cursor.advance(&frame, &deltas[before..]));
+        Ok(self.activity(kind))
     }
 
-    fn sign(&mut self, kind: &str) -> StreamActivity {
+    fn activity(&mut self, kind: &str) -> StreamActivity {
         if let Some(place) = OPENING_EVENTS.iter().position(|opening| *opening == kind) {
-            return match std::mem::replace(&mut self.opened[place], true) {
-                true => StreamActivity::Alive,
+            return match std::mem::replace(&mut self.seen_openings[place], true) {
+                true => StreamActivity::KeepAlive,
                 false => StreamActivity::Opening,
             };
         }
-        if !is_known(kind) {
-            return StreamActivity::Alive;
+        if !is_known_event(kind) {
+            return StreamActivity::KeepAlive;
         }
-        self.opened = [true; OPENING_EVENTS.len()];
+        self.seen_openings = [true; OPENING_EVENTS.len()];
         StreamActivity::Progress
     }
 
-    fn event(
+    fn decode_event(
         &mut self,
         kind: &str,
         frame: &Value,
@@ -127,17 +129,17 @@ impl Decoder {
         let index = frame["output_index"].as_u64();
         match kind {
             "response.output_text.delta" | "response.output_text.done" => {
-                deltas.extend(self.say(frame, "message")?.map(Delta::Text));
+                deltas.extend(self.item_text(frame, "message")?.map(Delta::Text));
             }
             "response.refusal.delta" | "response.refusal.done" => {
-                self.refused = true;
-                deltas.extend(self.say(frame, "message")?.map(Delta::Text));
+                self.is_refused = true;
+                deltas.extend(self.item_text(frame, "message")?.map(Delta::Text));
             }
             "response.reasoning_summary_text.delta"
             | "response.reasoning_summary_text.done"
             | "response.reasoning_text.delta"
             | "response.reasoning_text.done" => {
-                deltas.extend(self.say(frame, "reasoning")?.map(Delta::Reasoning));
+                deltas.extend(self.item_text(frame, "reasoning")?.map(Delta::Reasoning));
             }
             "response.reasoning_summary_part.added" => {
                 let item = self.items.for_event(frame, "reasoning")?;
@@ -147,13 +149,13 @@ impl Decoder {
                 let item = self.items.for_event(frame, "function_call")?;
                 item.add_arguments(frame)?;
             }
-            "response.output_item.added" => self.items.begun(&frame["item"], index)?,
+            "response.output_item.added" => self.items.start(&frame["item"], index)?,
             "response.output_item.done" => {
-                let item = self.items.done(&frame["item"], index)?;
-                let end = item.end(&frame["item"]);
-                self.ended(end, deltas);
+                let item = self.items.for_finished(&frame["item"], index)?;
+                let end = item.finish(&frame["item"]);
+                self.emit_finished(end, deltas);
             }
-            _ if is_end(kind) => self.close(&frame["response"], deltas)?,
+            _ if is_final_event(kind) => self.finish(&frame["response"], deltas)?,
             _ => {}
         }
         Ok(())
@@ -161,45 +163,45 @@ impl Decoder {
 
     /// Returns the failure in a frame. A failed response repeats the whole request; only its error is about the
     /// failure.
-    fn error(&self, frame: &Value, now: Timestamp) -> Box<Failure> {
+    fn failure(&self, frame: &Value, now: Timestamp) -> Box<Failure> {
         let response = &frame["response"];
         let cause = match (&response["error"], &response["incomplete_details"]) {
             (Value::Null, Value::Null) if response.is_null() => frame,
             (Value::Null, details) => details,
             (error, _) => error,
         };
-        stream_error::error(&self.provider, &cause.to_string(), now)
+        stream_error::from_body(&self.provider, &cause.to_string(), now)
     }
 
-    fn say(&mut self, frame: &Value, kind: &str) -> Result<Option<String>, RunawayOutput> {
-        Ok(self.items.for_event(frame, kind)?.say(frame))
+    fn item_text(&mut self, frame: &Value, kind: &str) -> Result<Option<String>, RunawayOutput> {
+        Ok(self.items.for_event(frame, kind)?.take_text(frame))
     }
 
-    fn ended(&mut self, end: FinishedItem, deltas: &mut Vec<Delta>) {
-        self.refused |= end.is_refusal;
+    fn emit_finished(&mut self, end: FinishedItem, deltas: &mut Vec<Delta>) {
+        self.is_refused |= end.is_refusal;
         // A call that was reported before the rest began is not reported again.
         self.has_calls |= end.is_call && end.deltas.is_empty();
         for delta in end.deltas {
             match delta {
-                Delta::ToolCall(call) => self.has_calls |= self.handed.call(call, deltas),
+                Delta::ToolCall(call) => self.has_calls |= self.emitted_calls.emit(call, deltas),
                 delta => deltas.push(delta),
             }
         }
     }
 
     /// Reads the last event: its unreported content, its usage, and the reason for the end.
-    fn close(&mut self, response: &Value, deltas: &mut Vec<Delta>) -> Result<(), RunawayOutput> {
+    fn finish(&mut self, response: &Value, deltas: &mut Vec<Delta>) -> Result<(), RunawayOutput> {
         let output = response["output"].as_array().map(Vec::as_slice);
         for (place, item) in (0..).zip(output.unwrap_or_default()) {
             let end = self.items.finish_listed(item, place)?;
-            self.ended(end, deltas);
+            self.emit_finished(end, deltas);
         }
         let end = self.items.finish_open_calls();
-        self.ended(end, deltas);
-        let cut = self.items.cut_calls();
-        cut.for_each(|name| self.handed.cut(name.to_owned()));
-        deltas.extend(self.used.report(&response["usage"], &USAGE));
-        self.handed.report_incomplete(deltas);
+        self.emit_finished(end, deltas);
+        let cut = self.items.incomplete_calls();
+        cut.for_each(|name| self.emitted_calls.note_incomplete(name.to_owned()));
+        deltas.extend(self.usage.update(&response["usage"], &USAGE));
+        self.emitted_calls.report_incomplete(deltas);
         deltas.push(Delta::Stopped(self.stop_reason(response)));
         Ok(())
     }
@@ -210,14 +212,14 @@ impl Decoder {
             Some("content_filter") => StopReason::Refusal,
             Some(_) => StopReason::Other,
             None if response["status"] == "incomplete" => StopReason::Length,
-            None if self.refused => StopReason::Refusal,
+            None if self.is_refused => StopReason::Refusal,
             None if self.has_calls => StopReason::ToolUse,
             None => StopReason::EndTurn,
         }
     }
 }
 
-fn is_end(kind: &str) -> bool {
+fn is_final_event(kind: &str) -> bool {
     matches!(
         kind,
         "response.completed" | "response.incomplete" | "response.done"
@@ -225,36 +227,40 @@ fn is_end(kind: &str) -> bool {
 }
 
 /// Returns whether an event is part of a completion. The tools that the provider itself runs report, too.
-fn is_known(kind: &str) -> bool {
+fn is_known_event(kind: &str) -> bool {
     let ends = [".added", ".delta", ".done"];
     let is_part = || kind.contains("_call.") || ends.iter().any(|end| kind.ends_with(end));
-    is_end(kind) || (kind.starts_with("response.") && is_part())
+    is_final_event(kind) || (kind.starts_with("response.") && is_part())
 }
 
 fn has_failed(response: &Value) -> bool {
     let status = response["status"].as_str();
-    matches!(status, Some("failed" | "cancelled")) || stream_error::says(&response["error"])
+    matches!(status, Some("failed" | "cancelled")) || stream_error::is_set(&response["error"])
 }
 
 /// Reads a response that came as a whole.
-pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delta>, Box<Failure>> {
-    let response = stream_error::json(provider, body, now)?;
+pub fn decode_response(
+    provider: &str,
+    body: &str,
+    now: Timestamp,
+) -> Result<Vec<Delta>, Box<Failure>> {
+    let response = stream_error::parse_json(provider, body, now)?;
     let mut stream = Decoder::new(provider);
     let is_response = response["output"].is_array() || response["object"] == "response";
     if is_response && has_failed(&response) {
         let frame = serde_json::json!({ "response": response });
-        return Err(stream.error(&frame, now));
+        return Err(stream.failure(&frame, now));
     }
     if matches!(response["status"].as_str(), Some("queued" | "in_progress")) {
-        return Err(stream_error::cut_off(provider, now));
+        return Err(stream_error::truncated_stream(provider, now));
     }
     if !response["output"].is_array() {
-        return Err(stream_error::error(provider, body, now));
+        return Err(stream_error::from_body(provider, body, now));
     }
     let mut deltas = Vec::new();
     stream
-        .close(&response, &mut deltas)
-        .map_err(|endless| endless.failure(provider, now))?;
+        .finish(&response, &mut deltas)
+        .map_err(|endless| endless.into_failure(provider, now))?;
     Ok(deltas)
 }
 

@@ -60,7 +60,7 @@ fn items(message: &Message, model: &str) -> Vec<Value> {
                         parts.push(content);
                     }
                 }
-                _ => items.push(said(message.role, content)),
+                _ => items.push(message_item(message.role, content)),
             }
         } else {
             items.extend(item(part, model));
@@ -69,7 +69,7 @@ fn items(message: &Message, model: &str) -> Vec<Value> {
     items
 }
 
-fn said(role: Role, content: Value) -> Value {
+fn message_item(role: Role, content: Value) -> Value {
     let role = match role {
         Role::User => "user",
         Role::Assistant => "assistant",
@@ -99,7 +99,7 @@ fn item(part: &Part, model: &str) -> Option<Value> {
         Part::ToolResult(result) => Some(json!({
             "type": "function_call_output", "call_id": result.id, "output": result.output,
         })),
-        Part::Reasoning(reasoning) if reasoning.can_be_sent_to(model) => thought(reasoning),
+        Part::Reasoning(reasoning) if reasoning.can_be_sent_to(model) => reasoning_item(reasoning),
         Part::Reasoning(_) => None,
         Part::Text { .. } | Part::Image(_) => None,
     }
@@ -107,7 +107,7 @@ fn item(part: &Part, model: &str) -> Option<Value> {
 
 /// Returns reasoning as an item. This provider cannot use another provider's reasoning, or reasoning without its
 /// content.
-fn thought(reasoning: &Reasoning) -> Option<Value> {
+fn reasoning_item(reasoning: &Reasoning) -> Option<Value> {
     let Some(Proof::Encrypted {
         id,
         content: Some(content),

@@ -1,11 +1,11 @@
 //! Encodes the frames and bodies that a provider would send.
 
 use crate::completion::{
-    ApiError, CREATED_AT, Completion, ErrorForm, Interruption, ReasoningSegment, Segment, frame,
-    interleaved_arguments,
+    ApiError, CREATED_AT, Completion, ErrorForm, Interruption, ReasoningSegment, Segment,
+    event_frame, interleaved_arguments,
 };
 use crate::openai_chat::encode_response::error_object;
-use crate::tool_arguments::are_whole;
+use crate::tool_arguments::is_complete_json;
 use outlast_kernel::event::{Proof, StopReason, ToolCall, Usage};
 use serde_json::{Value, json};
 
@@ -15,23 +15,23 @@ const DEFAULT_RESPONSE_ID: &str = "resp_scripted";
 pub(crate) fn frames(answer: &Completion<'_>) -> Vec<String> {
     let begun = response(answer, "in_progress");
     let mut writer = Writer {
-        shape: SegmentOutcome::default(),
+        outcome: SegmentOutcome::default(),
         pieces: vec![String::new()],
         items: Vec::new(),
         sequence: 0,
     };
     writer.event(json!({ "type": "response.created", "response": begun }));
     writer.event(json!({ "type": "response.in_progress", "response": begun }));
-    for (place, part) in answer.parts.iter().enumerate() {
-        writer.shape = SegmentOutcome::of(answer, place);
+    for (place, part) in answer.segments.iter().enumerate() {
+        writer.outcome = SegmentOutcome::for_segment(answer, place);
         match part {
             Segment::Text(pieces) => writer.message(pieces),
-            Segment::Thought(thought) => writer.thought(thought),
-            Segment::Calls(calls) => writer.calls(calls),
+            Segment::Reasoning(thought) => writer.reasoning(thought),
+            Segment::ToolCalls(calls) => writer.calls(calls),
         }
     }
     if let Some(stop) = answer.stop {
-        let response = ended(answer, &writer.items);
+        let response = finished_response(answer, &writer.items);
         let name = match status(answer, stop) {
             ("completed", _) => "response.completed",
             _ => "response.incomplete",
@@ -45,22 +45,22 @@ pub(crate) fn frames(answer: &Completion<'_>) -> Vec<String> {
 /// The effect of a completion's end on one of its parts.
 #[derive(Clone, Copy, Default)]
 struct SegmentOutcome {
-    refused: bool,
-    cut_short: bool,
+    is_refused: bool,
+    is_cut_short: bool,
 }
 
 impl SegmentOutcome {
     /// Returns the outcome of a part. Only the last part can have been cut short.
-    fn of(answer: &Completion<'_>, place: usize) -> Self {
-        let is_last = place + 1 == answer.parts.len();
+    fn for_segment(answer: &Completion<'_>, place: usize) -> Self {
+        let is_last = place + 1 == answer.segments.len();
         Self {
-            refused: answer.is_refused(),
-            cut_short: is_last && answer.stop == Some(StopReason::Length),
+            is_refused: answer.is_refusal(),
+            is_cut_short: is_last && answer.stop == Some(StopReason::Length),
         }
     }
 
     fn status(self) -> &'static str {
-        match self.cut_short {
+        match self.is_cut_short {
             true => "incomplete",
             false => "completed",
         }
@@ -68,7 +68,7 @@ impl SegmentOutcome {
 }
 
 struct Writer {
-    shape: SegmentOutcome,
+    outcome: SegmentOutcome,
     pieces: Vec<String>,
     /// The items that are complete, and those that have begun, in their final form.
     items: Vec<Value>,
@@ -81,7 +81,7 @@ impl Writer {
         event["sequence_number"] = json!(self.sequence);
         self.sequence += 1;
         if let Some(last) = self.pieces.last_mut() {
-            last.push_str(&frame(&event));
+            last.push_str(&event_frame(&event));
         }
     }
 
@@ -90,7 +90,7 @@ impl Writer {
     }
 
     /// Begins an item that will be `done`, and returns its index.
-    fn begin(&mut self, begun: &Value, done: Value) -> usize {
+    fn start_item(&mut self, begun: &Value, done: Value) -> usize {
         let place = self.items.len();
         self.items.push(done);
         self.event(json!({
@@ -99,7 +99,7 @@ impl Writer {
         place
     }
 
-    fn done(&mut self, place: usize) {
+    fn finish_item(&mut self, place: usize) {
         let item = self.items[place].clone();
         self.event(json!({
             "type": "response.output_item.done", "output_index": place, "item": item,
@@ -107,17 +107,17 @@ impl Writer {
     }
 
     fn message(&mut self, pieces: &[&str]) {
-        let kind = match self.shape.refused {
+        let kind = match self.outcome.is_refused {
             true => "refusal",
             false => "output_text",
         };
-        let item = message(self.items.len(), &pieces.concat(), self.shape);
+        let item = message(self.items.len(), &pieces.concat(), self.outcome);
         let mut begun = item.clone();
         begun["content"] = json!([]);
         begun["status"] = json!("in_progress");
         let (id, part) = (item["id"].clone(), item["content"][0].clone());
         self.next_piece();
-        let place = self.begin(&begun, item);
+        let place = self.start_item(&begun, item);
         let event = |writer: &mut Self, name: String, field: &str, value: Value| {
             let mut event = json!({
                 "type": format!("response.{name}"), "item_id": id, "output_index": place,
@@ -128,7 +128,7 @@ impl Writer {
             }
             writer.event(event);
         };
-        let empty = content("", self.shape.refused);
+        let empty = content("", self.outcome.is_refused);
         event(self, "content_part.added".to_owned(), "part", empty);
         for (number, piece) in pieces.iter().enumerate() {
             if number > 0 {
@@ -136,23 +136,23 @@ impl Writer {
             }
             event(self, format!("{kind}.delta"), "delta", json!(piece));
         }
-        let field = if self.shape.refused {
+        let field = if self.outcome.is_refused {
             "refusal"
         } else {
             "text"
         };
         event(self, format!("{kind}.done"), field, part[field].clone());
         event(self, "content_part.done".to_owned(), "part", part);
-        self.done(place);
+        self.finish_item(place);
     }
 
-    fn thought(&mut self, thought: &ReasoningSegment<'_>) {
+    fn reasoning(&mut self, thought: &ReasoningSegment<'_>) {
         let item = reasoning(self.items.len(), thought);
         let mut begun = item.clone();
         begun["summary"] = json!([]);
         let (id, text) = (item["id"].clone(), thought.pieces.concat());
         self.next_piece();
-        let place = self.begin(&begun, item);
+        let place = self.start_item(&begun, item);
         let event = |name: &str, field: &str, value: Value| {
             json!({
                 "type": format!("response.reasoning_summary_{name}"), "item_id": id,
@@ -175,18 +175,18 @@ impl Writer {
             self.event(event("text.done", "text", json!(text)));
             self.event(event("part.done", "part", part(&text)));
         }
-        self.done(place);
+        self.finish_item(place);
     }
 
     fn calls(&mut self, calls: &[&ToolCall]) {
         let first = self.items.len();
         for call in calls {
-            let item = function_call(self.items.len(), call, self.shape);
+            let item = function_call(self.items.len(), call, self.outcome);
             let mut begun = item.clone();
             begun["arguments"] = json!("");
             begun["status"] = json!("in_progress");
             self.next_piece();
-            self.begin(&begun, item);
+            self.start_item(&begun, item);
         }
         let event = |writer: &mut Self, name: &str, place: usize, value: Value| {
             let (kind, field) = match name {
@@ -204,33 +204,33 @@ impl Writer {
         for (place, call) in (first..).zip(calls) {
             self.next_piece();
             event(self, "done", place, json!(call.arguments));
-            self.done(place);
+            self.finish_item(place);
         }
     }
 }
 
 /// Returns the completion as one body.
-pub(crate) fn whole(answer: &Completion<'_>) -> Value {
+pub(crate) fn body(answer: &Completion<'_>) -> Value {
     let mut items = Vec::new();
-    for (place, part) in answer.parts.iter().enumerate() {
-        let shape = SegmentOutcome::of(answer, place);
+    for (place, part) in answer.segments.iter().enumerate() {
+        let shape = SegmentOutcome::for_segment(answer, place);
         match part {
             Segment::Text(pieces) => items.push(message(items.len(), &pieces.concat(), shape)),
-            Segment::Thought(thought) => items.push(reasoning(items.len(), thought)),
-            Segment::Calls(calls) => {
+            Segment::Reasoning(thought) => items.push(reasoning(items.len(), thought)),
+            Segment::ToolCalls(calls) => {
                 for call in calls {
                     items.push(function_call(items.len(), call, shape));
                 }
             }
         }
     }
-    ended(answer, &items)
+    finished_response(answer, &items)
 }
 
 fn message(place: usize, text: &str, shape: SegmentOutcome) -> Value {
     json!({
         "id": format!("msg_scripted_{place}"), "type": "message", "role": "assistant",
-        "status": shape.status(), "content": [content(text, shape.refused)],
+        "status": shape.status(), "content": [content(text, shape.is_refused)],
     })
 }
 
@@ -260,7 +260,7 @@ fn reasoning(place: usize, thought: &ReasoningSegment<'_>) -> Value {
 
 /// Returns a call item. A call whose arguments are complete was complete, even if nothing else came after it.
 fn function_call(place: usize, call: &ToolCall, shape: SegmentOutcome) -> Value {
-    let status = match are_whole(&call.arguments) {
+    let status = match is_complete_json(&call.arguments) {
         true => "completed",
         false => shape.status(),
     };
@@ -271,8 +271,8 @@ fn function_call(place: usize, call: &ToolCall, shape: SegmentOutcome) -> Value 
 }
 
 fn response(answer: &Completion<'_>, status: &str) -> Value {
-    let mut response = unkept(answer.model, status);
-    if let Some(id) = answer.kept_as {
+    let mut response = unstored_response(answer.model, status);
+    if let Some(id) = answer.response_id {
         response["id"] = json!(id);
         response["background"] = json!(true);
         response["store"] = json!(true);
@@ -280,7 +280,7 @@ fn response(answer: &Completion<'_>, status: &str) -> Value {
     response
 }
 
-fn unkept(model: &str, status: &str) -> Value {
+fn unstored_response(model: &str, status: &str) -> Value {
     json!({
         "id": DEFAULT_RESPONSE_ID, "object": "response", "created_at": CREATED_AT, "status": status,
         "background": false, "error": null, "incomplete_details": null, "instructions": null,
@@ -293,7 +293,7 @@ fn unkept(model: &str, status: &str) -> Value {
     })
 }
 
-fn ended(answer: &Completion<'_>, items: &[Value]) -> Value {
+fn finished_response(answer: &Completion<'_>, items: &[Value]) -> Value {
     let (status, reason) = match answer.stop {
         Some(stop) => status(answer, stop),
         None => ("in_progress", None),
@@ -336,8 +336,8 @@ pub(crate) fn error_frame(problem: &ApiError, interruption: &Interruption<'_>) -
     let error = error_object(problem);
     let mut event = match interruption.form {
         ErrorForm::Event => json!({ "type": "error", "error": error }),
-        ErrorForm::Usual | ErrorForm::End => {
-            let mut response = unkept(interruption.model, "failed");
+        ErrorForm::Standard | ErrorForm::End => {
+            let mut response = unstored_response(interruption.model, "failed");
             // A failed response has a code; if the error has only a type, the type replaces it.
             let code = problem.code.as_ref().unwrap_or(&problem.kind);
             response["error"] = error;
@@ -346,5 +346,5 @@ pub(crate) fn error_frame(problem: &ApiError, interruption: &Interruption<'_>) -
         }
     };
     event["sequence_number"] = json!(interruption.frames_before);
-    frame(&event)
+    event_frame(&event)
 }

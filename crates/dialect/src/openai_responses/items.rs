@@ -16,7 +16,7 @@ const MAX_ITEMS: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Items {
     /// Only the rest of the completion is read: an item without a start event began before the resumption.
-    is_rest: bool,
+    is_resumed: bool,
     items: Vec<Item>,
     by_id: HashMap<String, usize>,
     by_index: HashMap<u64, usize>,
@@ -32,9 +32,9 @@ struct ItemKey<'a> {
 
 impl Items {
     /// Creates the items of the rest of a completion.
-    pub(super) fn of_rest() -> Self {
+    pub(super) fn resumed() -> Self {
         Self {
-            is_rest: true,
+            is_resumed: true,
             ..Self::default()
         }
     }
@@ -52,31 +52,31 @@ impl Items {
             index: event["output_index"].as_u64(),
         };
         let known = self.find(&key);
-        self.known_or_new(known, &key)
+        self.get_or_insert(known, &key)
     }
 
     /// Begins an item. The same index with another id is another item.
-    pub(super) fn begun(&mut self, item: &Value, index: Option<u64>) -> Result<(), RunawayOutput> {
-        let key = ItemKey::of(item, index);
+    pub(super) fn start(&mut self, item: &Value, index: Option<u64>) -> Result<(), RunawayOutput> {
+        let key = ItemKey::from_item(item, index);
         let known = self.find(&key).filter(|place| {
             let known = &self.items[*place];
             !known.is_done && (known.id.is_empty() || known.id == key.id)
         });
-        let known = self.known_or_new(known, &key)?;
-        known.begin(item);
+        let known = self.get_or_insert(known, &key)?;
+        known.start(item);
         Ok(())
     }
 
     /// Completes an item.
-    pub(super) fn done(
+    pub(super) fn for_finished(
         &mut self,
         item: &Value,
         index: Option<u64>,
     ) -> Result<&mut Item, RunawayOutput> {
-        let key = ItemKey::of(item, index);
+        let key = ItemKey::from_item(item, index);
         let known = self.find(&key);
-        let known = known.or_else(|| self.alike(item, &key, |known| !known.is_done));
-        self.known_or_new(known, &key)
+        let known = known.or_else(|| self.find_identical(item, &key, |known| !known.is_done));
+        self.get_or_insert(known, &key)
     }
 
     /// Completes an item in the final list. An item without earlier events was complete before the rest began.
@@ -85,20 +85,21 @@ impl Items {
         item: &Value,
         place: u64,
     ) -> Result<FinishedItem, RunawayOutput> {
-        let key = ItemKey::of(item, Some(place));
-        let is_free =
-            |place: &usize| key.fits(&self.items[*place]) && !self.items[*place].is_listed;
-        let is_silent = |place: &usize| self.items[*place].is_silent();
+        let key = ItemKey::from_item(item, Some(place));
+        let is_free = |place: &usize| {
+            key.is_compatible(&self.items[*place]) && !self.items[*place].is_in_output_list
+        };
+        let is_silent = |place: &usize| self.items[*place].is_empty();
         let by_id = self.by_id(&key).filter(is_free);
         let by_index = || self.by_index.get(&place).copied().filter(is_free);
         let known = by_id
-            .or_else(|| self.alike(item, &key, |known| !known.is_listed))
+            .or_else(|| self.find_identical(item, &key, |known| !known.is_in_output_list))
             .or_else(by_index)
-            .or_else(|| self.open(&key).filter(is_free).filter(is_silent));
-        let was_complete = self.is_rest && known.is_none();
-        let known = self.known_or_new(known, &key)?;
-        known.is_listed = true;
-        let mut end = known.end(item);
+            .or_else(|| self.last_open(&key).filter(is_free).filter(is_silent));
+        let was_complete = self.is_resumed && known.is_none();
+        let known = self.get_or_insert(known, &key)?;
+        known.is_in_output_list = true;
+        let mut end = known.finish(item);
         if was_complete {
             end.deltas.clear();
         }
@@ -109,11 +110,11 @@ impl Items {
     pub(super) fn finish_open_calls(&mut self) -> FinishedItem {
         let is_open = |item: &&mut Item| !item.is_done && item.kind == "function_call";
         let open = self.items.iter_mut().filter(is_open);
-        FinishedItem::of(open.filter_map(|item| item.complete_call()).collect())
+        FinishedItem::from_deltas(open.filter_map(|item| item.complete_call()).collect())
     }
 
     /// Returns the names of the calls that began and were never complete.
-    pub(super) fn cut_calls(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn incomplete_calls(&self) -> impl Iterator<Item = &str> {
         let calls = self
             .items
             .iter()
@@ -121,16 +122,16 @@ impl Items {
         let is_told = |name: &str| {
             self.items
                 .iter()
-                .any(|item| item.is_told && item.call.name == name)
+                .any(|item| item.is_emitted && item.call.name == name)
         };
         // A call without arguments beside one that was emitted is the same one, by another id.
         let is_cut =
-            move |item: &&Item| !(item.is_told || item.is_silent() && is_told(&item.call.name));
+            move |item: &&Item| !(item.is_emitted || item.is_empty() && is_told(&item.call.name));
         calls.filter(is_cut).map(|item| item.call.name.as_str())
     }
 
     fn find(&self, key: &ItemKey<'_>) -> Option<usize> {
-        let fits = |place: &usize| key.fits(&self.items[*place]);
+        let fits = |place: &usize| key.is_compatible(&self.items[*place]);
         let is_open = |place: &usize| !self.items[*place].is_done;
         let by_id = self.by_id(key).filter(fits);
         match key.index {
@@ -141,7 +142,7 @@ impl Items {
                 .copied()
                 .filter(fits)
                 .filter(is_open),
-            None => self.open(key),
+            None => self.last_open(key),
         }
     }
 
@@ -152,35 +153,40 @@ impl Items {
     }
 
     /// Returns the last item that has not ended, if the event has no other key.
-    fn open(&self, key: &ItemKey<'_>) -> Option<usize> {
+    fn last_open(&self, key: &ItemKey<'_>) -> Option<usize> {
         self.items.iter().rposition(|item| {
             let is_nameless = item.id.is_empty() || key.id.is_empty();
-            !item.is_done && is_nameless && key.fits(item)
+            !item.is_done && is_nameless && key.is_compatible(item)
         })
     }
 
     /// Returns an item that has already emitted the same content.
-    fn alike(&self, item: &Value, key: &ItemKey<'_>, is_free: fn(&Item) -> bool) -> Option<usize> {
-        let told = ItemSnapshot::of(item);
+    fn find_identical(
+        &self,
+        item: &Value,
+        key: &ItemKey<'_>,
+        is_free: fn(&Item) -> bool,
+    ) -> Option<usize> {
+        let told = ItemSnapshot::from_item(item);
         self.items.iter().position(|known| {
             is_free(known)
                 && known.kind == key.kind
-                && key.fits(known)
+                && key.is_compatible(known)
                 && known.matches_snapshot(&told)
         })
     }
 
-    fn known_or_new(
+    fn get_or_insert(
         &mut self,
         known: Option<usize>,
         key: &ItemKey<'_>,
     ) -> Result<&mut Item, RunawayOutput> {
         let place = known.unwrap_or(self.items.len());
         if place == MAX_ITEMS {
-            return Err(RunawayOutput::TooMany("items"));
+            return Err(RunawayOutput::TooManyParts("items"));
         }
         if known.is_none() {
-            self.items.push(Item::new(self.is_rest));
+            self.items.push(Item::new(self.is_resumed));
         }
         for id in [key.id, key.call_id] {
             if !id.is_empty() && self.by_id.get(id) != Some(&place) {
@@ -205,14 +211,14 @@ impl Items {
 }
 
 impl ItemKey<'_> {
-    fn fits(&self, item: &Item) -> bool {
+    fn is_compatible(&self, item: &Item) -> bool {
         let may_be = |known: &str, new: &str| known.is_empty() || new.is_empty() || known == new;
         may_be(&item.kind, self.kind) && may_be(&item.call.id, self.call_id)
     }
 }
 
 impl<'a> ItemKey<'a> {
-    fn of(item: &'a Value, index: Option<u64>) -> Self {
+    fn from_item(item: &'a Value, index: Option<u64>) -> Self {
         Self {
             id: text(&item["id"]),
             call_id: text(&item["call_id"]),

@@ -15,7 +15,7 @@ fn event(kind: &str, rest: &str) -> String {
 }
 
 /// Returns the deltas of the events.
-fn told(events: &[(&str, &str)]) -> Vec<Delta> {
+fn emitted_deltas(events: &[(&str, &str)]) -> Vec<Delta> {
     let frames: Vec<String> = events
         .iter()
         .map(|(kind, rest)| event(kind, rest))
@@ -63,7 +63,7 @@ fn a_call_is_handed_on_once_and_whole_however_it_is_told() {
     for events in once {
         let stopped = Delta::Stopped(StopReason::ToolUse);
         assert_eq!(
-            told(events),
+            emitted_deltas(events),
             [call("a", "run", "[1]"), stopped],
             "{events:?}"
         );
@@ -78,7 +78,7 @@ fn a_call_is_handed_on_once_and_whole_however_it_is_told() {
     ];
     for events in never {
         assert_eq!(
-            told(events),
+            emitted_deltas(events),
             [cut("run"), Delta::Stopped(StopReason::EndTurn)],
             "{events:?}"
         );
@@ -146,7 +146,7 @@ fn items_are_known_by_their_ids_then_by_their_places_then_by_what_they_say() {
             text("Two"),
             Delta::Stopped(StopReason::EndTurn),
         ];
-        assert_eq!(told(&events), expected, "{events:?}");
+        assert_eq!(emitted_deltas(&events), expected, "{events:?}");
     }
 }
 
@@ -178,28 +178,32 @@ fn a_part_that_was_not_streamed_is_not_lost() {
             .iter()
             .map(|(kind, rest)| (*kind, rest.as_str()))
             .collect();
-        assert_eq!(told(&events), [text("One"), text("Two")], "{events:?}");
+        assert_eq!(
+            emitted_deltas(&events),
+            [text("One"), text("Two")],
+            "{events:?}"
+        );
     }
     let second = piece(1, "Two");
     let events = [(second.0, second.1.as_str()), (done.0, &done.1)];
-    assert_eq!(told(&events), [text("Two"), text("One")]);
+    assert_eq!(emitted_deltas(&events), [text("Two"), text("One")]);
 }
 
 #[test]
 fn only_what_belongs_to_an_answer_moves_it_on() {
-    use StreamActivity::{Alive, Opening, Progress};
+    use StreamActivity::{KeepAlive, Opening, Progress};
     let table = [
         ("created", Opening),
         ("queued", Opening),
         ("in_progress", Opening),
-        ("in_progress", Alive),
-        ("queued", Alive),
-        ("weather.report", Alive),
+        ("in_progress", KeepAlive),
+        ("queued", KeepAlive),
+        ("weather.report", KeepAlive),
         ("output_item.added", Progress),
         ("content_part.added", Progress),
         ("output_text.delta", Progress),
         ("web_search_call.searching", Progress),
-        ("in_progress", Alive),
+        ("in_progress", KeepAlive),
         ("completed", Progress),
     ];
     let frames = table.map(|(kind, _)| event(kind, r#""response":{}"#));
@@ -216,7 +220,7 @@ fn only_what_belongs_to_an_answer_moves_it_on() {
     ];
     assert_eq!(
         signs(dialect, &late.each_ref().map(String::as_str)),
-        [Progress, Alive]
+        [Progress, KeepAlive]
     );
 }
 
@@ -272,7 +276,9 @@ fn the_habits_of_servers_change_nothing() {
         call("b", "run", r#"{"one":1,"x":2}"#),
         Delta::Stopped(StopReason::ToolUse),
     ];
-    let frames = Dialect::OpenaiResponses.frames("m", &deltas).concat();
+    let frames = Dialect::OpenaiResponses
+        .encode_stream("m", &deltas)
+        .concat();
     let data = frames
         .lines()
         .filter_map(|line| line.strip_prefix("data: "));

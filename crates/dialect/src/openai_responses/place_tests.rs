@@ -30,13 +30,13 @@ fn numbered(data: &[&str]) -> Vec<sse::Event> {
 fn read(mut reader: StreamDecoder, events: &[sse::Event]) -> Vec<Delta> {
     let mut deltas = Vec::new();
     for event in events {
-        reader.read(event, NOW, &mut deltas).unwrap();
+        reader.decode(event, NOW, &mut deltas).unwrap();
     }
     deltas
 }
 
-fn begun(events: &[sse::Event]) -> Vec<Delta> {
-    read(Dialect::OpenaiResponses.reader("p"), events)
+fn read_from_start(events: &[sse::Event]) -> Vec<Delta> {
+    read(Dialect::OpenaiResponses.decoder("p"), events)
 }
 
 fn read_resumed(place: &StreamCursor, events: &[sse::Event]) -> Vec<Delta> {
@@ -58,9 +58,9 @@ fn rest(place: &StreamCursor, events: &[sse::Event]) -> Vec<sse::Event> {
 
 /// Splits the deltas from the cursor after them, the last delta before a cut.
 fn apart(deltas: Vec<Delta>) -> (Vec<Delta>, Option<StreamCursor>) {
-    let is_place = |delta: &Delta| matches!(delta, Delta::Place(_));
+    let is_place = |delta: &Delta| matches!(delta, Delta::Cursor(_));
     let place = match deltas.last() {
-        Some(Delta::Place(place)) => Some(place.clone()),
+        Some(Delta::Cursor(place)) => Some(place.clone()),
         _ => None,
     };
     let said = deltas.into_iter().filter(|delta| !is_place(delta));
@@ -69,11 +69,11 @@ fn apart(deltas: Vec<Delta>) -> (Vec<Delta>, Option<StreamCursor>) {
 
 /// Cuts the stream after every event, and its rest after every event again.
 fn assert_once_wherever_it_is_cut_twice(events: &[sse::Event]) {
-    let whole = begun(events);
+    let whole = read_from_start(events);
     assert!(matches!(whole.last(), Some(Delta::Stopped(_))), "{whole:?}");
     let (whole, _) = apart(whole);
     for first in 1..events.len() {
-        let (before, place) = apart(begun(&events[..first]));
+        let (before, place) = apart(read_from_start(&events[..first]));
         let place = place.unwrap_or_else(|| panic!("no place at {first}: {before:?}"));
         for second in first..=events.len() {
             let (between, next) = apart(read_resumed(&place, &events[..second]));
@@ -100,9 +100,9 @@ fn everything_is_heard_once_wherever_the_stream_is_cut() {
 #[test]
 fn a_server_that_begins_again_is_heard_from_the_place_on() {
     let events = stored_stream();
-    let (whole, _) = apart(begun(&events));
+    let (whole, _) = apart(read_from_start(&events));
     for cut in 1..events.len() {
-        let (before, place) = apart(begun(&events[..cut]));
+        let (before, place) = apart(read_from_start(&events[..cut]));
         let reader = Dialect::OpenaiResponses.decoder_after("p", &place.unwrap());
         let after = apart(read(reader, &events)).0;
         assert_eq!([before, after].concat(), whole, "cut after {cut}");
@@ -164,7 +164,10 @@ fn a_call_that_was_cut_in_its_middle_comes_whole_or_not_at_all() {
         r#"{"id":"b","type":"function_call","call_id":"call_b","name":"run","arguments":"[12"}"#;
     let half = apart(read_resumed(&place, &rest(whole))).0;
     let name = "run".to_owned();
-    let cut = [Delta::CallCut { name }, Delta::Stopped(StopReason::EndTurn)];
+    let cut = [
+        Delta::IncompleteToolCall { name },
+        Delta::Stopped(StopReason::EndTurn),
+    ];
     assert_eq!(half, cut);
     let untold = r#"{"id":"b","type":"function_call","call_id":"call_b","name":"run"}"#;
     let none = apart(read_resumed(&place, &rest(untold))).0;
@@ -192,22 +195,22 @@ fn what_begins_after_the_place_may_come_all_at_once() {
 
 #[test]
 fn an_answer_that_nobody_keeps_or_counts_has_no_place() {
-    let is_place = |delta: &Delta| matches!(delta, Delta::Place(_));
-    assert!(!begun(&events(STREAM)).iter().any(is_place));
+    let is_place = |delta: &Delta| matches!(delta, Delta::Cursor(_));
+    assert!(!read_from_start(&events(STREAM)).iter().any(is_place));
     let hello = r#"{"type":"response.output_text.delta","output_index":0,"delta":"Hello"}"#;
     let kept = |id: &str| {
         format!(r#"{{"type":"response.created","response":{{"id":"{id}","background":true}}}}"#)
     };
     for id in ["", "..", "../models", "a/b", "a?b", "a b", "a%2Fb"] {
         assert_eq!(
-            begun(&numbered(&[&kept(id), hello])),
+            read_from_start(&numbered(&[&kept(id), hello])),
             [text("Hello")],
             "{id}"
         );
     }
     let mut uncounted = numbered(&[&kept("resp_1")]);
     uncounted.extend(numbered(&[hello]));
-    let said = begun(&uncounted);
+    let said = read_from_start(&uncounted);
     assert_eq!(said.last(), Some(&text("Hello")));
 }
 

@@ -217,13 +217,13 @@ fn a_whole_response_says_the_same() {
         Delta::Usage(usage),
         Delta::Stopped(StopReason::ToolUse),
     ];
-    assert_eq!(read_whole("p", body, NOW).unwrap(), expected);
+    assert_eq!(decode_response("p", body, NOW).unwrap(), expected);
     let failed = r#"{"status":"failed","error":{"code":"server_error","message":"x"},"output":[]}"#;
-    let failure = read_whole("p", failed, NOW).unwrap_err();
+    let failure = decode_response("p", failed, NOW).unwrap_err();
     assert_eq!(classify(&failure).cause, Cause::ServerError);
     let whole = |status: &str| {
         let body = format!(r#"{{"object":"response","status":"{status}","output":[]}}"#);
-        read_whole("p", &body, NOW)
+        decode_response("p", &body, NOW)
     };
     let stopped = Delta::Stopped(StopReason::Length);
     assert_eq!(whole("incomplete").unwrap(), [stopped]);

@@ -1,6 +1,6 @@
 //! Errors inside a stream, before content and after it.
 
-use crate::relay::test_support::{begun, end, push};
+use crate::relay::test_support::{end, push, started_relay};
 use crate::test_support::{read_all, wire};
 use crate::{ApiError, Dialect, ErrorForm, Interruption, StreamActivity};
 use outlast_kernel::failure::Phase;
@@ -35,8 +35,8 @@ fn an_error_before_content_is_the_failure_that_it_is_elsewhere() {
                 form,
                 ..Interruption::default()
             };
-            let error = dialect.error_frame(&problem, &here);
-            for before in [String::new(), wire(&[opening]), dialect.ping()] {
+            let error = dialect.encode_error_frame(&problem, &here);
+            for before in [String::new(), wire(&[opening]), dialect.keepalive_frame()] {
                 let stream = before + &error;
                 let mut relay = dialect.relay("p");
                 let (result, out) = push(&mut relay, &stream);
@@ -49,7 +49,7 @@ fn an_error_before_content_is_the_failure_that_it_is_elsewhere() {
 }
 
 fn forms() -> impl Iterator<Item = ErrorForm> {
-    [ErrorForm::Usual, ErrorForm::Event, ErrorForm::End]
+    [ErrorForm::Standard, ErrorForm::Event, ErrorForm::End]
         .into_iter()
         .cycle()
 }
@@ -108,14 +108,14 @@ fn an_error_after_content_is_passed_on_and_noted() {
                 form,
                 ..Interruption::default()
             };
-            let error = dialect.error_frame(&problem, &here);
-            let mut relay = begun(dialect);
+            let error = dialect.encode_error_frame(&problem, &here);
+            let mut relay = started_relay(dialect);
             let (result, out) = push(&mut relay, &error);
             result.unwrap();
             assert_eq!(out.concat(), error.as_bytes());
             let mut told = read_all(dialect, &error).1.unwrap();
             told.phase = Phase::AfterContent;
-            assert_eq!(relay.ended_with(), Some(&told), "{error}");
+            assert_eq!(relay.relayed_error(), Some(&told), "{error}");
             let (_, out) = push(&mut relay, "data: cut");
             assert_eq!(out.is_empty(), !relay.is_complete(), "{error}");
             let (result, out) = end(&mut relay);
@@ -149,9 +149,9 @@ fn an_error_among_content_is_found() {
         ),
     ];
     for (dialect, frame) in table {
-        let mut relay = begun(dialect);
+        let mut relay = started_relay(dialect);
         push(&mut relay, frame).0.unwrap();
-        assert!(relay.ended_with().is_some(), "{frame}");
+        assert!(relay.relayed_error().is_some(), "{frame}");
     }
 }
 
@@ -178,11 +178,11 @@ fn words_of_the_model_are_no_errors_and_no_ends() {
     ];
     for (dialect, frames) in Dialect::ALL.into_iter().zip(frames) {
         for data in frames {
-            let mut relay = begun(dialect);
+            let mut relay = started_relay(dialect);
             let (sign, _) = push(&mut relay, &wire(&[&data]));
             assert_eq!(sign.unwrap(), StreamActivity::Progress, "{data}");
             assert!(
-                relay.ended_with().is_none() && !relay.is_answered(),
+                relay.relayed_error().is_none() && !relay.is_content_complete(),
                 "{data}"
             );
         }
@@ -192,19 +192,19 @@ fn words_of_the_model_are_no_errors_and_no_ends() {
 #[test]
 fn a_frame_that_cannot_be_read_after_content_is_left_to_the_client() {
     for dialect in Dialect::ALL {
-        let mut relay = begun(dialect);
+        let mut relay = started_relay(dialect);
         let (sign, out) = push(&mut relay, "data: {\"type\":\"mess\n\n");
-        assert_eq!(sign.unwrap(), StreamActivity::Alive);
+        assert_eq!(sign.unwrap(), StreamActivity::KeepAlive);
         assert_eq!(out.len(), 1);
-        assert!(relay.ended_with().is_none() && end(&mut relay).0.is_err());
+        assert!(relay.relayed_error().is_none() && end(&mut relay).0.is_err());
     }
     // The same holds for a call that the decoder would refuse to read further.
-    let mut relay = begun(Dialect::OpenaiChat);
+    let mut relay = started_relay(Dialect::OpenaiChat);
     let blanks = " ".repeat(5000);
     let call = format!(
         r#"{{"choices":[{{"delta":{{"content":null,"tool_calls":[{{"function":{{"arguments":"{blanks}"}}}}]}},"finish_reason":""}}]}}"#
     );
     assert!(read_all(Dialect::OpenaiChat, &wire(&[&call])).1.is_some());
     push(&mut relay, &wire(&[&call])).0.unwrap();
-    assert_eq!(relay.ended_with(), None);
+    assert_eq!(relay.relayed_error(), None);
 }

@@ -18,23 +18,23 @@ const MAX_DELTA_FIELDS: usize = 8;
 
 /// Returns the activity of a frame that neither ends the completion nor is an error; `None` when the frame must be
 /// parsed.
-pub(super) fn sign(dialect: Dialect, said: &FrameFields<'_>) -> Option<StreamActivity> {
+pub(super) fn activity(dialect: Dialect, said: &FrameFields<'_>) -> Option<StreamActivity> {
     let Some(data) = said.data else {
-        return Some(StreamActivity::Alive);
+        return Some(StreamActivity::KeepAlive);
     };
     match dialect {
-        _ if said.has_more => None,
-        Dialect::Anthropic => match kind(said)? {
+        _ if said.has_more_data => None,
+        Dialect::Anthropic => match event_type(said)? {
             b"content_block_delta"
             | b"content_block_start"
             | b"content_block_stop"
             | b"message_delta" => Some(StreamActivity::Progress),
-            b"ping" => Some(StreamActivity::Alive),
+            b"ping" => Some(StreamActivity::KeepAlive),
             _ => None,
         },
-        Dialect::OpenaiChat => chunk(data).then_some(StreamActivity::Progress),
+        Dialect::OpenaiChat => is_content_chunk(data).then_some(StreamActivity::Progress),
         Dialect::OpenaiResponses => {
-            let name = kind(said)?.strip_prefix(b"response.")?;
+            let name = event_type(said)?.strip_prefix(b"response.")?;
             let is_part = |end: &&[u8]| name.ends_with(end);
             let ends: [&[u8]; 3] = [b".delta", b".added", b".done"];
             ends.iter().any(is_part).then_some(StreamActivity::Progress)
@@ -43,7 +43,7 @@ pub(super) fn sign(dialect: Dialect, said: &FrameFields<'_>) -> Option<StreamAct
 }
 
 /// Returns the type of an event: its name, which must match the beginning of its data.
-pub(super) fn kind<'a>(said: &FrameFields<'a>) -> Option<&'a [u8]> {
+pub(super) fn event_type<'a>(said: &FrameFields<'a>) -> Option<&'a [u8]> {
     match (said.name, leading_type(said.data?)) {
         (b"", kind) => kind,
         (name, None) => Some(name),
@@ -52,26 +52,29 @@ pub(super) fn kind<'a>(said: &FrameFields<'a>) -> Option<&'a [u8]> {
 }
 
 fn leading_type(data: &[u8]) -> Option<&[u8]> {
-    let value = after(after(after(data, b"{")?, b"\"type\"")?, b":")?;
-    string(value).map(|(kind, _)| kind)
+    let value = strip_token(strip_token(strip_token(data, b"{")?, b"\"type\"")?, b":")?;
+    split_string(value).map(|(kind, _)| kind)
 }
 
 /// Returns whether this is a chunk with content that ends nothing.
-fn chunk(data: &[u8]) -> bool {
-    let says = || speaks(behind(&DELTA_KEY, data)?);
-    says().is_some() && is_null(&ERROR_KEY, data) && is_null(&FINISH_REASON_KEY, data)
+fn is_content_chunk(data: &[u8]) -> bool {
+    let says = || has_delta_content(after_word(&DELTA_KEY, data)?);
+    says().is_some()
+        && is_null_or_absent(&ERROR_KEY, data)
+        && is_null_or_absent(&FINISH_REASON_KEY, data)
 }
 
 /// Returns the bytes after the first occurrence of a word.
-fn behind<'a>(word: &Finder<'_>, data: &'a [u8]) -> Option<&'a [u8]> {
+fn after_word<'a>(word: &Finder<'_>, data: &'a [u8]) -> Option<&'a [u8]> {
     let at = word.find(data)?;
     data.get(at + word.needle().len()..)
 }
 
 /// Returns whether every field of that name is null.
-fn is_null(name: &Finder<'_>, mut data: &[u8]) -> bool {
-    while let Some(rest) = behind(name, data) {
-        let Some(value) = after(rest, b":").and_then(|value| after(value, b"null")) else {
+fn is_null_or_absent(name: &Finder<'_>, mut data: &[u8]) -> bool {
+    while let Some(rest) = after_word(name, data) {
+        let Some(value) = strip_token(rest, b":").and_then(|value| strip_token(value, b"null"))
+        else {
             return false;
         };
         data = value;
@@ -80,31 +83,31 @@ fn is_null(name: &Finder<'_>, mut data: &[u8]) -> bool {
 }
 
 /// Returns whether a delta has any field besides its role; `rest` begins after its name.
-fn speaks(rest: &[u8]) -> Option<()> {
-    let mut rest = after(after(rest, b":")?, b"{")?;
+fn has_delta_content(rest: &[u8]) -> Option<()> {
+    let mut rest = strip_token(strip_token(rest, b":")?, b"{")?;
     for _ in 0..MAX_DELTA_FIELDS {
-        let (name, value) = string(rest)?;
-        let value = after(value, b":")?.trim_ascii_start();
+        let (name, value) = split_string(rest)?;
+        let value = strip_token(value, b":")?.trim_ascii_start();
         let behind = match value {
-            [b'[', inside @ ..] => return after(inside, b"]").is_none().then_some(()),
-            [b'{', inside @ ..] => return after(inside, b"}").is_none().then_some(()),
+            [b'[', inside @ ..] => return strip_token(inside, b"]").is_none().then_some(()),
+            [b'{', inside @ ..] => return strip_token(inside, b"}").is_none().then_some(()),
             [b'"', b'"', behind @ ..] => behind,
             [b'"', ..] if name != b"role" => return Some(()),
-            [b'"', ..] => string(value)?.1,
-            _ => after(value, b"null")?,
+            [b'"', ..] => split_string(value)?.1,
+            _ => strip_token(value, b"null")?,
         };
-        rest = after(behind, b",")?;
+        rest = strip_token(behind, b",")?;
     }
     None
 }
 
 /// Returns the string that comes next, up to its first quote, and the bytes after it.
-fn string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let inside = after(bytes, b"\"")?;
+fn split_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inside = strip_token(bytes, b"\"")?;
     let end = memchr(b'"', inside)?;
     Some((&inside[..end], &inside[end + 1..]))
 }
 
-fn after<'a>(bytes: &'a [u8], token: &[u8]) -> Option<&'a [u8]> {
+fn strip_token<'a>(bytes: &'a [u8], token: &[u8]) -> Option<&'a [u8]> {
     bytes.trim_ascii_start().strip_prefix(token)
 }

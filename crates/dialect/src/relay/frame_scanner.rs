@@ -6,8 +6,8 @@ use memchr::memchr2;
 /// Finds the ends of frames like `sse::Decoder`: the line after a blank one begins the next.
 #[derive(Debug, Default)]
 pub(super) struct FrameScanner {
-    in_line: bool,
-    in_frame: bool,
+    is_in_line: bool,
+    is_in_frame: bool,
     /// The last line ended in a CR, and the next byte had not arrived yet.
     after_cr: bool,
 }
@@ -15,12 +15,12 @@ pub(super) struct FrameScanner {
 impl FrameScanner {
     /// Returns whether a frame has begun and not ended.
     pub(super) fn is_within_frame(&self) -> bool {
-        self.in_frame
+        self.is_in_frame
     }
 
     /// Returns the number of bytes up to the end of the current frame, if it ends among them; the caller then removes
     /// them. Without an end, all bytes are consumed. The content of their lines is added to `said`.
-    pub(super) fn next<'a>(
+    pub(super) fn next_end<'a>(
         &mut self,
         bytes: &'a [u8],
         said: &mut FrameFields<'a>,
@@ -29,26 +29,26 @@ impl FrameScanner {
         if !bytes.is_empty() {
             // An LF that belongs to the CR of a line before. After a frame it is a blank line: the frame was returned
             // with its CR, without a wait for the next byte.
-            let is_late = std::mem::take(&mut self.after_cr) && self.in_frame;
+            let is_late = std::mem::take(&mut self.after_cr) && self.is_in_frame;
             at = usize::from(is_late && bytes[0] == b'\n');
         }
         while let Some(length) = line_length(&bytes[at..]) {
             let (line, is_cr) = (&bytes[at..at + length], bytes[at + length] == b'\r');
-            let is_blank = length == 0 && !self.in_line;
+            let is_blank = length == 0 && !self.is_in_line;
             at += length + 1;
             let follower = bytes.get(at);
             self.after_cr = is_cr && follower.is_none();
             at += usize::from(is_cr && follower == Some(&b'\n'));
-            self.in_line = false;
-            self.in_frame = !is_blank;
+            self.is_in_line = false;
+            self.is_in_frame = !is_blank;
             if is_blank {
                 return Some(at);
             }
-            said.line(line);
+            said.add_line(line);
         }
         let has_begun = at < bytes.len();
-        self.in_line |= has_begun;
-        self.in_frame |= has_begun;
+        self.is_in_line |= has_begun;
+        self.is_in_frame |= has_begun;
         None
     }
 }
@@ -67,26 +67,26 @@ pub(super) struct FrameFields<'a> {
     /// The first data line.
     pub(super) data: Option<&'a [u8]>,
     /// Whether there is more data than that.
-    pub(super) has_more: bool,
+    pub(super) has_more_data: bool,
 }
 
 impl<'a> FrameFields<'a> {
-    pub(super) fn of(frame: &'a [u8]) -> Self {
+    pub(super) fn parse(frame: &'a [u8]) -> Self {
         let mut said = Self::default();
         let mut rest = frame;
         while let Some(length) = line_length(rest) {
-            said.line(&rest[..length]);
+            said.add_line(&rest[..length]);
             rest = &rest[length + 1..];
         }
         // A frame that was not kept whole ends within a line.
-        said.line(rest);
+        said.add_line(rest);
         said
     }
 
-    fn line(&mut self, line: &'a [u8]) {
-        match sse::split(line) {
+    fn add_line(&mut self, line: &'a [u8]) {
+        match sse::split_field(line) {
             (b"event", name) => self.name = name,
-            (b"data", _) if self.data.is_some() => self.has_more = true,
+            (b"data", _) if self.data.is_some() => self.has_more_data = true,
             (b"data", data) => self.data = Some(data),
             _ => {}
         }

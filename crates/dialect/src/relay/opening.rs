@@ -12,31 +12,31 @@ use outlast_kernel::failure::Failure;
 
 #[derive(Debug)]
 pub(super) struct Opening {
-    frames: sse::Decoder,
+    decoder: sse::Decoder,
     reader: StreamDecoder,
     held: Vec<u8>,
-    has_begun: bool,
+    has_started: bool,
 }
 
 /// The action to take with an opening.
 pub(super) enum OpeningAction {
     /// Hold it back.
-    Wait,
+    Hold,
     /// Forward it: its last frame has content, and so many of the received bytes lie behind it.
-    Content { behind: usize },
+    SendContent { behind: usize },
     /// Forward it: the response is complete.
-    Complete { behind: usize },
+    SendComplete { behind: usize },
     /// Forward it: it is too long to be held back; `unread` was not read yet.
-    Full { unread: Bytes },
+    SendOverflow { unread: Bytes },
 }
 
 impl Opening {
     pub(super) fn new(reader: StreamDecoder) -> Self {
         Self {
-            frames: sse::Decoder::new(usize::MAX),
+            decoder: sse::Decoder::new(usize::MAX),
             reader,
             held: Vec::new(),
-            has_begun: false,
+            has_started: false,
         }
     }
 
@@ -47,45 +47,45 @@ impl Opening {
         course: &mut StreamProgress,
         now: Timestamp,
     ) -> Result<(StreamActivity, OpeningAction), Box<Failure>> {
-        let mut best = StreamActivity::Alive;
-        self.frames.push(bytes);
-        while let Ok(Some(frame)) = self.frames.next_frame() {
+        let mut best = StreamActivity::KeepAlive;
+        self.decoder.push(bytes);
+        while let Ok(Some(frame)) = self.decoder.next_frame() {
             if self.held.len() + frame.raw.len() > MAX_HELD_BYTES {
                 let mut unread = frame.raw.to_vec();
-                unread.extend_from_slice(self.frames.rest());
+                unread.extend_from_slice(self.decoder.rest());
                 let unread = Bytes::from(unread);
-                return Ok((best, OpeningAction::Full { unread }));
+                return Ok((best, OpeningAction::SendOverflow { unread }));
             }
             self.held.extend_from_slice(frame.raw);
             let Some(event) = frame.event else { continue };
-            let (sign, has_content) = self.event(&event, course, now)?;
+            let (sign, has_content) = self.read_event(&event, course, now)?;
             best = best.max(sign);
-            let behind = self.frames.rest().len();
+            let behind = self.decoder.rest().len();
             if has_content || course.is_complete {
                 let then = match has_content {
-                    true => OpeningAction::Content { behind },
-                    false => OpeningAction::Complete { behind },
+                    true => OpeningAction::SendContent { behind },
+                    false => OpeningAction::SendComplete { behind },
                 };
                 return Ok((best, then));
             }
         }
-        if self.held.len() + self.frames.rest().len() > MAX_HELD_BYTES {
-            let unread = Bytes::copy_from_slice(self.frames.rest());
-            return Ok((best, OpeningAction::Full { unread }));
+        if self.held.len() + self.decoder.rest().len() > MAX_HELD_BYTES {
+            let unread = Bytes::copy_from_slice(self.decoder.rest());
+            return Ok((best, OpeningAction::SendOverflow { unread }));
         }
-        Ok((best, OpeningAction::Wait))
+        Ok((best, OpeningAction::Hold))
     }
 
     /// Returns the activity of an event, and whether it has content.
-    fn event(
+    fn read_event(
         &mut self,
         event: &sse::Event,
         course: &mut StreamProgress,
         now: Timestamp,
     ) -> Result<(StreamActivity, bool), Box<Failure>> {
         let mut deltas = Vec::new();
-        let sign = self.reader.read(event, now, &mut deltas)?;
-        self.has_begun |= sign != StreamActivity::Alive;
+        let sign = self.reader.decode(event, now, &mut deltas)?;
+        self.has_started |= sign != StreamActivity::KeepAlive;
         let mut has_content = false;
         // A frame without progress has no content, unless it belongs to a choice that the decoder does not follow.
         if sign == StreamActivity::Progress || course.dialect == Dialect::OpenaiChat {
@@ -106,14 +106,16 @@ impl Opening {
 
     /// Returns the beginning of a frame whose end did not come.
     pub(super) fn take_rest(&mut self) -> Vec<u8> {
-        self.frames.rest().to_vec()
+        self.decoder.rest().to_vec()
     }
 
     /// Returns the failure of a stream that ends here: the bytes may be no stream at all.
-    pub(super) fn cut_off(&self, provider: &str, now: Timestamp) -> Box<Failure> {
-        match self.frames.stray() {
-            stray if self.has_begun || stray.is_empty() => stream_error::cut_off(provider, now),
-            stray => stream_error::no_stream(provider, &stray, now),
+    pub(super) fn end_failure(&self, provider: &str, now: Timestamp) -> Box<Failure> {
+        match self.decoder.stray() {
+            stray if self.has_started || stray.is_empty() => {
+                stream_error::truncated_stream(provider, now)
+            }
+            stray => stream_error::not_an_event_stream(provider, &stray, now),
         }
     }
 }

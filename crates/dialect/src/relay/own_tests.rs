@@ -1,6 +1,6 @@
 //! Whole responses, requests, and the proxy's own messages.
 
-use crate::relay::test_support::{begun, push};
+use crate::relay::test_support::{push, started_relay};
 use crate::relay::{BodyKind, sniff_body};
 use crate::test_support::{NOW, read_all};
 use crate::{ApiError, Dialect};
@@ -19,9 +19,9 @@ fn the_first_bytes_say_what_a_body_is() {
         (b"\n {\"a\":1}", Some(BodyKind::Json)),
         (b"[", Some(BodyKind::Json)),
         (b"\xef\xbb\xbf{", Some(BodyKind::Json)),
-        (b"<!doctype html>", Some(BodyKind::Page)),
-        (b"event: x", Some(BodyKind::Events)),
-        (b": x", Some(BodyKind::Events)),
+        (b"<!doctype html>", Some(BodyKind::Html)),
+        (b"event: x", Some(BodyKind::EventStream)),
+        (b": x", Some(BodyKind::EventStream)),
     ];
     for (bytes, looks) in table {
         assert_eq!(sniff_body(bytes), looks, "{}", bytes.escape_ascii());
@@ -36,8 +36,8 @@ fn a_whole_answer_is_checked_and_an_error_in_its_place_found() {
     ];
     for dialect in Dialect::ALL {
         let check = |body: &[u8]| dialect.check_response("p", body, NOW);
-        assert!(check(dialect.whole("m", &deltas).as_bytes()).is_ok());
-        let error = dialect.error(&ApiError::new("overloaded_error", "Overloaded"));
+        assert!(check(dialect.encode_response("m", &deltas).as_bytes()).is_ok());
+        let error = dialect.encode_error(&ApiError::new("overloaded_error", "Overloaded"));
         let failure = check(error.as_bytes()).unwrap_err();
         assert_eq!(classify(&failure).cause, Cause::Overloaded);
         assert_eq!(failure.phase, Phase::BeforeContent);
@@ -92,7 +92,7 @@ fn a_request_says_its_model_and_whether_to_stream() {
         (b"", None, false),
     ];
     for (body, model, stream) in table {
-        let asked = Dialect::asked(body);
+        let asked = Dialect::peek_request(body);
         assert_eq!(asked.model.as_deref(), model, "{}", body.escape_ascii());
         assert_eq!(asked.stream, stream, "{}", body.escape_ascii());
     }
@@ -104,14 +104,20 @@ fn a_monstrous_request_is_looked_at_all_the_same() {
         .map(|number| format!("\"f{number}\":1,"))
         .collect();
     let body = format!("{{{fields}\"model\":\"m\",\"stream\":true}}");
-    assert_eq!(Dialect::asked(body.as_bytes()).model.as_deref(), Some("m"));
+    assert_eq!(
+        Dialect::peek_request(body.as_bytes()).model.as_deref(),
+        Some("m")
+    );
     let deep = ["[".repeat(1 << 20), "]".repeat(1 << 20)].concat();
     for name in ["deep", "stream", "model"] {
         let body = format!("{{\"{name}\":{deep},\"model\":\"m\"}}");
-        assert_eq!(Dialect::asked(body.as_bytes()).model.as_deref(), Some("m"));
+        assert_eq!(
+            Dialect::peek_request(body.as_bytes()).model.as_deref(),
+            Some("m")
+        );
     }
     let open = format!("{{\"model\":{}", "[".repeat(1 << 20));
-    assert_eq!(Dialect::asked(open.as_bytes()).model, None);
+    assert_eq!(Dialect::peek_request(open.as_bytes()).model, None);
 }
 
 // --- the proxy's own messages ---
@@ -124,9 +130,9 @@ fn our_last_frame_is_an_error_to_every_reader() {
         let failure = read_all(dialect, &frame).1.unwrap();
         assert_eq!(classify(&failure).cause, Cause::Overloaded, "{frame}");
         assert_eq!(failure.message, "the provider is overloaded");
-        let mut relay = begun(dialect);
+        let mut relay = started_relay(dialect);
         push(&mut relay, &frame).0.unwrap();
-        assert!(relay.ended_with().is_some());
+        assert!(relay.relayed_error().is_some());
     }
 }
 

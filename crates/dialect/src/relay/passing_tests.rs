@@ -1,6 +1,6 @@
 //! The activity of frames, and the size of the part that is held back.
 
-use crate::relay::test_support::{CONTENT, LAST, begun, place, push};
+use crate::relay::test_support::{CONTENT, LAST, index_of, push, started_relay};
 use crate::relay::{MAX_HELD_BYTES, MAX_INSPECTED_BYTES, MAX_TAIL_BYTES};
 use crate::test_support::{NOW, wire};
 use crate::{ApiError, Dialect, Interruption, StreamActivity};
@@ -12,14 +12,14 @@ use bytes::Bytes;
 fn signs_are_those_of_the_reader() {
     for dialect in Dialect::ALL {
         let mut relay = dialect.relay("p");
-        let opening = dialect.frames("m", &[]).concat();
+        let opening = dialect.encode_stream("m", &[]).concat();
         assert_eq!(
             push(&mut relay, &opening).0.unwrap(),
             StreamActivity::Opening
         );
-        let content = wire(&[CONTENT[place(dialect)]]);
+        let content = wire(&[CONTENT[index_of(dialect)]]);
         let still = [
-            dialect.ping(),
+            dialect.keepalive_frame(),
             dialect.unknown_frame("m"),
             ": x\n\n".to_owned(),
             "\n".to_owned(),
@@ -28,7 +28,7 @@ fn signs_are_those_of_the_reader() {
             for frame in &still {
                 assert_eq!(
                     push(&mut relay, frame).0.unwrap(),
-                    StreamActivity::Alive,
+                    StreamActivity::KeepAlive,
                     "{frame}"
                 );
             }
@@ -38,7 +38,7 @@ fn signs_are_those_of_the_reader() {
             );
             assert_eq!(
                 push(&mut relay, &content[..9]).0.unwrap(),
-                StreamActivity::Alive
+                StreamActivity::KeepAlive
             );
             assert_eq!(
                 push(&mut relay, &content[9..]).0.unwrap(),
@@ -46,9 +46,12 @@ fn signs_are_those_of_the_reader() {
             );
         }
     }
-    let mut relay = begun(Dialect::OpenaiChat);
+    let mut relay = started_relay(Dialect::OpenaiChat);
     let empty = wire(&[r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#]);
-    assert_eq!(push(&mut relay, &empty).0.unwrap(), StreamActivity::Alive);
+    assert_eq!(
+        push(&mut relay, &empty).0.unwrap(),
+        StreamActivity::KeepAlive
+    );
 }
 
 // --- held part ---
@@ -56,8 +59,8 @@ fn signs_are_those_of_the_reader() {
 #[test]
 fn whole_frames_are_passed_on_without_a_copy() {
     for dialect in Dialect::ALL {
-        let mut relay = begun(dialect);
-        let bytes = Bytes::from(wire(&[CONTENT[place(dialect)]; 5]));
+        let mut relay = started_relay(dialect);
+        let bytes = Bytes::from(wire(&[CONTENT[index_of(dialect)]; 5]));
         let mut out = Vec::new();
         relay.push(bytes.clone(), NOW, &mut out).unwrap();
         assert_eq!(out.concat(), bytes);
@@ -77,7 +80,9 @@ fn more_than_can_be_held_counts_as_content() {
         let (_, out) = push(&mut relay, &comment);
         assert_eq!(out.concat().len(), 4 * comment.len());
         assert!(relay.has_content() && relay.is_between_frames());
-        push(&mut relay, &wire(&[LAST[place(dialect)]])).0.unwrap();
+        push(&mut relay, &wire(&[LAST[index_of(dialect)]]))
+            .0
+            .unwrap();
         assert!(relay.is_complete());
     }
 }
@@ -86,7 +91,7 @@ fn more_than_can_be_held_counts_as_content() {
 fn a_frame_that_cannot_be_held_is_content_however_it_comes() {
     let message = "x".repeat(MAX_HELD_BYTES);
     for dialect in Dialect::ALL {
-        let error = dialect.error_frame(
+        let error = dialect.encode_error_frame(
             &ApiError::new("api_error", &message),
             &Interruption::default(),
         );
@@ -99,7 +104,7 @@ fn a_frame_that_cannot_be_held_is_content_however_it_comes() {
                     .unwrap();
             }
             assert_eq!(sent.concat(), error.as_bytes());
-            assert!(relay.has_content() && relay.ended_with().is_some());
+            assert!(relay.has_content() && relay.relayed_error().is_some());
         }
     }
 }
@@ -111,7 +116,7 @@ fn a_long_frame_is_passed_on_as_it_comes_and_judged_at_its_end() {
     let head = format!("data: {data},\"filler\":\"{filler}");
     for count in [0, MAX_INSPECTED_BYTES / MAX_TAIL_BYTES + 1] {
         for mut relay in [
-            begun(Dialect::OpenaiResponses),
+            started_relay(Dialect::OpenaiResponses),
             Dialect::OpenaiResponses.relay("p"),
         ] {
             let mut sent = Vec::new();
@@ -131,7 +136,7 @@ fn a_long_frame_is_passed_on_as_it_comes_and_judged_at_its_end() {
 
 #[test]
 fn a_frame_longer_than_anything_in_one_piece_is_sent_whole() {
-    let mut relay = begun(Dialect::OpenaiChat);
+    let mut relay = started_relay(Dialect::OpenaiChat);
     assert!(push(&mut relay, "data: ").1.is_empty());
     let begin = "x".repeat(2 * MAX_INSPECTED_BYTES);
     assert_eq!(

@@ -6,7 +6,7 @@
 use super::frame_scanner::FrameFields;
 use super::{content, fast_path};
 use crate::lenient_json::LenientParser;
-use crate::openai_chat::{DONE, finishes};
+use crate::openai_chat::{DONE, has_finish_reason};
 use crate::{Delta, Dialect, StreamActivity, sse};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::{Failure, Phase};
@@ -17,11 +17,11 @@ pub(super) struct StreamProgress {
     pub(super) dialect: Dialect,
     pub(super) provider: String,
     pub(super) is_complete: bool,
-    pub(super) ended_with: Option<Box<Failure>>,
+    pub(super) relayed_error: Option<Box<Failure>>,
     /// The choice of a chat has finished, and no content has come after it.
     has_finished: bool,
     /// Content has come after such an end: this server's finish reason does not mean that it is done.
-    is_contradicted: bool,
+    has_content_after_finish: bool,
 }
 
 impl StreamProgress {
@@ -30,15 +30,15 @@ impl StreamProgress {
             dialect,
             provider: provider.to_owned(),
             is_complete: false,
-            ended_with: None,
+            relayed_error: None,
             has_finished: false,
-            is_contradicted: false,
+            has_content_after_finish: false,
         }
     }
 
     /// Returns whether a silent stream may be ended.
-    pub(super) fn is_answered(&self) -> bool {
-        self.is_complete || (self.has_finished && !self.is_contradicted)
+    pub(super) fn is_content_complete(&self) -> bool {
+        self.is_complete || (self.has_finished && !self.has_content_after_finish)
     }
 
     /// Returns whether a stream that ends here is complete.
@@ -50,29 +50,29 @@ impl StreamProgress {
     pub(super) fn observe_finish(&mut self, frame: &Value, has_content: bool) {
         if self.dialect == Dialect::OpenaiChat {
             let was_finished = self.has_finished;
-            self.is_contradicted |= was_finished && has_content;
-            self.has_finished = finishes(frame) || (was_finished && !has_content);
+            self.has_content_after_finish |= was_finished && has_content;
+            self.has_finished = has_finish_reason(frame) || (was_finished && !has_content);
         }
     }
 
     /// Records a frame after content and returns its activity.
-    pub(super) fn frame(
+    pub(super) fn observe_frame(
         &mut self,
         frame: &[u8],
         said: &FrameFields<'_>,
         now: Timestamp,
     ) -> StreamActivity {
         if self.is_complete {
-            return StreamActivity::Alive;
+            return StreamActivity::KeepAlive;
         }
         // After an end, content is looked for.
-        let quick = (!self.has_finished).then(|| fast_path::sign(self.dialect, said));
+        let quick = (!self.has_finished).then(|| fast_path::activity(self.dialect, said));
         quick.flatten().unwrap_or_else(|| {
             let mut decoder = sse::Decoder::new(usize::MAX);
             decoder.push(frame);
             match decoder.next_event() {
-                Ok(Some(event)) => self.event(&event, now),
-                _ => StreamActivity::Alive,
+                Ok(Some(event)) => self.observe_event(&event, now),
+                _ => StreamActivity::KeepAlive,
             }
         })
     }
@@ -80,29 +80,29 @@ impl StreamProgress {
     /// Records a frame that was too long to be kept whole: only its name is known. In a chat, which names none, it is
     /// content.
     pub(super) fn observe_long_frame(&mut self, head: &[u8]) -> StreamActivity {
-        let kind = fast_path::kind(&FrameFields::of(head)).unwrap_or_default();
-        let is_last = is_last(&String::from_utf8_lossy(kind));
+        let kind = fast_path::event_type(&FrameFields::parse(head)).unwrap_or_default();
+        let is_last = is_final_event(&String::from_utf8_lossy(kind));
         self.is_complete |= is_last && self.dialect == Dialect::OpenaiResponses;
-        self.is_contradicted |= std::mem::take(&mut self.has_finished);
+        self.has_content_after_finish |= std::mem::take(&mut self.has_finished);
         StreamActivity::Progress
     }
 
-    fn event(&mut self, event: &sse::Event, now: Timestamp) -> StreamActivity {
+    fn observe_event(&mut self, event: &sse::Event, now: Timestamp) -> StreamActivity {
         if self.dialect == Dialect::OpenaiChat && event.data.trim() == DONE {
             self.is_complete = true;
             return StreamActivity::Progress;
         }
         let mut deltas = Vec::new();
-        let mut reader = self.dialect.reader(&self.provider);
-        let read = reader.read(event, now, &mut deltas);
+        let mut reader = self.dialect.decoder(&self.provider);
+        let read = reader.decode(event, now, &mut deltas);
         let is_end = |delta: &Delta| matches!(delta, Delta::Stopped(_));
         self.is_complete |= deltas.iter().any(is_end);
         match read {
             // No announcement counts after content.
-            Ok(StreamActivity::Opening) => StreamActivity::Alive,
+            Ok(StreamActivity::Opening) => StreamActivity::KeepAlive,
             Ok(sign) => {
                 if self.dialect == Dialect::OpenaiChat {
-                    let chunk = json(event);
+                    let chunk = parse_data(event);
                     let has_content = content::is_content(self.dialect, &event.name, &chunk);
                     self.observe_finish(&chunk, has_content);
                 }
@@ -110,9 +110,10 @@ impl StreamProgress {
             }
             Err(failure) => {
                 self.record_error(failure);
-                let is_last = is_last(json(event)["type"].as_str().unwrap_or(&event.name));
+                let is_last =
+                    is_final_event(parse_data(event)["type"].as_str().unwrap_or(&event.name));
                 self.is_complete |= is_last && self.dialect == Dialect::OpenaiResponses;
-                StreamActivity::Alive
+                StreamActivity::KeepAlive
             }
         }
     }
@@ -121,21 +122,21 @@ impl StreamProgress {
         // A frame that cannot be read, or a response that the decoder refuses to read further, is no error of the
         // provider's; and nothing undoes a completion that is complete.
         let is_error = failure.io.is_none() && failure.verdict.is_none();
-        if is_error && !self.is_answered() {
+        if is_error && !self.is_content_complete() {
             failure.phase = Phase::AfterContent;
-            self.ended_with.get_or_insert(failure);
+            self.relayed_error.get_or_insert(failure);
         }
     }
 }
 
-fn json(event: &sse::Event) -> Value {
+fn parse_data(event: &sse::Event) -> Value {
     LenientParser::default()
         .parse(&event.data)
         .unwrap_or_default()
 }
 
 /// Returns whether such an event is the last one.
-fn is_last(kind: &str) -> bool {
+fn is_final_event(kind: &str) -> bool {
     let name = kind.strip_prefix("response.").unwrap_or_default();
     ["completed", "incomplete", "done", "failed", "cancelled"].contains(&name)
 }

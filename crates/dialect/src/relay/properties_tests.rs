@@ -73,7 +73,7 @@ fn answer() -> impl Strategy<Value = Vec<Delta>> {
 /// Returns a frame that may come between two others: each piece of a response has one of these before it.
 fn noise(dialect: Dialect, which: u8) -> String {
     match which % 6 {
-        0 => dialect.ping(),
+        0 => dialect.keepalive_frame(),
         1 => ": a comment\n\n".to_owned(),
         2 => dialect.unknown_frame("m"),
         3 => "\n".to_owned(),
@@ -114,7 +114,7 @@ fn stream() -> impl Strategy<Value = Stream> {
         |(dialect, deltas, noises, line_end, begin)| {
             let mut noises = noises.iter().cycle();
             let with_noise = |piece: &String| noise(dialect, *noises.next().unwrap()) + piece;
-            let pieces = dialect.frames("m", &deltas);
+            let pieces = dialect.encode_stream("m", &deltas);
             let wire: String = pieces.iter().map(with_noise).collect();
             let bytes = format!("{begin}{}", wire.replace('\n', line_end)).into_bytes();
             Stream { dialect, bytes }
@@ -226,7 +226,7 @@ impl Sent {
 
     fn end(&mut self) -> Result<(), Box<Failure>> {
         let mut out = Vec::new();
-        let end = self.relay.end(NOW, &mut out);
+        let end = self.relay.finish(NOW, &mut out);
         self.bytes.extend(out.concat());
         end
     }
@@ -267,9 +267,9 @@ proptest! {
             prop_assert!(sent.bytes.is_empty() || sent.bytes.len() >= opening);
             prop_assert!(sent.relay.is_between_frames());
         }
-        prop_assert!(sent.relay.is_complete() && sent.relay.is_answered());
+        prop_assert!(sent.relay.is_complete() && sent.relay.is_content_complete());
         prop_assert_eq!(&sent.bytes, &stream.bytes);
-        prop_assert!(sent.end().is_ok() && sent.relay.ended_with().is_none());
+        prop_assert!(sent.end().is_ok() && sent.relay.relayed_error().is_none());
         prop_assert_eq!(&sent.bytes, &stream.bytes);
     }
 
@@ -292,7 +292,7 @@ proptest! {
         let ends: Vec<usize> = frames(&stream).iter().map(|(end, _)| *end).collect();
         let before = ends[at.index(ends.len())];
         let problem = ApiError::new("overloaded_error", "Overloaded");
-        let error = stream.dialect.error_frame(&problem, &crate::Interruption::default());
+        let error = stream.dialect.encode_error_frame(&problem, &crate::Interruption::default());
         let Places { opening, may_end, .. } = stream.places();
         prop_assume!(before < may_end);
         let bytes = [&stream.bytes[..before], error.as_bytes()].concat();
@@ -307,7 +307,7 @@ proptest! {
             prop_assert_eq!(&sent.bytes, &bytes);
             let mut told = read(stream.dialect, error.as_bytes()).unwrap();
             told.phase = Phase::AfterContent;
-            prop_assert_eq!(sent.relay.ended_with(), Some(&told));
+            prop_assert_eq!(sent.relay.relayed_error(), Some(&told));
             prop_assert!(sent.end().is_ok());
         }
     }
@@ -319,10 +319,10 @@ proptest! {
             let frame = &stream.bytes[begin..end];
             begin = end;
             let frame = frame.strip_prefix(b"\xef\xbb\xbf").unwrap_or(frame);
-            let Some(sign) = fast_path::sign(stream.dialect, &FrameFields::of(frame)) else { continue };
-            let mut reader = stream.dialect.reader("p");
+            let Some(sign) = fast_path::activity(stream.dialect, &FrameFields::parse(frame)) else { continue };
+            let mut reader = stream.dialect.decoder("p");
             let mut deltas = Vec::new();
-            let read = event.map_or(StreamActivity::Alive, |event| reader.read(&event, NOW, &mut deltas).unwrap());
+            let read = event.map_or(StreamActivity::KeepAlive, |event| reader.decode(&event, NOW, &mut deltas).unwrap());
             prop_assert_eq!(sign, read, "{}", String::from_utf8_lossy(frame));
             prop_assert!(!deltas.iter().any(|delta| matches!(delta, Delta::Stopped(_))));
             prop_assert!(!reader.is_complete());
@@ -339,7 +339,7 @@ proptest! {
             decoder.push(piece);
             let mut rest = piece;
             let mut count = 0;
-            while let Some(length) = ends.next(rest, &mut FrameFields::default()) {
+            while let Some(length) = ends.next_end(rest, &mut FrameFields::default()) {
                 rest = &rest[length..];
                 count += 1;
             }
@@ -407,8 +407,9 @@ fn most_frames_are_known_at_a_glance() {
     for (dialect, wire) in CORPUS {
         let is_delta = |frame: &&str| frame.contains("delta\"") && !frame.contains("\"role\"");
         let deltas: Vec<&str> = wire.split_inclusive("\n\n").filter(is_delta).collect();
-        let known =
-            |frame: &&&str| fast_path::sign(dialect, &FrameFields::of(frame.as_bytes())).is_some();
+        let known = |frame: &&&str| {
+            fast_path::activity(dialect, &FrameFields::parse(frame.as_bytes())).is_some()
+        };
         let count = deltas.iter().filter(known).count();
         // The last delta of a chat ends it and is parsed.
         assert!(
@@ -425,8 +426,8 @@ fn a_frame_after_the_end_changes_nothing() {
     course.is_complete = true;
     let error = b"event: error\ndata: {\"type\":\"error\"}\n\n";
     assert_eq!(
-        course.frame(error, &FrameFields::of(error), NOW),
-        StreamActivity::Alive
+        course.observe_frame(error, &FrameFields::parse(error), NOW),
+        StreamActivity::KeepAlive
     );
-    assert_eq!(course.ended_with, None);
+    assert_eq!(course.relayed_error, None);
 }

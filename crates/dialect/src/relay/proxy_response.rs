@@ -1,7 +1,7 @@
 //! Writes a proxy's own responses, and inspects bodies that are no stream.
 
 use super::response_check;
-use crate::completion::frame;
+use crate::completion::event_frame;
 use crate::{ApiError, Dialect, Interruption};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Failure;
@@ -13,11 +13,11 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyKind {
     /// Server-sent events.
-    Events,
+    EventStream,
     /// A whole response, or an error in place of one.
     Json,
     /// A web page, sent by an intermediary that could not reach the provider.
-    Page,
+    Html,
 }
 
 /// Returns the kind of a body by its first bytes; `None` as long as they are only blanks.
@@ -26,8 +26,8 @@ pub fn sniff_body(head: &[u8]) -> Option<BodyKind> {
     let first = head.iter().find(|byte| !byte.is_ascii_whitespace())?;
     Some(match first {
         b'{' | b'[' => BodyKind::Json,
-        b'<' => BodyKind::Page,
-        _ => BodyKind::Events,
+        b'<' => BodyKind::Html,
+        _ => BodyKind::EventStream,
     })
 }
 
@@ -41,12 +41,12 @@ impl Dialect {
         body: &[u8],
         now: Timestamp,
     ) -> Result<(), Box<Failure>> {
-        if response_check::is_fine(self, body) {
+        if response_check::is_valid(self, body) {
             return Ok(());
         }
         let text = String::from_utf8_lossy(body);
-        match self.read_whole(provider, &text, now) {
-            Err(_) if self == Self::OpenaiResponses && is_under_way(&text) => Ok(()),
+        match self.decode_response(provider, &text, now) {
+            Err(_) if self == Self::OpenaiResponses && is_in_background(&text) => Ok(()),
             read => read.map(drop),
         }
     }
@@ -59,9 +59,11 @@ impl Dialect {
         let problem = ApiError::new(kind, message);
         let here = Interruption::default();
         match self {
-            Self::Anthropic => self.error_frame(&problem, &here),
-            Self::OpenaiChat if status == 0 => self.error_frame(&problem, &here),
-            Self::OpenaiChat => self.error_frame(&problem.with_code(&status.to_string()), &here),
+            Self::Anthropic => self.encode_error_frame(&problem, &here),
+            Self::OpenaiChat if status == 0 => self.encode_error_frame(&problem, &here),
+            Self::OpenaiChat => {
+                self.encode_error_frame(&problem.with_code(&status.to_string()), &here)
+            }
             Self::OpenaiResponses => {
                 let error = json!({
                     "type": kind, "code": kind, "message": message, "param": null,
@@ -70,18 +72,18 @@ impl Dialect {
                     "type": "error", "sequence_number": 0, "code": kind, "message": message,
                     "param": null, "error": error,
                 });
-                frame(&event) + &self.error_frame(&problem, &here)
+                event_frame(&event) + &self.encode_error_frame(&problem, &here)
             }
         }
     }
 
     /// Returns the body of an error response of our own.
     pub fn error_body(self, kind: &str, message: &str) -> String {
-        self.error(&ApiError::new(kind, message))
+        self.encode_error(&ApiError::new(kind, message))
     }
 }
 
-fn is_under_way(body: &str) -> bool {
+fn is_in_background(body: &str) -> bool {
     let response: Value = serde_json::from_str(body).unwrap_or_default();
     response["object"] == "response"
         && response["background"] == true

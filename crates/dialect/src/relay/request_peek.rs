@@ -18,7 +18,7 @@ pub struct PeekedRequest<'a> {
 
 impl Dialect {
     /// Reads the fields of a request body; for a body that is no JSON object, all are unknown.
-    pub fn asked(body: &[u8]) -> PeekedRequest<'_> {
+    pub fn peek_request(body: &[u8]) -> PeekedRequest<'_> {
         let mut json = serde_json::Deserializer::from_slice(body);
         json.deserialize_map(Fields).unwrap_or_default()
     }

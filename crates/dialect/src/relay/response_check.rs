@@ -9,13 +9,13 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 /// Returns whether that body is certainly a completion.
-pub(super) fn is_fine(dialect: Dialect, body: &[u8]) -> bool {
+pub(super) fn is_valid(dialect: Dialect, body: &[u8]) -> bool {
     match dialect {
         Dialect::OpenaiChat => {
-            serde_json::from_slice(body).is_ok_and(|read: Completion<'_>| read.is_fine())
+            serde_json::from_slice(body).is_ok_and(|read: Completion<'_>| read.is_valid())
         }
         Dialect::Anthropic => {
-            serde_json::from_slice(body).is_ok_and(|read: Message<'_>| read.is_fine())
+            serde_json::from_slice(body).is_ok_and(|read: Message<'_>| read.is_valid())
         }
         Dialect::OpenaiResponses => false,
     }
@@ -48,7 +48,7 @@ struct ChatMessage<'a> {
 }
 
 impl Completion<'_> {
-    fn is_fine(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let (choice,) = &self.choices;
         let said = &choice.message;
         self.error.is_none()
@@ -69,7 +69,7 @@ struct Message<'a> {
 }
 
 impl Message<'_> {
-    fn is_fine(&self) -> bool {
+    fn is_valid(&self) -> bool {
         self.content.get().starts_with('[') && self.error.is_none()
     }
 }
@@ -143,8 +143,8 @@ mod tests {
         let all = CHAT.map(|case| (Dialect::OpenaiChat, case));
         let all = all.into_iter();
         for (dialect, (body, fine)) in all.chain(MESSAGES.map(|case| (Dialect::Anthropic, case))) {
-            assert_eq!(is_fine(dialect, body.as_bytes()), fine, "{body}");
-            let read = dialect.read_whole("p", body, Timestamp::default());
+            assert_eq!(is_valid(dialect, body.as_bytes()), fine, "{body}");
+            let read = dialect.decode_response("p", body, Timestamp::default());
             assert!(!fine || read.is_ok(), "{body}: {read:?}");
         }
     }

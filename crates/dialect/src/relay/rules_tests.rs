@@ -1,7 +1,7 @@
 //! Tables: frames with content, and frames that end a response.
 
 use crate::relay::MAX_INSPECTED_BYTES;
-use crate::relay::test_support::{CONTENT, LAST, begun, end, place, push};
+use crate::relay::test_support::{CONTENT, LAST, end, index_of, push, started_relay};
 use crate::test_support::wire;
 use crate::{Dialect, StreamActivity};
 use outlast_kernel::classify::classify;
@@ -174,8 +174,8 @@ fn an_answer_without_content_is_sent_at_its_end() {
 #[test]
 fn the_last_event_completes_an_answer_and_all_that_follows_is_sent_at_once() {
     for dialect in Dialect::ALL {
-        let mut relay = begun(dialect);
-        let last = wire(&[LAST[place(dialect)]]);
+        let mut relay = started_relay(dialect);
+        let last = wire(&[LAST[index_of(dialect)]]);
         let (_, out) = push(&mut relay, &last);
         assert_eq!(out.concat(), last.as_bytes());
         assert!(relay.is_complete() && relay.is_between_frames());
@@ -190,10 +190,10 @@ fn the_last_event_completes_an_answer_and_all_that_follows_is_sent_at_once() {
 #[test]
 fn a_chat_may_end_without_its_last_frame() {
     let finish = wire(&[r#"{"choices":[{"delta":{},"finish_reason": "stop"}]}"#]);
-    let mut relay = begun(Dialect::OpenaiChat);
-    assert!(!relay.is_answered());
+    let mut relay = started_relay(Dialect::OpenaiChat);
+    assert!(!relay.is_content_complete());
     push(&mut relay, &finish).0.unwrap();
-    assert!(relay.is_answered() && !relay.is_complete());
+    assert!(relay.is_content_complete() && !relay.is_complete());
     let usage = wire(&[r#"{"choices":[],"usage":{"prompt_tokens":5}}"#]);
     assert_eq!(
         push(&mut relay, &usage).0.unwrap(),
@@ -213,7 +213,7 @@ fn a_chat_may_end_without_its_last_frame() {
 
 #[test]
 fn data_in_several_lines_is_read_as_one() {
-    let mut relay = begun(Dialect::OpenaiChat);
+    let mut relay = started_relay(Dialect::OpenaiChat);
     let lines = [
         "{\"choices\":[{\"delta\":{\"content\":\"x\"}",
         ",\"finish_reason\":\"stop\"}]}",
@@ -223,12 +223,12 @@ fn data_in_several_lines_is_read_as_one() {
         push(&mut relay, &frame).0.unwrap(),
         StreamActivity::Progress
     );
-    assert!(relay.is_answered());
+    assert!(relay.is_content_complete());
 }
 
 #[test]
 fn an_error_behind_the_end_of_an_answer_undoes_nothing() {
-    let mut relay = begun(Dialect::OpenaiChat);
+    let mut relay = started_relay(Dialect::OpenaiChat);
     let finish = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
     push(
         &mut relay,
@@ -236,7 +236,7 @@ fn an_error_behind_the_end_of_an_answer_undoes_nothing() {
     )
     .0
     .unwrap();
-    assert!(relay.ended_with().is_none() && relay.is_answered());
+    assert!(relay.relayed_error().is_none() && relay.is_content_complete());
     assert!(end(&mut relay).0.is_ok());
 }
 
@@ -249,10 +249,10 @@ fn content_after_a_finish_reason_takes_it_back() {
         push(&mut relay, begin).0.unwrap();
         push(&mut relay, &both).0.unwrap();
         push(&mut relay, &content).0.unwrap();
-        assert!(!relay.is_answered());
+        assert!(!relay.is_content_complete());
         push(&mut relay, &both).0.unwrap();
         // The server's finish reason means nothing any more, until it closes the connection.
-        assert!(!relay.is_answered());
+        assert!(!relay.is_content_complete());
         assert!(end(&mut relay).0.is_ok());
     }
     let mut relay = Dialect::OpenaiChat.relay("p");
@@ -263,9 +263,9 @@ fn content_after_a_finish_reason_takes_it_back() {
     )
     .0
     .unwrap();
-    assert!(relay.is_answered());
+    assert!(relay.is_content_complete());
     push(&mut relay, "\n\n").0.unwrap();
-    assert!(!relay.is_answered() && end(&mut relay).0.is_err());
+    assert!(!relay.is_content_complete() && end(&mut relay).0.is_err());
     let mut relay = Dialect::OpenaiChat.relay("p");
     push(&mut relay, &(both + &content)).0.unwrap();
     assert_eq!(end(&mut relay).0.unwrap_err().phase, Phase::AfterContent);
@@ -278,7 +278,7 @@ fn the_end_of_one_choice_is_not_that_of_another() {
         r#""delta":{"content":"x"}"#,
         r#""delta":{},"finish_reason":"stop""#,
     );
-    let mut relay = begun(Dialect::OpenaiChat);
+    let mut relay = started_relay(Dialect::OpenaiChat);
     push(&mut relay, &wire(&[&choice(0, done), &choice(1, said)]))
         .0
         .unwrap();
@@ -290,7 +290,7 @@ fn the_end_of_one_choice_is_not_that_of_another() {
 #[test]
 fn a_stream_that_ends_too_early_is_cut_off() {
     for dialect in Dialect::ALL {
-        let mut relay = begun(dialect);
+        let mut relay = started_relay(dialect);
         push(&mut relay, "data: {\"ty").0.unwrap();
         let (result, out) = end(&mut relay);
         let failure = result.unwrap_err();
@@ -299,14 +299,14 @@ fn a_stream_that_ends_too_early_is_cut_off() {
         assert!(out.is_empty());
 
         let mut relay = dialect.relay("p");
-        push(&mut relay, &dialect.ping()).0.unwrap();
+        push(&mut relay, &dialect.keepalive_frame()).0.unwrap();
         let failure = end(&mut relay).0.unwrap_err();
         assert_eq!(failure.io, Some(IoKind::Truncated));
         assert_eq!(failure.phase, Phase::BeforeContent);
 
         // A strange frame after an opening is not an error in place of a stream.
         let mut relay = dialect.relay("p");
-        let opening = dialect.frames("m", &[]).concat();
+        let opening = dialect.encode_stream("m", &[]).concat();
         push(&mut relay, &(opening + "<html>502</html>")).0.unwrap();
         let failure = end(&mut relay).0.unwrap_err();
         assert_eq!(failure.io, Some(IoKind::Truncated));

@@ -18,20 +18,20 @@ pub(super) fn push(
 
 pub(super) fn end(relay: &mut Relay) -> (Result<(), Box<Failure>>, Vec<Bytes>) {
     let mut out = Vec::new();
-    let result = relay.end(NOW, &mut out);
+    let result = relay.finish(NOW, &mut out);
     (result, out)
 }
 
 /// Returns a relay that has seen content.
-pub(super) fn begun(dialect: Dialect) -> Relay {
+pub(super) fn started_relay(dialect: Dialect) -> Relay {
     let mut relay = dialect.relay("p");
-    let (result, out) = push(&mut relay, &wire(&[CONTENT[place(dialect)]]));
+    let (result, out) = push(&mut relay, &wire(&[CONTENT[index_of(dialect)]]));
     result.unwrap();
     assert!(relay.has_content() && out.len() == 1);
     relay
 }
 
-pub(super) fn place(dialect: Dialect) -> usize {
+pub(super) fn index_of(dialect: Dialect) -> usize {
     Dialect::ALL.iter().position(|one| *one == dialect).unwrap()
 }
 

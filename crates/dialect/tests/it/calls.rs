@@ -65,16 +65,16 @@ fn frames(dialect: Dialect, calls: &[ExpectedCall<'_>], is_cut: bool) -> Vec<Val
 }
 
 fn streamed(dialect: Dialect, frames: &[Value]) -> (Vec<Delta>, Option<Failure>) {
-    let (mut reader, mut deltas) = (dialect.reader("p"), Vec::new());
+    let (mut reader, mut deltas) = (dialect.decoder("p"), Vec::new());
     for frame in frames {
         let name = String::new();
         let data = frame.to_string();
         let event = sse::Event { name, data };
-        if let Err(failure) = reader.read(&event, Timestamp::default(), &mut deltas) {
+        if let Err(failure) = reader.decode(&event, Timestamp::default(), &mut deltas) {
             return (deltas, Some(*failure));
         }
     }
-    deltas.extend(reader.end());
+    deltas.extend(reader.finish());
     (deltas, None)
 }
 
@@ -97,7 +97,7 @@ fn whole(dialect: Dialect, calls: &[ExpectedCall<'_>], is_cut: bool) -> Vec<Delt
                 "arguments": arguments, "status": if is_cut { "incomplete" } else { "completed" } })) }),
     };
     dialect
-        .read_whole("p", &body.to_string(), Timestamp::default())
+        .decode_response("p", &body.to_string(), Timestamp::default())
         .unwrap()
 }
 
@@ -111,7 +111,7 @@ fn call(id: &str, name: &str, arguments: &str) -> Delta {
 
 fn cut(name: &str) -> Delta {
     let name = name.to_owned();
-    Delta::CallCut { name }
+    Delta::IncompleteToolCall { name }
 }
 
 #[test]

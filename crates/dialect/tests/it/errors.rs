@@ -1,6 +1,6 @@
 //! Reading and judging errors is total: a hundred thousand mutated and random ones.
 
-use outlast_dialect::error_body::{RawError, read};
+use outlast_dialect::error_body::{RawError, parse};
 use outlast_kernel::Timestamp;
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::{Failure, Transport};
@@ -85,7 +85,7 @@ fn a_hundred_thousand_errors_are_read_and_judged() {
             ("date".to_owned(), body.clone()),
         ];
         let at = Timestamp::from_millis(chance.0);
-        let failure: Failure = read(RawError {
+        let failure: Failure = parse(RawError {
             provider: "p",
             transport,
             status,
@@ -159,7 +159,7 @@ fn no_text_in_a_body_makes_a_terminal_4xx_retryable() {
                     body: &body,
                     at,
                 };
-                let verdict = classify(&read(seen));
+                let verdict = classify(&parse(seen));
                 assert_ne!(
                     verdict.class(),
                     Class::Transient,

@@ -72,14 +72,14 @@ fn conversation() -> Request {
     }
 }
 
-fn asked(dialect: Dialect, request: &Request) -> Value {
-    serde_json::from_slice(&dialect.request(request)).unwrap()
+fn encoded_body(dialect: Dialect, request: &Request) -> Value {
+    serde_json::from_slice(&dialect.encode_request(request)).unwrap()
 }
 
 #[test]
 fn a_conversation_is_asked_in_the_words_of_each_dialect() {
     for dialect in Dialect::ALL {
-        let body = asked(dialect, &conversation());
+        let body = encoded_body(dialect, &conversation());
         let pretty = serde_json::to_string_pretty(&body).unwrap();
         insta::assert_snapshot!(dialect.name(), pretty);
     }
@@ -94,13 +94,16 @@ fn the_simplest_question_is_the_shortest() {
         ..Request::default()
     };
     let chat = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
-    assert_eq!(asked(Dialect::OpenaiChat, &request), chat);
-    let anthropic = asked(Dialect::Anthropic, &request);
+    assert_eq!(encoded_body(Dialect::OpenaiChat, &request), chat);
+    let anthropic = encoded_body(Dialect::Anthropic, &request);
     assert_eq!(
         (&anthropic["stream"], &anthropic["max_tokens"]),
         (&json!(false), &json!(8192))
     );
-    assert_eq!(asked(Dialect::OpenaiResponses, &request)["store"], false);
+    assert_eq!(
+        encoded_body(Dialect::OpenaiResponses, &request)["store"],
+        false
+    );
 }
 
 #[test]
@@ -111,7 +114,7 @@ fn only_a_streamed_answer_of_responses_is_kept_and_only_when_it_is_to_be() {
             delivery,
             ..conversation()
         };
-        asked(dialect, &request)
+        encoded_body(dialect, &request)
     };
     let kept = |dialect, resumable, delivery| {
         let body = body(dialect, resumable, delivery);
@@ -145,7 +148,7 @@ fn arguments_go_back_in_the_words_of_the_model() {
             }],
             ..Request::default()
         };
-        String::from_utf8(Dialect::Anthropic.request(&request)).unwrap()
+        String::from_utf8(Dialect::Anthropic.encode_request(&request)).unwrap()
     };
     let exact = r#"{"z": 1.0, "a": 12345678901234567890123}"#;
     assert!(asked_with(exact).contains(&format!(r#""input":{exact}"#)));
@@ -180,7 +183,7 @@ fn reasoning_of_another_model_is_left_out() {
                 messages: vec![Message::user("hi"), thought, Message::user("go on")],
                 ..Request::default()
             };
-            Dialect::ALL.map(|dialect| asked(dialect, &request))
+            Dialect::ALL.map(|dialect| encoded_body(dialect, &request))
         };
         let says_it = |body: &Value| body.to_string().contains("THOUGHT");
         let conversation = |body: &Value| match &body["messages"] {
@@ -253,7 +256,7 @@ fn ids(body: &Value) -> [Vec<String>; 2] {
 #[test]
 fn no_two_calls_are_sent_with_one_id_and_each_result_has_its_calls() {
     for dialect in Dialect::ALL {
-        let body = asked(
+        let body = encoded_body(
             dialect,
             &two_steps([&["call_1", "call_1"], &["call_1", "b"]]),
         );
@@ -267,7 +270,7 @@ fn no_two_calls_are_sent_with_one_id_and_each_result_has_its_calls() {
         // Earlier messages are sent unchanged.
         let mut earlier = two_steps([&["call_1", "call_1"], &[]]);
         earlier.messages.truncate(3);
-        let [earlier, _] = ids(&asked(dialect, &earlier));
+        let [earlier, _] = ids(&encoded_body(dialect, &earlier));
         assert_eq!(earlier, calls[..2], "{dialect:?}");
     }
 }
@@ -275,10 +278,10 @@ fn no_two_calls_are_sent_with_one_id_and_each_result_has_its_calls() {
 #[test]
 fn the_id_that_another_provider_gave_is_sent_in_letters_that_are_taken() {
     let request = two_steps([&["functions.look:0"], &["call/é"]]);
-    let [calls, results] = ids(&asked(Dialect::Anthropic, &request));
+    let [calls, results] = ids(&encoded_body(Dialect::Anthropic, &request));
     assert_eq!(calls, ["functions_look_0_2", "call___2"]);
     assert_eq!(results, calls);
-    let [calls, results] = ids(&asked(Dialect::OpenaiChat, &request));
+    let [calls, results] = ids(&encoded_body(Dialect::OpenaiChat, &request));
     assert_eq!(calls, ["functions.look:0", "call/é"]);
     assert_eq!(results, calls);
 }
@@ -294,7 +297,7 @@ fn a_blank_text_of_a_model_is_not_sent_where_it_would_be_refused() {
         role: Role::Assistant,
         parts: vec![blank(" ")],
     });
-    let messages = asked(Dialect::Anthropic, &request)["messages"].clone();
+    let messages = encoded_body(Dialect::Anthropic, &request)["messages"].clone();
     assert_eq!(messages.as_array().unwrap().len(), 5);
     assert_eq!(messages[1]["content"].as_array().unwrap().len(), 1);
 }

@@ -21,13 +21,13 @@ const STREAMS: [(Dialect, &str); 3] = [
 
 fn read(dialect: Dialect, chunks: &[&[u8]]) -> Vec<Delta> {
     let mut decoder = sse::Decoder::new(1 << 20);
-    let mut reader = dialect.reader("p");
+    let mut reader = dialect.decoder("p");
     let mut deltas = Vec::new();
     for chunk in chunks {
         decoder.push(chunk);
         while let Some(event) = decoder.next_event().unwrap() {
             reader
-                .read(&event, Timestamp::default(), &mut deltas)
+                .decode(&event, Timestamp::default(), &mut deltas)
                 .unwrap();
         }
     }
@@ -35,7 +35,7 @@ fn read(dialect: Dialect, chunks: &[&[u8]]) -> Vec<Delta> {
 }
 
 /// Returns the common deltas; each provider proves its reasoning and names its calls in its own way.
-fn told(dialect: Dialect) -> Vec<Delta> {
+fn expected_deltas(dialect: Dialect) -> Vec<Delta> {
     let signature =
         "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrzLoky3d1pkipgMOYds6RjTNbPzgIu+WZ0mSbZZN0Fb9Xr/4Q==";
     let encrypted =
@@ -104,7 +104,11 @@ fn without_usage(deltas: Vec<Delta>) -> Vec<Delta> {
 fn every_dialect_tells_the_same() {
     for (dialect, stream) in STREAMS {
         let deltas = read(dialect, &[stream.as_bytes()]);
-        assert_eq!(without_usage(deltas), told(dialect), "{dialect:?}");
+        assert_eq!(
+            without_usage(deltas),
+            expected_deltas(dialect),
+            "{dialect:?}"
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! The context windows that the overflow errors of the corpus state.
 
-use outlast_dialect::error_body::{RawError, read};
+use outlast_dialect::error_body::{RawError, parse};
 use outlast_kernel::Timestamp;
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::{Failure, Transport};
@@ -14,7 +14,7 @@ fn overflows(corpus: &str) -> Vec<(String, Failure)> {
     let lines = lines.map(Result::<Value, _>::unwrap);
     let is_overflow = |line: &Value| line["expect"]["class"] == "context_overflow";
     let failure = |line: Value| {
-        let failure = read(RawError {
+        let failure = parse(RawError {
             provider: line["provider"].as_str().unwrap(),
             transport: match line["transport"].as_str() {
                 Some("http") => Transport::Http,

@@ -17,14 +17,14 @@ type Frames = BoxStream<'static, Result<Frame, Box<Failure>>>;
 #[derive(Clone)]
 pub struct Adapter {
     pub(super) name: String,
-    place: String,
+    endpoint: String,
     pub(super) dialect: Dialect,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) timeouts: Timeouts,
     pub(super) credential: Option<Credential>,
     /// Further secrets to redact if the provider sends them back.
-    hidden: Vec<Credential>,
+    redacted_secrets: Vec<Credential>,
 }
 
 impl Adapter {
@@ -32,28 +32,28 @@ impl Adapter {
     pub fn new(dialect: Dialect, transport: Arc<dyn Transport>, clock: Arc<dyn Clock>) -> Self {
         Self {
             name: dialect.name().to_owned(),
-            place: String::new(),
+            endpoint: String::new(),
             dialect,
             transport,
             clock,
             timeouts: Timeouts::default(),
             credential: None,
-            hidden: Vec::new(),
+            redacted_secrets: Vec::new(),
         }
     }
 
     /// Sets the provider's name.
     #[must_use]
-    pub fn named(self, name: &str) -> Self {
+    pub fn with_name(self, name: &str) -> Self {
         let name = name.to_owned();
         Self { name, ..self }
     }
 
     /// Sets the provider's address, if it is not the usual one.
     #[must_use]
-    pub fn at(self, place: &str) -> Self {
-        let place = place.to_owned();
-        Self { place, ..self }
+    pub fn with_endpoint(self, place: &str) -> Self {
+        let endpoint = place.to_owned();
+        Self { endpoint, ..self }
     }
 
     /// Sets the time limits.
@@ -71,8 +71,11 @@ impl Adapter {
 
     /// Adds secrets that are sent along and must be redacted.
     #[must_use]
-    pub fn hiding(self, hidden: Vec<Credential>) -> Self {
-        Self { hidden, ..self }
+    pub fn with_redacted_secrets(self, redacted_secrets: Vec<Credential>) -> Self {
+        Self {
+            redacted_secrets,
+            ..self
+        }
     }
 
     /// Makes one request and returns each frame of its response, raw and decoded.
@@ -85,9 +88,9 @@ impl Adapter {
             method: transport::Method::Post,
             path: self.dialect.path().to_owned(),
             headers: self.headers(accept),
-            body: Bytes::from(self.dialect.request(request)),
+            body: Bytes::from(self.dialect.encode_request(request)),
         };
-        read(ResponseReader::new(self.clone(), request))
+        frame_stream(ResponseReader::new(self.clone(), request))
     }
 
     /// Makes one request for the rest of a completion; `None` when the dialect does not store completions.
@@ -98,11 +101,15 @@ impl Adapter {
             headers: self.headers("text/event-stream"),
             body: Bytes::new(),
         };
-        Some(read(ResponseReader::after(self.clone(), request, place)))
+        Some(frame_stream(ResponseReader::resuming(
+            self.clone(),
+            request,
+            place,
+        )))
     }
 
     /// Returns the provider with the credential, if there is one.
-    fn asked_with(&self, credential: Option<&Credential>) -> Self {
+    fn with_optional_credential(&self, credential: Option<&Credential>) -> Self {
         match credential {
             Some(credential) => self.clone().with_credential(credential.clone()),
             None => self.clone(),
@@ -125,7 +132,7 @@ impl Adapter {
 
     /// Redacts the credentials, in case the provider sent them back.
     pub(super) fn scrubbed(&self, mut failure: Box<Failure>) -> Box<Failure> {
-        for secret in self.credential.iter().chain(&self.hidden) {
+        for secret in self.credential.iter().chain(&self.redacted_secrets) {
             secret.scrub(&mut failure);
         }
         failure
@@ -137,8 +144,8 @@ impl Provider for Adapter {
         &self.name
     }
 
-    fn place(&self) -> &str {
-        &self.place
+    fn endpoint(&self) -> &str {
+        &self.endpoint
     }
 
     fn stream(
@@ -146,7 +153,7 @@ impl Provider for Adapter {
         request: &Request,
         credential: Option<&Credential>,
     ) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
-        deltas(self.asked_with(credential).frames(request))
+        delta_stream(self.with_optional_credential(credential).frames(request))
     }
 
     fn resume(
@@ -154,11 +161,13 @@ impl Provider for Adapter {
         place: &StreamCursor,
         credential: Option<&Credential>,
     ) -> Option<BoxStream<'static, Result<Delta, Box<Failure>>>> {
-        self.asked_with(credential).resume_frames(place).map(deltas)
+        self.with_optional_credential(credential)
+            .resume_frames(place)
+            .map(delta_stream)
     }
 }
 
-fn read(answer: ResponseReader) -> Frames {
+fn frame_stream(answer: ResponseReader) -> Frames {
     stream::unfold(answer, |mut answer| async move {
         let item = answer.next().await?;
         Some((item, answer))
@@ -166,7 +175,7 @@ fn read(answer: ResponseReader) -> Frames {
     .boxed()
 }
 
-fn deltas(frames: Frames) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
+fn delta_stream(frames: Frames) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
     let deltas = |frame: Result<Frame, Box<Failure>>| match frame {
         Ok(frame) => stream::iter(frame.deltas.into_iter().map(Ok).collect::<Vec<_>>()),
         Err(failure) => stream::iter(vec![Err(failure)]),

@@ -27,32 +27,35 @@ impl Adapter {
             body: Bytes::new(),
         };
         let sent = self.transport.send(request);
-        let response = match self.within(self.timeouts.until_headers(), sent).await {
+        let response = match self
+            .with_time_limit(self.timeouts.until_headers(), sent)
+            .await
+        {
             Some(Ok(response)) => response,
-            Some(Err(error)) => return self.unreached(self.broken(&error)),
-            None => return self.unreached(self.response_timeout()),
+            Some(Err(error)) => return self.unreachable_check(self.transport_failure(&error)),
+            None => return self.unreachable_check(self.response_timeout()),
         };
         let named = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("date");
         let date = response.headers.iter().find(named);
         let date = date.map(|(_, value)| value.clone());
         let result = if (200..300).contains(&response.status) {
-            self.listed(self.error_text(response.body).await)
+            self.verify_model_list(self.error_text(response.body).await)
         } else {
-            Err(self.scrubbed(self.refused(response).await))
+            Err(self.scrubbed(self.error_response(response).await))
         };
         ProviderCheck { date, result }
     }
 
     /// Verifies that the body is a list of models, and not the page of an intermediary.
-    fn listed(&self, body: String) -> Result<(), Box<Failure>> {
+    fn verify_model_list(&self, body: String) -> Result<(), Box<Failure>> {
         if body.trim_start().starts_with(['{', '[']) {
             return Ok(());
         }
-        let failure = stream_error::no_stream(&self.name, &body, self.clock.now());
+        let failure = stream_error::not_an_event_stream(&self.name, &body, self.clock.now());
         Err(self.scrubbed(failure))
     }
 
-    fn unreached(&self, failure: Box<Failure>) -> ProviderCheck {
+    fn unreachable_check(&self, failure: Box<Failure>) -> ProviderCheck {
         ProviderCheck {
             date: None,
             result: Err(self.scrubbed(failure)),

@@ -37,7 +37,7 @@ pub struct Frame {
 pub(super) struct ResponseReader {
     adapter: Adapter,
     /// Where it begins, if it is the rest of one.
-    place: Option<StreamCursor>,
+    resume_token: Option<StreamCursor>,
     stage: Stage,
     phase: Phase,
 }
@@ -45,7 +45,7 @@ pub(super) struct ResponseReader {
 enum Stage {
     Unsent(transport::Request),
     Reading(Box<IncomingBody>),
-    Over,
+    Done,
 }
 
 /// A stream of events that is being read.
@@ -67,28 +67,28 @@ type BoxedFailure = Box<Failure>;
 enum BodyRead {
     Bytes(Bytes),
     End,
-    Broke(transport::Error),
-    Nothing,
+    Failed(transport::Error),
+    TimedOut,
 }
 
 impl ResponseReader {
     pub(super) fn new(adapter: Adapter, request: transport::Request) -> Self {
         Self {
             adapter,
-            place: None,
+            resume_token: None,
             stage: Stage::Unsent(request),
             phase: Phase::BeforeHeaders,
         }
     }
 
     /// The rest of an answer.
-    pub(super) fn after(
+    pub(super) fn resuming(
         adapter: Adapter,
         request: transport::Request,
         place: &StreamCursor,
     ) -> Self {
         Self {
-            place: Some(place.clone()),
+            resume_token: Some(place.clone()),
             ..Self::new(adapter, request)
         }
     }
@@ -96,10 +96,10 @@ impl ResponseReader {
     pub(super) async fn next(&mut self) -> Option<Result<Frame, BoxedFailure>> {
         // A flood of frames that say nothing must not keep others from their turn.
         tokio::task::consume_budget().await;
-        let result = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Over => return None,
-            Stage::Unsent(request) => self.begin(request).await,
-            Stage::Reading(incoming) => self.read(incoming).await,
+        let result = match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Done => return None,
+            Stage::Unsent(request) => self.send_request(request).await,
+            Stage::Reading(incoming) => self.read_frame(incoming).await,
         };
         Some(match result {
             Ok(frame) => {
@@ -115,32 +115,32 @@ impl ResponseReader {
         })
     }
 
-    async fn begin(&mut self, request: transport::Request) -> Result<Frame, BoxedFailure> {
+    async fn send_request(&mut self, request: transport::Request) -> Result<Frame, BoxedFailure> {
         let sent = self.adapter.transport.send(request);
         let limit = self.adapter.timeouts.until_headers();
-        let response = match self.adapter.within(limit, sent).await {
+        let response = match self.adapter.with_time_limit(limit, sent).await {
             Some(Ok(response)) => response,
-            Some(Err(error)) => return Err(self.adapter.broken(&error)),
+            Some(Err(error)) => return Err(self.adapter.transport_failure(&error)),
             None => return Err(self.adapter.response_timeout()),
         };
         self.phase = Phase::BeforeContent;
         if !(200..300).contains(&response.status) {
-            return Err(self.adapter.refused(response).await);
+            return Err(self.adapter.error_response(response).await);
         }
         let (dialect, name) = (self.adapter.dialect, &self.adapter.name);
-        let reader = match &self.place {
+        let reader = match &self.resume_token {
             Some(place) => dialect.decoder_after(name, place),
-            None => dialect.reader(name),
+            None => dialect.decoder(name),
         };
         let mut incoming = Box::new(IncomingBody::new(&self.adapter, response, reader));
         match incoming.detect_content(&self.adapter).await? {
             Content::Events(head) => {
                 incoming.frames.push(&head);
-                self.read(incoming).await
+                self.read_frame(incoming).await
             }
             Content::Json(head) => {
                 let frame = self.adapter.read_whole(*incoming, head).await?;
-                match self.place {
+                match self.resume_token {
                     Some(_) => Err(self.adapter.unexpected_full_response()),
                     None => Ok(frame),
                 }
@@ -149,13 +149,13 @@ impl ResponseReader {
                 let rest = self.adapter.error_text(incoming.body).await;
                 let page = String::from_utf8_lossy(&head) + rest.as_str();
                 let now = self.adapter.clock.now();
-                let failure = stream_error::no_stream(&self.adapter.name, &page, now);
+                let failure = stream_error::not_an_event_stream(&self.adapter.name, &page, now);
                 Err(with_headers(failure, &incoming.headers))
             }
         }
     }
 
-    async fn read(&mut self, mut incoming: Box<IncomingBody>) -> Result<Frame, BoxedFailure> {
+    async fn read_frame(&mut self, mut incoming: Box<IncomingBody>) -> Result<Frame, BoxedFailure> {
         loop {
             if let Some(frame) = incoming.next_frame(&self.adapter)? {
                 if !matches!(frame.deltas.last(), Some(Delta::Stopped(_))) {
@@ -163,8 +163,8 @@ impl ResponseReader {
                 }
                 return Ok(frame);
             }
-            match incoming.wait(&self.adapter).await {
-                BodyRead::Bytes(bytes) => incoming.take_in(&self.adapter, &bytes)?,
+            match incoming.read_body(&self.adapter).await {
+                BodyRead::Bytes(bytes) => incoming.push_bytes(&self.adapter, &bytes)?,
                 came => return incoming.finish(&self.adapter, came),
             }
         }
@@ -204,13 +204,13 @@ impl IncomingBody {
                     _ => Content::Events(head),
                 });
             }
-            match self.wait(adapter).await {
+            match self.read_body(adapter).await {
                 BodyRead::Bytes(bytes) => {
-                    self.count(adapter, &bytes)?;
+                    self.count_bytes(adapter, &bytes)?;
                     head.extend_from_slice(&bytes);
                 }
                 BodyRead::End => return Ok(Content::Events(Bytes::from(head))),
-                came => return Err(self.failed(adapter, came)),
+                came => return Err(self.failure_for(adapter, came)),
             }
         }
     }
@@ -221,14 +221,14 @@ impl IncomingBody {
         let frame = match self.frames.next_frame() {
             Ok(Some(frame)) => frame,
             Ok(None) => return Ok(None),
-            Err(error) => return Err(adapter.raised(IoKind::Truncated, &error.to_string())),
+            Err(error) => return Err(adapter.failure(IoKind::Truncated, &error.to_string())),
         };
         let mut deltas = Vec::new();
         if let Some(event) = &frame.event {
-            match self.reader.read(event, now, &mut deltas) {
-                Ok(StreamActivity::Progress) => self.watchdog.progress(now),
-                Ok(StreamActivity::Opening) => self.watchdog.opening(now),
-                Ok(StreamActivity::Alive) => {}
+            match self.reader.decode(event, now, &mut deltas) {
+                Ok(StreamActivity::Progress) => self.watchdog.record_progress(now),
+                Ok(StreamActivity::Opening) => self.watchdog.record_announcement(now),
+                Ok(StreamActivity::KeepAlive) => {}
                 Err(failure) => return Err(with_headers(failure, &self.headers)),
             }
         }
@@ -239,59 +239,59 @@ impl IncomingBody {
         Ok(Some(Frame { raw, deltas }))
     }
 
-    async fn wait(&mut self, adapter: &Adapter) -> BodyRead {
+    async fn read_body(&mut self, adapter: &Adapter) -> BodyRead {
         let deadline = match self.complete_at {
             Some(at) => Some(at + TRAILING_EVENTS_TIMEOUT),
             None => self.watchdog.deadline(),
         };
-        match adapter.until(deadline, self.body.next()).await {
+        match adapter.with_deadline(deadline, self.body.next()).await {
             Some(Some(Ok(bytes))) => BodyRead::Bytes(bytes),
-            Some(Some(Err(error))) => BodyRead::Broke(error),
+            Some(Some(Err(error))) => BodyRead::Failed(error),
             Some(None) => BodyRead::End,
-            None => BodyRead::Nothing,
+            None => BodyRead::TimedOut,
         }
     }
 
-    fn take_in(&mut self, adapter: &Adapter, bytes: &Bytes) -> Result<(), BoxedFailure> {
-        self.count(adapter, bytes)?;
+    fn push_bytes(&mut self, adapter: &Adapter, bytes: &Bytes) -> Result<(), BoxedFailure> {
+        self.count_bytes(adapter, bytes)?;
         self.frames.push(bytes);
         Ok(())
     }
 
     /// Takes note of bytes that came: they are a sign of life, and there may not be too many.
-    fn count(&mut self, adapter: &Adapter, bytes: &Bytes) -> Result<(), BoxedFailure> {
+    fn count_bytes(&mut self, adapter: &Adapter, bytes: &Bytes) -> Result<(), BoxedFailure> {
         self.received += bytes.len();
         if self.received > MAX_RESPONSE_BYTES {
-            return Err(adapter.too_long(MAX_RESPONSE_BYTES));
+            return Err(adapter.response_too_long(MAX_RESPONSE_BYTES));
         }
-        self.watchdog.alive(adapter.clock.now());
+        self.watchdog.record_keepalive(adapter.clock.now());
         Ok(())
     }
 
     /// There is no more: either the answer is complete, or this is how it failed.
     fn finish(&mut self, adapter: &Adapter, came: BodyRead) -> Result<Frame, BoxedFailure> {
-        let deltas = self.reader.end();
+        let deltas = self.reader.finish();
         if !deltas.is_empty() {
             let raw = Bytes::copy_from_slice(self.frames.rest());
             return Ok(Frame { raw, deltas });
         }
-        Err(self.failed(adapter, came))
+        Err(self.failure_for(adapter, came))
     }
 
-    fn failed(&self, adapter: &Adapter, came: BodyRead) -> BoxedFailure {
+    fn failure_for(&self, adapter: &Adapter, came: BodyRead) -> BoxedFailure {
         let now = adapter.clock.now();
         match came {
-            BodyRead::Broke(error) => adapter.broken(&error),
-            BodyRead::Nothing => {
-                let standstill = Span(self.watchdog.standstill());
+            BodyRead::Failed(error) => adapter.transport_failure(&error),
+            BodyRead::TimedOut => {
+                let standstill = Span(self.watchdog.stall_duration());
                 let message = format!("the stream stood still for {standstill}");
-                adapter.raised(IoKind::Idle, &message)
+                adapter.failure(IoKind::Idle, &message)
             }
             BodyRead::Bytes(_) | BodyRead::End => match self.frames.stray() {
                 stray if self.watchdog.has_begun() || stray.is_empty() => {
-                    stream_error::cut_off(&adapter.name, now)
+                    stream_error::truncated_stream(&adapter.name, now)
                 }
-                stray => stream_error::no_stream(&adapter.name, &stray, now),
+                stray => stream_error::not_an_event_stream(&adapter.name, &stray, now),
             },
         }
     }
@@ -304,46 +304,46 @@ impl Adapter {
         head: Bytes,
     ) -> Result<Frame, BoxedFailure> {
         let mut body = Vec::from(head);
-        incoming.watchdog.progress(self.clock.now());
+        incoming.watchdog.record_progress(self.clock.now());
         loop {
-            match incoming.wait(self).await {
+            match incoming.read_body(self).await {
                 BodyRead::Bytes(bytes) => {
-                    incoming.count(self, &bytes)?;
+                    incoming.count_bytes(self, &bytes)?;
                     // Some servers send spaces to show that they are there.
                     if !bytes.iter().all(u8::is_ascii_whitespace) {
-                        incoming.watchdog.progress(self.clock.now());
+                        incoming.watchdog.record_progress(self.clock.now());
                     }
                     body.extend_from_slice(&bytes);
                     if body.len() > MAX_UNSTREAMED_BYTES {
-                        return Err(self.too_long(MAX_UNSTREAMED_BYTES));
+                        return Err(self.response_too_long(MAX_UNSTREAMED_BYTES));
                     }
                 }
                 BodyRead::End => break,
-                came => return Err(incoming.failed(self, came)),
+                came => return Err(incoming.failure_for(self, came)),
             }
         }
         let text = String::from_utf8_lossy(&body);
         let deltas = self
             .dialect
-            .read_whole(&self.name, &text, self.clock.now())
+            .decode_response(&self.name, &text, self.clock.now())
             .map_err(|failure| with_headers(failure, &incoming.headers))?;
         let raw = Bytes::from(body);
         Ok(Frame { raw, deltas })
     }
 
-    fn too_long(&self, limit: usize) -> BoxedFailure {
+    fn response_too_long(&self, limit: usize) -> BoxedFailure {
         let message = format!("the answer is longer than {} MiB", limit >> 20);
-        self.raised(IoKind::Truncated, &message)
+        self.failure(IoKind::Truncated, &message)
     }
 
     /// Reads an error body within bounds: a slow or endless one must not hide the status.
-    pub(super) async fn refused(&self, response: transport::Response) -> BoxedFailure {
+    pub(super) async fn error_response(&self, response: transport::Response) -> BoxedFailure {
         let body = if (300..400).contains(&response.status) {
-            moved(&response.headers)
+            redirect_message(&response.headers)
         } else {
             self.error_text(response.body).await
         };
-        Box::new(error_body::read(RawError {
+        Box::new(error_body::parse(RawError {
             provider: &self.name,
             transport: failure::Transport::Http,
             status: Some(response.status),
@@ -363,22 +363,22 @@ impl Adapter {
                 }
             }
         };
-        self.within(ERROR_BODY_TIMEOUT, read).await;
+        self.with_time_limit(ERROR_BODY_TIMEOUT, read).await;
         text.truncate(MAX_ERROR_BYTES);
         String::from_utf8_lossy(&text).into_owned()
     }
 
     /// The result, or `None` when the limit, if there is one, ends first.
-    pub(super) async fn within<T>(
+    pub(super) async fn with_time_limit<T>(
         &self,
         limit: Duration,
         work: impl Future<Output = T>,
     ) -> Option<T> {
         let deadline = (!limit.is_zero()).then(|| self.clock.now() + limit);
-        self.until(deadline, work).await
+        self.with_deadline(deadline, work).await
     }
 
-    async fn until<T>(
+    async fn with_deadline<T>(
         &self,
         deadline: Option<Timestamp>,
         work: impl Future<Output = T>,
@@ -395,27 +395,27 @@ impl Adapter {
 
     pub(super) fn response_timeout(&self) -> BoxedFailure {
         let limit = Span(self.timeouts.headers);
-        self.raised(IoKind::Timeout, &format!("no response came for {limit}"))
+        self.failure(IoKind::Timeout, &format!("no response came for {limit}"))
     }
 
-    pub(super) fn broken(&self, error: &transport::Error) -> BoxedFailure {
-        self.raised(error.io, &error.message)
+    pub(super) fn transport_failure(&self, error: &transport::Error) -> BoxedFailure {
+        self.failure(error.io, &error.message)
     }
 
     /// Which part of a whole answer was heard before is not known, and asked again the server would do the same.
     fn unexpected_full_response(&self) -> BoxedFailure {
         let message = "the answer came as a whole in place of its rest";
-        let failure = self.raised(IoKind::Protocol, message);
+        let failure = self.failure(IoKind::Protocol, message);
         Box::new(failure.with_retryable(false))
     }
 
-    fn raised(&self, io: IoKind, message: &str) -> BoxedFailure {
+    fn failure(&self, io: IoKind, message: &str) -> BoxedFailure {
         Box::new(Failure::thrown(&self.name, message, self.clock.now()).with_io(io))
     }
 }
 
 /// A redirect is not followed, because the key would go along.
-fn moved(headers: &[(String, String)]) -> String {
+fn redirect_message(headers: &[(String, String)]) -> String {
     let named = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("location");
     let Some((_, place)) = headers.iter().find(named) else {
         return String::new();

@@ -14,7 +14,7 @@ const MAX_KEEPALIVE_IDLE_PERIODS: u32 = 3;
 pub struct Watchdog {
     timeouts: Timeouts,
     announced: bool,
-    begun: bool,
+    has_progress: bool,
     progress_at: Timestamp,
     alive_at: Timestamp,
 }
@@ -25,39 +25,39 @@ impl Watchdog {
         Self {
             timeouts,
             announced: false,
-            begun: false,
+            has_progress: false,
             progress_at: now,
             alive_at: now,
         }
     }
 
     /// Records a sign of life without progress.
-    pub fn alive(&mut self, now: Timestamp) {
+    pub fn record_keepalive(&mut self, now: Timestamp) {
         self.alive_at = now;
     }
 
     /// Records the announcement of a response: the next event still counts as the first.
-    pub fn opening(&mut self, now: Timestamp) {
+    pub fn record_announcement(&mut self, now: Timestamp) {
         self.announced = true;
         self.progress_at = now;
         self.alive_at = now;
     }
 
     /// Records progress.
-    pub fn progress(&mut self, now: Timestamp) {
-        self.begun = true;
+    pub fn record_progress(&mut self, now: Timestamp) {
+        self.has_progress = true;
         self.progress_at = now;
         self.alive_at = now;
     }
 
     /// Returns whether any event arrived.
     pub fn has_begun(&self) -> bool {
-        self.announced || self.begun
+        self.announced || self.has_progress
     }
 
     /// Returns the time at which the response counts as stalled, if there is a limit.
     pub fn deadline(&self) -> Option<Timestamp> {
-        let limit = self.limit();
+        let limit = self.current_limit();
         let silent = self.alive_at + limit;
         let breaths = match self.timeouts.idle {
             Duration::ZERO => limit.saturating_mul(MAX_KEEPALIVE_IDLE_PERIODS),
@@ -68,8 +68,8 @@ impl Watchdog {
     }
 
     /// Returns the limit that currently applies.
-    pub fn limit(&self) -> Duration {
-        if self.begun {
+    pub fn current_limit(&self) -> Duration {
+        if self.has_progress {
             self.timeouts.idle
         } else {
             self.timeouts.first_event
@@ -77,7 +77,7 @@ impl Watchdog {
     }
 
     /// Returns the time since the last progress, as it will be at the deadline.
-    pub fn standstill(&self) -> Duration {
+    pub fn stall_duration(&self) -> Duration {
         let end = self.deadline().unwrap_or(self.alive_at);
         end.since(self.progress_at)
     }
@@ -103,28 +103,28 @@ mod tests {
     fn the_first_event_and_those_after_it_have_limits_of_their_own() {
         let mut watchdog = Watchdog::new(timeouts(50, 10), at(0));
         assert_eq!(watchdog.deadline(), Some(at(50)));
-        watchdog.progress(at(20));
+        watchdog.record_progress(at(20));
         assert_eq!(watchdog.deadline(), Some(at(30)));
     }
 
     #[test]
     fn an_announcement_is_not_the_first_event() {
         let mut watchdog = Watchdog::new(timeouts(50, 10), at(0));
-        watchdog.opening(at(20));
+        watchdog.record_announcement(at(20));
         assert_eq!(watchdog.deadline(), Some(at(70)));
-        watchdog.progress(at(60));
+        watchdog.record_progress(at(60));
         assert_eq!(watchdog.deadline(), Some(at(70)));
     }
 
     #[test]
     fn breathing_counts_for_three_limits_and_no_longer() {
         let mut watchdog = Watchdog::new(timeouts(50, 10), at(0));
-        watchdog.progress(at(0));
+        watchdog.record_progress(at(0));
         for second in (5..=25).step_by(5) {
-            watchdog.alive(at(second));
+            watchdog.record_keepalive(at(second));
         }
         assert_eq!(watchdog.deadline(), Some(at(30)));
-        watchdog.progress(at(29));
+        watchdog.record_progress(at(29));
         assert_eq!(watchdog.deadline(), Some(at(39)));
     }
 
@@ -132,7 +132,7 @@ mod tests {
     fn zero_switches_a_limit_off() {
         let mut watchdog = Watchdog::new(timeouts(0, 10), at(0));
         assert_eq!(watchdog.deadline(), None);
-        watchdog.progress(at(5));
+        watchdog.record_progress(at(5));
         assert_eq!(watchdog.deadline(), Some(at(15)));
     }
 }

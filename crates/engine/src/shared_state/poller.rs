@@ -19,15 +19,17 @@ pub(super) fn start(inner: &Arc<Inner>) {
     let weak = Arc::downgrade(inner);
     tokio::spawn(async move {
         for round in 1_u32.. {
-            let Some(pause) = pause(&weak) else { return };
+            let Some(pause) = next_poll(&weak) else {
+                return;
+            };
             pause.await;
             let Some(inner) = weak.upgrade() else { return };
-            look(&inner, round).await;
+            poll(&inner, round).await;
         }
     });
 }
 
-fn pause(inner: &Weak<Inner>) -> Option<impl Future<Output = ()> + use<>> {
+fn next_poll(inner: &Weak<Inner>) -> Option<impl Future<Output = ()> + use<>> {
     let inner = inner.upgrade()?;
     let by_clock = inner.clock.sleep_until(inner.clock.now() + POLL_INTERVAL);
     Some(async move {
@@ -35,66 +37,66 @@ fn pause(inner: &Weak<Inner>) -> Option<impl Future<Output = ()> + use<>> {
     })
 }
 
-async fn look(inner: &Arc<Inner>, round: u32) {
+async fn poll(inner: &Arc<Inner>, round: u32) {
     match inner.store() {
         Some(store) => {
             let news = inner.try_store(store.has_external_changes()).await;
-            let is_behind = inner.is_behind.swap(false, Ordering::Relaxed);
+            let is_behind = inner.needs_reload.swap(false, Ordering::Relaxed);
             if news == Some(true) || is_behind {
-                read(inner, &store).await;
+                reload(inner, &store).await;
             }
             if round.is_multiple_of(RENEW_ROUNDS) {
-                renew(inner, &store).await;
+                renew_waiters(inner, &store).await;
                 report_successes(inner, &store).await;
             }
         }
-        None if round.is_multiple_of(RECONNECT_ROUNDS) => join(inner).await,
+        None if round.is_multiple_of(RECONNECT_ROUNDS) => connect(inner).await,
         None => {}
     }
 }
 
 /// What the store had at some moment.
 struct StoreSnapshot {
-    scenes: Vec<(String, GateSnapshot)>,
+    gates: Vec<(String, GateSnapshot)>,
     blocks: Blocks,
     /// What this process had changed by then.
-    own_changes: u64,
+    local_changes: u64,
 }
 
 /// Takes over what the store has.
-async fn read(inner: &Inner, store: &Store) {
-    if let Some(news) = fetch(inner, store).await {
-        take_over(inner, news);
+async fn reload(inner: &Inner, store: &Store) {
+    if let Some(news) = fetch_snapshot(inner, store).await {
+        apply_snapshot(inner, news);
     }
 }
 
-async fn fetch(inner: &Inner, store: &Store) -> Option<StoreSnapshot> {
-    let own_changes = inner.own_changes.load(Ordering::Relaxed);
+async fn fetch_snapshot(inner: &Inner, store: &Store) -> Option<StoreSnapshot> {
+    let local_changes = inner.local_changes.load(Ordering::Relaxed);
     let now = inner.clock.now();
     Some(StoreSnapshot {
-        scenes: inner.try_store(store.scenes(now)).await?,
+        gates: inner.try_store(store.gate_snapshots(now)).await?,
         blocks: inner.try_store(store.blocks(now)).await?,
-        own_changes,
+        local_changes,
     })
 }
 
 /// A failure that was told the store meanwhile is not in what was read; to forget it would let its caller pass at once.
 /// Then the store is read again in the next round.
-fn take_over(inner: &Inner, news: StoreSnapshot) {
-    let (mut scenes, mut blocks) = (lock(&inner.scenes), lock(&inner.blocks));
-    if inner.own_changes.load(Ordering::Relaxed) != news.own_changes {
-        inner.is_behind.store(true, Ordering::Relaxed);
+fn apply_snapshot(inner: &Inner, news: StoreSnapshot) {
+    let (mut scenes, mut blocks) = (lock(&inner.gates), lock(&inner.blocks));
+    if inner.local_changes.load(Ordering::Relaxed) != news.local_changes {
+        inner.needs_reload.store(true, Ordering::Relaxed);
         return;
     }
-    *scenes = news.scenes.into_iter().collect();
+    *scenes = news.gates.into_iter().collect();
     *blocks = news.blocks;
     drop((scenes, blocks));
     inner.notify_changed();
 }
 
 /// Shows that those who wait here are alive.
-async fn renew(inner: &Inner, store: &Store) {
-    for (gate, waiter) in waiting(inner) {
+async fn renew_waiters(inner: &Inner, store: &Store) {
+    for (gate, waiter) in local_waiters(inner) {
         let now = inner.clock.now();
         inner
             .try_store(store.renew_waiter(&gate, waiter, now))
@@ -104,15 +106,15 @@ async fn renew(inner: &Inner, store: &Store) {
 
 /// Tells the gates at which pace the provider was used while all was well.
 async fn report_successes(inner: &Inner, store: &Store) {
-    let carried = std::mem::take(&mut *lock(&inner.carried));
+    let carried = std::mem::take(&mut *lock(&inner.unreported_successes));
     for (gate, calls) in carried {
         let now = inner.clock.now();
-        let told = store.report(&gate, Report::Carried(calls), now);
+        let told = store.report(&gate, Report::Accepted(calls), now);
         inner.try_store(told).await;
     }
 }
 
-fn waiting(inner: &Inner) -> Vec<(String, outlast_kernel::gate::Waiter)> {
+fn local_waiters(inner: &Inner) -> Vec<(String, outlast_kernel::gate::Waiter)> {
     let waiters = lock(&inner.waiters);
     let each = waiters
         .iter()
@@ -121,11 +123,14 @@ fn waiting(inner: &Inner) -> Vec<(String, outlast_kernel::gate::Waiter)> {
 }
 
 /// Opens the store, if that can be done, and brings along what was learnt without it.
-pub(super) async fn join(inner: &Arc<Inner>) {
+pub(super) async fn connect(inner: &Arc<Inner>) {
     let Some(path) = inner.path.clone() else {
         return;
     };
-    let damaged = matches!(*lock(&inner.store), StoreLink::Alone { damaged: true });
+    let damaged = matches!(
+        *lock(&inner.store),
+        StoreLink::Disconnected { damaged: true }
+    );
     let opening = tokio::task::spawn_blocking(move || match damaged {
         true => Store::replace(&path),
         false => Store::open(&path),
@@ -136,29 +141,29 @@ pub(super) async fn join(inner: &Arc<Inner>) {
         Err(_) => return,
     };
     let OpenedStore { store, replaced } = opened;
-    if let Some(aside) = replaced {
-        (inner.listener)(StoreEvent::Replaced { aside });
+    if let Some(backup_path) = replaced {
+        (inner.listener)(StoreEvent::Replaced { backup_path });
     }
-    let was_lost = inner.first_join.swap(false, Ordering::Relaxed);
-    *lock(&inner.store) = StoreLink::Joined(store.clone());
+    let was_lost = inner.is_first_connection.swap(false, Ordering::Relaxed);
+    *lock(&inner.store) = StoreLink::Connected(store.clone());
     if !was_lost {
-        (inner.listener)(StoreEvent::Joined);
+        (inner.listener)(StoreEvent::Connected);
     }
     publish_local_state(inner, &store).await;
-    read(inner, &store).await;
+    reload(inner, &store).await;
 }
 
 /// The first time that there is no store is said; that there still is none is not.
 fn notify_first_failure(inner: &Inner, why: &str) {
-    if inner.first_join.swap(false, Ordering::Relaxed) {
+    if inner.is_first_connection.swap(false, Ordering::Relaxed) {
         let why = why.to_owned();
-        (inner.listener)(StoreEvent::Alone { why });
+        (inner.listener)(StoreEvent::Disconnected { why });
     }
 }
 
 async fn publish_local_state(inner: &Inner, store: &Store) {
-    for (gate, waiter) in waiting(inner) {
-        let missed = Report::Missed(waiter);
+    for (gate, waiter) in local_waiters(inner) {
+        let missed = Report::MissedFailure(waiter);
         let told = store.report(&gate, missed, inner.clock.now());
         if inner.try_store(told).await.is_none() {
             return;
@@ -196,7 +201,7 @@ mod tests {
             Arc::new(|_| {}),
         );
         // There is no poller: the test decides when it looks.
-        join(&knowledge.0).await;
+        connect(&knowledge.0).await;
         let store = knowledge.0.store().unwrap();
         let now = clock.now();
         let waiter = Waiter {
@@ -204,12 +209,12 @@ mod tests {
             since: now,
             own_wake: now + Duration::from_secs(3600),
             deadline: None,
-            crowd: None,
+            batch: None,
         };
-        let GateReply::Go(pass) = knowledge.ask(GATE, &waiter).await else {
+        let GateReply::Proceed(pass) = knowledge.request_pass(GATE, &waiter).await else {
             panic!("nothing is wrong yet");
         };
-        let old = fetch(&knowledge.0, &store).await.unwrap();
+        let old = fetch_snapshot(&knowledge.0, &store).await.unwrap();
         let failed = Report::Failed {
             pass,
             cause: Cause::RateLimited,
@@ -217,13 +222,13 @@ mod tests {
             waiter: Some(waiter.clone()),
         };
         knowledge.report(GATE, failed).await;
-        take_over(&knowledge.0, old);
+        apply_snapshot(&knowledge.0, old);
         let expected = Some(waiter.own_wake);
         assert_eq!(knowledge.wake_time(GATE, &waiter), expected);
         // It is read again when it is looked next, though nobody else has changed anything.
         store.has_external_changes().await.unwrap();
-        lock(&knowledge.0.scenes).clear();
-        look(&knowledge.0, 1).await;
+        lock(&knowledge.0.gates).clear();
+        poll(&knowledge.0, 1).await;
         assert_eq!(knowledge.wake_time(GATE, &waiter), expected);
     }
 }

@@ -5,7 +5,7 @@
 mod plain;
 
 use super::http::client_error::{self, RequestBodyError};
-use super::http::{address, base_url, build, client, headers};
+use super::http::{build_client, client_builder, parse_base_url, parse_headers, request_url};
 use super::{Error, HttpSettings, SettingError};
 use ::http::header::CONTENT_LENGTH;
 use ::http::{HeaderMap, Method, StatusCode};
@@ -82,17 +82,17 @@ enum Body {
 impl Forwarder {
     /// Creates a forwarder to the provider of these settings.
     pub fn new(settings: &HttpSettings) -> Result<Self, SettingError> {
-        let base = base_url(&settings.base_url)?;
-        let own = headers(&settings.headers)?;
+        let base = parse_base_url(&settings.base_url)?;
+        let own = parse_headers(&settings.headers)?;
         if let Some(plain) = PlainClient::new(settings, &base, own) {
             return Ok(Self(Backend::Plain(plain)));
         }
-        let client = client(settings, &base)?
+        let client = client_builder(settings, &base)?
             .no_gzip()
             .tcp_nodelay(true)
             // Many responses may be in progress at once, and each connection had a cost to open.
             .pool_max_idle_per_host(usize::MAX);
-        Ok(Self(Backend::Client(build(client)?, base)))
+        Ok(Self(Backend::Client(build_client(client)?, base)))
     }
 
     /// Relays a request; resolves when the response's headers arrive. The path may contain a query.
@@ -112,7 +112,7 @@ impl Forwarder {
                 })
             }
             Backend::Client(client, base) => {
-                let url = address(base, asked.1);
+                let url = request_url(base, asked.1);
                 let request = client.request(asked.0, url).headers(headers.clone());
                 let request = match body {
                     Payload::Whole(body) if body.is_empty() => request,
@@ -122,7 +122,7 @@ impl Forwarder {
                         .body(reqwest::Body::wrap_stream(pieces.map_err(RequestBodyError))),
                 };
                 let response = Box::pin(request.send()).await;
-                let mut response = response.map_err(|error| client_error::error(&error))?;
+                let mut response = response.map_err(|error| client_error::from_reqwest(&error))?;
                 Ok(Forwarded {
                     status: response.status(),
                     headers: std::mem::take(response.headers_mut()),
@@ -140,7 +140,7 @@ impl Forwarded {
             Body::Plain(body) => body.next().await,
             Body::Client(response) => {
                 let chunk = response.chunk().await;
-                chunk.map_err(|error| client_error::error(&error))
+                chunk.map_err(|error| client_error::from_reqwest(&error))
             }
         }
     }

@@ -40,7 +40,7 @@ pub struct Proxies {
     /// The proxy for `https` addresses.
     pub https: Option<SecretString>,
     /// Hosts that are reached without a proxy, separated by commas.
-    pub except: String,
+    pub no_proxy: String,
 }
 
 /// An invalid setting.
@@ -84,15 +84,15 @@ pub struct Http {
 impl Http {
     /// Creates a transport to the provider of these settings.
     pub fn new(settings: &HttpSettings) -> Result<Self, SettingError> {
-        let base = base_url(&settings.base_url)?;
-        let client = build(client(settings, &base)?.user_agent(USER_AGENT))?;
+        let base = parse_base_url(&settings.base_url)?;
+        let client = build_client(client_builder(settings, &base)?.user_agent(USER_AGENT))?;
         Ok(Self { client, base })
     }
 }
 
 impl Transport for Http {
     fn send(&self, request: Request) -> BoxFuture<'static, Result<Response, Error>> {
-        let url = address(&self.base, &request.path);
+        let url = request_url(&self.base, &request.path);
         let call = match request.method {
             Method::Get => self.client.get(url),
             Method::Post => self.client.post(url).body(request.body),
@@ -101,7 +101,7 @@ impl Transport for Http {
             let headers = request
                 .headers
                 .iter()
-                .map(|(name, value)| header(name, value))
+                .map(|(name, value)| parse_header(name, value))
                 .collect::<Result<HeaderMap, _>>()
                 .map_err(|error| Error {
                     io: IoKind::Misconfigured,
@@ -109,14 +109,17 @@ impl Transport for Http {
                 })?;
             let response = call.headers(headers).send().await;
             response
-                .map(read)
-                .map_err(|error| client_error::error(&error))
+                .map(convert_response)
+                .map_err(|error| client_error::from_reqwest(&error))
         })
     }
 }
 
 /// Returns a client builder that sends one request for each call, through the configured proxies.
-pub(super) fn client(settings: &HttpSettings, base: &Url) -> Result<ClientBuilder, SettingError> {
+pub(super) fn client_builder(
+    settings: &HttpSettings,
+    base: &Url,
+) -> Result<ClientBuilder, SettingError> {
     // Another part of the process may have installed a provider already; then this one is not needed.
     rustls::crypto::ring::default_provider()
         .install_default()
@@ -125,7 +128,7 @@ pub(super) fn client(settings: &HttpSettings, base: &Url) -> Result<ClientBuilde
         .retry(reqwest::retry::never())
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
-        .default_headers(headers(&settings.headers)?)
+        .default_headers(parse_headers(&settings.headers)?)
         .no_proxy();
     if !settings.connect_timeout.is_zero() {
         client = client.connect_timeout(settings.connect_timeout);
@@ -134,20 +137,20 @@ pub(super) fn client(settings: &HttpSettings, base: &Url) -> Result<ClientBuilde
     with_certificates(client, settings, base)
 }
 
-pub(super) fn build(client: ClientBuilder) -> Result<Client, SettingError> {
+pub(super) fn build_client(client: ClientBuilder) -> Result<Client, SettingError> {
     client
         .build()
         .map_err(|error| SettingError::Tls(client_error::chain(&error.without_url())))
 }
 
 /// Returns the URL of a path. A version at the end of the base replaces the path's own; both queries are kept.
-pub(super) fn address(base: &Url, path: &str) -> Url {
+pub(super) fn request_url(base: &Url, path: &str) -> Url {
     let (path, query) = match path.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (path, None),
     };
     let mut url = base.clone();
-    url.set_path(&below(base, path));
+    url.set_path(&join_path(base, path));
     if let Some(query) = query {
         let queries: Vec<&str> = base.query().into_iter().chain([query]).collect();
         url.set_query(Some(&queries.join("&")));
@@ -156,7 +159,7 @@ pub(super) fn address(base: &Url, path: &str) -> Url {
 }
 
 /// Appends a path to the base's path.
-pub(super) fn below(base: &Url, path: &str) -> String {
+pub(super) fn join_path(base: &Url, path: &str) -> String {
     let prefix = base.path().trim_end_matches('/');
     let is_version = |segment: &str| {
         let digits = segment.strip_prefix('v').unwrap_or_default();
@@ -170,7 +173,7 @@ pub(super) fn below(base: &Url, path: &str) -> String {
     [prefix, path].concat()
 }
 
-fn read(response: reqwest::Response) -> Response {
+fn convert_response(response: reqwest::Response) -> Response {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers = response.headers().iter();
     Response {
@@ -180,12 +183,12 @@ fn read(response: reqwest::Response) -> Response {
             .collect(),
         body: response
             .bytes_stream()
-            .map_err(|error| client_error::error(&error))
+            .map_err(|error| client_error::from_reqwest(&error))
             .boxed(),
     }
 }
 
-pub(super) fn base_url(text: &str) -> Result<Url, SettingError> {
+pub(super) fn parse_base_url(text: &str) -> Result<Url, SettingError> {
     let wrong = |problem| {
         // The text before an `@` or after a `?` may be a secret.
         let url = text.rsplit('@').next().unwrap_or_default();
@@ -203,14 +206,14 @@ pub(super) fn base_url(text: &str) -> Result<Url, SettingError> {
     Ok(url)
 }
 
-pub(super) fn headers(headers: &[(String, SecretString)]) -> Result<HeaderMap, SettingError> {
+pub(super) fn parse_headers(headers: &[(String, SecretString)]) -> Result<HeaderMap, SettingError> {
     headers
         .iter()
-        .map(|(name, value)| header(name, value.expose_secret()))
+        .map(|(name, value)| parse_header(name, value.expose_secret()))
         .collect()
 }
 
-fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), SettingError> {
+fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), SettingError> {
     let wrong = |problem| SettingError::Header {
         name: outlast_kernel::text::bounded(name, 100).into_owned(),
         problem,
@@ -223,7 +226,7 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), SettingE
 }
 
 fn with_proxies(client: ClientBuilder, proxies: &Proxies) -> Result<ClientBuilder, SettingError> {
-    let except = NoProxy::from_string(&proxies.except);
+    let except = NoProxy::from_string(&proxies.no_proxy);
     let proxy = |address: Result<Proxy, reqwest::Error>| {
         let proxy = address.map_err(|_| SettingError::Proxy)?;
         Ok(proxy.no_proxy(except.clone()))

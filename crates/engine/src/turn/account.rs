@@ -17,7 +17,9 @@ impl Runner<'_> {
         let model = &self.turn.request.model;
         if let Some(accounts) = self.turn.accounts {
             let in_use = self.account.as_ref().map(|account| account.name.as_str());
-            let chosen = accounts.choose(in_use, &self.left, model).await?;
+            let chosen = accounts
+                .choose(in_use, &self.abandoned_accounts, model)
+                .await?;
             if self
                 .account
                 .as_ref()
@@ -28,15 +30,19 @@ impl Runner<'_> {
             }
             self.account = Some(chosen);
         }
-        let Some(knowledge) = self.turn.knowledge else {
+        let Some(knowledge) = self.turn.shared_state else {
             return Ok(());
         };
         let account = self.account.as_ref().map_or("", |account| &account.name);
         let provider = self.turn.provider;
-        let key = format!("{}@{}/{account}/{model}", provider.name(), provider.place());
-        if !self.gate.as_ref().is_some_and(|gate| gate.is_named(&key)) {
+        let key = format!(
+            "{}@{}/{account}/{model}",
+            provider.name(),
+            provider.endpoint()
+        );
+        if !self.gate.as_ref().is_some_and(|gate| gate.has_key(&key)) {
             if let Some(mut gate) = self.gate.take() {
-                gate.leave().await;
+                gate.leave_queue().await;
             }
             let gate = TurnGate::new(knowledge, self.turn.clock, key, &self.turn.ids.turn);
             self.gate = Some(gate.with_deadline(self.turn.budget.deadline()));
@@ -62,12 +68,12 @@ impl Runner<'_> {
     }
 
     /// Goes on without the account in use, unless it has just got a new key.
-    pub(super) fn leave_account(&mut self) {
+    pub(super) fn abandon_account(&mut self) {
         let account = self.account.as_ref().filter(|_| !self.has_new_key);
         let left = account.map(|account| account.name.clone());
-        self.left.extend(left.clone());
+        self.abandoned_accounts.extend(left.clone());
         let spent = self.spent();
-        self.scribe.note(Entry::Switched {
+        self.journal_writer.record(Entry::Switched {
             left,
             model: None,
             spent,
@@ -82,28 +88,28 @@ impl Runner<'_> {
         let model = &self.turn.request.model;
         accounts.is_blocked(&account.name, model)
             && accounts
-                .has_free_sibling(&account.name, &self.left, model)
+                .has_free_sibling(&account.name, &self.abandoned_accounts, model)
                 .await
     }
 
     /// The provider has begun to answer: whatever was held against it or the account is over.
-    pub(super) async fn accepted(&mut self) {
-        let Some(begun) = self.unanswered.take() else {
+    pub(super) async fn record_acceptance(&mut self) {
+        let Some(begun) = self.unanswered_since.take() else {
             return;
         };
         if let Some(gate) = &mut self.gate {
-            gate.accepted().await;
+            gate.report_success().await;
         }
         if let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) {
             accounts
-                .succeeded(&account.name, &self.turn.request.model, begun)
+                .record_success(&account.name, &self.turn.request.model, begun)
                 .await;
         }
     }
 
     /// A failure with all accounts in view, and whether another one could be asked. What it says about this one is
     /// recorded before anything is decided.
-    pub(super) async fn with_accounts(
+    pub(super) async fn consider_accounts(
         &mut self,
         judged: Arc<ClassifiedFailure>,
     ) -> (Arc<ClassifiedFailure>, Remedies) {
@@ -111,14 +117,16 @@ impl Runner<'_> {
             return (judged, Remedies::NONE);
         };
         let model = &self.turn.request.model;
-        let may_refresh = !self.refreshed.contains(&account.name);
-        let standing = accounts.failed(account, model, &judged, may_refresh).await;
+        let may_refresh = !self.refreshed_accounts.contains(&account.name);
+        let standing = accounts
+            .record_failure(account, model, &judged, may_refresh)
+            .await;
         let renewed = standing == AccountStatus::Renewed;
-        let left = &self.left;
+        let left = &self.abandoned_accounts;
         let another = renewed || accounts.has_free_sibling(&account.name, left, model).await;
         self.has_new_key = renewed;
         if renewed {
-            self.refreshed.push(account.name.clone());
+            self.refreshed_accounts.push(account.name.clone());
         }
         // One that has no sibling is asked all the same, and its error says enough.
         if let (AccountStatus::Blocked(block), true) = (standing, accounts.has_multiple()) {
@@ -144,7 +152,7 @@ impl Runner<'_> {
     }
 
     /// No account has a key.
-    pub(super) fn no_key(&self, problem: &str) -> Failure {
+    pub(super) fn no_usable_key(&self, problem: &str) -> Failure {
         let message = format!("no key can be had: {problem}");
         let now = self.turn.clock.now();
         let failure = Failure::thrown(self.turn.provider.name(), &message, now);

@@ -2,7 +2,7 @@
 
 use super::Runner;
 use super::continuation::Continuation;
-use super::wait::until;
+use super::wait::sleep_until;
 use crate::RetryStrategy;
 use crate::journal::Entry;
 use crate::token_estimate::BilledTokens;
@@ -26,151 +26,170 @@ impl Runner<'_> {
             return self.abort();
         }
         if let Some(failure) = self.call_blocker() {
-            return self.fail(failure).await;
+            return self.handle_failure(failure).await;
         }
-        if self.say_waiting().await
+        if self.deliver_inbox().await
             && let Some(failure) = self.call_blocker()
         {
-            return self.fail(failure).await;
+            return self.handle_failure(failure).await;
         }
         self.choose_model().await;
-        if let Err(effects) = self.compact_in_time().await {
+        if let Err(effects) = self.compact_if_due().await {
             return effects;
         }
         // A summary takes time and money, too.
-        if let Some(spent) = self.is_spent() {
-            return self.fail(spent).await;
+        if let Some(spent) = self.budget_failure() {
+            return self.handle_failure(spent).await;
         }
-        if let Err(effects) = self.be_admitted().await {
+        if let Err(effects) = self.acquire_admission().await {
             return effects;
         }
-        let effects = self.stream().await;
-        self.leave_seat().await;
+        let effects = self.run_stream().await;
+        self.release_permit().await;
         effects
     }
 
     /// Why there may not be another call, if the turn is somebody else's or has nothing more to spend.
     fn call_blocker(&self) -> Option<Failure> {
-        let lost = self.scribe.lost().map(|why| self.ownership_lost(why));
-        lost.or_else(|| self.is_spent())
+        let lost = self
+            .journal_writer
+            .ownership_lost_reason()
+            .map(|why| self.ownership_lost(why));
+        lost.or_else(|| self.budget_failure())
     }
 
     /// Why there may not be another call, if the prompt's time or money is spent.
-    fn is_spent(&self) -> Option<Failure> {
+    fn budget_failure(&self) -> Option<Failure> {
         if self.is_deadline_passed() {
-            return Some(self.too_late());
+            return Some(self.deadline_passed());
         }
-        let cost_is_spent = self.state.prompt().cost_is_spent();
+        let cost_is_spent = self.state.prompt().cost_limit_reached();
         cost_is_spent.then(|| self.cost_limit_reached())
     }
 
     /// Follows the stream of one call to its end.
-    async fn stream(&mut self) -> Effects {
+    async fn run_stream(&mut self) -> Effects {
         let attempt = self.emitter.attempt + 1;
-        self.scribe.note(Entry::AttemptStarted { attempt });
+        self.journal_writer
+            .record(Entry::AttemptStarted { attempt });
         self.commit().await;
-        if let Some(why) = self.scribe.lost() {
+        if let Some(why) = self.journal_writer.ownership_lost_reason() {
             let failure = self.ownership_lost(why);
-            return self.fail(failure).await;
+            return self.handle_failure(failure).await;
         }
-        self.emitter.start_attempt();
-        self.in_use.ask();
-        self.commit_retry_billing();
-        (self.said_held, self.held_since) = (None, None);
-        self.unanswered = Some(self.turn.clock.now());
-        let kept = self.kept.as_ref().map(|kept| kept.parts().to_vec());
-        self.answer.begin_attempt(kept.unwrap_or_default());
-        (self.odd.what, self.odd.reasoning) = (None, LoopDetector::default());
+        self.reset_for_attempt();
         let deadline = self.state.prompt().deadline();
         let credential = self.account.as_ref().map(|account| &account.credential);
-        self.place = None;
-        let rest = self.kept.as_ref().and_then(Continuation::place);
+        self.resume_token = None;
+        let rest = self
+            .continuation
+            .as_ref()
+            .and_then(Continuation::resume_token);
         let rest = rest.and_then(|place| self.turn.provider.resume(place, credential));
         let mut stream =
-            rest.unwrap_or_else(|| self.turn.provider.stream(&self.request(), credential));
+            rest.unwrap_or_else(|| self.turn.provider.stream(&self.next_request(), credential));
         loop {
-            let renewal = self.renew_at();
+            let renewal = self.next_lease_renewal();
             let item = tokio::select! {
                 biased;
-                () = self.turn.control.aborted() => return self.cancelled(),
+                () = self.turn.control.aborted() => return self.cancel_attempt(),
                 item = stream.next() => item,
-                () = until(self.turn.clock, deadline) => return self.fail(self.too_late()).await,
-                () = until(self.turn.clock, renewal) => {
-                    self.renew().await;
+                () = sleep_until(self.turn.clock, deadline) => return self.handle_failure(self.deadline_passed()).await,
+                () = sleep_until(self.turn.clock, renewal) => {
+                    self.renew_leases().await;
                     continue;
                 }
             };
             let delta = match item {
                 Some(Ok(delta)) => delta,
-                Some(Err(failure)) => return self.fail(*failure).await,
-                None => return self.fail(self.cut_off()).await,
+                Some(Err(failure)) => return self.handle_failure(*failure).await,
+                None => return self.handle_failure(self.truncated_stream()).await,
             };
             if delta.is_output() {
-                self.accepted().await;
+                self.record_acceptance().await;
             }
             // What the provider keeps is not asked for anew, even if none of it has come yet.
-            if matches!(delta, Delta::Place(_)) {
+            if matches!(delta, Delta::Cursor(_)) {
                 step(&mut self.state, Event::ContentSent);
             }
             if delta.is_content() {
                 self.emit_seam();
-                self.answer.was_heard = true;
+                self.completion.has_emitted_content = true;
                 step(&mut self.state, Event::ContentSent);
             }
-            if let Some(stop_reason) = self.take_in(delta) {
-                return self.answered(stop_reason).await;
+            if let Some(stop_reason) = self.handle_delta(delta) {
+                return self.finish_completion(stop_reason).await;
             }
-            if self.odd.what.is_some() {
-                let failure = self.is_odd(InvalidCompletion::RepeatedReasoning);
-                return self.fail(failure).await;
+            if self.invalid_completion.current.is_some() {
+                let failure = self.invalid_completion_failure(InvalidCompletion::RepeatedReasoning);
+                return self.handle_failure(failure).await;
             }
         }
     }
 
-    /// Hands a delta on; the answer is the stop reason, if it was the last one.
-    fn take_in(&mut self, delta: Delta) -> Option<StopReason> {
-        self.place = None;
+    /// Announces the attempt, and forgets what the one before it left.
+    fn reset_for_attempt(&mut self) {
+        self.emitter.start_attempt();
+        self.model_selection.mark_attempted();
+        self.commit_retry_billing();
+        (self.last_announced_hold, self.held_since) = (None, None);
+        self.unanswered_since = Some(self.turn.clock.now());
+        let kept = self.continuation.as_ref().map(|kept| kept.parts().to_vec());
+        self.completion.begin_attempt(kept.unwrap_or_default());
+        self.invalid_completion.current = None;
+        self.invalid_completion.reasoning_guard = LoopDetector::default();
+    }
+
+    /// Hands a delta on and returns the stop reason, if it was the last one.
+    fn handle_delta(&mut self, delta: Delta) -> Option<StopReason> {
+        self.resume_token = None;
         let body = match delta {
             Delta::Text(text) => {
-                let text = match &mut self.kept {
-                    Some(kept) => kept.without_echo(text),
+                let text = match &mut self.continuation {
+                    Some(kept) => kept.strip_trimmed_suffix(text),
                     None => text,
                 };
-                self.answer.say(&text);
+                self.completion.push_text(&text);
                 Body::TextDelta { text }
             }
             Delta::Reasoning(text) => {
-                self.answer.think(&text);
-                if self.turn.corrections > 0 && self.odd.reasoning.push(&text).is_some() {
-                    self.odd.what = Some(InvalidCompletion::RepeatedReasoning);
+                self.completion.push_reasoning(&text);
+                if self.turn.corrections > 0
+                    && self
+                        .invalid_completion
+                        .reasoning_guard
+                        .push(&text)
+                        .is_some()
+                {
+                    self.invalid_completion.current = Some(InvalidCompletion::RepeatedReasoning);
                 }
                 Body::ReasoningDelta { text }
             }
             Delta::ReasoningDone(reasoning) => {
                 let model = Some(self.turn.request.model.clone());
                 let reasoning = Reasoning { model, ..reasoning };
-                self.answer.finish_reasoning(reasoning.clone());
+                self.completion.finish_reasoning(reasoning.clone());
                 Body::ReasoningDone(reasoning)
             }
             Delta::ToolCall(call) => {
-                self.answer.parts.push(Part::ToolCall(call.clone()));
+                self.completion.parts.push(Part::ToolCall(call.clone()));
                 Body::ToolCall(call)
             }
-            Delta::CallCut { name } => {
-                self.answer.cut_calls.push(name);
+            Delta::IncompleteToolCall { name } => {
+                self.completion.truncated_calls.push(name);
                 return None;
             }
             Delta::Usage(usage) => {
-                self.answer.usage = usage;
+                self.completion.usage = usage;
                 Body::Usage(usage)
             }
             Delta::Stopped(stop_reason) => {
-                self.answer.stop_reason = Some(stop_reason);
-                self.answer.is_under_way = false;
+                self.completion.stop_reason = Some(stop_reason);
+                self.completion.is_in_progress = false;
                 return Some(stop_reason);
             }
-            Delta::Place(place) => {
-                self.place = Some(place);
+            Delta::Cursor(place) => {
+                self.resume_token = Some(place);
                 return None;
             }
             _ => return None,
@@ -182,40 +201,41 @@ impl Runner<'_> {
     /// Writes a whole answer down, with what belongs to it and with the settlement when it is the last one, then says it.
     pub(super) async fn complete_step(&mut self, stop_reason: StopReason, with: Vec<Entry>) {
         self.update_cost();
-        self.made_smaller = None;
-        self.kept = None;
-        self.in_use.end_chain();
-        let message = self.answer.message();
-        self.scribe.note(Entry::Message {
+        self.compacted_sizes = None;
+        self.continuation = None;
+        self.model_selection.end_chain();
+        let message = self.completion.message();
+        self.journal_writer.record(Entry::Message {
             message: message.clone(),
             stop_reason,
-            usage: self.answer.usage,
+            usage: self.completion.usage,
             model: self.turn.request.model.clone(),
         });
-        with.into_iter().for_each(|entry| self.scribe.note(entry));
-        if self.calls_to_run().is_none() && !self.odd.goes_on {
-            self.settle(TurnStatus::Completed);
+        with.into_iter()
+            .for_each(|entry| self.journal_writer.record(entry));
+        if self.calls_to_run().is_none() && !self.invalid_completion.needs_another_step {
+            self.record_settlement(TurnStatus::Completed);
         }
         self.commit().await;
         // What says nothing is no part of a conversation, and would be refused in one.
         if !message.parts.is_empty() {
-            self.say_message(message);
+            self.push_message(message);
         }
-        self.note_size();
+        self.record_billed_tokens();
         let model = self.turn.request.model.clone();
         self.emitter.emit(Body::StepComplete { model, stop_reason });
     }
 
     /// What the provider says it read and wrote is how large the conversation is.
-    fn note_size(&mut self) {
-        let usage = self.answer.usage;
-        let tokens = usage.read().saturating_add(usage.output);
+    fn record_billed_tokens(&mut self) {
+        let usage = self.completion.usage;
+        let tokens = usage.total_input().saturating_add(usage.output);
         let messages = self.turn.request.messages.len();
-        self.seen = (tokens > 0).then_some(BilledTokens { tokens, messages });
+        self.billed_tokens = (tokens > 0).then_some(BilledTokens { tokens, messages });
     }
 
     /// Retries can be switched off while the turn runs.
-    pub(super) fn look_at_rules(&mut self) {
+    pub(super) fn refresh_rules(&mut self) {
         self.rules = self
             .turn
             .retry
@@ -223,8 +243,8 @@ impl Runner<'_> {
         self.state.set_rules(self.rules);
     }
 
-    pub(super) async fn fail(&mut self, failure: Failure) -> Effects {
-        self.look_at_rules();
+    pub(super) async fn handle_failure(&mut self, failure: Failure) -> Effects {
+        self.refresh_rules();
         // Judged and decided at one moment, so that a stated wait is announced as it was stated.
         let now = self.turn.clock.now();
         let failure = ClassifiedFailure::new(Failure { at: now, ..failure });
@@ -233,32 +253,33 @@ impl Runner<'_> {
             self.report_to_gate(&own, None).await;
             return effects;
         }
-        let (seen, remedies) = match self.scribe.lost() {
+        let (seen, remedies) = match self.journal_writer.ownership_lost_reason() {
             None => self.collect_remedies(failure).await,
             // Whatever could be done is somebody else's to do.
             Some(_) => (failure, Remedies::NONE),
         };
         self.update_cost();
-        let is_ours = self.scribe.lost().is_none();
+        let is_ours = self.journal_writer.ownership_lost_reason().is_none();
         let nothing_else =
             is_ours && !remedies.switch.model && !remedies.switch.account && !remedies.rework;
-        let earlier =
-            match nothing_else && !self.answer.was_heard && self.can_return_to_earlier_model(&seen)
-            {
-                true => {
-                    self.note_failure(Some(&seen), self.kept.is_some());
-                    self.go_back(&seen).await
-                }
-                false => None,
-            };
+        let earlier = match nothing_else
+            && !self.completion.has_emitted_content
+            && self.can_return_to_earlier_model(&seen)
+        {
+            true => {
+                self.record_failure(Some(&seen), self.continuation.is_some());
+                self.return_to_earlier_model(&seen).await
+            }
+            false => None,
+        };
         let failure = earlier.unwrap_or_else(|| Arc::clone(&seen));
-        let (effects, waits_until) = self.follow(failure, &seen, remedies, now).await;
+        let (effects, waits_until) = self.schedule_recovery(failure, &seen, remedies, now).await;
         self.report_to_gate(&own, waits_until).await;
         effects
     }
 
     /// What follows from a failure, which stands for the one that was seen. A wait is written down before it begins.
-    pub(super) async fn follow(
+    pub(super) async fn schedule_recovery(
         &mut self,
         failure: Arc<ClassifiedFailure>,
         seen: &ClassifiedFailure,
@@ -267,20 +288,20 @@ impl Runner<'_> {
     ) -> (Effects, Option<Timestamp>) {
         let event = Event::Failed {
             failure: Arc::clone(&failure),
-            own_delay: self.own_delay(),
+            scheduled_delay: self.scheduled_delay(),
             remedies,
             now,
         };
         let effects = step(&mut self.state, event);
         let keeps = self.keeps_partial(&effects);
-        self.note_failure(Some(seen), keeps);
+        self.record_failure(Some(seen), keeps);
         let waits_until = effects.iter().find_map(|effect| match effect {
             Effect::SleepUntil(at) => Some(*at),
             _ => None,
         });
         if let Some(until) = waits_until {
             let (since, spent) = (now, self.spent());
-            self.scribe.note(Entry::WaitScheduled {
+            self.journal_writer.record(Entry::WaitScheduled {
                 since,
                 until,
                 cause: failure.verdict.cause,
@@ -288,20 +309,20 @@ impl Runner<'_> {
             });
             self.commit().await;
         }
-        self.failed = Some(failure);
+        self.last_failure = Some(failure);
         (effects, waits_until)
     }
 
     /// The delay that the schedule has next for the model in use.
-    fn own_delay(&self) -> Option<Duration> {
+    fn scheduled_delay(&self) -> Option<Duration> {
         let delay = self.turn.retry?;
         let delay = delay.delay_for(self.state.chain().schedule_index())?;
-        Some(self.spread(delay))
+        Some(self.add_jitter(delay))
     }
 
     async fn report_to_gate(&mut self, judged: &ClassifiedFailure, waits_until: Option<Timestamp>) {
         if let Some(gate) = &mut self.gate {
-            gate.failed(judged, waits_until).await;
+            gate.report_failure(judged, waits_until).await;
         }
     }
 
@@ -310,10 +331,10 @@ impl Runner<'_> {
         &mut self,
         failure: Arc<ClassifiedFailure>,
     ) -> (Arc<ClassifiedFailure>, Remedies) {
-        self.remark = None;
-        let (failure, mut remedies) = self.with_accounts(failure).await;
+        self.failure_note = None;
+        let (failure, mut remedies) = self.consider_accounts(failure).await;
         let failure = self.final_if_compacted(failure);
-        remedies.after_content = self.after_content(&failure);
+        remedies.after_content = self.after_content_policy(&failure);
         self.consider_models(&failure, &mut remedies);
         self.consider_compaction(&failure, &mut remedies);
         self.consider_correction(&failure, &mut remedies);
@@ -324,34 +345,34 @@ impl Runner<'_> {
         (failure, remedies)
     }
 
-    fn cancelled(&mut self) -> Effects {
+    fn cancel_attempt(&mut self) -> Effects {
         self.update_cost();
-        self.note_failure(None, false);
+        self.record_failure(None, false);
         self.abort()
     }
 
     /// What came of an attempt that failed is kept; it is not part of the conversation, unless it is gone on with.
-    fn note_failure(&mut self, judged: Option<&ClassifiedFailure>, kept: bool) {
-        if !self.answer.is_under_way {
+    fn record_failure(&mut self, judged: Option<&ClassifiedFailure>, kept: bool) {
+        if !self.completion.is_in_progress {
             return;
         }
-        self.answer.is_under_way = false;
-        self.scribe.note(Entry::AttemptFailed {
+        self.completion.is_in_progress = false;
+        self.journal_writer.record(Entry::AttemptFailed {
             attempt: self.emitter.attempt,
             judged: judged.cloned(),
             // Half a thought cannot be gone on with.
             message: match kept {
-                true => self.answer.message(),
-                false => self.answer.heard(),
+                true => self.completion.message(),
+                false => self.completion.message_with_partial_reasoning(),
             },
-            usage: self.answer.usage,
+            usage: self.completion.usage,
             kept,
             place: self.continuation_resume_token().filter(|_| kept),
         });
     }
 
     /// A provider that ends its stream without a stop reason has not finished.
-    fn cut_off(&self) -> Failure {
+    fn truncated_stream(&self) -> Failure {
         let message = "the stream ended without a stop reason";
         let failure = Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now());
         Failure {
@@ -374,20 +395,20 @@ impl Runner<'_> {
         if let Some(price) = known.unwrap_or(self.turn.price) {
             self.update_cost_at(price);
         }
-        self.price_from_here();
+        self.reset_cost_baseline();
     }
 
     /// What is used from here on has another price than what was used before.
-    pub(super) fn price_from_here(&mut self) {
-        self.priced = (self.state.prompt().cost(), self.answer.total_usage());
+    pub(super) fn reset_cost_baseline(&mut self) {
+        self.cost_baseline = (self.state.prompt().cost(), self.completion.total_usage());
     }
 
     fn update_cost_at(&mut self, price: Price) {
-        let (before, counted) = self.priced;
-        let cost = price.of(self.answer.total_usage().minus(counted));
+        let (before, counted) = self.cost_baseline;
+        let cost = price.cost(self.completion.total_usage().minus(counted));
         let cost = before.0.saturating_add(cost.0);
         let rest = Cost(cost.saturating_sub(self.state.prompt().cost().0));
-        step(&mut self.state, Event::Spent(rest));
+        step(&mut self.state, Event::CostIncurred(rest));
     }
 
     fn cost_limit_reached(&self) -> Failure {

@@ -29,17 +29,18 @@ impl Runner<'_> {
             let stated = stated_window(&judged.failure);
             self.turn.traits.window = stated.or(self.turn.traits.window);
         }
-        let size = self.size();
-        let helps = |compactor: &dyn Compactor| compactor.helps(judged, &self.turn.request, size);
+        let size = self.context_size();
+        let helps =
+            |compactor: &dyn Compactor| compactor.reason_for(judged, &self.turn.request, size);
         let reason = self.turn.compaction.and_then(helps);
-        let is_new = self.made_smaller.is_none() && self.kept.is_none();
+        let is_new = self.compacted_sizes.is_none() && self.continuation.is_none();
         self.compaction_reason = reason.filter(|_| is_new);
         remedies.compact = self.compaction_reason.is_some();
-        if let Some((before, after)) = self.made_smaller.filter(|_| reason.is_some()) {
-            self.remark = Some(still_too_large(before, after));
+        if let Some((before, after)) = self.compacted_sizes.filter(|_| reason.is_some()) {
+            self.failure_note = Some(still_too_large(before, after));
         }
         if reason.is_none() && judged.verdict.cause == Cause::PayloadTooLarge {
-            self.remark = Some(self.payload_size_note());
+            self.failure_note = Some(self.payload_size_note());
         }
     }
 
@@ -48,8 +49,12 @@ impl Runner<'_> {
         &self,
         judged: Arc<ClassifiedFailure>,
     ) -> Arc<ClassifiedFailure> {
-        let compactor = self.turn.compaction.filter(|_| self.made_smaller.is_some());
-        let reason = compactor.and_then(|it| it.helps(&judged, &self.turn.request, self.size()));
+        let compactor = self
+            .turn
+            .compaction
+            .filter(|_| self.compacted_sizes.is_some());
+        let reason = compactor
+            .and_then(|it| it.reason_for(&judged, &self.turn.request, self.context_size()));
         if reason != Some(CompactionReason::SlowUpload) {
             return judged;
         }
@@ -60,7 +65,7 @@ impl Runner<'_> {
 
     fn payload_size_note(&self) -> String {
         let (all, images) = (
-            token_estimate::bytes(&self.turn.request),
+            token_estimate::request_bytes(&self.turn.request),
             token_estimate::image_bytes(&self.turn.request),
         );
         format!(
@@ -72,10 +77,10 @@ impl Runner<'_> {
     }
 
     /// Makes a conversation smaller that comes close to what the model can read. Should that fail, it is sent as it is.
-    pub(super) async fn compact_in_time(&mut self) -> Result<(), Effects> {
-        let size = self.size();
-        let is_due = |compactor: &dyn Compactor| compactor.is_due(size);
-        if self.kept.is_none() && self.turn.compaction.is_some_and(is_due) {
+    pub(super) async fn compact_if_due(&mut self) -> Result<(), Effects> {
+        let size = self.context_size();
+        let is_due = |compactor: &dyn Compactor| compactor.should_compact(size);
+        if self.continuation.is_none() && self.turn.compaction.is_some_and(is_due) {
             self.compact(CompactionReason::Threshold).await;
             if self.turn.control.is_aborted() {
                 return Err(self.abort());
@@ -90,12 +95,12 @@ impl Runner<'_> {
         failed: Option<Arc<ClassifiedFailure>>,
     ) -> Effects {
         let reason = self.compaction_reason.take();
-        let before = self.size().tokens;
+        let before = self.context_size().tokens;
         let is_smaller = match reason {
             Some(reason) => self.compact(reason).await,
             None => false,
         };
-        self.made_smaller = is_smaller.then(|| (before, self.size().tokens));
+        self.compacted_sizes = is_smaller.then(|| (before, self.context_size().tokens));
         if self.turn.control.is_aborted() {
             return self.abort();
         }
@@ -106,7 +111,9 @@ impl Runner<'_> {
             Some(failed) => {
                 let now = self.turn.clock.now();
                 let seen = Arc::clone(&failed);
-                let (effects, _) = self.follow(failed, &seen, Remedies::NONE, now).await;
+                let (effects, _) = self
+                    .schedule_recovery(failed, &seen, Remedies::NONE, now)
+                    .await;
                 effects
             }
         }
@@ -116,7 +123,7 @@ impl Runner<'_> {
         let Some(compactor) = self.turn.compaction else {
             return false;
         };
-        let size = self.size();
+        let size = self.context_size();
         let before = size.tokens;
         let started = Body::AutoCompactionStarted {
             reason,
@@ -126,7 +133,7 @@ impl Runner<'_> {
         let (budget, cancel) = (self.state.prompt().clone(), self.turn.control.token());
         let nothing = Exclusions::default();
         let models = self.turn.models.as_ref();
-        let left = models.map_or(&nothing, |models| &models.standing);
+        let unavailable_models = models.map_or(&nothing, |models| &models.availability);
         let emitter = &mut self.emitter;
         let mut say = |body: Body| emitter.emit(body);
         let job = Job {
@@ -135,24 +142,24 @@ impl Runner<'_> {
             reason,
             focus: None,
             budget,
-            left,
+            unavailable_models,
             cancel,
-            say: &mut say,
+            emit: &mut say,
         };
         let outcome = compactor.compact(job).await;
-        let made_smaller = self.take_over(outcome, reason, before).await;
+        let made_smaller = self.apply_compaction(outcome, reason, before).await;
         let (summary, error) = match made_smaller {
             Ok(summary) => (summary, None),
             Err(why) => (None, Some(why)),
         };
         let is_smaller = error.is_none();
         if !is_smaller {
-            self.remark.clone_from(&error);
+            self.failure_note.clone_from(&error);
         }
         self.emitter.emit(Body::AutoCompactionEnded {
             reason,
             before,
-            after: self.size().tokens,
+            after: self.context_size().tokens,
             will_retry: is_smaller && reason != CompactionReason::Threshold,
             summary,
             error,
@@ -161,7 +168,7 @@ impl Runner<'_> {
     }
 
     /// Goes on with a conversation that was made smaller. The answer is what stands for what was left out.
-    async fn take_over(
+    async fn apply_compaction(
         &mut self,
         outcome: Outcome,
         reason: CompactionReason,
@@ -172,9 +179,9 @@ impl Runner<'_> {
             usage,
             budget,
         } = outcome;
-        self.answer.use_more(usage);
-        step(&mut self.state, Event::PromptSpent(budget));
-        self.price_from_here();
+        self.completion.add_usage(usage);
+        step(&mut self.state, Event::PromptBudgetUpdated(budget));
+        self.reset_cost_baseline();
         let CompactedConversation {
             messages,
             size: after,
@@ -183,9 +190,9 @@ impl Runner<'_> {
         let first = messages.first().filter(|_| model.is_some());
         let summary = first.map(Message::text);
         self.turn.request.messages.clone_from(&messages);
-        self.seen = None;
+        self.billed_tokens = None;
         let spent = Some(self.spent());
-        self.scribe.note(Entry::Compacted {
+        self.journal_writer.record(Entry::Compacted {
             reason,
             messages,
             before,

@@ -20,31 +20,34 @@ const MAX_TAIL_CHARACTERS: usize = 200;
 /// The beginning of a completion, which the next call continues.
 pub(super) struct Continuation {
     parts: Vec<Part>,
-    by: ContinueBy,
-    place: Option<StreamCursor>,
+    method: ContinueBy,
+    resume_token: Option<StreamCursor>,
     /// The trimmed end of the beginning, which the model repeats.
-    echo: String,
-    is_said: bool,
+    trimmed_suffix: String,
+    is_emitted: bool,
     /// The first attempt that it came from, if listeners of this process received it.
-    since: Option<u32>,
+    first_attempt: Option<u32>,
 }
 
 impl Continuation {
     /// Creates a continuation from a partial completion, which listeners of this process have not received.
-    pub(super) fn of(beginning: CompletionPrefix, by: ContinueBy) -> Self {
-        let CompletionPrefix { message, place } = beginning;
-        let by = match (&place, by) {
+    pub(super) fn from_prefix(beginning: CompletionPrefix, by: ContinueBy) -> Self {
+        let CompletionPrefix {
+            message,
+            resume_token,
+        } = beginning;
+        let method = match (&resume_token, by) {
             (Some(_), _) => ContinueBy::Resume,
             (None, ContinueBy::Resume) => ContinueBy::Prompt,
             (None, by) => by,
         };
         let mut kept = Self {
             parts: message.parts,
-            by,
-            place,
-            echo: String::new(),
-            is_said: false,
-            since: None,
+            method,
+            resume_token,
+            trimmed_suffix: String::new(),
+            is_emitted: false,
+            first_attempt: None,
         };
         kept.set_trimmed_suffix();
         kept
@@ -52,15 +55,15 @@ impl Continuation {
 
     /// Not every provider continues a message that ends in whitespace.
     fn set_trimmed_suffix(&mut self) {
-        self.echo.clear();
-        if let (ContinueBy::Prefill, Some(Part::Text { text })) = (self.by, self.parts.last()) {
-            text[text.trim_end().len()..].clone_into(&mut self.echo);
+        self.trimmed_suffix.clear();
+        if let (ContinueBy::Prefill, Some(Part::Text { text })) = (self.method, self.parts.last()) {
+            text[text.trim_end().len()..].clone_into(&mut self.trimmed_suffix);
         }
     }
 
     /// Returns the cursor from which the provider can send the rest.
-    pub(super) fn place(&self) -> Option<&StreamCursor> {
-        self.place.as_ref()
+    pub(super) fn resume_token(&self) -> Option<&StreamCursor> {
+        self.resume_token.as_ref()
     }
 
     pub(super) fn parts(&self) -> &[Part] {
@@ -68,13 +71,13 @@ impl Continuation {
     }
 
     /// Removes the repeated text from the continuation.
-    pub(super) fn without_echo(&mut self, text: String) -> String {
-        let pairs = self.echo.char_indices().zip(text.chars());
+    pub(super) fn strip_trimmed_suffix(&mut self, text: String) -> String {
+        let pairs = self.trimmed_suffix.char_indices().zip(text.chars());
         let same = pairs.take_while(|((_, a), b)| a == b);
         let length = same.map(|(_, b)| b.len_utf8()).sum::<usize>();
         match length == text.len() {
-            true => drop(self.echo.drain(..length)),
-            false => self.echo.clear(),
+            true => drop(self.trimmed_suffix.drain(..length)),
+            false => self.trimmed_suffix.clear(),
         }
         text[length..].to_owned()
     }
@@ -91,13 +94,16 @@ pub(super) struct RetryBilling {
 
 impl Runner<'_> {
     /// Returns the treatment of the content that this attempt has handed on. An invalid completion is not continued.
-    pub(super) fn after_content(&self, judged: &ClassifiedFailure) -> AfterContent {
-        let is_odd = self.odd.what.is_some() || judged.verdict.cause == Cause::MalformedOutput;
+    pub(super) fn after_content_policy(&self, judged: &ClassifiedFailure) -> AfterContent {
+        let is_odd = self.invalid_completion.current.is_some()
+            || judged.verdict.cause == Cause::MalformedOutput;
         let may_go_on = self.turn.traits.continues_by != ContinueBy::Restart && !is_odd;
-        let has_text = !self.answer.text().trim().is_empty();
+        let has_text = !self.completion.text().trim().is_empty();
         match self.turn.after_content {
-            AfterContent::Continue if may_go_on && self.place.is_some() => AfterContent::Continue,
-            AfterContent::Continue if may_go_on && has_text && !self.answer.has_calls() => {
+            AfterContent::Continue if may_go_on && self.resume_token.is_some() => {
+                AfterContent::Continue
+            }
+            AfterContent::Continue if may_go_on && has_text && !self.completion.has_calls() => {
                 AfterContent::Continue
             }
             AfterContent::Continue => AfterContent::Retract,
@@ -107,7 +113,7 @@ impl Runner<'_> {
 
     /// Retracts the content that the failed attempt has handed on, and the kept content that it continued.
     pub(super) fn retract(&mut self) {
-        let since = self.kept.take().and_then(|kept| kept.since);
+        let since = self.continuation.take().and_then(|kept| kept.first_attempt);
         let last = self.emitter.attempt;
         let usage = self.usage_or_estimate();
         self.add_retry_billing(usage);
@@ -117,22 +123,28 @@ impl Runner<'_> {
     }
 
     /// Keeps the content that the failed attempt has handed on, for the next one to continue.
-    pub(super) fn keep(&mut self) {
-        let earlier = self.kept.as_ref();
-        let by = earlier.map_or(self.turn.traits.continues_by, |kept| kept.by);
-        let since = earlier.and_then(|kept| kept.since);
-        let (message, place) = (self.answer.message(), self.place.take());
-        let mut kept = Continuation::of(CompletionPrefix { message, place }, by);
-        let by = kept.by;
+    pub(super) fn keep_partial(&mut self) {
+        let earlier = self.continuation.as_ref();
+        let by = earlier.map_or(self.turn.traits.continues_by, |kept| kept.method);
+        let since = earlier.and_then(|kept| kept.first_attempt);
+        let (message, resume_token) = (self.completion.message(), self.resume_token.take());
+        let mut kept = Continuation::from_prefix(
+            CompletionPrefix {
+                message,
+                resume_token,
+            },
+            by,
+        );
+        let by = kept.method;
         let usage = self.usage_or_estimate();
         if by != ContinueBy::Resume {
             // The prompt is read once more, but the output is not written again.
             let output = 0;
             self.add_retry_billing(Usage { output, ..usage });
         }
-        kept.is_said = true;
-        kept.since = since.or(Some(self.emitter.attempt));
-        self.kept = Some(kept);
+        kept.is_emitted = true;
+        kept.first_attempt = since.or(Some(self.emitter.attempt));
+        self.continuation = Some(kept);
     }
 
     /// Returns whether the next call continues a completion: that of the failed attempt, or, if it was empty, the one
@@ -141,40 +153,46 @@ impl Runner<'_> {
         if effects.contains(&Effect::KeepPartial) {
             return true;
         }
-        let kept = self.kept.as_ref().filter(|_| !self.answer.was_heard);
+        let kept = self
+            .continuation
+            .as_ref()
+            .filter(|_| !self.completion.has_emitted_content);
         if let Some(kept) = kept {
-            self.answer.parts = kept.parts.clone();
+            self.completion.parts = kept.parts.clone();
         }
         kept.is_some()
     }
 
     /// Returns the usage of the last attempt, or an estimate if its provider did not report it.
     fn usage_or_estimate(&mut self) -> Usage {
-        let usage = self.answer.usage;
+        let usage = self.completion.usage;
         if usage != Usage::default() {
             return usage;
         }
-        self.twice.estimated = true;
+        self.retry_billing.estimated = true;
         Usage {
-            input: token_estimate::known(&self.turn.request, self.seen),
-            output: token_estimate::message_tokens(&self.answer.message()),
+            input: token_estimate::request_tokens_with_billing(
+                &self.turn.request,
+                self.billed_tokens,
+            ),
+            output: token_estimate::message_tokens(&self.completion.message()),
             ..Usage::default()
         }
     }
 
     fn add_retry_billing(&mut self, usage: Usage) {
-        self.twice.pending = self.twice.pending.plus(usage);
+        self.retry_billing.pending = self.retry_billing.pending.plus(usage);
     }
 
     /// Counts the pending usage, as the request is repeated.
     pub(super) fn commit_retry_billing(&mut self) {
-        let pending = std::mem::take(&mut self.twice.pending);
-        self.twice.usage = self.twice.usage.plus(pending);
+        let pending = std::mem::take(&mut self.retry_billing.pending);
+        self.retry_billing.usage = self.retry_billing.usage.plus(pending);
     }
 
     /// Returns the request of the next call, with the beginning of the completion if the call is to continue one.
-    pub(super) fn request(&self) -> Cow<'_, Request> {
-        let Some(kept) = &self.kept else {
+    pub(super) fn next_request(&self) -> Cow<'_, Request> {
+        let Some(kept) = &self.continuation else {
             return Cow::Borrowed(&self.turn.request);
         };
         let mut request = self.turn.request.clone();
@@ -182,7 +200,8 @@ impl Runner<'_> {
             role: Role::Assistant,
             parts: kept.parts.clone(),
         };
-        if let (ContinueBy::Prefill, Some(Part::Text { text })) = (kept.by, begun.parts.last_mut())
+        if let (ContinueBy::Prefill, Some(Part::Text { text })) =
+            (kept.method, begun.parts.last_mut())
         {
             text.truncate(text.trim_end().len());
             if text.is_empty() {
@@ -191,18 +210,20 @@ impl Runner<'_> {
         }
         let end = last_characters(&begun.text(), MAX_TAIL_CHARACTERS).to_owned();
         request.messages.push(begun);
-        if kept.by != ContinueBy::Prefill {
-            request.messages.push(Message::user(go_on(&end)));
+        if kept.method != ContinueBy::Prefill {
+            request
+                .messages
+                .push(Message::user(continuation_prompt(&end)));
         }
         Cow::Owned(request)
     }
 
     /// Emits the text that an earlier process kept, which current listeners have not received.
     pub(super) fn emit_continuation_text(&mut self) {
-        if let Some(kept) = self.kept.as_mut().filter(|kept| !kept.is_said) {
-            kept.is_said = true;
+        if let Some(kept) = self.continuation.as_mut().filter(|kept| !kept.is_emitted) {
+            kept.is_emitted = true;
             // The text belongs to the last attempt, and can be retracted with it.
-            kept.since = Some(self.emitter.attempt);
+            kept.first_attempt = Some(self.emitter.attempt);
             let role = Role::Assistant;
             let parts = kept.parts.clone();
             let text = Message { role, parts }.text();
@@ -212,15 +233,22 @@ impl Runner<'_> {
 
     /// Returns the cursor for the rest of the completion that the next call continues.
     pub(super) fn continuation_resume_token(&self) -> Option<StreamCursor> {
-        let earlier = self.kept.as_ref().filter(|_| !self.answer.was_heard);
-        let earlier = earlier.and_then(|kept| kept.place.clone());
-        self.place.clone().or(earlier)
+        let earlier = self
+            .continuation
+            .as_ref()
+            .filter(|_| !self.completion.has_emitted_content);
+        let earlier = earlier.and_then(|kept| kept.resume_token.clone());
+        self.resume_token.clone().or(earlier)
     }
 
     /// Emits the seam before the first byte of a continuation.
     pub(super) fn emit_seam(&mut self) {
-        if let Some(kept) = self.kept.as_ref().filter(|_| !self.answer.was_heard) {
-            let by = kept.by;
+        if let Some(kept) = self
+            .continuation
+            .as_ref()
+            .filter(|_| !self.completion.has_emitted_content)
+        {
+            let by = kept.method;
             self.emitter.emit(Body::Seam { by });
         }
     }
@@ -234,14 +262,14 @@ impl Runner<'_> {
                 judged.verdict.cause,
                 Cause::InvalidRequest | Cause::ModelNotFound | Cause::Unknown
             );
-        let refused = refused && !self.answer.was_heard;
-        let kept = self.kept.as_ref();
-        refused && kept.is_some_and(|kept| kept.by != ContinueBy::Prompt)
+        let refused = refused && !self.completion.has_emitted_content;
+        let kept = self.continuation.as_ref();
+        refused && kept.is_some_and(|kept| kept.method != ContinueBy::Prompt)
     }
 
     /// Switches to a continuation by prompt. Content that cannot be continued that way is retracted.
-    pub(super) fn go_on_otherwise(&mut self) {
-        let Some(kept) = &mut self.kept else {
+    pub(super) fn continue_by_prompt(&mut self) {
+        let Some(kept) = &mut self.continuation else {
             return;
         };
         let is_text = |part: &Part| matches!(part, Part::Text { text } if !text.trim().is_empty());
@@ -249,27 +277,28 @@ impl Runner<'_> {
         if !kept.parts.iter().any(is_text) || kept.parts.iter().any(is_call) {
             return self.retract();
         }
-        (kept.by, kept.place) = (ContinueBy::Prompt, None);
-        kept.echo.clear();
+        (kept.method, kept.resume_token) = (ContinueBy::Prompt, None);
+        kept.trimmed_suffix.clear();
     }
 
     /// Treats a completion that was interrupted after complete tool calls as one that ended with them.
     pub(super) async fn salvage(&mut self, judged: &ClassifiedFailure) -> Option<Effects> {
         let may_pass = judged.failure.retryable != Some(false);
         let wanted = self.turn.after_content == AfterContent::Continue && may_pass;
-        let broke_off = judged.verdict.class() == Class::Transient && self.answer.is_under_way;
+        let broke_off =
+            judged.verdict.class() == Class::Transient && self.completion.is_in_progress;
         if !wanted
             || !broke_off
-            || self.place.is_some()
-            || !self.answer.has_calls()
+            || self.resume_token.is_some()
+            || !self.completion.has_calls()
             || self.turn.tools.is_none()
         {
             return None;
         }
         let message = "the answer broke off; the calls that were complete are run".to_owned();
         self.emitter.emit(Body::Warning { message });
-        self.answer.stop_reason = Some(StopReason::ToolUse);
-        self.answer.is_under_way = false;
+        self.completion.stop_reason = Some(StopReason::ToolUse);
+        self.completion.is_in_progress = false;
         self.complete_step(StopReason::ToolUse, Vec::new()).await;
         Some(step(&mut self.state, Event::Succeeded))
     }
@@ -278,14 +307,14 @@ impl Runner<'_> {
     pub(super) fn emit_retry_billing(&mut self) {
         let RetryBilling {
             usage, estimated, ..
-        } = self.twice;
+        } = self.retry_billing;
         if usage != Usage::default() {
             self.emitter.emit(Body::BilledTwice { usage, estimated });
         }
     }
 }
 
-fn go_on(end: &str) -> String {
+fn continuation_prompt(end: &str) -> String {
     format!(
         "Your last answer was cut off by a failed connection. Go on exactly where it ended, without repeating any of it \
          and without a remark about it. It ended with:\n{end}"
@@ -301,13 +330,19 @@ fn last_characters(text: &str, count: usize) -> &str {
 mod tests {
     use super::*;
 
-    fn kept(text: &str) -> Continuation {
+    fn continuation(text: &str) -> Continuation {
         let text = text.to_owned();
         let parts = vec![Part::Text { text }];
         let role = Role::Assistant;
         let message = Message { role, parts };
-        let place = None;
-        Continuation::of(CompletionPrefix { message, place }, ContinueBy::Prefill)
+        let resume_token = None;
+        Continuation::from_prefix(
+            CompletionPrefix {
+                message,
+                resume_token,
+            },
+            ContinueBy::Prefill,
+        )
     }
 
     #[test]
@@ -321,10 +356,10 @@ mod tests {
             ("One", &[" two"], " two"),
         ];
         for (begun, pieces, expected) in table {
-            let mut kept = kept(begun);
+            let mut kept = continuation(begun);
             let rest = pieces
                 .iter()
-                .map(|piece| kept.without_echo((*piece).to_owned()));
+                .map(|piece| kept.strip_trimmed_suffix((*piece).to_owned()));
             assert_eq!(rest.collect::<String>(), expected, "{begun:?} {pieces:?}");
         }
     }

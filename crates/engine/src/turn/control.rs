@@ -64,7 +64,7 @@ impl Control {
     }
 
     /// The next thing that is asked of a wait.
-    pub(super) async fn next(&mut self) -> Command {
+    pub(super) async fn next_command(&mut self) -> Command {
         tokio::select! {
             biased;
             () = self.abort.cancelled() => Command::Abort,

@@ -30,54 +30,54 @@ const MAX_HOLD_BEFORE_SWITCH: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Models<'a> {
     /// In order of preference. The first is the one that the turn begins with, as long as nothing is held against it.
-    pub routes: &'a [ModelTarget],
+    pub targets: &'a [ModelTarget],
     /// When another one is asked.
     pub rules: Rules,
     /// The models that the session has left before.
-    pub standing: Exclusions,
+    pub availability: Exclusions,
 }
 
 /// Which of the models is asked.
 pub(super) struct ModelSelection {
-    place: usize,
+    current: usize,
     keys: Vec<String>,
     /// Those that the open chain of retries has asked.
-    asked: Vec<usize>,
+    attempted: Vec<usize>,
     /// The one of them that may come back, and what it was left for.
-    may_come_back: Option<(usize, Arc<ClassifiedFailure>)>,
+    recoverable: Option<(usize, Arc<ClassifiedFailure>)>,
 }
 
 impl ModelSelection {
     /// The first model, in a chain that has asked and left others before.
     pub(super) fn new(models: Option<&Models<'_>>, resume_state: &ResumeState) -> Self {
-        let routes = models.map_or(&[][..], |models| models.routes);
+        let routes = models.map_or(&[][..], |models| models.targets);
         let keys: Vec<String> = routes.iter().map(ModelTarget::key).collect();
         let places = 0..keys.len();
-        let asked = places.filter(|place| resume_state.asked.contains(&keys[*place]));
-        let left = resume_state.may_come_back.as_ref();
-        let may_come_back = left.and_then(|(key, judged)| {
+        let asked = places.filter(|place| resume_state.attempted_models.contains(&keys[*place]));
+        let left = resume_state.recoverable_model.as_ref();
+        let recoverable = left.and_then(|(key, judged)| {
             let place = keys.iter().position(|other| other == key)?;
             Some((place, Arc::clone(judged)))
         });
         Self {
-            place: 0,
-            asked: asked.collect(),
-            may_come_back,
+            current: 0,
+            attempted: asked.collect(),
+            recoverable,
             keys,
         }
     }
 
     /// A call is made.
-    pub(super) fn ask(&mut self) {
-        if !self.asked.contains(&self.place) {
-            self.asked.push(self.place);
+    pub(super) fn mark_attempted(&mut self) {
+        if !self.attempted.contains(&self.current) {
+            self.attempted.push(self.current);
         }
     }
 
     /// A chain of retries is over.
     pub(super) fn end_chain(&mut self) {
-        self.asked.clear();
-        self.may_come_back = None;
+        self.attempted.clear();
+        self.recoverable = None;
     }
 }
 
@@ -85,17 +85,20 @@ impl Runner<'_> {
     /// Asks the best model that is free, and the first one again when its time has come.
     pub(super) async fn choose_model(&mut self) {
         let now = self.turn.clock.now();
-        let wanted = self.wanted();
+        let wanted = self.model_requirements();
         let Some(models) = &self.turn.models else {
             return;
         };
-        let (here, candidates) = (self.in_use.place, self.candidates());
+        let (here, candidates) = (self.model_selection.current, self.candidates());
         let key = candidates.get(here).map_or("", |candidate| candidate.key);
         // Who has begun an answer goes on with it; but after a restart the first model is in use, which may have been left.
-        if self.kept.is_some() && models.standing.is_free(key, wanted.tokens, now) {
+        if self.continuation.is_some() && models.availability.is_free(key, wanted.tokens, now) {
             return;
         }
-        if let Some(better) = models.standing.better(&candidates, here, &wanted, now) {
+        if let Some(better) = models
+            .availability
+            .switch_target(&candidates, here, &wanted, now)
+        {
             self.switch_model(better, None).await;
         }
     }
@@ -106,12 +109,12 @@ impl Runner<'_> {
             .turn
             .models
             .as_ref()
-            .map_or(&[][..], |models| models.routes);
-        let all = self.in_use.keys.iter().zip(routes);
+            .map_or(&[][..], |models| models.targets);
+        let all = self.model_selection.keys.iter().zip(routes);
         all.map(|(key, route)| Candidate {
             key,
             window: route.traits.window,
-            answer: route
+            output_tokens: route
                 .max_tokens
                 .map_or(DEFAULT_COMPLETION_TOKENS, u64::from),
         })
@@ -119,40 +122,46 @@ impl Runner<'_> {
     }
 
     /// What a model is wanted for: this request, with all that is known of its size.
-    fn wanted(&self) -> ModelRequirements {
+    fn model_requirements(&self) -> ModelRequirements {
         ModelRequirements {
             tokens: self.estimated_tokens(),
-            known: self.size().tokens,
+            known_tokens: self.context_size().tokens,
             ..ModelRequirements::default()
         }
     }
 
     /// The first that could be asked instead of the one in use. What does not fit here must be known to fit there.
-    fn another(&self, condition: Condition, now: Timestamp) -> Option<usize> {
+    fn next_model(&self, condition: Condition, now: Timestamp) -> Option<usize> {
         let models = self.turn.models.as_ref()?;
         let is_overflow = condition == Condition::Overflow;
         let wanted = ModelRequirements {
-            but: Some(self.in_use.place),
-            more_than: is_overflow.then_some(self.turn.traits.window),
-            ..self.wanted()
+            except: Some(self.model_selection.current),
+            larger_than: is_overflow.then_some(self.turn.traits.window),
+            ..self.model_requirements()
         };
-        models.standing.first_free(&self.candidates(), &wanted, now)
+        models
+            .availability
+            .first_free(&self.candidates(), &wanted, now)
     }
 
     /// What tokens cost at the model of that key, if it is in the list.
     pub(super) fn price_of(&self, key: &str) -> Option<Option<Price>> {
-        let place = self.in_use.keys.iter().position(|other| other == key)?;
-        Some(self.route(place)?.price)
+        let place = self
+            .model_selection
+            .keys
+            .iter()
+            .position(|other| other == key)?;
+        Some(self.target(place)?.price)
     }
 
-    fn route(&self, place: usize) -> Option<&ModelTarget> {
-        self.turn.models.as_ref()?.routes.get(place)
+    fn target(&self, place: usize) -> Option<&ModelTarget> {
+        self.turn.models.as_ref()?.targets.get(place)
     }
 
     /// The tokens of the request by the one measure that does not change with the model: what did not fit the model that
     /// was left must not look smaller from the next one.
     fn estimated_tokens(&self) -> u64 {
-        token_estimate::tokens(&self.turn.request)
+        token_estimate::request_tokens(&self.turn.request)
     }
 
     /// Whether another model could be asked after that failure, and whether before anything is waited for.
@@ -165,7 +174,7 @@ impl Runner<'_> {
         else {
             return;
         };
-        if self.another(condition, now).is_none() {
+        if self.next_model(condition, now).is_none() {
             return;
         }
         remedies.switch.model = true;
@@ -181,16 +190,16 @@ impl Runner<'_> {
         let now = self.turn.clock.now();
         let tokens = self.estimated_tokens();
         let rules = self.turn.models.as_ref().map(|models| &models.rules);
-        let Some(left) = rules.map(|rules| rules.left(&judged.verdict, tokens, now)) else {
+        let Some(left) = rules.map(|rules| rules.exclusion(&judged.verdict, tokens, now)) else {
             return;
         };
-        let condition = Condition::of(&judged.verdict);
-        let Some(next) = condition.and_then(|condition| self.another(condition, now)) else {
+        let condition = Condition::from_verdict(&judged.verdict);
+        let Some(next) = condition.and_then(|condition| self.next_model(condition, now)) else {
             return;
         };
-        let here = self.in_use.place;
+        let here = self.model_selection.current;
         if judged.verdict.class() == Class::Transient {
-            self.in_use.may_come_back = Some((here, Arc::clone(judged)));
+            self.model_selection.recoverable = Some((here, Arc::clone(judged)));
         }
         let left = Some((left, judged.verdict.cause));
         self.switch_model(next, left).await;
@@ -201,19 +210,21 @@ impl Runner<'_> {
         let rules = self.turn.models.as_ref().map(|models| &models.rules);
         let is_hard = Some(Condition::HardError);
         let is_hard = rules.is_some_and(|rules| rules.condition(&judged.verdict) == is_hard);
-        is_hard && self.in_use.may_come_back.is_some()
+        is_hard && self.model_selection.recoverable.is_some()
     }
 
     /// Asks that one again, by its own schedule; what it was left for is what is judged.
-    pub(super) async fn go_back(
+    pub(super) async fn return_to_earlier_model(
         &mut self,
         judged: &ClassifiedFailure,
     ) -> Option<Arc<ClassifiedFailure>> {
         let rules = self.turn.models.as_ref().map(|models| &models.rules)?;
-        let left = rules.left(&judged.verdict, 0, self.turn.clock.now());
-        let (place, earlier) = self.in_use.may_come_back.take()?;
-        if let (Some(models), Some(key)) = (&mut self.turn.models, self.in_use.keys.get(place)) {
-            models.standing.take_back(key);
+        let left = rules.exclusion(&judged.verdict, 0, self.turn.clock.now());
+        let (place, earlier) = self.model_selection.recoverable.take()?;
+        if let (Some(models), Some(key)) =
+            (&mut self.turn.models, self.model_selection.keys.get(place))
+        {
+            models.availability.readmit(key);
         }
         let left = Some((left, judged.verdict.cause));
         self.switch_model(place, left).await;
@@ -227,9 +238,9 @@ impl Runner<'_> {
     /// When a call that is held at the gate asks another model instead, if it may.
     pub(super) fn hold_switch_time(&self, since: Timestamp) -> Option<Timestamp> {
         let rules = &self.turn.models.as_ref()?.rules;
-        let may = self.rules.may_switch.model && rules.on.contains(&Condition::Overload);
+        let may = self.rules.may_switch.model && rules.conditions.contains(&Condition::Overload);
         let now = self.turn.clock.now();
-        let next = self.another(Condition::Overload, now);
+        let next = self.next_model(Condition::Overload, now);
         (may && next.is_some()).then_some(since + MAX_HOLD_BEFORE_SWITCH)
     }
 
@@ -246,7 +257,7 @@ impl Runner<'_> {
             Exclusion::Until { until },
             cause.unwrap_or(Cause::Overloaded),
         );
-        if let Some(next) = self.another(Condition::Overload, now) {
+        if let Some(next) = self.next_model(Condition::Overload, now) {
             self.switch_model(next, Some(left)).await;
         }
     }
@@ -254,17 +265,17 @@ impl Runner<'_> {
     /// Asks that model from here on; the other one is left for that long and for that cause.
     async fn switch_model(&mut self, place: usize, left: Option<(Exclusion, Cause)>) {
         self.update_cost();
-        self.price_from_here();
-        let from = self.in_use.place;
+        self.reset_cost_baseline();
+        let from = self.model_selection.current;
         let Some(models) = &mut self.turn.models else {
             return;
         };
-        let routes = models.routes;
+        let routes = models.targets;
         let Some(route) = routes.get(place) else {
             return;
         };
-        if let (Some((left, _)), Some(key)) = (left, self.in_use.keys.get(from)) {
-            models.standing.leave(key, left);
+        if let (Some((left, _)), Some(key)) = (left, self.model_selection.keys.get(from)) {
+            models.availability.exclude(key, left);
         }
         let old = std::mem::replace(&mut self.turn.request.model, route.model.clone());
         self.turn.request.max_tokens = route.max_tokens;
@@ -272,17 +283,17 @@ impl Runner<'_> {
         self.turn.accounts = route.accounts.as_deref();
         (self.turn.price, self.turn.traits) = (route.price, route.traits);
         self.turn.request.resumable = self.turn.is_resumable();
-        (self.account, self.has_new_key, self.seen) = (None, false, None);
-        (self.left, self.refreshed) = (Vec::new(), Vec::new());
-        (self.held_since, self.said_held) = (None, None);
-        self.go_on_otherwise();
-        self.in_use.place = place;
+        (self.account, self.has_new_key, self.billed_tokens) = (None, false, None);
+        (self.abandoned_accounts, self.refreshed_accounts) = (Vec::new(), Vec::new());
+        (self.held_since, self.last_announced_hold) = (None, None);
+        self.continue_by_prompt();
+        self.model_selection.current = place;
         // Who is asked has come back.
-        self.in_use
-            .may_come_back
+        self.model_selection
+            .recoverable
             .take_if(|(left, _)| *left == place);
-        let again = self.in_use.asked.contains(&place);
-        step(&mut self.state, Event::ModelChanged { again });
+        let was_used_before = self.model_selection.attempted.contains(&place);
+        step(&mut self.state, Event::ModelChanged { was_used_before });
         self.record_model_switch(from, old, left).await;
     }
 
@@ -292,14 +303,20 @@ impl Runner<'_> {
         old: String,
         left: Option<(Exclusion, Cause)>,
     ) {
-        let key = |place: usize| self.in_use.keys.get(place).cloned().unwrap_or_default();
+        let key = |place: usize| {
+            self.model_selection
+                .keys
+                .get(place)
+                .cloned()
+                .unwrap_or_default()
+        };
         let model = Some(ModelSwitch {
             from: key(from),
-            to: key(self.in_use.place),
+            to: key(self.model_selection.current),
             left: left.map(|(left, _)| left),
         });
         let spent = self.spent();
-        self.scribe.note(Entry::Switched {
+        self.journal_writer.record(Entry::Switched {
             left: None,
             model,
             spent,
@@ -307,8 +324,12 @@ impl Runner<'_> {
         self.commit().await;
         // Also of a model that an earlier turn has left.
         let now = self.turn.clock.now();
-        let models = self.turn.models.as_ref().zip(self.in_use.keys.get(from));
-        let until = models.and_then(|(models, key)| models.standing.excluded_until(key, now));
+        let models = self
+            .turn
+            .models
+            .as_ref()
+            .zip(self.model_selection.keys.get(from));
+        let until = models.and_then(|(models, key)| models.availability.excluded_until(key, now));
         self.emitter.emit(Body::ModelSwitched {
             from: old,
             to: self.turn.request.model.clone(),
@@ -318,9 +339,12 @@ impl Runner<'_> {
     }
 
     /// How large the request is, and how large it may be.
-    pub(super) fn size(&self) -> crate::compaction::Size {
+    pub(super) fn context_size(&self) -> crate::compaction::Size {
         crate::compaction::Size {
-            tokens: token_estimate::known(&self.turn.request, self.seen),
+            tokens: token_estimate::request_tokens_with_billing(
+                &self.turn.request,
+                self.billed_tokens,
+            ),
             window: self.turn.traits.window,
         }
     }

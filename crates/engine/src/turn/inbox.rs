@@ -9,25 +9,25 @@ use outlast_kernel::event::Body;
 
 impl Runner<'_> {
     /// Sends the queued messages; returns `false` when there are none.
-    pub(super) async fn say_waiting(&mut self) -> bool {
-        let inbox = self.turn.inbox.filter(|_| self.kept.is_none());
+    pub(super) async fn deliver_inbox(&mut self) -> bool {
+        let inbox = self.turn.inbox.filter(|_| self.continuation.is_none());
         let letters = inbox.map(|inbox| inbox.take()).unwrap_or_default();
         if letters.is_empty() {
             return false;
         }
-        let entries = Entry::said(letters);
+        let entries = Entry::delivered(letters);
         // There is no await between taking the messages and noting them.
         for entry in &entries {
-            self.scribe.note(entry.clone());
+            self.journal_writer.record(entry.clone());
         }
         self.commit().await;
         for entry in entries {
-            let Entry::Said { messages, note, .. } = entry else {
+            let Entry::Delivered { messages, note, .. } = entry else {
                 continue;
             };
             for message in messages {
                 let text = message.text();
-                self.say_message(message);
+                self.push_message(message);
                 if !note {
                     self.emitter.emit(Body::Input { text });
                 }

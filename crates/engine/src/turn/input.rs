@@ -41,7 +41,7 @@ pub struct Turn<'a> {
     /// The accounts to use; without them, the provider's own credential is used.
     pub accounts: Option<&'a Accounts>,
     /// The state shared with other turns and processes; without it, the turn follows its own schedule only.
-    pub knowledge: Option<&'a SharedState>,
+    pub shared_state: Option<&'a SharedState>,
     /// The tools that the model may call; without them, the turn ends with the first completion.
     pub tools: Option<&'a dyn Toolbox>,
     /// The known capabilities of the model.
@@ -59,7 +59,7 @@ pub struct Turn<'a> {
     /// The journal that records the turn.
     pub journal: Option<&'a dyn Journal>,
     /// The first entries of the journal.
-    pub opening: Vec<Entry>,
+    pub initial_entries: Vec<Entry>,
     /// The state that an earlier process left.
     pub resume_state: ResumeState,
 }
@@ -77,7 +77,7 @@ impl<'a> Turn<'a> {
             ids: Ids::fresh(),
             control: Control::new(CancellationToken::new()).0,
             accounts: None,
-            knowledge: None,
+            shared_state: None,
             tools: None,
             traits: Capabilities::default(),
             models: None,
@@ -86,7 +86,7 @@ impl<'a> Turn<'a> {
             corrections: 0,
             inbox: None,
             journal: None,
-            opening: Vec::new(),
+            initial_entries: Vec::new(),
             resume_state: ResumeState::default(),
         }
     }
@@ -109,7 +109,7 @@ pub struct ResumeState {
     /// The tokens that they used.
     pub usage: Usage,
     /// The part of that usage whose cost the budget includes. The rest was used by the model that was in use last.
-    pub paid: Usage,
+    pub priced_usage: Usage,
     /// The key of that model, if it was not the first one.
     pub model: Option<String>,
     /// The expenses of the open retry chain.
@@ -119,15 +119,15 @@ pub struct ResumeState {
     /// The wait that was in progress.
     pub wait: Option<Wait>,
     /// The accounts that were switched away from.
-    pub left: Vec<String>,
+    pub abandoned_accounts: Vec<String>,
     /// The keys of the models that the open chain has asked, if it has switched models.
-    pub asked: Vec<String>,
+    pub attempted_models: Vec<String>,
     /// The key of the model that the open chain has left and may return to, and the failure for which it was left.
-    pub may_come_back: Option<(String, Arc<ClassifiedFailure>)>,
+    pub recoverable_model: Option<(String, Arc<ClassifiedFailure>)>,
     /// The calls of the last completion, if their results are incomplete.
-    pub calls: Vec<OutstandingCall>,
+    pub outstanding_calls: Vec<OutstandingCall>,
     /// The beginning of an interrupted completion, which the next call continues.
-    pub kept: Option<CompletionPrefix>,
+    pub continuation: Option<CompletionPrefix>,
     /// The user's messages in this turn, if they are not the last message of the request.
     pub inputs: Vec<String>,
 }
@@ -138,5 +138,5 @@ pub struct CompletionPrefix {
     /// The part that arrived.
     pub message: Message,
     /// The cursor from which the provider can send the rest, if it stores completions.
-    pub place: Option<StreamCursor>,
+    pub resume_token: Option<StreamCursor>,
 }

@@ -10,7 +10,7 @@ use crate::journal::Entry;
 use outlast_dialect::{Message, Part, Role, ToolResult};
 use outlast_kernel::attempt::{Effects, Event, Outcome, step};
 use outlast_kernel::completion::{
-    self, FinishedCompletion, InvalidCompletion, ReasoningKind, judge,
+    self, FinishedCompletion, InvalidCompletion, ReasoningKind, check_completion,
 };
 use outlast_kernel::decision::{GiveUp, Remedies};
 use outlast_kernel::event::{Body, StopReason, ToolCall};
@@ -34,15 +34,15 @@ const CUT_SHORT: &str = "the answer reached the output limit and is incomplete";
 #[derive(Default)]
 pub(super) struct InvalidCompletionState {
     /// The problem of the current completion.
-    pub(super) what: Option<InvalidCompletion>,
+    pub(super) current: Option<InvalidCompletion>,
     /// The number of invalid completions in a row.
-    in_a_row: u32,
+    consecutive: u32,
     /// The correction for the next call.
     correction: Option<Correction>,
     /// Whether another step follows although no tool was called.
-    pub(super) goes_on: bool,
-    pub(super) reasoning: LoopDetector,
-    repeats: RepeatedCallCounter,
+    pub(super) needs_another_step: bool,
+    pub(super) reasoning_guard: LoopDetector,
+    repeated_calls: RepeatedCallCounter,
 }
 
 /// A message to the model before the next call.
@@ -54,10 +54,10 @@ struct Correction {
 
 impl Runner<'_> {
     /// Handles a completion that ended by itself.
-    pub(super) async fn answered(&mut self, stop_reason: StopReason) -> Effects {
-        let Some(oddity) = self.oddity(stop_reason) else {
-            if self.answer.has_calls() {
-                self.odd.in_a_row = 0;
+    pub(super) async fn finish_completion(&mut self, stop_reason: StopReason) -> Effects {
+        let Some(oddity) = self.completion_problem(stop_reason) else {
+            if self.completion.has_calls() {
+                self.invalid_completion.consecutive = 0;
             }
             self.complete_step(stop_reason, Vec::new()).await;
             if stop_reason == StopReason::Length {
@@ -66,9 +66,9 @@ impl Runner<'_> {
             }
             return step(&mut self.state, Event::Succeeded);
         };
-        self.look_at_rules();
-        let may_correct = self.may_correct();
-        let keeps = oddity.keeps_answer() && !self.answer.parts.is_empty();
+        self.refresh_rules();
+        let may_correct = self.can_correct();
+        let keeps = oddity.keeps_completion() && !self.completion.parts.is_empty();
         // The announcement may be the complete message.
         if oddity == InvalidCompletion::Announced && !may_correct {
             self.complete_step(stop_reason, Vec::new()).await;
@@ -77,21 +77,21 @@ impl Runner<'_> {
         if keeps && may_correct {
             return self.complete_and_correct(stop_reason, oddity).await;
         }
-        self.answer.is_under_way = true;
-        self.odd.what = Some(oddity);
-        let failure = self.is_odd(oddity);
-        self.fail(failure).await
+        self.completion.is_in_progress = true;
+        self.invalid_completion.current = Some(oddity);
+        let failure = self.invalid_completion_failure(oddity);
+        self.handle_failure(failure).await
     }
 
-    fn may_correct(&self) -> bool {
-        self.odd.in_a_row < self.turn.corrections && self.rules.retries != Some(0)
+    fn can_correct(&self) -> bool {
+        self.invalid_completion.consecutive < self.turn.corrections && self.rules.retries != Some(0)
     }
 
-    fn oddity(&self, stop_reason: StopReason) -> Option<InvalidCompletion> {
+    fn completion_problem(&self, stop_reason: StopReason) -> Option<InvalidCompletion> {
         if self.turn.corrections == 0 {
             return None;
         }
-        let parts = &self.answer.parts;
+        let parts = &self.completion.parts;
         let calls = parts.iter().filter_map(|part| match part {
             Part::ToolCall(call) => Some(call),
             _ => None,
@@ -99,35 +99,40 @@ impl Runner<'_> {
         let calls: Vec<&ToolCall> = calls.collect();
         let proven =
             |part: &Part| matches!(part, Part::Reasoning(reasoning) if reasoning.proof.is_some());
-        let reasoned = match (parts.iter().any(proven), self.answer.was_reasoned) {
-            (true, _) => ReasoningKind::Proven,
-            (false, true) => ReasoningKind::Unproven,
+        let reasoned = match (parts.iter().any(proven), self.completion.has_reasoning) {
+            (true, _) => ReasoningKind::Replayable,
+            (false, true) => ReasoningKind::NotReplayable,
             (false, false) => ReasoningKind::None,
         };
-        let cut_calls: Vec<&str> = self.answer.cut_calls.iter().map(String::as_str).collect();
-        judge(&FinishedCompletion {
+        let cut_calls: Vec<&str> = self
+            .completion
+            .truncated_calls
+            .iter()
+            .map(String::as_str)
+            .collect();
+        check_completion(&FinishedCompletion {
             stop_reason,
-            text: &self.answer.text(),
+            text: &self.completion.text(),
             calls: &calls,
-            reasoned,
-            cut_calls: &cut_calls,
-            usage: self.answer.usage,
-            tools: !self.turn.request.tools.is_empty(),
+            reasoning: reasoned,
+            incomplete_calls: &cut_calls,
+            usage: self.completion.usage,
+            has_tools: !self.turn.request.tools.is_empty(),
             window: self.turn.traits.window,
         })
     }
 
     /// Converts an invalid completion to a failure, which is final when no correction is left.
-    pub(super) fn is_odd(&self, oddity: InvalidCompletion) -> Failure {
+    pub(super) fn invalid_completion_failure(&self, oddity: InvalidCompletion) -> Failure {
         let now = self.turn.clock.now();
-        let mut message = oddity.problem().to_owned();
-        let said = self.answer.text();
+        let mut message = oddity.user_message().to_owned();
+        let said = self.completion.text();
         if oddity == InvalidCompletion::Refused && !said.trim().is_empty() {
             message = format!("{message}: {}", said.trim());
         }
         let failure = Failure::thrown(self.turn.provider.name(), &message, now)
-            .with_verdict(Verdict::of(oddity.cause(), Scope::Request));
-        match self.may_correct() || oddity.notice().is_none() {
+            .with_verdict(Verdict::new(oddity.cause(), Scope::Request));
+        match self.can_correct() || oddity.correction().is_none() {
             true => failure,
             false => failure.with_retryable(false),
         }
@@ -139,30 +144,30 @@ impl Runner<'_> {
         judged: &ClassifiedFailure,
         remedies: &mut Remedies,
     ) {
-        self.odd.correction = None;
+        self.invalid_completion.correction = None;
         let cause = judged.verdict.cause;
-        let is_odd = self.odd.what.is_some() || cause == Cause::MalformedOutput;
-        if !is_odd || !self.may_correct() || !self.answer.is_under_way {
+        let is_odd = self.invalid_completion.current.is_some() || cause == Cause::MalformedOutput;
+        if !is_odd || !self.can_correct() || !self.completion.is_in_progress {
             return;
         }
         let problem = judged.failure.message.clone();
-        let notice = match self.odd.what {
-            Some(oddity) => oddity.notice().map(str::to_owned),
+        let notice = match self.invalid_completion.current {
+            Some(oddity) => oddity.correction().map(str::to_owned),
             None => Some(format!("{UNUSABLE_NOTICE} ({problem}). Answer again.")),
         };
-        self.odd.correction = notice.map(|notice| Correction {
+        self.invalid_completion.correction = notice.map(|notice| Correction {
             cause,
             notice,
             problem,
         });
-        remedies.rework = self.odd.correction.is_some();
+        remedies.rework = self.invalid_completion.correction.is_some();
     }
 
     /// Tells the model about the problem of its completion, which was dropped.
-    pub(super) async fn correct(&mut self) -> Effects {
-        match self.odd.correction.take() {
-            Some(correction) => self.notice(correction).await,
-            None => self.go_on_otherwise(),
+    pub(super) async fn apply_correction(&mut self) -> Effects {
+        match self.invalid_completion.correction.take() {
+            Some(correction) => self.send_correction(correction).await,
+            None => self.continue_by_prompt(),
         }
         step(&mut self.state, Event::RemedyDone)
     }
@@ -174,13 +179,13 @@ impl Runner<'_> {
         stop_reason: StopReason,
         oddity: InvalidCompletion,
     ) -> Effects {
-        self.odd.goes_on = true;
-        let calls: Vec<ToolCall> = self.answer.message().tool_calls().cloned().collect();
+        self.invalid_completion.needs_another_step = true;
+        let calls: Vec<ToolCall> = self.completion.message().tool_calls().cloned().collect();
         let cause = oddity.cause();
         let correction = Correction {
             cause,
-            notice: oddity.notice().unwrap_or_default().to_owned(),
-            problem: oddity.problem().to_owned(),
+            notice: oddity.correction().unwrap_or_default().to_owned(),
+            problem: oddity.user_message().to_owned(),
         };
         if calls.is_empty() {
             let message = Message::user(correction.notice.clone());
@@ -189,18 +194,18 @@ impl Runner<'_> {
                 cause,
             };
             self.complete_step(stop_reason, vec![noticed]).await;
-            self.say_message(message);
+            self.push_message(message);
         } else {
-            let refused = calls.iter().enumerate().map(not_run).collect();
+            let refused = calls.iter().enumerate().map(not_run_entry).collect();
             self.complete_step(stop_reason, refused).await;
-            self.say_not_run(&calls);
+            self.emit_not_run(&calls);
         }
-        self.say_corrected(&correction);
+        self.emit_correction(&correction);
         step(&mut self.state, Event::Succeeded)
     }
 
     /// Adds an error result for each call that may be incomplete.
-    fn say_not_run(&mut self, calls: &[ToolCall]) {
+    fn emit_not_run(&mut self, calls: &[ToolCall]) {
         let mut parts = Vec::with_capacity(calls.len());
         for call in calls {
             let (id, output, is_error) = (call.id.clone(), NOT_RUN.to_owned(), true);
@@ -216,32 +221,32 @@ impl Runner<'_> {
             }));
         }
         let role = Role::User;
-        self.say_message(Message { role, parts });
+        self.push_message(Message { role, parts });
     }
 
-    async fn notice(&mut self, correction: Correction) {
+    async fn send_correction(&mut self, correction: Correction) {
         let message = Message::user(correction.notice.clone());
-        self.scribe.note(Entry::Noticed {
+        self.journal_writer.record(Entry::Noticed {
             message: message.clone(),
             cause: correction.cause,
         });
         self.commit().await;
-        self.say_message(message);
-        self.say_corrected(&correction);
+        self.push_message(message);
+        self.emit_correction(&correction);
     }
 
-    fn say_corrected(&mut self, correction: &Correction) {
-        self.odd.in_a_row += 1;
+    fn emit_correction(&mut self, correction: &Correction) {
+        self.invalid_completion.consecutive += 1;
         self.emitter.emit(Body::Corrected {
             cause: correction.cause,
             message: correction.problem.clone(),
-            attempt: self.odd.in_a_row,
+            attempt: self.invalid_completion.consecutive,
             max_attempts: self.turn.corrections,
         });
     }
 
     /// Tells a model that makes the same calls over and over, and ends the turn when that does not help.
-    pub(super) async fn watch_for_repeats(
+    pub(super) async fn check_repeated_calls(
         &mut self,
         calls: &[(ToolCall, String)],
     ) -> Option<Outcome> {
@@ -252,38 +257,38 @@ impl Runner<'_> {
             .iter()
             .map(|(call, output)| (call, output.as_str()))
             .collect();
-        let times = self.odd.repeats.after(&pairs);
+        let times = self.invalid_completion.repeated_calls.record(&pairs);
         let problem = format!(
             "the model made the same tool calls with the same results {times} times in a row"
         );
         if times >= MAX_REPEATS {
             let now = self.turn.clock.now();
             let failure = Failure::thrown(self.turn.provider.name(), &problem, now)
-                .with_verdict(Verdict::of(Cause::MalformedOutput, Scope::Request));
-            self.report(ClassifiedFailure::new(failure), GiveUp::NotRetryable);
+                .with_verdict(Verdict::new(Cause::MalformedOutput, Scope::Request));
+            self.report_failure(ClassifiedFailure::new(failure), GiveUp::NotRetryable);
             return Some(Outcome::Failed(GiveUp::NotRetryable));
         }
         if times > 0 && times.is_multiple_of(REPEAT_NOTICE_INTERVAL) {
-            self.odd.in_a_row = times / REPEAT_NOTICE_INTERVAL - 1;
+            self.invalid_completion.consecutive = times / REPEAT_NOTICE_INTERVAL - 1;
             let correction = Correction {
                 cause: Cause::MalformedOutput,
                 notice: REPEAT_NOTICE.to_owned(),
                 problem,
             };
-            self.notice(correction).await;
+            self.send_correction(correction).await;
             // If another invalid completion follows right after this, it is the second in a row.
-            self.odd.in_a_row = 1;
+            self.invalid_completion.consecutive = 1;
         }
         None
     }
 }
 
 /// Returns whether the text is a notice from the turn to the model, not a user's message.
-pub fn is_notice(text: &str) -> bool {
-    text == REPEAT_NOTICE || text.starts_with(UNUSABLE_NOTICE) || completion::is_notice(text)
+pub fn is_correction_notice(text: &str) -> bool {
+    text == REPEAT_NOTICE || text.starts_with(UNUSABLE_NOTICE) || completion::is_correction(text)
 }
 
-fn not_run((index, call): (usize, &ToolCall)) -> Entry {
+fn not_run_entry((index, call): (usize, &ToolCall)) -> Entry {
     Entry::ToolFinished {
         index,
         id: call.id.clone(),

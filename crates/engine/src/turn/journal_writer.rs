@@ -9,44 +9,44 @@ use outlast_kernel::event::Body;
 
 pub(super) struct JournalWriter<'a> {
     journal: Option<&'a dyn Journal>,
-    noted: Vec<Entry>,
+    pending: Vec<Entry>,
     /// Whether the last write failed.
-    is_behind: bool,
+    has_unwritten: bool,
     /// The reason why the turn must not continue, if it must not.
-    lost: Option<String>,
+    ownership_lost_reason: Option<String>,
 }
 
 impl<'a> JournalWriter<'a> {
-    pub(super) fn new(journal: Option<&'a dyn Journal>, noted: Vec<Entry>) -> Self {
+    pub(super) fn new(journal: Option<&'a dyn Journal>, pending: Vec<Entry>) -> Self {
         Self {
             journal,
-            noted,
-            is_behind: false,
-            lost: None,
+            pending,
+            has_unwritten: false,
+            ownership_lost_reason: None,
         }
     }
 
-    pub(super) fn note(&mut self, entry: Entry) {
+    pub(super) fn record(&mut self, entry: Entry) {
         if self.journal.is_some() {
-            self.noted.push(entry);
+            self.pending.push(entry);
         }
     }
 
-    pub(super) const fn is_behind(&self) -> bool {
-        self.is_behind
+    pub(super) const fn has_unwritten(&self) -> bool {
+        self.has_unwritten
     }
 
     /// Returns the reason why the turn must not continue, if it must not.
-    pub(super) fn lost(&self) -> Option<&str> {
-        self.lost.as_deref()
+    pub(super) fn ownership_lost_reason(&self) -> Option<&str> {
+        self.ownership_lost_reason.as_deref()
     }
 
     async fn commit(&mut self) -> Result<(), AppendError> {
-        let Some(journal) = self.journal.filter(|_| !self.noted.is_empty()) else {
+        let Some(journal) = self.journal.filter(|_| !self.pending.is_empty()) else {
             return Ok(());
         };
-        journal.append(&self.noted).await?;
-        self.noted.clear();
+        journal.append(&self.pending).await?;
+        self.pending.clear();
         Ok(())
     }
 }
@@ -54,11 +54,14 @@ impl<'a> JournalWriter<'a> {
 impl Runner<'_> {
     /// Writes the noted entries. Returns `false` when that failed; the first failure in a row is reported.
     pub(super) async fn commit(&mut self) -> bool {
-        let written = self.scribe.commit().await;
-        let was_behind = std::mem::replace(&mut self.scribe.is_behind, written.is_err());
+        let written = self.journal_writer.commit().await;
+        let was_behind =
+            std::mem::replace(&mut self.journal_writer.has_unwritten, written.is_err());
         match written {
             Ok(()) => return true,
-            Err(AppendError::Lost { why }) => self.scribe.lost = Some(why),
+            Err(AppendError::OwnershipLost { why }) => {
+                self.journal_writer.ownership_lost_reason = Some(why)
+            }
             Err(AppendError::Failed { why }) if !was_behind => {
                 self.emitter.emit(Body::Unrecorded { message: why });
             }

@@ -9,29 +9,29 @@ pub(super) struct PartialCompletion {
     pub(super) parts: Vec<Part>,
     pub(super) stop_reason: Option<StopReason>,
     /// Whether a call is made that has not ended.
-    pub(super) is_under_way: bool,
+    pub(super) is_in_progress: bool,
     /// Whether something of this attempt was handed on.
-    pub(super) was_heard: bool,
+    pub(super) has_emitted_content: bool,
     /// Whether the model has shown its reasoning.
-    pub(super) was_reasoned: bool,
+    pub(super) has_reasoning: bool,
     /// The thought that is under way.
-    thought: String,
+    partial_reasoning: String,
     /// The calls that began and were not finished, by their names.
-    pub(super) cut_calls: Vec<String>,
+    pub(super) truncated_calls: Vec<String>,
     earlier_usage: Usage,
     pub(super) usage: Usage,
 }
 
 impl PartialCompletion {
     /// Nothing yet, after attempts that used that much.
-    pub(super) fn after(earlier_usage: Usage) -> Self {
+    pub(super) fn with_earlier_usage(earlier_usage: Usage) -> Self {
         Self {
             earlier_usage,
             ..Self::default()
         }
     }
 
-    pub(super) fn say(&mut self, piece: &str) {
+    pub(super) fn push_text(&mut self, piece: &str) {
         if let Some(Part::Text { text }) = self.parts.last_mut() {
             text.push_str(piece);
         } else {
@@ -41,27 +41,27 @@ impl PartialCompletion {
     }
 
     /// Adds to the thought that is under way.
-    pub(super) fn think(&mut self, piece: &str) {
-        self.was_reasoned = true;
-        self.thought.push_str(piece);
+    pub(super) fn push_reasoning(&mut self, piece: &str) {
+        self.has_reasoning = true;
+        self.partial_reasoning.push_str(piece);
     }
 
     /// The thought is whole.
     pub(super) fn finish_reasoning(&mut self, reasoning: Reasoning) {
-        self.was_reasoned = true;
-        self.thought.clear();
+        self.has_reasoning = true;
+        self.partial_reasoning.clear();
         self.parts.push(Part::Reasoning(reasoning));
     }
 
     /// A new attempt starts from what is kept, mostly nothing; what earlier ones used was used.
     pub(super) fn begin_attempt(&mut self, kept: Vec<Part>) {
-        *self = Self::after(self.total_usage());
+        *self = Self::with_earlier_usage(self.total_usage());
         self.parts = kept;
-        self.is_under_way = true;
+        self.is_in_progress = true;
     }
 
     /// What was used on the way by other calls than those of the step.
-    pub(super) fn use_more(&mut self, usage: Usage) {
+    pub(super) fn add_usage(&mut self, usage: Usage) {
         self.earlier_usage = self.earlier_usage.plus(usage);
     }
 
@@ -86,11 +86,11 @@ impl PartialCompletion {
     }
 
     /// What was heard, also of a thought that broke off: whoever asks later is told what was said then.
-    pub(super) fn heard(&self) -> Message {
+    pub(super) fn message_with_partial_reasoning(&self) -> Message {
         let mut message = self.message();
-        if !self.thought.is_empty() {
+        if !self.partial_reasoning.is_empty() {
             message.parts.push(Part::Reasoning(Reasoning {
-                text: self.thought.clone(),
+                text: self.partial_reasoning.clone(),
                 proof: None,
                 model: None,
             }));

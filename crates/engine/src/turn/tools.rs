@@ -5,7 +5,7 @@
 //! harm.
 
 use super::Runner;
-use super::wait::until;
+use super::wait::sleep_until;
 use crate::CancellationToken;
 use crate::journal::Entry;
 use crate::tools::{Effect, Output, Toolbox};
@@ -28,7 +28,7 @@ pub struct OutstandingCall {
     /// The call.
     pub call: ToolCall,
     /// The call's progress.
-    pub so_far: CallProgress,
+    pub progress: CallProgress,
 }
 
 /// The progress of a tool call.
@@ -47,13 +47,13 @@ impl Runner<'_> {
     pub(super) fn calls_to_run(&self) -> Option<Vec<OutstandingCall>> {
         self.turn.tools?;
         let runs = |reason| !matches!(reason, StopReason::Length | StopReason::Refusal);
-        if !self.answer.stop_reason.is_some_and(runs) {
+        if !self.completion.stop_reason.is_some_and(runs) {
             return None;
         }
-        let calls = self.answer.parts.iter().filter_map(|part| match part {
+        let calls = self.completion.parts.iter().filter_map(|part| match part {
             Part::ToolCall(call) => Some(OutstandingCall {
                 call: call.clone(),
-                so_far: CallProgress::NotStarted,
+                progress: CallProgress::NotStarted,
             }),
             _ => None,
         });
@@ -63,8 +63,8 @@ impl Runner<'_> {
 
     /// Emits the calls that an earlier process left, which current listeners have not received.
     pub(super) fn emit_outstanding_calls(&mut self, calls: &[OutstandingCall]) {
-        for OutstandingCall { call, so_far } in calls {
-            if !matches!(so_far, CallProgress::Finished(_)) {
+        for OutstandingCall { call, progress } in calls {
+            if !matches!(progress, CallProgress::Finished(_)) {
                 self.emitter.emit(Body::ToolCall(call.clone()));
             }
         }
@@ -75,13 +75,13 @@ impl Runner<'_> {
     pub(super) async fn run_calls(&mut self, calls: Vec<OutstandingCall>) -> Option<Outcome> {
         let mut parts = Vec::with_capacity(calls.len());
         let mut done = Vec::with_capacity(calls.len());
-        for (index, OutstandingCall { call, so_far }) in calls.into_iter().enumerate() {
-            let output = match so_far {
+        for (index, OutstandingCall { call, progress }) in calls.into_iter().enumerate() {
+            let output = match progress {
                 CallProgress::Finished(output) => output,
                 CallProgress::NotStarted => {
                     let output = self.run_tool(index, &call).await;
                     let output = output.unwrap_or_else(Output::error);
-                    self.finish(index, &call, output).await
+                    self.finish_tool(index, &call, output).await
                 }
                 CallProgress::Started(effect) => {
                     let again = match effect.may_repeat() {
@@ -89,7 +89,7 @@ impl Runner<'_> {
                         false => None,
                     };
                     let output = again.unwrap_or_else(|| Output::error(INTERRUPTED));
-                    self.finish(index, &call, output).await
+                    self.finish_tool(index, &call, output).await
                 }
             };
             parts.push(Part::ToolResult(ToolResult {
@@ -99,11 +99,11 @@ impl Runner<'_> {
             }));
             done.push((call, output.text));
         }
-        self.say_message(Message {
+        self.push_message(Message {
             role: Role::User,
             parts,
         });
-        self.watch_for_repeats(&done).await
+        self.check_repeated_calls(&done).await
     }
 
     /// Runs a call; the error is the reason why it did not start.
@@ -117,22 +117,22 @@ impl Runner<'_> {
         if self.is_deadline_passed() {
             return Err(DEADLINE_PASSED.to_owned());
         }
-        let effect = self.admit(tools, call).await?;
-        self.start(tools, index, call, effect).await
+        let effect = self.admit_tool(tools, call).await?;
+        self.start_tool(tools, index, call, effect).await
     }
 
     /// Asks whether the call may run. A user may take long to decide, and may cancel instead.
-    async fn admit(&mut self, tools: &dyn Toolbox, call: &ToolCall) -> Result<Effect, String> {
+    async fn admit_tool(&mut self, tools: &dyn Toolbox, call: &ToolCall) -> Result<Effect, String> {
         let deadline = self.state.prompt().deadline();
         tokio::select! {
             biased;
             () = self.turn.control.aborted() => Err(CANCELLED.to_owned()),
-            () = until(self.turn.clock, deadline) => Err(DEADLINE_PASSED.to_owned()),
+            () = sleep_until(self.turn.clock, deadline) => Err(DEADLINE_PASSED.to_owned()),
             admitted = tools.admit(call) => admitted,
         }
     }
 
-    async fn start(
+    async fn start_tool(
         &mut self,
         tools: &dyn Toolbox,
         index: usize,
@@ -140,10 +140,13 @@ impl Runner<'_> {
         effect: Effect,
     ) -> Result<Output, String> {
         let id = call.id.clone();
-        self.scribe.note(Entry::ToolStarted { index, id, effect });
+        self.journal_writer
+            .record(Entry::ToolStarted { index, id, effect });
         let recorded = self.commit().await;
         // Without a record, a process that resumes after a crash could not know that the tool ran.
-        if !recorded && (!effect.may_repeat() || self.scribe.lost().is_some()) {
+        if !recorded
+            && (!effect.may_repeat() || self.journal_writer.ownership_lost_reason().is_some())
+        {
             let name = &call.name;
             return Err(format!(
                 "`{name}` was not run: that it runs could not be written down first"
@@ -161,7 +164,7 @@ impl Runner<'_> {
         tokio::select! {
             biased;
             () = self.turn.control.aborted() => {}
-            () = until(self.turn.clock, deadline) => {}
+            () = sleep_until(self.turn.clock, deadline) => {}
             output = &mut running => return output,
         }
         cancel.cancel();
@@ -170,9 +173,14 @@ impl Runner<'_> {
     }
 
     /// Journals the result, then emits it.
-    pub(super) async fn finish(&mut self, index: usize, call: &ToolCall, output: Output) -> Output {
+    pub(super) async fn finish_tool(
+        &mut self,
+        index: usize,
+        call: &ToolCall,
+        output: Output,
+    ) -> Output {
         let (id, is_error) = (call.id.clone(), output.is_error);
-        self.scribe.note(Entry::ToolFinished {
+        self.journal_writer.record(Entry::ToolFinished {
             index,
             id: id.clone(),
             output: output.text.clone(),

@@ -20,10 +20,10 @@ use tokio::sync::watch;
 
 impl Runner<'_> {
     /// A delay of its own schedule. Where others cannot be seen, chance keeps all from coming at once.
-    pub(super) fn spread(&self, delay: Duration) -> Duration {
+    pub(super) fn add_jitter(&self, delay: Duration) -> Duration {
         let cut_off = self
             .turn
-            .knowledge
+            .shared_state
             .is_some_and(SharedState::is_store_unavailable);
         if cut_off {
             delay.mul_f64(fastrand::f64())
@@ -33,7 +33,7 @@ impl Runner<'_> {
     }
 
     /// Chooses an account, waits for the gate and for a seat; what else may happen meanwhile ends the call.
-    pub(super) async fn be_admitted(&mut self) -> Result<(), Effects> {
+    pub(super) async fn acquire_admission(&mut self) -> Result<(), Effects> {
         loop {
             let abort = self.turn.control.token();
             let chosen = tokio::select! {
@@ -42,12 +42,12 @@ impl Runner<'_> {
                 chosen = self.choose_account() => chosen,
             };
             if let Err(problem) = chosen {
-                return Err(self.fail(self.no_key(&problem)).await);
+                return Err(self.handle_failure(self.no_usable_key(&problem)).await);
             }
             if !self.pass_gate().await? {
                 continue;
             }
-            if self.take_seat().await? {
+            if self.acquire_permit().await? {
                 return Ok(());
             }
         }
@@ -56,23 +56,23 @@ impl Runner<'_> {
     /// Waits until the gate lets the call pass; `false` when it is time to choose an account anew.
     async fn pass_gate(&mut self) -> Result<bool, Effects> {
         let now = self.turn.clock.now();
-        let is_hurried = std::mem::take(&mut self.is_hurried);
+        let is_hurried = std::mem::take(&mut self.retry_now_requested);
         let Some(gate) = self.gate.as_mut().filter(|gate| !gate.is_admitted()) else {
             return Ok(true);
         };
-        match gate.ask(now).await {
-            GateReply::Go(_) | GateReply::Probe(_) => Ok(true),
+        match gate.request_pass(now).await {
+            GateReply::Proceed(_) | GateReply::Probe(_) => Ok(true),
             GateReply::Hold(_) if is_hurried => Ok(true),
-            GateReply::TooLate => Err(self.fail(self.too_late()).await),
+            GateReply::DeadlineExceeded => Err(self.handle_failure(self.deadline_passed()).await),
             // Whoever will not wait that long asks for itself, and hears it from the provider.
-            GateReply::Hold(until) if !self.accepts(until) => {
+            GateReply::Hold(until) if !self.accepts_hold(until) => {
                 if let Some(gate) = &mut self.gate {
-                    gate.leave().await;
+                    gate.leave_queue().await;
                 }
                 Ok(true)
             }
             GateReply::Hold(until) if self.switches_model_at_gate(until).await => Ok(false),
-            GateReply::Hold(until) => match self.hold(until).await {
+            GateReply::Hold(until) => match self.wait_at_gate(until).await {
                 None => Ok(false),
                 Some(Command::RetryNow) => Ok(true),
                 Some(Command::AbortRetry) => Err(self.abort_held_retry()),
@@ -89,43 +89,43 @@ impl Runner<'_> {
             return false;
         }
         if let Some(gate) = &mut self.gate {
-            gate.leave().await;
+            gate.leave_queue().await;
         }
         self.abandon_held_model(until).await;
         true
     }
 
     /// Whether the policy would wait that long, all that the call was held before included.
-    fn accepts(&mut self, until: Timestamp) -> bool {
+    fn accepts_hold(&mut self, until: Timestamp) -> bool {
         let since = *self.held_since.get_or_insert(self.turn.clock.now());
         let rules = &self.rules;
         let slept = self.state.chain().scheduled_sleep();
         let left = rules
             .sleep_budget
             .map(|budget| budget.saturating_sub(slept));
-        let longest = rules.longest_stated_wait.or(left);
+        let longest = rules.max_stated_wait.or(left);
         let short = longest.is_none_or(|longest| until.since(since) <= longest);
         rules.retries != Some(0) && (short || rules.wait_for_reset)
     }
 
     /// Waits at the gate until it is time to ask again, or until somebody wants something else.
-    async fn hold(&mut self, mut until_time: Timestamp) -> Option<Command> {
-        let mut changes = self.gate.as_ref()?.knowledge.changes();
+    async fn wait_at_gate(&mut self, mut until_time: Timestamp) -> Option<Command> {
+        let mut changes = self.gate.as_ref()?.shared_state.changes();
         let since = self.held_since;
         let another = since.and_then(|since| self.hold_switch_time(since));
         loop {
             self.emit_hold(until_time);
             tokio::select! {
                 biased;
-                command = self.turn.control.next() => match command {
+                command = self.turn.control.next_command() => match command {
                     Command::AbortRetry if !self.state.is_retrying() => {}
                     command => return Some(command),
                 },
-                () = until(self.turn.clock, Some(until_time)) => return None,
-                () = until(self.turn.clock, another) => return None,
+                () = sleep_until(self.turn.clock, Some(until_time)) => return None,
+                () = sleep_until(self.turn.clock, another) => return None,
                 _ = changes.changed() => {
                     until_time = self.gate.as_ref()?.wake_time()?;
-                    if !self.accepts(until_time) || self.has_better_account().await {
+                    if !self.accepts_hold(until_time) || self.has_better_account().await {
                         return None;
                     }
                 }
@@ -137,22 +137,22 @@ impl Runner<'_> {
     pub(super) fn emit_hold(&mut self, until: Timestamp) {
         const WORTH_SAYING: Duration = Duration::from_secs(1);
         let moved = |said: Timestamp| said.since(until).max(until.since(said)) >= WORTH_SAYING;
-        if self.said_held.is_none_or(moved) {
-            self.said_held = Some(until);
+        if self.last_announced_hold.is_none_or(moved) {
+            self.last_announced_hold = Some(until);
             let cause = self.gate.as_ref().and_then(TurnGate::cause);
             self.emitter.emit(Body::Held { until, cause });
         }
     }
 
     /// Waits, and says how the wait ended.
-    pub(super) async fn sleep(&mut self, at: Timestamp) -> Event {
+    pub(super) async fn wait_for_retry(&mut self, at: Timestamp) -> Event {
         let cancel = CancellationToken::new();
         let mut own = match self.turn.retry {
             Some(retry) => retry.sleep(at.since(self.turn.clock.now()), &cancel),
             // A wait that an earlier process began, when there were retries.
             None => Box::pin(self.turn.clock.sleep_until(at).map(Ok)),
         };
-        let mut changes = self.gate.as_ref().map(|gate| gate.knowledge.changes());
+        let mut changes = self.gate.as_ref().map(|gate| gate.shared_state.changes());
         let mut asked_in_vain = None;
         let command = loop {
             let turn = self.early_gate_time(at, asked_in_vain);
@@ -161,23 +161,23 @@ impl Runner<'_> {
             }
             tokio::select! {
                 biased;
-                command = self.turn.control.next() => {
-                    self.is_hurried = command == Command::RetryNow;
+                command = self.turn.control.next_command() => {
+                    self.retry_now_requested = command == Command::RetryNow;
                     break command;
                 }
                 slept = &mut own => break match slept {
                     Ok(()) => Command::RetryNow,
                     Err(_) => Command::Abort,
                 },
-                () = until(self.turn.clock, turn) => match self.request_early_pass(at).await {
+                () = sleep_until(self.turn.clock, turn) => match self.request_early_pass(at).await {
                     Ok(()) => {
                         cancel.cancel();
-                        return Event::LetPass { now: self.turn.clock.now() };
+                        return Event::AdmittedEarly { now: self.turn.clock.now() };
                     }
                     Err(not_before) => asked_in_vain = Some(not_before),
                 },
                 // What was said before may not hold any more.
-                () = changed(changes.as_mut()) => asked_in_vain = None,
+                () = wait_for_change(changes.as_mut()) => asked_in_vain = None,
             }
         };
         cancel.cancel();
@@ -206,23 +206,23 @@ impl Runner<'_> {
         let Some(gate) = &mut self.gate else {
             return Err(own);
         };
-        match gate.ask(own).await {
-            GateReply::Go(_) | GateReply::Probe(_) => Ok(()),
+        match gate.request_pass(own).await {
+            GateReply::Proceed(_) | GateReply::Probe(_) => Ok(()),
             GateReply::Hold(until) => Err(until),
-            GateReply::TooLate => Err(own),
+            GateReply::DeadlineExceeded => Err(own),
         }
     }
 
     /// The prompt's time ran out: that is nobody's fault but its own.
-    pub(super) fn too_late(&self) -> Failure {
+    pub(super) fn deadline_passed(&self) -> Failure {
         let message = "the time for this prompt is over";
         let failure = Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now());
-        failure.with_verdict(Verdict::of(Cause::DeadlinePassed, Scope::Request))
+        failure.with_verdict(Verdict::new(Cause::DeadlinePassed, Scope::Request))
     }
 }
 
 /// Comes at that time, or never.
-pub(super) async fn until(clock: &dyn Clock, time: Option<Timestamp>) {
+pub(super) async fn sleep_until(clock: &dyn Clock, time: Option<Timestamp>) {
     match time {
         Some(time) => clock.sleep_until(time).await,
         None => std::future::pending().await,
@@ -230,7 +230,7 @@ pub(super) async fn until(clock: &dyn Clock, time: Option<Timestamp>) {
 }
 
 /// Comes when something was learnt, or never.
-async fn changed(changes: Option<&mut watch::Receiver<u64>>) {
+async fn wait_for_change(changes: Option<&mut watch::Receiver<u64>>) {
     let known = match changes {
         Some(changes) => changes.changed().await.is_ok(),
         None => false,

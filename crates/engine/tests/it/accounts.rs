@@ -40,11 +40,11 @@ type Responses = fn(&str) -> Option<Failure>;
 
 /// A provider whose response depends on the key.
 struct KeyedProvider {
-    answers: Responses,
-    asked: Mutex<Vec<String>>,
-    takes: Duration,
-    under_way: Arc<AtomicU32>,
-    most_under_way: Arc<AtomicU32>,
+    responses: Responses,
+    keys_used: Mutex<Vec<String>>,
+    latency: Duration,
+    in_flight: Arc<AtomicU32>,
+    max_in_flight: Arc<AtomicU32>,
 }
 
 impl Provider for KeyedProvider {
@@ -63,16 +63,16 @@ impl Provider for KeyedProvider {
             credential.is_some_and(|credential| credential.is_same(&key))
         };
         let key = keys.into_iter().find(is).unwrap_or_default();
-        self.asked.lock().unwrap().push(key.to_owned());
-        let items = match (self.answers)(key) {
+        self.keys_used.lock().unwrap().push(key.to_owned());
+        let items = match (self.responses)(key) {
             Some(failure) => vec![Err(Box::new(failure))],
             None => vec![
                 Ok(Delta::Text("hi".to_owned())),
                 Ok(Delta::Stopped(StopReason::EndTurn)),
             ],
         };
-        let (takes, under_way) = (self.takes, Arc::clone(&self.under_way));
-        let most = Arc::clone(&self.most_under_way);
+        let (takes, under_way) = (self.latency, Arc::clone(&self.in_flight));
+        let most = Arc::clone(&self.max_in_flight);
         let answer = async move {
             let now = under_way.fetch_add(1, Ordering::Relaxed) + 1;
             most.fetch_max(now, Ordering::Relaxed);
@@ -86,16 +86,16 @@ impl Provider for KeyedProvider {
 
 struct Fixture {
     clock: Arc<dyn Clock>,
-    knowledge: SharedState,
+    shared_state: SharedState,
     accounts: Accounts,
     provider: KeyedProvider,
     policy: Policy,
 }
 
 impl Fixture {
-    fn new(accounts: &[(&'static str, bool)], answers: Responses) -> Self {
+    fn new(accounts: &[(&'static str, bool)], responses: Responses) -> Self {
         let clock = clock();
-        let knowledge = SharedState::alone(clock.clone());
+        let shared_state = SharedState::process_local(clock.clone());
         let account = |(place, (key, renews)): (usize, &(&'static str, bool))| Account {
             name: ["first", "second", "third"][place].to_owned(),
             source: Arc::new(TestKeys {
@@ -107,15 +107,15 @@ impl Fixture {
         };
         let list = accounts.iter().enumerate().map(account).collect();
         Self {
-            accounts: Accounts::new(list, knowledge.clone(), clock.clone()),
-            knowledge,
+            accounts: Accounts::new(list, shared_state.clone(), clock.clone()),
+            shared_state,
             clock,
             provider: KeyedProvider {
-                answers,
-                asked: Mutex::default(),
-                takes: Duration::ZERO,
-                under_way: Arc::default(),
-                most_under_way: Arc::default(),
+                responses,
+                keys_used: Mutex::default(),
+                latency: Duration::ZERO,
+                in_flight: Arc::default(),
+                max_in_flight: Arc::default(),
             },
             policy: Policy::named("session").unwrap(),
         }
@@ -131,7 +131,7 @@ impl Fixture {
         let turn = Turn {
             retry: Some(&retry),
             accounts: Some(&self.accounts),
-            knowledge: Some(&self.knowledge),
+            shared_state: Some(&self.shared_state),
             ..Turn::new(&self.provider, request, &*self.clock)
         };
         let mut events = Vec::new();
@@ -139,8 +139,8 @@ impl Fixture {
         (ended, events)
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.provider.asked.lock().unwrap().clone()
+    fn keys_used(&self) -> Vec<String> {
+        self.provider.keys_used.lock().unwrap().clone()
     }
 }
 
@@ -167,11 +167,11 @@ async fn a_limit_on_one_account_costs_one_request_and_no_wait() {
         (ended.seal, delays(&events)),
         (TurnStatus::Completed, vec![0])
     );
-    assert_eq!(world.asked(), ["key-a", "key-b"]);
+    assert_eq!(world.keys_used(), ["key-a", "key-b"]);
     // Later calls know of the block.
     world.turn().await;
     world.turn().await;
-    assert_eq!(world.asked(), ["key-a", "key-b", "key-b", "key-b"]);
+    assert_eq!(world.keys_used(), ["key-a", "key-b", "key-b", "key-b"]);
     let accounts: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.body {
@@ -206,7 +206,7 @@ async fn when_all_are_blocked_the_first_to_be_free_is_waited_for_if_that_is_allo
         wait_for_reset: Some(true),
         ..Overrides::default()
     };
-    world.policy = world.policy.with(wait).unwrap();
+    world.policy = world.policy.with_overrides(wait).unwrap();
     let (_, events) = world.turn().await;
     assert_eq!(delays(&events)[..2], [0, 3600], "{:?}", delays(&events));
 }
@@ -220,7 +220,7 @@ async fn a_refused_key_is_fetched_again_once_and_then_a_sibling_is_asked() {
     let world = Fixture::new(&[("key-a", false), ("key-b", false)], answers);
     let (ended, events) = world.turn().await;
     assert_eq!(ended.seal, TurnStatus::Completed);
-    assert_eq!(world.asked(), ["key-a", "key-b"]);
+    assert_eq!(world.keys_used(), ["key-a", "key-b"]);
     let said =
         |event: &Event| matches!(&event.body, Body::AccountBlocked { name, .. } if name == "first");
     assert!(events.iter().any(said), "{events:?}");
@@ -233,8 +233,8 @@ async fn a_refused_key_is_fetched_again_once_and_then_a_sibling_is_asked() {
         (ended.seal, delays(&events)),
         (TurnStatus::Completed, vec![0])
     );
-    assert_eq!(world.asked(), ["key-a-0", "key-a-1"]);
-    assert_eq!(world.knowledge.blocks().iter().count(), 0);
+    assert_eq!(world.keys_used(), ["key-a-0", "key-a-1"]);
+    assert_eq!(world.shared_state.blocks().iter().count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,13 +244,13 @@ async fn a_revoked_key_is_set_aside_for_an_hour_and_no_longer() {
     });
     let (ended, _) = world.turn().await;
     assert_eq!(ended.seal, TurnStatus::Error);
-    let blocks = world.knowledge.blocks();
-    let block = blocks.on("first", "m", START).unwrap();
+    let blocks = world.shared_state.blocks();
+    let block = blocks.active_block("first", "m", START).unwrap();
     assert_eq!(block.cause, Cause::Auth);
     assert!(block.until <= START + Duration::from_secs(3601));
     // Without an alternative, it is still asked.
     world.turn().await;
-    assert_eq!(world.asked().len(), 2);
+    assert_eq!(world.keys_used().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,7 +258,7 @@ async fn an_account_without_a_key_is_passed_over_and_none_at_all_is_an_error() {
     let world = Fixture::new(&[("", false), ("key-b", false)], |_| None);
     let (ended, _) = world.turn().await;
     assert_eq!(
-        (ended.seal, world.asked()),
+        (ended.seal, world.keys_used()),
         (TurnStatus::Completed, vec!["key-b".to_owned()])
     );
 
@@ -285,10 +285,10 @@ async fn an_account_has_no_more_calls_under_way_than_it_may() {
             }),
             max_in_flight: Some(2),
         }],
-        world.knowledge.clone(),
+        world.shared_state.clone(),
         world.clock.clone(),
     );
-    world.provider.takes = Duration::from_secs(90);
+    world.provider.latency = Duration::from_secs(90);
     let turns = (0..6).map(|_| world.turn());
     let ended = futures_util::future::join_all(turns).await;
     assert!(
@@ -296,7 +296,7 @@ async fn an_account_has_no_more_calls_under_way_than_it_may() {
             .iter()
             .all(|(ended, _)| ended.seal == TurnStatus::Completed)
     );
-    assert_eq!(world.provider.most_under_way.load(Ordering::Relaxed), 2);
+    assert_eq!(world.provider.max_in_flight.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,7 +304,7 @@ async fn a_sibling_without_a_key_is_nothing_to_switch_to() {
     let world = Fixture::new(&[("key-a", false), ("", false)], |_| Some(limit("2 hours")));
     let (ended, _) = world.turn().await;
     assert_eq!(
-        (ended.seal, world.asked()),
+        (ended.seal, world.keys_used()),
         (TurnStatus::Error, vec!["key-a".to_owned()])
     );
 }
@@ -317,7 +317,7 @@ async fn a_rate_limit_too_long_to_wait_for_is_left_for_a_sibling_and_not_asked_a
     });
     let (ended, _) = world.turn().await;
     assert_eq!(ended.seal, TurnStatus::Completed);
-    assert_eq!(world.asked(), ["key-a", "key-b"]);
+    assert_eq!(world.keys_used(), ["key-a", "key-b"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,7 +330,7 @@ async fn a_revoked_sibling_does_not_shorten_the_wait_for_a_stated_reset() {
         wait_for_reset: Some(true),
         ..Overrides::default()
     };
-    world.policy = world.policy.with(wait).unwrap();
+    world.policy = world.policy.with_overrides(wait).unwrap();
     let (_, events) = world.turn().await;
     assert_eq!(delays(&events)[..2], [0, 7200], "{:?}", delays(&events));
 }
@@ -344,7 +344,7 @@ async fn a_key_that_is_new_every_time_is_tried_once_more_and_then_left() {
     let world = Fixture::new(&[("key-a", true), ("key-b", false)], answers);
     let (ended, _) = world.turn().await;
     assert_eq!(ended.seal, TurnStatus::Completed);
-    assert_eq!(world.asked(), ["key-a-0", "key-a-1", "key-b"]);
+    assert_eq!(world.keys_used(), ["key-a-0", "key-a-1", "key-b"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -352,8 +352,11 @@ async fn success_lifts_a_block() {
     let world = Fixture::new(&[("key-a", false)], |_| None);
     let judged = outlast_kernel::failure::ClassifiedFailure::new(limit("2 hours"));
     let chosen = world.accounts.choose(None, &[], "m").await.unwrap();
-    world.accounts.failed(&chosen, "m", &judged, true).await;
-    assert_eq!(world.knowledge.blocks().iter().count(), 1);
+    world
+        .accounts
+        .record_failure(&chosen, "m", &judged, true)
+        .await;
+    assert_eq!(world.shared_state.blocks().iter().count(), 1);
     world.turn().await;
-    assert_eq!(world.knowledge.blocks().iter().count(), 0);
+    assert_eq!(world.shared_state.blocks().iter().count(), 0);
 }

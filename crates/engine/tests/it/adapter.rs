@@ -1,6 +1,8 @@
 //! The adapter over a scripted transport, on a paused clock.
 
-use crate::scripted_transport::{Body, ScriptedTransport, asked, frames, pings, question, reset};
+use crate::scripted_transport::{
+    Body, ScriptedTransport, collect_deltas, frames, pings, question, reset,
+};
 use crate::support::clock;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -296,7 +298,7 @@ async fn every_dialect_is_asked_once_at_its_path_with_its_key() {
         let notes = RecordingTransport::default();
         let adapter = Adapter::new(dialect, Arc::new(notes.clone()), clock())
             .with_credential(Credential::new("k-123456".to_owned()));
-        asked(&adapter).await;
+        collect_deltas(&adapter).await;
         let sent = notes.0.lock().unwrap();
         assert_eq!((sent.len(), sent[0].path.as_str()), (1, path));
         let header = (name.to_owned(), value.to_owned());
@@ -305,7 +307,7 @@ async fn every_dialect_is_asked_once_at_its_path_with_its_key() {
     }
 }
 
-fn place() -> StreamCursor {
+fn resume_token() -> StreamCursor {
     StreamCursor {
         response: "resp_1".to_owned(),
         after: 7,
@@ -320,8 +322,12 @@ fn responses(transport: impl Transport + 'static) -> Adapter {
     Adapter::new(Dialect::OpenaiResponses, Arc::new(transport), clock())
 }
 
-async fn resumed(adapter: Adapter) -> Vec<Result<Delta, Box<Failure>>> {
-    adapter.resume(&place(), None).unwrap().collect().await
+async fn resume_stream(adapter: Adapter) -> Vec<Result<Delta, Box<Failure>>> {
+    adapter
+        .resume(&resume_token(), None)
+        .unwrap()
+        .collect()
+        .await
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,7 +336,7 @@ async fn a_rest_is_fetched_once_with_the_key_of_the_answer() {
     let adapter = responses(notes.clone()).with_credential(Credential::new("k-123456".to_owned()));
     let other = Credential::new("k-654321".to_owned());
     for key in [None, Some(&other)] {
-        let rest = adapter.resume(&place(), key).unwrap();
+        let rest = adapter.resume(&resume_token(), key).unwrap();
         assert_eq!(rest.collect::<Vec<_>>().await.len(), 1);
     }
     let sent = notes.0.lock().unwrap();
@@ -355,7 +361,10 @@ async fn who_keeps_no_answers_has_no_rest() {
     for dialect in [Dialect::Anthropic, Dialect::OpenaiChat] {
         let notes = RecordingTransport::default();
         let adapter = Adapter::new(dialect, Arc::new(notes.clone()), clock());
-        assert!(adapter.resume(&place(), None).is_none(), "{dialect:?}");
+        assert!(
+            adapter.resume(&resume_token(), None).is_none(),
+            "{dialect:?}"
+        );
         assert!(notes.0.lock().unwrap().is_empty());
     }
 }
@@ -363,16 +372,16 @@ async fn who_keeps_no_answers_has_no_rest() {
 #[tokio::test(start_paused = true)]
 async fn a_rest_that_falls_silent_or_breaks_off_is_watched_like_any_answer() {
     let said = |delta: &str| Ok(Delta::Text(delta.to_owned()));
-    let further = Delta::Place(StreamCursor {
+    let further = Delta::Cursor(StreamCursor {
         after: 8,
-        ..place()
+        ..resume_token()
     });
     let ends: [fn() -> Body; 2] = [|| stream::pending().boxed(), || stream::empty().boxed()];
     let expected = [(IoKind::Idle, 300), (IoKind::Truncated, 0)];
     for (end, (io, after)) in ends.into_iter().zip(expected) {
         let body = move || frames(&[PIECE]).chain(end()).boxed();
         let start = Instant::now();
-        let mut items = resumed(responses(ScriptedTransport::events(body))).await;
+        let mut items = resume_stream(responses(ScriptedTransport::events(body))).await;
         let failure = items.pop().unwrap().unwrap_err();
         let seen = (failure.io, failure.phase, start.elapsed());
         assert_eq!(seen, (Some(io), Phase::AfterContent, seconds(after)));
@@ -386,7 +395,7 @@ async fn a_whole_answer_in_place_of_its_rest_is_not_said_again() {
     let says = ScriptedTransport::new(200, "application/json", move || {
         stream::iter([Ok(Bytes::from_static(whole.as_bytes()))]).boxed()
     });
-    let items = resumed(responses(says)).await;
+    let items = resume_stream(responses(says)).await;
     let [Err(failure)] = items.as_slice() else {
         panic!("{items:?}");
     };

@@ -12,36 +12,36 @@ use std::time::Duration;
 
 struct Fixture {
     clock: Arc<dyn Clock>,
-    desk: Admission,
+    admission: Admission,
     gate: Arc<str>,
 }
 
 impl Fixture {
     fn new() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::from_millis(1_000_000)));
-        let knowledge = SharedState::alone(Arc::clone(&clock));
+        let knowledge = SharedState::process_local(Arc::clone(&clock));
         Self {
-            desk: Admission::new(knowledge, Arc::clone(&clock)),
+            admission: Admission::new(knowledge, Arc::clone(&clock)),
             clock,
             gate: "p@/a/m".into(),
         }
     }
 
-    fn ask(&self) -> Result<Ticket, QueuePosition> {
-        self.desk.ask(&self.gate, self.clock.now())
+    fn try_admit(&self) -> Result<Ticket, QueuePosition> {
+        self.admission.try_admit(&self.gate, self.clock.now())
     }
 
-    fn line_up(&self) -> QueuePosition {
-        self.desk.enqueue(&self.gate, self.clock.now())
+    fn enqueue(&self) -> QueuePosition {
+        self.admission.enqueue(&self.gate, self.clock.now())
     }
 
     async fn fail(&self, admission: Ticket) {
-        admission.failed(&overloaded(&*self.clock)).await;
+        admission.report_failure(&overloaded(&*self.clock)).await;
     }
 
     /// Makes the first call, which fails.
     async fn fail_first_call(&self) {
-        let Ok(first) = self.ask() else {
+        let Ok(first) = self.try_admit() else {
             panic!("nothing is wrong yet")
         };
         self.fail(first).await;
@@ -56,10 +56,10 @@ fn overloaded(clock: &dyn Clock) -> Arc<ClassifiedFailure> {
 async fn where_nothing_is_wrong_everyone_passes_at_once() {
     let rig = Fixture::new();
     for _ in 0..100 {
-        let Ok(admission) = rig.ask() else {
+        let Ok(admission) = rig.try_admit() else {
             panic!("held for no reason")
         };
-        admission.accepted().await;
+        admission.report_success().await;
     }
 }
 
@@ -74,9 +74,9 @@ async fn of_a_thousand_that_wait_one_probes_and_all_follow_in_order_along_a_ramp
     let served: Arc<Mutex<Vec<(usize, Timestamp)>>> = Arc::default();
     let mut calls = tokio::task::JoinSet::new();
     for number in 0..1000 {
-        let mut place = rig.line_up();
+        let mut place = rig.enqueue();
         let (desk, gate, clock) = (
-            rig.desk.clone(),
+            rig.admission.clone(),
             Arc::clone(&rig.gate),
             Arc::clone(&rig.clock),
         );
@@ -87,10 +87,10 @@ async fn of_a_thousand_that_wait_one_probes_and_all_follow_in_order_along_a_ramp
                 let admission = place.await;
                 if clock.now() >= is_up {
                     served.lock().unwrap().push((number, clock.now()));
-                    return admission.accepted().await;
+                    return admission.report_success().await;
                 }
                 probes.fetch_add(1, Ordering::Relaxed);
-                admission.failed(&overloaded(&*clock)).await;
+                admission.report_failure(&overloaded(&*clock)).await;
                 place = desk.enqueue(&gate, since);
             }
         });
@@ -114,34 +114,34 @@ async fn of_a_thousand_that_wait_one_probes_and_all_follow_in_order_along_a_ramp
 #[tokio::test(start_paused = true)]
 async fn a_stated_time_is_waited_for() {
     let rig = Fixture::new();
-    let Ok(first) = rig.ask() else { panic!() };
+    let Ok(first) = rig.try_admit() else { panic!() };
     let stated = Failure::http("p", 429, "Slow down", rig.clock.now());
     let stated = stated.with_headers([("retry-after", "90")]);
     let begun = rig.clock.now();
-    first.failed(&ClassifiedFailure::new(stated)).await;
-    let admission = rig.line_up().await;
+    first.report_failure(&ClassifiedFailure::new(stated)).await;
+    let admission = rig.enqueue().await;
     let waited = rig.clock.now().since(begun);
     assert!(
         waited >= Duration::from_secs(90) && waited < Duration::from_secs(95),
         "{waited:?}"
     );
-    admission.accepted().await;
+    admission.report_success().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_leaves_the_line_is_passed_over_and_a_probe_that_is_dropped_is_given_back() {
     let rig = Fixture::new();
     rig.fail_first_call().await;
-    let gone = rig.line_up();
+    let gone = rig.enqueue();
     tokio::time::advance(Duration::from_millis(5)).await;
-    let (second, third) = (rig.line_up(), rig.line_up());
+    let (second, third) = (rig.enqueue(), rig.enqueue());
     drop(gone);
     let begun = rig.clock.now();
     drop(second.await);
-    third.await.accepted().await;
+    third.await.report_success().await;
     assert!(rig.clock.now().since(begun) < Duration::from_secs(6));
-    let Ok(after) = rig.ask() else {
+    let Ok(after) = rig.try_admit() else {
         panic!("nobody is left, and nothing is wrong any more")
     };
-    after.accepted().await;
+    after.report_success().await;
 }

@@ -3,7 +3,7 @@
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use outlast_engine::CancellationToken;
-use outlast_engine::stream_retry::{StreamRetry, ToFailure, retrying};
+use outlast_engine::stream_retry::{StreamRetry, ToFailure, retry_stream};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Failure;
 use outlast_kernel::policy::{Jitter, Overrides, Policy};
@@ -19,7 +19,7 @@ enum Fault {
     Execution,
     Connection,
     Status(u16),
-    Says(bool),
+    Retryable(bool),
     Plain,
 }
 
@@ -31,7 +31,7 @@ impl ToFailure for Fault {
                 thrown.with_retryable(false)
             }
             Self::Connection => thrown.with_retryable(true),
-            Self::Says(retryable) => thrown.with_retryable(*retryable),
+            Self::Retryable(retryable) => thrown.with_retryable(*retryable),
             Self::Status(status) => Failure::http("model", *status, "failed", now),
             Self::Plain => thrown,
         }
@@ -70,7 +70,7 @@ async fn collect_from(
 ) -> Outcome {
     let start = Instant::now();
     let made_at = Mutex::new(Vec::new());
-    let items = retrying(options, || {
+    let items = retry_stream(options, || {
         let mut made_at = made_at.lock().unwrap();
         made_at.push(start.elapsed());
         let result = make(made_at.len() - 1);
@@ -91,7 +91,7 @@ fn exact(attempts: u32) -> StreamRetry {
         ..Overrides::default()
     };
     StreamRetry {
-        policy: Policy::conservative().with(overrides).unwrap(),
+        policy: Policy::conservative().with_overrides(overrides).unwrap(),
         ..StreamRetry::default()
     }
 }
@@ -237,12 +237,12 @@ async fn a_429_is_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_that_says_it_is_not_retryable_never_is() {
-    assert!(!is_retried(Fault::Says(false)).await);
+    assert!(!is_retried(Fault::Retryable(false)).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_error_that_says_it_is_retryable_is() {
-    assert!(is_retried(Fault::Says(true)).await);
+    assert!(is_retried(Fault::Retryable(true)).await);
 }
 
 #[tokio::test(start_paused = true)]

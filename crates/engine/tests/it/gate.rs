@@ -1,6 +1,6 @@
 //! Many turns at one gate, on a paused clock.
 
-use crate::support::{Item, START, ScriptedProvider, clock, fails, hello, overloaded};
+use crate::support::{Item, START, ScriptedProvider, clock, failure_item, hello, overloaded};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Message, Request};
@@ -27,7 +27,7 @@ const CALL_DURATION: Duration = Duration::from_millis(300);
 struct FailingProvider {
     clock: Arc<dyn Clock>,
     until: Timestamp,
-    states_it: bool,
+    states_retry_after: bool,
     calls: Arc<Mutex<Calls>>,
 }
 
@@ -35,7 +35,7 @@ struct FailingProvider {
 struct Calls {
     refused: u32,
     in_flight: u32,
-    most_in_flight: u32,
+    max_in_flight: u32,
     served: Vec<Timestamp>,
 }
 
@@ -49,13 +49,13 @@ impl Provider for FailingProvider {
         _: &Request,
         _: Option<&Credential>,
     ) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
-        let (clock, until, states_it) = (self.clock.clone(), self.until, self.states_it);
+        let (clock, until, states_it) = (self.clock.clone(), self.until, self.states_retry_after);
         let calls = Arc::clone(&self.calls);
         let answer = async move {
             {
                 let mut calls = calls.lock().unwrap();
                 calls.in_flight += 1;
-                calls.most_in_flight = calls.most_in_flight.max(calls.in_flight);
+                calls.max_in_flight = calls.max_in_flight.max(calls.in_flight);
             }
             tokio::time::sleep(CALL_DURATION).await;
             let now = clock.now();
@@ -86,33 +86,37 @@ fn question() -> Request {
 
 struct Fixture {
     clock: Arc<dyn Clock>,
-    knowledge: SharedState,
+    shared_state: SharedState,
     provider: FailingProvider,
 }
 
 impl Fixture {
-    fn new(outage: Duration, states_it: bool) -> Self {
+    fn new(outage: Duration, states_retry_after: bool) -> Self {
         let clock = clock();
         Self {
-            knowledge: SharedState::alone(clock.clone()),
+            shared_state: SharedState::process_local(clock.clone()),
             provider: FailingProvider {
                 clock: clock.clone(),
                 until: START + outage,
-                states_it,
+                states_retry_after,
                 calls: Arc::default(),
             },
             clock,
         }
     }
 
-    async fn turn(&self, budget: Prompt, abort: CancellationToken) -> (TurnOutcome, Vec<Event>) {
+    async fn run_turn(
+        &self,
+        budget: Prompt,
+        abort: CancellationToken,
+    ) -> (TurnOutcome, Vec<Event>) {
         let retry = PolicyRetry::new(Policy::named("overnight").unwrap(), self.clock.clone());
         let request = question();
         let turn = Turn {
             retry: Some(&retry),
             budget,
             control: Control::new(abort).0,
-            knowledge: Some(&self.knowledge),
+            shared_state: Some(&self.shared_state),
             ..Turn::new(&self.provider, request, &*self.clock)
         };
         let mut events = Vec::new();
@@ -120,8 +124,8 @@ impl Fixture {
         (ended, events)
     }
 
-    async fn all(&self, count: usize) -> Vec<(TurnOutcome, Vec<Event>)> {
-        let turns = (0..count).map(|_| self.turn(Prompt::default(), CancellationToken::new()));
+    async fn run_turns(&self, count: usize) -> Vec<(TurnOutcome, Vec<Event>)> {
+        let turns = (0..count).map(|_| self.run_turn(Prompt::default(), CancellationToken::new()));
         join_all(turns).await
     }
 
@@ -134,7 +138,7 @@ impl Fixture {
 async fn a_crowd_in_an_outage_makes_one_probe_at_a_time() {
     for states_it in [false, true] {
         let crowd = Fixture::new(Duration::from_secs(600), states_it);
-        let ended = crowd.all(50).await;
+        let ended = crowd.run_turns(50).await;
         assert!(
             ended
                 .iter()
@@ -164,12 +168,12 @@ async fn a_crowd_in_an_outage_makes_one_probe_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_latecomer_does_not_ask_a_provider_that_is_known_to_be_down() {
     let crowd = Fixture::new(Duration::from_secs(100), false);
-    let early = crowd.all(2);
+    let early = crowd.run_turns(2);
     let late = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let before = crowd.calls().refused;
         let (ended, events) = crowd
-            .turn(Prompt::default(), CancellationToken::new())
+            .run_turn(Prompt::default(), CancellationToken::new())
             .await;
         (before, ended, events)
     };
@@ -188,7 +192,7 @@ async fn a_latecomer_does_not_ask_a_provider_that_is_known_to_be_down() {
 #[tokio::test(start_paused = true)]
 async fn a_lone_waiter_keeps_its_own_schedule_exactly() {
     let crowd = Fixture::new(Duration::from_secs(100), false);
-    let (_, events) = crowd.all(1).await.remove(0);
+    let (_, events) = crowd.run_turns(1).await.remove(0);
     let delays: Vec<u64> = events
         .iter()
         .filter_map(|event| match event.body {
@@ -209,7 +213,7 @@ async fn who_wants_it_now_is_not_held_by_a_stated_time() {
     let turn = Turn {
         retry: Some(&retry),
         control,
-        knowledge: Some(&crowd.knowledge),
+        shared_state: Some(&crowd.shared_state),
         ..Turn::new(&crowd.provider, question(), &*crowd.clock)
     };
     let mut tries = Vec::new();
@@ -228,7 +232,7 @@ async fn who_wants_it_now_is_not_held_by_a_stated_time() {
 #[tokio::test(start_paused = true)]
 async fn probes_for_all_are_not_charged_to_one() {
     let crowd = Fixture::new(Duration::from_secs(600), false);
-    let ended = crowd.all(2).await;
+    let ended = crowd.run_turns(2).await;
     for (_, events) in &ended {
         let attempts = events
             .iter()
@@ -251,10 +255,10 @@ async fn nobody_is_held_past_its_deadline() {
         ..Limits::default()
     };
     let budget = || Prompt::new(limits);
-    let others = crowd.all(3);
+    let others = crowd.run_turns(3);
     let hurried = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let (ended, _) = crowd.turn(budget(), CancellationToken::new()).await;
+        let (ended, _) = crowd.run_turn(budget(), CancellationToken::new()).await;
         (ended.seal, crowd.clock.now())
     };
     let ((seal, at), _) = tokio::join!(hurried, async {
@@ -275,12 +279,12 @@ async fn who_gives_up_makes_room() {
     let aborts: Vec<CancellationToken> = (0..5).map(|_| CancellationToken::new()).collect();
     let leaving = aborts
         .iter()
-        .map(|abort| crowd.turn(Prompt::default(), abort.clone()));
+        .map(|abort| crowd.run_turn(Prompt::default(), abort.clone()));
     let aborting = async {
         tokio::time::sleep(Duration::from_secs(7)).await;
         aborts.iter().for_each(CancellationToken::cancel);
     };
-    let staying = crowd.all(2);
+    let staying = crowd.run_turns(2);
     let (left, stayed, ()) = tokio::join!(join_all(leaving), staying, aborting);
     assert!(
         left.iter()
@@ -302,15 +306,15 @@ async fn a_deadline_of_ones_own_says_nothing_about_the_provider() {
         deadline: Some(START + CALL_DURATION / 3),
         ..Limits::default()
     });
-    let (ended, _) = crowd.turn(too_short, CancellationToken::new()).await;
+    let (ended, _) = crowd.run_turn(too_short, CancellationToken::new()).await;
     let (judged, why) = ended.error.unwrap();
     assert_eq!(judged.verdict.cause, Cause::DeadlinePassed);
     assert_eq!(
         (ended.seal, why),
-        (TurnStatus::Error, GiveUp::DeadlineSpent)
+        (TurnStatus::Error, GiveUp::DeadlineExceeded)
     );
     // No other turn is held because of it.
-    let others = crowd.all(3).await;
+    let others = crowd.run_turns(3).await;
     assert_eq!(crowd.clock.now(), START + CALL_DURATION / 3 + CALL_DURATION);
     let is_held = |event: &Event| matches!(event.body, Body::Held { .. });
     for (ended, events) in others {
@@ -330,7 +334,7 @@ async fn resumed_wait_queues_with_the_others() {
         let request = question();
         let turn = Turn {
             retry: Some(&retry),
-            knowledge: Some(&crowd.knowledge),
+            shared_state: Some(&crowd.shared_state),
             resume_state: ResumeState {
                 wait: Some(Wait {
                     since: now,
@@ -344,7 +348,7 @@ async fn resumed_wait_queues_with_the_others() {
         let ended = run_turn(turn, &mut |_| {}).await;
         (ended.seal, crowd.clock.now())
     };
-    let (_, (seal, at)) = tokio::join!(crowd.all(2), resume_state);
+    let (_, (seal, at)) = tokio::join!(crowd.run_turns(2), resume_state);
     assert_eq!(seal, TurnStatus::Completed);
     let after = at.since(START + Duration::from_secs(100));
     assert!(
@@ -362,7 +366,7 @@ async fn a_retry_that_the_gate_holds_can_be_cancelled() {
     let turn = Turn {
         retry: Some(&retry),
         control,
-        knowledge: Some(&crowd.knowledge),
+        shared_state: Some(&crowd.shared_state),
         ..Turn::new(&crowd.provider, request, &*crowd.clock)
     };
     // Its own wait is over, and the probes of the others have not succeeded: it is held.
@@ -374,7 +378,7 @@ async fn a_retry_that_the_gate_holds_can_be_cancelled() {
         let ended = run_turn(turn, &mut |_| {}).await;
         (ended.seal, crowd.clock.now())
     };
-    let others = crowd.all(3);
+    let others = crowd.run_turns(3);
     let (_, (seal, at), ()) = tokio::join!(others, held, cancelling);
     assert_eq!(
         (seal, at),
@@ -385,13 +389,13 @@ async fn a_retry_that_the_gate_holds_can_be_cancelled() {
 #[tokio::test(start_paused = true)]
 async fn a_step_that_fails_shortly_after_an_outage_keeps_its_own_delay() {
     let clock = clock();
-    let knowledge = SharedState::alone(clock.clone());
+    let knowledge = SharedState::process_local(clock.clone());
     let retry = PolicyRetry::new(Policy::named("session").unwrap(), clock.clone());
     let attempts = async |calls: Vec<Vec<Item>>| {
         let provider = ScriptedProvider::new(calls);
         let turn = Turn {
             retry: Some(&retry),
-            knowledge: Some(&knowledge),
+            shared_state: Some(&knowledge),
             tools: Some(&SlowTool),
             ..Turn::new(&provider, question(), &*clock)
         };
@@ -405,7 +409,7 @@ async fn a_step_that_fails_shortly_after_an_outage_keeps_its_own_delay() {
         assert_eq!(ended.seal, TurnStatus::Completed);
         times
     };
-    let failing = || vec![fails(overloaded())];
+    let failing = || vec![failure_item(overloaded())];
     let wanting = vec![tool_call("c1"), stop_for_tools()];
     // Both meet the outage, and the ramp begins after it; then the second step of one of them fails.
     let one = attempts(vec![failing(), wanting, failing(), hello()]);

@@ -79,7 +79,7 @@ async fn head(socket: &mut TcpStream) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-async fn say(mut socket: TcpStream, text: String) {
+async fn respond(mut socket: TcpStream, text: String) {
     socket.write_all(text.as_bytes()).await.unwrap();
     socket.shutdown().await.unwrap();
     // The client closes first, so that its last bytes do not meet a closed socket.
@@ -120,7 +120,7 @@ async fn get_at(path: &str, settings: &HttpSettings) -> Result<(u16, String), tr
 
 #[tokio::test]
 async fn headers_of_ones_own_and_the_path_arrive() {
-    let mut server = Server::start(|socket| say(socket, ok("text/plain", "hello"))).await;
+    let mut server = Server::start(|socket| respond(socket, ok("text/plain", "hello"))).await;
     let table = [
         ("", "/v1/models"),
         ("/", "/v1/models"),
@@ -147,7 +147,7 @@ async fn headers_of_ones_own_and_the_path_arrive() {
 
 #[tokio::test]
 async fn a_query_arrives_beside_that_of_the_address() {
-    let mut server = Server::start(|socket| say(socket, ok("text/plain", "hello"))).await;
+    let mut server = Server::start(|socket| respond(socket, ok("text/plain", "hello"))).await;
     for (base, query) in [
         ("", "?a=1&b=2"),
         ("/v1?api-version=7", "?api-version=7&a=1&b=2"),
@@ -189,7 +189,7 @@ async fn every_way_to_fail_has_its_kind() {
     let not_secure = plain.local_addr().unwrap().to_string();
     tokio::spawn(async move {
         let (socket, _) = plain.accept().await.unwrap();
-        say(socket, "HTTP/1.1 400 Bad Request\r\n\r\n".to_owned()).await;
+        respond(socket, "HTTP/1.1 400 Bad Request\r\n\r\n".to_owned()).await;
     });
     let mut table = vec![
         (format!("http://{gone}"), IoKind::Connect),
@@ -204,7 +204,7 @@ async fn every_way_to_fail_has_its_kind() {
     ];
     let mut servers = Vec::new();
     for (answer, io) in answers {
-        let server = Server::start(move |socket| say(socket, answer.to_owned())).await;
+        let server = Server::start(move |socket| respond(socket, answer.to_owned())).await;
         table.push((server.url(), io));
         servers.push(server);
     }
@@ -217,23 +217,23 @@ async fn every_way_to_fail_has_its_kind() {
 
 #[tokio::test]
 async fn a_redirect_is_an_answer_and_is_not_followed() {
-    let target = Server::start(|socket| say(socket, ok("text/plain", "stolen"))).await;
+    let target = Server::start(|socket| respond(socket, ok("text/plain", "stolen"))).await;
     let location = target.url();
     let answer = format!("HTTP/1.1 307 x\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
-    let server = Server::start(move |socket| say(socket, answer.clone())).await;
+    let server = Server::start(move |socket| respond(socket, answer.clone())).await;
     assert_eq!(get(&settings(server.url())).await, Ok((307, String::new())));
     assert_eq!(target.count.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
 async fn a_proxy_is_used_except_where_it_is_not_wanted() {
-    let direct = Server::start(|socket| say(socket, ok("text/plain", "direct"))).await;
-    let mut proxy = Server::start(|socket| say(socket, ok("text/plain", "proxied"))).await;
+    let direct = Server::start(|socket| respond(socket, ok("text/plain", "direct"))).await;
+    let mut proxy = Server::start(|socket| respond(socket, ok("text/plain", "proxied"))).await;
     let through = |except: &str| HttpSettings {
         proxies: Proxies {
             http: Some(format!("http://me:hunter2@{}", proxy.address).into()),
             https: None,
-            except: except.to_owned(),
+            no_proxy: except.to_owned(),
         },
         ..settings(direct.url())
     };
@@ -248,7 +248,7 @@ async fn a_proxy_is_used_except_where_it_is_not_wanted() {
 #[tokio::test]
 async fn a_proxy_that_wants_a_password_is_not_a_passing_fault() {
     let answer = "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n";
-    let proxy = Server::start(move |socket| say(socket, answer.to_owned())).await;
+    let proxy = Server::start(move |socket| respond(socket, answer.to_owned())).await;
     let settings = HttpSettings {
         proxies: Proxies {
             https: Some(proxy.url().into()),

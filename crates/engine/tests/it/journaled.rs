@@ -1,7 +1,9 @@
 //! A turn whose journal, provider, tools and waits record their events in one shared list.
 
 use crate::scripted_transport::question;
-use crate::support::{AfterItems, Item, ScriptedProvider, clock, fails, hello, overloaded, policy};
+use crate::support::{
+    AfterItems, Item, ScriptedProvider, clock, failure_item, hello, overloaded, policy,
+};
 use outlast_dialect::{Delta, Message, Request};
 use outlast_engine::credential::Credential;
 use outlast_engine::inbox::{Inbox, QueueKind, QueuedMessage};
@@ -26,18 +28,18 @@ fn log(log: &Log, line: impl Into<String>) {
 /// The result of each write, by its number from 1.
 pub(crate) type WriteScript = fn(usize) -> Result<(), AppendError>;
 
-pub(crate) fn well(_: usize) -> Result<(), AppendError> {
+pub(crate) fn write_succeeds(_: usize) -> Result<(), AppendError> {
     Ok(())
 }
 
-pub(crate) fn failed() -> Result<(), AppendError> {
+pub(crate) fn write_failed() -> Result<(), AppendError> {
     let why = "the disk is full".to_owned();
     Err(AppendError::Failed { why })
 }
 
-pub(crate) fn lost() -> Result<(), AppendError> {
+pub(crate) fn ownership_lost() -> Result<(), AppendError> {
     let why = "another process has it".to_owned();
-    Err(AppendError::Lost { why })
+    Err(AppendError::OwnershipLost { why })
 }
 
 struct RecordingJournal {
@@ -56,7 +58,7 @@ impl Journal for RecordingJournal {
         let verb = match &fate {
             Ok(()) => "write",
             Err(AppendError::Failed { .. }) => "fail to write",
-            Err(AppendError::Lost { .. }) => "lose",
+            Err(AppendError::OwnershipLost { .. }) => "lose",
         };
         log(&self.log, format!("{verb} {}", kinds.join(" ")));
         if fate.is_ok() {
@@ -115,7 +117,7 @@ impl Inbox for ScriptedInbox {
     }
 }
 
-pub(crate) fn letter(place: QueueKind, text: &str) -> QueuedMessage {
+pub(crate) fn queued_message(place: QueueKind, text: &str) -> QueuedMessage {
     QueuedMessage {
         id: text.to_owned(),
         place,
@@ -211,7 +213,7 @@ impl Case {
             tools: Some(&tools),
             inbox: Some(&inbox),
             journal: Some(&journal),
-            opening: vec![prompt],
+            initial_entries: vec![prompt],
             budget,
             control,
             ..Turn::new(&provider, request, &*clock)
@@ -278,6 +280,10 @@ pub(crate) fn step(tools: &[&str]) -> Vec<Item> {
 }
 
 /// Returns a script: a failure, a step with two tool calls, the final completion.
-pub(crate) fn usual() -> Vec<Vec<Item>> {
-    vec![vec![fails(overloaded())], step(&["read", "send"]), hello()]
+pub(crate) fn retry_then_tools_script() -> Vec<Vec<Item>> {
+    vec![
+        vec![failure_item(overloaded())],
+        step(&["read", "send"]),
+        hello(),
+    ]
 }

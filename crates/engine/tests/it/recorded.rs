@@ -1,6 +1,6 @@
 //! A recorded stream of each dialect, cut at every byte: the verdict is correct, no content is lost or duplicated.
 
-use crate::scripted_transport::{Body, ScriptedTransport, asked, question, reset};
+use crate::scripted_transport::{Body, ScriptedTransport, collect_deltas, question, reset};
 use crate::support::{clock, policy, run};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -54,12 +54,12 @@ async fn wherever_it_is_cut_the_verdict_is_right_and_what_came_is_a_beginning() 
             dialect,
             ScriptedTransport::events(|| cut(recorded, recorded.len(), End::Clean)),
         );
-        let (told, failure) = asked(&whole).await;
+        let (told, failure) = collect_deltas(&whole).await;
         assert_eq!(failure, None);
         for at in 0..recorded.len() {
             for end in [End::Clean, End::Reset] {
                 let says = ScriptedTransport::events(move || cut(recorded, at, end));
-                let (deltas, failure) = asked(&adapter(dialect, says)).await;
+                let (deltas, failure) = collect_deltas(&adapter(dialect, says)).await;
                 let place = format!("{dialect:?} at {at}, {end:?}");
                 match failure {
                     // Only a complete response may end without a failure.

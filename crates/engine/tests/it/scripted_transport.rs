@@ -82,7 +82,7 @@ pub(crate) fn question() -> Request {
 }
 
 /// Returns the deltas of a request, and its failure if it failed.
-pub(crate) async fn asked(adapter: &Adapter) -> (Vec<Delta>, Option<Failure>) {
+pub(crate) async fn collect_deltas(adapter: &Adapter) -> (Vec<Delta>, Option<Failure>) {
     let mut deltas = Vec::new();
     let mut stream = adapter.stream(&question(), None);
     while let Some(item) = stream.next().await {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 const GATE: &str = "p/a/m";
 
 struct Process {
-    knowledge: SharedState,
+    shared_state: SharedState,
     clock: Arc<dyn Clock>,
     notices: Arc<Mutex<Vec<StoreEvent>>>,
 }
@@ -27,9 +27,9 @@ impl Process {
         let notices: Arc<Mutex<Vec<StoreEvent>>> = Arc::default();
         let told = Arc::clone(&notices);
         let listener = Arc::new(move |notice| told.lock().unwrap().push(notice));
-        let knowledge = SharedState::shared(file.to_owned(), clock.clone(), listener).await;
+        let shared_state = SharedState::connect(file.to_owned(), clock.clone(), listener).await;
         Self {
-            knowledge,
+            shared_state,
             clock,
             notices,
         }
@@ -42,37 +42,37 @@ impl Process {
             since: now,
             own_wake: now + Duration::from_secs(3600),
             deadline: None,
-            crowd: None,
+            batch: None,
         }
     }
 
     /// Records a failed call and returns its waiter.
     async fn fail(&self, name: &str) -> Waiter {
         let waiter = self.waiter(name);
-        if let GateReply::Go(pass) = self.knowledge.ask(GATE, &waiter).await {
+        if let GateReply::Proceed(pass) = self.shared_state.request_pass(GATE, &waiter).await {
             let failed = Report::Failed {
                 pass,
                 cause: Cause::Overloaded,
                 stated: None,
                 waiter: Some(waiter.clone()),
             };
-            self.knowledge.report(GATE, failed).await;
+            self.shared_state.report(GATE, failed).await;
         }
         waiter
     }
 
     /// Waits until the condition holds in this process.
-    async fn learns(&self, is_so: impl Fn(&SharedState) -> bool) {
-        let mut changes = self.knowledge.changes();
+    async fn wait_until(&self, is_so: impl Fn(&SharedState) -> bool) {
+        let mut changes = self.shared_state.changes();
         let learning = async {
-            while !is_so(&self.knowledge) {
+            while !is_so(&self.shared_state) {
                 changes.changed().await.unwrap();
             }
         };
         tokio::time::timeout(HANG_TIMEOUT, learning).await.unwrap();
     }
 
-    async fn is_told(&self, count: usize) -> Vec<StoreEvent> {
+    async fn wait_for_events(&self, count: usize) -> Vec<StoreEvent> {
         let telling = async {
             while self.notices.lock().unwrap().len() < count {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -95,9 +95,12 @@ async fn what_one_process_meets_the_others_learn() {
     let (one, other) = (Process::start(&file).await, Process::start(&file).await);
     one.fail("a").await;
     other
-        .learns(|knowledge| knowledge.cause(GATE) == Some(Cause::Overloaded))
+        .wait_until(|knowledge| knowledge.last_cause(GATE) == Some(Cause::Overloaded))
         .await;
-    let answer = other.knowledge.ask(GATE, &other.waiter("b")).await;
+    let answer = other
+        .shared_state
+        .request_pass(GATE, &other.waiter("b"))
+        .await;
     assert!(is_not_free(&answer), "{answer:?}");
     assert_eq!(*one.notices.lock().unwrap(), []);
 }
@@ -111,18 +114,24 @@ async fn a_locked_file_is_done_without_and_joined_again() {
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     one.fail("a").await;
     // In memory, the same rules hold: a probe is due by now, but the gate is not open.
-    let answer = one.knowledge.ask(GATE, &one.waiter("b")).await;
+    let answer = one.shared_state.request_pass(GATE, &one.waiter("b")).await;
     assert!(is_not_free(&answer), "{answer:?}");
-    let told = one.is_told(1).await;
-    assert!(matches!(&told[..], [StoreEvent::Alone { .. }]), "{told:?}");
+    let told = one.wait_for_events(1).await;
+    assert!(
+        matches!(&told[..], [StoreEvent::Disconnected { .. }]),
+        "{told:?}"
+    );
     holder.execute_batch("COMMIT").unwrap();
-    assert_eq!(one.is_told(2).await[1], StoreEvent::Joined);
+    assert_eq!(one.wait_for_events(2).await[1], StoreEvent::Connected);
     // Facts that were learnt alone are now known to all processes.
     other
-        .learns(|knowledge| knowledge.wake_time(GATE, &other.waiter("c")).is_none())
+        .wait_until(|knowledge| knowledge.wake_time(GATE, &other.waiter("c")).is_none())
         .await;
-    let answer = other.knowledge.ask(GATE, &other.waiter("c")).await;
-    assert!(!matches!(answer, GateReply::TooLate), "{answer:?}");
+    let answer = other
+        .shared_state
+        .request_pass(GATE, &other.waiter("c"))
+        .await;
+    assert!(!matches!(answer, GateReply::DeadlineExceeded), "{answer:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,17 +139,23 @@ async fn a_folder_that_is_missing_is_joined_when_it_comes() {
     let folder = TempDir::new().unwrap();
     let home = folder.path().join("later");
     let one = Process::start(&home.join("outlast.db")).await;
-    let told = one.is_told(1).await;
-    assert!(matches!(&told[..], [StoreEvent::Alone { .. }]), "{told:?}");
+    let told = one.wait_for_events(1).await;
+    assert!(
+        matches!(&told[..], [StoreEvent::Disconnected { .. }]),
+        "{told:?}"
+    );
     one.fail("a").await;
     std::fs::create_dir(&home).unwrap();
-    assert_eq!(one.is_told(2).await[1], StoreEvent::Joined);
+    assert_eq!(one.wait_for_events(2).await[1], StoreEvent::Connected);
     let other = Process::start(&home.join("outlast.db")).await;
     // Facts that were learnt alone are carried over when the file is joined.
     other
-        .learns(|knowledge| knowledge.stated_end(GATE).is_some())
+        .wait_until(|knowledge| knowledge.stated_end(GATE).is_some())
         .await;
-    let answer = other.knowledge.ask(GATE, &other.waiter("b")).await;
+    let answer = other
+        .shared_state
+        .request_pass(GATE, &other.waiter("b"))
+        .await;
     assert!(is_not_free(&answer), "{answer:?}");
 }
 
@@ -154,10 +169,10 @@ async fn without_a_failure_on_record_nothing_is_asked_of_the_store() {
     // The store is busy for seconds, but no caller waits for it.
     for _ in 0..100 {
         let waiter = one.waiter("a");
-        let GateReply::Go(pass) = one.knowledge.ask(GATE, &waiter).await else {
+        let GateReply::Proceed(pass) = one.shared_state.request_pass(GATE, &waiter).await else {
             panic!("nothing is wrong");
         };
-        one.knowledge.report(GATE, Report::Succeeded(pass)).await;
+        one.shared_state.report(GATE, Report::Succeeded(pass)).await;
     }
     assert_eq!(*one.notices.lock().unwrap(), []);
 }
@@ -181,16 +196,21 @@ async fn a_file_that_is_taken_away_or_damaged_is_left_by_all_for_the_same_new_on
         for process in &processes {
             process.fail("a").await;
             let joined = async {
-                while process.notices.lock().unwrap().last() != Some(&StoreEvent::Joined) {
+                while process.notices.lock().unwrap().last() != Some(&StoreEvent::Connected) {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             };
             tokio::time::timeout(HANG_TIMEOUT, joined).await.unwrap();
         }
         // All are on the new file: a failure that one meets is known to the others.
-        let again = |knowledge: &SharedState| knowledge.cause("q/b/n") == Some(Cause::RateLimited);
+        let again =
+            |knowledge: &SharedState| knowledge.last_cause("q/b/n") == Some(Cause::RateLimited);
         let waiter = processes[0].waiter("z");
-        let GateReply::Go(pass) = processes[0].knowledge.ask("q/b/n", &waiter).await else {
+        let GateReply::Proceed(pass) = processes[0]
+            .shared_state
+            .request_pass("q/b/n", &waiter)
+            .await
+        else {
             panic!("nothing is wrong there");
         };
         let failed = Report::Failed {
@@ -199,9 +219,9 @@ async fn a_file_that_is_taken_away_or_damaged_is_left_by_all_for_the_same_new_on
             stated: None,
             waiter: None,
         };
-        processes[0].knowledge.report("q/b/n", failed).await;
+        processes[0].shared_state.report("q/b/n", failed).await;
         for process in &processes[1..] {
-            process.learns(again).await;
+            process.wait_until(again).await;
         }
         let aside = std::fs::read_dir(folder.path()).unwrap();
         let damaged = aside.filter(|entry| {

@@ -99,7 +99,7 @@ pub(crate) fn stop() -> Item {
     Ok(Delta::Stopped(StopReason::EndTurn))
 }
 
-pub(crate) fn fails(failure: Failure) -> Item {
+pub(crate) fn failure_item(failure: Failure) -> Item {
     Err(Box::new(failure))
 }
 

@@ -1,7 +1,8 @@
 //! User control over a turn that runs or waits.
 
 use crate::support::{
-    AfterItems, ScriptedProvider, count, fails, hello, overloaded, policy, retries, run_with, text,
+    AfterItems, ScriptedProvider, count, failure_item, hello, overloaded, policy, retries,
+    run_with, text,
 };
 use outlast_engine::strategy::Aborted;
 use outlast_engine::{BoxFuture, CancellationToken, RetryStrategy};
@@ -12,8 +13,8 @@ use tokio::time::Instant;
 #[tokio::test(start_paused = true)]
 async fn retry_now_ends_the_wait_and_nothing_else() {
     let provider = ScriptedProvider::new([
-        vec![fails(overloaded())],
-        vec![fails(overloaded())],
+        vec![failure_item(overloaded())],
+        vec![failure_item(overloaded())],
         hello(),
     ]);
     let start = Instant::now();
@@ -34,7 +35,7 @@ async fn retry_now_ends_the_wait_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn aborting_the_retry_reports_the_error_that_was_held_back() {
-    let provider = ScriptedProvider::new([vec![fails(overloaded())]]);
+    let provider = ScriptedProvider::new([vec![failure_item(overloaded())]]);
     let (ended, events) = run_with(&provider, Some(&policy("overnight")), |event, handle| {
         if matches!(event.body, Body::RetryScheduled { .. }) {
             handle.abort_retry();
@@ -72,7 +73,7 @@ async fn an_abort_closes_a_stream_that_says_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_when_nothing_waits_is_forgotten() {
-    let provider = ScriptedProvider::new([vec![fails(overloaded())], hello()]);
+    let provider = ScriptedProvider::new([vec![failure_item(overloaded())], hello()]);
     let start = Instant::now();
     let (ended, _) = run_with(&provider, Some(&policy("overnight")), |event, handle| {
         if matches!(event.body, Body::Start { .. }) {
@@ -106,7 +107,7 @@ impl RetryStrategy for AbortedSleep {
 
 #[tokio::test(start_paused = true)]
 async fn a_sleep_that_is_aborted_seals_the_turn_aborted() {
-    let provider = ScriptedProvider::new([vec![fails(overloaded())]]);
+    let provider = ScriptedProvider::new([vec![failure_item(overloaded())]]);
     let (ended, events) = run_with(&provider, Some(&AbortedSleep), |_, _| {}).await;
     assert_eq!(
         (ended.seal, provider.calls_made()),

@@ -1,6 +1,8 @@
 //! Messages that are queued for the model while a turn runs.
 
-use crate::journaled::{Case, failed, letter, lost, usual, well};
+use crate::journaled::{
+    Case, ownership_lost, queued_message, retry_then_tools_script, write_failed, write_succeeds,
+};
 use crate::support::{START, hello};
 use outlast_dialect::Message;
 use outlast_engine::inbox::QueueKind::{Note, Steering};
@@ -19,13 +21,13 @@ fn case() -> Case {
         waiting: vec![
             Vec::new(),
             vec![
-                letter(Steering, "a"),
-                letter(Note, "n"),
-                letter(Steering, "b"),
+                queued_message(Steering, "a"),
+                queued_message(Note, "n"),
+                queued_message(Steering, "b"),
             ],
-            vec![letter(Steering, "c")],
+            vec![queued_message(Steering, "c")],
         ],
-        ..Case::new(usual(), well)
+        ..Case::new(retry_then_tools_script(), write_succeeds)
     }
 }
 
@@ -33,7 +35,7 @@ fn case() -> Case {
 async fn what_waits_is_written_down_before_it_is_said_and_said_before_the_call() {
     let came = case().run().await;
     assert_eq!(
-        (came.ended.seal, came.ended.recorded),
+        (came.ended.seal, came.ended.is_recorded),
         (TurnStatus::Completed, true)
     );
     let taken = came.log.iter().position(|line| line == "take").unwrap();
@@ -50,7 +52,7 @@ async fn what_waits_is_written_down_before_it_is_said_and_said_before_the_call()
     assert_eq!(came.log[taken - 1..taken + 7], expected);
     assert_eq!(texts(&came.ended.messages), ["n", "a", "b", "c", "Hello"]);
     let said = came.written.iter().filter_map(|entry| match entry {
-        Entry::Said { ids, note, .. } => Some((ids.join(" "), *note)),
+        Entry::Delivered { ids, note, .. } => Some((ids.join(" "), *note)),
         _ => None,
     });
     let expected = [("n", true), ("a b", false), ("c", false)];
@@ -61,12 +63,12 @@ async fn what_waits_is_written_down_before_it_is_said_and_said_before_the_call()
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_written_down_is_said_all_the_same() {
     let case = Case {
-        fate: Box::new(|_| failed()),
+        fate: Box::new(|_| write_failed()),
         ..case()
     };
     let came = case.run().await;
     assert_eq!(
-        (came.ended.seal, came.ended.recorded),
+        (came.ended.seal, came.ended.is_recorded),
         (TurnStatus::Completed, false)
     );
     assert_eq!(came.count("say input"), 4);
@@ -76,9 +78,9 @@ async fn what_cannot_be_written_down_is_said_all_the_same() {
 #[tokio::test(start_paused = true)]
 async fn no_call_is_made_for_a_turn_that_is_lost_while_something_is_said() {
     let case = Case {
-        waiting: vec![vec![letter(Steering, "a")]],
-        fate: Box::new(|number| if number > 1 { lost() } else { Ok(()) }),
-        ..Case::new([hello()], well)
+        waiting: vec![vec![queued_message(Steering, "a")]],
+        fate: Box::new(|number| if number > 1 { ownership_lost() } else { Ok(()) }),
+        ..Case::new([hello()], write_succeeds)
     };
     let came = case.run().await;
     assert_eq!(
@@ -94,8 +96,8 @@ async fn no_call_is_made_for_a_turn_that_is_lost_while_something_is_said() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_for_a_call_that_is_not_made() {
     let case = || Case {
-        waiting: vec![vec![letter(Steering, "a")]],
-        ..Case::new([hello()], well)
+        waiting: vec![vec![queued_message(Steering, "a")]],
+        ..Case::new([hello()], write_succeeds)
     };
     let aborted = Case {
         react: |body, handle| {

@@ -1,9 +1,9 @@
 //! The entries that a turn writes to its journal, and when.
 
-use crate::journaled::{Case, step, usual, well};
+use crate::journaled::{Case, retry_then_tools_script, step, write_succeeds};
 use crate::scripted_transport::question;
 use crate::support::{
-    AfterItems, START, ScriptedProvider, clock, fails, hello, overloaded, stop, text,
+    AfterItems, START, ScriptedProvider, clock, failure_item, hello, overloaded, stop, text,
 };
 use outlast_dialect::Delta;
 use outlast_engine::journal::Entry;
@@ -17,9 +17,11 @@ use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
 async fn everything_is_written_down_before_it_is_done_and_said_after() {
-    let came = Case::new(usual(), well).run().await;
+    let came = Case::new(retry_then_tools_script(), write_succeeds)
+        .run()
+        .await;
     assert_eq!(
-        (came.ended.seal, came.ended.recorded),
+        (came.ended.seal, came.ended.is_recorded),
         (TurnStatus::Completed, true)
     );
     let expected = [
@@ -65,7 +67,7 @@ async fn everything_is_written_down_before_it_is_done_and_said_after() {
 #[tokio::test(start_paused = true)]
 async fn every_turn_is_settled_exactly_once_however_it_ends() {
     type React = fn(&Body, &Handle);
-    let failing = || vec![fails(overloaded())];
+    let failing = || vec![failure_item(overloaded())];
     let at_wait: React = |body, handle| {
         if matches!(body, Body::RetryScheduled { .. }) {
             handle.abort();
@@ -173,11 +175,11 @@ async fn every_turn_is_settled_exactly_once_however_it_ends() {
         let case = Case {
             limits,
             react,
-            ..Case::new([], well)
+            ..Case::new([], write_succeeds)
         };
         let came = Case { script, ..case }.run().await;
         assert_eq!(
-            (came.ended.seal, came.ended.recorded),
+            (came.ended.seal, came.ended.is_recorded),
             (seal, true),
             "{name}"
         );
@@ -223,13 +225,15 @@ async fn a_turn_without_a_journal_counts_as_recorded() {
     let (clock, request) = (clock(), question());
     let turn = Turn::new(&provider, request, &*clock);
     let ended = run_turn(turn, &mut |_| {}).await;
-    assert!(ended.recorded);
+    assert!(ended.is_recorded);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_came_of_a_failed_call_is_written_with_its_verdict() {
-    let broken = vec![text("Hel"), fails(overloaded())];
-    let came = Case::new([broken, vec![stop()]], well).run().await;
+    let broken = vec![text("Hel"), failure_item(overloaded())];
+    let came = Case::new([broken, vec![stop()]], write_succeeds)
+        .run()
+        .await;
     let Some(Entry::AttemptFailed {
         attempt,
         judged: Some(judged),

@@ -1,8 +1,8 @@
 //! Retry with backoff in a turn: eleven cases of the schedule and its end, and further ones.
 
 use crate::support::{
-    RecordingStrategy, ScriptedProvider, count, emitted, fails, hello, kinds, overloaded, policy,
-    retries, run, run_with, stop, text, thrown,
+    RecordingStrategy, ScriptedProvider, count, emitted, failure_item, hello, kinds, overloaded,
+    policy, retries, run, run_with, stop, text, thrown,
 };
 use outlast_dialect::Delta;
 use outlast_kernel::event::{Body, TurnStatus, Usage};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
 async fn retries_on_schedule_then_succeeds() {
-    let failing = || vec![fails(overloaded())];
+    let failing = || vec![failure_item(overloaded())];
     let provider = ScriptedProvider::new([failing(), failing(), failing(), hello()]);
     let retry = RecordingStrategy::overnight();
     let (ended, events) = run(&provider, Some(&retry)).await;
@@ -27,7 +27,7 @@ async fn retries_on_schedule_then_succeeds() {
 
 #[tokio::test(start_paused = true)]
 async fn full_schedule_is_exactly_21_sleeps_of_27105_seconds() {
-    let provider = ScriptedProvider::new([vec![fails(overloaded())]]);
+    let provider = ScriptedProvider::new([vec![failure_item(overloaded())]]);
     let retry = RecordingStrategy::overnight();
     let start = tokio::time::Instant::now();
     let (ended, events) = run(&provider, Some(&retry)).await;
@@ -43,7 +43,7 @@ async fn full_schedule_is_exactly_21_sleeps_of_27105_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn does_not_retry_after_content() {
-    let provider = ScriptedProvider::new([vec![text("Hel"), fails(overloaded())]]);
+    let provider = ScriptedProvider::new([vec![text("Hel"), failure_item(overloaded())]]);
     let (ended, events) = run(&provider, Some(&RecordingStrategy::overnight())).await;
     assert_eq!((ended.seal, provider.calls_made()), (TurnStatus::Error, 1));
     assert_eq!(
@@ -54,7 +54,7 @@ async fn does_not_retry_after_content() {
 
 #[tokio::test(start_paused = true)]
 async fn does_not_retry_when_retryable_is_false() {
-    let provider = ScriptedProvider::new([vec![fails(emitted(Some(false)))]]);
+    let provider = ScriptedProvider::new([vec![failure_item(emitted(Some(false)))]]);
     let (ended, events) = run(&provider, Some(&RecordingStrategy::overnight())).await;
     assert_eq!(
         (ended.seal, provider.calls_made(), count(&events, "error")),
@@ -64,14 +64,14 @@ async fn does_not_retry_when_retryable_is_false() {
 
 #[tokio::test(start_paused = true)]
 async fn does_not_retry_when_retryable_is_absent() {
-    let provider = ScriptedProvider::new([vec![fails(emitted(None))]]);
+    let provider = ScriptedProvider::new([vec![failure_item(emitted(None))]]);
     let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
     assert_eq!((ended.seal, provider.calls_made()), (TurnStatus::Error, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn giving_up_emits_the_final_error_once() {
-    let provider = ScriptedProvider::new([vec![fails(overloaded())]]);
+    let provider = ScriptedProvider::new([vec![failure_item(overloaded())]]);
     let (ended, events) = run(&provider, Some(&policy("session"))).await;
     assert_eq!(ended.seal, TurnStatus::Error);
     let tail = &kinds(&events)[events.len() - 3..];
@@ -95,7 +95,7 @@ async fn giving_up_emits_the_final_error_once() {
 
 #[tokio::test(start_paused = true)]
 async fn abort_in_sleep_seals_aborted_without_error() {
-    let provider = ScriptedProvider::new([vec![fails(overloaded())]]);
+    let provider = ScriptedProvider::new([vec![failure_item(overloaded())]]);
     let (ended, events) = run_with(
         &provider,
         Some(&RecordingStrategy::overnight()),
@@ -121,7 +121,7 @@ async fn abort_in_sleep_seals_aborted_without_error() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_strategy_a_retryable_error_ends_the_turn() {
-    let provider = ScriptedProvider::new([vec![fails(overloaded())]]);
+    let provider = ScriptedProvider::new([vec![failure_item(overloaded())]]);
     let (ended, events) = run(&provider, None).await;
     assert_eq!((ended.seal, provider.calls_made()), (TurnStatus::Error, 1));
     assert_eq!(
@@ -132,7 +132,7 @@ async fn without_a_strategy_a_retryable_error_ends_the_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_thrown_error_is_retried_before_content() {
-    let provider = ScriptedProvider::new([vec![fails(thrown())], hello()]);
+    let provider = ScriptedProvider::new([vec![failure_item(thrown())], hello()]);
     let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
     assert_eq!(
         (ended.seal, provider.calls_made()),
@@ -142,7 +142,7 @@ async fn a_thrown_error_is_retried_before_content() {
 
 #[tokio::test(start_paused = true)]
 async fn a_thrown_error_after_content_is_not_retried() {
-    let provider = ScriptedProvider::new([vec![text("Hel"), fails(thrown())], hello()]);
+    let provider = ScriptedProvider::new([vec![text("Hel"), failure_item(thrown())], hello()]);
     let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
     assert_eq!(
         (
@@ -156,7 +156,7 @@ async fn a_thrown_error_after_content_is_not_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn events_come_in_order() {
-    let provider = ScriptedProvider::new([vec![fails(overloaded())], hello()]);
+    let provider = ScriptedProvider::new([vec![failure_item(overloaded())], hello()]);
     let (_, events) = run(&provider, Some(&RecordingStrategy::overnight())).await;
     assert_eq!(
         kinds(&events),
@@ -182,7 +182,7 @@ async fn events_come_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_says_when_it_will_happen() {
-    let provider = ScriptedProvider::new([vec![fails(overloaded())], hello()]);
+    let provider = ScriptedProvider::new([vec![failure_item(overloaded())], hello()]);
     let (_, events) = run(&provider, Some(&policy("session"))).await;
     let scheduled = &events[3];
     let Body::RetryScheduled {
@@ -208,7 +208,7 @@ async fn usage_alone_is_not_content_and_is_counted_over_all_attempts() {
         }))
     };
     let provider = ScriptedProvider::new([
-        vec![used(10, 0), fails(overloaded())],
+        vec![used(10, 0), failure_item(overloaded())],
         vec![used(10, 0), text("Hello"), used(10, 5), stop()],
     ]);
     let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
@@ -236,8 +236,8 @@ async fn a_stream_that_ends_without_stopping_was_cut_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bug_of_ours_is_not_retried() {
-    let bug = thrown().with_verdict(Verdict::of(Cause::Internal, Scope::Process));
-    let provider = ScriptedProvider::new([vec![fails(bug)]]);
+    let bug = thrown().with_verdict(Verdict::new(Cause::Internal, Scope::Process));
+    let provider = ScriptedProvider::new([vec![failure_item(bug)]]);
     let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
     assert_eq!((ended.seal, provider.calls_made()), (TurnStatus::Error, 1));
 }
@@ -245,7 +245,7 @@ async fn a_bug_of_ours_is_not_retried() {
 #[tokio::test(start_paused = true)]
 async fn a_stated_wait_replaces_a_shorter_delay() {
     let limited = overloaded().with_headers([("retry-after", "59")]);
-    let provider = ScriptedProvider::new([vec![fails(limited)], hello()]);
+    let provider = ScriptedProvider::new([vec![failure_item(limited)], hello()]);
     let start = tokio::time::Instant::now();
     run(&provider, Some(&policy("session"))).await;
     assert_eq!(start.elapsed(), Duration::from_secs(59));
@@ -257,7 +257,7 @@ async fn a_failure_that_says_it_came_after_content_is_believed() {
         phase: Phase::AfterContent,
         ..overloaded()
     };
-    let provider = ScriptedProvider::new([vec![fails(late)], hello()]);
+    let provider = ScriptedProvider::new([vec![failure_item(late)], hello()]);
     let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
     assert_eq!((ended.seal, provider.calls_made()), (TurnStatus::Error, 1));
 }

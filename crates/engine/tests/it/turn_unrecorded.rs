@@ -1,6 +1,8 @@
 //! A turn that cannot write to its journal, or may not any more.
 
-use crate::journaled::{Case, WriteScript, failed, lost, usual, well};
+use crate::journaled::{
+    Case, WriteScript, ownership_lost, retry_then_tools_script, write_failed, write_succeeds,
+};
 use crate::support::hello;
 use outlast_kernel::event::TurnStatus;
 
@@ -8,9 +10,11 @@ use outlast_kernel::event::TurnStatus;
 
 #[tokio::test(start_paused = true)]
 async fn a_journal_that_fails_stops_nothing_but_what_may_run_once_only() {
-    let came = Case::new(usual(), |_| failed()).run().await;
+    let came = Case::new(retry_then_tools_script(), |_| write_failed())
+        .run()
+        .await;
     assert_eq!(
-        (came.ended.seal, came.ended.recorded),
+        (came.ended.seal, came.ended.is_recorded),
         (TurnStatus::Completed, false)
     );
     assert_eq!(came.ended.message.text(), "Hello");
@@ -23,22 +27,25 @@ async fn a_journal_that_fails_stops_nothing_but_what_may_run_once_only() {
 
 #[tokio::test(start_paused = true)]
 async fn what_could_not_be_written_is_written_in_order_once_it_can_be() {
-    let whole = Case::new(usual(), well).run().await.kinds();
+    let whole = Case::new(retry_then_tools_script(), write_succeeds)
+        .run()
+        .await
+        .kinds();
     let writes = 11;
     for fails_until in 1..writes {
         let case = Case {
             fate: Box::new(move |number| {
                 if number <= fails_until {
-                    failed()
+                    write_failed()
                 } else {
                     Ok(())
                 }
             }),
-            ..Case::new(usual(), well)
+            ..Case::new(retry_then_tools_script(), write_succeeds)
         };
         let came = case.run().await;
         assert_eq!(
-            (came.ended.seal, came.ended.recorded),
+            (came.ended.seal, came.ended.is_recorded),
             (TurnStatus::Completed, true)
         );
         assert_eq!(came.kinds(), whole, "{fails_until} writes failed");
@@ -49,28 +56,28 @@ async fn what_could_not_be_written_is_written_in_order_once_it_can_be() {
 #[tokio::test(start_paused = true)]
 async fn each_outage_of_the_journal_is_said_once() {
     let fate: WriteScript = |number| match number {
-        1..=3 | 6..=7 => failed(),
+        1..=3 | 6..=7 => write_failed(),
         _ => Ok(()),
     };
-    let came = Case::new(usual(), fate).run().await;
-    assert!(came.ended.recorded);
+    let came = Case::new(retry_then_tools_script(), fate).run().await;
+    assert!(came.ended.is_recorded);
     assert_eq!(came.count("say unrecorded"), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_journal_that_works_again_lets_everything_run() {
-    let fate: WriteScript = |number| if number <= 5 { failed() } else { Ok(()) };
-    let came = Case::new(usual(), fate).run().await;
+    let fate: WriteScript = |number| if number <= 5 { write_failed() } else { Ok(()) };
+    let came = Case::new(retry_then_tools_script(), fate).run().await;
     assert_eq!(came.lines(&["run"]), ["run read", "run send"]);
-    assert!(came.ended.recorded);
+    assert!(came.ended.is_recorded);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_could_not_be_written_down_is_handed_on_all_the_same() {
-    let fate: WriteScript = |number| if number >= 3 { failed() } else { Ok(()) };
+    let fate: WriteScript = |number| if number >= 3 { write_failed() } else { Ok(()) };
     let came = Case::new([hello()], fate).run().await;
     assert_eq!(
-        (came.ended.seal, came.ended.recorded),
+        (came.ended.seal, came.ended.is_recorded),
         (TurnStatus::Completed, false)
     );
     assert_eq!(came.kinds(), ["prompt", "attempt_started"]);
@@ -87,16 +94,24 @@ async fn an_answer_that_could_not_be_written_down_is_handed_on_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_called_and_nothing_run_once_the_turn_is_anothers() {
-    let whole = Case::new(usual(), well).run().await;
+    let whole = Case::new(retry_then_tools_script(), write_succeeds)
+        .run()
+        .await;
     let writes = whole.lines(&["write"]).len();
     assert_eq!(writes, 11);
     for number in 1..=writes {
         let case = Case {
-            fate: Box::new(move |tried| if tried >= number { lost() } else { Ok(()) }),
-            ..Case::new(usual(), well)
+            fate: Box::new(move |tried| {
+                if tried >= number {
+                    ownership_lost()
+                } else {
+                    Ok(())
+                }
+            }),
+            ..Case::new(retry_then_tools_script(), write_succeeds)
         };
         let came = case.run().await;
-        assert!(!came.ended.recorded, "write {number}");
+        assert!(!came.ended.is_recorded, "write {number}");
         let first = came.log.iter().position(|line| line.starts_with("lose"));
         let rest = &came.log[first.unwrap()..];
         let is_act = |line: &&String| {
@@ -120,12 +135,24 @@ async fn nothing_is_called_and_nothing_run_once_the_turn_is_anothers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_turn_says_why_and_closes_its_chain() {
-    let fate: WriteScript = |number| if number >= 3 { lost() } else { Ok(()) };
-    let came = Case::new(usual(), fate).run().await;
+    let fate: WriteScript = |number| {
+        if number >= 3 {
+            ownership_lost()
+        } else {
+            Ok(())
+        }
+    };
+    let came = Case::new(retry_then_tools_script(), fate).run().await;
     let tail = ["say retry_scheduled", "say retry_ended", "say error"];
     assert_eq!(came.lines(&["say retry", "say error"]), tail);
-    let fate: WriteScript = |number| if number >= 4 { lost() } else { Ok(()) };
-    let came = Case::new(usual(), fate).run().await;
+    let fate: WriteScript = |number| {
+        if number >= 4 {
+            ownership_lost()
+        } else {
+            Ok(())
+        }
+    };
+    let came = Case::new(retry_then_tools_script(), fate).run().await;
     let (judged, _) = came.ended.error.unwrap();
     assert_eq!(judged.failure.message, "another process has it");
 }

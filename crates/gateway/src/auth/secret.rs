@@ -55,7 +55,7 @@ impl Token {
             return Ok(kept);
         }
         let fresh = random()?;
-        keep(path, &fresh).map_err(failed)?;
+        save_token(path, &fresh).map_err(failed)?;
         let kept = read(path).map_err(failed)?;
         kept.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
     }
@@ -67,13 +67,13 @@ impl Token {
     }
 
     /// Returns whether the request carries the token.
-    pub fn is_in(&self, headers: &HeaderMap) -> bool {
+    pub fn is_in_headers(&self, headers: &HeaderMap) -> bool {
         let brought = bearers(headers).chain(values(headers, TOKEN_HEADER));
         is_any(brought, std::slice::from_ref(&self.0))
     }
 
     /// Returns whether the given text is the token.
-    pub fn is(&self, brought: &str) -> bool {
+    pub fn matches(&self, brought: &str) -> bool {
         is_any(
             std::iter::once(brought.as_bytes()),
             std::slice::from_ref(&self.0),
@@ -112,7 +112,7 @@ impl ClientKeys {
         if is_any(brought, &self.0) {
             return Ok(());
         }
-        Err(AccessDenied::ClientKey)
+        Err(AccessDenied::ClientKeyRequired)
     }
 }
 
@@ -175,7 +175,7 @@ fn is_private(_: &fs::Metadata) -> bool {
 }
 
 /// Writes the token atomically. A valid token that another process wrote meanwhile stays; an invalid one is replaced.
-fn keep(path: &Path, token: &str) -> io::Result<()> {
+fn save_token(path: &Path, token: &str) -> io::Result<()> {
     let draft = path.with_extension(format!("token.{}", uuid::Uuid::now_v7()));
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -184,14 +184,14 @@ fn keep(path: &Path, token: &str) -> io::Result<()> {
     let mut file = options.open(&draft)?;
     let placed = writeln!(file, "{token}")
         .and_then(|()| file.sync_all())
-        .and_then(|()| place(&draft, path));
+        .and_then(|()| publish_file(&draft, path));
     match fs::remove_file(&draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => placed.and(Err(error)),
         _ => placed,
     }
 }
 
-fn place(draft: &Path, path: &Path) -> io::Result<()> {
+fn publish_file(draft: &Path, path: &Path) -> io::Result<()> {
     let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
     match fs::hard_link(draft, path) {
         Ok(()) => Ok(()),

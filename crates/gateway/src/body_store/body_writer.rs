@@ -10,12 +10,12 @@ use std::sync::Arc;
 /// The part of a body that has arrived.
 pub(in super::super) struct BodyWriter<'a> {
     spool: &'a BodyStore,
-    kept: BytesMut,
+    buffered: BytesMut,
     file: Option<Volume>,
     /// Number of bytes in the file.
     written: usize,
     /// Whether the body stays in memory because no file takes it.
-    stays: bool,
+    is_memory_only: bool,
 }
 
 impl<'a> BodyWriter<'a> {
@@ -23,51 +23,52 @@ impl<'a> BodyWriter<'a> {
     pub(in super::super) fn new(spool: &'a BodyStore) -> Self {
         Self {
             spool,
-            kept: BytesMut::new(),
+            buffered: BytesMut::new(),
             file: None,
             written: 0,
-            stays: spool.folder.is_none(),
+            is_memory_only: spool.folder.is_none(),
         }
     }
 
     /// Returns the number of bytes that have arrived.
     pub(in super::super) fn len(&self) -> usize {
-        self.written + self.kept.len()
+        self.written + self.buffered.len()
     }
 
     /// Adds a piece. Fails if bytes that are in the file cannot be read back.
     pub(in super::super) async fn add(&mut self, piece: &[u8]) -> io::Result<()> {
-        self.kept.extend_from_slice(piece);
-        if self.kept.len() > MAX_MEMORY_BYTES && !self.stays {
+        self.buffered.extend_from_slice(piece);
+        if self.buffered.len() > MAX_MEMORY_BYTES && !self.is_memory_only {
             self.flush_to_file().await?;
         }
         Ok(())
     }
 
     /// Completes the body.
-    pub(in super::super) async fn end(mut self) -> io::Result<Body> {
-        if self.file.is_some() && !self.kept.is_empty() {
+    pub(in super::super) async fn finish(mut self) -> io::Result<Body> {
+        if self.file.is_some() && !self.buffered.is_empty() {
             self.flush_to_file().await?;
         }
         Ok(match self.file {
             Some(file) => Body::File(FileRange {
                 volume: Arc::new(file),
-                begin: 0,
+                offset: 0,
                 length: self.written,
             }),
-            None => Body::Memory(self.kept.freeze()),
+            None => Body::Memory(self.buffered.freeze()),
         })
     }
 
     /// Moves the bytes in memory to the file; if the disk does not take them, they stay in memory, with all earlier
     /// ones.
     async fn flush_to_file(&mut self) -> io::Result<()> {
-        let (Some(folder), Ok(_place)) = (&self.spool.folder, self.spool.places.acquire().await)
+        let (Some(folder), Ok(_place)) =
+            (&self.spool.folder, self.spool.write_permits.acquire().await)
         else {
             return Ok(());
         };
         let (folder, file, written) = (folder.clone(), self.file.take(), self.written);
-        let piece = self.kept.split().freeze();
+        let piece = self.buffered.split().freeze();
         let length = piece.len();
         let work = move || append(&folder, file, written, &piece);
         match tokio::task::spawn_blocking(work).await? {
@@ -76,8 +77,8 @@ impl<'a> BodyWriter<'a> {
                 self.written += length;
             }
             AppendResult::No(all) => {
-                self.kept = BytesMut::from(Bytes::from(all?));
-                (self.written, self.stays) = (0, true);
+                self.buffered = BytesMut::from(Bytes::from(all?));
+                (self.written, self.is_memory_only) = (0, true);
             }
         }
         Ok(())
@@ -111,7 +112,7 @@ mod tests {
         for piece in pieces {
             coming.add(piece).await.unwrap();
         }
-        coming.end().await.unwrap()
+        coming.finish().await.unwrap()
     }
 
     #[tokio::test]

@@ -30,11 +30,11 @@ const MAX_BUFFERED_RESPONSE_BYTES: usize = 16 << 20;
 
 /// The target, the time limits and the purpose of one attempt.
 pub(crate) struct Attempt<'a> {
-    pub(crate) asked: &'a InboundRequest,
+    pub(crate) request: &'a InboundRequest,
     pub(crate) upstreams: &'a Upstreams,
     pub(crate) credential: Option<&'a Credential>,
     pub(crate) clock: &'a dyn Clock,
-    pub(crate) alarms: &'a Timers,
+    pub(crate) timers: &'a Timers,
 }
 
 /// A response whose first content, or whose whole body, has arrived.
@@ -64,16 +64,16 @@ pub(crate) struct EventStream {
     /// Pieces that are ready to be forwarded.
     pub(crate) ready: Vec<Bytes>,
     /// The body has ended.
-    pub(crate) is_over: bool,
+    pub(crate) has_ended: bool,
     /// The time at which reading stops in any case, once the response is complete.
-    pub(crate) ends_by: Option<Timestamp>,
+    pub(crate) trailer_deadline: Option<Timestamp>,
 }
 
 /// A request that failed before content.
 pub(crate) struct FailedAttempt {
     pub(crate) failure: Failure,
     /// The provider's error response, if there was one.
-    pub(crate) refusal: Option<ErrorResponse>,
+    pub(crate) error_response: Option<ErrorResponse>,
 }
 
 /// An error response of the provider.
@@ -89,48 +89,48 @@ type AttemptResult = Result<UpstreamResponse, Box<FailedAttempt>>;
 
 impl Attempt<'_> {
     /// Sends the request and reads the response up to its first content.
-    pub(crate) async fn make(&self) -> AttemptResult {
-        let upstream = self.upstreams.of(self.asked.route);
-        let body = self.asked.body.payload().await;
+    pub(crate) async fn send(&self) -> AttemptResult {
+        let upstream = self.upstreams.for_route(self.request.route);
+        let body = self.request.body.payload().await;
         let body = body.map_err(|error| {
             let message = format!("the request cannot be read back: {error}");
-            Box::new(self.raised(IoKind::Misconfigured, &message))
+            Box::new(self.failure(IoKind::Misconfigured, &message))
         })?;
-        let mut headers = self.asked.headers();
+        let mut headers = self.request.headers();
         if let Some(credential) = self.credential {
-            credential.replace_in(headers.to_mut(), self.asked.dialect());
+            credential.replace_in(headers.to_mut(), self.request.dialect());
         }
-        let what = (self.asked.method.clone(), self.asked.target.as_str());
+        let what = (self.request.method.clone(), self.request.target.as_str());
         let sending = upstream.forward.send(what, &headers, body);
         let mut limit = self.upstreams.timeouts.until_headers();
-        if !self.asked.is_streamed {
+        if !self.request.is_streamed {
             // The headers of a response in one document arrive when it is complete.
             limit = limit.saturating_mul(WHOLE_RESPONSE_TIMEOUT_FACTOR);
         }
         let deadline = (!limit.is_zero()).then(|| self.clock.now() + limit);
         let response = tokio::select! {
             biased;
-            response = sending => response.map_err(|error| self.broken(&error))?,
-            () = self.alarms.at(deadline) => {
+            response = sending => response.map_err(|error| self.transport_failure(&error))?,
+            () = self.timers.sleep_until(deadline) => {
                 let message = format!("no response came for {}", Span(limit));
-                return Err(Box::new(self.raised(IoKind::Timeout, &message)));
+                return Err(Box::new(self.failure(IoKind::Timeout, &message)));
             }
         };
-        self.look_at(response).await
+        self.read_response(response).await
     }
 
-    async fn look_at(&self, mut response: Forwarded) -> AttemptResult {
+    async fn read_response(&self, mut response: Forwarded) -> AttemptResult {
         let (status, headers) = (response.status, std::mem::take(&mut response.headers));
         if status.is_informational() {
             let message = "the provider wants to speak another protocol, which nobody asked for";
-            return Err(Box::new(self.raised(IoKind::Protocol, message)));
+            return Err(Box::new(self.failure(IoKind::Protocol, message)));
         }
-        if !self.asked.route.is_retried() {
+        if !self.request.route.is_retried() {
             let body = UpstreamBody::Opaque(Vec::new(), Box::new(response));
-            return Ok(self.answer(status, headers, body));
+            return Ok(self.build_response(status, headers, body));
         }
         if !status.is_success() {
-            return Err(self.refused(status, headers, response).await);
+            return Err(self.read_error_response(status, headers, response).await);
         }
         let compressed = headers
             .get(header::CONTENT_ENCODING)
@@ -138,22 +138,22 @@ impl Attempt<'_> {
         if compressed {
             // Nobody asked for it; what cannot be read is passed on.
             let body = UpstreamBody::Opaque(Vec::new(), Box::new(response));
-            return Ok(self.answer(status, headers, body));
+            return Ok(self.build_response(status, headers, body));
         }
         // Whoever asks in a way that we cannot read may have asked for a stream all the same.
         let is_stream = headers
             .get(header::CONTENT_TYPE)
             .is_some_and(|form| form.as_bytes().starts_with(b"text/event-stream"));
-        let is_stream = is_stream || self.asked.is_streamed;
-        let body = if is_stream && self.asked.route.kind == Kind::Inference {
+        let is_stream = is_stream || self.request.is_streamed;
+        let body = if is_stream && self.request.route.kind == Kind::Inference {
             self.stream(&headers, response).await
         } else {
-            self.whole(&headers, response, BytesMut::new()).await
+            self.read_whole(&headers, response, BytesMut::new()).await
         };
-        Ok(self.answer(status, headers, body?))
+        Ok(self.build_response(status, headers, body?))
     }
 
-    fn answer(
+    fn build_response(
         &self,
         status: StatusCode,
         headers: HeaderMap,
@@ -187,9 +187,9 @@ impl Attempt<'_> {
         let mut head = BytesMut::new();
         loop {
             match relay::sniff_body(&head) {
-                Some(BodyKind::Events) => break,
-                Some(BodyKind::Json | BodyKind::Page) => {
-                    return self.whole(headers, upstream, head).await;
+                Some(BodyKind::EventStream) => break,
+                Some(BodyKind::Json | BodyKind::Html) => {
+                    return self.read_whole(headers, upstream, head).await;
                 }
                 // Blanks without end are passed on like any other stream.
                 None if head.len() > relay::MAX_HELD_BYTES => break,
@@ -197,19 +197,19 @@ impl Attempt<'_> {
             }
             match self.next(&mut upstream, &watchdog).await? {
                 Some(bytes) => {
-                    watchdog.alive(self.clock.now());
+                    watchdog.record_keepalive(self.clock.now());
                     head.extend_from_slice(&bytes);
                 }
                 None => break,
             }
         }
         let mut events = EventStream {
-            relay: self.asked.dialect().relay(self.provider()),
+            relay: self.request.dialect().relay(self.provider()),
             upstream,
             watchdog,
             ready: Vec::new(),
-            is_over: false,
-            ends_by: None,
+            has_ended: false,
+            trailer_deadline: None,
         };
         self.until_content(&mut events, head.freeze())
             .await
@@ -225,14 +225,16 @@ impl Attempt<'_> {
         let mut bytes = Some(head);
         while let Some(piece) = bytes {
             events
-                .take_in(piece, self.clock.now())
-                .map_err(before_content)?;
+                .push(piece, self.clock.now())
+                .map_err(failed_before_content)?;
             if events.relay.has_content() || events.relay.is_complete() {
                 return Ok(());
             }
             bytes = self.next(&mut events.upstream, &events.watchdog).await?;
         }
-        events.end(self.clock.now()).map_err(before_content)
+        events
+            .finish(self.clock.now())
+            .map_err(failed_before_content)
     }
 
     /// The next piece of the body, within the time that the watchdog gives it.
@@ -244,13 +246,13 @@ impl Attempt<'_> {
         tokio::select! {
             biased;
             chunk = upstream.chunk() => chunk.map_err(|error| {
-                let mut failed = self.broken(&error);
+                let mut failed = self.transport_failure(&error);
                 failed.failure.phase = Phase::BeforeContent;
                 failed
             }),
-            () = self.alarms.at(watchdog.deadline()) => {
-                let message = format!("the stream stood still for {}", Span(watchdog.standstill()));
-                let mut failed = self.raised(IoKind::Idle, &message);
+            () = self.timers.sleep_until(watchdog.deadline()) => {
+                let message = format!("the stream stood still for {}", Span(watchdog.stall_duration()));
+                let mut failed = self.failure(IoKind::Idle, &message);
                 failed.failure.phase = Phase::BeforeContent;
                 Err(Box::new(failed))
             }
@@ -258,7 +260,7 @@ impl Attempt<'_> {
     }
 
     /// Reads an answer that comes as a whole. One that is too long to be kept is passed on as it comes.
-    async fn whole(
+    async fn read_whole(
         &self,
         headers: &HeaderMap,
         mut upstream: Forwarded,
@@ -270,9 +272,9 @@ impl Attempt<'_> {
         while let Some(piece) = self.next(&mut upstream, &watchdog).await? {
             // Some servers send blanks as keep-alives.
             if piece.iter().all(u8::is_ascii_whitespace) {
-                watchdog.alive(self.clock.now());
+                watchdog.record_keepalive(self.clock.now());
             } else {
-                watchdog.progress(self.clock.now());
+                watchdog.record_progress(self.clock.now());
             }
             match (first.take(), body.is_empty()) {
                 // Most come in one piece, which need not be copied.
@@ -290,19 +292,19 @@ impl Attempt<'_> {
             }
         }
         let body = first.unwrap_or_else(|| body.freeze());
-        if self.asked.route.kind == Kind::Inference {
+        if self.request.route.kind == Kind::Inference {
             let now = self.clock.now();
             let checked = self
-                .asked
+                .request
                 .dialect()
                 .check_response(self.provider(), &body, now);
-            checked.map_err(|failure| with_headers(before_content(failure), headers))?;
+            checked.map_err(|failure| with_headers(failed_before_content(failure), headers))?;
         }
         Ok(UpstreamBody::Whole(body))
     }
 
     /// Reads an error response within bounds: a slow or endless one must not hide the status.
-    async fn refused(
+    async fn read_error_response(
         &self,
         status: StatusCode,
         headers: HeaderMap,
@@ -325,74 +327,77 @@ impl Attempt<'_> {
         tokio::select! {
             biased;
             () = reading => {}
-            () = self.alarms.at(Some(deadline)) => ended = true,
+            () = self.timers.sleep_until(Some(deadline)) => ended = true,
         }
         let body = body.freeze();
-        let failure = error_body::read(RawError {
+        let failure = error_body::parse(RawError {
             provider: self.provider(),
             transport: Transport::Http,
             status: Some(status.as_u16()),
-            headers: &texts(&headers),
+            headers: &header_pairs(&headers),
             body: &String::from_utf8_lossy(&body),
             at: self.clock.now(),
         });
-        let refusal = Some(ErrorResponse {
+        let error_response = Some(ErrorResponse {
             status,
             headers: forwarded_response_headers(headers),
             body,
             rest: (!ended).then_some(upstream),
         });
-        Box::new(FailedAttempt { failure, refusal })
+        Box::new(FailedAttempt {
+            failure,
+            error_response,
+        })
     }
 
     fn provider(&self) -> &str {
-        &self.upstreams.of(self.asked.route).name
+        &self.upstreams.for_route(self.request.route).name
     }
 
-    fn broken(&self, error: &transport::Error) -> Box<FailedAttempt> {
-        Box::new(self.raised(error.io, &error.message))
+    fn transport_failure(&self, error: &transport::Error) -> Box<FailedAttempt> {
+        Box::new(self.failure(error.io, &error.message))
     }
 
-    fn raised(&self, io: IoKind, message: &str) -> FailedAttempt {
+    fn failure(&self, io: IoKind, message: &str) -> FailedAttempt {
         let failure = Failure::thrown(self.provider(), message, self.clock.now());
         FailedAttempt {
             failure: failure.with_io(io),
-            refusal: None,
+            error_response: None,
         }
     }
 }
 
 impl EventStream {
     /// Processes a piece of the body.
-    pub(crate) fn take_in(&mut self, bytes: Bytes, now: Timestamp) -> Result<(), Box<Failure>> {
+    pub(crate) fn push(&mut self, bytes: Bytes, now: Timestamp) -> Result<(), Box<Failure>> {
         match self.relay.push(bytes, now, &mut self.ready)? {
-            StreamActivity::Progress => self.watchdog.progress(now),
-            StreamActivity::Opening => self.watchdog.opening(now),
-            StreamActivity::Alive => self.watchdog.alive(now),
+            StreamActivity::Progress => self.watchdog.record_progress(now),
+            StreamActivity::Opening => self.watchdog.record_announcement(now),
+            StreamActivity::KeepAlive => self.watchdog.record_keepalive(now),
         }
         Ok(())
     }
 
     /// The body has ended.
-    pub(crate) fn end(&mut self, now: Timestamp) -> Result<(), Box<Failure>> {
-        self.is_over = true;
-        self.relay.end(now, &mut self.ready)
+    pub(crate) fn finish(&mut self, now: Timestamp) -> Result<(), Box<Failure>> {
+        self.has_ended = true;
+        self.relay.finish(now, &mut self.ready)
     }
 }
 
-fn before_content(failure: Box<Failure>) -> Box<FailedAttempt> {
+fn failed_before_content(failure: Box<Failure>) -> Box<FailedAttempt> {
     let mut failure = *failure;
     failure.phase = Phase::BeforeContent;
     Box::new(FailedAttempt {
         failure,
-        refusal: None,
+        error_response: None,
     })
 }
 
 /// Adds the headers of a response that failed later: they may state when to retry.
 fn with_headers(mut failed: Box<FailedAttempt>, headers: &HeaderMap) -> Box<FailedAttempt> {
     if failed.failure.headers.is_empty() {
-        let all = texts(headers);
+        let all = header_pairs(headers);
         let all = all
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()));
@@ -401,7 +406,7 @@ fn with_headers(mut failed: Box<FailedAttempt>, headers: &HeaderMap) -> Box<Fail
     failed
 }
 
-fn texts(headers: &HeaderMap) -> Vec<(String, String)> {
+fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let headers = headers.iter();
     headers

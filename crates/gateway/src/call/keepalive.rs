@@ -26,7 +26,7 @@ pub(crate) struct ResponseMetadata<'a> {
 }
 
 impl ResponseMetadata<'_> {
-    pub(crate) fn headers(self) -> HeaderMap {
+    pub(crate) fn to_headers(self) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(12);
         self.add_to(&mut headers);
         headers
@@ -50,17 +50,17 @@ pub(crate) enum KeepAliveResult<T> {
     /// The work is done.
     Done(T),
     /// The client has hung up.
-    Gone,
+    ClientDisconnected,
     /// The client cannot be kept any longer, and this makes it come back.
-    Ended(HoldEnding),
+    HoldEnded(HoldEnding),
 }
 
 /// A client that is being kept.
 pub(crate) struct KeepAlive<'a> {
-    pub(crate) reply: &'a mut ResponseWriter,
-    pub(crate) keeping: &'a mut KeepAliveSchedule,
+    pub(crate) response: &'a mut ResponseWriter,
+    pub(crate) schedule: &'a mut KeepAliveSchedule,
     /// What the head says of this request when it has to be sent early.
-    pub(crate) happened: ResponseMetadata<'a>,
+    pub(crate) metadata: ResponseMetadata<'a>,
     pub(crate) is_streamed: bool,
     pub(crate) shared: &'a Shared,
 }
@@ -68,45 +68,45 @@ pub(crate) struct KeepAlive<'a> {
 impl KeepAlive<'_> {
     /// Does what keeps the client until the work is done. The work comes pinned: moved in here, it would take its room
     /// twice in every request that is held.
-    pub(crate) async fn keep<T>(
+    pub(crate) async fn run<T>(
         &mut self,
         mut work: Pin<&mut impl Future<Output = T>>,
     ) -> KeepAliveResult<T> {
         loop {
-            let next = self.keeping.next().map(|(at, _)| at);
+            let next = self.schedule.next_action().map(|(at, _)| at);
             tokio::select! {
                 biased;
                 done = work.as_mut() => return KeepAliveResult::Done(done),
-                () = self.reply.gone() => return KeepAliveResult::Gone,
-                () = self.shared.alarms.at(next) => {}
+                () = self.response.disconnected() => return KeepAliveResult::ClientDisconnected,
+                () = self.shared.timers.sleep_until(next) => {}
             }
-            let Some(act) = self.keeping.due(self.shared.now()) else {
+            let Some(act) = self.schedule.take_due(self.shared.now()) else {
                 continue;
             };
-            match Box::pin(self.act(act)).await {
+            match Box::pin(self.perform(act)).await {
                 Ok(None) => {}
-                Ok(Some(ending)) => return KeepAliveResult::Ended(ending),
-                Err(_) => return KeepAliveResult::Gone,
+                Ok(Some(ending)) => return KeepAliveResult::HoldEnded(ending),
+                Err(_) => return KeepAliveResult::ClientDisconnected,
             }
         }
     }
 
-    async fn act(&mut self, act: KeepAliveAction) -> io::Result<Option<HoldEnding>> {
+    async fn perform(&mut self, act: KeepAliveAction) -> io::Result<Option<HoldEnding>> {
         match act {
-            KeepAliveAction::Interim => {
+            KeepAliveAction::SendInterim => {
                 self.shared.metrics.interim();
-                self.reply.interim().await?;
+                self.response.interim().await?;
             }
-            KeepAliveAction::Commit => {
-                let headers = early_headers(self.happened, self.is_streamed);
-                self.reply.head(StatusCode::OK, &headers, None);
-                self.reply.flush().await?;
+            KeepAliveAction::SendHeaders => {
+                let headers = early_headers(self.metadata, self.is_streamed);
+                self.response.head(StatusCode::OK, &headers, None);
+                self.response.flush().await?;
             }
-            KeepAliveAction::Beat(bytes) => {
-                self.shared.metrics.beat();
-                self.reply.data(&[Bytes::from_static(bytes)]).await?;
+            KeepAliveAction::SendHeartbeat(bytes) => {
+                self.shared.metrics.heartbeat_sent();
+                self.response.data(&[Bytes::from_static(bytes)]).await?;
             }
-            KeepAliveAction::End(ending) => return Ok(Some(ending)),
+            KeepAliveAction::EndHold(ending) => return Ok(Some(ending)),
         }
         Ok(None)
     }
@@ -114,7 +114,7 @@ impl KeepAlive<'_> {
 
 /// The head of a response of which nothing is known yet but its form.
 fn early_headers(happened: ResponseMetadata<'_>, is_streamed: bool) -> HeaderMap {
-    let mut headers = happened.headers();
+    let mut headers = happened.to_headers();
     let form = match is_streamed {
         true => "text/event-stream; charset=utf-8",
         false => "application/json",

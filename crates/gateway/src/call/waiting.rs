@@ -6,14 +6,14 @@
 
 use crate::body_store::Body;
 use crate::call::keepalive::{KeepAlive, KeepAliveResult};
-use crate::call::{Call, EndReason, FailureState, happened};
+use crate::call::{Call, EndReason, FailureState, response_metadata};
 use crate::holds::{Command, Identity, Progress, RequestSummary};
 use crate::observe::log::EventKind;
 use crate::shared::Shared;
 use bytes::Bytes;
 use outlast_engine::RetryStrategy;
 use outlast_engine::admission::{QueuePosition, Ticket};
-use outlast_engine::shared_state::is_shared;
+use outlast_engine::shared_state::affects_other_callers;
 use outlast_kernel::Timestamp;
 use outlast_kernel::attempt::{Event, State, Wait, step};
 use outlast_kernel::decision::GiveUp;
@@ -35,19 +35,19 @@ pub(crate) enum GateReply {
     /// The attempt is made without asking the gate.
     Ungated,
     /// The target has to be chosen again first.
-    Again,
+    Restart,
 }
 
 /// Why a wait is over.
 enum WakeReason {
     Admitted(Ticket),
-    OwnTime,
-    TooLong,
+    RetryDue,
+    HoldLimitReached,
     /// The provider told other requests to come back at that time, which is too late for this one.
-    InVain(Timestamp),
+    ResetBeyondLimit(Timestamp),
     /// The settings have changed, or it is time to look for another account.
-    LookAgain,
-    Told(Command),
+    Recheck,
+    Command(Command),
     Stopping,
 }
 
@@ -58,45 +58,46 @@ async fn reset_beyond_limit(shared: &Shared, gate: &str, limit: Option<Timestamp
         return std::future::pending().await;
     };
     loop {
-        let stated = shared.desk.knowledge().stated_end(gate);
+        let stated = shared.admission.shared_state().stated_end(gate);
         if let Some(stated) = stated.filter(|stated| *stated > limit) {
             return stated;
         }
         let next = shared.now() + RECHECK_INTERVAL;
-        shared.alarms.at(Some(next)).await;
+        shared.timers.sleep_until(Some(next)).await;
     }
 }
 
 impl Call {
     /// Resumes where an earlier sending of the same request stopped.
     pub(crate) async fn resume(&mut self) {
-        if !self.shared.holds.has_abandoned() || !self.asked.route.is_retried() {
+        if !self.shared.holds.has_abandoned() || !self.request.route.is_retried() {
             return;
         }
         let Some(identity) = self.identity().await else {
             return;
         };
-        let Some((hold, progress)) = self.shared.holds.resume(&identity, self.about()) else {
+        let Some((hold, progress)) = self.shared.holds.resume(&identity, self.hold_summary())
+        else {
             return;
         };
         self.hold = Some(hold);
         let now = self.shared.now();
-        self.trouble = FailureState {
-            since: Some(progress.since),
-            failed: Some(progress.since),
+        self.failure_state = FailureState {
+            failing_since: Some(progress.since),
+            last_failed_at: Some(progress.since),
             attempts: progress.attempts,
             resent: progress.resent,
             waited: now.since(progress.since),
-            cause: progress.cause,
+            last_cause: progress.cause,
             ..FailureState::default()
         };
-        self.counted.push(self.shared.metrics.held());
-        self.say(EventKind::TakenUp {
+        self.gauge_guards.push(self.shared.metrics.held());
+        self.log_event(EventKind::Resumed {
             attempts: progress.attempts,
-            resent: self.trouble.resent,
+            resent: self.failure_state.resent,
             since: progress.since,
         });
-        self.shared.metrics.resumed(self.asked.profile.name);
+        self.shared.metrics.resumed(self.request.profile.name);
         let rules = self.strategy.rules();
         self.state = State::new(rules, progress.prompt).with_chain(progress.chain);
         let Some(until) = progress.wake.filter(|wake| *wake > now) else {
@@ -104,10 +105,10 @@ impl Call {
             return;
         };
         let cause = progress.cause.unwrap_or(Cause::ServerError);
-        let name = &self.upstreams.of(self.asked.route).name;
+        let name = &self.upstreams.for_route(self.request.route).name;
         let failure = Failure::thrown(name, "taken up after the client came back", now);
         let failure =
-            ClassifiedFailure::new(failure.with_verdict(Verdict::of(cause, Scope::Provider)));
+            ClassifiedFailure::new(failure.with_verdict(Verdict::new(cause, Scope::Provider)));
         let since = now;
         self.state.resume(
             Wait {
@@ -117,33 +118,35 @@ impl Call {
             },
             now,
         );
-        self.trouble.wake = Some(until);
-        self.trouble.is_shared = is_shared(cause);
+        self.failure_state.retry_at = Some(until);
+        self.failure_state.is_shared = affects_other_callers(cause);
     }
 
     /// Returns the identity of the request, by the parts that the client repeats in a resend.
     async fn identity(&self) -> Option<Identity> {
-        let body = self.asked.body.bytes().await.ok()?;
-        Some(self.asked.identity(&body))
+        let body = self.request.body.bytes().await.ok()?;
+        Some(self.request.identity(&body))
     }
 
     /// Chooses the account for the attempt. Its key may have to be fetched, which can take a while.
     pub(crate) async fn choose_account(&mut self) -> Result<(), EndReason> {
-        let accounts = &self.upstreams.of(self.asked.route).accounts;
-        let accounts = accounts.as_ref().filter(|_| self.asked.is_model_request());
+        let accounts = &self.upstreams.for_route(self.request.route).accounts;
+        let accounts = accounts
+            .as_ref()
+            .filter(|_| self.request.is_model_request());
         let Some(accounts) = accounts.map(Arc::clone) else {
             return Ok(());
         };
-        let (left, model) = (self.left.clone(), self.asked.model.clone());
+        let (left, model) = (self.excluded_accounts.clone(), self.request.model.clone());
         let in_use = self.account.as_ref().map(|account| account.name.clone());
         // A client that leaves does not end a command that fetches a key: the next one needs it, too.
         let choosing = async move { accounts.choose(in_use.as_deref(), &left, &model).await };
         let mut choosing = tokio::spawn(choosing);
-        let kept = self.keep(Pin::new(&mut choosing)).await;
+        let kept = self.keep_client_alive(Pin::new(&mut choosing)).await;
         match kept {
             KeepAliveResult::Done(Ok(Ok(chosen))) => {
                 if let Some(hold) = &self.hold {
-                    hold.note(&chosen.name);
+                    hold.set_account(&chosen.name);
                 }
                 self.account = Some(chosen);
                 Ok(())
@@ -153,62 +156,65 @@ impl Call {
                     Ok(Err(problem)) => problem,
                     _ => "it could not be fetched".to_owned(),
                 };
-                let failure = self.no_key(&problem);
-                self.trouble.last = Some(Box::new(failure));
-                Err(EndReason::Final(GiveUp::NotRetryable))
+                let failure = self.key_failure(&problem);
+                self.failure_state.last_failure = Some(Box::new(failure));
+                Err(EndReason::GaveUp(GiveUp::NotRetryable))
             }
-            KeepAliveResult::Gone => Err(EndReason::Gone),
-            KeepAliveResult::Ended(ending) => Err(EndReason::Back(ending)),
+            KeepAliveResult::ClientDisconnected => Err(EndReason::ClientDisconnected),
+            KeepAliveResult::HoldEnded(ending) => Err(EndReason::SentBack(ending)),
         }
     }
 
     /// Returns the gate of the current account and model.
-    pub(crate) fn gate(&self) -> Arc<str> {
-        let upstream = self.upstreams.of(self.asked.route);
+    pub(crate) fn gate_key(&self) -> Arc<str> {
+        let upstream = self.upstreams.for_route(self.request.route);
         let account = match &self.account {
             Some(account) => account.name.as_str(),
-            None => &self.asked.mark,
+            None => &self.request.credential_fingerprint,
         };
-        let (name, place, model) = (&upstream.name, &upstream.place, &self.asked.model);
+        let (name, place, model) = (&upstream.name, &upstream.address, &self.request.model);
         format!("{name}@{place}/{account}/{model}").into()
     }
 
     /// Waits for the own time of a retry and for the gate.
-    pub(crate) async fn be_admitted(&mut self) -> Result<GateReply, EndReason> {
-        if !self.asked.route.is_retried() || self.strategy.rules().retries == Some(0) {
+    pub(crate) async fn wait_for_gate(&mut self) -> Result<GateReply, EndReason> {
+        if !self.request.route.is_retried() || self.strategy.rules().retries == Some(0) {
             return Ok(GateReply::Ungated);
         }
-        let (gate, desk) = (self.gate(), self.shared.desk.clone());
-        if self.trouble.wake.is_some() && !self.trouble.is_shared {
+        let (gate, desk) = (self.gate_key(), self.shared.admission.clone());
+        if self.failure_state.retry_at.is_some() && !self.failure_state.is_shared {
             let woken = self.wait(None, &gate).await?;
-            self.woke(&woken);
+            self.record_wake(&woken);
             return Ok(match woken {
-                WakeReason::Told(_) => GateReply::Ungated,
-                _ => GateReply::Again,
+                WakeReason::Command(_) => GateReply::Ungated,
+                _ => GateReply::Restart,
             });
         }
-        if self.trouble.wake.is_none() && self.is_reset_beyond_limit(&gate) {
+        if self.failure_state.retry_at.is_none() && self.is_reset_beyond_limit(&gate) {
             return Ok(GateReply::Ungated);
         }
         // A request that was admitted and failed queues behind those that were not admitted yet.
-        let since = self.trouble.failed.unwrap_or_else(|| self.shared.now());
-        let place = match self.trouble.wake {
-            None => match desk.ask(&gate, since) {
+        let since = self
+            .failure_state
+            .last_failed_at
+            .unwrap_or_else(|| self.shared.now());
+        let place = match self.failure_state.retry_at {
+            None => match desk.try_admit(&gate, since) {
                 Ok(admission) => return Ok(GateReply::Gated(admission)),
                 Err(place) => place,
             },
             Some(_) => desk.enqueue(&gate, since),
         };
         // A waiting call does not count against the account's concurrent calls.
-        self.seat = None;
+        self.permit = None;
         let woken = self.wait(Some(place), &gate).await?;
-        self.woke(&woken);
+        self.record_wake(&woken);
         Ok(match woken {
             WakeReason::Admitted(admission) if self.is_gate_unchanged(&gate).await? => {
                 GateReply::Gated(admission)
             }
-            WakeReason::Told(_) => GateReply::Ungated,
-            _ => GateReply::Again,
+            WakeReason::Command(_) => GateReply::Ungated,
+            _ => GateReply::Restart,
         })
     }
 
@@ -217,39 +223,42 @@ impl Call {
     async fn is_gate_unchanged(&mut self, gate: &str) -> Result<bool, EndReason> {
         self.upstreams = self.shared.upstreams();
         self.choose_account().await?;
-        Ok(*self.gate() == *gate)
+        Ok(*self.gate_key() == *gate)
     }
 
     /// Takes a seat, where the account's are numbered. `false` when it had to be waited for: whatever was to be asked
     /// before has to be asked again.
-    pub(crate) async fn take_seat(&mut self, admission: &mut GateReply) -> Result<bool, EndReason> {
-        let upstream = self.upstreams.of(self.asked.route);
+    pub(crate) async fn acquire_permit(
+        &mut self,
+        admission: &mut GateReply,
+    ) -> Result<bool, EndReason> {
+        let upstream = self.upstreams.for_route(self.request.route);
         let (Some(accounts), Some(account)) = (&upstream.accounts, &self.account) else {
             return Ok(true);
         };
-        let Some(most) = accounts.most_in_flight(&account.name) else {
+        let Some(most) = accounts.max_in_flight(&account.name) else {
             return Ok(true);
         };
         if self
-            .seat
+            .permit
             .as_ref()
-            .is_some_and(|seat| seat.is_of(&account.name))
+            .is_some_and(|seat| seat.belongs_to(&account.name))
         {
             return Ok(true);
         }
-        let (desk, name) = (self.shared.desk.clone(), account.name.clone());
-        let mut taking = Box::pin(async move { desk.take_seat(&name, most).await });
+        let (desk, name) = (self.shared.admission.clone(), account.name.clone());
+        let mut taking = Box::pin(async move { desk.acquire_permit(&name, most).await });
         if let Some(seat) = futures_util::FutureExt::now_or_never(taking.as_mut()) {
-            self.seat = Some(seat);
+            self.permit = Some(seat);
             return Ok(true);
         }
         // No other call may wait for one that waits itself.
-        *admission = GateReply::Again;
+        *admission = GateReply::Restart;
         let now = self.shared.now();
         self.begin_hold(now).await?;
-        self.keeping.expects(Some(now));
+        self.keepalive.set_retry_at(Some(now));
         let shared = Arc::clone(&self.shared);
-        let limit = self.patience().map(|patience| now + patience);
+        let limit = self.max_hold().map(|patience| now + patience);
         let Some(hold) = self.hold.take() else {
             return Ok(false);
         };
@@ -260,44 +269,48 @@ impl Call {
                     Command::Cancel => Err(EndReason::Cancelled),
                     Command::RetryNow => Ok(None),
                 },
-                () = shared.alarms.at(limit) => Err(EndReason::Full),
+                () = shared.timers.sleep_until(limit) => Err(EndReason::TooManyWaiting),
                 () = shared.stopping.cancelled() => Ok(None),
             }
         });
-        let kept = self.keep(work.as_mut()).await;
+        let kept = self.keep_client_alive(work.as_mut()).await;
         drop(work);
         self.hold = Some(hold);
         match kept {
-            KeepAliveResult::Done(_) if self.shared.stopping.is_cancelled() => {
-                Err(EndReason::Back(self.keeping.ending(self.shared.now())))
-            }
+            KeepAliveResult::Done(_) if self.shared.stopping.is_cancelled() => Err(
+                EndReason::SentBack(self.keepalive.hold_ending(self.shared.now())),
+            ),
             KeepAliveResult::Done(seat) => {
-                self.seat = seat?;
+                self.permit = seat?;
                 Ok(false)
             }
-            KeepAliveResult::Gone => Err(EndReason::Gone),
-            KeepAliveResult::Ended(ending) => Err(EndReason::Back(ending)),
+            KeepAliveResult::ClientDisconnected => Err(EndReason::ClientDisconnected),
+            KeepAliveResult::HoldEnded(ending) => Err(EndReason::SentBack(ending)),
         }
     }
 
     /// Keeps the client alive until the work is done.
-    async fn keep<T>(&mut self, work: Pin<&mut impl Future<Output = T>>) -> KeepAliveResult<T> {
+    async fn keep_client_alive<T>(
+        &mut self,
+        work: Pin<&mut impl Future<Output = T>>,
+    ) -> KeepAliveResult<T> {
         let shared = Arc::clone(&self.shared);
-        let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
+        let metadata =
+            response_metadata(&self.request.id, &self.failure_state, self.account.as_ref());
         let mut keeper = KeepAlive {
-            reply: &mut self.reply,
-            keeping: &mut self.keeping,
-            happened,
-            is_streamed: self.asked.is_streamed,
+            response: &mut self.response,
+            schedule: &mut self.keepalive,
+            metadata,
+            is_streamed: self.request.is_streamed,
             shared: &shared,
         };
-        keeper.keep(work).await
+        keeper.run(work).await
     }
 
     /// Returns the maximum time that this request may be held.
-    fn patience(&self) -> Option<Duration> {
+    fn max_hold(&self) -> Option<Duration> {
         let rules = self.strategy.rules();
-        let longest = rules.sleep_budget.or(rules.longest_stated_wait);
+        let longest = rules.sleep_budget.or(rules.max_stated_wait);
         let longest = longest.map(|longest| longest.max(MIN_HOLD_LIMIT));
         longest.filter(|_| !rules.wait_for_reset)
     }
@@ -305,30 +318,30 @@ impl Call {
     /// Whether the provider said to come back later than this request would wait: then it asks for itself, and hears it
     /// from the provider.
     fn is_reset_beyond_limit(&self, gate: &str) -> bool {
-        let knowledge = self.shared.desk.knowledge();
+        let knowledge = self.shared.admission.shared_state();
         let until = knowledge.stated_end(gate);
         let now = self.shared.now();
-        let since = self.trouble.since.unwrap_or(now);
-        match (until, self.patience()) {
+        let since = self.failure_state.failing_since.unwrap_or(now);
+        match (until, self.max_hold()) {
             (Some(until), Some(patience)) => until > since + patience,
             _ => false,
         }
     }
 
     /// Tells the kernel that the wait is over.
-    fn woke(&mut self, woken: &WakeReason) {
+    fn record_wake(&mut self, woken: &WakeReason) {
         let now = self.shared.now();
-        let Some(wake) = self.trouble.wake.take() else {
+        let Some(wake) = self.failure_state.retry_at.take() else {
             return;
         };
-        if matches!(woken, WakeReason::LookAgain) && now < wake {
+        if matches!(woken, WakeReason::Recheck) && now < wake {
             // Nothing has been waited for yet.
-            self.trouble.wake = Some(wake);
+            self.failure_state.retry_at = Some(wake);
             return;
         }
         let event = match woken {
             // The gate admitted this attempt early; if it fails, the wait continues.
-            WakeReason::Admitted(_) if now < wake => Event::LetPass { now },
+            WakeReason::Admitted(_) if now < wake => Event::AdmittedEarly { now },
             _ => Event::Woke { now },
         };
         step(&mut self.state, event);
@@ -344,24 +357,32 @@ impl Call {
         self.begin_hold(begun).await?;
         self.release_buffers().await;
         let wake = match &place {
-            Some(place) => place.next_ask().or(self.trouble.wake),
-            None => self.trouble.wake,
+            Some(place) => place.next_attempt().or(self.failure_state.retry_at),
+            None => self.failure_state.retry_at,
         };
-        self.keeping.expects(Some(wake.unwrap_or(begun)));
-        let own_time = self.trouble.wake.filter(|_| place.is_none());
-        let several = self.upstreams.of(self.asked.route).accounts.as_ref();
+        self.keepalive.set_retry_at(Some(wake.unwrap_or(begun)));
+        let own_time = self.failure_state.retry_at.filter(|_| place.is_none());
+        let several = self
+            .upstreams
+            .for_route(self.request.route)
+            .accounts
+            .as_ref();
         let several = several.is_some_and(|accounts| accounts.has_multiple());
-        let look_again = self.trouble.wake.filter(|_| place.is_some() && several);
-        self.note_wait(wake, gate);
-        let since = self.trouble.since.unwrap_or(begun);
+        let look_again = self
+            .failure_state
+            .retry_at
+            .filter(|_| place.is_some() && several);
+        self.record_wait(wake, gate);
+        let since = self.failure_state.failing_since.unwrap_or(begun);
         // What attempts took counts for a night, not for a policy that counts them.
         let has_budget = self.strategy.rules().sleep_budget.is_some();
         let first = if has_budget { since } else { begun };
-        let limit = self.patience().map(|patience| first + patience);
+        let limit = self.max_hold().map(|patience| first + patience);
         let shared = Arc::clone(&self.shared);
-        let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
+        let metadata =
+            response_metadata(&self.request.id, &self.failure_state, self.account.as_ref());
         let Some(hold) = &self.hold else {
-            return Ok(WakeReason::OwnTime);
+            return Ok(WakeReason::RetryDue);
         };
         // With several accounts another may be free long before.
         let stated_counts = place.is_some() && !several;
@@ -370,30 +391,30 @@ impl Call {
                 biased;
                 admission = async { match place { Some(place) => place.await, None => std::future::pending().await } } =>
                     WakeReason::Admitted(admission),
-                command = hold.command() => WakeReason::Told(command),
-                () = shared.alarms.at(own_time) => WakeReason::OwnTime,
-                () = shared.alarms.at(limit.map(|limit| limit.max(own_time.unwrap_or(limit)))) => WakeReason::TooLong,
-                () = shared.alarms.at(look_again) => WakeReason::LookAgain,
-                until = reset_beyond_limit(&shared, gate, limit.filter(|_| stated_counts)) => WakeReason::InVain(until),
-                () = shared.upstreams_changed() => WakeReason::LookAgain,
+                command = hold.command() => WakeReason::Command(command),
+                () = shared.timers.sleep_until(own_time) => WakeReason::RetryDue,
+                () = shared.timers.sleep_until(limit.map(|limit| limit.max(own_time.unwrap_or(limit)))) => WakeReason::HoldLimitReached,
+                () = shared.timers.sleep_until(look_again) => WakeReason::Recheck,
+                until = reset_beyond_limit(&shared, gate, limit.filter(|_| stated_counts)) => WakeReason::ResetBeyondLimit(until),
+                () = shared.upstreams_changed() => WakeReason::Recheck,
                 () = shared.stopping.cancelled() => WakeReason::Stopping,
             }
         });
         let mut keeper = KeepAlive {
-            reply: &mut self.reply,
-            keeping: &mut self.keeping,
-            happened,
-            is_streamed: self.asked.is_streamed,
+            response: &mut self.response,
+            schedule: &mut self.keepalive,
+            metadata,
+            is_streamed: self.request.is_streamed,
             shared: &shared,
         };
-        let kept = keeper.keep(work).await;
+        let kept = keeper.run(work).await;
         let now = self.shared.now();
-        self.trouble.waited += now.since(begun);
-        self.after(kept, first, limit)
+        self.failure_state.waited += now.since(begun);
+        self.wait_result(kept, first, limit)
     }
 
     /// What it means that a wait is over, which could have lasted from then until then.
-    fn after(
+    fn wait_result(
         &self,
         kept: KeepAliveResult<WakeReason>,
         first: Timestamp,
@@ -402,20 +423,22 @@ impl Call {
         let now = self.shared.now();
         let limit = limit.unwrap_or(now);
         match kept {
-            KeepAliveResult::Gone => Err(EndReason::Gone),
-            KeepAliveResult::Ended(ending) => Err(EndReason::Back(ending)),
+            KeepAliveResult::ClientDisconnected => Err(EndReason::ClientDisconnected),
+            KeepAliveResult::HoldEnded(ending) => Err(EndReason::SentBack(ending)),
             KeepAliveResult::Done(WakeReason::Stopping) => {
-                Err(EndReason::Back(self.keeping.ending(now)))
+                Err(EndReason::SentBack(self.keepalive.hold_ending(now)))
             }
-            KeepAliveResult::Done(WakeReason::Told(Command::Cancel)) => Err(EndReason::Cancelled),
-            KeepAliveResult::Done(WakeReason::TooLong) => {
-                Err(EndReason::Final(GiveUp::SleepSpent {
+            KeepAliveResult::Done(WakeReason::Command(Command::Cancel)) => {
+                Err(EndReason::Cancelled)
+            }
+            KeepAliveResult::Done(WakeReason::HoldLimitReached) => {
+                Err(EndReason::GaveUp(GiveUp::SleepBudgetExhausted {
                     budget: limit.since(first),
                 }))
             }
-            KeepAliveResult::Done(WakeReason::InVain(until)) => {
-                Err(EndReason::Final(GiveUp::StatedWaitTooLong {
-                    asked: until.since(now),
+            KeepAliveResult::Done(WakeReason::ResetBeyondLimit(until)) => {
+                Err(EndReason::GaveUp(GiveUp::StatedWaitTooLong {
+                    requested: until.since(now),
                     allowed: limit.since(now),
                 }))
             }
@@ -425,63 +448,67 @@ impl Call {
 
     /// Begins the first wait of a request: registers the hold, and frees the buffers that the wait does not need.
     async fn begin_hold(&mut self, now: Timestamp) -> Result<(), EndReason> {
-        self.trouble.since.get_or_insert(now);
+        self.failure_state.failing_since.get_or_insert(now);
         if self.hold.is_some() {
             return Ok(());
         }
-        if self.shared.holds.live() >= self.shared.limits.waiting {
-            return Err(EndReason::Full);
+        if self.shared.holds.waiting_count() >= self.shared.limits.max_waiting {
+            return Err(EndReason::TooManyWaiting);
         }
         let Some(identity) = self.identity().await else {
-            return Err(EndReason::Full);
+            return Err(EndReason::TooManyWaiting);
         };
         let hold = self
             .shared
             .holds
-            .begin(identity, self.about(), self.progress(None));
+            .begin(identity, self.hold_summary(), self.progress(None));
         self.hold = Some(hold);
-        self.counted.push(self.shared.metrics.held());
+        self.gauge_guards.push(self.shared.metrics.held());
         Ok(())
     }
 
     /// Frees the buffers that a wait does not need.
     async fn release_buffers(&mut self) {
-        self.asked.pack();
-        let body = std::mem::replace(&mut self.asked.body, Body::Memory(Bytes::new()));
+        self.request.pack_headers();
+        let body = std::mem::replace(&mut self.request.body, Body::Memory(Bytes::new()));
         let was_kept = matches!(body, Body::File(_));
-        self.asked.body = self.shared.spool.put(body).await;
-        if let (Body::File(_), false) = (&self.asked.body, was_kept) {
-            let spooled = self.shared.metrics.spooled(self.asked.body.len() as u64);
-            self.counted.push(spooled);
+        self.request.body = self.shared.body_store.store(body).await;
+        if let (Body::File(_), false) = (&self.request.body, was_kept) {
+            let spooled = self.shared.metrics.spooled(self.request.body.len() as u64);
+            self.gauge_guards.push(spooled);
         }
     }
 
     /// Returns the description of the request for people.
-    fn about(&self) -> RequestSummary {
+    fn hold_summary(&self) -> RequestSummary {
         let account = self.account.as_ref().map(|account| account.name.as_str());
         RequestSummary {
-            id: self.asked.id.as_str().into(),
-            client: self.asked.profile.name.into(),
-            dialect: Some(self.asked.dialect().name().into()),
-            model: Some(self.asked.model.clone()).filter(|model| !model.is_empty()),
-            account: Some(account.unwrap_or(&self.asked.mark).into()),
-            path: self.asked.path().into(),
-            begun: self.asked.begun,
+            id: self.request.id.as_str().into(),
+            client: self.request.profile.name.into(),
+            dialect: Some(self.request.dialect().name().into()),
+            model: Some(self.request.model.clone()).filter(|model| !model.is_empty()),
+            account: Some(
+                account
+                    .unwrap_or(&self.request.credential_fingerprint)
+                    .into(),
+            ),
+            path: self.request.path().into(),
+            begun: self.request.received_at,
         }
     }
 
     /// Records the wait and reports it.
-    fn note_wait(&self, wake: Option<Timestamp>, gate: &str) {
+    fn record_wait(&self, wake: Option<Timestamp>, gate: &str) {
         if let Some(hold) = &self.hold {
-            hold.update(self.progress(self.trouble.wake.or(wake)), wake);
+            hold.update(self.progress(self.failure_state.retry_at.or(wake)), wake);
         }
         let cause = self
-            .trouble
-            .cause
-            .or_else(|| self.shared.desk.knowledge().cause(gate));
-        self.say(EventKind::Waiting {
+            .failure_state
+            .last_cause
+            .or_else(|| self.shared.admission.shared_state().last_cause(gate));
+        self.log_event(EventKind::Waiting {
             cause: cause.unwrap_or(Cause::Overloaded),
-            attempt: self.trouble.attempts,
+            attempt: self.failure_state.attempts,
             wake,
         });
     }
@@ -497,11 +524,14 @@ impl Call {
         Progress {
             chain: *self.state.chain(),
             prompt: self.state.prompt().clone(),
-            since: self.trouble.since.unwrap_or(self.asked.begun),
+            since: self
+                .failure_state
+                .failing_since
+                .unwrap_or(self.request.received_at),
             wake,
-            attempts: self.trouble.attempts,
-            resent: self.trouble.resent,
-            cause: self.trouble.cause,
+            attempts: self.failure_state.attempts,
+            resent: self.failure_state.resent,
+            cause: self.failure_state.last_cause,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{HoldEnding, KeepAliveAction, KeepAliveSchedule, Profile, ResponseFor
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
-pub(super) use rows::{ALL, CLAUDE_CODE, named};
+pub(super) use rows::{ALL, CLAUDE_CODE, by_name};
 
 /// The time limits of a client, and its reaction when they are exceeded.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct ClientModel {
     /// The silence that it tolerates after the headers, in seconds.
     pub(super) idle: Option<u64>,
     /// The unit of activity that ends a silence.
-    pub(super) counts: ActivityUnit,
+    pub(super) activity_unit: ActivityUnit,
     /// The number of keep-alive events in a row that count.
     pub(super) budget: Option<u32>,
     /// The time that one request may take, in seconds.
@@ -37,14 +37,14 @@ pub(super) struct ClientModel {
     /// The wait before the n-th of these, in milliseconds.
     pub(super) backoff: fn(u32) -> u64,
     /// The longest `Retry-After` that it obeys, in seconds, and its reaction to a longer one.
-    pub(super) obeys: u64,
-    pub(super) longer: ExcessRetryAfter,
+    pub(super) max_retry_after: u64,
+    pub(super) on_excess_retry_after: ExcessRetryAfter,
     /// Its reaction when a response breaks off after its headers.
-    pub(super) broken: DisconnectReaction,
+    pub(super) on_disconnect: DisconnectReaction,
     /// Returns whether these bytes break the client.
-    pub(super) chokes: fn(&[u8]) -> bool,
+    pub(super) rejects_bytes: fn(&[u8]) -> bool,
     /// The longest outage that it can be kept alive through, in seconds; `None`: any.
-    pub(super) bears: Option<u64>,
+    pub(super) max_outage: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,19 +72,19 @@ pub(super) enum DisconnectReaction {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum GatewayMode {
     /// The gateway under test, and whether it learns of failures.
-    Kept(&'static Profile, FailureVisibility),
+    KeptAlive(&'static Profile, FailureVisibility),
     /// A gateway that sends nothing at all.
-    Held,
+    NoResponse,
     /// A gateway that sends headers, and then nothing.
-    Silent,
+    HeadersOnly,
     /// A gateway that sends headers, and then this frame at an interval in seconds.
     Frames(&'static [u8], u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureVisibility {
-    Trouble,
-    Nothing,
+    Failing,
+    Unreported,
 }
 
 /// The time at which the provider answers.
@@ -103,7 +103,7 @@ pub(super) struct Outcome {
     pub(super) gave_up: Option<f64>,
     pub(super) sends: u32,
     /// The number of writes that only kept it alive.
-    pub(super) acts: u32,
+    pub(super) keepalive_writes: u32,
     /// The shortest time between two of these, in seconds.
     pub(super) pace: f64,
 }
@@ -112,16 +112,16 @@ pub(super) struct Outcome {
 enum RequestEnd {
     Served,
     /// The client's own timers ended the request, before or after the headers.
-    Left {
+    ClientTimedOut {
         had_headers: bool,
     },
     Refused {
         retry_after: Duration,
         status: u16,
     },
-    Dropped,
-    Framed(String),
-    Choked,
+    Disconnected,
+    ErrorFrame(String),
+    ProtocolError,
 }
 
 /// The delay of every action on a busy gateway.
@@ -135,7 +135,7 @@ impl ClientModel {
             served: None,
             gave_up: None,
             sends: 0,
-            acts: 0,
+            keepalive_writes: 0,
             pace: f64::INFINITY,
         };
         let mut silences = 0;
@@ -152,7 +152,7 @@ impl ClientModel {
                 outcome.served = Some(seconds);
                 return outcome;
             }
-            if matches!(end, RequestEnd::Left { had_headers: true }) {
+            if matches!(end, RequestEnd::ClientTimedOut { had_headers: true }) {
                 silences += 1;
             }
             let pause = self.pause(&end, outcome.sends);
@@ -160,7 +160,7 @@ impl ClientModel {
                 outcome.gave_up = Some(seconds);
                 return outcome;
             };
-            if self.broken == DisconnectReaction::StopsStreaming && silences == 2 {
+            if self.on_disconnect == DisconnectReaction::StopsStreaming && silences == 2 {
                 self.form = ResponseFormat::Whole;
                 self.total = Some(300);
             }
@@ -172,20 +172,23 @@ impl ClientModel {
     fn pause(&self, end: &RequestEnd, sends: u32) -> Option<Duration> {
         let own = Duration::from_millis((self.backoff)(sends));
         match end {
-            RequestEnd::Served | RequestEnd::Choked => None,
-            RequestEnd::Left { had_headers: false } => Some(own),
-            RequestEnd::Left { had_headers: true } | RequestEnd::Dropped => {
-                (self.broken != DisconnectReaction::Fails).then_some(own)
+            RequestEnd::Served | RequestEnd::ProtocolError => None,
+            RequestEnd::ClientTimedOut { had_headers: false } => Some(own),
+            RequestEnd::ClientTimedOut { had_headers: true } | RequestEnd::Disconnected => {
+                (self.on_disconnect != DisconnectReaction::Fails).then_some(own)
             }
             RequestEnd::Refused { status: 529, .. } => None,
             RequestEnd::Refused { retry_after, .. } => {
-                match (retry_after.as_secs() <= self.obeys, self.longer) {
+                match (
+                    retry_after.as_secs() <= self.max_retry_after,
+                    self.on_excess_retry_after,
+                ) {
                     (true, _) => Some(own.max(*retry_after)),
                     (false, ExcessRetryAfter::Ignored) => Some(own),
                     (false, ExcessRetryAfter::Fatal) => None,
                 }
             }
-            RequestEnd::Framed(frame) => frame.contains("Please try again in ").then_some(own),
+            RequestEnd::ErrorFrame(frame) => frame.contains("Please try again in ").then_some(own),
         }
     }
 
@@ -206,17 +209,23 @@ impl ClientModel {
                 .min();
             if first == deadline {
                 let had_headers = watch.headers;
-                return (RequestEnd::Left { had_headers }, first.unwrap_or(answered));
+                return (
+                    RequestEnd::ClientTimedOut { had_headers },
+                    first.unwrap_or(answered),
+                );
             }
             let Some((at, act)) = next.filter(|(at, _)| *at < answered) else {
                 return (RequestEnd::Served, answered);
             };
-            let is_beat = matches!(act, KeepAliveAction::Interim | KeepAliveAction::Beat(_));
+            let is_beat = matches!(
+                act,
+                KeepAliveAction::SendInterim | KeepAliveAction::SendHeartbeat(_)
+            );
             if let (Some(last), true) = (acted.replace(at), is_beat) {
                 outcome.pace = outcome.pace.min(at.since(last).as_secs_f64());
             }
             gateway.done(at);
-            outcome.acts += 1;
+            outcome.keepalive_writes += 1;
             if let Some(end) = watch.take(self, act, at) {
                 return (end, at);
             }
@@ -284,30 +293,30 @@ impl ClientTimers {
         now: Timestamp,
     ) -> Option<RequestEnd> {
         match act {
-            KeepAliveAction::Interim => match model.interim {
+            KeepAliveAction::SendInterim => match model.interim {
                 Ok(counts) if counts => self.last = now,
                 Ok(_) => {}
-                Err(()) => return Some(RequestEnd::Choked),
+                Err(()) => return Some(RequestEnd::ProtocolError),
             },
-            KeepAliveAction::Commit => {
+            KeepAliveAction::SendHeaders => {
                 assert!(!self.headers, "{}: headers twice", model.name);
                 self.headers = true;
                 self.last = now;
             }
-            KeepAliveAction::Beat(bytes) => return self.beat(model, bytes, now),
-            KeepAliveAction::End(ending) => return Some(self.end(model, ending)),
+            KeepAliveAction::SendHeartbeat(bytes) => return self.beat(model, bytes, now),
+            KeepAliveAction::EndHold(ending) => return Some(self.end(model, ending)),
         }
         None
     }
 
     fn beat(&mut self, model: &ClientModel, bytes: &[u8], now: Timestamp) -> Option<RequestEnd> {
         assert!(self.headers, "{}: a beat before headers", model.name);
-        if (model.chokes)(bytes) {
-            return Some(RequestEnd::Choked);
+        if (model.rejects_bytes)(bytes) {
+            return Some(RequestEnd::ProtocolError);
         }
         let is_event = bytes.starts_with(b"data:") || bytes.windows(6).any(|w| w == b"\ndata:");
         self.signs += 1;
-        let counts = model.counts == ActivityUnit::Bytes || is_event;
+        let counts = model.activity_unit == ActivityUnit::Bytes || is_event;
         if counts && model.budget.is_none_or(|budget| self.signs <= budget) {
             self.last = now;
         }
@@ -316,8 +325,8 @@ impl ClientTimers {
 
     fn end(&self, model: &ClientModel, ending: HoldEnding) -> RequestEnd {
         match ending {
-            HoldEnding::Drop => RequestEnd::Dropped,
-            HoldEnding::Frame(frame) => RequestEnd::Framed(frame),
+            HoldEnding::Disconnect => RequestEnd::Disconnected,
+            HoldEnding::ErrorFrame(frame) => RequestEnd::ErrorFrame(frame),
             HoldEnding::Status {
                 status,
                 retry_after,
@@ -334,7 +343,7 @@ impl ClientTimers {
 
 /// The gateway as the model sees it.
 enum Gateway {
-    Kept(Box<KeepAliveSchedule>),
+    KeptAlive(Box<KeepAliveSchedule>),
     Other {
         way: GatewayMode,
         last: Timestamp,
@@ -344,7 +353,7 @@ enum Gateway {
 
 impl Gateway {
     fn new(way: GatewayMode, form: ResponseFormat, start: Timestamp) -> Self {
-        let GatewayMode::Kept(profile, told) = way else {
+        let GatewayMode::KeptAlive(profile, told) = way else {
             return Self::Other {
                 way,
                 last: start,
@@ -352,31 +361,31 @@ impl Gateway {
             };
         };
         let mut keeping = KeepAliveSchedule::new(profile, form, start);
-        if told == FailureVisibility::Trouble {
-            keeping.expects(Some(start + Duration::from_secs(1800)));
+        if told == FailureVisibility::Failing {
+            keeping.set_retry_at(Some(start + Duration::from_secs(1800)));
         }
-        Self::Kept(Box::new(keeping))
+        Self::KeptAlive(Box::new(keeping))
     }
 
     fn next(&self) -> Option<(Timestamp, KeepAliveAction)> {
         match self {
-            Self::Kept(keeping) => keeping.next().map(|(at, act)| (at + LATE, act)),
+            Self::KeptAlive(keeping) => keeping.next_action().map(|(at, act)| (at + LATE, act)),
             Self::Other {
-                way: GatewayMode::Held,
+                way: GatewayMode::NoResponse,
                 ..
             } => None,
             Self::Other {
                 headers: false,
                 last,
                 ..
-            } => Some((*last, KeepAliveAction::Commit)),
+            } => Some((*last, KeepAliveAction::SendHeaders)),
             Self::Other {
                 way: GatewayMode::Frames(frame, pace),
                 last,
                 ..
             } => Some((
                 *last + Duration::from_secs(*pace),
-                KeepAliveAction::Beat(frame),
+                KeepAliveAction::SendHeartbeat(frame),
             )),
             Self::Other { .. } => None,
         }
@@ -384,7 +393,7 @@ impl Gateway {
 
     fn done(&mut self, now: Timestamp) {
         match self {
-            Self::Kept(keeping) => keeping.done(now),
+            Self::KeptAlive(keeping) => keeping.mark_done(now),
             Self::Other { last, headers, .. } => {
                 *last = now;
                 *headers = true;

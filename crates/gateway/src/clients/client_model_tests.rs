@@ -1,9 +1,9 @@
 //! Tests of every known client against every keep-alive of the gateway.
 
 use super::client_model::{
-    ALL, CLAUDE_CODE, FailureVisibility, GatewayMode, Outcome, ProviderResponse, named,
+    ALL, CLAUDE_CODE, FailureVisibility, GatewayMode, Outcome, ProviderResponse, by_name,
 };
-use super::{ResponseFormat, named as profile};
+use super::{ResponseFormat, by_name as profile};
 use outlast_dialect::Dialect;
 
 const MINUTE: u64 = 60;
@@ -15,21 +15,21 @@ const COMMENT: &[u8] = b": hb\n";
 const KEEPALIVE: &[u8] = b"event: keepalive\ndata: {\"type\":\"keepalive\"}\n\n";
 const UNKNOWN: &[u8] = b"event: news\ndata: {}\n\n";
 
-fn kept(name: &str, told: FailureVisibility) -> GatewayMode {
-    GatewayMode::Kept(profile(name).expect("a row of that name"), told)
+fn kept_alive(name: &str, told: FailureVisibility) -> GatewayMode {
+    GatewayMode::KeptAlive(profile(name).expect("a row of that name"), told)
 }
 
 // --- the model reproduces the measurements ---
 
 /// Returns whether a request that the provider answers after that many seconds succeeds at the first send.
 fn lives(name: &str, way: GatewayMode, seconds: u64) -> bool {
-    let outcome = named(name).run(way, ProviderResponse::After(seconds));
+    let outcome = by_name(name).run(way, ProviderResponse::After(seconds));
     outcome.served.is_some() && outcome.sends == 1
 }
 
 #[test]
 fn the_model_lives_and_dies_as_the_clients_did() {
-    use GatewayMode::{Frames, Held, Silent};
+    use GatewayMode::{Frames, HeadersOnly, NoResponse};
     // Held for 120 s and 400 s, silent for 400 s, comments for 400 s, and the frame of the dialect.
     let measured = [
         ("Claude Code", [true, false, false, true], PING),
@@ -55,13 +55,13 @@ fn the_model_lives_and_dies_as_the_clients_did() {
     ];
     for (name, expected, frame) in measured {
         let found = [
-            lives(name, Held, 120),
-            lives(name, Held, 400),
-            lives(name, Silent, 400),
+            lives(name, NoResponse, 120),
+            lives(name, NoResponse, 400),
+            lives(name, HeadersOnly, 400),
             lives(name, Frames(COMMENT, 15), 400),
         ];
         assert_eq!(found, expected, "{name}");
-        assert!(lives(name, Silent, 120), "{name}: silent for 120 s");
+        assert!(lives(name, HeadersOnly, 120), "{name}: silent for 120 s");
         assert!(lives(name, Frames(frame, 15), 400), "{name}: its own frame");
     }
     for name in ["openai SDK, Python (Chat)", "opencode (Chat)", "AI SDK"] {
@@ -88,7 +88,7 @@ fn the_model_counts_the_signs_of_life_that_claude_code_counts() {
 
 #[test]
 fn the_model_outlasts_the_hour_as_the_clients_did() {
-    assert!(lives("Codex", GatewayMode::Held, 3_700));
+    assert!(lives("Codex", GatewayMode::NoResponse, 3_700));
     assert!(lives("Codex", GatewayMode::Frames(KEEPALIVE, 15), 3_700));
     for name in [
         "openai SDK, Python (Chat)",
@@ -110,7 +110,7 @@ fn the_model_outlasts_the_hour_as_the_clients_did() {
         "pi",
         "aider",
     ] {
-        let outcome = named(name).run(GatewayMode::Held, ProviderResponse::After(1_000));
+        let outcome = by_name(name).run(GatewayMode::NoResponse, ProviderResponse::After(1_000));
         assert_eq!((outcome.served, outcome.sends), (None, 3), "{name}");
     }
 }
@@ -122,10 +122,10 @@ fn no_client_is_lost_in_an_outage_that_it_can_be_kept_through() {
     for client in ALL {
         for outage in OUTAGES {
             let outcome = client.run(
-                kept(client.profile, FailureVisibility::Trouble),
+                kept_alive(client.profile, FailureVisibility::Failing),
                 ProviderResponse::From(outage),
             );
-            let can_be_kept = client.bears.is_none_or(|longest| outage <= longest);
+            let can_be_kept = client.max_outage.is_none_or(|longest| outage <= longest);
             assert_eq!(
                 outcome.served.is_some(),
                 can_be_kept,
@@ -149,9 +149,9 @@ fn assert_served_soon(name: &str, outage: u64, outcome: &Outcome) {
 
 #[test]
 fn most_clients_never_notice_an_outage_of_eight_hours() {
-    for client in ALL.iter().filter(|client| client.bears.is_none()) {
+    for client in ALL.iter().filter(|client| client.max_outage.is_none()) {
         let outcome = client.run(
-            kept(client.profile, FailureVisibility::Trouble),
+            kept_alive(client.profile, FailureVisibility::Failing),
             ProviderResponse::From(8 * HOUR),
         );
         let expected = if client.name == "Claude Code" { 6 } else { 1 };
@@ -163,7 +163,7 @@ fn most_clients_never_notice_an_outage_of_eight_hours() {
 fn a_slow_answer_loses_nobody_either() {
     for client in ALL {
         let outcome = client.run(
-            kept(client.profile, FailureVisibility::Nothing),
+            kept_alive(client.profile, FailureVisibility::Unreported),
             ProviderResponse::After(280),
         );
         let found = (outcome.served, outcome.sends);
@@ -194,17 +194,17 @@ fn without_being_kept_clients_are_lost() {
             .collect()
     };
     assert_eq!(
-        lost(GatewayMode::Held, 8 * HOUR),
+        lost(GatewayMode::NoResponse, 8 * HOUR),
         all_but(&waits_for_headers)
     );
     // Claude Code has eleven requests of six minutes each to spend on an hour.
     let an_hour = [&waits_for_headers[..], &["Claude Code"]].concat();
-    assert_eq!(lost(GatewayMode::Held, HOUR), all_but(&an_hour));
+    assert_eq!(lost(GatewayMode::NoResponse, HOUR), all_but(&an_hour));
     assert_eq!(
-        lost(GatewayMode::Held, 7 * MINUTE),
+        lost(GatewayMode::NoResponse, 7 * MINUTE),
         ["something with a minute of patience"]
     );
-    assert!(lost(GatewayMode::Silent, HOUR).contains(&"Codex"));
+    assert!(lost(GatewayMode::HeadersOnly, HOUR).contains(&"Codex"));
     assert!(lost(GatewayMode::Frames(COMMENT, 15), HOUR).contains(&"Codex"));
     assert!(lost(GatewayMode::Frames(PING, 15), 7 * MINUTE).contains(&"Gemini CLI"));
 }
@@ -213,8 +213,8 @@ fn without_being_kept_clients_are_lost() {
 fn every_client_would_be_lost_as_another() {
     // The rows differ for a reason: a client that is taken for a certain other one does not survive.
     let taken_for = |name: &str, row: &str, outage: u64| {
-        named(name).run(
-            kept(row, FailureVisibility::Trouble),
+        by_name(name).run(
+            kept_alive(row, FailureVisibility::Failing),
             ProviderResponse::From(outage),
         )
     };
@@ -237,7 +237,7 @@ fn every_client_would_be_lost_as_another() {
 fn beats_are_rare() {
     for client in ALL {
         let outcome = client.run(
-            kept(client.profile, FailureVisibility::Trouble),
+            kept_alive(client.profile, FailureVisibility::Failing),
             ProviderResponse::From(8 * HOUR),
         );
         let least = if client.profile == "gemini-cli" {
@@ -247,11 +247,11 @@ fn beats_are_rare() {
         };
         assert!(outcome.pace >= least, "{}: {} s", client.name, outcome.pace);
     }
-    let codex = named("Codex").run(
-        kept("codex", FailureVisibility::Trouble),
+    let codex = by_name("Codex").run(
+        kept_alive("codex", FailureVisibility::Failing),
         ProviderResponse::From(8 * HOUR),
     );
-    assert_eq!(codex.acts, 0);
+    assert_eq!(codex.keepalive_writes, 0);
 }
 
 #[test]
@@ -259,9 +259,11 @@ fn the_endless_row_keeps_claude_code_in_one_piece() {
     // The event counts as a real one, so nothing is used up.
     let mut client = CLAUDE_CODE;
     client.budget = None;
-    let way = kept("claude-code-endless", FailureVisibility::Trouble);
+    let way = kept_alive("claude-code-endless", FailureVisibility::Failing);
     assert_eq!(client.run(way, ProviderResponse::From(8 * HOUR)).sends, 1);
-    let frame = profile("claude-code-endless")
-        .and_then(|row| row.frames.of(ResponseFormat::Streamed(Dialect::Anthropic)));
+    let frame = profile("claude-code-endless").and_then(|row| {
+        row.frames
+            .for_format(ResponseFormat::Streamed(Dialect::Anthropic))
+    });
     assert!(frame.is_some_and(|frame| frame.starts_with(b"event: session.status_running\n")));
 }

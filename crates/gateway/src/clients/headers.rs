@@ -27,7 +27,7 @@ pub fn rewrite_retry_headers(
     let stated = wait.or_else(|| stated_wait(headers));
     let should_retry = if comes_back { "true" } else { "false" };
     headers.insert(SHOULD_RETRY, HeaderValue::from_static(should_retry));
-    if profile.obeys == RetryAfterSupport::Ignores {
+    if profile.retry_after == RetryAfterSupport::Ignored {
         return;
     }
     headers.remove(RETRY_AFTER_MS);
@@ -36,7 +36,7 @@ pub fn rewrite_retry_headers(
         return;
     }
     // A date or an unreadable word is useless to a client that is known to need a number.
-    if stated.is_some() || matches!(profile.obeys, RetryAfterSupport::Needs(_)) {
+    if stated.is_some() || matches!(profile.retry_after, RetryAfterSupport::RequiredUpTo(_)) {
         let seconds = profile.retry_after_for(stated).as_secs();
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     } else {
@@ -46,10 +46,10 @@ pub fn rewrite_retry_headers(
 
 /// Returns the time limit that a client states in its request, or `None` if it states none that has a meaning for it.
 pub fn stated_timeout(profile: &Profile, headers: &HeaderMap) -> Option<Duration> {
-    let name = match profile.limit {
+    let name = match profile.stated_limit {
         StatedLimit::Unstated => return None,
-        StatedLimit::Silence => "x-stainless-read-timeout",
-        StatedLimit::Headers => "x-stainless-timeout",
+        StatedLimit::BetweenBytes => "x-stainless-read-timeout",
+        StatedLimit::UntilHeaders => "x-stainless-timeout",
     };
     let stated = seconds(headers.get(name)?).filter(|limit| *limit >= Duration::from_secs(1));
     stated.map(|limit| limit.min(MAX_STATED_TIMEOUT))
@@ -70,7 +70,7 @@ fn seconds(value: &HeaderValue) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::named;
+    use super::super::by_name;
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -89,7 +89,7 @@ mod tests {
     fn rewritten(name: &str, given: &[(&'static str, &'static str)], wait: Option<u64>) -> String {
         let mut headers = headers(given);
         let wait = wait.map(Duration::from_secs);
-        rewrite_retry_headers(named(name).unwrap(), &mut headers, wait, true);
+        rewrite_retry_headers(by_name(name).unwrap(), &mut headers, wait, true);
         assert_eq!(headers["x-should-retry"], "true", "{name}");
         let value = headers.get(RETRY_AFTER);
         value.map_or("-".into(), |value| value.to_str().unwrap().into())
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn whole_seconds_are_stated_and_never_none() {
         let mut headers = HeaderMap::new();
-        let codex = named("codex").unwrap();
+        let codex = by_name("codex").unwrap();
         for (millis, stated) in [(0, "1"), (400, "1"), (1_000, "1"), (1_001, "2")] {
             let wait = Some(Duration::from_millis(millis));
             rewrite_retry_headers(codex, &mut headers, wait, true);
@@ -146,7 +146,7 @@ mod tests {
         let millis = [("retry-after-ms", "250000"), ("retry-after", "1")];
         assert_eq!(rewritten("codex", &millis, None), "120");
         let mut rest = headers(&millis);
-        rewrite_retry_headers(named("claude-code").unwrap(), &mut rest, None, true);
+        rewrite_retry_headers(by_name("claude-code").unwrap(), &mut rest, None, true);
         assert!(!rest.contains_key(RETRY_AFTER_MS));
         let date = [("retry-after", "Sun, 15 Nov 2026 22:00:00 GMT")];
         assert_eq!(rewritten("claude-code", &date, None), "-");
@@ -173,7 +173,7 @@ mod tests {
                 ("x-should-retry", "true"),
             ]);
             let wait = Some(Duration::from_secs(30));
-            rewrite_retry_headers(named(name).unwrap(), &mut headers, wait, false);
+            rewrite_retry_headers(by_name(name).unwrap(), &mut headers, wait, false);
             assert_eq!(headers["x-should-retry"], "false", "{name}");
             assert_eq!(headers.len(), 1, "{name}: {headers:?}");
         }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_time_limit_is_read_where_the_client_states_one() {
         let stated = |name: &str, header: &'static str, value: &'static str| {
-            stated_timeout(named(name).unwrap(), &headers(&[(header, value)]))
+            stated_timeout(by_name(name).unwrap(), &headers(&[(header, value)]))
         };
         let read = "x-stainless-read-timeout";
         let until_headers = "x-stainless-timeout";

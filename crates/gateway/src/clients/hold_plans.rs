@@ -16,38 +16,39 @@ pub(super) const DEFAULT_FRAMES: KeepAliveFrames = KeepAliveFrames {
 };
 
 /// The header that tells the API of a request whose user agent does not.
-pub(super) const ANTHROPIC_VERSION_HEADER: HeaderSign = HeaderSign::Sends("anthropic-version");
+pub(super) const ANTHROPIC_VERSION_HEADER: HeaderSign =
+    HeaderSign::HeaderPresent("anthropic-version");
 
 /// The longest time that a JavaScript timer can hold: 2³¹ ms, a little more than 24 days.
 pub(super) const MAX_JS_TIMER: Duration = seconds(24 * 86_400);
 
 /// For a client that has to see a status early: late enough for a quick failure and its retries to keep the true one,
 /// and well before the client reports the silence to a person (45 s in Claude Code).
-pub(super) const EARLY_HEADERS: HeaderTiming = HeaderTiming::By {
-    troubled: seconds(20),
-    latest: seconds(40),
+pub(super) const EARLY_HEADERS: HeaderTiming = HeaderTiming::After {
+    failed_attempt: seconds(20),
+    pending_attempt: seconds(40),
 };
 
 /// No limit before the headers.
 pub(super) const NO_HEADER_LIMIT: HoldPlan = HoldPlan {
-    headers: HeaderTiming::Held,
-    interim: None,
-    beat: HeartbeatPlan::every(seconds(60)),
-    at_most: None,
+    headers: HeaderTiming::WithResponse,
+    interim_interval: None,
+    heartbeat: HeartbeatPlan::every(seconds(60)),
+    max_hold: None,
 };
 
 /// Interim responses keep the client waiting indefinitely: httpx, and undici without an SDK's timer.
 pub(super) const INTERIM_RESPONSES: HoldPlan = HoldPlan {
-    interim: Some(seconds(60)),
-    beat: HeartbeatPlan::every(seconds(120)),
+    interim_interval: Some(seconds(60)),
+    heartbeat: HeartbeatPlan::every(seconds(120)),
     ..NO_HEADER_LIMIT
 };
 
 /// Interim responses keep the client for the 600 s that its SDK waits for headers, frames after that.
 pub(super) const NODE_SDK: HoldPlan = HoldPlan {
-    headers: HeaderTiming::By {
-        troubled: seconds(540),
-        latest: seconds(540),
+    headers: HeaderTiming::After {
+        failed_attempt: seconds(540),
+        pending_attempt: seconds(540),
     },
     ..INTERIM_RESPONSES
 };
@@ -55,28 +56,28 @@ pub(super) const NODE_SDK: HoldPlan = HoldPlan {
 /// 300 s between bytes, and no use for interim responses.
 pub(super) const BUN: HoldPlan = HoldPlan {
     headers: EARLY_HEADERS,
-    beat: HeartbeatPlan::every(seconds(120)),
+    heartbeat: HeartbeatPlan::every(seconds(120)),
     ..NO_HEADER_LIMIT
 };
 
 /// The same for a JSON response, which begins as late as possible: after that, a failure cannot be reported any more.
 pub(super) const BUN_WHOLE: HoldPlan = HoldPlan {
-    headers: HeaderTiming::By {
-        troubled: seconds(60),
-        latest: seconds(240),
+    headers: HeaderTiming::After {
+        failed_attempt: seconds(60),
+        pending_attempt: seconds(240),
     },
     ..NO_HEADER_LIMIT
 };
 
 /// 60 s before the headers.
 pub(super) const GEMINI: HoldPlan = HoldPlan {
-    interim: Some(seconds(20)),
+    interim_interval: Some(seconds(20)),
     ..NO_HEADER_LIMIT
 };
 
 /// 600 s in all.
 pub(super) const GOOSE: HoldPlan = HoldPlan {
-    at_most: Some(seconds(570)),
+    max_hold: Some(seconds(570)),
     ..NO_HEADER_LIMIT
 };
 

@@ -1,6 +1,6 @@
 //! Tests of the keep-alive actions, to the second.
 
-use super::super::named;
+use super::super::by_name;
 use super::*;
 use proptest::prelude::*;
 
@@ -16,22 +16,25 @@ fn second(time: Timestamp) -> u64 {
     time.since(at(0)).as_secs()
 }
 
-fn keeping(name: &str, form: ResponseFormat) -> KeepAliveSchedule {
-    KeepAliveSchedule::new(named(name).unwrap(), form, at(0))
+fn schedule(name: &str, form: ResponseFormat) -> KeepAliveSchedule {
+    KeepAliveSchedule::new(by_name(name).unwrap(), form, at(0))
 }
 
 /// Returns the schedule of a request whose first attempt has failed; the next one is expected in half an hour.
-fn troubled(name: &str, form: ResponseFormat) -> KeepAliveSchedule {
-    let mut keeping = keeping(name, form);
-    keeping.expects(Some(at(1_800)));
+fn failing_schedule(name: &str, form: ResponseFormat) -> KeepAliveSchedule {
+    let mut keeping = schedule(name, form);
+    keeping.set_retry_at(Some(at(1_800)));
     keeping
 }
 
 /// Returns the actions until that second, each carried out on time.
 fn acts(keeping: &mut KeepAliveSchedule, until: u64) -> Vec<(u64, KeepAliveAction)> {
     let mut acts = Vec::new();
-    while let Some((time, act)) = keeping.next().filter(|(time, _)| second(*time) <= until) {
-        keeping.done(time);
+    while let Some((time, act)) = keeping
+        .next_action()
+        .filter(|(time, _)| second(*time) <= until)
+    {
+        keeping.mark_done(time);
         acts.push((second(time), act));
     }
     acts
@@ -39,39 +42,52 @@ fn acts(keeping: &mut KeepAliveSchedule, until: u64) -> Vec<(u64, KeepAliveActio
 
 #[test]
 fn the_beat_for_claude_code_stretches_until_its_budget_is_nearly_used_up() {
-    let mut held = troubled("claude-code", MESSAGES);
+    let mut held = failing_schedule("claude-code", MESSAGES);
     let acts = acts(&mut held, 1_000_000);
-    let ping = KeepAliveAction::Beat(b"event: ping\ndata: {\"type\":\"ping\"}\n\n");
-    assert_eq!(acts[0], (20, KeepAliveAction::Commit));
+    let ping = KeepAliveAction::SendHeartbeat(b"event: ping\ndata: {\"type\":\"ping\"}\n\n");
+    assert_eq!(acts[0], (20, KeepAliveAction::SendHeaders));
     assert_eq!(acts[1], (50, ping.clone()));
     assert_eq!(acts[10], (320, ping.clone()));
     assert_eq!(acts[11], (560, ping.clone()));
     assert_eq!(acts[28], (4_640, ping));
-    assert_eq!(acts[29], (4_880, KeepAliveAction::End(HoldEnding::Drop)));
+    assert_eq!(
+        acts[29],
+        (4_880, KeepAliveAction::EndHold(HoldEnding::Disconnect))
+    );
     assert_eq!(acts.len(), 30, "nothing comes after the end");
-    assert_eq!(held.next(), None);
+    assert_eq!(held.next_action(), None);
 }
 
 #[test]
 fn a_quick_failure_has_time_to_keep_its_status() {
-    let mut slow = keeping("claude-code", MESSAGES);
-    assert_eq!(slow.next(), Some((at(40), KeepAliveAction::Commit)));
-    slow.expects(Some(at(5)));
-    assert_eq!(slow.next(), Some((at(20), KeepAliveAction::Commit)));
+    let mut slow = schedule("claude-code", MESSAGES);
+    assert_eq!(
+        slow.next_action(),
+        Some((at(40), KeepAliveAction::SendHeaders))
+    );
+    slow.set_retry_at(Some(at(5)));
+    assert_eq!(
+        slow.next_action(),
+        Some((at(20), KeepAliveAction::SendHeaders))
+    );
     // The next attempt is in progress: the earlier failure is not forgotten.
-    slow.expects(None);
-    assert_eq!(slow.next(), Some((at(20), KeepAliveAction::Commit)));
+    slow.set_retry_at(None);
+    assert_eq!(
+        slow.next_action(),
+        Some((at(20), KeepAliveAction::SendHeaders))
+    );
 }
 
 #[test]
 fn a_status_stays_open_where_interim_responses_are_understood() {
     for name in ["openai-sdk-python", "anthropic-sdk-python", "ai-sdk"] {
         for form in [MESSAGES, CHAT, RESPONSES, ResponseFormat::Whole] {
-            let mut held = troubled(name, form);
+            let mut held = failing_schedule(name, form);
             let acts = acts(&mut held, 8 * 3_600);
             assert_eq!(acts.len(), 480, "{name}");
             assert!(
-                acts.iter().all(|(_, act)| *act == KeepAliveAction::Interim),
+                acts.iter()
+                    .all(|(_, act)| *act == KeepAliveAction::SendInterim),
                 "{name}"
             );
             assert!(!held.has_sent_headers());
@@ -81,28 +97,31 @@ fn a_status_stays_open_where_interim_responses_are_understood() {
 
 #[test]
 fn the_timer_of_a_node_sdk_is_met_by_headers_after_nine_minutes() {
-    let mut held = troubled("openai-sdk-node", CHAT);
+    let mut held = failing_schedule("openai-sdk-node", CHAT);
     let acts = acts(&mut held, 900);
-    assert_eq!(acts[7], (480, KeepAliveAction::Interim));
-    assert_eq!(acts[8], (540, KeepAliveAction::Commit));
-    assert_eq!(acts[9], (660, KeepAliveAction::Beat(b": outlast\n")));
+    assert_eq!(acts[7], (480, KeepAliveAction::SendInterim));
+    assert_eq!(acts[8], (540, KeepAliveAction::SendHeaders));
+    assert_eq!(
+        acts[9],
+        (660, KeepAliveAction::SendHeartbeat(b": outlast\n"))
+    );
     assert!(held.has_sent_headers());
 }
 
 #[test]
 fn codex_is_left_alone() {
     for form in [RESPONSES, ResponseFormat::Whole] {
-        assert_eq!(troubled("codex", form).next(), None);
+        assert_eq!(failing_schedule("codex", form).next_action(), None);
     }
 }
 
 #[test]
 fn a_json_answer_is_begun_with_white_space() {
-    let mut held = troubled("opencode", ResponseFormat::Whole);
+    let mut held = failing_schedule("opencode", ResponseFormat::Whole);
     let expected = [
-        (60, KeepAliveAction::Commit),
-        (120, KeepAliveAction::Beat(b"\n")),
-        (180, KeepAliveAction::Beat(b"\n")),
+        (60, KeepAliveAction::SendHeaders),
+        (120, KeepAliveAction::SendHeartbeat(b"\n")),
+        (180, KeepAliveAction::SendHeartbeat(b"\n")),
     ];
     assert_eq!(acts(&mut held, 200), expected);
 }
@@ -110,10 +129,11 @@ fn a_json_answer_is_begun_with_white_space() {
 #[test]
 fn nothing_is_put_into_a_body_that_is_not_understood() {
     for name in ["unknown", "opencode", "anthropic-sdk-ts", "pi"] {
-        let mut held = troubled(name, ResponseFormat::Opaque);
+        let mut held = failing_schedule(name, ResponseFormat::Opaque);
         let acts = acts(&mut held, 3_600);
         assert!(
-            acts.iter().all(|(_, act)| *act == KeepAliveAction::Interim),
+            acts.iter()
+                .all(|(_, act)| *act == KeepAliveAction::SendInterim),
             "{name}"
         );
     }
@@ -133,38 +153,38 @@ fn an_end_before_the_headers_states_a_time_that_the_client_obeys() {
         ("opencode", status(429, 1_700)),
         ("ai-sdk", status(429, 59)),
     ] {
-        let held = troubled(name, ResponseFormat::Whole);
-        assert_eq!(held.ending(at(100)), expected, "{name}");
-        let unknown_time = keeping(name, ResponseFormat::Whole).ending(at(100));
+        let held = failing_schedule(name, ResponseFormat::Whole);
+        assert_eq!(held.hold_ending(at(100)), expected, "{name}");
+        let unknown_time = schedule(name, ResponseFormat::Whole).hold_ending(at(100));
         assert!(
             matches!(unknown_time, HoldEnding::Status { retry_after, .. } if retry_after.as_secs() == 15)
         );
     }
-    let mut held = troubled("claude-code", ResponseFormat::Whole);
-    held.expects(Some(at(290)));
+    let mut held = failing_schedule("claude-code", ResponseFormat::Whole);
+    held.set_retry_at(Some(at(290)));
     assert_eq!(
-        held.next(),
-        Some((at(285), KeepAliveAction::End(status(503, 5))))
+        held.next_action(),
+        Some((at(285), KeepAliveAction::EndHold(status(503, 5))))
     );
 }
 
 #[test]
 fn an_end_after_the_headers_is_one_that_the_dialect_knows() {
     let committed = |name, form| {
-        let mut held = troubled(name, form);
+        let mut held = failing_schedule(name, form);
         while !held.has_sent_headers() {
-            let (time, _) = held.next().unwrap();
-            held.done(time);
+            let (time, _) = held.next_action().unwrap();
+            held.mark_done(time);
         }
-        held.ending(at(1_770))
+        held.hold_ending(at(1_770))
     };
-    assert_eq!(committed("claude-code", MESSAGES), HoldEnding::Drop);
+    assert_eq!(committed("claude-code", MESSAGES), HoldEnding::Disconnect);
     assert_eq!(
         committed("opencode", ResponseFormat::Whole),
-        HoldEnding::Drop
+        HoldEnding::Disconnect
     );
     for (form, kind) in [(RESPONSES, "event: response.failed\n"), (CHAT, "")] {
-        let HoldEnding::Frame(frame) = committed("opencode", form) else {
+        let HoldEnding::ErrorFrame(frame) = committed("opencode", form) else {
             panic!("a frame ends it");
         };
         let data = frame.strip_prefix(kind).unwrap();
@@ -181,67 +201,77 @@ fn an_end_after_the_headers_is_one_that_the_dialect_knows() {
 #[test]
 fn nobody_who_has_not_met_trouble_is_sent_away() {
     for name in ["goose", "claude-code", "openai-sdk-node"] {
-        let mut slow = keeping(name, ResponseFormat::Whole);
+        let mut slow = schedule(name, ResponseFormat::Whole);
         let ends = |acts: Vec<(u64, KeepAliveAction)>| {
             acts.iter()
-                .any(|(_, act)| matches!(act, KeepAliveAction::End(_)))
+                .any(|(_, act)| matches!(act, KeepAliveAction::EndHold(_)))
         };
         assert!(!ends(acts(&mut slow, 3_600)), "{name}");
-        slow.expects(Some(at(3_700)));
+        slow.set_retry_at(Some(at(3_700)));
         assert!(ends(acts(&mut slow, 3_600)), "{name}");
     }
 }
 
 #[test]
 fn amid_an_answer_only_silences_are_filled_and_nothing_ends() {
-    let mut answer = troubled("claude-code", MESSAGES);
+    let mut answer = failing_schedule("claude-code", MESSAGES);
     answer.content_sent();
-    answer.passed(at(100));
+    answer.record_activity(at(100));
     assert!(answer.has_sent_headers());
-    assert!(matches!(answer.next(), Some((time, KeepAliveAction::Beat(_))) if second(time) == 340));
-    answer.passed(at(300));
-    assert!(matches!(answer.next(), Some((time, KeepAliveAction::Beat(_))) if second(time) == 540));
+    assert!(
+        matches!(answer.next_action(), Some((time, KeepAliveAction::SendHeartbeat(_))) if second(time) == 340)
+    );
+    answer.record_activity(at(300));
+    assert!(
+        matches!(answer.next_action(), Some((time, KeepAliveAction::SendHeartbeat(_))) if second(time) == 540)
+    );
     let acts = acts(&mut answer, 1_000_000);
     assert_eq!(acts.len(), 28, "no more than count, and no end");
-    answer.passed(at(9_000));
-    assert!(answer.next().is_some(), "something real gives them back");
+    answer.record_activity(at(9_000));
+    assert!(
+        answer.next_action().is_some(),
+        "something real gives them back"
+    );
 
-    let mut codex = keeping("codex", RESPONSES);
+    let mut codex = schedule("codex", RESPONSES);
     codex.content_sent();
-    assert!(matches!(codex.next(), Some((time, KeepAliveAction::Beat(_))) if second(time) == 60));
-    let mut json = keeping("opencode", ResponseFormat::Whole);
+    assert!(
+        matches!(codex.next_action(), Some((time, KeepAliveAction::SendHeartbeat(_))) if second(time) == 60)
+    );
+    let mut json = schedule("opencode", ResponseFormat::Whole);
     json.content_sent();
-    assert_eq!(json.next(), None);
+    assert_eq!(json.next_action(), None);
 }
 
 #[test]
 fn what_is_due_is_taken_once_and_not_before_its_time() {
-    let mut held = troubled("claude-code", MESSAGES);
-    assert_eq!(held.due(at(19)), None);
-    assert_eq!(held.due(at(25)), Some(KeepAliveAction::Commit));
-    assert_eq!(held.due(at(25)), None);
-    assert_eq!(held.next().map(|(time, _)| second(time)), Some(55));
+    let mut held = failing_schedule("claude-code", MESSAGES);
+    assert_eq!(held.take_due(at(19)), None);
+    assert_eq!(held.take_due(at(25)), Some(KeepAliveAction::SendHeaders));
+    assert_eq!(held.take_due(at(25)), None);
+    assert_eq!(held.next_action().map(|(time, _)| second(time)), Some(55));
 }
 
 #[test]
 fn a_stated_limit_is_kept_to() {
     let limited = |name: &str, form, seconds| {
-        troubled(name, form).with_stated_timeout(Some(Duration::from_secs(seconds)))
+        failing_schedule(name, form).with_stated_timeout(Some(Duration::from_secs(seconds)))
     };
-    let first = |keeping: &KeepAliveSchedule| keeping.next().map(|(time, act)| (second(time), act));
+    let first =
+        |keeping: &KeepAliveSchedule| keeping.next_action().map(|(time, act)| (second(time), act));
     // Silence: three tries within it.
     let short = limited("openai-sdk-python", CHAT, 45);
-    assert_eq!(first(&short), Some((15, KeepAliveAction::Interim)));
+    assert_eq!(first(&short), Some((15, KeepAliveAction::SendInterim)));
     let long = limited("openai-sdk-python", CHAT, 3_600);
-    assert_eq!(first(&long), Some((60, KeepAliveAction::Interim)));
+    assert_eq!(first(&long), Some((60, KeepAliveAction::SendInterim)));
     // Until the headers: these go out in time, however early or late that is.
     let short = limited("anthropic-sdk-ts", MESSAGES, 30);
-    assert_eq!(first(&short), Some((27, KeepAliveAction::Commit)));
+    assert_eq!(first(&short), Some((27, KeepAliveAction::SendHeaders)));
     let mut long = limited("anthropic-sdk-ts", MESSAGES, 3_600);
     assert!(
         !acts(&mut long, 3_000)
             .iter()
-            .any(|(_, act)| *act == KeepAliveAction::Commit)
+            .any(|(_, act)| *act == KeepAliveAction::SendHeaders)
     );
     // Until the whole response is there.
     let mut json = limited("openai-sdk-node", ResponseFormat::Whole, 100);
@@ -249,16 +279,16 @@ fn a_stated_limit_is_kept_to() {
     assert!(matches!(
         acts[..],
         [
-            (60, KeepAliveAction::Interim),
-            (90, KeepAliveAction::End(_))
+            (60, KeepAliveAction::SendInterim),
+            (90, KeepAliveAction::EndHold(_))
         ]
     ));
     // No interim responses: the headers are the first keep-alive.
     let unknown = limited("unknown", CHAT, 10);
-    assert_eq!(first(&unknown), Some((9, KeepAliveAction::Commit)));
+    assert_eq!(first(&unknown), Some((9, KeepAliveAction::SendHeaders)));
     // Claude Code states one that says nothing about its watchdog.
     let ignored = limited("claude-code", MESSAGES, 10);
-    assert_eq!(first(&ignored), Some((20, KeepAliveAction::Commit)));
+    assert_eq!(first(&ignored), Some((20, KeepAliveAction::SendHeaders)));
 }
 
 proptest! {
@@ -274,25 +304,25 @@ proptest! {
         let mut now = at(0);
         let mut has_ended = false;
         for (delay, real, wake) in delays {
-            keeping.expects(wake.map(at));
-            let Some((time, act)) = keeping.next() else { continue };
+            keeping.set_retry_at(wake.map(at));
+            let Some((time, act)) = keeping.next_action() else { continue };
             prop_assert!(!has_ended);
             now = now.max(time) + Duration::from_secs(delay);
             match act {
-                KeepAliveAction::Interim | KeepAliveAction::Commit => prop_assert!(!keeping.has_sent_headers()),
-                KeepAliveAction::Beat(_) => prop_assert!(keeping.has_sent_headers()),
-                KeepAliveAction::End(HoldEnding::Status { retry_after, .. }) => {
+                KeepAliveAction::SendInterim | KeepAliveAction::SendHeaders => prop_assert!(!keeping.has_sent_headers()),
+                KeepAliveAction::SendHeartbeat(_) => prop_assert!(keeping.has_sent_headers()),
+                KeepAliveAction::EndHold(HoldEnding::Status { retry_after, .. }) => {
                     prop_assert!(!keeping.has_sent_headers());
                     prop_assert!(retry_after >= Duration::from_secs(1));
-                    prop_assert!(retry_after <= crate::clients::ALL[row].obeys.at_most());
+                    prop_assert!(retry_after <= crate::clients::ALL[row].retry_after.max_delay());
                     has_ended = true;
                 }
-                KeepAliveAction::End(_) => { prop_assert!(keeping.has_sent_headers()); has_ended = true; }
+                KeepAliveAction::EndHold(_) => { prop_assert!(keeping.has_sent_headers()); has_ended = true; }
             }
-            keeping.done(now);
+            keeping.mark_done(now);
             if real && keeping.has_sent_headers() {
                 keeping.content_sent();
-                keeping.passed(now);
+                keeping.record_activity(now);
             }
         }
     }

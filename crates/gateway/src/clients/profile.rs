@@ -15,7 +15,7 @@ pub struct Profile {
     /// The source of the numbers, and the versions for which they hold.
     pub note: &'static str,
     /// The sets of signs: a client matches if all signs of one set are present.
-    pub marks: &'static [&'static [HeaderSign]],
+    pub signatures: &'static [&'static [HeaderSign]],
     /// The hold plan for a streamed response.
     pub streamed: HoldPlan,
     /// The hold plan for a response in one document.
@@ -23,24 +23,24 @@ pub struct Profile {
     /// The frames that it accepts as keep-alives.
     pub frames: &'static KeepAliveFrames,
     /// The meaning of a time limit that it states in its request.
-    pub limit: StatedLimit,
+    pub stated_limit: StatedLimit,
     /// The status that makes it retry, if no headers were sent yet.
-    pub status: u16,
+    pub retry_status: u16,
     /// Its handling of `Retry-After`.
-    pub obeys: RetryAfterSupport,
+    pub retry_after: RetryAfterSupport,
 }
 
 /// A sign by which a client is recognised.
 #[derive(Clone, Copy, Debug)]
 pub enum HeaderSign {
     /// The user agent begins with this text.
-    AgentBegins(&'static str),
+    UserAgentPrefix(&'static str),
     /// The user agent contains this text.
-    AgentHas(&'static str),
+    UserAgentContains(&'static str),
     /// The request has this header with this value.
-    Says(&'static str, &'static str),
+    HeaderEquals(&'static str, &'static str),
     /// The request has this header.
-    Sends(&'static str),
+    HeaderPresent(&'static str),
 }
 
 /// The plan that keeps a waiting client alive.
@@ -49,24 +49,24 @@ pub struct HoldPlan {
     /// The time at which the headers are sent.
     pub headers: HeaderTiming,
     /// The interval of interim responses before the headers; `None` if they are of no use.
-    pub interim: Option<Duration>,
+    pub interim_interval: Option<Duration>,
     /// The heartbeat after the headers.
-    pub beat: HeartbeatPlan,
+    pub heartbeat: HeartbeatPlan,
     /// The maximum time that one request may be held; `None`: for ever.
-    pub at_most: Option<Duration>,
+    pub max_hold: Option<Duration>,
 }
 
 /// The time at which the headers of a 200 are sent although there is no response.
 #[derive(Clone, Copy, Debug)]
 pub enum HeaderTiming {
     /// Not before the response: the status stays open.
-    Held,
+    WithResponse,
     /// After a time that counts from the arrival of the request.
-    By {
+    After {
         /// The time if an attempt has failed.
-        troubled: Duration,
+        failed_attempt: Duration,
         /// The time if the first attempt is still in progress.
-        latest: Duration,
+        pending_attempt: Duration,
     },
 }
 
@@ -74,13 +74,13 @@ pub enum HeaderTiming {
 #[derive(Clone, Copy, Debug)]
 pub struct HeartbeatPlan {
     /// The number of quick beats.
-    pub quick: u32,
+    pub fast_count: u32,
     /// The time before each quick beat.
-    pub quickly: Duration,
+    pub fast_interval: Duration,
     /// The time before each of the others.
-    pub slowly: Duration,
+    pub slow_interval: Duration,
     /// The number of beats in a row that count; `None`: every one.
-    pub budget: Option<u32>,
+    pub max_count: Option<u32>,
 }
 
 /// The frames that keep a client alive and mean nothing else.
@@ -104,27 +104,27 @@ pub enum StatedLimit {
     /// The client states none.
     Unstated,
     /// The time without a byte; interim responses are bytes, too.
-    Silence,
+    BetweenBytes,
     /// The time until the headers, whatever comes before them; where a hold is limited, the whole response.
-    Headers,
+    UntilHeaders,
 }
 
 /// A client's handling of `Retry-After`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryAfterSupport {
     /// It waits for the stated time up to this maximum; a longer time it ignores, or fails.
-    AtMost(Duration),
-    /// As `AtMost`, and after a 429 without the header it does not retry at all.
-    Needs(Duration),
+    UpTo(Duration),
+    /// As `UpTo`, and after a 429 without the header it does not retry at all.
+    RequiredUpTo(Duration),
     /// It does not read the header: it waits in its own way, or reads the body.
-    Ignores,
+    Ignored,
 }
 
 // --- impl Profile ---
 
 impl Profile {
     /// Returns the hold plan of this client for a response of that form.
-    pub fn wait(&self, form: ResponseFormat) -> &HoldPlan {
+    pub fn hold_plan(&self, form: ResponseFormat) -> &HoldPlan {
         match form {
             ResponseFormat::Streamed(_) | ResponseFormat::Gemini => &self.streamed,
             ResponseFormat::Whole | ResponseFormat::Opaque => &self.whole,
@@ -138,23 +138,23 @@ impl Profile {
         const USUAL: Duration = Duration::from_secs(15);
         let wait = wait.unwrap_or(USUAL);
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        Duration::from_secs(seconds.max(1)).min(self.obeys.at_most())
+        Duration::from_secs(seconds.max(1)).min(self.retry_after.max_delay())
     }
 }
 
 impl RetryAfterSupport {
     /// Returns the longest time worth stating.
-    pub const fn at_most(self) -> Duration {
+    pub const fn max_delay(self) -> Duration {
         match self {
-            Self::AtMost(longest) | Self::Needs(longest) => longest,
-            Self::Ignores => Duration::from_secs(60),
+            Self::UpTo(longest) | Self::RequiredUpTo(longest) => longest,
+            Self::Ignored => Duration::from_secs(60),
         }
     }
 }
 
 impl KeepAliveFrames {
     /// Returns the frame for a response of that form, or `None` if nothing may be inserted.
-    pub fn of(&self, form: ResponseFormat) -> Option<&'static [u8]> {
+    pub fn for_format(&self, form: ResponseFormat) -> Option<&'static [u8]> {
         match form {
             ResponseFormat::Streamed(Dialect::Anthropic) => Some(self.messages),
             ResponseFormat::Streamed(Dialect::OpenaiChat) => Some(self.chat),
@@ -170,24 +170,24 @@ impl HeartbeatPlan {
     /// Creates a heartbeat of one pace that never runs out.
     pub const fn every(pace: Duration) -> Self {
         Self {
-            quick: 0,
-            quickly: pace,
-            slowly: pace,
-            budget: None,
+            fast_count: 0,
+            fast_interval: pace,
+            slow_interval: pace,
+            max_count: None,
         }
     }
 
     /// Returns the time before the next beat after `beats` of them.
-    pub const fn pause(&self, beats: u32) -> Duration {
-        if beats < self.quick {
-            self.quickly
+    pub const fn interval_after(&self, beats: u32) -> Duration {
+        if beats < self.fast_count {
+            self.fast_interval
         } else {
-            self.slowly
+            self.slow_interval
         }
     }
 
     /// Returns whether no further beat counts.
     pub const fn is_spent(&self, beats: u32) -> bool {
-        matches!(self.budget, Some(budget) if beats >= budget)
+        matches!(self.max_count, Some(budget) if beats >= budget)
     }
 }

@@ -9,18 +9,18 @@ use http::{HeaderMap, HeaderValue};
 
 /// Returns the client that sent these headers, or the named one, if it exists.
 pub fn recognise(headers: &HeaderMap, forced: Option<&str>) -> &'static Profile {
-    if let Some(profile) = forced.and_then(named) {
+    if let Some(profile) = forced.and_then(by_name) {
         return profile;
     }
     let seen = ClientHeaders::from_headers(headers);
     table::ALL
         .iter()
-        .find(|profile| has_marks(profile, &seen))
+        .find(|profile| matches_signature(profile, &seen))
         .unwrap_or(&table::UNKNOWN)
 }
 
 /// Returns the row of that name; upper and lower case are the same.
-pub fn named(name: &str) -> Option<&'static Profile> {
+pub fn by_name(name: &str) -> Option<&'static Profile> {
     let name = name.trim();
     table::ALL
         .iter()
@@ -30,7 +30,7 @@ pub fn named(name: &str) -> Option<&'static Profile> {
 
 /// The headers that signs refer to, looked up once for all rows.
 struct ClientHeaders<'a> {
-    agent: &'a str,
+    user_agent: &'a str,
     others: [(&'static str, Option<&'a str>); table::SIGNATURE_HEADERS.len()],
 }
 
@@ -38,7 +38,7 @@ impl<'a> ClientHeaders<'a> {
     fn from_headers(headers: &'a HeaderMap) -> Self {
         let text = |value: &'a HeaderValue| value.to_str().unwrap_or_default();
         Self {
-            agent: headers.get(USER_AGENT).map_or("", text),
+            user_agent: headers.get(USER_AGENT).map_or("", text),
             others: table::SIGNATURE_HEADERS.map(|name| (name, headers.get(name).map(text))),
         }
     }
@@ -49,21 +49,21 @@ impl<'a> ClientHeaders<'a> {
     }
 }
 
-fn has_marks(profile: &Profile, seen: &ClientHeaders<'_>) -> bool {
+fn matches_signature(profile: &Profile, seen: &ClientHeaders<'_>) -> bool {
     profile
-        .marks
+        .signatures
         .iter()
-        .any(|signs| signs.iter().all(|sign| is_there(*sign, seen)))
+        .any(|signs| signs.iter().all(|sign| matches_sign(*sign, seen)))
 }
 
-fn is_there(sign: HeaderSign, seen: &ClientHeaders<'_>) -> bool {
+fn matches_sign(sign: HeaderSign, seen: &ClientHeaders<'_>) -> bool {
     match sign {
-        HeaderSign::AgentBegins(text) => seen.agent.starts_with(text),
-        HeaderSign::AgentHas(text) => seen.agent.contains(text),
-        HeaderSign::Says(name, wanted) => seen
+        HeaderSign::UserAgentPrefix(text) => seen.user_agent.starts_with(text),
+        HeaderSign::UserAgentContains(text) => seen.user_agent.contains(text),
+        HeaderSign::HeaderEquals(name, wanted) => seen
             .value(name)
             .is_some_and(|value| value.eq_ignore_ascii_case(wanted)),
-        HeaderSign::Sends(name) => seen.value(name).is_some(),
+        HeaderSign::HeaderPresent(name) => seen.value(name).is_some(),
     }
 }
 
@@ -200,9 +200,9 @@ mod tests {
 
     #[test]
     fn every_header_that_a_row_looks_for_is_among_the_signs() {
-        let rows = table::ALL.iter().flat_map(|profile| profile.marks);
+        let rows = table::ALL.iter().flat_map(|profile| profile.signatures);
         for sign in rows.copied().flatten() {
-            if let HeaderSign::Says(name, _) | HeaderSign::Sends(name) = sign {
+            if let HeaderSign::HeaderEquals(name, _) | HeaderSign::HeaderPresent(name) = sign {
                 assert!(table::SIGNATURE_HEADERS.contains(name), "{name}");
             }
         }
@@ -212,7 +212,7 @@ mod tests {
     fn every_row_can_be_named_and_no_name_is_taken_twice() {
         let mut names: Vec<_> = table::ALL.iter().map(|profile| profile.name).collect();
         for name in &names {
-            assert_eq!(named(name).map(|profile| profile.name), Some(*name));
+            assert_eq!(by_name(name).map(|profile| profile.name), Some(*name));
         }
         names.sort_unstable();
         names.dedup();

@@ -73,7 +73,7 @@ pub struct Policies {
 }
 
 /// Answers a request for one of these paths.
-pub(super) fn answer(
+pub(super) fn respond(
     gateway: &dyn GatewayControl,
     asked: &Parts,
     path: &str,
@@ -83,7 +83,7 @@ pub(super) fn answer(
     check_method(asked, endpoint.allowed())?;
     check_token(gateway, asked)?;
     check_body(body)?;
-    let about = gateway.about();
+    let about = gateway.summary();
     let now = about.now;
     match endpoint {
         Endpoint::About => json(&AboutView {
@@ -99,7 +99,7 @@ pub(super) fn answer(
                 status: status(gateway),
             }],
         }),
-        Endpoint::Knowledge => json(&SharedState {
+        Endpoint::SharedState => json(&SharedState {
             now,
             accounts: gateway.accounts(),
             gates: gateway.gates(),
@@ -107,10 +107,14 @@ pub(super) fn answer(
         Endpoint::Policies => json(&Policies {
             policies: policies::all(),
         }),
-        Endpoint::Of(port, what) => {
-            is_meant(gateway, port)?;
+        Endpoint::Gateway(port, what) => {
+            check_port(gateway, port)?;
             match what {
-                GatewayEndpoint::Traffic => json(&gateway.traffic().since(after(asked)?, now)),
+                GatewayEndpoint::RequestLog => json(
+                    &gateway
+                        .request_log()
+                        .changes_since(after_parameter(asked)?, now),
+                ),
                 GatewayEndpoint::RetryNow => json(&commands::retry_now(body, gateway)?),
                 GatewayEndpoint::Cancel => json(&commands::cancel(body, gateway)?),
             }
@@ -122,15 +126,15 @@ pub(super) fn answer(
 enum Endpoint<'a> {
     About,
     Gateways,
-    Knowledge,
+    SharedState,
     Policies,
     /// An endpoint of the gateway on that port.
-    Of(&'a str, GatewayEndpoint),
+    Gateway(&'a str, GatewayEndpoint),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GatewayEndpoint {
-    Traffic,
+    RequestLog,
     RetryNow,
     Cancel,
 }
@@ -141,11 +145,11 @@ impl<'a> Endpoint<'a> {
         Ok(match *parts {
             ["about"] => Self::About,
             ["gateways"] => Self::Gateways,
-            ["knowledge"] => Self::Knowledge,
+            ["knowledge"] => Self::SharedState,
             ["policies"] => Self::Policies,
-            ["gateways", port, "traffic"] => Self::Of(port, GatewayEndpoint::Traffic),
-            ["gateways", port, "retry_now"] => Self::Of(port, GatewayEndpoint::RetryNow),
-            ["gateways", port, "cancel"] => Self::Of(port, GatewayEndpoint::Cancel),
+            ["gateways", port, "traffic"] => Self::Gateway(port, GatewayEndpoint::RequestLog),
+            ["gateways", port, "retry_now"] => Self::Gateway(port, GatewayEndpoint::RetryNow),
+            ["gateways", port, "cancel"] => Self::Gateway(port, GatewayEndpoint::Cancel),
             _ => {
                 let detail = "there is nothing here; docs/gateway.md lists what is";
                 return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", detail));
@@ -155,14 +159,14 @@ impl<'a> Endpoint<'a> {
 
     fn allowed(self) -> &'static str {
         match self {
-            Self::Of(_, GatewayEndpoint::RetryNow | GatewayEndpoint::Cancel) => WRITE_METHODS,
+            Self::Gateway(_, GatewayEndpoint::RetryNow | GatewayEndpoint::Cancel) => WRITE_METHODS,
             _ => READ_METHODS,
         }
     }
 }
 
 /// Checks that the port is that of this gateway, as it describes no other.
-fn is_meant(gateway: &dyn GatewayControl, port: &str) -> Result<(), Problem> {
+fn check_port(gateway: &dyn GatewayControl, port: &str) -> Result<(), Problem> {
     let own = gateway.address().port();
     if port.parse() == Ok(own) {
         return Ok(());
@@ -176,7 +180,7 @@ fn is_meant(gateway: &dyn GatewayControl, port: &str) -> Result<(), Problem> {
 }
 
 /// Returns the sequence number after which changes are requested; without one, all are.
-fn after(asked: &Parts) -> Result<u64, Problem> {
+fn after_parameter(asked: &Parts) -> Result<u64, Problem> {
     let pairs = asked.uri.query().unwrap_or_default().split('&');
     let mut values = pairs.filter_map(|pair| pair.strip_prefix("after="));
     let Some(value) = values.next() else {

@@ -60,7 +60,7 @@ fn nothing_is_shown_or_done_without_the_token() {
         let reply = bench.send(true, line, "{\"id\":\"r-1\"}");
         assert_eq!(reply.status, 200, "{line}");
     }
-    assert_eq!(*bench.done.borrow(), ["retry Some(\"r-1\")", "cancel r-1"]);
+    assert_eq!(*bench.calls.borrow(), ["retry Some(\"r-1\")", "cancel r-1"]);
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn it_says_what_can_be_shown_and_what_is_known() {
 fn traffic_is_that_after_a_number() {
     let bench = FakeGateway::new();
     let begin = |id: &str| {
-        bench.traffic.begun(&NewRequest {
+        bench.traffic.record_start(&NewRequest {
             id,
-            at: at(1),
+            received_at: at(1),
             client: "codex",
             dialect: None,
             model: "",
@@ -160,7 +160,7 @@ fn all_that_wait_can_be_retried() {
     let bench = FakeGateway::new();
     let (status, said) = bench.post("/_outlast/api/gateways/8080/retry_now", "");
     assert_eq!((status, said), (200, json!({ "retried": 1 })));
-    assert_eq!(*bench.done.borrow(), ["retry None"]);
+    assert_eq!(*bench.calls.borrow(), ["retry None"]);
 }
 
 /// Returns the violations of a response against the published schema of its type.
@@ -179,13 +179,13 @@ fn every_answer_is_of_its_published_form() {
     let bench = FakeGateway::new();
     let begun = NewRequest {
         id: "r-1",
-        at: at(1),
+        received_at: at(1),
         client: "codex",
         dialect: Some(outlast_dialect::Dialect::OpenaiChat),
         model: "m",
         path: "/v1/chat/completions",
     };
-    let ticket = bench.traffic.begun(&begun);
+    let ticket = bench.traffic.record_start(&begun);
     let failed = EventKind::AttemptFailed {
         cause: Cause::Overloaded,
         attempt: 1,
@@ -193,10 +193,10 @@ fn every_answer_is_of_its_published_form() {
         account: None,
         message: "no",
     };
-    bench.traffic.note(ticket, at(2), &failed);
+    bench.traffic.record_event(ticket, at(2), &failed);
     bench
         .traffic
-        .note(ticket, at(3), &EventKind::Finished(&record()));
+        .record_event(ticket, at(3), &EventKind::Finished(&record()));
     let none: [String; 0] = [];
     assert_eq!(misfits::<AboutView>(&shown(&bench, "about")), none);
     assert_eq!(misfits::<Gateways>(&shown(&bench, "gateways")), none);

@@ -13,7 +13,7 @@ struct RequestSelector {
     id: Option<String>,
 }
 
-fn meant(body: &[u8]) -> Result<Option<String>, Problem> {
+fn parse_request_id(body: &[u8]) -> Result<Option<String>, Problem> {
     if body.trim_ascii().is_empty() {
         return Ok(None);
     }
@@ -31,7 +31,7 @@ fn no_such_request() -> Problem {
 
 /// Makes one waiting request, or all of them, retry now.
 pub(super) fn retry_now(body: &[u8], gateway: &dyn GatewayControl) -> Result<Value, Problem> {
-    let id = meant(body)?;
+    let id = parse_request_id(body)?;
     let retried = gateway.retry_now(id.as_deref());
     if id.is_some() && retried == 0 {
         return Err(no_such_request());
@@ -41,7 +41,7 @@ pub(super) fn retry_now(body: &[u8], gateway: &dyn GatewayControl) -> Result<Val
 
 /// Cancels a waiting request.
 pub(super) fn cancel(body: &[u8], gateway: &dyn GatewayControl) -> Result<Value, Problem> {
-    let Some(id) = meant(body)? else {
+    let Some(id) = parse_request_id(body)? else {
         let message = "which one is to be cancelled: {\"id\": \"…\"}";
         let status = StatusCode::BAD_REQUEST;
         return Err(Problem::new(status, "invalid_request", message));

@@ -12,11 +12,11 @@ use std::net::SocketAddr;
 
 impl GatewayControl for Shared {
     fn token(&self) -> Option<&Token> {
-        self.guard.token.as_ref()
+        self.access.token.as_ref()
     }
 
-    fn reach(&self) -> Exposure {
-        self.guard.reach
+    fn exposure(&self) -> Exposure {
+        self.access.exposure
     }
 
     fn address(&self) -> SocketAddr {
@@ -27,11 +27,11 @@ impl GatewayControl for Shared {
         &self.metrics
     }
 
-    fn traffic(&self) -> &RequestLog {
-        &self.traffic
+    fn request_log(&self) -> &RequestLog {
+        &self.request_log
     }
 
-    fn about(&self) -> GatewaySummary {
+    fn summary(&self) -> GatewaySummary {
         let upstreams = self.upstreams();
         let shown = |dialect: Dialect| {
             let upstream = match dialect {
@@ -41,13 +41,13 @@ impl GatewayControl for Shared {
             Upstream {
                 dialect: dialect.name().to_owned(),
                 provider: upstream.name.clone(),
-                url: upstream.place.clone(),
-                policy: upstreams.policy(dialect.path()).name.to_string(),
+                url: upstream.address.clone(),
+                policy: upstreams.policy_for(dialect.path()).name.to_string(),
             }
         };
         GatewaySummary {
             now: self.now(),
-            listening_since: self.since,
+            listening_since: self.started_at,
             address: self.address.to_string(),
             draining: self.stopping.is_cancelled(),
             upstreams: Dialect::ALL.map(shown).into(),
@@ -56,7 +56,7 @@ impl GatewayControl for Shared {
 
     fn accounts(&self) -> Vec<Account> {
         let (upstreams, now) = (self.upstreams(), self.now());
-        let blocks = self.desk.knowledge().blocks();
+        let blocks = self.admission.shared_state().blocks();
         let mut shown = Vec::new();
         for upstream in [&upstreams.anthropic, &upstreams.openai] {
             let accounts = upstream.accounts.iter();
@@ -81,7 +81,7 @@ impl GatewayControl for Shared {
     }
 
     fn gates(&self) -> Vec<Gate> {
-        let open = self.desk.knowledge().open_gates().into_iter();
+        let open = self.admission.shared_state().open_gates().into_iter();
         let shown = open.map(|open| Gate {
             name: open.name,
             cause: open.cause,
@@ -92,14 +92,14 @@ impl GatewayControl for Shared {
     }
 
     fn waiting(&self) -> Vec<WaitingRequest> {
-        let held = self.holds.status().into_iter();
+        let held = self.holds.list().into_iter();
         let shown = held.map(|held| WaitingRequest {
-            id: held.about.id.into(),
-            client: held.about.client.into(),
-            dialect: held.about.dialect.unwrap_or_default().into(),
-            model: held.about.model.map(Into::into),
-            account: held.about.account.map(Into::into),
-            path: held.about.path.into(),
+            id: held.summary.id.into(),
+            client: held.summary.client.into(),
+            dialect: held.summary.dialect.unwrap_or_default().into(),
+            model: held.summary.model.map(Into::into),
+            account: held.summary.account.map(Into::into),
+            path: held.summary.path.into(),
             since: held.since,
             cause: held.cause,
             attempts: held.attempts,
@@ -119,7 +119,7 @@ impl GatewayControl for Shared {
     }
 
     fn reload(&self) -> Result<(), String> {
-        self.reload.notify_one();
+        self.reload_requested.notify_one();
         Ok(())
     }
 }

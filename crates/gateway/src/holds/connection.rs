@@ -19,13 +19,13 @@ pub(super) enum Link {
     /// The file was not opened yet.
     Opening,
     /// The file is open.
-    Joined(Holds),
+    Connected(Holds),
     /// The file was not available, which was reported; it is tried again after that time.
-    Alone { again: Timestamp },
+    Disconnected { retry_at: Timestamp },
 }
 
 /// Opens the file, if one is configured.
-pub(super) async fn join(inner: &Arc<Inner>) {
+pub(super) async fn connect(inner: &Arc<Inner>) {
     let Some(path) = inner.path.clone() else {
         return;
     };
@@ -39,15 +39,15 @@ pub(super) async fn join(inner: &Arc<Inner>) {
 }
 
 /// Tries an unavailable file again in the background, if the last try is long enough ago.
-pub(super) fn join_again(inner: &Arc<Inner>) {
+pub(super) fn reconnect_if_due(inner: &Arc<Inner>) {
     let now = inner.clock.now();
     match &mut inner.lock().link {
-        Link::Alone { again } if *again <= now => *again = now + RECONNECT_INTERVAL,
+        Link::Disconnected { retry_at } if *retry_at <= now => *retry_at = now + RECONNECT_INTERVAL,
         _ => return,
     }
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         let inner = Arc::clone(inner);
-        runtime.spawn(async move { join(&inner).await });
+        runtime.spawn(async move { connect(&inner).await });
     }
 }
 
@@ -57,15 +57,15 @@ fn listener(inner: Weak<Inner>) -> Listener {
             return;
         };
         match news {
-            HoldsEvent::Failing(error) => {
+            HoldsEvent::WriteFailed(error) => {
                 let why = error.to_string();
-                (inner.listener)(StoreEvent::Alone { why });
+                (inner.listener)(StoreEvent::Disconnected { why });
             }
-            HoldsEvent::Again => (inner.listener)(StoreEvent::Joined),
+            HoldsEvent::WriteRecovered => (inner.listener)(StoreEvent::Connected),
             HoldsEvent::Replaced(aside) => {
                 inner.write_all();
-                if let Some(aside) = aside {
-                    (inner.listener)(StoreEvent::Replaced { aside });
+                if let Some(backup_path) = aside {
+                    (inner.listener)(StoreEvent::Replaced { backup_path });
                 }
             }
         }
@@ -80,30 +80,30 @@ impl Inner {
         if let Link::None = state.link {
             return;
         }
-        let was_alone = matches!(state.link, Link::Alone { .. });
+        let was_alone = matches!(state.link, Link::Disconnected { .. });
         opened.holds.prune(now);
-        state.link = Link::Joined(opened.holds);
+        state.link = Link::Connected(opened.holds);
         state.write_all(now);
-        state.take_over(&opened.rows, now);
+        state.import_rows(&opened.rows, now);
         state.expire(now);
-        self.count(&state);
+        self.update_abandoned_count(&state);
         drop(state);
-        if let Some(aside) = opened.replaced {
-            (self.listener)(StoreEvent::Replaced { aside });
+        if let Some(backup_path) = opened.replaced {
+            (self.listener)(StoreEvent::Replaced { backup_path });
         }
         if was_alone {
-            (self.listener)(StoreEvent::Joined);
+            (self.listener)(StoreEvent::Connected);
         }
     }
 
     fn disconnect(&self, why: &str) {
         let mut state = self.lock();
         if let Link::Opening = state.link {
-            let again = self.clock.now() + RECONNECT_INTERVAL;
-            state.link = Link::Alone { again };
+            let retry_at = self.clock.now() + RECONNECT_INTERVAL;
+            state.link = Link::Disconnected { retry_at };
             drop(state);
             let why = why.to_owned();
-            (self.listener)(StoreEvent::Alone { why });
+            (self.listener)(StoreEvent::Disconnected { why });
         }
     }
 
@@ -114,15 +114,15 @@ impl Inner {
 
 impl State {
     fn write_all(&self, now: Timestamp) {
-        for (key, _) in self.known.entries() {
-            self.write(key, now);
+        for (key, _) in self.registry.entries() {
+            self.persist(key, now);
         }
     }
 
-    fn take_over(&mut self, rows: &[Row], now: Timestamp) {
+    fn import_rows(&mut self, rows: &[Row], now: Timestamp) {
         for found in rows {
-            match row::read(found, now) {
-                Some((key, held)) => self.known.insert(key, held),
+            match row::decode(found, now) {
+                Some((key, held)) => self.registry.insert(key, held),
                 None => self.remove_row(&found.key),
             }
         }

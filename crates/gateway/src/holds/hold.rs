@@ -29,7 +29,7 @@ pub enum Command {
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     command: AtomicU8,
-    bell: Notify,
+    notify: Notify,
 }
 
 const NO_COMMAND: u8 = 0;
@@ -52,14 +52,14 @@ impl Hold {
         self.signal.begin_wait();
         self.holds.update(self.key, |held| {
             held.progress = progress;
-            held.told = told;
+            held.return_at = told;
         });
     }
 
     /// Records the account of the current attempt.
-    pub fn note(&self, account: &str) {
+    pub fn set_account(&self, account: &str) {
         self.holds
-            .note(self.key, |about| about.account = Some(account.into()));
+            .update_summary(self.key, |about| about.account = Some(account.into()));
     }
 
     /// Waits for a command of a person.
@@ -68,7 +68,7 @@ impl Hold {
     }
 
     /// Ends the hold, because the request was answered for good.
-    pub fn ended(mut self) {
+    pub fn finish(mut self) {
         self.has_ended = true;
         self.holds.end(self.key);
     }
@@ -77,7 +77,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.holds.leave(self.key);
+            self.holds.abandon(self.key);
         }
     }
 }
@@ -90,7 +90,7 @@ impl Signal {
         };
         // Nothing takes a cancel back.
         self.command.fetch_max(command, Ordering::AcqRel);
-        self.bell.notify_one();
+        self.notify.notify_one();
     }
 
     /// Clears a retry-now command of the previous wait, which was not meant for the next one.
@@ -106,7 +106,7 @@ impl Signal {
             match self.command.swap(NO_COMMAND, Ordering::AcqRel) {
                 RETRY_NOW => return Command::RetryNow,
                 CANCEL => return Command::Cancel,
-                _ => self.bell.notified().await,
+                _ => self.notify.notified().await,
             }
         }
     }

@@ -46,19 +46,19 @@ pub struct IdentityBuilder {
 
 impl Identity {
     /// Begins an identity with everything but the body.
-    pub fn of(parts: &Parts<'_>) -> IdentityBuilder {
+    pub fn builder(parts: &Parts<'_>) -> IdentityBuilder {
         let mut making = IdentityBuilder {
             parts: Sha256::new(),
             body: Sha256::new(),
         };
-        making.part(parts.credential);
+        making.update_part(parts.credential);
         for text in [parts.client, parts.method, parts.path] {
-            making.part(text.as_bytes());
+            making.update_part(text.as_bytes());
         }
         for name in IDENTITY_HEADERS {
             for value in parts.headers.get_all(name) {
-                making.part(name.as_bytes());
-                making.part(value.as_bytes());
+                making.update_part(name.as_bytes());
+                making.update_part(value.as_bytes());
             }
         }
         making
@@ -67,13 +67,13 @@ impl Identity {
 
 impl IdentityBuilder {
     /// Adds a part with its length, so that none can be taken for a part of another.
-    fn part(&mut self, bytes: &[u8]) {
+    fn update_part(&mut self, bytes: &[u8]) {
         self.parts.update(bytes.len().to_le_bytes());
         self.parts.update(bytes);
     }
 
     /// Adds a piece of the body.
-    pub fn body(&mut self, piece: &[u8]) {
+    pub fn update_body(&mut self, piece: &[u8]) {
         self.body.update(piece);
     }
 
@@ -83,7 +83,7 @@ impl IdentityBuilder {
         loop {
             match reader.read(&mut chunk) {
                 Ok(0) => return Ok(()),
-                Ok(length) => self.body(&chunk[..length]),
+                Ok(length) => self.update_body(&chunk[..length]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }

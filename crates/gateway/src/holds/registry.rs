@@ -39,20 +39,20 @@ impl fmt::Display for Key {
 /// A request that is held, or that its client has abandoned.
 #[derive(Debug)]
 pub(super) struct HeldRequest {
-    pub(super) who: Identity,
-    pub(super) about: RequestSummary,
+    pub(super) identity: Identity,
+    pub(super) summary: RequestSummary,
     pub(super) progress: Progress,
     /// The time at which its client was told to come back.
-    pub(super) told: Option<Timestamp>,
-    pub(super) standing: HoldStatus,
+    pub(super) return_at: Option<Timestamp>,
+    pub(super) status: HoldStatus,
 }
 
 #[derive(Debug)]
 pub(super) enum HoldStatus {
     /// Its connection is open.
-    Live(Arc<Signal>),
-    /// Its client left at `at`, and the hold can be resumed until `until`.
-    Left { at: Timestamp, until: Timestamp },
+    Waiting(Arc<Signal>),
+    /// Its client left at `at`, and the hold can be resumed until `resumable_until`.
+    Abandoned { at: Timestamp, until: Timestamp },
 }
 
 /// The longest wait that is assumed of a live hold: it is written when its wait begins, and not again, and the wait may
@@ -62,18 +62,18 @@ const MAX_WAIT: Duration = Duration::from_secs(48 * 3600);
 impl HeldRequest {
     /// Returns the time until which the hold is of use if nothing is written after `now`.
     pub(super) fn expires_at(&self, now: Timestamp) -> Timestamp {
-        match self.standing {
-            HoldStatus::Live(_) => self
-                .until(now)
+        match self.status {
+            HoldStatus::Waiting(_) => self
+                .resumable_until(now)
                 .max(self.resumable_after_wake())
                 .max(now + MAX_WAIT),
-            HoldStatus::Left { until, .. } => until,
+            HoldStatus::Abandoned { until, .. } => until,
         }
     }
 
     /// Returns the time until which the hold can be resumed if its client leaves at the given time.
-    pub(super) fn until(&self, left: Timestamp) -> Timestamp {
-        self.told.map_or(left, |told| told.max(left)) + RESUME_WINDOW
+    pub(super) fn resumable_until(&self, left: Timestamp) -> Timestamp {
+        self.return_at.map_or(left, |told| told.max(left)) + RESUME_WINDOW
     }
 
     /// If the gateway dies during the wait, nobody writes when that was: it may have been at any time of the wait.
@@ -81,33 +81,33 @@ impl HeldRequest {
         self.progress.wake.unwrap_or_default() + RESUME_WINDOW
     }
 
-    pub(super) fn left(&self) -> Option<Timestamp> {
-        match self.standing {
-            HoldStatus::Live(_) => None,
-            HoldStatus::Left { at, .. } => Some(at),
+    pub(super) fn abandoned_at(&self) -> Option<Timestamp> {
+        match self.status {
+            HoldStatus::Waiting(_) => None,
+            HoldStatus::Abandoned { at, .. } => Some(at),
         }
     }
 
     /// Sends a command to the waiting request; returns whether there is one to receive it.
-    pub(super) fn tell(&self, command: Command) -> bool {
-        match &self.standing {
-            HoldStatus::Live(signal) => {
+    pub(super) fn send_command(&self, command: Command) -> bool {
+        match &self.status {
+            HoldStatus::Waiting(signal) => {
                 signal.send(command);
                 true
             }
-            HoldStatus::Left { .. } => false,
+            HoldStatus::Abandoned { .. } => false,
         }
     }
 
-    pub(super) fn show(&self) -> HoldView {
+    pub(super) fn to_view(&self) -> HoldView {
         HoldView {
-            about: self.about.clone(),
+            summary: self.summary.clone(),
             since: self.progress.since,
             attempts: self.progress.attempts,
             resent: self.progress.resent,
             cause: self.progress.cause,
             wake: self.progress.wake,
-            left: self.left(),
+            left: self.abandoned_at(),
         }
     }
 }
@@ -117,9 +117,9 @@ impl HeldRequest {
 pub(super) struct Registry {
     holds: HashMap<Key, Box<HeldRequest>>,
     /// The abandoned holds, by the identity that may resume them.
-    left: HashMap<Identity, Vec<Key>>,
+    abandoned: HashMap<Identity, Vec<Key>>,
     /// The abandoned holds, by their expiry.
-    ends: BTreeSet<(Timestamp, Key)>,
+    expiries: BTreeSet<(Timestamp, Key)>,
 }
 
 impl Registry {
@@ -127,7 +127,7 @@ impl Registry {
         self.holds.get(&key).map(|held| &**held)
     }
 
-    /// Returns a hold for changes to fields that are not indexed: not `who`, and not `standing`.
+    /// Returns a hold for changes to fields that are not indexed: not `identity`, and not `status`.
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut HeldRequest> {
         self.holds.get_mut(&key).map(|held| &mut **held)
     }
@@ -141,31 +141,31 @@ impl Registry {
     }
 
     /// Returns the number of abandoned holds.
-    pub(super) fn left(&self) -> usize {
-        self.ends.len()
+    pub(super) fn abandoned_count(&self) -> usize {
+        self.expiries.len()
     }
 
     /// Returns the number of live holds.
-    pub(super) fn live(&self) -> usize {
-        self.holds.len() - self.ends.len()
+    pub(super) fn waiting_count(&self) -> usize {
+        self.holds.len() - self.expiries.len()
     }
 
     pub(super) fn insert(&mut self, key: Key, held: HeldRequest) {
-        if let HoldStatus::Left { until, .. } = held.standing {
-            self.left.entry(held.who).or_default().push(key);
-            self.ends.insert((until, key));
+        if let HoldStatus::Abandoned { until, .. } = held.status {
+            self.abandoned.entry(held.identity).or_default().push(key);
+            self.expiries.insert((until, key));
         }
         self.holds.insert(key, Box::new(held));
     }
 
     pub(super) fn remove(&mut self, key: Key) -> Option<Box<HeldRequest>> {
         let held = self.holds.remove(&key)?;
-        if let HoldStatus::Left { until, .. } = held.standing {
-            self.ends.remove(&(until, key));
-            if let Some(keys) = self.left.get_mut(&held.who) {
+        if let HoldStatus::Abandoned { until, .. } = held.status {
+            self.expiries.remove(&(until, key));
+            if let Some(keys) = self.abandoned.get_mut(&held.identity) {
                 keys.retain(|other| *other != key);
                 if keys.is_empty() {
-                    self.left.remove(&held.who);
+                    self.abandoned.remove(&held.identity);
                 }
             }
         }
@@ -173,10 +173,10 @@ impl Registry {
     }
 
     /// Marks a hold as abandoned, because its client has left.
-    pub(super) fn leave(&mut self, key: Key, at: Timestamp) {
+    pub(super) fn abandon(&mut self, key: Key, at: Timestamp) {
         if let Some(mut held) = self.remove(key) {
-            let until = held.until(at);
-            held.standing = HoldStatus::Left { at, until };
+            let until = held.resumable_until(at);
+            held.status = HoldStatus::Abandoned { at, until };
             self.insert(key, *held);
         }
     }
@@ -184,21 +184,21 @@ impl Registry {
     /// Returns the oldest hold that this client abandoned.
     pub(super) fn find(&self, who: &Identity) -> Option<Key> {
         let age = |key: &&Key| (self.get(**key).map(|held| held.progress.since), **key);
-        self.left.get(who)?.iter().min_by_key(age).copied()
+        self.abandoned.get(who)?.iter().min_by_key(age).copied()
     }
 
     /// Marks a hold as live, because its client is back.
     pub(super) fn revive(&mut self, key: Key, signal: Arc<Signal>) -> Option<&mut HeldRequest> {
         let mut held = self.remove(key)?;
-        held.standing = HoldStatus::Live(signal);
-        held.told = None;
+        held.status = HoldStatus::Waiting(signal);
+        held.return_at = None;
         self.insert(key, *held);
         self.get_mut(key)
     }
 
     /// Returns a hold to be removed: it has expired, or there are too many and it is the first to expire.
-    pub(super) fn expired(&self, now: Timestamp) -> Option<Key> {
-        let (until, key) = *self.ends.first()?;
-        (until < now || self.ends.len() > MAX_ABANDONED).then_some(key)
+    pub(super) fn next_expired(&self, now: Timestamp) -> Option<Key> {
+        let (until, key) = *self.expiries.first()?;
+        (until < now || self.expiries.len() > MAX_ABANDONED).then_some(key)
     }
 }

@@ -25,35 +25,35 @@ struct DecodedHold {
     left: Option<Timestamp>,
 }
 
-pub(super) fn write(held: &HeldRequest) -> Option<String> {
+pub(super) fn encode(held: &HeldRequest) -> Option<String> {
     let written = EncodedHold {
-        who: &held.who,
-        about: &held.about,
+        who: &held.identity,
+        about: &held.summary,
         progress: &held.progress,
-        told: held.told,
-        left: held.left(),
+        told: held.return_at,
+        left: held.abandoned_at(),
     };
     serde_json::to_string(&written).ok()
 }
 
 /// Decodes a hold of an earlier process: its client has been without a connection since then, at the latest now.
 /// Returns `None` if the row is invalid, or has expired.
-pub(super) fn read(row: &Row, now: Timestamp) -> Option<(Key, HeldRequest)> {
+pub(super) fn decode(row: &Row, now: Timestamp) -> Option<(Key, HeldRequest)> {
     let key = Key::parse(&row.key).filter(|_| row.until >= now)?;
     let read: DecodedHold = serde_json::from_str(&row.value).ok()?;
     let mut held = HeldRequest {
-        who: read.who,
-        about: read.about,
+        identity: read.who,
+        summary: read.about,
         progress: read.progress,
-        told: read.told,
-        standing: HoldStatus::Left {
+        return_at: read.told,
+        status: HoldStatus::Abandoned {
             at: read.left.unwrap_or(now),
             until: row.until,
         },
     };
     if read.left.is_none() {
-        let until = held.until(now);
-        held.standing = HoldStatus::Left { at: now, until };
+        let until = held.resumable_until(now);
+        held.status = HoldStatus::Abandoned { at: now, until };
     }
     Some((key, held))
 }

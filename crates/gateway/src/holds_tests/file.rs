@@ -50,7 +50,7 @@ impl TestGateway {
     /// Waits until all pending writes are on the disk; returns whether they are.
     async fn settle(&self) -> bool {
         let settled = match &self.holds.0.lock().link {
-            Link::Joined(file) => file.settle(),
+            Link::Connected(file) => file.flush(),
             other => panic!("{other:?}"),
         };
         settled.await
@@ -68,19 +68,19 @@ async fn held_and_abandoned_requests_can_be_resumed_after_a_restart() {
     };
     waits.update(spent.clone(), None);
     drop(gateway.begin("left", "left"));
-    gateway.begin("answered", "answered").ended();
+    gateway.begin("answered", "answered").finish();
     gateway.holds.close().await;
     drop(waits);
 
     // Its owner has died at any time of the wait.
     let gateway = place.open(4100).await;
-    assert_eq!(gateway.said(), []);
-    assert_eq!(gateway.shown(), [("waits".to_owned(), true)]);
+    assert_eq!(gateway.notices(), []);
+    assert_eq!(gateway.views(), [("waits".to_owned(), true)]);
     assert!(gateway.resume("left").is_none());
     assert!(gateway.resume("answered").is_none());
     let (hold, taken) = gateway.resume("waits").unwrap();
     assert_eq!(taken, Progress { resent: 1, ..spent });
-    hold.ended();
+    hold.finish();
     gateway.holds.close().await;
     assert_eq!(place.rows(), 0);
 }
@@ -98,12 +98,12 @@ async fn a_gateway_that_is_killed_leaves_all_its_waits() {
     drop(holds);
 
     let again = image.open(60).await;
-    assert_eq!(again.shown().len(), 51);
-    assert_eq!(again.holds.live(), 0);
+    assert_eq!(again.views().len(), 51);
+    assert_eq!(again.holds.waiting_count(), 0);
     for number in 0..50 {
         let (hold, progress) = again.resume(&number.to_string()).unwrap();
         assert_eq!((progress.attempts, progress.resent), (1, 1));
-        hold.ended();
+        hold.finish();
     }
     // It was left before, and its time goes on; that of the others began when this process started.
     let (kept, _) = again.resume("left").unwrap();
@@ -134,7 +134,7 @@ async fn how_long_it_is_kept_is_counted_over_a_restart() {
     for (restart, expected) in cases {
         let image = place.as_if_killed();
         let again = image.open(restart).await;
-        let shown = again.shown();
+        let shown = again.views();
         let mut ids = ids(&shown);
         ids.sort_unstable();
         assert_eq!(ids, expected, "{restart}");
@@ -168,7 +168,7 @@ async fn ten_thousand_waits_are_written_down_and_removed_in_little_time() {
     for number in 0..20 {
         let hold = gateway.begin("alone", &number.to_string());
         assert!(gateway.settle().await);
-        hold.ended();
+        hold.finish();
         assert!(gateway.settle().await);
     }
     let one = one.elapsed() / 20;
@@ -178,14 +178,14 @@ async fn ten_thousand_waits_are_written_down_and_removed_in_little_time() {
     };
     let in_memory = TestGateway::open(None, 0).await;
     let unwritten = tokio::time::Instant::now();
-    begin_all(&in_memory).into_iter().for_each(Hold::ended);
+    begin_all(&in_memory).into_iter().for_each(Hold::finish);
     let unwritten = unwritten.elapsed();
     let all = tokio::time::Instant::now();
     let holds = begin_all(&gateway);
     assert!(gateway.settle().await);
-    assert_eq!(gateway.holds.live(), CROWD);
+    assert_eq!(gateway.holds.waiting_count(), CROWD);
     assert_eq!(place.rows(), CROWD);
-    holds.into_iter().for_each(Hold::ended);
+    holds.into_iter().for_each(Hold::finish);
     assert!(gateway.settle().await);
     let all = all.elapsed();
     assert_eq!(place.rows(), 0);
@@ -202,8 +202,8 @@ async fn a_damaged_file_is_kept_and_said_and_a_row_that_says_nothing_is_removed(
     let place = TestDir::new();
     std::fs::write(place.path(), "this is no database").unwrap();
     let gateway = place.open(0).await;
-    let aside = place.path().with_file_name("gateway.db.damaged-1");
-    assert_eq!(gateway.said(), [StoreEvent::Replaced { aside }]);
+    let backup_path = place.path().with_file_name("gateway.db.damaged-1");
+    assert_eq!(gateway.notices(), [StoreEvent::Replaced { backup_path }]);
     let kept = gateway.begin("hello", "kept");
     gateway.holds.close().await;
     drop(kept);
@@ -215,7 +215,7 @@ async fn a_damaged_file_is_kept_and_said_and_a_row_that_says_nothing_is_removed(
     opened.holds.put(key, "{\"who\":7}".to_owned(), far);
     opened.holds.close().await;
     let gateway = place.open(1).await;
-    assert_eq!(ids(&gateway.shown()), ["kept"]);
+    assert_eq!(ids(&gateway.views()), ["kept"]);
     gateway.holds.close().await;
     assert_eq!(place.rows(), 1);
 }
@@ -249,16 +249,19 @@ async fn without_its_file_a_gateway_goes_on_and_says_so_once() {
     }
     for path in paths {
         let gateway = TestGateway::open(Some(path), 0).await;
-        assert!(matches!(&gateway.said()[..], [StoreEvent::Alone { .. }]));
+        assert!(matches!(
+            &gateway.notices()[..],
+            [StoreEvent::Disconnected { .. }]
+        ));
         drop(gateway.begin("hello", "first"));
         gateway.clock.set(3 * MINUTE.as_secs());
         let (hold, _) = gateway.resume("hello").unwrap();
         // It is tried again, and fails again.
         drop(gateway.begin("other words", "second"));
         tokio::task::yield_now().await;
-        hold.ended();
+        hold.finish();
         gateway.holds.close().await;
-        assert_eq!(gateway.said(), []);
+        assert_eq!(gateway.notices(), []);
     }
 }
 
@@ -268,8 +271,8 @@ async fn a_second_gateway_works_without_the_file_and_has_it_when_the_first_is_go
     let first = place.open(0).await;
     let theirs = first.begin("hello", "theirs");
     let second = place.open(0).await;
-    let said = second.said();
-    let [StoreEvent::Alone { why }] = &said[..] else {
+    let said = second.notices();
+    let [StoreEvent::Disconnected { why }] = &said[..] else {
         panic!("{said:?}");
     };
     assert!(why.contains("in use by another process"), "{why}");
@@ -280,7 +283,7 @@ async fn a_second_gateway_works_without_the_file_and_has_it_when_the_first_is_go
     drop(theirs);
 
     second.clock.set(MINUTE.as_secs());
-    second.begin("anything", "anything").ended();
+    second.begin("anything", "anything").finish();
     let joined = async {
         while !second.holds.has_abandoned() {
             tokio::task::yield_now().await;
@@ -288,7 +291,7 @@ async fn a_second_gateway_works_without_the_file_and_has_it_when_the_first_is_go
     };
     let joined = tokio::time::timeout(HANG_TIMEOUT, joined).await;
     joined.unwrap();
-    assert_eq!(second.said(), [StoreEvent::Joined]);
+    assert_eq!(second.notices(), [StoreEvent::Connected]);
     let (taken, progress) = second.resume("hello").unwrap();
     assert_eq!((progress.since, progress.resent), (at(0), 1));
     assert!(second.settle().await);
@@ -301,7 +304,7 @@ async fn a_paused_clock_does_not_keep_anything_from_the_disk() {
     let place = TestDir::new();
     let clock = Arc::new(TimerClock::new(at(0)));
     let holds = Holds::open(Some(place.path()), clock, Arc::new(|_| {})).await;
-    let hold = holds.begin(who("hello"), about("id"), progress(0, 1));
+    let hold = holds.begin(identity_of("hello"), summary("id"), progress(0, 1));
     tokio::time::sleep(10 * RESUME_WINDOW).await;
     holds.close().await;
     assert_eq!(place.rows(), 1);

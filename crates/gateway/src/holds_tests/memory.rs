@@ -22,11 +22,11 @@ async fn abandoned_hold_is_resumed_once_with_its_budget() {
     assert_eq!(taken, Progress { resent: 1, ..spent });
     assert!(!gateway.holds.has_abandoned());
     assert!(gateway.resume("hello").is_none());
-    let shown = gateway.holds.status();
+    let shown = gateway.holds.list();
     assert_eq!(shown.len(), 1);
-    assert_eq!((&*shown[0].about.id, shown[0].resent), ("again", 1));
-    again.ended();
-    assert_eq!(gateway.shown(), []);
+    assert_eq!((&*shown[0].summary.id, shown[0].resent), ("again", 1));
+    again.finish();
+    assert_eq!(gateway.views(), []);
 }
 
 #[tokio::test]
@@ -40,8 +40,8 @@ async fn a_second_request_of_the_same_words_is_one_of_its_own_while_the_first_wa
     assert!(gateway.holds.has_abandoned());
     assert!(gateway.resume("hello").is_none());
     drop((first, second));
-    assert_eq!(gateway.holds.live(), 0);
-    assert_eq!(gateway.shown().len(), 3);
+    assert_eq!(gateway.holds.waiting_count(), 0);
+    assert_eq!(gateway.views().len(), 3);
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn oldest_abandoned_hold_is_resumed_first() {
     drop(holds);
     let taken: Vec<Timestamp> = std::iter::from_fn(|| {
         let (hold, progress) = gateway.resume("hello")?;
-        hold.ended();
+        hold.finish();
         Some(progress.since)
     })
     .collect();
@@ -74,7 +74,7 @@ async fn a_client_that_leaves_again_has_its_hold_kept_again() {
         drop(hold);
     }
     let (hold, _) = gateway.resume("hello").unwrap();
-    hold.ended();
+    hold.finish();
     assert!(!gateway.holds.has_abandoned());
     assert!(gateway.resume("hello").is_none());
 }
@@ -105,8 +105,8 @@ async fn what_nobody_came_back_for_is_forgotten_by_whoever_looks() {
     type Look = fn(&TestGateway);
     let looks: [Look; 3] = [
         |gateway| drop(gateway.resume("other words")),
-        |gateway| drop(gateway.holds.status()),
-        |gateway| gateway.begin("other words", "second").ended(),
+        |gateway| drop(gateway.holds.list()),
+        |gateway| gateway.begin("other words", "second").finish(),
     ];
     for look in looks {
         let gateway = TestGateway::in_memory().await;
@@ -114,7 +114,7 @@ async fn what_nobody_came_back_for_is_forgotten_by_whoever_looks() {
         gateway.clock.set(RESUME_WINDOW.as_secs() + 1);
         look(&gateway);
         assert!(!gateway.holds.has_abandoned());
-        assert!(gateway.holds.0.lock().known.iter().next().is_none());
+        assert!(gateway.holds.0.lock().registry.iter().next().is_none());
     }
 }
 
@@ -126,7 +126,10 @@ async fn of_too_many_that_were_left_the_oldest_go() {
         gateway.clock.set(number as u64 / 1000);
         drop(gateway.begin(&name, &name));
     }
-    assert_eq!(gateway.holds.0.lock().known.left(), MAX_ABANDONED);
+    assert_eq!(
+        gateway.holds.0.lock().registry.abandoned_count(),
+        MAX_ABANDONED
+    );
     let last = (MAX_ABANDONED + 2).to_string();
     assert!(gateway.resume("0").is_none());
     assert!(gateway.resume(&last).is_some());
@@ -148,14 +151,14 @@ async fn a_person_sees_those_that_wait_and_those_that_were_left_the_oldest_first
         ..progress(4, 1)
     };
     old.update(waits, None);
-    old.note("work");
+    old.set_account("work");
     gateway.clock.set(9);
     drop(left);
     let expected = [("old", false), ("young", false), ("left", true)];
     let expected = expected.map(|(id, left)| (id.to_owned(), left));
-    assert_eq!(gateway.shown(), expected);
-    assert_eq!(gateway.holds.live(), 2);
-    let shown = gateway.holds.status();
+    assert_eq!(gateway.views(), expected);
+    assert_eq!(gateway.holds.waiting_count(), 2);
+    let shown = gateway.holds.list();
     let text = serde_json::to_value(&shown[0]).unwrap();
     let expected = serde_json::json!({
         "id": "old", "client": "codex", "dialect": "openai_responses", "model": "gpt-5", "account": "work",
@@ -193,7 +196,7 @@ async fn a_wait_can_be_cut_short_and_given_up() {
     assert!(!gateway.holds.cancel("nobody"));
     assert!(gateway.holds.cancel("left"));
     assert!(!gateway.holds.has_abandoned());
-    assert_eq!(ids(&gateway.shown()), ["one", "other"]);
+    assert_eq!(ids(&gateway.views()), ["one", "other"]);
 }
 
 #[tokio::test]
@@ -249,17 +252,17 @@ fn identity(headers: &[(&str, &str)], change: impl FnOnce(&mut Parts<'_>)) -> Id
         headers: &map,
     };
     change(&mut parts);
-    let mut making = Identity::of(&parts);
-    making.body(b"hello");
+    let mut making = Identity::builder(&parts);
+    making.update_body(b"hello");
     making.finish()
 }
 
 #[test]
 fn whoever_differs_in_anything_that_tells_is_somebody_else() {
     let same = || identity(&[], |_| {});
-    assert_eq!(same(), who("hello"));
+    assert_eq!(same(), identity_of("hello"));
     let others = [
-        who("Hello"),
+        identity_of("Hello"),
         identity(&[], |parts| parts.credential = b"another"),
         identity(&[], |parts| parts.client = "claude-code"),
         identity(&[], |parts| parts.method = "PUT"),
@@ -301,7 +304,7 @@ fn how_often_it_was_sent_and_what_else_it_says_does_not_tell() {
 #[test]
 fn a_body_is_the_same_in_pieces_and_from_a_file() {
     let headers = HeaderMap::new();
-    let making = Identity::of(&Parts {
+    let making = Identity::builder(&Parts {
         credential: b"mark",
         client: "codex",
         method: "POST",
@@ -309,11 +312,11 @@ fn a_body_is_the_same_in_pieces_and_from_a_file() {
         headers: &headers,
     });
     let body = "many words ".repeat(10_000);
-    let expected = who(&body);
+    let expected = identity_of(&body);
     let mut in_pieces = making.clone();
     body.as_bytes()
         .chunks(777)
-        .for_each(|piece| in_pieces.body(piece));
+        .for_each(|piece| in_pieces.update_body(piece));
     assert_eq!(in_pieces.finish(), expected);
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("body");
@@ -327,7 +330,7 @@ fn a_body_is_the_same_in_pieces_and_from_a_file() {
 
 #[test]
 fn an_identity_can_be_written_down_and_says_nothing() {
-    let expected = who("hello");
+    let expected = identity_of("hello");
     let text = serde_json::to_string(&expected).unwrap();
     assert_eq!(text.len(), 66);
     assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), expected);

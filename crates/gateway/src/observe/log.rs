@@ -25,19 +25,19 @@ const TEXT_LIMIT: usize = 512;
 /// A receiver of events. It must return quickly: it is called in the middle of a request.
 pub trait Sink: Send + Sync {
     /// Records an event.
-    fn say(&self, event: &Event<'_>);
+    fn emit(&self, event: &Event<'_>);
 }
 
 /// Discards all events.
 impl Sink for () {
-    fn say(&self, _: &Event<'_>) {}
+    fn emit(&self, _: &Event<'_>) {}
 }
 
 /// Sends each event to all sinks, in order.
 impl Sink for Vec<Arc<dyn Sink>> {
-    fn say(&self, event: &Event<'_>) {
+    fn emit(&self, event: &Event<'_>) {
         for sink in self {
-            sink.say(event);
+            sink.emit(event);
         }
     }
 }
@@ -50,7 +50,7 @@ pub struct Event<'a> {
     /// The id of the request that the event is about, if it is about one.
     pub request: Option<&'a str>,
     /// The kind, with its data.
-    pub what: EventKind<'a>,
+    pub kind: EventKind<'a>,
 }
 
 /// The severity of an event.
@@ -106,7 +106,8 @@ pub enum EventKind<'a> {
         message: &'a str,
     },
     /// A client that had left sent its request again, which resumes where it was.
-    TakenUp {
+    #[serde(rename = "taken_up")]
+    Resumed {
         /// The number of attempts so far.
         attempts: u32,
         /// The number of times that it was sent again.
@@ -157,7 +158,7 @@ pub struct Record<'a> {
     pub id: &'a str,
     /// The time of its arrival.
     #[serde(skip)]
-    pub begun: Timestamp,
+    pub received_at: Timestamp,
     /// The name of its client, from the table of clients.
     pub client: &'static str,
     /// The dialect, if its path belongs to one.
@@ -255,7 +256,7 @@ impl EventKind<'_> {
     /// Returns the severity.
     pub fn level(&self) -> Level {
         match self {
-            Self::Listening { .. } | Self::TakenUp { .. } | Self::Drain { .. } => Level::Info,
+            Self::Listening { .. } | Self::Resumed { .. } | Self::Drain { .. } => Level::Info,
             Self::Reload { problem: None } => Level::Info,
             Self::Reload { problem: Some(_) } => Level::Error,
             Self::Waiting { .. } | Self::AttemptFailed { .. } => Level::Warn,
@@ -278,7 +279,7 @@ pub(crate) fn dialect_label(dialect: Option<Dialect>) -> &'static str {
 
 /// Cleans and bounds a text from outside, so that it may be stored and shown.
 pub fn cleaned(text: &str) -> Cow<'_, str> {
-    if text.len() <= TEXT_LIMIT && !text.contains(text::is_unwanted) {
+    if text.len() <= TEXT_LIMIT && !text.contains(text::is_unprintable) {
         return text::without_secrets(text);
     }
     // The generous cut first, so that an endless text costs little.

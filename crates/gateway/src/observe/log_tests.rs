@@ -34,14 +34,14 @@ fn at() -> Timestamp {
     Timestamp::from_millis(1_794_715_200_123)
 }
 
-fn written(lowest: Level, all: &[EventKind<'_>]) -> Vec<Value> {
+fn written_lines(lowest: Level, all: &[EventKind<'_>]) -> Vec<Value> {
     let paper = SharedBuffer::default();
     let sink = LineSink::new(paper.clone(), lowest, super::json).unwrap();
     for what in all {
-        sink.say(&Event {
+        sink.emit(&Event {
             at: at(),
             request: Some("r-1"),
-            what: *what,
+            kind: *what,
         });
     }
     drop(sink);
@@ -66,7 +66,7 @@ fn one_of_each<'a>(record: &'a Record<'a>) -> [EventKind<'a>; 8] {
             attempt: 1,
             wake: Some(at() + Duration::from_secs(5)),
         },
-        EventKind::TakenUp {
+        EventKind::Resumed {
             attempts: 4,
             resent: 1,
             since: at(),
@@ -88,7 +88,7 @@ fn one_of_each<'a>(record: &'a Record<'a>) -> [EventKind<'a>; 8] {
 #[test]
 fn each_event_is_one_line_with_time_level_name_and_request() {
     let record = record();
-    let lines = written(Level::Info, &one_of_each(&record));
+    let lines = written_lines(Level::Info, &one_of_each(&record));
     let seen: Vec<_> = lines
         .iter()
         .map(|line| {
@@ -121,7 +121,7 @@ fn each_event_is_one_line_with_time_level_name_and_request() {
 #[test]
 fn a_request_that_is_over_is_told_in_full_but_for_its_query() {
     let record = record();
-    let lines = written(Level::Info, &[EventKind::Finished(&record)]);
+    let lines = written_lines(Level::Info, &[EventKind::Finished(&record)]);
     assert_eq!(
         lines[0],
         json!({
@@ -140,7 +140,7 @@ fn texts_from_outside_are_cleaned_and_bounded() {
         "\u{1b}[31mIncorrect API key provided: sk-proj-abcdefghijklmnop1234\n{}",
         "x".repeat(1_000_000)
     );
-    let lines = written(
+    let lines = written_lines(
         Level::Info,
         &[EventKind::AttemptFailed {
             cause: Cause::Auth,
@@ -189,7 +189,7 @@ fn events_below_the_wanted_level_are_not_written() {
         kind: "cross_site",
         message: "no",
     };
-    let lines = written(Level::Warn, &[quiet, loud, quiet]);
+    let lines = written_lines(Level::Warn, &[quiet, loud, quiet]);
     assert_eq!(lines.len(), 1);
     assert_eq!(lines[0]["kind"], "cross_site");
 }
@@ -223,17 +223,17 @@ fn a_reader_that_does_not_read_makes_nobody_wait_and_costs_bounded_memory() {
     let event = Event {
         at: at(),
         request: None,
-        what: EventKind::Reload { problem: None },
+        kind: EventKind::Reload { problem: None },
     };
     // More than can wait; the part that the writer has taken already comes on top.
     let mut said: u64 = 60_000;
     for _ in 0..said {
-        sink.say(&event);
+        sink.emit(&event);
     }
     drop(release_token);
     // Once there is room again, the number of dropped events is reported.
     while !String::from_utf8_lossy(&paper.0.lock().unwrap()).contains(r#""events":"#) {
-        sink.say(&event);
+        sink.emit(&event);
         said += 1;
         std::thread::yield_now();
     }
@@ -266,10 +266,10 @@ impl Write for Closed {
 fn a_reader_that_is_gone_hurts_nobody() {
     let sink = LineSink::new(Closed, Level::Info, super::json).unwrap();
     for _ in 0..1000 {
-        sink.say(&Event {
+        sink.emit(&Event {
             at: at(),
             request: None,
-            what: EventKind::Reload { problem: None },
+            kind: EventKind::Reload { problem: None },
         });
     }
     drop(sink);

@@ -39,7 +39,7 @@ pub struct Metrics {
     resent: SeriesTable<1, Counter>,
     resumed: SeriesTable<1, Counter>,
     refused: Family<RefusalLabels, Counter>,
-    all_refused: Counter,
+    refused_total: Counter,
     connections: Gauge,
     in_flight: Gauge,
     held: Gauge,
@@ -47,7 +47,7 @@ pub struct Metrics {
     blocked: Gauge,
     sent_upstream: Counter,
     received_upstream: Counter,
-    beats: Counter,
+    heartbeats: Counter,
     interims: Counter,
     waited: SeriesTable<1, Histogram>,
     first_byte: SeriesTable<1, Histogram>,
@@ -129,30 +129,30 @@ impl Metrics {
 
     /// Counts an attempt that failed before content.
     pub fn attempt_failed(&self, dialect: Option<Dialect>, cause: Cause) {
-        let cause = self.causes.place_of(cause.as_str());
+        let cause = self.causes.index_of(cause.as_str());
         let place = [self.dialect(dialect), cause];
-        self.attempts_failed.at(place).inc();
+        self.attempts_failed.series(place).inc();
     }
 
     /// Counts an attempt after the first.
     pub fn retry(&self, dialect: Option<Dialect>) {
-        self.retries.at([self.dialect(dialect)]).inc();
+        self.retries.series([self.dialect(dialect)]).inc();
     }
 
     /// Counts a request that its client is known, or says, to have sent before.
     pub fn resent(&self, client: &'static str) {
-        self.resent.at([self.clients.place_of(client)]).inc();
+        self.resent.series([self.clients.index_of(client)]).inc();
     }
 
     /// Counts such a request that resumes where the earlier one stopped.
     pub fn resumed(&self, client: &'static str) {
-        self.resumed.at([self.clients.place_of(client)]).inc();
+        self.resumed.series([self.clients.index_of(client)]).inc();
     }
 
     /// Counts a refused request; `kind` is one word of our own for the reason.
     pub fn refused(&self, kind: &'static str) {
         self.refused.get_or_create(&RefusalLabels { kind }).inc();
-        self.all_refused.inc();
+        self.refused_total.inc();
     }
 
     /// Counts the bytes of a body that were sent to a provider.
@@ -166,8 +166,8 @@ impl Metrics {
     }
 
     /// Counts a frame that was sent to keep a client alive.
-    pub fn beat(&self) {
-        self.beats.inc();
+    pub fn heartbeat_sent(&self) {
+        self.heartbeats.inc();
     }
 
     /// Counts an interim response that was sent to keep a client alive.
@@ -183,27 +183,27 @@ impl Metrics {
     /// Counts a request that is over.
     pub fn finished(&self, record: &Record<'_>) {
         let dialect = self.dialect(record.dialect);
-        let client = self.clients.place_of(record.client);
-        let outcome = self.outcomes.place_of(record.outcome.as_str());
-        self.requests.at([dialect, client, outcome]).inc();
+        let client = self.clients.index_of(record.client);
+        let outcome = self.outcomes.index_of(record.outcome.as_str());
+        self.requests.series([dialect, client, outcome]).inc();
         self.duration
-            .at([dialect])
+            .series([dialect])
             .observe(record.duration.as_secs_f64());
         if record.waited > Duration::ZERO {
             self.waited
-                .at([dialect])
+                .series([dialect])
                 .observe(record.waited.as_secs_f64());
         }
         if let Some(first_byte) = record.first_byte {
             self.first_byte
-                .at([dialect])
+                .series([dialect])
                 .observe(first_byte.as_secs_f64());
         }
     }
 
     fn dialect(&self, dialect: Option<Dialect>) -> usize {
         let name = dialect.map_or(OTHER, Dialect::name);
-        self.dialects.place_of(name)
+        self.dialects.index_of(name)
     }
 }
 
@@ -221,22 +221,22 @@ impl Metrics {
 
     /// Returns a few sums.
     pub fn counters(&self) -> Counters {
-        let answered = self.outcomes.place_of(Outcome::Answered.as_str());
+        let answered = self.outcomes.index_of(Outcome::Answered.as_str());
         Counters {
             requests: self.requests.sum(|_| true),
             answered: self.requests.sum(|outcome| outcome == answered),
             attempts_failed: self.attempts_failed.sum(|_| true),
             retries: self.retries.sum(|_| true),
             taken_up: self.resumed.sum(|_| true),
-            refused: self.all_refused.get(),
-            connections: now(&self.connections),
-            in_flight: now(&self.in_flight),
-            held: now(&self.held),
+            refused: self.refused_total.get(),
+            connections: gauge_value(&self.connections),
+            in_flight: gauge_value(&self.in_flight),
+            held: gauge_value(&self.held),
         }
     }
 }
 
-fn now(gauge: &Gauge) -> u64 {
+fn gauge_value(gauge: &Gauge) -> u64 {
     u64::try_from(gauge.get()).unwrap_or_default()
 }
 

@@ -103,7 +103,7 @@ fn everything_else_is_counted_under_its_own_name() {
     metrics.refused("cross_site");
     metrics.sent_upstream(1000);
     metrics.received_upstream(2000);
-    metrics.beat();
+    metrics.heartbeat_sent();
     metrics.interim();
     for (series, expected) in [
         (

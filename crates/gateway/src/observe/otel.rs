@@ -66,19 +66,19 @@ pub enum OtelError {
 pub struct SpanSink {
     spans: mpsc::Sender<SpanData>,
     /// The events of requests that are not over.
-    moments: Mutex<HashMap<Box<str>, Vec<SpanEvent>>>,
+    pending_events: Mutex<HashMap<Box<str>, Vec<SpanEvent>>>,
 }
 
 /// The task that sends spans.
 pub struct ExporterTask {
     task: JoinHandle<()>,
-    is_over: CancellationToken,
+    shutdown: CancellationToken,
 }
 
 impl ExporterTask {
     /// Sends the remaining spans, and ends. Waits for a collector that does not respond only a little longer.
-    pub async fn end(self) {
-        self.is_over.cancel();
+    pub async fn shutdown(self) {
+        self.shutdown.cancel();
         let ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.task).await;
         // Spans that are lost now are lost.
         drop(ended);
@@ -111,28 +111,34 @@ pub fn start(collector: &HttpSettings) -> Result<(SpanSink, ExporterTask), OtelE
     })?;
     exporter.set_resource(&span::resource());
     let (spans, waiting) = mpsc::channel(MAX_QUEUED_SPANS);
-    let is_over = CancellationToken::new();
+    let shutdown = CancellationToken::new();
     let exporting = ExporterTask {
-        task: tokio::spawn(send_all(waiting, exporter, is_over.clone())),
-        is_over,
+        task: tokio::spawn(export_all(waiting, exporter, shutdown.clone())),
+        shutdown,
     };
-    let moments = Mutex::default();
-    Ok((SpanSink { spans, moments }, exporting))
+    let pending_events = Mutex::default();
+    Ok((
+        SpanSink {
+            spans,
+            pending_events,
+        },
+        exporting,
+    ))
 }
 
-async fn send_all(
+async fn export_all(
     mut waiting: mpsc::Receiver<SpanData>,
     exporter: SpanExporter,
     is_over: CancellationToken,
 ) {
-    while let Some(batch) = gather(&mut waiting, &is_over).await {
+    while let Some(batch) = next_batch(&mut waiting, &is_over).await {
         // If the collector is away, its spans are lost and nothing else.
         exporter.export(batch).await.ok();
     }
 }
 
 /// Returns the next batch of spans; `None` at the end.
-async fn gather(
+async fn next_batch(
     waiting: &mut mpsc::Receiver<SpanData>,
     is_over: &CancellationToken,
 ) -> Option<Vec<SpanData>> {
@@ -161,12 +167,12 @@ async fn gather(
 }
 
 impl Sink for SpanSink {
-    fn say(&self, event: &Event<'_>) {
-        match (event.what, event.request) {
-            (EventKind::Finished(record), _) => self.finished(record),
+    fn emit(&self, event: &Event<'_>) {
+        match (event.kind, event.request) {
+            (EventKind::Finished(record), _) => self.finish_span(record),
             (what, Some(request)) => {
-                if let Some(moment) = SpanEvent::of(event.at, what) {
-                    self.keep(request, moment);
+                if let Some(moment) = SpanEvent::from_event(event.at, what) {
+                    self.record_event(request, moment);
                 }
             }
             _ => {}
@@ -175,8 +181,11 @@ impl Sink for SpanSink {
 }
 
 impl SpanSink {
-    fn keep(&self, request: &str, moment: SpanEvent) {
-        let mut moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
+    fn record_event(&self, request: &str, moment: SpanEvent) {
+        let mut moments = self
+            .pending_events
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if moments.len() >= REQUESTS && !moments.contains_key(request) {
             return;
         }
@@ -186,13 +195,16 @@ impl SpanSink {
         }
     }
 
-    fn finished(&self, record: &Record<'_>) {
+    fn finish_span(&self, record: &Record<'_>) {
         let moments = {
-            let mut all = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self
+                .pending_events
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             all.remove(record.id).unwrap_or_default()
         };
         // With no room left the span is lost; waiting for it would hold a request up.
-        self.spans.try_send(span::of(record, &moments)).ok();
+        self.spans.try_send(span::build_span(record, &moments)).ok();
     }
 }
 

@@ -110,11 +110,11 @@ fn settings(base_url: String) -> HttpSettings {
 
 fn emit_sample_request(otel: &SpanSink) {
     let at = Timestamp::from_millis(1_794_715_200_500);
-    let tell = |what| {
-        otel.say(&Event {
+    let tell = |kind| {
+        otel.emit(&Event {
             at,
             request: Some(ID),
-            what,
+            kind,
         });
     };
     tell(EventKind::AttemptFailed {
@@ -144,8 +144,8 @@ async fn a_collector_receives_a_span_with_what_happened() {
     let (address, taking) = collector("200 OK").await;
     let (otel, exporting) = start(&settings(format!("http://{address}/"))).unwrap();
     emit_sample_request(&otel);
-    assert!(otel.moments.lock().unwrap().is_empty());
-    exporting.end().await;
+    assert!(otel.pending_events.lock().unwrap().is_empty());
+    exporting.shutdown().await;
     let (head, body) = taking.await.unwrap();
     assert!(head.starts_with("post /v1/traces http/1.1"), "{head}");
     assert!(
@@ -192,7 +192,7 @@ async fn the_whole_address_of_a_collector_is_as_good() {
     let whole = format!("http://{address}/otlp/v1/traces");
     let (otel, exporting) = start(&settings(whole)).unwrap();
     emit_sample_request(&otel);
-    exporting.end().await;
+    exporting.shutdown().await;
     let (head, _) = taking.await.unwrap();
     assert!(head.starts_with("post /otlp/v1/traces http/1.1"), "{head}");
 }
@@ -215,7 +215,7 @@ async fn a_batch_that_is_refused_is_not_sent_again() {
     let (otel, exporting) = start(&settings(format!("http://{address}"))).unwrap();
     emit_sample_request(&otel);
     tokio::select! {
-        () = exporting.end() => {}
+        () = exporting.shutdown() => {}
         () = refusing => {}
     }
 }
@@ -228,22 +228,22 @@ async fn what_cannot_be_sent_takes_bounded_room() {
     let (otel, _exporting) = start(&settings(format!("http://{address}"))).unwrap();
     let record = sample::record();
     for _ in 0..2 * MAX_QUEUED_SPANS {
-        otel.finished(&record);
+        otel.finish_span(&record);
     }
     assert_eq!(otel.spans.capacity(), 0);
-    let what = EventKind::TakenUp {
+    let what = EventKind::Resumed {
         attempts: 1,
         resent: 1,
-        since: record.begun,
+        since: record.received_at,
     };
-    let moment = SpanEvent::of(record.begun, what).unwrap();
+    let moment = SpanEvent::from_event(record.received_at, what).unwrap();
     for number in 0..REQUESTS + 10 {
-        otel.keep(&number.to_string(), moment);
+        otel.record_event(&number.to_string(), moment);
     }
     for _ in 0..2 * MAX_EVENTS_PER_REQUEST {
-        otel.keep("0", moment);
+        otel.record_event("0", moment);
     }
-    let moments = otel.moments.lock().unwrap();
+    let moments = otel.pending_events.lock().unwrap();
     assert_eq!(
         (moments.len(), moments["0"].len()),
         (REQUESTS, MAX_EVENTS_PER_REQUEST)

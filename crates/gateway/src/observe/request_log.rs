@@ -29,7 +29,7 @@ pub struct NewRequest<'a> {
     /// Its id.
     pub id: &'a str,
     /// The time of its arrival.
-    pub at: Timestamp,
+    pub received_at: Timestamp,
     /// The name of its client, from the table of clients.
     pub client: &'static str,
     /// Its dialect, if it is for a model.
@@ -52,7 +52,7 @@ struct Ring {
     last: RequestKey,
     requests: BTreeMap<RequestKey, Box<Request>>,
     /// The finished requests, in the order of their ends.
-    over: VecDeque<RequestKey>,
+    finished: VecDeque<RequestKey>,
     bytes: usize,
 }
 
@@ -64,23 +64,23 @@ impl RequestLog {
             seq: now.as_millis(),
             last: RequestKey(0),
             requests: BTreeMap::new(),
-            over: VecDeque::new(),
+            finished: VecDeque::new(),
             bytes: 0,
         }))
     }
 
     /// Records a request that has arrived.
-    pub fn begun(&self, begun: &NewRequest<'_>) -> RequestKey {
+    pub fn record_start(&self, begun: &NewRequest<'_>) -> RequestKey {
         let model = Some(begun.model).filter(|model| !model.is_empty());
         let request = Box::new(Request {
             seq: 0,
-            id: kept(begun.id),
+            id: cleaned_text(begun.id),
             client: begun.client,
             dialect: begun.dialect.map(Dialect::name),
-            model: model.map(kept),
+            model: model.map(cleaned_text),
             account: None,
             path: log::cleaned_path(begun.path).into(),
-            begun: begun.at,
+            begun: begun.received_at,
             resent: None,
             since: None,
             attempts: Vec::new(),
@@ -92,14 +92,14 @@ impl RequestLog {
     }
 
     /// Records the start of an attempt.
-    pub fn tried(&self, ticket: RequestKey, attempt: u32, at: Timestamp) {
+    pub fn record_attempt(&self, ticket: RequestKey, attempt: u32, at: Timestamp) {
         self.ring().change(ticket, |request| {
-            request.of_attempt(attempt).began = Some(at);
+            request.attempt_mut(attempt).began = Some(at);
         });
     }
 
     /// Records an event of a request, which the event log receives, too.
-    pub fn note(&self, ticket: RequestKey, at: Timestamp, what: &EventKind<'_>) {
+    pub fn record_event(&self, ticket: RequestKey, at: Timestamp, what: &EventKind<'_>) {
         match *what {
             EventKind::AttemptFailed {
                 cause,
@@ -108,10 +108,10 @@ impl RequestLog {
                 account,
                 message,
             } => {
-                let (account, message) = (account.map(kept), kept(message));
+                let (account, message) = (account.map(cleaned_text), cleaned_text(message));
                 self.ring().change(ticket, |request| {
                     request.account = account.or(request.account.take());
-                    let failed = request.of_attempt(attempt);
+                    let failed = request.attempt_mut(attempt);
                     failed.failed_at = Some(at);
                     failed.cause = Some(cause);
                     failed.status = status;
@@ -123,16 +123,16 @@ impl RequestLog {
                 attempt,
                 wake,
             } => self.ring().change(ticket, |request| {
-                let last = request.of_attempt(attempt);
+                let last = request.attempt_mut(attempt);
                 last.cause.get_or_insert(cause);
                 last.wake = wake;
             }),
-            EventKind::TakenUp { resent, since, .. } => self.ring().change(ticket, |request| {
+            EventKind::Resumed { resent, since, .. } => self.ring().change(ticket, |request| {
                 request.resent = Some(resent);
                 request.since = Some(since);
             }),
             EventKind::Finished(record) => {
-                let account = record.account.map(kept);
+                let account = record.account.map(cleaned_text);
                 let mut ring = self.ring();
                 ring.change(ticket, |request| {
                     request.account = account.or(request.account.take());
@@ -146,7 +146,7 @@ impl RequestLog {
                         last.cause = record.cause;
                     }
                 });
-                ring.ended(ticket);
+                ring.mark_finished(ticket);
             }
             _ => {}
         }
@@ -154,7 +154,7 @@ impl RequestLog {
 
     /// Returns the changes after that number. A number that was not reached yet comes from an earlier process: then all
     /// are returned.
-    pub fn since(&self, after: u64, now: Timestamp) -> Changes {
+    pub fn changes_since(&self, after: u64, now: Timestamp) -> Changes {
         let ring = self.ring();
         let after = if after > ring.seq { 0 } else { after };
         let changed = ring.requests.values().filter(|one| one.seq > after);
@@ -194,15 +194,15 @@ impl Ring {
         self.evict();
     }
 
-    fn ended(&mut self, ticket: RequestKey) {
+    fn mark_finished(&mut self, ticket: RequestKey) {
         if self.requests.contains_key(&ticket) {
-            self.over.push_back(ticket);
+            self.finished.push_back(ticket);
         }
     }
 
     fn evict(&mut self) {
         while self.requests.len() > MAX_REQUESTS || self.bytes > MAX_BYTES {
-            let gone = match self.over.pop_front() {
+            let gone = match self.finished.pop_front() {
                 Some(ticket) => self.requests.remove(&ticket),
                 None => self.requests.pop_first().map(|(_, request)| request),
             };
@@ -216,7 +216,7 @@ impl Ring {
 
 impl Request {
     /// Returns the attempt of that number, which is the last one, or is added after it.
-    fn of_attempt(&mut self, attempt: u32) -> &mut Attempt {
+    fn attempt_mut(&mut self, attempt: u32) -> &mut Attempt {
         let is_known = self
             .attempts
             .last()
@@ -252,7 +252,7 @@ impl Request {
 }
 
 /// Cleans a text from outside, so that it may be kept.
-fn kept(text: &str) -> Box<str> {
+fn cleaned_text(text: &str) -> Box<str> {
     log::cleaned(text).into()
 }
 

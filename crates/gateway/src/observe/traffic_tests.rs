@@ -13,10 +13,10 @@ fn at(seconds: u64) -> Timestamp {
     START + Duration::from_secs(seconds)
 }
 
-fn coming(id: &str) -> NewRequest<'_> {
+fn new_request(id: &str) -> NewRequest<'_> {
     NewRequest {
         id,
-        at: START,
+        received_at: START,
         client: "codex",
         dialect: Some(Dialect::OpenaiResponses),
         model: "gpt-5.1",
@@ -65,7 +65,7 @@ fn weighed(traffic: &RequestLog) -> usize {
     let bytes = ring.requests.values().map(|one| one.size()).sum();
     assert_eq!(ring.bytes, bytes);
     assert!(
-        ring.over
+        ring.finished
             .iter()
             .all(|ticket| ring.requests.contains_key(ticket))
     );
@@ -75,14 +75,14 @@ fn weighed(traffic: &RequestLog) -> usize {
 #[test]
 fn a_request_is_followed_from_its_coming_to_its_end() {
     let traffic = RequestLog::new(START);
-    let ticket = traffic.begun(&coming("r-1"));
-    traffic.note(ticket, at(0), &waits(0, 1));
-    traffic.tried(ticket, 1, at(1));
-    traffic.note(ticket, at(2), &failed(1, "Overloaded"));
-    traffic.note(ticket, at(2), &waits(1, 9));
-    traffic.note(ticket, at(3), &waits(1, 7));
-    traffic.tried(ticket, 2, at(7));
-    traffic.note(ticket, at(9), &EventKind::Finished(&record()));
+    let ticket = traffic.record_start(&new_request("r-1"));
+    traffic.record_event(ticket, at(0), &waits(0, 1));
+    traffic.record_attempt(ticket, 1, at(1));
+    traffic.record_event(ticket, at(2), &failed(1, "Overloaded"));
+    traffic.record_event(ticket, at(2), &waits(1, 9));
+    traffic.record_event(ticket, at(3), &waits(1, 7));
+    traffic.record_attempt(ticket, 2, at(7));
+    traffic.record_event(ticket, at(9), &EventKind::Finished(&record()));
     let expected = json!([{
         "id": "r-1", "client": "codex", "dialect": "openai-responses", "model": "gpt-5.1", "account": "work",
         "path": "/v1/responses", "begun": at(0), "ended": at(9), "outcome": "answered", "status": 200,
@@ -95,7 +95,7 @@ fn a_request_is_followed_from_its_coming_to_its_end() {
             { "attempt": 2, "began": at(7) },
         ],
     }]);
-    assert_eq!(json!(shown(&traffic.since(0, at(9)))), expected);
+    assert_eq!(json!(shown(&traffic.changes_since(0, at(9)))), expected);
 }
 
 #[test]
@@ -105,35 +105,35 @@ fn what_is_not_known_is_left_out_and_what_was_before_is_said() {
         dialect: None,
         model: "",
         path: "/v1/files",
-        ..coming("r-1")
+        ..new_request("r-1")
     };
-    let ticket = traffic.begun(&begun);
-    let taken_up = EventKind::TakenUp {
+    let ticket = traffic.record_start(&begun);
+    let taken_up = EventKind::Resumed {
         attempts: 4,
         resent: 2,
         since: at(0),
     };
-    traffic.note(ticket, at(5), &taken_up);
+    traffic.record_event(ticket, at(5), &taken_up);
     let expected = json!([{
         "id": "r-1", "client": "codex", "path": "/v1/files", "begun": at(0),
         "resent": 2, "since": at(0), "attempts": [],
     }]);
-    assert_eq!(json!(shown(&traffic.since(0, at(9)))), expected);
+    assert_eq!(json!(shown(&traffic.changes_since(0, at(9)))), expected);
 }
 
 #[test]
 fn an_answer_that_broke_off_is_an_attempt_that_failed() {
     let traffic = RequestLog::new(START);
     let end = |outcome| {
-        let ticket = traffic.begun(&coming("r-1"));
-        traffic.tried(ticket, 1, at(1));
+        let ticket = traffic.record_start(&new_request("r-1"));
+        traffic.record_attempt(ticket, 1, at(1));
         let cause = Some(Cause::TruncatedStream);
         let record = Record {
             cause,
             ..ended(outcome)
         };
-        traffic.note(ticket, at(4), &EventKind::Finished(&record));
-        let changes = traffic.since(0, at(9));
+        traffic.record_event(ticket, at(4), &EventKind::Finished(&record));
+        let changes = traffic.changes_since(0, at(9));
         changes.requests.last().unwrap().attempts[0].clone()
     };
     let broken = end(Outcome::Broken);
@@ -146,8 +146,8 @@ fn an_answer_that_broke_off_is_an_attempt_that_failed() {
 #[test]
 fn every_change_is_told_once() {
     let traffic = RequestLog::new(START);
-    let first = traffic.begun(&coming("r-1"));
-    let second = traffic.begun(&coming("r-2"));
+    let first = traffic.record_start(&new_request("r-1"));
+    let second = traffic.record_start(&new_request("r-2"));
     let ids = |changes: &Changes| -> Vec<String> {
         changes
             .requests
@@ -155,34 +155,37 @@ fn every_change_is_told_once() {
             .map(|one| one.id.to_string())
             .collect()
     };
-    let all = traffic.since(0, at(0));
+    let all = traffic.changes_since(0, at(0));
     assert_eq!(ids(&all), ["r-1", "r-2"]);
     assert_eq!(all.seq, all.requests[1].seq);
-    assert_eq!(traffic.since(all.seq, at(0)).requests, []);
-    traffic.note(first, at(1), &failed(1, "no"));
-    let changed = traffic.since(all.seq, at(1));
+    assert_eq!(traffic.changes_since(all.seq, at(0)).requests, []);
+    traffic.record_event(first, at(1), &failed(1, "no"));
+    let changed = traffic.changes_since(all.seq, at(1));
     assert_eq!(ids(&changed), ["r-1"]);
     assert!(changed.seq > all.seq);
-    traffic.tried(second, 1, at(2));
-    traffic.tried(first, 2, at(3));
-    assert_eq!(ids(&traffic.since(all.seq, at(3))), ["r-2", "r-1"]);
-    assert_eq!(ids(&traffic.since(changed.seq, at(3))), ["r-2", "r-1"]);
+    traffic.record_attempt(second, 1, at(2));
+    traffic.record_attempt(first, 2, at(3));
+    assert_eq!(ids(&traffic.changes_since(all.seq, at(3))), ["r-2", "r-1"]);
+    assert_eq!(
+        ids(&traffic.changes_since(changed.seq, at(3))),
+        ["r-2", "r-1"]
+    );
     // Higher numbers come from another gateway.
-    assert_eq!(ids(&traffic.since(u64::MAX, at(3))), ["r-2", "r-1"]);
+    assert_eq!(ids(&traffic.changes_since(u64::MAX, at(3))), ["r-2", "r-1"]);
     let next = RequestLog::new(at(60));
-    next.begun(&coming("r-3"));
-    assert_eq!(ids(&next.since(changed.seq, at(60))), ["r-3"]);
+    next.record_start(&new_request("r-3"));
+    assert_eq!(ids(&next.changes_since(changed.seq, at(60))), ["r-3"]);
 }
 
 #[test]
 fn of_many_attempts_the_first_and_the_last_are_kept() {
     let traffic = RequestLog::new(START);
-    let ticket = traffic.begun(&coming("r-1"));
+    let ticket = traffic.record_start(&new_request("r-1"));
     for attempt in 1..=100 {
-        traffic.tried(ticket, attempt, at(1));
-        traffic.note(ticket, at(2), &failed(attempt, "no"));
+        traffic.record_attempt(ticket, attempt, at(1));
+        traffic.record_event(ticket, at(2), &failed(attempt, "no"));
     }
-    let kept = &traffic.since(0, at(2)).requests[0].attempts;
+    let kept = &traffic.changes_since(0, at(2)).requests[0].attempts;
     let kept: Vec<u32> = kept.iter().map(|one| one.attempt).collect();
     let expected: Vec<u32> = (1..=8).chain(77..=100).collect();
     assert_eq!(kept, expected);
@@ -193,14 +196,14 @@ fn of_many_attempts_the_first_and_the_last_are_kept() {
 fn texts_from_outside_are_cleaned_and_cut() {
     let traffic = RequestLog::new(START);
     let long = "x".repeat(5000);
-    let ticket = traffic.begun(&NewRequest {
+    let ticket = traffic.record_start(&NewRequest {
         model: &long,
         path: &long,
-        ..coming("r-1")
+        ..new_request("r-1")
     });
     let said = format!("\u{1b}[31mbearer {} {long}", "0123456789abcdef");
-    traffic.note(ticket, at(1), &failed(1, &said));
-    let request = &traffic.since(0, at(1)).requests[0];
+    traffic.record_event(ticket, at(1), &failed(1, &said));
+    let request = &traffic.changes_since(0, at(1)).requests[0];
     let message = request.attempts[0].message.as_deref().unwrap();
     assert!(message.starts_with("bearer [secret] xxx"), "{message}");
     let texts = [message, &request.path, request.model.as_deref().unwrap()];
@@ -212,32 +215,32 @@ fn texts_from_outside_are_cleaned_and_cut() {
 #[test]
 fn those_that_are_over_make_room_for_others_first() {
     let traffic = RequestLog::new(START);
-    let waits_long = traffic.begun(&coming("waits"));
+    let waits_long = traffic.record_start(&new_request("waits"));
     let over: Vec<RequestKey> = (1..=MAX_REQUESTS)
         .map(|number| {
-            let ticket = traffic.begun(&coming(&format!("r-{number}")));
-            traffic.note(ticket, at(1), &EventKind::Finished(&record()));
+            let ticket = traffic.record_start(&new_request(&format!("r-{number}")));
+            traffic.record_event(ticket, at(1), &EventKind::Finished(&record()));
             ticket
         })
         .collect();
-    let kept = traffic.since(0, at(1)).requests;
+    let kept = traffic.changes_since(0, at(1)).requests;
     assert_eq!(kept.len(), MAX_REQUESTS);
     assert_eq!((&*kept[0].id, &*kept[1].id), ("waits", "r-2"));
     // Events of a request that is gone are ignored.
-    let before = traffic.since(0, at(1));
-    traffic.note(over[0], at(2), &failed(1, "no"));
-    traffic.note(over[0], at(2), &EventKind::Finished(&record()));
-    assert_eq!(traffic.since(0, at(1)), before);
+    let before = traffic.changes_since(0, at(1));
+    traffic.record_event(over[0], at(2), &failed(1, "no"));
+    traffic.record_event(over[0], at(2), &EventKind::Finished(&record()));
+    assert_eq!(traffic.changes_since(0, at(1)), before);
     weighed(&traffic);
     for number in 1..MAX_REQUESTS {
-        traffic.begun(&coming(&format!("s-{number}")));
+        traffic.record_start(&new_request(&format!("s-{number}")));
     }
-    traffic.note(waits_long, at(3), &failed(1, "no"));
-    let kept = traffic.since(0, at(3)).requests;
+    traffic.record_event(waits_long, at(3), &failed(1, "no"));
+    let kept = traffic.changes_since(0, at(3)).requests;
     assert!(kept.iter().all(|one| one.ended.is_none()));
     // If no request is over, the oldest makes room.
-    traffic.begun(&coming("last"));
-    let kept = traffic.since(0, at(3)).requests;
+    traffic.record_start(&new_request("last"));
+    let kept = traffic.changes_since(0, at(3)).requests;
     assert_eq!(kept.len(), MAX_REQUESTS);
     assert!(kept.iter().all(|one| &*one.id != "waits"));
     weighed(&traffic);
@@ -249,11 +252,11 @@ fn however_many_wait_for_long_they_take_no_more_room_than_they_may() {
     let message = "no".repeat(400);
     let mut most = 0;
     for number in 0..400 {
-        let ticket = traffic.begun(&coming(&format!("r-{number}")));
+        let ticket = traffic.record_start(&new_request(&format!("r-{number}")));
         for attempt in 1..=34 {
-            traffic.tried(ticket, attempt, at(1));
-            traffic.note(ticket, at(1), &failed(attempt, &message));
-            traffic.note(ticket, at(1), &waits(attempt, 9));
+            traffic.record_attempt(ticket, attempt, at(1));
+            traffic.record_event(ticket, at(1), &failed(attempt, &message));
+            traffic.record_event(ticket, at(1), &waits(attempt, 9));
         }
         if number % 20 == 19 {
             most = most.max(weighed(&traffic));
@@ -261,7 +264,7 @@ fn however_many_wait_for_long_they_take_no_more_room_than_they_may() {
     }
     assert!(most <= MAX_BYTES, "{most}");
     // The bound of bytes is the one that is reached here, and it is used.
-    let kept = traffic.since(0, at(1)).requests;
+    let kept = traffic.changes_since(0, at(1)).requests;
     assert!(most > MAX_BYTES / 2 && kept.len() < MAX_REQUESTS);
     assert_eq!(&*kept[kept.len() - 1].id, "r-399");
 }

@@ -23,7 +23,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Accepts connections until the gateway stops; responses in progress then have some time to end.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let places = Arc::new(Semaphore::new(shared.limits.connections));
+    let places = Arc::new(Semaphore::new(shared.limits.max_connections));
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -37,7 +37,9 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
             continue;
         };
         match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => drop(connections.spawn(connection(stream, Arc::clone(&shared), place))),
+            Ok(place) => {
+                drop(connections.spawn(serve_connection(stream, Arc::clone(&shared), place)))
+            }
             Err(_) => drop(connections.spawn(reject_connection(stream))),
         }
     }
@@ -46,18 +48,18 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 async fn drain(mut connections: JoinSet<()>, shared: &Shared) {
-    shared.log.say(&Event {
+    shared.log.emit(&Event {
         at: shared.now(),
         request: None,
-        what: EventKind::Drain {
+        kind: EventKind::Drain {
             in_flight: shared.metrics.counters().in_flight,
-            held: u64::try_from(shared.holds.live()).unwrap_or(u64::MAX),
+            held: u64::try_from(shared.holds.waiting_count()).unwrap_or(u64::MAX),
         },
     });
     let all_ended = async { while connections.join_next().await.is_some() {} };
     tokio::select! {
         () = all_ended => {}
-        () = shared.clock.sleep_until(shared.now() + shared.limits.drain) => {}
+        () = shared.clock.sleep_until(shared.now() + shared.limits.drain_timeout) => {}
     }
     connections.shutdown().await;
 }
@@ -65,7 +67,7 @@ async fn drain(mut connections: JoinSet<()>, shared: &Shared) {
 /// Rejects a connection because the limit of connections is reached.
 async fn reject_connection(stream: TcpStream) {
     let message = "too many connections; raise gateway.max_connections and the limit of open files, or come back later";
-    let body = auth::problem("overloaded_error", message);
+    let body = auth::error_body("overloaded_error", message);
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 5\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
@@ -81,7 +83,7 @@ async fn reject_connection(stream: TcpStream) {
 }
 
 /// Answers the requests of one connection, one after the other.
-async fn connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemaphorePermit) {
+async fn serve_connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemaphorePermit) {
     let _counted = shared.metrics.connection();
     let mut socket = Socket::new(stream);
     loop {
@@ -89,14 +91,14 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemapho
             biased;
             () = socket.readable() => {}
             () = shared.stopping.cancelled() => return,
-            () = tokio::time::sleep(shared.limits.idle) => return,
+            () = tokio::time::sleep(shared.limits.idle_timeout) => return,
         }
-        let received = Box::pin(request_reader::next(socket, &shared)).await;
+        let received = Box::pin(request_reader::read_request(socket, &shared)).await;
         let Some((received, rest)) = received else {
             return;
         };
         // The state that is needed only until a request is parsed is dropped: the request may be held for long.
-        let answered = match Box::pin(accept(&shared, received, rest)).await {
+        let answered = match Box::pin(accept_request(&shared, received, rest)).await {
             Ok(call) => {
                 let _counted = shared.metrics.in_flight();
                 Box::pin(call.run()).await
@@ -112,7 +114,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemapho
 
 /// Returns the call to a provider. Other requests are answered at once; then the error is the connection, if it can be
 /// used again.
-async fn accept(
+async fn accept_request(
     shared: &Arc<Shared>,
     received: ReceivedRequest,
     socket: Socket,
@@ -126,23 +128,23 @@ async fn accept(
     let body = match body {
         Ok(body) => body,
         Err(problem) => {
-            reply.cut_short();
-            return Err(refuse(shared, reply, path, problem.into()).await);
+            reply.mark_truncated();
+            return Err(respond_problem(shared, reply, path, problem.into()).await);
         }
     };
     if let Err(problem) = check(&parts) {
-        return Err(refuse(shared, reply, path, problem).await);
+        return Err(respond_problem(shared, reply, path, problem).await);
     }
-    if control::is_ours(path) {
+    if control::is_control_path(path) {
         let Ok(bytes) = body.bytes().await else {
             return Err(None);
         };
-        let answered = control::answer(&**shared, &parts, &bytes);
+        let answered = control::respond(&**shared, &parts, &bytes);
         return Err(send(reply, answered).await);
     }
     let upstreams = shared.upstreams();
     let asked = match InboundRequest::new(parts, body, &upstreams, shared.now()).await {
-        Ok(asked) => match &shared.guard.keys {
+        Ok(asked) => match &shared.access.client_keys {
             // The gateway's own key is not for the provider.
             Some(keys) if shared.requires_client_key(&upstreams) => {
                 asked.without_gateway_keys(keys)
@@ -150,7 +152,7 @@ async fn accept(
             _ => asked,
         },
         Err(problem) => {
-            return Err(refuse(shared, reply, "", invalid(problem.to_string())).await);
+            return Err(respond_problem(shared, reply, "", invalid(problem.to_string())).await);
         }
     };
     Ok(Call::new(Arc::clone(shared), upstreams, asked, reply))
@@ -158,19 +160,21 @@ async fn accept(
 
 impl Shared {
     /// Checks whether a request is allowed.
-    pub(crate) fn check(&self, parts: &http::request::Parts) -> Result<(), AccessDenied> {
-        match auth::check(&parts.headers, &parts.uri, &self.guard.names) {
+    pub(crate) fn check_access(&self, parts: &http::request::Parts) -> Result<(), AccessDenied> {
+        match auth::check(&parts.headers, &parts.uri, &self.access.allowed_names) {
             // A link on another site's page may lead to the gateway's page.
             Err(AccessDenied::CrossSite)
                 if control::is_page(parts) && auth::is_navigation(&parts.headers) => {}
             checked => checked?,
         }
-        if control::is_ours(parts.uri.path()) || !self.requires_client_key(&self.upstreams()) {
+        if control::is_control_path(parts.uri.path())
+            || !self.requires_client_key(&self.upstreams())
+        {
             return Ok(());
         }
-        match &self.guard.keys {
+        match &self.access.client_keys {
             Some(keys) => keys.check(&parts.headers),
-            None => Err(AccessDenied::ClientKey),
+            None => Err(AccessDenied::ClientKeyRequired),
         }
     }
 
@@ -178,12 +182,12 @@ impl Shared {
     fn requires_client_key(&self, upstreams: &Upstreams) -> bool {
         let both = [&upstreams.anthropic, &upstreams.openai];
         let uses_ours = both.iter().any(|upstream| upstream.accounts.is_some());
-        uses_ours && self.guard.reach == Exposure::Beyond
+        uses_ours && self.access.exposure == Exposure::Network
     }
 }
 
 /// Returns whether a path has a segment that means the parent folder, in any spelling.
-fn climbs(path: &str) -> bool {
+fn has_parent_segment(path: &str) -> bool {
     let spellings = ["..", ".%2e", "%2e.", "%2e%2e"];
     let mut segments = path.split(['/', '\\']);
     segments.any(|segment| {
@@ -209,7 +213,7 @@ fn check(parts: &http::request::Parts) -> Result<(), Problem> {
         let status = StatusCode::METHOD_NOT_ALLOWED;
         return Err(Problem::new(status, "method_not_allowed", message));
     }
-    if climbs(parts.uri.path()) {
+    if has_parent_segment(parts.uri.path()) {
         let message = "a path may not climb with `..`: it would leave the provider's address";
         return Err(invalid(message));
     }
@@ -227,7 +231,7 @@ fn invalid(message: impl AsRef<str>) -> Problem {
 impl From<BodyError> for Problem {
     fn from(unreadable: BodyError) -> Self {
         match unreadable {
-            BodyError::Refused(refused) => Self::from(&refused),
+            BodyError::AccessDenied(refused) => Self::from(&refused),
             BodyError::TooLarge => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "request_too_large",
@@ -238,20 +242,20 @@ impl From<BodyError> for Problem {
                 "timeout_error",
                 "the request took too long to come",
             ),
-            BodyError::Broken => invalid("the request could not be read to its end"),
+            BodyError::Incomplete => invalid("the request could not be read to its end"),
         }
     }
 }
 
 /// Responds with the reason for which a request for that path is refused.
-async fn refuse(
+async fn respond_problem(
     shared: &Shared,
     reply: ResponseWriter,
     path: &str,
     problem: Problem,
 ) -> Option<Socket> {
     shared.record_refusal(&problem);
-    send(reply, control::refusal(path, &problem)).await
+    send(reply, control::error_response(path, &problem)).await
 }
 
 async fn send(reply: ResponseWriter, answered: control::Response) -> Option<Socket> {
@@ -262,10 +266,10 @@ async fn send(reply: ResponseWriter, answered: control::Response) -> Option<Sock
 impl Shared {
     fn record_refusal(&self, problem: &Problem) {
         self.metrics.refused(problem.code);
-        self.log.say(&Event {
+        self.log.emit(&Event {
             at: self.now(),
             request: None,
-            what: EventKind::Refused {
+            kind: EventKind::Refused {
                 status: problem.status.as_u16(),
                 kind: problem.code,
                 message: &problem.detail,

@@ -36,23 +36,26 @@ pub(crate) struct ReceivedRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BodyError {
     /// The client may not send requests.
-    Refused(AccessDenied),
+    AccessDenied(AccessDenied),
     TooLarge,
     TooSlow,
-    Broken,
+    Incomplete,
 }
 
 /// Reads the next request; `None` if there is none, or none that could be answered: then hyper has sent an error.
-pub(crate) async fn next(socket: Socket, shared: &Shared) -> Option<(ReceivedRequest, Socket)> {
+pub(crate) async fn read_request(
+    socket: Socket,
+    shared: &Shared,
+) -> Option<(ReceivedRequest, Socket)> {
     let (sender, received) = oneshot::channel();
     let sender = Mutex::new(Some(sender));
     let service = service_fn(|request: Request<Incoming>| {
         let sender = sender.lock().unwrap_or_else(PoisonError::into_inner).take();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            let body = match shared.check(&parts) {
-                Ok(()) => read(body, shared).await,
-                Err(refused) => Err(BodyError::Refused(refused)),
+            let body = match shared.check_access(&parts) {
+                Ok(()) => read_body(body, shared).await,
+                Err(refused) => Err(BodyError::AccessDenied(refused)),
             };
             if let Some(sender) = sender {
                 sender.send(ReceivedRequest { parts, body }).ok();
@@ -63,7 +66,7 @@ pub(crate) async fn next(socket: Socket, shared: &Shared) -> Option<(ReceivedReq
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(shared.limits.head_time)
+        .header_read_timeout(shared.limits.head_timeout)
         .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(socket), service);
@@ -82,31 +85,32 @@ pub(crate) async fn next(socket: Socket, shared: &Shared) -> Option<(ReceivedReq
 }
 
 /// Reads a body within all limits.
-async fn read(body: Incoming, shared: &Shared) -> Result<Body, BodyError> {
+async fn read_body(body: Incoming, shared: &Shared) -> Result<Body, BodyError> {
     let limits = &shared.limits;
     let announced = body.size_hint().upper();
-    let is_too_long = |length| usize::try_from(length).map_or(true, |length| length > limits.body);
+    let is_too_long =
+        |length| usize::try_from(length).map_or(true, |length| length > limits.max_body_bytes);
     if announced.is_some_and(is_too_long) {
         return Err(BodyError::TooLarge);
     }
-    let reading = tokio::time::timeout(limits.body_time, read_body_pieces(body, shared));
+    let reading = tokio::time::timeout(limits.body_timeout, read_body_pieces(body, shared));
     reading.await.map_err(|_| BodyError::TooSlow)?
 }
 
 async fn read_body_pieces(mut body: Incoming, shared: &Shared) -> Result<Body, BodyError> {
     let limits = &shared.limits;
-    let mut coming = BodyWriter::new(&shared.spool);
-    while let Some(piece) = next_piece(&mut body, limits.body_pause).await? {
-        if coming.len() + piece.len() > limits.body {
+    let mut coming = BodyWriter::new(&shared.body_store);
+    while let Some(piece) = next_piece(&mut body, limits.body_idle_timeout).await? {
+        if coming.len() + piece.len() > limits.max_body_bytes {
             return Err(BodyError::TooLarge);
         }
         if coming.len() == 0 && body.is_end_stream() {
             return Ok(Body::Memory(piece));
         }
         let added = coming.add(&piece).await;
-        added.map_err(|_| BodyError::Broken)?;
+        added.map_err(|_| BodyError::Incomplete)?;
     }
-    coming.end().await.map_err(|_| BodyError::Broken)
+    coming.finish().await.map_err(|_| BodyError::Incomplete)
 }
 
 async fn next_piece(body: &mut Incoming, pause: Duration) -> Result<Option<Bytes>, BodyError> {
@@ -114,6 +118,6 @@ async fn next_piece(body: &mut Incoming, pause: Duration) -> Result<Option<Bytes
     let Some(frame) = frame.map_err(|_| BodyError::TooSlow)? else {
         return Ok(None);
     };
-    let frame = frame.map_err(|_| BodyError::Broken)?;
+    let frame = frame.map_err(|_| BodyError::Incomplete)?;
     Ok(Some(frame.into_data().unwrap_or_default()))
 }

@@ -13,11 +13,11 @@ const INTERIM: &[u8] = b"HTTP/1.1 102 Processing\r\n\r\n";
 /// A response that is being written.
 pub(crate) struct ResponseWriter {
     socket: Socket,
-    asked: RequestTraits,
+    request: RequestTraits,
     stage: Stage,
     /// The bytes that go out before anything else.
     unsent: Vec<u8>,
-    sent: u64,
+    body_bytes_sent: u64,
 }
 
 /// The properties of the request that determine its response.
@@ -25,9 +25,9 @@ pub(crate) struct ResponseWriter {
 struct RequestTraits {
     version: Version,
     is_head: bool,
-    keeps_alive: bool,
+    is_keep_alive: bool,
     /// Whether only a part of the request was read.
-    is_cut_short: bool,
+    is_truncated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,47 +54,47 @@ impl ResponseWriter {
     pub(crate) fn new(socket: Socket, parts: &http::request::Parts) -> Self {
         Self {
             socket,
-            asked: RequestTraits {
+            request: RequestTraits {
                 version: parts.version,
                 is_head: parts.method == Method::HEAD,
-                keeps_alive: keeps_alive(parts),
-                is_cut_short: false,
+                is_keep_alive: is_keep_alive(parts),
+                is_truncated: false,
             },
             stage: Stage::BeforeHead,
             unsent: Vec::new(),
-            sent: 0,
+            body_bytes_sent: 0,
         }
     }
 
     /// Returns whether the status has been written.
-    pub(crate) fn has_begun(&self) -> bool {
+    pub(crate) fn has_started(&self) -> bool {
         self.stage != Stage::BeforeHead
     }
 
     /// Returns the number of body bytes that were sent.
-    pub(crate) fn sent(&self) -> u64 {
-        self.sent
+    pub(crate) fn body_bytes_sent(&self) -> u64 {
+        self.body_bytes_sent
     }
 
     /// Closes the connection after this response.
     pub(crate) fn disable_keep_alive(&mut self) {
-        self.asked.keeps_alive = false;
+        self.request.is_keep_alive = false;
     }
 
     /// Leaves the rest of the request unread: it would be taken for another one.
-    pub(crate) fn cut_short(&mut self) {
+    pub(crate) fn mark_truncated(&mut self) {
         self.disable_keep_alive();
-        self.asked.is_cut_short = true;
+        self.request.is_truncated = true;
     }
 
     /// Waits until the client disconnects.
-    pub(crate) async fn gone(&mut self) {
-        self.socket.gone().await;
+    pub(crate) async fn disconnected(&mut self) {
+        self.socket.disconnected().await;
     }
 
     /// Sends an interim response. Version 1.0 has none.
     pub(crate) async fn interim(&mut self) -> io::Result<()> {
-        if self.stage == Stage::BeforeHead && self.asked.version == Version::HTTP_11 {
+        if self.stage == Stage::BeforeHead && self.request.version == Version::HTTP_11 {
             self.socket.write_all(&mut [IoSlice::new(INTERIM)]).await?;
         }
         Ok(())
@@ -106,7 +106,7 @@ impl ResponseWriter {
         let framing = match length {
             _ if bodiless => Framing::Nothing,
             Some(length) => Framing::Length(length),
-            None if self.asked.version == Version::HTTP_11 => Framing::Chunked,
+            None if self.request.version == Version::HTTP_11 => Framing::Chunked,
             None => Framing::UntilClosed,
         };
         if framing == Framing::UntilClosed {
@@ -125,11 +125,11 @@ impl ResponseWriter {
             Framing::Chunked => push_header(head, b"transfer-encoding", b"chunked"),
             Framing::Nothing | Framing::UntilClosed => {}
         }
-        if !self.asked.keeps_alive {
+        if !self.request.is_keep_alive {
             push_header(head, b"connection", b"close");
         }
         head.extend_from_slice(b"\r\n");
-        let without_body = self.asked.is_head;
+        let without_body = self.request.is_head;
         self.stage = Stage::Body(if without_body {
             Framing::Nothing
         } else {
@@ -158,7 +158,7 @@ impl ResponseWriter {
         if length == 0 || framing == Framing::Nothing {
             return self.flush().await;
         }
-        self.sent += length as u64;
+        self.body_bytes_sent += length as u64;
         if framing == Framing::Chunked {
             write!(self.unsent, "{length:x}\r\n").ok();
         }
@@ -182,7 +182,7 @@ impl ResponseWriter {
     }
 
     /// Ends the response; returns the connection, if it can take another request.
-    pub(crate) async fn end(mut self) -> io::Result<Option<Socket>> {
+    pub(crate) async fn finish(mut self) -> io::Result<Option<Socket>> {
         match self.stage {
             Stage::Body(Framing::Chunked) => self.unsent.extend_from_slice(b"0\r\n\r\n"),
             // The body is shorter than announced.
@@ -194,10 +194,10 @@ impl ResponseWriter {
         }
         self.stage = Stage::Over;
         self.flush().await?;
-        if self.asked.keeps_alive {
+        if self.request.is_keep_alive {
             return Ok(Some(self.socket));
         }
-        match self.asked.is_cut_short {
+        match self.request.is_truncated {
             true => self.socket.close().await,
             false => tokio::io::AsyncWriteExt::shutdown(&mut self.socket).await?,
         }
@@ -213,7 +213,7 @@ impl ResponseWriter {
     ) -> io::Result<Option<Socket>> {
         self.head(status, headers, Some(body.len() as u64));
         self.data(&[body]).await?;
-        self.end().await
+        self.finish().await
     }
 
     /// Breaks the response off so that the client notices.
@@ -230,13 +230,13 @@ fn push_header(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 /// Returns whether the connection can take another request. A client that states the length of a body in two ways may
 /// intend the rest as another request; hyper has then dropped one of them, so every chunked body counts as that.
-fn keeps_alive(parts: &http::request::Parts) -> bool {
+fn is_keep_alive(parts: &http::request::Parts) -> bool {
     parts.version == Version::HTTP_11
-        && !says_close(&parts.headers)
+        && !has_connection_close(&parts.headers)
         && !parts.headers.contains_key(header::TRANSFER_ENCODING)
 }
 
-fn says_close(headers: &HeaderMap) -> bool {
+fn has_connection_close(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::CONNECTION).iter();
     let mut words = values.filter_map(|value| value.to_str().ok());
     words.any(|value| {

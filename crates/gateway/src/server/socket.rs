@@ -20,7 +20,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: TcpStream,
-    ahead: Bytes,
+    read_ahead: Bytes,
 }
 
 impl Socket {
@@ -29,7 +29,7 @@ impl Socket {
         stream.set_nodelay(true).ok();
         Self {
             stream,
-            ahead: Bytes::new(),
+            read_ahead: Bytes::new(),
         }
     }
 
@@ -37,22 +37,22 @@ impl Socket {
     pub(crate) fn with_read_ahead(mut self, ahead: &[u8]) -> Self {
         if !ahead.is_empty() {
             // A slice of a large buffer would keep all of it.
-            self.ahead = [ahead, &self.ahead].concat().into();
+            self.read_ahead = [ahead, &self.read_ahead].concat().into();
         }
         self
     }
 
     /// Waits until there is something to read, or the connection has ended.
     pub(crate) async fn readable(&self) {
-        if self.ahead.is_empty() {
+        if self.read_ahead.is_empty() {
             // The read reports the error.
             self.stream.readable().await.ok();
         }
     }
 
     /// Waits until the client disconnects. Bytes that it sends meanwhile are kept for later.
-    pub(crate) async fn gone(&mut self) {
-        while self.ahead.len() < MAX_READ_AHEAD_BYTES {
+    pub(crate) async fn disconnected(&mut self) {
+        while self.read_ahead.len() < MAX_READ_AHEAD_BYTES {
             if self.stream.readable().await.is_err() {
                 return;
             }
@@ -61,7 +61,7 @@ impl Socket {
             match self.stream.try_read(&mut piece) {
                 Ok(0) => return,
                 Ok(length) => {
-                    self.ahead = [&self.ahead, &piece[..length]].concat().into();
+                    self.read_ahead = [&self.read_ahead, &piece[..length]].concat().into();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return,
@@ -113,12 +113,12 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.ahead.is_empty() {
+        if self.read_ahead.is_empty() {
             return Pin::new(&mut self.stream).poll_read(context, buffer);
         }
-        let length = self.ahead.len().min(buffer.remaining());
-        buffer.put_slice(&self.ahead[..length]);
-        self.ahead.advance(length);
+        let length = self.read_ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.read_ahead[..length]);
+        self.read_ahead.advance(length);
         Poll::Ready(Ok(()))
     }
 }

@@ -130,7 +130,7 @@ async fn where_one_account_is_refused_or_limited_the_other_is_used() {
                 Some("second"),
                 "{answer:?}"
             );
-            assert_eq!(upstream.counts().asked, 3);
+            assert_eq!(upstream.counts().requests, 3);
         }
     })
     .await;
@@ -145,7 +145,7 @@ async fn a_key_that_the_provider_repeats_is_not_passed_on() {
             assert_eq!(answer.status, 401, "{answer:?}");
             assert!(answer.text().contains("invalid key"), "{answer:?}");
             assert!(answer.is_whole, "{answer:?}");
-            assert_eq!(upstream.counts().asked, 2, "{answer:?}");
+            assert_eq!(upstream.counts().requests, 2, "{answer:?}");
             check_secrets(&upstream, &answer);
             // Nor is it when the request is not retried at all.
             let answer = rig
@@ -229,7 +229,7 @@ async fn when_all_accounts_are_limited_the_first_that_is_free_again_is_waited_fo
             .parse()
             .unwrap();
         assert!(waited > 30_000, "{answer:?}");
-        let asked = rig.asked().await.len().to_string();
+        let asked = rig.provider_requests().await.len().to_string();
         assert_eq!(answer.header("x-outlast-attempts"), Some(asked.as_str()));
     })
     .await;

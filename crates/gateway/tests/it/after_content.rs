@@ -87,7 +87,11 @@ async fn breaks_off(dialect: Dialect, script: &str, quick: &str) {
     let answer = rig.ask(&ask).await;
     let message = error_behind(dialect, whole_frames(&sent), &answer);
     assert!(message.contains("broke off"), "{script}: {message}");
-    assert_eq!(rig.asked().await.len(), 1, "{script} {dialect:?}");
+    assert_eq!(
+        rig.provider_requests().await.len(),
+        1,
+        "{script} {dialect:?}"
+    );
     assert_eq!(answer.header("x-outlast-attempts"), Some("1"));
 }
 
@@ -124,7 +128,7 @@ async fn a_provider_that_does_nothing_but_breathe_has_broken_off() {
         let ask = TestRequest::new(dialect, true);
         let sent = rig.ask_provider(&ask, "drop-after:2").await.text();
         let answer = rig.ask(&ask).await;
-        let ping = dialect.ping();
+        let ping = dialect.keepalive_frame();
         let without_pings = answer.text().replace(&ping, "");
         assert_ne!(
             without_pings,
@@ -134,7 +138,7 @@ async fn a_provider_that_does_nothing_but_breathe_has_broken_off() {
         let rest = without_pings.strip_prefix(&sent).unwrap();
         assert!(rest.starts_with("event: error\n"), "{rest}");
         assert_eq!(frames(rest).len(), 1, "{rest}");
-        assert_eq!(rig.asked().await.len(), 1);
+        assert_eq!(rig.provider_requests().await.len(), 1);
     })
     .await;
 }
@@ -158,7 +162,11 @@ async fn what_the_provider_says_itself_is_passed_on_and_nothing_added() {
             let answer = rig.ask(&ask).await;
             assert_eq!(answer.text(), sent.text(), "{script} {dialect:?}");
             assert!(answer.is_whole && answer.status == 200, "{answer:?}");
-            assert_eq!(rig.asked().await.len(), 1, "{script} {dialect:?}");
+            assert_eq!(
+                rig.provider_requests().await.len(),
+                1,
+                "{script} {dialect:?}"
+            );
         }
     })
     .await;
@@ -190,11 +198,11 @@ const ENDS: [Then; 2] = [Then::Close, Then::Reset];
 /// last frame ends.
 struct CutPoints {
     content: usize,
-    said: usize,
+    content_end: usize,
     end: usize,
 }
 
-fn places(dialect: Dialect, stream: &str) -> CutPoints {
+fn cut_points(dialect: Dialect, stream: &str) -> CutPoints {
     let content = match dialect {
         Dialect::Anthropic => "content_block_delta",
         Dialect::OpenaiChat => "\"reasoning_content\":\"T",
@@ -210,7 +218,7 @@ fn places(dialect: Dialect, stream: &str) -> CutPoints {
     };
     CutPoints {
         content: end_of(content),
-        said: end_of(said),
+        content_end: end_of(said),
         end: end_of(last_frame(dialect)),
     }
 }
@@ -236,7 +244,7 @@ async fn cutting(stream: &'static str) -> Upstream {
 }
 
 fn check_cut(dialect: Dialect, stream: &str, place: usize, answer: &TestResponse) -> usize {
-    let places = places(dialect, stream);
+    let places = cut_points(dialect, stream);
     let what = format!("{dialect:?} cut at {place} of {}: {answer:?}", stream.len());
     if place < places.content {
         assert_eq!(answer.text(), stream, "{what}");
@@ -244,7 +252,7 @@ fn check_cut(dialect: Dialect, stream: &str, place: usize, answer: &TestResponse
         return 2;
     }
     let sent = &stream[..place];
-    if place < places.said {
+    if place < places.content_end {
         error_behind(dialect, whole_frames(sent), answer);
     } else if place < places.end {
         // The model has sent all its content; only a trailer is missing.
@@ -277,7 +285,7 @@ async fn wherever_an_answer_is_cut_nothing_comes_twice_and_nothing_looks_whole_t
             let asked =
                 checked.map(|((place, _), answer)| check_cut(dialect, stream, *place, answer));
             let asked: usize = asked.sum();
-            assert_eq!(upstream.counts().asked, asked, "{dialect:?}");
+            assert_eq!(upstream.counts().requests, asked, "{dialect:?}");
         }
     })
     .await;

@@ -42,7 +42,7 @@ async fn what_waiting_cannot_help_is_passed_on_at_once() {
                 .into_iter()
                 .flat_map(|dialect| [(dialect, true), (dialect, false)])
             {
-                let asked = upstream.counts().asked;
+                let asked = upstream.counts().requests;
                 let answer = rig.ask(&TestRequest::new(dialect, streamed)).await;
                 assert_eq!(answer.status.to_string(), status);
                 assert_eq!(answer.text(), BODY, "{answer:?}");
@@ -50,7 +50,11 @@ async fn what_waiting_cannot_help_is_passed_on_at_once() {
                 assert_eq!(providers_own(&answer), expected, "{answer:?}");
                 assert_eq!(answer.header("x-outlast-attempts"), Some("1"));
                 assert_eq!(answer.header("x-outlast-waited-ms"), Some("0"));
-                assert_eq!(upstream.counts().asked, asked + 1, "{status} {dialect:?}");
+                assert_eq!(
+                    upstream.counts().requests,
+                    asked + 1,
+                    "{status} {dialect:?}"
+                );
             }
         }
     })
@@ -79,7 +83,7 @@ async fn a_spent_budget_ends_with_the_providers_own_words_and_nobody_is_told_to_
             assert_eq!(answer.header("x-outlast-attempts"), Some("3"));
             let waited = answer.header("x-outlast-waited-ms").unwrap();
             assert!(waited.parse::<u64>().unwrap() >= 1000, "{waited}");
-            assert_eq!(upstream.counts().asked, 3);
+            assert_eq!(upstream.counts().requests, 3);
         }
     })
     .await;
@@ -97,7 +101,7 @@ async fn without_retries_everything_is_passed_on_as_it_is() {
             let expected = headers(format!("{HEADERS}{more}").as_bytes());
             assert_eq!(providers_own(&answer), expected, "{answer:?}");
             assert_eq!(answer.header("x-outlast-attempts"), Some("1"));
-            assert_eq!(upstream.counts().asked, asked);
+            assert_eq!(upstream.counts().requests, asked);
         }
     })
     .await;
@@ -114,7 +118,7 @@ async fn a_policy_that_there_is_not_is_named_and_nobody_is_asked() {
         for part in ["`forever`", "x-outlast-policy", "overnight", "standard"] {
             assert!(message.contains(part), "{message}");
         }
-        assert_eq!(upstream.counts().asked, 0);
+        assert_eq!(upstream.counts().requests, 0);
     })
     .await;
 }
@@ -131,7 +135,7 @@ async fn a_limit_beyond_the_budget_is_refused_at_once_and_both_times_are_said() 
                 assert_eq!(answer.header("x-should-retry"), Some("false"), "{answer:?}");
                 assert_eq!(answer.header("x-outlast-attempts"), Some("1"), "{answer:?}");
                 assert_eq!(answer.header("retry-after"), None, "{answer:?}");
-                assert_eq!(rig.asked().await.len(), asked);
+                assert_eq!(rig.provider_requests().await.len(), asked);
                 let why = answer.header("x-outlast-gave-up").unwrap_or_default();
                 assert!(why.contains("8h"), "{answer:?}");
                 assert!(why.contains("3d") || why.contains("2d"), "{answer:?}");
@@ -158,7 +162,7 @@ async fn unreachable(dialect: Dialect, script: &str, status: u16) {
     assert!(error["type"].is_string(), "{answer:?}");
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("4 retries"), "{answer:?}");
-    assert_eq!(rig.asked().await.len(), 5);
+    assert_eq!(rig.provider_requests().await.len(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -182,11 +186,11 @@ async fn a_client_whose_request_is_not_retried_here_may_retry_it_itself() {
         let rig = Plan::before(upstream.address, SCALE).start().await;
         let once = TestRequest::new(Dialect::OpenaiChat, true).with("x-outlast-policy", "none");
         for ask in [TestRequest::plain("GET", "/v1/models"), once] {
-            let asked = upstream.counts().asked;
+            let asked = upstream.counts().requests;
             let answer = rig.ask(&ask).await;
             assert_eq!(answer.status, 502, "{answer:?}");
             assert_eq!(answer.header("x-should-retry"), None, "{answer:?}");
-            assert_eq!(upstream.counts().asked, asked + 1);
+            assert_eq!(upstream.counts().requests, asked + 1);
         }
     })
     .await;

@@ -155,7 +155,7 @@ async fn the_body_of_a_request_arrives_as_it_was_sent() {
             let say = ScriptedResponse::at_once(any_answer(dialect), Then::Next);
             let upstream = Upstream::start(move |_| say.clone()).await;
             let mut plan = Plan::before(upstream.address, 1);
-            plan.keeps = keeps;
+            plan.is_persistent = keeps;
             let rig = plan.start().await;
             for (number, body) in odd_bodies().into_iter().enumerate() {
                 let ask = TestRequest::with_body(dialect.path(), body);
@@ -184,7 +184,7 @@ async fn a_large_request_is_streamed_like_a_small_one() {
             });
             let upstream = upstream.await;
             let mut plan = Plan::before(upstream.address, 1);
-            plan.keeps = true;
+            plan.is_persistent = true;
             let rig = plan.start().await;
             let ask = TestRequest::new(dialect, true).with("accept", "application/json");
             let ask = ask.member("padding", "x".repeat(3 << 20));

@@ -21,14 +21,14 @@ async fn client_and_gateway_leave(ask: &TestRequest, answered: &[Vec<u8>], seen:
     let rig = Plan::before(upstream.address, 1).start().await;
     rig.clock.pause();
     let mut client = Client::asking(rig.gateway, ask).await;
-    upstream.until(|counts| counts.asked == 1).await;
+    upstream.until(|counts| counts.requests == 1).await;
     if !seen.is_empty() {
         client.until(seen).await;
     }
-    assert_eq!(upstream.counts().left, 0);
+    assert_eq!(upstream.counts().disconnected, 0);
     drop(client);
-    upstream.until(|counts| counts.left == 1).await;
-    assert_eq!(upstream.counts().asked, 1, "nothing more is asked");
+    upstream.until(|counts| counts.disconnected == 1).await;
+    assert_eq!(upstream.counts().requests, 1, "nothing more is asked");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,7 +75,7 @@ async fn a_client_that_leaves_its_wait_is_noticed_at_once() {
             drop(client);
             rig.until_held(0).await;
         }
-        assert_eq!(upstream.counts().asked, 5);
+        assert_eq!(upstream.counts().requests, 5);
     })
     .await;
 }
@@ -107,7 +107,7 @@ async fn a_client_that_does_not_read_is_waited_for_without_reading_on() {
         assert!(taken < total / 2, "{taken} of {total}");
         rig.clock.pause();
         drop(client);
-        upstream.until(|counts| counts.left == 1).await;
+        upstream.until(|counts| counts.disconnected == 1).await;
     })
     .await;
 }
@@ -120,7 +120,7 @@ const MESSAGE: &str = r#"{"type":"message","role":"assistant","content":[{"type"
 /// passes from then on.
 async fn left(ask: &TestRequest, keeps: bool) -> Rig {
     let mut plan = Plan::new("error:503", SCALE);
-    plan.keeps = keeps;
+    plan.is_persistent = keeps;
     let rig = plan.start().await;
     rig.clock.pause();
     let client = Client::asking(rig.gateway, ask).await;
@@ -138,7 +138,10 @@ async fn answered(rig: &Rig, ask: &TestRequest) -> (u32, usize) {
     let answer = rig.ask(ask).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     let attempts = answer.header("x-outlast-attempts").unwrap();
-    (attempts.parse().unwrap(), rig.asked().await.len())
+    (
+        attempts.parse().unwrap(),
+        rig.provider_requests().await.len(),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -150,7 +153,7 @@ async fn who_sends_the_same_again_takes_up_what_it_had_spent() {
         {
             let ask = TestRequest::new(dialect, streamed).with("x-stainless-retry-count", "0");
             let rig = left(&ask, false).await;
-            let again = ask.saying("x-stainless-retry-count", "1");
+            let again = ask.with_only("x-stainless-retry-count", "1");
             assert_eq!(answered(&rig, &again).await, (2, 2), "{dialect:?}");
             assert!(rig.held().await.is_empty());
             // It was answered: the same body is another request now.
@@ -173,14 +176,14 @@ async fn an_attempt_that_was_not_waited_for_counts_as_well() {
         let rig = Plan::before(upstream.address, SCALE).start().await;
         let ask = TestRequest::new(Dialect::Anthropic, true);
         let client = Client::asking(rig.gateway, &ask).await;
-        upstream.until(|counts| counts.asked == 2).await;
+        upstream.until(|counts| counts.requests == 2).await;
         drop(client);
-        upstream.until(|counts| counts.left == 1).await;
+        upstream.until(|counts| counts.disconnected == 1).await;
         rig.until_held(0).await;
         let answer = rig.ask(&ask).await;
         assert_eq!(answer.status, 418, "{answer:?}");
         assert_eq!(answer.header("x-outlast-attempts"), Some("3"), "{answer:?}");
-        assert_eq!(upstream.counts().asked, 3);
+        assert_eq!(upstream.counts().requests, 3);
     })
     .await;
 }
@@ -193,9 +196,9 @@ async fn nobody_else_takes_it_up() {
         let others = [
             ask.clone().member("max_tokens", 101),
             ask.clone()
-                .saying("x-api-key", "planted-key-of-somebody-else"),
-            ask.clone().saying("x-claude-code-session-id", "two"),
-            ask.clone().by("another-agent/1.0"),
+                .with_only("x-api-key", "planted-key-of-somebody-else"),
+            ask.clone().with_only("x-claude-code-session-id", "two"),
+            ask.clone().with_user_agent("another-agent/1.0"),
             TestRequest {
                 target: "/v1/messages?beta=true".to_owned(),
                 ..ask.clone()
@@ -245,7 +248,7 @@ async fn the_same_words_at_the_same_time_are_two_requests() {
             answer.header("x-outlast-attempts").unwrap().to_owned()
         });
         assert_eq!(attempts, ["2", "1"]);
-        assert_eq!(rig.asked().await.len(), 3);
+        assert_eq!(rig.provider_requests().await.len(), 3);
     })
     .await;
 }
@@ -258,7 +261,7 @@ async fn nothing_is_asked_for_a_client_that_has_left() {
         // It waits at the same gate, so that when it is let through the other's turn is over.
         let other = ask.clone().member("max_tokens", 101);
         assert_eq!(answered(&rig, &other).await, (1, 2));
-        let asked = rig.asked().await;
+        let asked = rig.provider_requests().await;
         let sizes = asked
             .iter()
             .map(|asked| asked["body"]["max_tokens"].clone());
@@ -273,7 +276,7 @@ async fn a_gateway_that_was_told_to_stop_makes_its_clients_come_back_to_the_next
         for keeps_its_client in [true, false] {
             let ask = TestRequest::new(Dialect::OpenaiResponses, true);
             let mut plan = Plan::new("error:503", SCALE);
-            plan.keeps = true;
+            plan.is_persistent = true;
             let mut rig = plan.start().await;
             rig.clock.pause();
             let client = Client::asking(rig.gateway, &ask).await;
@@ -303,7 +306,7 @@ async fn what_was_spent_survives_a_gateway_that_dies() {
         for leaves in [true, false] {
             let ask = TestRequest::new(Dialect::Anthropic, true);
             let mut plan = Plan::new("error:503", SCALE);
-            plan.keeps = true;
+            plan.is_persistent = true;
             let mut rig = plan.start().await;
             rig.clock.pause();
             let client = Client::asking(rig.gateway, &ask).await;
@@ -341,8 +344,8 @@ async fn a_hold_that_had_to_end_goes_on_when_its_client_comes_back() {
         .await;
         // A document is waited for 285 s at a time.
         let rig = Plan::before(upstream.address, 600).start().await;
-        let ask =
-            TestRequest::new(Dialect::Anthropic, false).by("claude-cli/2.1.325 (external, cli)");
+        let ask = TestRequest::new(Dialect::Anthropic, false)
+            .with_user_agent("claude-cli/2.1.325 (external, cli)");
         let mut attempts = Vec::new();
         loop {
             let answer = rig.ask(&ask).await;
@@ -361,7 +364,7 @@ async fn a_hold_that_had_to_end_goes_on_when_its_client_comes_back() {
         assert!(attempts.len() > 2, "{attempts:?}");
         assert!(attempts.is_sorted(), "{attempts:?}");
         // An attempt that is in progress when a hold ends may not have reached the provider.
-        let asked = u32::try_from(upstream.counts().asked).unwrap();
+        let asked = u32::try_from(upstream.counts().requests).unwrap();
         let holds = u32::try_from(attempts.len()).unwrap();
         let last = attempts[attempts.len() - 1];
         assert!(

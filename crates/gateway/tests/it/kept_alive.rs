@@ -47,7 +47,7 @@ fn without_beats(dialect: Dialect, stream: &str) -> (String, usize) {
 /// it.
 async fn in_an_outage(agent: &str, dialect: Dialect, streamed: bool) -> (TestResponse, String) {
     let rig = Plan::new("outage:600", SCALE).start().await;
-    let ask = TestRequest::new(dialect, streamed).by(agent);
+    let ask = TestRequest::new(dialect, streamed).with_user_agent(agent);
     let direct = rig.ask_provider(&ask, "ok").await.text();
     let answer = rig.ask(&ask).await;
     assert_eq!(answer.status, 200, "{agent}: {answer:?}");
@@ -156,7 +156,7 @@ async fn who_is_answered_soon_gets_the_headers_of_the_provider() {
             // Three seconds, by a clock that is slow enough for a busy machine.
             let rig = Plan::new("error:529", 4).start().await;
             let answer = rig
-                .ask(&TestRequest::new(Dialect::Anthropic, true).by(agent))
+                .ask(&TestRequest::new(Dialect::Anthropic, true).with_user_agent(agent))
                 .await;
             assert_eq!(attempts(&answer), 2, "{answer:?}");
             assert!(answer.header("request-id").is_some(), "{answer:?}");
@@ -186,7 +186,7 @@ async fn a_sign_of_life_never_splits_a_frame() {
         let asking = RECORDED.map(|(dialect, stream)| async move {
             let upstream = Upstream::start(move |_| halting(stream)).await;
             let rig = Plan::before(upstream.address, SCALE).start().await;
-            let ask = TestRequest::new(dialect, true).by(UNKNOWN);
+            let ask = TestRequest::new(dialect, true).with_user_agent(UNKNOWN);
             let answer = rig.ask(&ask).await;
             let (body, beats) = without_beats(dialect, &answer.text());
             // The recorded stream contains keep-alives of its own.
@@ -213,7 +213,7 @@ async fn a_frame_that_is_too_long_to_be_kept_is_not_split_either() {
         let said = stream.clone();
         let upstream = Upstream::start(move |_| halting(&stream)).await;
         let rig = Plan::before(upstream.address, SCALE).start().await;
-        let ask = TestRequest::new(dialect, true).by(UNKNOWN);
+        let ask = TestRequest::new(dialect, true).with_user_agent(UNKNOWN);
         let answer = rig.ask(&ask).await;
         assert!(without_beats(dialect, &answer.text()).0 == said);
     })
@@ -242,7 +242,7 @@ async fn a_failure_after_the_headers_is_told_in_the_stream() {
             (UNKNOWN, Dialect::OpenaiResponses),
         ] {
             let rig = late_refusal().await;
-            let ask = TestRequest::new(dialect, true).by(agent);
+            let ask = TestRequest::new(dialect, true).with_user_agent(agent);
             let ask = ask.with("x-outlast-policy", "patient");
             let answer = rig.ask(&ask).await;
             assert_eq!(answer.status, 200, "{answer:?}");
@@ -259,7 +259,7 @@ async fn a_failure_after_the_headers_is_told_in_the_stream() {
             };
             assert_eq!(frames(&body).len(), count, "{answer:?}");
             assert!(body.starts_with(name), "{answer:?}");
-            assert!(rig.asked().await.len() >= 3);
+            assert!(rig.provider_requests().await.len() >= 3);
         }
     })
     .await;
@@ -273,7 +273,7 @@ async fn a_failure_after_the_beginning_of_a_document_is_the_document() {
             (OPENCODE, Dialect::OpenaiChat),
         ] {
             let rig = late_refusal().await;
-            let ask = TestRequest::new(dialect, false).by(agent);
+            let ask = TestRequest::new(dialect, false).with_user_agent(agent);
             let ask = ask.with("x-outlast-policy", "patient");
             let answer = rig.ask(&ask).await;
             assert!(answer.is_whole && answer.status == 200, "{answer:?}");
@@ -292,7 +292,7 @@ async fn a_hold_ends_before_its_client_would_end_it_and_so_that_it_comes_back() 
     limited(async {
         // Twenty-eight heartbeats are used up after 4,880 s: no end that looks whole.
         let rig = Plan::new("outage:90000", 6_000).start().await;
-        let ask = TestRequest::new(Dialect::Anthropic, true).by(CLAUDE_CODE);
+        let ask = TestRequest::new(Dialect::Anthropic, true).with_user_agent(CLAUDE_CODE);
         let answer = rig.ask(&ask).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         assert!(!answer.is_whole, "{answer:?}");
@@ -300,7 +300,7 @@ async fn a_hold_ends_before_its_client_would_end_it_and_so_that_it_comes_back() 
         assert_eq!(body, "");
         assert!((10..=28).contains(&beats), "{beats}");
         // Without streaming it waits for 300 s, and obeys at most 60.
-        let ask = TestRequest::new(Dialect::Anthropic, false).by(CLAUDE_CODE);
+        let ask = TestRequest::new(Dialect::Anthropic, false).with_user_agent(CLAUDE_CODE);
         let answer = rig.ask(&ask).await;
         assert_eq!(answer.status, 503, "{answer:?}");
         assert_eq!(answer.header("x-should-retry"), Some("true"), "{answer:?}");

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 async fn more_connections_than_allowed_are_told_which_setting_it_is() {
     let provider = Provider::echo().await;
     let limits = Limits {
-        connections: 3,
+        max_connections: 3,
         ..Limits::default()
     };
     let bench = TestGateway::with(provider.address, 1, |setup| setup.limits = limits).await;
@@ -100,7 +100,7 @@ async fn more_waiting_requests_than_allowed_are_told_which_setting_it_is() {
     let provider =
         Provider::answering(|_| b"HTTP/1.1 503 No\r\ncontent-length: 2\r\n\r\nno".to_vec()).await;
     let limits = Limits {
-        waiting: 2,
+        max_waiting: 2,
         ..Limits::default()
     };
     for path in ["/v1/messages", "/v1/chat/completions", "/v1/responses"] {
@@ -114,11 +114,11 @@ async fn more_waiting_requests_than_allowed_are_told_which_setting_it_is() {
         // Waiting requests go on waiting.
         bench.clock.pause();
         let mut asked = Vec::new();
-        for number in 0..limits.waiting {
+        for number in 0..limits.max_waiting {
             asked.push(ask(&bench, path, number).await);
             within("its wait", until_waiting(&bench, &token, number + 1)).await;
         }
-        asked.push(ask(&bench, path, limits.waiting).await);
+        asked.push(ask(&bench, path, limits.max_waiting).await);
         let got = within("a refusal", next(&mut asked)).await;
         assert!(is_full(&got), "{path}: {got:?}");
         assert!(got.head.contains("retry-after: 30"), "{path}: {}", got.head);
@@ -129,21 +129,21 @@ async fn more_waiting_requests_than_allowed_are_told_which_setting_it_is() {
         );
         within(
             "the others' wait",
-            until_waiting(&bench, &token, limits.waiting),
+            until_waiting(&bench, &token, limits.max_waiting),
         )
         .await;
         // A client that leaves makes room.
         asked.pop();
         within(
             "its leave",
-            until_waiting(&bench, &token, limits.waiting - 1),
+            until_waiting(&bench, &token, limits.max_waiting - 1),
         )
         .await;
         let room = async {
             loop {
                 let mut late = vec![ask(&bench, path, 100).await];
                 tokio::select! {
-                    () = until_waiting(&bench, &token, limits.waiting) => return,
+                    () = until_waiting(&bench, &token, limits.max_waiting) => return,
                     got = next(&mut late) => assert!(is_full(&got), "{path}: {got:?}"),
                 }
             }

@@ -28,7 +28,7 @@ struct Expected {
 
 impl Expected {
     /// Returns an offset before content, a little later for each request.
-    fn place(&self, number: usize) -> usize {
+    fn cut_offset(&self, number: usize) -> usize {
         (self.before_content - 1) * number / (EACH - 1)
     }
 }
@@ -109,7 +109,7 @@ fn check(
 
 async fn check_log(rig: &Rig, attempts: u32) {
     let mut counts: HashMap<String, u32> = HashMap::new();
-    for asked in rig.asked().await {
+    for asked in rig.provider_requests().await {
         let model = asked["model"].as_str().unwrap().to_owned();
         *counts.entry(model).or_default() += 1;
     }
@@ -144,12 +144,12 @@ survived!(a_reset_before_content_is_not_seen, 2, |_, _| {
 survived!(
     a_connection_that_ends_anywhere_before_content_is_not_seen,
     2,
-    |number, answer| format!("cut:{}", answer.place(number))
+    |number, answer| format!("cut:{}", answer.cut_offset(number))
 );
 survived!(
     a_clean_end_anywhere_before_content_is_not_seen,
     2,
-    |number, answer| format!("cut:{},clean", answer.place(number))
+    |number, answer| format!("cut:{},clean", answer.cut_offset(number))
 );
 survived!(
     an_error_frame_before_content_is_not_seen,

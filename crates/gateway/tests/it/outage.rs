@@ -56,10 +56,10 @@ async fn fifty_requests_make_one_probe_at_a_time_and_follow_in_their_order() {
         let rig = Plan::before(upstream.address, SCALE).start().await;
         let clients = all_waiting(&rig).await;
         // The outage goes on for a few probes more.
-        let early = upstream.counts().asked;
+        let early = upstream.counts().requests;
         let probes = early + 4;
-        let counts = upstream.until(|counts| counts.asked == probes).await;
-        assert_eq!(counts.most_under_way, 1, "one at a time");
+        let counts = upstream.until(|counts| counts.requests == probes).await;
+        assert_eq!(counts.max_in_flight, 1, "one at a time");
         is_up.store(true, Ordering::Release);
         let answers = join_all(clients.into_iter().map(Client::answer)).await;
         for answer in &answers {
@@ -117,7 +117,7 @@ async fn another_model_and_another_key_are_not_held_up() {
         rig.until_held(1).await;
         for other in [
             ask(1).model("another"),
-            ask(1).saying("x-api-key", "planted-key-of-somebody-else"),
+            ask(1).with_only("x-api-key", "planted-key-of-somebody-else"),
         ] {
             let answer = rig.ask(&other).await;
             assert_eq!(answer.status, 200, "{answer:?}");
@@ -156,7 +156,7 @@ async fn whoever_waits_in_line_is_told_when_the_provider_states_more_time_than_t
             let waited = Duration::from_millis(waited.parse().unwrap());
             assert!(waited < Duration::from_secs(3600), "{answer:?}");
         }
-        assert!(upstream.counts().asked <= 6, "{:?}", upstream.counts());
+        assert!(upstream.counts().requests <= 6, "{:?}", upstream.counts());
     })
     .await;
 }

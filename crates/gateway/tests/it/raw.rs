@@ -120,7 +120,7 @@ fn setup(provider: SocketAddr, clock: Arc<dyn Clock>) -> Setup {
     let forward = forward.unwrap();
     let upstream = |name: &str| Upstream {
         name: name.to_owned(),
-        place: String::new(),
+        address: String::new(),
         forward: forward.clone(),
         accounts: None,
     };
@@ -133,18 +133,18 @@ fn setup(provider: SocketAddr, clock: Arc<dyn Clock>) -> Setup {
             policies: Vec::new(),
             client: None,
             timeouts: Timeouts::default(),
-            least_throughput: 0,
+            min_throughput: 0,
         },
         limits: Limits::default(),
-        knowledge: SharedState::alone(clock.clone()),
+        shared_state: SharedState::process_local(clock.clone()),
         clock,
         holds_file: None,
-        spool: None,
-        names: AllowedNames::new("gateway", [], []),
+        body_dir: None,
+        allowed_names: AllowedNames::new("gateway", [], []),
         token: None,
         client_keys: None,
         log: Arc::new(()),
-        notices: Arc::new(|_| {}),
+        store_listener: Arc::new(|_| {}),
     }
 }
 

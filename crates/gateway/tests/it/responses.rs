@@ -87,7 +87,7 @@ async fn responses_come_back_as_they_were_sent() {
             headers.sort_by(|(a, _), (b, _)| a.cmp(b));
             expected.sort_by(|(a, _), (b, _)| a.cmp(b));
             assert_eq!(headers, expected, "{answer:?}");
-            assert_eq!(upstream.counts().asked, 1);
+            assert_eq!(upstream.counts().requests, 1);
         }
     })
     .await;

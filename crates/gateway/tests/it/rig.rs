@@ -44,7 +44,7 @@ pub(super) struct Plan {
     /// The stored accounts: their names and keys.
     pub(super) accounts: Vec<(&'static str, &'static str)>,
     /// Whether waits and large bodies are stored in files.
-    pub(super) keeps: bool,
+    pub(super) is_persistent: bool,
 }
 
 impl Plan {
@@ -57,7 +57,7 @@ impl Plan {
             provider: None,
             timeouts: NO_TIMEOUTS,
             accounts: Vec::new(),
-            keeps: false,
+            is_persistent: false,
         }
     }
 
@@ -142,7 +142,7 @@ impl Rig {
     }
 
     /// Returns the requests of the gateway to the scripted provider: all that named no script of their own.
-    pub(super) async fn asked(&self) -> Vec<Value> {
+    pub(super) async fn provider_requests(&self) -> Vec<Value> {
         let log = TestRequest::plain("GET", "/_outlast/requests");
         let log = log.send(self.provider).await.json();
         assert_eq!(log["dropped"], 0, "the log is too short for this test");
@@ -224,21 +224,21 @@ impl Rig {
     }
 
     fn setup(&self) -> Setup {
-        let knowledge = SharedState::alone(self.clock.clone());
-        let kept = |name: &str| self.plan.keeps.then(|| self.home.path().join(name));
+        let shared_state = SharedState::process_local(self.clock.clone());
+        let kept = |name: &str| self.plan.is_persistent.then(|| self.home.path().join(name));
         Setup {
             listen: ANY.parse().unwrap(),
-            upstreams: self.upstreams(&knowledge),
+            upstreams: self.upstreams(&shared_state),
             limits: Limits::default(),
-            knowledge,
+            shared_state,
             clock: self.clock.clone(),
             holds_file: kept("gateway.db"),
-            spool: kept("spool"),
-            names: AllowedNames::new("gateway", [], []),
+            body_dir: kept("spool"),
+            allowed_names: AllowedNames::new("gateway", [], []),
             token: Some(self.token.clone()),
             client_keys: None,
             log: Arc::new(()),
-            notices: Arc::new(|notice| panic!("{notice:?}")),
+            store_listener: Arc::new(|notice| panic!("{notice:?}")),
         }
     }
 
@@ -259,7 +259,7 @@ impl Rig {
         });
         let upstream = |name: &str| Upstream {
             name: name.to_owned(),
-            place: String::new(),
+            address: String::new(),
             forward: forward.clone(),
             accounts: accounts.clone(),
         };
@@ -270,7 +270,7 @@ impl Rig {
             policies: Vec::new(),
             client: None,
             timeouts: self.plan.timeouts,
-            least_throughput: 0,
+            min_throughput: 0,
         }
     }
 }

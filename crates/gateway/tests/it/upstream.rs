@@ -113,12 +113,12 @@ struct Shared {
 /// The counts of everything so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
-    pub(super) asked: usize,
+    pub(super) requests: usize,
     /// Requests that are being answered.
-    pub(super) under_way: usize,
-    pub(super) most_under_way: usize,
+    pub(super) in_flight: usize,
+    pub(super) max_in_flight: usize,
     /// Requests whose client disconnected before they were answered.
-    pub(super) left: usize,
+    pub(super) disconnected: usize,
     /// Bytes that the other side read of all responses.
     pub(super) taken: usize,
 }
@@ -184,9 +184,9 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
         let seen = ReceivedRequest { head, body };
         shared.seen.lock().unwrap().push(seen.clone());
         shared.count(|counts| {
-            counts.asked += 1;
-            counts.under_way += 1;
-            counts.most_under_way = counts.most_under_way.max(counts.under_way);
+            counts.requests += 1;
+            counts.in_flight += 1;
+            counts.max_in_flight = counts.max_in_flight.max(counts.in_flight);
         });
         let say = (shared.handler)(&seen);
         let then = say.then;
@@ -195,8 +195,8 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
             () = gone(&mut reader, &mut ahead) => false,
         };
         shared.count(|counts| {
-            counts.under_way -= 1;
-            counts.left += usize::from(!stayed);
+            counts.in_flight -= 1;
+            counts.disconnected += usize::from(!stayed);
         });
         if !stayed || then == Then::Close {
             return;

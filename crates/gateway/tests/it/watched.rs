@@ -34,7 +34,7 @@ impl Rig {
     }
 
     /// Returns the gateway's response to a command of the page.
-    async fn tell(&self, what: &str, body: &Value) -> TestResponse {
+    async fn control(&self, what: &str, body: &Value) -> TestResponse {
         let mut ask = self.own("POST", &format!("{API}gateways/{}/{what}", self.port()));
         ask.body = body.to_string().into_bytes();
         let origin = format!("http://{}", self.gateway);
@@ -42,7 +42,7 @@ impl Rig {
     }
 
     /// Returns the only request, once it meets the condition.
-    async fn once(&self, is_so: impl Fn(&Value) -> bool) -> Value {
+    async fn wait_for_request(&self, is_so: impl Fn(&Value) -> bool) -> Value {
         let mut seq = 0;
         loop {
             let changed = self.traffic(seq).await;
@@ -145,10 +145,12 @@ async fn the_timeline_shows_every_attempt_and_the_end() {
         let rig = Plan::new("overloaded:2", 200).start().await;
         let ask = TestRequest::new(Dialect::Anthropic, true);
         let answer = rig
-            .ask(&ask.saying("x-outlast-client", "claude-code"))
+            .ask(&ask.with_only("x-outlast-client", "claude-code"))
             .await;
         assert_eq!(answer.status, 200, "{answer:?}");
-        let request = rig.once(|request| !request["ended"].is_null()).await;
+        let request = rig
+            .wait_for_request(|request| !request["ended"].is_null())
+            .await;
         let id = answer.header("x-outlast-request-id").unwrap();
         assert_eq!(request["id"], id);
         let expected = json!(["anthropic", "m-000", "/v1/messages", "answered", 200]);
@@ -192,7 +194,7 @@ async fn whoever_watches_sees_a_wait_and_ends_it() {
             let last = request["attempts"].as_array().unwrap().last();
             last.is_some_and(|last| !last["wake"].is_null())
         };
-        let waiting = rig.once(waits).await;
+        let waiting = rig.wait_for_request(waits).await;
         let id = json!({ "id": waiting["id"] });
         let gateways = rig
             .ask(&rig.own("GET", &format!("{API}gateways")))
@@ -201,18 +203,20 @@ async fn whoever_watches_sees_a_wait_and_ends_it() {
         assert_eq!(gateways["gateways"][0]["port"], rig.port());
         let status = &gateways["gateways"][0]["status"];
         assert_eq!(status["waiting"][0]["id"], waiting["id"]);
-        let retried = rig.tell("retry_now", &id).await.json();
+        let retried = rig.control("retry_now", &id).await.json();
         assert_eq!(retried, json!({ "retried": 1 }));
-        rig.once(|one| one["attempts"].as_array().unwrap().len() == 2 && waits(one))
+        rig.wait_for_request(|one| one["attempts"].as_array().unwrap().len() == 2 && waits(one))
             .await;
-        assert_eq!(rig.tell("cancel", &id).await.status, 200);
+        assert_eq!(rig.control("cancel", &id).await.status, 200);
         assert_eq!(client.answer().await.status, 503);
-        let ended = rig.once(|request| !request["ended"].is_null()).await;
+        let ended = rig
+            .wait_for_request(|request| !request["ended"].is_null())
+            .await;
         assert_eq!(
             (&ended["outcome"], &ended["status"]),
             (&json!("cancelled"), &json!(503))
         );
-        let gone = rig.tell("cancel", &id).await;
+        let gone = rig.control("cancel", &id).await;
         assert_eq!(code(&gone), (404, "no_such_request".to_owned()));
     })
     .await;

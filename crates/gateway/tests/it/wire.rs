@@ -56,13 +56,13 @@ impl TestRequest {
     }
 
     /// Sets a header to one value.
-    pub(super) fn saying(mut self, name: &str, value: &str) -> Self {
+    pub(super) fn with_only(mut self, name: &str, value: &str) -> Self {
         self.headers.retain(|(known, _)| known != name);
         self.with(name, value)
     }
 
     /// Changes the client to one that is recognised by its user agent.
-    pub(super) fn by(mut self, agent: &str) -> Self {
+    pub(super) fn with_user_agent(mut self, agent: &str) -> Self {
         self.headers
             .retain(|(known, _)| known != "x-outlast-client");
         self.with("user-agent", agent)

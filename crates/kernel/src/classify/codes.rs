@@ -10,15 +10,15 @@ use crate::verdict::Cause;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CodeMeaning {
     /// Exactly this cause.
-    Means(Cause),
+    Exact(Cause),
     /// A cause of this family; the message may narrow it down.
-    Hints(CauseFamily),
+    Narrows(CauseFamily),
 }
 
 /// Returns the meaning of a provider's word, if it is known.
 #[expect(clippy::too_many_lines, reason = "a table, one row for each meaning")]
 pub(super) fn meaning(word: &str, provider: &str) -> Option<CodeMeaning> {
-    use CauseFamily::{Limit, Missing, NoAccess, Refused, Server};
+    use CauseFamily::{BadRequest, Forbidden, Limit, NotFound, Server};
     // Amazon's services add an address before or after the name.
     let word = match memchr::memchr(b':', word.as_bytes()) {
         Some(at) if word[at..].starts_with(":http") => &word[..at],
@@ -26,12 +26,12 @@ pub(super) fn meaning(word: &str, provider: &str) -> Option<CodeMeaning> {
     };
     let word = memchr::memrchr(b'#', word.as_bytes()).map_or(word, |at| &word[at + 1..]);
     if word.bytes().all(|byte| byte.is_ascii_digit()) {
-        return numbered(word, provider);
+        return numeric_code_meaning(word, provider);
     }
     let mut buffer = [0; 48];
-    let word = plain(word, &mut buffer)?;
+    let word = normalize(word, &mut buffer)?;
     let word = word.strip_suffix("exception").unwrap_or(word);
-    let means = CodeMeaning::Means;
+    let means = CodeMeaning::Exact;
     Some(match word {
         "overloadederror"
         | "overloaded"
@@ -133,7 +133,7 @@ pub(super) fn meaning(word: &str, provider: &str) -> Option<CodeMeaning> {
         | "forbidden"
         | "unsupportedcountryregionterritory"
         | "consumersuspended"
-        | "servicedisabled" => CodeMeaning::Hints(NoAccess),
+        | "servicedisabled" => CodeMeaning::Narrows(Forbidden),
         "modelnotfound"
         | "deploymentnotfound"
         | "modelnotsupported"
@@ -165,7 +165,7 @@ pub(super) fn meaning(word: &str, provider: &str) -> Option<CodeMeaning> {
         | "userratelimitexceeded"
         | "concurrencylimitexceeded"
         | "servicequotaexceeded"
-        | "quotaexceeded" => CodeMeaning::Hints(Limit),
+        | "quotaexceeded" => CodeMeaning::Narrows(Limit),
         "apierror"
         | "servererror"
         | "internalservererror"
@@ -185,8 +185,8 @@ pub(super) fn meaning(word: &str, provider: &str) -> Option<CodeMeaning> {
         | "engineerror"
         | "servererroroccurred"
         | "error"
-        | "vectorstoretimeout" => CodeMeaning::Hints(Server),
-        "notfounderror" | "notfound" => CodeMeaning::Hints(Missing),
+        | "vectorstoretimeout" => CodeMeaning::Narrows(Server),
+        "notfounderror" | "notfound" => CodeMeaning::Narrows(NotFound),
         "invalidrequesterror"
         | "badrequesterror"
         | "invalidargument"
@@ -202,25 +202,25 @@ pub(super) fn meaning(word: &str, provider: &str) -> Option<CodeMeaning> {
         | "unprocessableentity"
         | "serialization"
         | "invalidparametererror"
-        | "missingrequiredparameter" => CodeMeaning::Hints(Refused),
+        | "missingrequiredparameter" => CodeMeaning::Narrows(BadRequest),
         _ => return None,
     })
 }
 
 /// Returns the meaning of a numeric code, which one provider alone defines.
-fn numbered(code: &str, provider: &str) -> Option<CodeMeaning> {
-    let means = CodeMeaning::Means;
+fn numeric_code_meaning(code: &str, provider: &str) -> Option<CodeMeaning> {
+    let means = CodeMeaning::Exact;
     Some(match (provider, code) {
         ("zhipu" | "glm" | "zai" | "z.ai" | "bigmodel", code) => match code {
             "1113" => means(Cause::Billing),
             "1301" => means(Cause::ContentFilter),
-            "1302" | "1303" | "1305" => CodeMeaning::Hints(CauseFamily::Limit),
+            "1302" | "1303" | "1305" => CodeMeaning::Narrows(CauseFamily::Limit),
             "1304" | "1308" | "1310" => means(Cause::UsageLimit),
             "1311" => means(Cause::Permission),
             "1312" => means(Cause::Overloaded),
             _ => return None,
         },
-        ("mistral", "1300") => CodeMeaning::Hints(CauseFamily::Limit),
+        ("mistral", "1300") => CodeMeaning::Narrows(CauseFamily::Limit),
         ("mistral", "3051") => means(Cause::ContextOverflow),
         ("mistral", "3505") => means(Cause::Overloaded),
         ("cloudflare" | "cloudflare-workers-ai", "3040") => means(Cause::Overloaded),
@@ -229,7 +229,7 @@ fn numbered(code: &str, provider: &str) -> Option<CodeMeaning> {
 }
 
 /// Returns the word without case and punctuation, within the buffer; `None` when it is too long to be one.
-fn plain<'a>(word: &str, buffer: &'a mut [u8; 48]) -> Option<&'a str> {
+fn normalize<'a>(word: &str, buffer: &'a mut [u8; 48]) -> Option<&'a str> {
     let mut length = 0;
     for byte in word.bytes().filter(u8::is_ascii_alphanumeric) {
         *buffer.get_mut(length)? = byte.to_ascii_lowercase();
@@ -252,20 +252,20 @@ mod tests {
         ] {
             assert_eq!(
                 meaning(word, "p"),
-                Some(CodeMeaning::Hints(CauseFamily::Limit)),
+                Some(CodeMeaning::Narrows(CauseFamily::Limit)),
                 "{word}"
             );
         }
         for word in ["ThrottlingException", "throttlingException", "Throttling"] {
             assert_eq!(
                 meaning(word, "p"),
-                Some(CodeMeaning::Hints(CauseFamily::Limit)),
+                Some(CodeMeaning::Narrows(CauseFamily::Limit)),
                 "{word}"
             );
         }
         assert_eq!(
             meaning("context_length_exceeded", "p"),
-            Some(CodeMeaning::Means(Cause::ContextOverflow))
+            Some(CodeMeaning::Exact(Cause::ContextOverflow))
         );
     }
 

@@ -26,7 +26,7 @@ use Topic::{
 };
 
 const fn any<const N: usize>(topics: [Topic; N]) -> Topics {
-    Topics::of(&topics)
+    Topics::new(&topics)
 }
 
 const RULES: &[Rule] = &[
@@ -263,7 +263,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// Returns the first rule that applies to the message and whose cause is open.
-pub(super) fn judge(
+pub(super) fn find_cause(
     wording: &Wording,
     open: impl Fn(Cause) -> bool,
 ) -> Option<(Cause, &'static str)> {

@@ -16,7 +16,7 @@ pub(super) use super::phrases::Topic;
 pub(super) struct Topics(u64);
 
 impl Topics {
-    pub(super) const fn of(topics: &[Topic]) -> Self {
+    pub(super) const fn new(topics: &[Topic]) -> Self {
         let mut set = 0;
         let mut index = 0;
         while index < topics.len() {
@@ -41,13 +41,13 @@ pub(crate) struct Wording {
 impl Wording {
     /// Reads a message without its quotations.
     pub(crate) fn read(message: &str) -> Self {
-        Self::of(unquoted(message))
+        Self::scan(unquoted(message))
     }
 
     /// Reads a message and everything that it quotes.
     pub(super) fn read_with_quotations(message: &str) -> Self {
         let marks = ['_', '"', '`', '\''];
-        Self::of(
+        Self::scan(
             message
                 .to_ascii_lowercase()
                 .replace(marks, " ")
@@ -55,21 +55,21 @@ impl Wording {
         )
     }
 
-    fn of(mut text: Vec<u8>) -> Self {
+    fn scan(mut text: Vec<u8>) -> Self {
         blank_links(&mut text);
         let (mut topics, mut cues) = (0, ArrayVec::new());
         let index = &*INDEX;
         let mut at = 0;
         while let Some(kind) = text.get(at).map(|byte| BYTE_KINDS[usize::from(*byte)]) {
-            if kind == ByteKind::Between {
+            if kind == ByteKind::Separator {
                 at += 1;
                 continue;
             }
-            for phrase in index.beginning(&text[at..]) {
+            for phrase in index.prefixes_of(&text[at..]) {
                 match phrase.meaning {
-                    Meaning::About(topic) => topics |= 1 << topic as u8,
+                    Meaning::Topic(topic) => topics |= 1 << topic as u8,
                     // Cues beyond the limit are ignored.
-                    Meaning::Leads(cue) => drop(cues.try_push((cue, at + phrase.text.len()))),
+                    Meaning::Cue(cue) => drop(cues.try_push((cue, at + phrase.text.len()))),
                 }
             }
             at += 1;
@@ -104,7 +104,7 @@ impl Wording {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ByteKind {
     /// A byte that begins no phrase.
-    Between,
+    Separator,
     Letter,
     Dash,
     /// Any other byte that a phrase may begin with.
@@ -119,7 +119,7 @@ static BYTE_KINDS: [ByteKind; 256] = {
             b'-' => ByteKind::Dash,
             b'/' => ByteKind::Mark,
             byte if byte.is_ascii_alphanumeric() => ByteKind::Letter,
-            _ => ByteKind::Between,
+            _ => ByteKind::Separator,
         };
         byte += 1;
     }
@@ -128,8 +128,8 @@ static BYTE_KINDS: [ByteKind; 256] = {
 
 #[derive(Clone, Copy)]
 enum Meaning {
-    About(Topic),
-    Leads(Cue),
+    Topic(Topic),
+    Cue(Cue),
 }
 
 #[derive(Clone, Copy)]
@@ -154,7 +154,7 @@ impl Phrase {
             .unwrap_or(0);
         Self {
             text,
-            middle: PhrasePrefix::of(text).middle,
+            middle: PhrasePrefix::new(text).middle,
             mask,
             ends_in_word,
             meaning,
@@ -162,7 +162,7 @@ impl Phrase {
     }
 
     /// Returns whether the text begins with the phrase, as whole words: `500` is not in `5000`.
-    fn begins(&self, middle: u64, text: &[u8]) -> bool {
+    fn is_prefix_of(&self, middle: u64, text: &[u8]) -> bool {
         middle & self.mask == self.middle
             && text.starts_with(self.text)
             && !(self.ends_in_word
@@ -179,7 +179,7 @@ struct PhrasePrefix {
 }
 
 impl PhrasePrefix {
-    fn of(text: &[u8]) -> Self {
+    fn new(text: &[u8]) -> Self {
         let mut padded = [0; 12];
         let bytes = text.first_chunk().unwrap_or_else(|| {
             padded[..text.len()].copy_from_slice(text);
@@ -219,14 +219,14 @@ const BUCKETS: usize = 4096;
 static INDEX: LazyLock<PhraseIndex> = LazyLock::new(|| {
     let about = PHRASES
         .iter()
-        .map(|(text, topic)| Phrase::new(text, Meaning::About(*topic)));
+        .map(|(text, topic)| Phrase::new(text, Meaning::Topic(*topic)));
     let leads = CUES
         .iter()
-        .map(|(text, cue)| Phrase::new(text, Meaning::Leads(*cue)));
+        .map(|(text, cue)| Phrase::new(text, Meaning::Cue(*cue)));
     let mut phrases: Vec<Phrase> = about.chain(leads).collect();
-    phrases.sort_by_key(|phrase| PhrasePrefix::of(phrase.text).bucket());
+    phrases.sort_by_key(|phrase| PhrasePrefix::new(phrase.text).bucket());
     let before =
-        |number| phrases.partition_point(|phrase| PhrasePrefix::of(phrase.text).bucket() < number);
+        |number| phrases.partition_point(|phrase| PhrasePrefix::new(phrase.text).bucket() < number);
     let mut starts = Box::new([0; BUCKETS + 1]);
     for (number, start) in starts.iter_mut().enumerate() {
         *start = u16::try_from(before(number)).unwrap_or(u16::MAX);
@@ -236,8 +236,8 @@ static INDEX: LazyLock<PhraseIndex> = LazyLock::new(|| {
 
 impl PhraseIndex {
     /// Returns the phrases that a text begins with.
-    fn beginning<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = &'a Phrase> {
-        let head = PhrasePrefix::of(text);
+    fn prefixes_of<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = &'a Phrase> {
+        let head = PhrasePrefix::new(text);
         let bucket = head.bucket();
         let (start, end) = (
             usize::from(self.starts[bucket]),
@@ -245,7 +245,7 @@ impl PhraseIndex {
         );
         self.phrases[start..end]
             .iter()
-            .filter(move |phrase| phrase.begins(head.middle, text))
+            .filter(move |phrase| phrase.is_prefix_of(head.middle, text))
     }
 }
 
@@ -339,17 +339,17 @@ mod tests {
         ];
         for (message, topic) in table {
             assert!(
-                !Wording::read(message).is_about(Topics::of(&[topic])),
+                !Wording::read(message).is_about(Topics::new(&[topic])),
                 "{message}"
             );
         }
         assert!(
             Wording::read("You've hit your usage limit, it's over")
-                .is_about(Topics::of(&[Topic::Usage]))
+                .is_about(Topics::new(&[Topic::Usage]))
         );
         assert!(
             Wording::read("isn't the server overloaded? it isn't")
-                .is_about(Topics::of(&[Topic::Overload]))
+                .is_about(Topics::new(&[Topic::Overload]))
         );
     }
 
@@ -357,18 +357,19 @@ mod tests {
     fn phrases_are_whole_words() {
         assert!(
             !Wording::read("string must be null-terminated")
-                .is_about(Topics::of(&[Topic::Network]))
+                .is_about(Topics::new(&[Topic::Network]))
         );
-        assert!(Wording::read("TypeError: terminated").is_about(Topics::of(&[Topic::Network])));
-        assert!(Wording::read("overloaded_error").is_about(Topics::of(&[Topic::Overload])));
-        assert!(!Wording::read("unexceeded").is_about(Topics::of(&[Topic::Exceeds])));
+        assert!(Wording::read("TypeError: terminated").is_about(Topics::new(&[Topic::Network])));
+        assert!(Wording::read("overloaded_error").is_about(Topics::new(&[Topic::Overload])));
+        assert!(!Wording::read("unexceeded").is_about(Topics::new(&[Topic::Exceeds])));
     }
 
     #[test]
     fn there_are_at_most_sixty_four_topics() {
         assert!((Topic::Tests as u8) < 64);
         assert!(INDEX.phrases.iter().all(|phrase| phrase.text.len() >= 3));
-        let begins = |phrase: &Phrase| BYTE_KINDS[usize::from(phrase.text[0])] != ByteKind::Between;
+        let begins =
+            |phrase: &Phrase| BYTE_KINDS[usize::from(phrase.text[0])] != ByteKind::Separator;
         assert!(INDEX.phrases.iter().all(begins));
         let starred = PHRASES
             .iter()

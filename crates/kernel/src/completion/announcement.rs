@@ -79,7 +79,7 @@ pub(super) fn ends_text(text: &str) -> bool {
         Some(rest) => format!("let me {rest}"),
         None => sentence,
     };
-    sentence.chars().count() <= longest && !is_conditional(&sentence) && announces(&sentence)
+    sentence.chars().count() <= longest && !is_conditional(&sentence) && is_announcement(&sentence)
 }
 
 /// Neutralises `if` after verbs of checking: to see *if* something is so is no condition.
@@ -115,7 +115,7 @@ fn last_sentence(line: &str) -> &str {
 }
 
 /// Returns whether a sentence in lower case is in the first person and about an action.
-fn announces(sentence: &str) -> bool {
+fn is_announcement(sentence: &str) -> bool {
     let rest = without_lead_ins(sentence);
     let own = |text: &str| {
         BEGINNINGS

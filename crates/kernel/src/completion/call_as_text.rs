@@ -38,7 +38,7 @@ const EXAMPLES: [&str; 12] = [
 ];
 
 /// Returns whether the text ends in a call.
-pub(super) fn is_in(text: &str) -> bool {
+pub(super) fn ends_text(text: &str) -> bool {
     let text = text.trim_end();
     // Every known syntax ends in one of these; prose after it means that the call was described, not made.
     if !text.ends_with(['>', ']', '}', ')', '`']) {
@@ -57,7 +57,7 @@ pub(super) fn is_in(text: &str) -> bool {
             return true;
         }
         is_code ^= mark.is_some();
-        if !is_code && mark.is_none() && begins(line) && !introduces_example(before) {
+        if !is_code && mark.is_none() && starts_call(line) && !introduces_example(before) {
             return true;
         }
         if !line.trim().is_empty() {
@@ -83,7 +83,7 @@ fn is_last_block(mut lines: Lines<'_>) -> bool {
 }
 
 /// Returns whether a call begins with the line, or right after a sentence in it. Deeply indented text is code.
-fn begins(line: &str) -> bool {
+fn starts_call(line: &str) -> bool {
     let trimmed = line.trim_start();
     if line.len() - trimmed.len() > 3 || trimmed.starts_with(['>', '`', '|']) {
         return false;

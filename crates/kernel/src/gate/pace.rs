@@ -75,9 +75,9 @@ pub(super) struct PaceEstimate {
 
 impl PaceEstimate {
     /// So many more calls were accepted while everyone could pass.
-    pub(super) fn count(&mut self, calls: u32, now: Timestamp) {
+    pub(super) fn count_accepted(&mut self, calls: u32, now: Timestamp) {
         if now < self.since {
-            self.start(now);
+            self.restart_count(now);
         }
         let elapsed = now.since(self.since);
         if elapsed >= COUNT_WINDOW {
@@ -85,13 +85,13 @@ impl PaceEstimate {
             let carried = Rate::try_from(carried).unwrap_or(MAX_RATE);
             // What was carried once is forgotten slowly: half of it in seven minutes.
             self.rate = carried.max(self.rate - self.rate / 64);
-            self.start(now);
+            self.restart_count(now);
         }
         self.accepted = self.accepted.saturating_add(calls);
     }
 
     /// Counts from now on.
-    pub(super) fn start(&mut self, now: Timestamp) {
+    pub(super) fn restart_count(&mut self, now: Timestamp) {
         (self.since, self.accepted) = (now, 0);
     }
 
@@ -119,7 +119,7 @@ impl PaceEstimate {
 pub(super) struct Refusal {
     /// The rate of the ramp when it was let through.
     pub(super) rate: Rate,
-    pub(super) states_a_time: bool,
+    pub(super) has_stated_time: bool,
 }
 
 /// Callers pass in order, one in each slot.
@@ -147,14 +147,14 @@ impl Ramp {
     }
 
     /// When a caller with so many ahead of it may pass.
-    pub(super) fn slot(&self, ahead: u32, not_before: Timestamp) -> Timestamp {
+    pub(super) fn slot_time(&self, ahead: u32, not_before: Timestamp) -> Timestamp {
         let first = self.next_slot.max(micros(not_before));
         let slot = first.saturating_add(interval(self.rate) * u64::from(ahead));
         Timestamp::from_millis(slot.div_ceil(1000))
     }
 
     /// Somebody will have to wait so long.
-    pub(super) fn holds(&mut self, wait: Duration, now: Timestamp) {
+    pub(super) fn record_wait(&mut self, wait: Duration, now: Timestamp) {
         if wait >= QUEUE_THRESHOLD {
             self.busy = now;
         }
@@ -166,7 +166,7 @@ impl Ramp {
     }
 
     /// Takes the next slot.
-    pub(super) fn take(&mut self, now: Timestamp) {
+    pub(super) fn take_slot(&mut self, now: Timestamp) {
         let (slot, now) = (interval(self.rate), micros(now));
         let late = now.saturating_sub(self.next_slot);
         let from = if late < slot.max(LATENESS_GRACE_MICROS) {
@@ -178,9 +178,14 @@ impl Ramp {
     }
 
     /// A call was accepted while so many are in line.
-    pub(super) fn succeeded(&mut self, waiting: u32, learnt: &mut PaceEstimate, now: Timestamp) {
+    pub(super) fn record_success(
+        &mut self,
+        waiting: u32,
+        learnt: &mut PaceEstimate,
+        now: Timestamp,
+    ) {
         self.failures_in_a_row = 0;
-        self.holds(
+        self.record_wait(
             Duration::from_micros(interval(self.rate) * u64::from(waiting)),
             now,
         );
@@ -199,9 +204,14 @@ impl Ramp {
     }
 
     /// A call that went out at some rate was refused.
-    pub(super) fn refused(&mut self, refusal: Refusal, learnt: &mut PaceEstimate, now: Timestamp) {
+    pub(super) fn record_refusal(
+        &mut self,
+        refusal: Refusal,
+        learnt: &mut PaceEstimate,
+        now: Timestamp,
+    ) {
         let most = refusal.rate / MAX_CUT_DIVISOR;
-        let (cut, part) = match (learnt.refused, refusal.states_a_time) {
+        let (cut, part) = match (learnt.refused, refusal.has_stated_time) {
             // The first refusal ends a search, which may be far ahead.
             (None, _) => (most, MAX_CUT_DIVISOR),
             (Some(_), true) => STATED_TIME_CUT,

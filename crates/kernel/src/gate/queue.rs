@@ -12,25 +12,25 @@ use std::collections::VecDeque;
 pub struct Queue {
     waiters: VecDeque<Waiter>,
     /// How many calls wait beyond one for each waiter: those of crowds.
-    extra: u32,
+    extra_calls: u32,
 }
 
 impl Queue {
     /// Asks the gate for a caller. Whoever is held stays in line; whoever did not come when it was its turn has lost
     /// its place to the next that came, until it asks again.
-    pub fn ask(&mut self, gate: &mut Gate, waiter: Waiter, now: Timestamp) -> GateReply {
+    pub fn request_pass(&mut self, gate: &mut Gate, waiter: Waiter, now: Timestamp) -> GateReply {
         let everyone_passes = gate.is_closed();
         let index = self.insert(waiter);
-        let answer = gate.ask(&self.waiters[index], self.place(index), now);
+        let answer = gate.request_pass(&self.waiters[index], self.position(index), now);
         match answer {
             GateReply::Hold(_) => {}
-            GateReply::TooLate => self.remove(index),
-            GateReply::Go(_) | GateReply::Probe(_) => {
-                let rest = self.waiters[index].rest();
+            GateReply::DeadlineExceeded => self.remove(index),
+            GateReply::Proceed(_) | GateReply::Probe(_) => {
+                let rest = self.waiters[index].remaining_batch();
                 let first = if everyone_passes { index } else { 0 };
                 let gone = self.waiters.drain(first..=index);
-                let crowds = gone.fold(0, |all, waiter| all + extra(&waiter));
-                self.extra -= crowds;
+                let crowds = gone.fold(0, |all, waiter| all + extra_calls(&waiter));
+                self.extra_calls -= crowds;
                 if let Some(rest) = rest {
                     self.insert(rest);
                 }
@@ -40,7 +40,7 @@ impl Queue {
     }
 
     /// Puts a caller in line, at the place that the beginning of its trouble gives it.
-    pub fn wait(&mut self, waiter: Waiter) {
+    pub fn join(&mut self, waiter: Waiter) {
         self.insert(waiter);
     }
 
@@ -52,7 +52,7 @@ impl Queue {
     }
 
     /// Takes whoever has that name out of line, wherever it stands.
-    pub fn forget(&mut self, id: &WaiterId) {
+    pub fn remove_by_id(&mut self, id: &WaiterId) {
         while let Some(index) = self.waiters.iter().position(|waiter| waiter.id == *id) {
             self.remove(index);
         }
@@ -61,20 +61,20 @@ impl Queue {
     /// When a caller in line should ask. `None` when it is not in line, or lost its place: then it may ask at once.
     pub fn wake_time(&self, gate: &Gate, waiter: &Waiter) -> Option<Timestamp> {
         let index = self.find(waiter).ok()?;
-        Some(gate.wake_time(&self.waiters[index], self.place(index)))
+        Some(gate.wake_time(&self.waiters[index], self.position(index)))
     }
 
     /// Takes a caller that was let through out of line; the rest of its crowd stays.
-    pub fn let_through(&mut self, waiter: &Waiter) {
+    pub fn admit(&mut self, waiter: &Waiter) {
         self.leave(waiter);
-        if let Some(rest) = waiter.rest() {
+        if let Some(rest) = waiter.remaining_batch() {
             self.insert(rest);
         }
     }
 
     /// How many are in line.
     pub fn len(&self) -> u32 {
-        count(self.waiters.len()).saturating_add(self.extra)
+        count(self.waiters.len()).saturating_add(self.extra_calls)
     }
 
     /// Whether nobody is in line.
@@ -87,10 +87,10 @@ impl Queue {
         self.waiters.iter()
     }
 
-    fn place(&self, index: usize) -> QueuePosition {
-        let crowds = match self.extra {
+    fn position(&self, index: usize) -> QueuePosition {
+        let crowds = match self.extra_calls {
             0 => 0,
-            _ => self.waiters.iter().take(index).map(extra).sum(),
+            _ => self.waiters.iter().take(index).map(extra_calls).sum(),
         };
         QueuePosition {
             ahead: count(index).saturating_add(crowds),
@@ -100,16 +100,16 @@ impl Queue {
 
     fn remove(&mut self, index: usize) {
         if let Some(gone) = self.waiters.remove(index) {
-            self.extra -= extra(&gone);
+            self.extra_calls -= extra_calls(&gone);
         }
     }
 
     fn insert(&mut self, waiter: Waiter) -> usize {
-        self.extra += extra(&waiter);
+        self.extra_calls += extra_calls(&waiter);
         match self.find(&waiter) {
             Ok(index) => {
                 let before = std::mem::replace(&mut self.waiters[index], waiter);
-                self.extra -= extra(&before);
+                self.extra_calls -= extra_calls(&before);
                 index
             }
             Err(index) => {
@@ -131,6 +131,6 @@ fn count(waiters: usize) -> u32 {
 }
 
 /// How many calls a waiter stands for beside itself.
-fn extra(waiter: &Waiter) -> u32 {
+fn extra_calls(waiter: &Waiter) -> u32 {
     waiter.count() - 1
 }

@@ -25,19 +25,19 @@ pub enum Report {
     /// It was given up.
     Abandoned(Pass),
     /// The provider answered somebody who had not asked the gate.
-    Proved,
+    Recovered,
     /// So many calls were accepted while nothing was wrong.
-    Carried(u32),
+    Accepted(u32),
     /// A failure that could not be reported when it happened.
-    Missed(Waiter),
+    MissedFailure(Waiter),
 }
 
 impl Report {
     /// Who stands in line after this.
-    pub fn joins(&self) -> Option<&Waiter> {
+    pub fn queued_waiter(&self) -> Option<&Waiter> {
         match self {
             Self::Failed { waiter, .. } => waiter.as_ref(),
-            Self::Missed(waiter) => Some(waiter),
+            Self::MissedFailure(waiter) => Some(waiter),
             _ => None,
         }
     }
@@ -45,17 +45,17 @@ impl Report {
 
 impl Gate {
     /// Takes in what came of a call, while so many are in line.
-    pub fn hear(&mut self, report: &Report, waiting: u32, now: Timestamp) {
+    pub fn apply_report(&mut self, report: &Report, waiting: u32, now: Timestamp) {
         match report {
-            Report::Failed { pass, stated, .. } => self.failed(*pass, *stated, now),
-            Report::Succeeded(pass) => self.succeeded(*pass, waiting, now),
+            Report::Failed { pass, stated, .. } => self.record_failure(*pass, *stated, now),
+            Report::Succeeded(pass) => self.record_success(*pass, waiting, now),
             Report::Alive(pass) => {
-                self.renew(*pass, now);
+                self.renew_lease(*pass, now);
             }
-            Report::Abandoned(pass) => self.abandoned(*pass, now),
-            Report::Proved => self.record_recovery(waiting, now),
-            Report::Carried(calls) => self.carried(*calls, now),
-            Report::Missed(_) => self.record_missed_failure(now),
+            Report::Abandoned(pass) => self.abandon_probe(*pass, now),
+            Report::Recovered => self.record_recovery(waiting, now),
+            Report::Accepted(calls) => self.record_accepted(*calls, now),
+            Report::MissedFailure(_) => self.record_missed_failure(now),
         }
     }
 }

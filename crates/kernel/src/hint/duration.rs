@@ -13,7 +13,7 @@ const MAX_DURATION: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BareUnit {
     /// None: a unit is required.
-    Refused,
+    UnitRequired,
     /// Seconds.
     Seconds,
     /// Milliseconds.
@@ -21,7 +21,7 @@ pub(super) enum BareUnit {
 }
 
 /// Returns the duration at the beginning of a text in lower case; the text after it is ignored.
-pub(super) fn leading(text: &str, bare: BareUnit) -> Option<Duration> {
+pub(super) fn parse_leading(text: &str, bare: BareUnit) -> Option<Duration> {
     parse_leading_with_rest(text, bare).map(|(duration, _)| duration)
 }
 
@@ -70,7 +70,7 @@ fn leading_clock(text: &str) -> Option<(Duration, &str)> {
 }
 
 /// Returns the duration that a whole text states.
-pub(super) fn whole(text: &str, bare: BareUnit) -> Option<Duration> {
+pub(super) fn parse_whole(text: &str, bare: BareUnit) -> Option<Duration> {
     if let (Ok(seconds), BareUnit::Seconds) = (text.parse::<u32>(), bare) {
         return Some(Duration::from_secs(seconds.into()));
     }
@@ -146,7 +146,7 @@ fn leading_unit(text: &str) -> Option<(f64, &str)> {
 
 fn bare_unit(bare: BareUnit) -> Option<f64> {
     match bare {
-        BareUnit::Refused => None,
+        BareUnit::UnitRequired => None,
         BareUnit::Seconds => Some(1e9),
         BareUnit::Millis => Some(1e6),
     }
@@ -183,7 +183,8 @@ mod tests {
             ("86,400 seconds", 86_400_000),
         ];
         for (text, millis) in table {
-            let read = leading(text, BareUnit::Refused).map(|duration| duration.as_millis());
+            let read =
+                parse_leading(text, BareUnit::UnitRequired).map(|duration| duration.as_millis());
             assert_eq!(read, Some(millis), "{text}");
         }
     }
@@ -201,14 +202,14 @@ mod tests {
             "5pm",
             "3 monkeys",
         ] {
-            assert_eq!(leading(text, BareUnit::Refused), None, "{text}");
+            assert_eq!(parse_leading(text, BareUnit::UnitRequired), None, "{text}");
         }
         assert_eq!(
-            leading("12", BareUnit::Seconds),
+            parse_leading("12", BareUnit::Seconds),
             Some(Duration::from_secs(12))
         );
         assert_eq!(
-            leading("50", BareUnit::Millis),
+            parse_leading("50", BareUnit::Millis),
             Some(Duration::from_millis(50))
         );
         for text in [
@@ -218,16 +219,19 @@ mod tests {
             "3 attempts",
             "2026-01-19T22:15:35Z",
         ] {
-            assert_eq!(whole(text, BareUnit::Seconds), None, "{text}");
+            assert_eq!(parse_whole(text, BareUnit::Seconds), None, "{text}");
         }
-        assert_eq!(leading("2026-01-19t22:15:35z", BareUnit::Seconds), None);
-        assert_eq!(leading("3 attempts", BareUnit::Seconds), None);
+        assert_eq!(
+            parse_leading("2026-01-19t22:15:35z", BareUnit::Seconds),
+            None
+        );
+        assert_eq!(parse_leading("3 attempts", BareUnit::Seconds), None);
     }
 
     #[test]
     fn absurd_lengths_are_cut() {
         for text in ["99999999999999999999999999 weeks", "1e5s", &"9".repeat(400)] {
-            let read = leading(text, BareUnit::Seconds);
+            let read = parse_leading(text, BareUnit::Seconds);
             assert!(
                 read.is_none_or(|duration| duration <= MAX_DURATION),
                 "{text}"

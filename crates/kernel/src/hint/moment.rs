@@ -20,11 +20,11 @@ pub(super) struct LocalClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) at: Timestamp,
-    pub(super) zoned: bool,
+    pub(super) has_zone: bool,
 }
 
 /// Reads epoch seconds or milliseconds, told apart by their size; a moment outside of this century is refused.
-pub(super) fn epoch(text: &str) -> Option<Timestamp> {
+pub(super) fn parse_epoch(text: &str) -> Option<Timestamp> {
     let number: f64 = text.trim().parse().ok()?;
     let millis = match number {
         1e9..=4.2e9 => number * 1000.0,
@@ -40,7 +40,7 @@ pub(super) fn epoch(text: &str) -> Option<Timestamp> {
 }
 
 /// Reads a whole text that is a moment with a zone of its own: RFC 3339 or an HTTP date.
-pub(super) fn stamp(text: &str) -> Option<Timestamp> {
+pub(super) fn parse_timestamp(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     if text.len() > 64 {
         return None;
@@ -58,17 +58,21 @@ pub(super) fn stamp(text: &str) -> Option<Timestamp> {
 }
 
 /// Returns the moment at the beginning of a text in lower case; the text after it is ignored.
-pub(super) fn leading(text: &str, here: LocalClock) -> Option<Moment> {
+pub(super) fn parse_leading(text: &str, here: LocalClock) -> Option<Moment> {
     let text = skip_padding(text);
     let token = &text[..text.find([' ', ',', ')', '"', '\'']).unwrap_or(text.len())];
-    if let Some(at) = epoch(token.trim_end_matches('.')) {
-        return Some(Moment { at, zoned: true });
+    if let Some(at) = parse_epoch(token.trim_end_matches('.')) {
+        return Some(Moment { at, has_zone: true });
     }
     let upper = token.trim_end_matches('.').to_ascii_uppercase();
-    if let Some(at) = upper.contains('T').then(|| stamp(&upper)).flatten() {
-        return Some(Moment { at, zoned: true });
+    if let Some(at) = upper
+        .contains('T')
+        .then(|| parse_timestamp(&upper))
+        .flatten()
+    {
+        return Some(Moment { at, has_zone: true });
     }
-    civil(text, here)
+    parse_civil(text, here)
 }
 
 fn skip_padding(text: &str) -> &str {
@@ -80,7 +84,7 @@ fn skip_padding(text: &str) -> &str {
 }
 
 /// Reads a date, a time of day, or both, and perhaps a zone.
-fn civil(text: &str, here: LocalClock) -> Option<Moment> {
+fn parse_civil(text: &str, here: LocalClock) -> Option<Moment> {
     let fixed = Offset::from_seconds(i32::from(here.offset_minutes) * 60).unwrap_or(Offset::UTC);
     let (date, rest) = match leading_date(text) {
         Some((date, rest)) => (Some(date), skip_between(rest)),
@@ -91,14 +95,14 @@ fn civil(text: &str, here: LocalClock) -> Option<Moment> {
         None => (date.map(|_| Time::midnight())?, rest),
     };
     let zone = leading_zone(rest);
-    let zoned = zone.is_some();
+    let has_zone = zone.is_some();
     let zone = zone.unwrap_or_else(|| TimeZone::fixed(fixed));
     let now = jiff::Timestamp::from_millisecond(i64::try_from(here.now.as_millis()).ok()?).ok()?;
     let at = next_occurrence(date, time, now, &zone)?;
     let at = u64::try_from(at.as_millisecond()).ok()?;
     Some(Moment {
         at: Timestamp::from_millis(at),
-        zoned,
+        has_zone,
     })
 }
 
@@ -339,7 +343,7 @@ mod tests {
             now: at(now),
             offset_minutes,
         };
-        leading(text, here).map(|moment| moment.at.to_string())
+        parse_leading(text, here).map(|moment| moment.at.to_string())
     }
 
     /// The text, the time and the local offset in minutes at which it is read, and its meaning.
@@ -400,17 +404,20 @@ mod tests {
     #[test]
     fn whole_stamps_are_read_and_garbage_is_not() {
         assert_eq!(
-            stamp("Wed, 21 Oct 2026 07:28:00 GMT"),
+            parse_timestamp("Wed, 21 Oct 2026 07:28:00 GMT"),
             Some(at("2026-10-21T07:28:00Z"))
         );
         assert_eq!(
-            stamp("2026-01-19T22:15:00Z"),
+            parse_timestamp("2026-01-19T22:15:00Z"),
             Some(at("2026-01-19T22:15:00Z"))
         );
-        assert_eq!(stamp(&"9".repeat(5000)), None);
-        assert_eq!(epoch("1786233600000"), Some(at("2026-08-09T00:00:00Z")));
+        assert_eq!(parse_timestamp(&"9".repeat(5000)), None);
+        assert_eq!(
+            parse_epoch("1786233600000"),
+            Some(at("2026-08-09T00:00:00Z"))
+        );
         for text in ["-1", "0", "3600", "NaN", "inf", "1e300"] {
-            assert_eq!(epoch(text), None, "{text}");
+            assert_eq!(parse_epoch(text), None, "{text}");
         }
     }
 }

@@ -16,28 +16,28 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 ///     arguments: arguments.to_owned(),
 /// };
 /// let mut calls = RepeatedCallCounter::default();
-/// assert_eq!(calls.after(&[(&call(r#"{"a":1,"b":2}"#), "done")]), 1);
-/// assert_eq!(calls.after(&[(&call(r#"{"b": 2, "a": 1}"#), "done")]), 2);
-/// assert_eq!(calls.after(&[(&call(r#"{"a":1,"b":2}"#), "other")]), 1);
+/// assert_eq!(calls.record(&[(&call(r#"{"a":1,"b":2}"#), "done")]), 1);
+/// assert_eq!(calls.record(&[(&call(r#"{"b": 2, "a": 1}"#), "done")]), 2);
+/// assert_eq!(calls.record(&[(&call(r#"{"a":1,"b":2}"#), "other")]), 1);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepeatedCallCounter {
     last: Option<u64>,
-    times: u32,
+    count: u32,
 }
 
 impl RepeatedCallCounter {
     /// Records the calls of one completion, each with its result, and returns how many times in a row they have
     /// occurred. A completion without calls ends the row.
-    pub fn after(&mut self, calls: &[(&ToolCall, &str)]) -> u32 {
+    pub fn record(&mut self, calls: &[(&ToolCall, &str)]) -> u32 {
         let batch = (!calls.is_empty()).then(|| batch(calls));
-        self.times = match batch {
+        self.count = match batch {
             None => 0,
-            Some(_) if batch == self.last => self.times.saturating_add(1),
+            Some(_) if batch == self.last => self.count.saturating_add(1),
             Some(_) => 1,
         };
         self.last = batch;
-        self.times
+        self.count
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Cycles {
 struct Candidate {
     period: usize,
     /// The number of characters in a row that equal those of a period earlier.
-    same: usize,
+    matched: usize,
     letters: usize,
 }
 
@@ -44,27 +44,27 @@ impl Cycles {
             self.last = vec!['\0'; RING_SIZE];
             self.seen = vec![(0, 0); TABLE_SIZE];
         }
-        let leaving = self.back(GRAM_LENGTH - 1);
+        let leaving = self.char_before(GRAM_LENGTH - 1);
         self.last[self.count % RING_SIZE] = c;
         self.count += 1;
-        self.roll(c, leaving);
+        self.roll_hash(c, leaving);
         self.candidate = self
             .candidate
-            .and_then(|candidate| self.goes_on(candidate, c));
-        let before = self.remember();
+            .and_then(|candidate| self.extend_candidate(candidate, c));
+        let before = self.record_position();
         if self.candidate.is_none() {
-            self.candidate = before.and_then(|place| self.begun(place));
+            self.candidate = before.and_then(|place| self.start_candidate(place));
         }
         self.candidate.and_then(Candidate::verdict)
     }
 
     /// Returns the character that many before the last one.
-    fn back(&self, distance: usize) -> Option<char> {
+    fn char_before(&self, distance: usize) -> Option<char> {
         let place = self.count.checked_sub(distance + 1)?;
         (distance < RING_SIZE).then(|| self.last[place % RING_SIZE])
     }
 
-    fn roll(&mut self, c: char, leaving: Option<char>) {
+    fn roll_hash(&mut self, c: char, leaving: Option<char>) {
         const OLDEST: u64 = power(BASE, GRAM_LENGTH);
         let number = |c: char| u64::from(c).wrapping_add(1);
         let left = leaving.map_or(0, number).wrapping_mul(OLDEST);
@@ -73,7 +73,7 @@ impl Cycles {
     }
 
     /// Returns the last position of the last few characters, and records the current one.
-    fn remember(&mut self) -> Option<usize> {
+    fn record_position(&mut self) -> Option<usize> {
         if self.count < GRAM_LENGTH {
             return None;
         }
@@ -82,25 +82,25 @@ impl Cycles {
         (hash == self.hash && at > 0).then_some(at)
     }
 
-    fn begun(&self, before: usize) -> Option<Candidate> {
+    fn start_candidate(&self, before: usize) -> Option<Candidate> {
         let period = self.count - before;
         let is_same = |distance: usize| {
-            let now = self.back(distance);
-            now.is_some() && now == self.back(distance + period)
+            let now = self.char_before(distance);
+            now.is_some() && now == self.char_before(distance + period)
         };
         let holds = (1..=MAX_PERIOD).contains(&period) && (0..GRAM_LENGTH).all(is_same);
-        let letters = (0..GRAM_LENGTH).filter_map(|distance| self.back(distance));
+        let letters = (0..GRAM_LENGTH).filter_map(|distance| self.char_before(distance));
         holds.then(|| Candidate {
             period,
-            same: GRAM_LENGTH,
+            matched: GRAM_LENGTH,
             letters: letters.filter(|c| c.is_alphabetic()).count(),
         })
     }
 
-    fn goes_on(&self, candidate: Candidate, c: char) -> Option<Candidate> {
-        let goes_on = self.back(candidate.period) == Some(c);
+    fn extend_candidate(&self, candidate: Candidate, c: char) -> Option<Candidate> {
+        let goes_on = self.char_before(candidate.period) == Some(c);
         goes_on.then(|| Candidate {
-            same: candidate.same + 1,
+            matched: candidate.matched + 1,
             letters: candidate.letters + usize::from(c.is_alphabetic()),
             ..candidate
         })
@@ -110,9 +110,9 @@ impl Cycles {
 impl Candidate {
     /// Returns a loop after four repeats and 180 characters, or three repeats and 1024.
     fn verdict(self) -> Option<Loop> {
-        let length = self.same + self.period;
+        let length = self.matched + self.period;
         let repeats = length / self.period;
-        let has_words = self.letters * 4 >= self.same;
+        let has_words = self.letters * 4 >= self.matched;
         let is_long = (repeats >= 4 && length >= 180) || (repeats >= 3 && length >= 1024);
         let counts = is_long && (has_words || length >= MIN_WORDLESS_CYCLE);
         let period = self.period;

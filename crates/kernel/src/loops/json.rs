@@ -11,7 +11,7 @@ pub(super) fn hash(text: &str) -> u64 {
     let mut reader = Reader { rest: text.trim() };
     match reader.value(MAX_DEPTH) {
         Some(hash) if reader.rest.trim().is_empty() => hash,
-        _ => number(&("text", text)),
+        _ => hash_of(&("text", text)),
     }
 }
 
@@ -21,31 +21,31 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn value(&mut self, depth: u32) -> Option<u64> {
-        self.blanks();
+        self.skip_whitespace();
         match self.rest.chars().next()? {
             '{' => self.object(depth.checked_sub(1)?),
             '[' => self.array(depth.checked_sub(1)?),
-            '"' => Some(number(&("string", self.string()?))),
-            _ => self.word(),
+            '"' => Some(hash_of(&("string", self.string()?))),
+            _ => self.literal(),
         }
     }
 
     /// Returns the sum of the fields, so that their order does not count.
     fn object(&mut self, depth: u32) -> Option<u64> {
         let mut sum = 0_u64;
-        self.eat('{')?;
-        if self.eat('}').is_some() {
-            return Some(number(&("object", sum)));
+        self.expect_char('{')?;
+        if self.expect_char('}').is_some() {
+            return Some(hash_of(&("object", sum)));
         }
         loop {
-            self.blanks();
+            self.skip_whitespace();
             let name = self.string()?;
-            self.eat(':')?;
+            self.expect_char(':')?;
             let value = self.value(depth)?;
-            sum = sum.wrapping_add(number(&("field", name, value)));
-            if self.eat(',').is_none() {
-                self.eat('}')?;
-                return Some(number(&("object", sum)));
+            sum = sum.wrapping_add(hash_of(&("field", name, value)));
+            if self.expect_char(',').is_none() {
+                self.expect_char('}')?;
+                return Some(hash_of(&("object", sum)));
             }
         }
     }
@@ -53,14 +53,14 @@ impl<'a> Reader<'a> {
     fn array(&mut self, depth: u32) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         "array".hash(&mut hasher);
-        self.eat('[')?;
-        if self.eat(']').is_some() {
+        self.expect_char('[')?;
+        if self.expect_char(']').is_some() {
             return Some(hasher.finish());
         }
         loop {
             self.value(depth)?.hash(&mut hasher);
-            if self.eat(',').is_none() {
-                self.eat(']')?;
+            if self.expect_char(',').is_none() {
+                self.expect_char(']')?;
                 return Some(hasher.finish());
             }
         }
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
                     return Some(text);
                 }
                 (_, '\\') => match chars.next()?.1 {
-                    'u' => text.push_str(&unit(&mut chars)?),
+                    'u' => text.push_str(&unicode_escape(&mut chars)?),
                     'n' => text.push('\n'),
                     't' => text.push('\t'),
                     'r' => text.push('\r'),
@@ -93,13 +93,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a number or one of the three words.
-    fn word(&mut self) -> Option<u64> {
+    fn literal(&mut self) -> Option<u64> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
         let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
         if matches!(word, "true" | "false" | "null") {
-            return Some(number(&("word", word)));
+            return Some(hash_of(&("word", word)));
         }
         // Whole numbers exactly, all others as well as they can be told apart.
         let whole = word.parse::<i128>().ok();
@@ -108,27 +108,27 @@ impl<'a> Reader<'a> {
             .ok()
             .filter(|number| number.is_finite())?;
         Some(match whole {
-            Some(whole) => number(&("number", whole)),
+            Some(whole) => hash_of(&("number", whole)),
             None if broken.fract() == 0.0 && broken.abs() < 1e15 => {
-                number(&("number", format!("{broken:.0}").parse::<i128>().ok()?))
+                hash_of(&("number", format!("{broken:.0}").parse::<i128>().ok()?))
             }
-            None => number(&("broken", broken.to_bits())),
+            None => hash_of(&("broken", broken.to_bits())),
         })
     }
 
-    fn blanks(&mut self) {
+    fn skip_whitespace(&mut self) {
         self.rest = self.rest.trim_start();
     }
 
-    fn eat(&mut self, c: char) -> Option<()> {
-        self.blanks();
+    fn expect_char(&mut self, c: char) -> Option<()> {
+        self.skip_whitespace();
         self.rest = self.rest.strip_prefix(c)?;
         Some(())
     }
 }
 
 /// Returns the character of an escape by its number; half of a surrogate pair stays a name, so that nothing is lost.
-fn unit(chars: &mut std::str::CharIndices<'_>) -> Option<String> {
+fn unicode_escape(chars: &mut std::str::CharIndices<'_>) -> Option<String> {
     let mut four = || {
         let digits: String = chars.take(4).map(|(_, c)| c).collect();
         u32::from_str_radix(&digits, 16)
@@ -155,7 +155,7 @@ fn unit(chars: &mut std::str::CharIndices<'_>) -> Option<String> {
     }
 }
 
-fn number(value: &impl Hash) -> u64 {
+fn hash_of(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()

@@ -21,7 +21,7 @@ pub(super) struct Paragraphs {
     numbers: Vec<u32>,
     characters: usize,
     symbols: usize,
-    line: LineState,
+    line_state: LineState,
     is_code: bool,
     has_code: bool,
 }
@@ -39,12 +39,12 @@ enum LineState {
     #[default]
     Blank,
     /// So many of the marks that begin and end code, and nothing else.
-    Marks(u8),
+    Fence(u8),
     Text,
 }
 
 impl Paragraphs {
-    pub(super) fn word(&mut self, word: HashedWord) {
+    pub(super) fn push_word(&mut self, word: HashedWord) {
         let words = match word.has_digit {
             true => &mut self.numbers,
             false => &mut self.words,
@@ -55,32 +55,32 @@ impl Paragraphs {
     }
 
     /// Reads a character; the words before it are already known.
-    pub(super) fn mark(&mut self, c: char, is_symbol: bool) -> Option<Loop> {
+    pub(super) fn push_char(&mut self, c: char, is_symbol: bool) -> Option<Loop> {
         self.characters += 1;
         self.symbols += usize::from(is_symbol);
-        self.line = match (self.line, c) {
+        self.line_state = match (self.line_state, c) {
             (LineState::Blank, '\n') => {
-                return self.end().then_some(Loop::Paragraphs);
+                return self.end_paragraph().then_some(Loop::Paragraphs);
             }
             (_, '\n') => LineState::Blank,
             (LineState::Blank, c) if c.is_whitespace() => LineState::Blank,
-            (LineState::Blank, '`') => LineState::Marks(1),
-            (LineState::Marks(2), '`') => {
+            (LineState::Blank, '`') => LineState::Fence(1),
+            (LineState::Fence(2), '`') => {
                 self.is_code = !self.is_code;
                 self.has_code = true;
                 LineState::Text
             }
-            (LineState::Marks(marks), '`') => LineState::Marks(marks + 1),
+            (LineState::Fence(marks), '`') => LineState::Fence(marks + 1),
             _ => LineState::Text,
         };
         None
     }
 
     /// Ends a paragraph and returns whether it is one too many of its kind.
-    fn end(&mut self) -> bool {
+    fn end_paragraph(&mut self) -> bool {
         let said = Paragraph {
-            words: sorted(std::mem::take(&mut self.words)),
-            numbers: sorted(std::mem::take(&mut self.numbers)),
+            words: sorted_unique(std::mem::take(&mut self.words)),
+            numbers: sorted_unique(std::mem::take(&mut self.numbers)),
         };
         let is_prose = self.symbols * 16 < self.characters && !self.has_code && !self.is_code;
         (self.characters, self.symbols, self.has_code) = (0, 0, false);
@@ -108,13 +108,13 @@ impl Paragraph {
         if one.min(two) * 5 < one.max(two) * 4 || self.numbers != other.numbers {
             return false;
         }
-        let shared = shared(&self.words, &other.words);
+        let shared = shared_count(&self.words, &other.words);
         shared * 5 >= (one + two - shared) * 4
     }
 }
 
 /// Returns the number of values that two sorted lists share.
-fn shared(one: &[u32], two: &[u32]) -> usize {
+fn shared_count(one: &[u32], two: &[u32]) -> usize {
     let (mut at, mut count) = (0, 0);
     for value in one {
         while two.get(at).is_some_and(|other| other < value) {
@@ -125,7 +125,7 @@ fn shared(one: &[u32], two: &[u32]) -> usize {
     count
 }
 
-fn sorted(mut words: Vec<u32>) -> Vec<u32> {
+fn sorted_unique(mut words: Vec<u32>) -> Vec<u32> {
     words.sort_unstable();
     words.dedup();
     words

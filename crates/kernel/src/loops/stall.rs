@@ -27,13 +27,13 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    pub(super) fn mark(&mut self, is_symbol: bool) {
+    pub(super) fn count_char(&mut self, is_symbol: bool) {
         self.characters += 1;
         self.symbols += usize::from(is_symbol);
     }
 
     /// Reads a word and returns whether nothing new has come for too long.
-    pub(super) fn word(&mut self, word: HashedWord) -> bool {
+    pub(super) fn push_word(&mut self, word: HashedWord) -> bool {
         match word.has_digit {
             true => self.numbers += 1,
             false => self.words.push(word.hash),
@@ -44,7 +44,7 @@ impl Stall {
         let mut words = std::mem::take(&mut self.words);
         words.sort_unstable();
         words.dedup();
-        let is_stale = self.is_prose() && words.iter().all(|word| self.knows(*word));
+        let is_stale = self.is_prose() && words.iter().all(|word| self.has_seen(*word));
         self.stale = if is_stale { self.stale + 1 } else { 0 };
         (self.numbers, self.characters, self.symbols) = (0, 0, 0);
         self.last.push_back(words);
@@ -65,7 +65,7 @@ impl Stall {
         all.len() <= MAX_DISTINCT_WORDS
     }
 
-    fn knows(&self, word: u32) -> bool {
+    fn has_seen(&self, word: u32) -> bool {
         self.last
             .iter()
             .any(|words| words.binary_search(&word).is_ok())

@@ -88,7 +88,9 @@ pub fn stated_window(failure: &Failure) -> Option<u64> {
 
 fn window_in_fields(failure: &Failure) -> Option<u64> {
     let stated = WINDOW_FIELDS.iter().filter_map(|name| failure.field(name));
-    stated.filter_map(|value| number(value.trim())).next()
+    stated
+        .filter_map(|value| parse_token_count(value.trim()))
+        .next()
 }
 
 fn number_after_cue(text: &str) -> Option<u64> {
@@ -108,7 +110,7 @@ fn linked_number(text: &str) -> Option<u64> {
         let word = rest.find(|c: char| !c.is_ascii_alphabetic());
         match word.map(|end| rest.split_at(end)) {
             Some((word, after)) if LINK_WORDS.contains(&word) => rest = after,
-            _ => return number(rest),
+            _ => return parse_token_count(rest),
         }
     }
 }
@@ -126,7 +128,7 @@ fn number_before_cue(text: &str) -> Option<u64> {
         let head = text[..at].trim_end_matches([' ', '-']);
         let is_number = |c: char| c.is_ascii_digit() || c == ',' || c == 'k';
         let start = head.trim_end_matches(is_number).len();
-        number(&head[start..])
+        parse_token_count(&head[start..])
     };
     AFTER.iter().find_map(before)
 }
@@ -137,7 +139,7 @@ fn number_after_greater_than(text: &str) -> Option<u64> {
     let counted = before.trim_end().trim_end_matches("tokens").trim_end();
     counted
         .ends_with(|c: char| c.is_ascii_digit())
-        .then(|| number(after.trim_start_matches(['=', ' '])))?
+        .then(|| parse_token_count(after.trim_start_matches(['=', ' '])))?
 }
 
 /// Reads `Limit 30000, Requested 30601`: a request larger than a minute's limit never fits, whatever the model could
@@ -145,11 +147,11 @@ fn number_after_greater_than(text: &str) -> Option<u64> {
 fn rate_bucket_limit(text: &str) -> Option<u64> {
     let at = memchr::memmem::find(text.as_bytes(), b"limit ")?;
     let rest = &text[at + "limit ".len()..];
-    number(rest).filter(|_| rest.contains("requested "))
+    parse_token_count(rest).filter(|_| rest.contains("requested "))
 }
 
 /// Returns the number of tokens at the beginning of a text: `131072`, `131,072`, `128k`.
-fn number(text: &str) -> Option<u64> {
+fn parse_token_count(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != ',');
     let (digits, rest) = text.split_at(end.unwrap_or(text.len()));
     // A comma at the end belongs to the sentence; the text after it is another thing.

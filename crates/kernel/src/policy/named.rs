@@ -53,7 +53,7 @@ impl Policy {
             "conservative" => Self::conservative(),
             "session" => Self {
                 max_delay: None,
-                longest_stated_wait: Some(SESSION_STATED_WAIT),
+                max_stated_wait: Some(SESSION_STATED_WAIT),
                 ..doubling("session", 4, Duration::from_secs(2), SESSION_STATED_WAIT)
             },
             "overnight" => overnight(),
@@ -98,7 +98,7 @@ fn doubling(name: &str, attempts: u32, base: Duration, cap: Duration) -> Policy 
         jitter: Jitter::None,
         max_attempts: NonZeroU32::new(attempts),
         sleep_budget: None,
-        longest_stated_wait: Some(cap),
+        max_stated_wait: Some(cap),
         wait_for_reset: false,
         may_switch: Switches::ALL,
     }
@@ -114,7 +114,7 @@ fn overnight() -> Policy {
         jitter: Jitter::None,
         max_attempts: None,
         sleep_budget: Some(Duration::from_secs(8 * 3600)),
-        longest_stated_wait: None,
+        max_stated_wait: None,
         wait_for_reset: false,
         may_switch: Switches::ALL,
     }

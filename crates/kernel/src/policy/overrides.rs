@@ -39,7 +39,7 @@ impl fmt::Display for BackoffKind {
 /// use std::time::Duration;
 ///
 /// let more = Overrides { max_attempts: NonZeroU32::new(5), ..Overrides::default() };
-/// let policy = Policy::named("standard")?.with(more)?;
+/// let policy = Policy::named("standard")?.with_overrides(more)?;
 /// assert_eq!(policy.delays(10), [1, 2, 4, 8].map(Duration::from_secs));
 /// # Ok::<(), outlast_kernel::policy::Error>(())
 /// ```
@@ -62,7 +62,7 @@ pub struct Overrides {
     /// The longest total sleep of a retry chain.
     pub sleep_budget: Option<Duration>,
     /// The longest stated wait that is accepted; by default the longest computed one, if that is overridden.
-    pub longest_stated_wait: Option<Duration>,
+    pub max_stated_wait: Option<Duration>,
     /// The targets that may be switched to.
     pub may_switch: Option<Switches>,
     /// Accepts a stated reset time, however far away it is.
@@ -71,17 +71,17 @@ pub struct Overrides {
 
 impl Policy {
     /// Returns this policy with some fields replaced.
-    pub fn with(self, overrides: Overrides) -> Result<Self, Error> {
-        let backoff = overridden(&self.backoff, &overrides)?;
+    pub fn with_overrides(self, overrides: Overrides) -> Result<Self, Error> {
+        let backoff = overridden_backoff(&self.backoff, &overrides)?;
         let (max_delay, longest_stated_wait) = match overrides.max_delay {
             Some(Duration::ZERO) => (None, None),
             Some(ceiling) => (Some(ceiling), Some(ceiling)),
-            None => (self.max_delay, self.longest_stated_wait),
+            None => (self.max_delay, self.max_stated_wait),
         };
         let policy = Self {
             backoff,
             max_delay,
-            longest_stated_wait: overrides.longest_stated_wait.or(longest_stated_wait),
+            max_stated_wait: overrides.max_stated_wait.or(longest_stated_wait),
             may_switch: overrides.may_switch.unwrap_or(self.may_switch),
             jitter: overrides.jitter.unwrap_or(self.jitter),
             max_attempts: overrides.max_attempts.or(self.max_attempts),
@@ -90,14 +90,14 @@ impl Policy {
             ..self
         };
         if policy.retries().is_none() {
-            Err(Error::Endless)
+            Err(Error::Unbounded)
         } else {
             Ok(policy)
         }
     }
 }
 
-fn overridden(current: &Backoff, overrides: &Overrides) -> Result<Backoff, Error> {
+fn overridden_backoff(current: &Backoff, overrides: &Overrides) -> Result<Backoff, Error> {
     let kind = overrides.backoff.unwrap_or(kind_of(current));
     let base = overrides.base_delay.unwrap_or_else(|| current.delay(0));
     let unused = match kind {

@@ -8,7 +8,7 @@ mod instructions;
 mod judge;
 mod summary;
 
-use super::{greeting, words};
+use super::{greeting, text_deltas};
 use crate::conversation::Conversation;
 use crate::request_facts::RequestFacts;
 use instructions::{Call, Instructions};
@@ -20,37 +20,37 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const MAX_OUTPUT_CHARS: usize = 200;
 
 /// Returns the next completion: the calls of the next step, or the report of the results.
-pub(super) fn step(facts: &RequestFacts) -> Vec<Delta> {
+pub(super) fn next_step(facts: &RequestFacts) -> Vec<Delta> {
     let conversation = &facts.conversation;
     if summary::is_requested(&facts.system) {
-        return words(&summary::of_transcript(&conversation.prompt));
+        return text_deltas(&summary::summarize(&conversation.prompt));
     }
     if let Some(verdict) = judge::verdict(&conversation.prompt) {
-        return words(&verdict);
+        return text_deltas(&verdict);
     }
-    let is_summed_up = summary::find(&conversation.prompt).is_some();
-    let script =
-        instructions::scripted(&facts.system, conversation.prompts).filter(|_| !is_summed_up);
+    let is_summed_up = summary::find_steps(&conversation.prompt).is_some();
+    let script = instructions::from_system_text(&facts.system, conversation.prompts)
+        .filter(|_| !is_summed_up);
     let part = script.unwrap_or_else(|| requested_instructions(&conversation.prompt));
     if part.is_empty() && !is_summed_up {
-        return words(&greeting(facts));
+        return text_deltas(&greeting(facts));
     }
-    match (part.steps.get(conversation.answers), part.said) {
-        (Some(calls), _) => calling(calls, conversation),
-        (None, Some(said)) => words(&said),
-        (None, None) => words(&done(part.steps.len(), &conversation.outputs)),
+    match (part.steps.get(conversation.answers), part.final_text) {
+        (Some(calls), _) => call_deltas(calls, conversation),
+        (None, Some(said)) => text_deltas(&said),
+        (None, None) => text_deltas(&final_text(part.steps.len(), &conversation.outputs)),
     }
 }
 
 /// Parses the instructions of a prompt. If the prompt contains a summary, they are those of the summary.
 fn requested_instructions(prompt: &str) -> Instructions<'_> {
-    let lines = summary::find(prompt).unwrap_or_else(|| prompt.lines().collect());
-    Instructions::read(lines.into_iter())
+    let lines = summary::find_steps(prompt).unwrap_or_else(|| prompt.lines().collect());
+    Instructions::parse(lines.into_iter())
 }
 
-fn calling(calls: &[Call<'_>], conversation: &Conversation) -> Vec<Delta> {
-    let (turn, step) = (turn(conversation), conversation.answers);
-    let mut deltas = words(&format!("Step {}.", step + 1));
+fn call_deltas(calls: &[Call<'_>], conversation: &Conversation) -> Vec<Delta> {
+    let (turn, step) = (turn_id(conversation), conversation.answers);
+    let mut deltas = text_deltas(&format!("Step {}.", step + 1));
     deltas.extend(calls.iter().enumerate().map(|(place, (name, arguments))| {
         Delta::ToolCall(ToolCall {
             // The turn's number makes the id unique in the whole conversation.
@@ -63,8 +63,8 @@ fn calling(calls: &[Call<'_>], conversation: &Conversation) -> Vec<Delta> {
 }
 
 /// Returns the id of the turn: its number, or a hash after a summary, as numbers would start again and ids repeat.
-fn turn(conversation: &Conversation) -> String {
-    if summary::find(&conversation.prompt).is_none() {
+fn turn_id(conversation: &Conversation) -> String {
+    if summary::find_steps(&conversation.prompt).is_none() {
         return conversation.prompts.to_string();
     }
     let mut hasher = DefaultHasher::new();
@@ -72,7 +72,7 @@ fn turn(conversation: &Conversation) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-fn done(steps: usize, outputs: &[String]) -> String {
+fn final_text(steps: usize, outputs: &[String]) -> String {
     let outputs = outputs.iter();
     let cut = outputs.map(|output| output.chars().take(MAX_OUTPUT_CHARS).collect::<String>());
     let outputs = cut.collect::<Vec<_>>().join(" | ");
@@ -87,6 +87,6 @@ mod tests {
     fn long_outputs_are_cut_between_characters() {
         let outputs = ["é".repeat(300), "short".to_owned()];
         let expected = format!("Done after 2 steps. {} | short", "é".repeat(200));
-        assert_eq!(done(2, &outputs), expected);
+        assert_eq!(final_text(2, &outputs), expected);
     }
 }

@@ -4,7 +4,7 @@ use outlast_dialect::Delta;
 
 /// Returns the rest of a completion, given the parts already sent. A part that is no prefix of the completion is
 /// ignored.
-pub(super) fn rest(mut deltas: Vec<Delta>, begun: &[String]) -> Vec<Delta> {
+pub(super) fn remaining_deltas(mut deltas: Vec<Delta>, begun: &[String]) -> Vec<Delta> {
     for said in begun {
         let text: String = deltas.iter().filter_map(text).collect();
         let said = match text.starts_with(said.as_str()) {
@@ -13,7 +13,7 @@ pub(super) fn rest(mut deltas: Vec<Delta>, begun: &[String]) -> Vec<Delta> {
             false if text.starts_with(said.trim_end()) => said.trim_end().len(),
             false => 0,
         };
-        deltas = without(deltas, said);
+        deltas = skip_text(deltas, said);
     }
     deltas
 }
@@ -26,7 +26,7 @@ fn text(delta: &Delta) -> Option<&str> {
 }
 
 /// Returns the deltas without the first `bytes` bytes of text.
-fn without(deltas: Vec<Delta>, mut bytes: usize) -> Vec<Delta> {
+fn skip_text(deltas: Vec<Delta>, mut bytes: usize) -> Vec<Delta> {
     let shortened = |delta| match delta {
         Delta::Text(text) => {
             let (_, rest) = text.split_at(bytes.min(text.len()));
@@ -41,11 +41,11 @@ fn without(deltas: Vec<Delta>, mut bytes: usize) -> Vec<Delta> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::words;
+    use crate::content::text_deltas;
 
     fn said_after(begun: &[&str]) -> String {
         let begun: Vec<String> = begun.iter().map(|text| (*text).to_owned()).collect();
-        let rest = rest(words("Hello from the älteste provider."), &begun);
+        let rest = remaining_deltas(text_deltas("Hello from the älteste provider."), &begun);
         rest.iter().filter_map(text).collect()
     }
 
@@ -72,6 +72,6 @@ mod tests {
     fn what_is_no_text_is_said_again() {
         let thought = Delta::Reasoning("Hm.".to_owned());
         let deltas = vec![thought.clone(), Delta::Text("Hello".to_owned())];
-        assert_eq!(rest(deltas, &["Hello".to_owned()]), [thought]);
+        assert_eq!(remaining_deltas(deltas, &["Hello".to_owned()]), [thought]);
     }
 }

@@ -1,6 +1,6 @@
 //! Completions that arrive intact, but that an agent cannot use.
 
-use super::{calls, proof, thought};
+use super::{proof, reasoning_deltas, tool_call_deltas};
 use crate::request_facts::RequestFacts;
 use outlast_dialect::{Delta, Dialect};
 use outlast_kernel::event::ToolCall;
@@ -17,21 +17,24 @@ const REPETITIONS: usize = 400;
 
 /// Returns reasoning that repeats the same paragraph.
 pub(super) fn reasoning_loop(dialect: Dialect) -> Vec<Delta> {
-    thought(&REPEATED_PARAGRAPH.repeat(REPETITIONS), proof(dialect))
+    reasoning_deltas(&REPEATED_PARAGRAPH.repeat(REPETITIONS), proof(dialect))
 }
 
 /// Returns a complete call, and one whose arguments are cut off.
-pub(super) fn cut_call(facts: &RequestFacts) -> Vec<Delta> {
-    with_last_arguments(calls(facts, 2), CUT_ARGUMENTS)
+pub(super) fn truncated_call(facts: &RequestFacts) -> Vec<Delta> {
+    with_last_arguments(tool_call_deltas(facts, 2), CUT_ARGUMENTS)
 }
 
 /// Returns a call whose arguments never begin.
 pub(super) fn blank_arguments_call(facts: &RequestFacts) -> Vec<Delta> {
-    with_last_arguments(calls(facts, 1), &" ".repeat(BLANK_ARGUMENT_BYTES))
+    with_last_arguments(
+        tool_call_deltas(facts, 1),
+        &" ".repeat(BLANK_ARGUMENT_BYTES),
+    )
 }
 
 /// Returns a call without a name.
-pub(super) fn nameless() -> Vec<Delta> {
+pub(super) fn nameless_call() -> Vec<Delta> {
     vec![Delta::ToolCall(ToolCall {
         id: String::new(),
         name: String::new(),

@@ -13,10 +13,10 @@ pub(crate) fn for_request(
 ) -> Option<ErrorResponse> {
     match *act {
         Action::Window { limit } => {
-            (facts.tokens > limit).then(|| window(dialect, facts.tokens, limit))
+            (facts.tokens > limit).then(|| context_window_exceeded(dialect, facts.tokens, limit))
         }
         Action::TooLarge { limit } => {
-            (facts.bytes > limit).then(|| too_large(dialect, facts.bytes, limit))
+            (facts.bytes > limit).then(|| body_too_large(dialect, facts.bytes, limit))
         }
         Action::BodyTimeout => Some(body_timeout(dialect)),
         Action::NoPrefill => facts.conversation.is_prefilled.then(no_prefill),
@@ -24,7 +24,7 @@ pub(crate) fn for_request(
     }
 }
 
-fn window(dialect: Dialect, tokens: u64, limit: u64) -> ErrorResponse {
+fn context_window_exceeded(dialect: Dialect, tokens: u64, limit: u64) -> ErrorResponse {
     let message = match dialect {
         Dialect::Anthropic => format!("prompt is too long: {tokens} tokens > {limit} maximum"),
         Dialect::OpenaiChat => format!(
@@ -46,7 +46,7 @@ fn window(dialect: Dialect, tokens: u64, limit: u64) -> ErrorResponse {
     )
 }
 
-fn too_large(dialect: Dialect, bytes: usize, limit: usize) -> ErrorResponse {
+fn body_too_large(dialect: Dialect, bytes: usize, limit: usize) -> ErrorResponse {
     let problem = match dialect {
         Dialect::Anthropic => ApiError::new(
             "request_too_large",

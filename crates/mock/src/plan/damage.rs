@@ -34,37 +34,42 @@ impl Plan {
     }
 
     /// Changes the end, and removes the length from which a client could tell that the body is complete.
-    pub(super) fn unmeasured(mut self, end: BodyEnd) -> Self {
+    pub(super) fn without_length(mut self, end: BodyEnd) -> Self {
         self.set_length(None);
         Self { end, ..self }
     }
 
-    pub(super) fn dripping(mut self, delay: Duration) -> Self {
+    pub(super) fn with_delay(mut self, delay: Duration) -> Self {
         self.pieces.iter_mut().for_each(|piece| piece.wait = delay);
         self
     }
 
     /// Keeps the opening and so many pieces, but never the last; then comes the given end.
-    pub(super) fn kept(mut self, pieces: usize, end: BodyEnd) -> Self {
+    pub(super) fn truncated_to_pieces(mut self, pieces: usize, end: BodyEnd) -> Self {
         let most = self.pieces.len().saturating_sub(1);
         self.pieces.truncate(pieces.saturating_add(1).min(most));
         Self { end, ..self }
     }
 
-    pub(super) fn pinging(self, pieces: usize, every: Duration, ask: RequestContext<'_>) -> Self {
-        if ask.facts.streamed {
-            let bytes = Bytes::from(ask.dialect.ping());
-            return self.kept(pieces, BodyEnd::Repeat { bytes, every });
+    pub(super) fn with_keepalives(
+        self,
+        pieces: usize,
+        every: Duration,
+        ask: RequestContext<'_>,
+    ) -> Self {
+        if ask.facts.is_streamed {
+            let bytes = Bytes::from(ask.dialect.keepalive_frame());
+            return self.truncated_to_pieces(pieces, BodyEnd::Repeat { bytes, every });
         }
         // Whitespace that may precede a JSON body without being part of it.
         let bytes = Bytes::from_static(b"\n");
-        let mut plan = self.unmeasured(BodyEnd::Repeat { bytes, every });
+        let mut plan = self.without_length(BodyEnd::Repeat { bytes, every });
         plan.pieces.clear();
         plan
     }
 
     /// Cuts the body after exactly that many bytes.
-    pub(super) fn cut(mut self, bytes: usize, clean: bool) -> Self {
+    pub(super) fn truncated_to_bytes(mut self, bytes: usize, clean: bool) -> Self {
         let mut left = bytes;
         for piece in &mut self.pieces {
             piece.bytes.truncate(left);
@@ -77,13 +82,13 @@ impl Plan {
             return self;
         }
         Self {
-            end: BodyEnd::Broken(Disconnect::Closed),
+            end: BodyEnd::Disconnect(Disconnect::Closed),
             ..self
         }
     }
 
     /// Removes the end of the last frame of one piece.
-    pub(super) fn malformed(mut self, pieces: usize) -> Self {
+    pub(super) fn with_malformed_frame(mut self, pieces: usize) -> Self {
         const LOST: usize = 3;
         let last = self.pieces.len().saturating_sub(1);
         if let Some(piece) = self.pieces.get_mut(pieces.saturating_add(1).min(last)) {
@@ -129,9 +134,9 @@ impl RequestContext<'_> {
         };
         let mut reports = refusal.headers.clone();
         reports.retain(|(name, _)| is_report(name));
-        let mut plan = if self.facts.streamed {
+        let mut plan = if self.facts.is_streamed {
             let mut plan = match after {
-                Some(pieces) => answer.kept(pieces, BodyEnd::Finish),
+                Some(pieces) => answer.truncated_to_pieces(pieces, BodyEnd::Finish),
                 None => Plan {
                     pieces: Vec::new(),
                     ..answer
@@ -158,19 +163,22 @@ impl RequestContext<'_> {
             frames_before: plan.pieces.iter().map(frames).sum(),
             form,
         };
-        self.dialect.error_frame(&refusal.problem, &interruption)
+        self.dialect
+            .encode_error_frame(&refusal.error, &interruption)
     }
 
     /// In the dialect whose streams can end with an error, a body can contain one, too.
     fn error_body(self, refusal: &ErrorResponse, form: ErrorForm) -> String {
         if self.dialect != Dialect::OpenaiResponses || form == ErrorForm::Event {
-            return self.dialect.error(&refusal.problem);
+            return self.dialect.encode_error(&refusal.error);
         }
         let interruption = Interruption {
             model: &self.facts.model,
             ..Interruption::default()
         };
-        let frame = self.dialect.error_frame(&refusal.problem, &interruption);
+        let frame = self
+            .dialect
+            .encode_error_frame(&refusal.error, &interruption);
         let data = frame.split("data: ").nth(1).unwrap_or_default();
         let event: serde_json::Value = serde_json::from_str(data).unwrap_or_default();
         event["response"].to_string()

@@ -27,16 +27,16 @@ impl RequestContext<'_> {
     /// Returns an error for a request that no provider would accept.
     pub(crate) fn invalid_request(self, status: u16, message: &str) -> Plan {
         let mut refusal = error_response::with_status(self.dialect, status, None);
-        message.clone_into(&mut refusal.problem.message);
-        self.refused(&refusal)
+        message.clone_into(&mut refusal.error.message);
+        self.error_response(&refusal)
     }
 
     pub(super) fn slow_error(self, status: u16) -> Plan {
         let refusal = error_response::with_status(self.dialect, status, None);
-        let mut body = self.dialect.error(&refusal.problem);
+        let mut body = self.dialect.encode_error(&refusal.error);
         body.truncate(body.len() / 2);
         self.document(status, JSON, body)
-            .unmeasured(BodyEnd::Silence)
+            .without_length(BodyEnd::Silence)
     }
 
     pub(super) fn endless_error(self, status: u16) -> Plan {
@@ -44,7 +44,7 @@ impl RequestContext<'_> {
         let bytes = Bytes::from_static(ENDLESS_CHUNK);
         let every = Duration::ZERO;
         self.document(status, JSON, opening)
-            .unmeasured(BodyEnd::Repeat { bytes, every })
+            .without_length(BodyEnd::Repeat { bytes, every })
     }
 
     pub(super) fn echo_key(self) -> Plan {
@@ -59,7 +59,7 @@ impl RequestContext<'_> {
             )
             .with_code("invalid_api_key"),
         };
-        self.refused(&ErrorResponse::new(401, problem))
+        self.error_response(&ErrorResponse::new(401, problem))
     }
 
     pub(super) fn redirect(self, to: &str) -> Plan {
@@ -72,7 +72,7 @@ impl RequestContext<'_> {
     pub(super) fn garbage(self) -> Plan {
         let disorder = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes()[0];
         let bytes: Vec<u8> = (0..2048).map(disorder).collect();
-        let content_type = match self.facts.streamed {
+        let content_type = match self.facts.is_streamed {
             true => EVENTS,
             false => JSON,
         };
@@ -100,31 +100,31 @@ impl RequestContext<'_> {
     }
 
     pub(super) fn bomb(self) -> Plan {
-        let content_type = match self.facts.streamed {
+        let content_type = match self.facts.is_streamed {
             true => EVENTS,
             false => JSON,
         };
-        let opening = match self.facts.streamed {
+        let opening = match self.facts.is_streamed {
             true => "data: {\"text\":\"",
             false => "{\"text\":\"",
         };
         let mut plan = self
             .document(200, content_type, "")
-            .unmeasured(BodyEnd::Finish);
+            .without_length(BodyEnd::Finish);
         plan.add_headers(&[("content-encoding".to_owned(), "gzip".to_owned())]);
-        let pieces = compress::bomb(opening.as_bytes()).into_iter();
+        let pieces = compress::gzip_bomb(opening.as_bytes()).into_iter();
         plan.pieces = pieces.map(Piece::from).collect();
         plan
     }
 }
 
 impl Plan {
-    pub(super) fn broken(how: Disconnect) -> Self {
+    pub(super) fn disconnected(how: Disconnect) -> Self {
         Self {
             hold: Duration::ZERO,
             head: None,
             pieces: Vec::new(),
-            end: BodyEnd::Broken(how),
+            end: BodyEnd::Disconnect(how),
         }
     }
 }

@@ -13,19 +13,19 @@ const MAX_SECONDS: f64 = 366.0 * 86_400.0;
 pub(super) struct Arguments<'a>(Vec<&'a str>);
 
 impl<'a> Arguments<'a> {
-    pub(super) fn read(text: &'a str) -> Self {
+    pub(super) fn parse(text: &'a str) -> Self {
         let arguments = text.split(',').map(str::trim);
         Self(arguments.filter(|one| !one.is_empty()).collect())
     }
 
     /// Takes the first argument without a name, as text.
-    fn bare(&mut self) -> Option<&'a str> {
+    fn take_positional(&mut self) -> Option<&'a str> {
         let place = self.0.iter().position(|one| !one.contains('='))?;
         Some(self.0.remove(place))
     }
 
     /// Takes the value of that name, as text.
-    pub(super) fn value(&mut self, name: &str) -> Option<&'a str> {
+    pub(super) fn take_named(&mut self, name: &str) -> Option<&'a str> {
         let value = |one: &&'a str| Some(one.split_once('=')?).filter(|(key, _)| *key == name);
         let place = self.0.iter().position(|one| value(one).is_some())?;
         let (_, value) = self.0.remove(place).split_once('=')?;
@@ -33,12 +33,14 @@ impl<'a> Arguments<'a> {
     }
 
     pub(super) fn positional<T: FromStr>(&mut self, name: &str) -> Result<Option<T>, String> {
-        self.bare().map(|value| number(name, value)).transpose()
+        self.take_positional()
+            .map(|value| parse_number(name, value))
+            .transpose()
     }
 
     pub(super) fn named<T: FromStr>(&mut self, name: &str) -> Result<Option<T>, String> {
-        self.value(name)
-            .map(|value| number(name, value))
+        self.take_named(name)
+            .map(|value| parse_number(name, value))
             .transpose()
     }
 
@@ -49,8 +51,10 @@ impl<'a> Arguments<'a> {
     }
 
     /// Takes a keyword without a name.
-    pub(super) fn word<T: Copy>(&mut self, words: &[Keyword<T>]) -> Result<Option<T>, String> {
-        self.bare().map(|value| meaning(words, value)).transpose()
+    pub(super) fn keyword<T: Copy>(&mut self, words: &[Keyword<T>]) -> Result<Option<T>, String> {
+        self.take_positional()
+            .map(|value| parse_keyword(words, value))
+            .transpose()
     }
 
     /// Takes a keyword under that name.
@@ -59,28 +63,30 @@ impl<'a> Arguments<'a> {
         name: &str,
         words: &[Keyword<T>],
     ) -> Result<Option<T>, String> {
-        self.value(name)
-            .map(|value| meaning(words, value))
+        self.take_named(name)
+            .map(|value| parse_keyword(words, value))
             .transpose()
     }
 
     /// Takes a duration in seconds under that name.
     pub(super) fn seconds(&mut self, name: &str) -> Result<Option<Duration>, String> {
-        self.value(name)
-            .map(|value| seconds(name, value))
+        self.take_named(name)
+            .map(|value| parse_seconds(name, value))
             .transpose()
     }
 
     pub(super) fn positional_seconds(&mut self, name: &str) -> Result<Option<Duration>, String> {
-        self.bare().map(|value| seconds(name, value)).transpose()
+        self.take_positional()
+            .map(|value| parse_seconds(name, value))
+            .transpose()
     }
 
     /// Takes the number of repetitions: a number, or `always`.
     pub(super) fn times(&mut self) -> Result<u32, String> {
-        match self.value("times") {
+        match self.take_named("times") {
             None => Ok(1),
             Some("always") => Ok(u32::MAX),
-            Some(value) => number("times", value),
+            Some(value) => parse_number("times", value),
         }
     }
 
@@ -101,14 +107,14 @@ impl<'a> Arguments<'a> {
     }
 }
 
-fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
+fn parse_number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
     value
         .parse()
         .map_err(|_| format!("{name} is a number, not `{value}`"))
 }
 
-fn seconds(name: &str, value: &str) -> Result<Duration, String> {
-    let seconds: f64 = number(name, value)?;
+fn parse_seconds(name: &str, value: &str) -> Result<Duration, String> {
+    let seconds: f64 = parse_number(name, value)?;
     if (0.0..=MAX_SECONDS).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
@@ -116,7 +122,7 @@ fn seconds(name: &str, value: &str) -> Result<Duration, String> {
     }
 }
 
-fn meaning<T: Copy>(words: &[Keyword<T>], value: &str) -> Result<T, String> {
+fn parse_keyword<T: Copy>(words: &[Keyword<T>], value: &str) -> Result<T, String> {
     let known = words.iter().find(|(word, ..)| *word == value);
     known.map(|(_, meaning, _)| *meaning).ok_or_else(|| {
         let words: Vec<&str> = words.iter().map(|(word, ..)| *word).collect();

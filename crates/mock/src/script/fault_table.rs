@@ -41,8 +41,8 @@ macro_rules! row {
 
 pub(crate) const FAULTS: [Row; 34] = [
     row!("ok", "[:KIND][,times=N]", "answers", |a| {
-        let of = a.word(&AnswerKind::KEYWORDS)?.unwrap_or_default();
-        struck(a, Action::Answer, of)
+        let of = a.keyword(&AnswerKind::KEYWORDS)?.unwrap_or_default();
+        repeated_with_kind(a, Action::Answer, of)
     }),
     row!(
         "overloaded",
@@ -50,7 +50,7 @@ pub(crate) const FAULTS: [Row; 34] = [
         "529 or 503: too much to do",
         |a| {
             let times = a.positional("TIMES")?.unwrap_or(1);
-            let act = Action::Refuse(ProviderError::Overloaded);
+            let act = Action::ProviderError(ProviderError::Overloaded);
             Ok(FaultSchedule::Strike { act, times }.into())
         }
     ),
@@ -84,7 +84,7 @@ pub(crate) const FAULTS: [Row; 34] = [
         "400 for every request of more tokens",
         |a| {
             let limit = a.positional("TOKENS")?.ok_or("it needs TOKENS")?;
-            always(a, Action::Window { limit })
+            permanent(a, Action::Window { limit })
         }
     ),
     row!(
@@ -93,20 +93,20 @@ pub(crate) const FAULTS: [Row; 34] = [
         "413 for every request of more bytes",
         |a| {
             let limit = a.positional("BYTES")?.ok_or("it needs BYTES")?;
-            always(a, Action::TooLarge { limit })
+            permanent(a, Action::TooLarge { limit })
         }
     ),
     row!(
         "body-timeout",
         "[:times=N]",
         "408: the request took too long to come",
-        |a| { strikes(a, Action::BodyTimeout) }
+        |a| { repeated(a, Action::BodyTimeout) }
     ),
     row!(
         "no-prefill",
         "[:of=KIND]",
         "400 when the last words are the assistant's",
-        |a| { always(a, Action::NoPrefill) }
+        |a| { permanent(a, Action::NoPrefill) }
     ),
     row!(
         "error",
@@ -114,8 +114,8 @@ pub(crate) const FAULTS: [Row; 34] = [
         "any error status",
         |a| {
             let status = a.status()?.ok_or("it needs a STATUS")?;
-            let code = a.value("code").map(str::to_owned);
-            strikes(a, Action::Error { status, code })
+            let code = a.take_named("code").map(str::to_owned);
+            repeated(a, Action::Error { status, code })
         }
     ),
     row!(
@@ -124,7 +124,7 @@ pub(crate) const FAULTS: [Row; 34] = [
         "an error whose body never ends",
         |a| {
             let status = a.status()?.unwrap_or(503);
-            strikes(a, Action::SlowError { status })
+            repeated(a, Action::SlowError { status })
         }
     ),
     row!(
@@ -133,32 +133,35 @@ pub(crate) const FAULTS: [Row; 34] = [
         "an error with an endless body",
         |a| {
             let status = a.status()?.unwrap_or(503);
-            strikes(a, Action::EndlessError { status })
+            repeated(a, Action::EndlessError { status })
         }
     ),
     row!("echo-key", "[:times=N]", "401 that repeats the key", |a| {
-        strikes(a, Action::EchoKey)
+        repeated(a, Action::EchoKey)
     }),
     row!(
         "redirect",
         "[:to=URL][,times=N]",
         "307 to another address",
         |a| {
-            let to = a.value("to").unwrap_or(DEFAULT_REDIRECT_URL).to_owned();
-            strikes(a, Action::Redirect { to })
+            let to = a
+                .take_named("to")
+                .unwrap_or(DEFAULT_REDIRECT_URL)
+                .to_owned();
+            repeated(a, Action::Redirect { to })
         }
     ),
     row!(
         "reset",
         "[:times=N]",
         "the connection is reset before any response",
-        |a| { strikes(a, Action::HangUp(Disconnect::Reset)) }
+        |a| { repeated(a, Action::Disconnect(Disconnect::Reset)) }
     ),
     row!(
         "close",
         "[:times=N]",
         "the connection is closed before any response",
-        |a| { strikes(a, Action::HangUp(Disconnect::Closed)) }
+        |a| { repeated(a, Action::Disconnect(Disconnect::Closed)) }
     ),
     row!(
         "cut",
@@ -167,7 +170,7 @@ pub(crate) const FAULTS: [Row; 34] = [
         |a| {
             let clean = a.flag("clean");
             let bytes = a.positional("BYTES")?.ok_or("it needs BYTES")?;
-            damages(a, Action::Cut { bytes, clean })
+            damaging(a, Action::Cut { bytes, clean })
         }
     ),
     row!(
@@ -176,7 +179,7 @@ pub(crate) const FAULTS: [Row; 34] = [
         "the connection is reset after those",
         |a| {
             let pieces = a.positional("PIECES")?.ok_or("it needs PIECES")?;
-            damages(a, Action::DropAfter { pieces })
+            damaging(a, Action::DropAfter { pieces })
         }
     ),
     row!(
@@ -185,7 +188,7 @@ pub(crate) const FAULTS: [Row; 34] = [
         "silence after those",
         |a| {
             let pieces = a.positional("PIECES")?.unwrap_or(0);
-            damages(a, Action::Stall { pieces })
+            damaging(a, Action::Stall { pieces })
         }
     ),
     row!(
@@ -195,7 +198,7 @@ pub(crate) const FAULTS: [Row; 34] = [
         |a| {
             let pieces = a.positional("PIECES")?.unwrap_or(0);
             let every = a.seconds("every")?.unwrap_or(PING_INTERVAL);
-            damages(a, Action::Pings { pieces, every })
+            damaging(a, Action::Pings { pieces, every })
         }
     ),
     row!(
@@ -207,7 +210,7 @@ pub(crate) const FAULTS: [Row; 34] = [
                 .positional("MILLISECONDS")?
                 .ok_or("it needs MILLISECONDS")?;
             let delay = Duration::from_millis(millis.into());
-            damages(a, Action::Drip { delay })
+            damaging(a, Action::Drip { delay })
         }
     ),
     row!(
@@ -216,7 +219,7 @@ pub(crate) const FAULTS: [Row; 34] = [
         "a wait before the headers",
         |a| {
             let delay = a.positional_seconds("SECONDS")?.ok_or("it needs SECONDS")?;
-            damages(a, Action::Hold { delay })
+            damaging(a, Action::Hold { delay })
         }
     ),
     row!(
@@ -225,11 +228,11 @@ pub(crate) const FAULTS: [Row; 34] = [
         "a broken frame after those",
         |a| {
             let pieces = a.positional("PIECES")?.unwrap_or(0);
-            damages(a, Action::Malformed { pieces })
+            damaging(a, Action::Malformed { pieces })
         }
     ),
     row!("garbage", "[:times=N]", "bytes that mean nothing", |a| {
-        strikes(a, Action::Garbage)
+        repeated(a, Action::Garbage)
     }),
     row!(
         "page",
@@ -240,7 +243,7 @@ pub(crate) const FAULTS: [Row; 34] = [
             let form = a
                 .named_keyword("as", &PageForm::KEYWORDS)?
                 .unwrap_or_default();
-            strikes(a, Action::Page { status, form })
+            repeated(a, Action::Page { status, form })
         }
     ),
     row!(
@@ -249,18 +252,18 @@ pub(crate) const FAULTS: [Row; 34] = [
         "an error inside a 200",
         |a| {
             let trouble = a
-                .word(&ProviderError::KEYWORDS)?
+                .keyword(&ProviderError::KEYWORDS)?
                 .ok_or("it needs a TROUBLE")?;
             let after = a.named("after")?;
             let form = a
                 .named_keyword("as", &ERROR_FORM_KEYWORDS)?
                 .unwrap_or_default();
-            let act = Action::InBand {
+            let act = Action::StreamError {
                 trouble,
                 after,
                 form,
             };
-            damages(a, act)
+            damaging(a, act)
         }
     ),
     row!(
@@ -269,22 +272,22 @@ pub(crate) const FAULTS: [Row; 34] = [
         "an error as the body of a 200",
         |a| {
             let trouble = a
-                .word(&ProviderError::KEYWORDS)?
+                .keyword(&ProviderError::KEYWORDS)?
                 .unwrap_or(ProviderError::Overloaded);
-            strikes(a, Action::JsonError(trouble))
+            repeated(a, Action::JsonError(trouble))
         }
     ),
     row!(
         "no-finish",
         "[:of=KIND][,times=N]",
         "the end of the answer is missing",
-        |a| { damages(a, Action::NoFinish) }
+        |a| { damaging(a, Action::NoFinish) }
     ),
     row!(
         "linger",
         "[:of=KIND][,times=N]",
         "answers, and the connection stays open",
-        |a| { damages(a, Action::Linger) }
+        |a| { damaging(a, Action::Linger) }
     ),
     row!(
         "gzip",
@@ -292,14 +295,14 @@ pub(crate) const FAULTS: [Row; 34] = [
         "answers compressed",
         |a| {
             let always = a.flag("always");
-            damages(a, Action::Gzip { always })
+            damaging(a, Action::Gzip { always })
         }
     ),
     row!(
         "bomb",
         "[:times=N]",
         "4 MiB that become one frame of 4 GiB",
-        |a| strikes(a, Action::Bomb)
+        |a| repeated(a, Action::Bomb)
     ),
     row!(
         "flaky",
@@ -311,7 +314,7 @@ pub(crate) const FAULTS: [Row; 34] = [
                 return Err("SHARE lies between 0 and 1".to_owned());
             }
             let rng = fastrand::Rng::with_seed(a.named("seed")?.unwrap_or(0));
-            answering(a, FaultSchedule::Flaky { share, rng })
+            with_answer_kind(a, FaultSchedule::Flaky { share, rng })
         }
     ),
     row!(
@@ -321,7 +324,7 @@ pub(crate) const FAULTS: [Row; 34] = [
         |a| {
             let requests = a.named("requests")?.ok_or("it needs requests=N")?;
             let capacity = Capacity::new(requests, a.named("tokens")?);
-            answering(a, FaultSchedule::Capacity(capacity))
+            with_answer_kind(a, FaultSchedule::Capacity(capacity))
         }
     ),
     row!(
@@ -336,36 +339,49 @@ pub(crate) const FAULTS: [Row; 34] = [
 ];
 
 /// Returns a fault that applies a number of times.
-fn strikes(arguments: &mut Arguments<'_>, act: Action) -> Result<Fault, String> {
-    struck(arguments, act, AnswerKind::default())
+fn repeated(arguments: &mut Arguments<'_>, act: Action) -> Result<Fault, String> {
+    repeated_with_kind(arguments, act, AnswerKind::default())
 }
 
 /// Returns a fault that damages a number of completions of the given kind.
-fn damages(arguments: &mut Arguments<'_>, act: Action) -> Result<Fault, String> {
-    let of = kind(arguments)?;
-    struck(arguments, act, of)
+fn damaging(arguments: &mut Arguments<'_>, act: Action) -> Result<Fault, String> {
+    let of = answer_kind(arguments)?;
+    repeated_with_kind(arguments, act, of)
 }
 
 /// Returns a fault that applies to every call.
-fn always(arguments: &mut Arguments<'_>, act: Action) -> Result<Fault, String> {
+fn permanent(arguments: &mut Arguments<'_>, act: Action) -> Result<Fault, String> {
     let times = u32::MAX;
-    answering(arguments, FaultSchedule::Strike { act, times })
+    with_answer_kind(arguments, FaultSchedule::Strike { act, times })
 }
 
 /// Returns a fault without end. It takes the kind of its completions itself, as no other fault follows it.
-fn answering(arguments: &mut Arguments<'_>, course: FaultSchedule) -> Result<Fault, String> {
-    let of = kind(arguments)?;
-    Ok(Fault { course, of })
+fn with_answer_kind(
+    arguments: &mut Arguments<'_>,
+    schedule: FaultSchedule,
+) -> Result<Fault, String> {
+    let answer_kind = answer_kind(arguments)?;
+    Ok(Fault {
+        schedule,
+        answer_kind,
+    })
 }
 
-fn kind(arguments: &mut Arguments<'_>) -> Result<AnswerKind, String> {
+fn answer_kind(arguments: &mut Arguments<'_>) -> Result<AnswerKind, String> {
     Ok(arguments
         .named_keyword("of", &AnswerKind::KEYWORDS)?
         .unwrap_or_default())
 }
 
-fn struck(arguments: &mut Arguments<'_>, act: Action, of: AnswerKind) -> Result<Fault, String> {
+fn repeated_with_kind(
+    arguments: &mut Arguments<'_>,
+    act: Action,
+    answer_kind: AnswerKind,
+) -> Result<Fault, String> {
     let times = arguments.times()?;
-    let course = FaultSchedule::Strike { act, times };
-    Ok(Fault { course, of })
+    let schedule = FaultSchedule::Strike { act, times };
+    Ok(Fault {
+        schedule,
+        answer_kind,
+    })
 }

@@ -32,31 +32,31 @@ pub fn help() -> String {
     let mut help =
         String::from("Faults, joined by `+`; when all are over, every call is answered:\n");
     let usages: Vec<(String, &str)> = FAULTS.iter().map(|row| (row.usage(), row.help)).collect();
-    list(&mut help, &usages);
+    append_rows(&mut help, &usages);
     let lists = [
-        ("KIND of answer", words(&AnswerKind::KEYWORDS)),
+        ("KIND of answer", keyword_rows(&AnswerKind::KEYWORDS)),
         (
             "HINT, where a rate limit says when it ends",
-            words(&HintForm::KEYWORDS),
+            keyword_rows(&HintForm::KEYWORDS),
         ),
-        ("TROUBLE", words(&ProviderError::KEYWORDS)),
+        ("TROUBLE", keyword_rows(&ProviderError::KEYWORDS)),
     ];
     for (title, words) in lists {
         help.push_str(&format!("\n{title}:\n"));
-        list(&mut help, &words);
+        append_rows(&mut help, &words);
     }
     help.push_str(NOTES);
     help
 }
 
-fn words<T>(words: &[Keyword<T>]) -> Vec<(String, &'static str)> {
+fn keyword_rows<T>(words: &[Keyword<T>]) -> Vec<(String, &'static str)> {
     let words = words.iter();
     words
         .map(|(word, _, help)| ((*word).to_owned(), *help))
         .collect()
 }
 
-fn list(help: &mut String, rows: &[(String, &str)]) {
+fn append_rows(help: &mut String, rows: &[(String, &str)]) {
     const WIDTH: usize = 40;
     for (name, text) in rows {
         // Writing to a string does not fail.

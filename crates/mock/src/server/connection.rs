@@ -21,30 +21,34 @@ use tokio::sync::Notify;
 /// The way in which a connection will end, once that is decided.
 #[derive(Debug, Default)]
 pub(super) struct DisconnectSignal {
-    how: OnceLock<Disconnect>,
-    sealed: Notify,
+    disconnect: OnceLock<Disconnect>,
+    triggered: Notify,
 }
 
 impl DisconnectSignal {
     /// Ends the connection at once.
-    pub(super) fn seal(&self, how: Disconnect) {
-        self.how.get_or_init(|| how);
-        self.sealed.notify_one();
+    pub(super) fn trigger(&self, how: Disconnect) {
+        self.disconnect.get_or_init(|| how);
+        self.triggered.notify_one();
     }
 
     /// Ends the connection when everything that was written before has been sent.
     pub(super) fn trigger_after_flush(&self, how: Disconnect) {
-        self.how.get_or_init(|| how);
+        self.disconnect.get_or_init(|| how);
     }
 }
 
-pub(super) async fn connection(stream: TcpStream, shared: Arc<Shared>, stop: CancellationToken) {
+pub(super) async fn serve_connection(
+    stream: TcpStream,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+) {
     // Frames are small and sent one by one.
     stream.set_nodelay(true).ok();
     let fate = Arc::new(DisconnectSignal::default());
     let wire = TokioIo::new(FaultySocket {
         stream,
-        fate: Arc::clone(&fate),
+        signal: Arc::clone(&fate),
     });
     let service = {
         let fate = Arc::clone(&fate);
@@ -58,25 +62,25 @@ pub(super) async fn connection(stream: TcpStream, shared: Arc<Shared>, stop: Can
         biased;
         // The log records the outcome of each request.
         _ = serving.as_mut() => return,
-        () = fate.sealed.notified() => return,
+        () = fate.triggered.notified() => return,
         () = stop.cancelled() => serving.as_mut().graceful_shutdown(),
     }
     tokio::select! {
         biased;
         _ = serving => {}
-        () = fate.sealed.notified() => {}
+        () = fate.triggered.notified() => {}
     }
 }
 
 /// A socket that ends as its signal says.
 struct FaultySocket {
     stream: TcpStream,
-    fate: Arc<DisconnectSignal>,
+    signal: Arc<DisconnectSignal>,
 }
 
 impl Drop for FaultySocket {
     fn drop(&mut self) {
-        if self.fate.how.get() == Some(&Disconnect::Reset) {
+        if self.signal.disconnect.get() == Some(&Disconnect::Reset) {
             self.stream.set_zero_linger().ok();
         }
     }
@@ -116,8 +120,8 @@ impl AsyncWrite for FaultySocket {
     /// Called when everything has been written: a disconnect that waited for that happens now.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        if flushed.is_ready() && self.fate.how.get().is_some() {
-            self.fate.sealed.notify_one();
+        if flushed.is_ready() && self.signal.disconnect.get().is_some() {
+            self.signal.triggered.notify_one();
         }
         flushed
     }

@@ -31,21 +31,21 @@ struct ScriptRequest {
 pub(super) fn handle(shared: &Shared, parts: &Parts, path: &str, body: &[u8]) -> Response<Body> {
     let headers = headers(parts);
     let authority = parts.uri.authority().map(|authority| authority.as_str());
-    if !shared.is_ours(authority, &headers) {
+    if !shared.is_allowed(authority, &headers) {
         let message = "these endpoints answer to localhost, to numbers and to the names that the server was given";
-        return answer(StatusCode::FORBIDDEN, &json!({ "error": message }));
+        return json_response(StatusCode::FORBIDDEN, &json!({ "error": message }));
     }
     let (status, answered) = match (&parts.method, path) {
         (&Method::POST, "script") => shared.set_script(body),
         (&Method::DELETE, "script") => {
             shared
-                .book
+                .scripts
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .clear();
+                .reset();
             (StatusCode::OK, json!({}))
         }
-        (&Method::GET, "requests") => (StatusCode::OK, shared.log.show()),
+        (&Method::GET, "requests") => (StatusCode::OK, shared.log.to_json()),
         (&Method::DELETE, "requests") => {
             shared.log.clear();
             (StatusCode::OK, json!({}))
@@ -55,7 +55,7 @@ pub(super) fn handle(shared: &Shared, parts: &Parts, path: &str, body: &[u8]) ->
             (StatusCode::NOT_FOUND, json!({ "error": message }))
         }
     };
-    answer(status, &answered)
+    json_response(status, &answered)
 }
 
 impl Shared {
@@ -74,13 +74,13 @@ impl Shared {
             Ok(script) => script,
             Err(error) => return refused(format!("{error}")),
         };
-        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-        book.set(setting.model, script);
+        let mut book = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        book.set_override(setting.model, script);
         (StatusCode::OK, json!({}))
     }
 
     /// Returns whether a request was made for this server, and not by the page of another origin.
-    fn is_ours(&self, authority: Option<&str>, headers: &Headers) -> bool {
+    fn is_allowed(&self, authority: Option<&str>, headers: &Headers) -> bool {
         let host = header(headers, "host").or(authority);
         let origin = header(headers, "origin").map(|origin| {
             let address = origin.split_once("://");
@@ -106,7 +106,7 @@ impl Shared {
     }
 }
 
-fn answer(status: StatusCode, body: &Value) -> Response<Body> {
+fn json_response(status: StatusCode, body: &Value) -> Response<Body> {
     let body = Bytes::from(format!("{body}\n"));
     let mut response = Response::new(StreamBody::new(
         stream::iter([Ok(Frame::data(body))]).boxed(),

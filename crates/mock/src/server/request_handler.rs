@@ -40,7 +40,7 @@ struct ReceivedRequest {
 
 enum BodyError {
     TooLong,
-    Gone,
+    Disconnected,
 }
 
 pub(super) async fn handle(
@@ -49,25 +49,25 @@ pub(super) async fn handle(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, ResponseAborted> {
     let (parts, body) = request.into_parts();
-    let body = read(body).await;
+    let body = read_body(body).await;
     if let Some(path) = parts.uri.path().strip_prefix(control::PREFIX) {
         let body = body.unwrap_or_default();
         return Ok(control::handle(&shared, &parts, path, &body));
     }
     let headers = headers(&parts);
-    let (plan, note) = shared.decide(&parts, &ReceivedRequest { headers, body });
+    let (plan, entry) = shared.plan_response(&parts, &ReceivedRequest { headers, body });
     let ending = OutcomeReporter {
         // Other responses share an HTTP/2 connection, so only this one is aborted.
-        fate: (parts.version < Version::HTTP_2).then_some(fate),
-        note,
+        signal: (parts.version < Version::HTTP_2).then_some(fate),
+        entry,
     };
-    shared.play(plan, ending).await
+    shared.send_plan(plan, ending).await
 }
 
-async fn read(mut body: Incoming) -> Result<Bytes, BodyError> {
+async fn read_body(mut body: Incoming) -> Result<Bytes, BodyError> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let data = frame.map_err(|_| BodyError::Gone)?.into_data();
+        let data = frame.map_err(|_| BodyError::Disconnected)?.into_data();
         bytes.extend_from_slice(&data.unwrap_or_default());
         if bytes.len() > MAX_BODY_BYTES {
             return Err(BodyError::TooLong);
@@ -86,12 +86,12 @@ pub(super) fn headers(parts: &Parts) -> Vec<(String, String)> {
 
 impl Shared {
     /// Logs the request and decides on the response.
-    fn decide(&self, parts: &Parts, read: &ReceivedRequest) -> (Plan, EntryHandle) {
+    fn plan_response(&self, parts: &Parts, read: &ReceivedRequest) -> (Plan, EntryHandle) {
         let bytes = read.body.as_deref().unwrap_or_default();
         let json = serde_json::from_slice::<Value>(bytes).ok();
         let body = json.clone().unwrap_or_default();
         let (now, path) = (self.clock.now(), parts.uri.path());
-        let note = self.log.note(&LoggedRequest {
+        let note = self.log.record_request(&LoggedRequest {
             time: now,
             method: parts.method.as_str(),
             path,
@@ -106,60 +106,65 @@ impl Shared {
             Method::POST => route::route(Verb::Post, path),
             _ => Route::WrongMethod,
         };
-        let dialect = route::spoken(route, &read.headers);
-        let facts = RequestFacts::read(dialect, &read.headers, &body, bytes.len());
+        let dialect = route::dialect_of(route, &read.headers);
+        let facts = RequestFacts::parse(dialect, &read.headers, &body, bytes.len());
         let ask = RequestContext {
             dialect,
             facts: &facts,
             now,
             number: note.number,
-            rest: None,
+            stored_pieces: None,
         };
         let plan = match (route, &read.body) {
             (_, Err(BodyError::TooLong)) => {
                 ask.invalid_request(413, "The request is longer than 32 MiB.")
             }
-            (_, Err(BodyError::Gone)) => ask.invalid_request(400, "The request broke off."),
+            (_, Err(BodyError::Disconnected)) => ask.invalid_request(400, "The request broke off."),
             (Route::Models, _) => route::models(ask),
             (Route::WrongMethod, _) => ask.invalid_request(405, "Method not allowed."),
             (Route::Unknown, _) => ask.invalid_request(404, "There is no such endpoint."),
-            (Route::Inference(_), _) if !json.is_some_and(|json| json.is_object()) => {
+            (Route::Completion(_), _) if !json.is_some_and(|json| json.is_object()) => {
                 ask.invalid_request(400, "We could not parse the JSON body of your request.")
             }
-            (Route::Inference(_), _) => self.answer(ask, &note, read),
-            (Route::Rest, _) => self.rest(ask, &note, read, target),
+            (Route::Completion(_), _) => self.plan_answer(ask, &note, read),
+            (Route::StoredResponse, _) => self.plan_stored_response(ask, &note, read, target),
         };
         (plan, note)
     }
 
-    fn answer(&self, ask: RequestContext<'_>, note: &EntryHandle, read: &ReceivedRequest) -> Plan {
-        match self.reply(note, read, &ask.facts.model) {
-            Ok(reply) => self.kept().plan(&reply, ask),
+    fn plan_answer(
+        &self,
+        ask: RequestContext<'_>,
+        note: &EntryHandle,
+        read: &ReceivedRequest,
+    ) -> Plan {
+        match self.next_reply(note, read, &ask.facts.model) {
+            Ok(reply) => self.background_responses().plan(&reply, ask),
             Err(error) => ask.invalid_request(400, &error.to_string()),
         }
     }
 
     /// Returns the plan for the rest of a stored response, according to the script of its model.
-    fn rest(
+    fn plan_stored_response(
         &self,
         ask: RequestContext<'_>,
         note: &EntryHandle,
         read: &ReceivedRequest,
         target: &str,
     ) -> Plan {
-        let rest = self.kept().rest(target);
+        let rest = self.background_responses().remaining(target);
         let rest = match rest {
             Ok(rest) => rest,
             Err(missing) => return missing.plan(ask),
         };
-        match self.reply(note, read, &rest.model) {
+        match self.next_reply(note, read, &rest.model) {
             Ok(reply) => rest.plan(&reply, ask),
             Err(error) => ask.invalid_request(400, &error.to_string()),
         }
     }
 
     /// Returns the reply of the script that applies to the request.
-    fn reply(
+    fn next_reply(
         &self,
         note: &EntryHandle,
         read: &ReceivedRequest,
@@ -167,42 +172,46 @@ impl Shared {
     ) -> Result<Reply, script::Error> {
         let named = header(&read.headers, SCRIPT_HEADER);
         let size = read.body.as_ref().map_or(0, Bytes::len);
-        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-        let script = book.choose(named, model)?;
-        let reply = script.reply(self.clock.now(), size);
-        note.played(script.text(), &reply.fault);
+        let mut book = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        let script = book.select(named, model)?;
+        let reply = script.next_reply(self.clock.now(), size);
+        note.record_fault(script.text(), &reply.fault);
         Ok(reply)
     }
 
-    fn kept(&self) -> MutexGuard<'_, BackgroundResponses> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn background_responses(&self) -> MutexGuard<'_, BackgroundResponses> {
+        self.background_responses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Executes the plan.
-    async fn play(
+    async fn send_plan(
         &self,
         mut plan: Plan,
         mut ending: OutcomeReporter,
     ) -> Result<Response<Body>, ResponseAborted> {
         playback::wait(&*self.clock, plan.hold).await;
         let Some(head) = plan.head.take() else {
-            if let BodyEnd::Broken(how) = plan.end {
+            if let BodyEnd::Disconnect(how) = plan.end {
                 ending.hang_up(how).await;
             }
             return Err(ResponseAborted);
         };
-        ending.note.answers(head.status);
+        ending.entry.record_status(head.status);
         let mut response = Response::builder().status(head.status);
         for (name, value) in head.headers {
             response = response.header(name, value);
         }
-        let body = played(plan, Arc::clone(&self.clock), ending);
+        let body = response_body(plan, Arc::clone(&self.clock), ending);
         // A script can put any text into a header, such as the target of a redirect.
-        Ok(response.body(body).unwrap_or_else(|_| unsendable()))
+        Ok(response
+            .body(body)
+            .unwrap_or_else(|_| invalid_header_response()))
     }
 }
 
-fn unsendable() -> Response<Body> {
+fn invalid_header_response() -> Response<Body> {
     let message = Bytes::from_static(b"a header of this reply cannot be sent");
     let body = stream::iter([Ok(Frame::data(message))]).boxed();
     let mut response = Response::new(StreamBody::new(body));
@@ -212,24 +221,24 @@ fn unsendable() -> Response<Body> {
 
 /// Reports the end of a response to the log and the connection.
 struct OutcomeReporter {
-    fate: Option<Arc<DisconnectSignal>>,
-    note: EntryHandle,
+    signal: Option<Arc<DisconnectSignal>>,
+    entry: EntryHandle,
 }
 
 impl OutcomeReporter {
     /// Ends the connection before a response.
     async fn hang_up(&mut self, how: Disconnect) {
-        self.note.ended(how.into());
-        if let Some(fate) = &self.fate {
-            fate.seal(how);
+        self.entry.record_outcome(how.into());
+        if let Some(fate) = &self.signal {
+            fate.trigger(how);
             std::future::pending::<()>().await;
         }
     }
 
     /// Ends the connection within a response, after the part before was sent.
     async fn break_off(&mut self, how: Disconnect) -> ResponseAborted {
-        self.note.ended(how.into());
-        if let Some(fate) = &self.fate {
+        self.entry.record_outcome(how.into());
+        if let Some(fate) = &self.signal {
             fate.trigger_after_flush(how);
             std::future::pending::<()>().await;
         }
@@ -242,7 +251,11 @@ impl OutcomeReporter {
 }
 
 /// Returns the body of a plan. The last piece completes the log entry.
-fn played(plan: Plan, clock: Arc<dyn outlast_engine::Clock>, ending: OutcomeReporter) -> Body {
+fn response_body(
+    plan: Plan,
+    clock: Arc<dyn outlast_engine::Clock>,
+    ending: OutcomeReporter,
+) -> Body {
     let finishes = plan.end == BodyEnd::Finish;
     let left = plan.pieces.len();
     let body = playback::body(plan, clock);
@@ -253,12 +266,12 @@ fn played(plan: Plan, clock: Arc<dyn outlast_engine::Clock>, ending: OutcomeRepo
             Some(Ok(bytes)) => Ok(Frame::data(bytes)),
             Some(Err(how)) => Err(ending.break_off(how).await),
             None => {
-                ending.note.ended(Outcome::Answered);
+                ending.entry.record_outcome(Outcome::Answered);
                 return None;
             }
         };
         if finishes && left == 0 {
-            ending.note.ended(Outcome::Answered);
+            ending.entry.record_outcome(Outcome::Answered);
         }
         Some((item, (body, left, ending)))
     });

@@ -30,9 +30,9 @@ pub(super) enum Activity {
     /// Nothing that needs the provider.
     Thinking,
     /// A question or a report is on its way to the store.
-    Asking,
+    AwaitingStore,
     /// It stands in line.
-    Held,
+    Queued,
     /// It waits by its own schedule.
     Sleeping,
     /// A call is under way.
@@ -42,9 +42,9 @@ pub(super) enum Activity {
 }
 
 pub(super) struct Agent {
-    pub(super) doing: Activity,
+    pub(super) activity: Activity,
     /// Whether it wants something that it has not got yet.
-    pub(super) unserved: bool,
+    pub(super) is_unserved: bool,
     pub(super) tokens: u64,
     pub(super) waiter: Waiter,
     pub(super) pass: Option<Pass>,
@@ -64,8 +64,8 @@ pub(super) enum FailureOutcome {
 impl Agent {
     pub(super) fn new(index: usize, strategy: &Strategy) -> Self {
         Self {
-            doing: Activity::Thinking,
-            unserved: false,
+            activity: Activity::Thinking,
+            is_unserved: false,
             tokens: 0,
             waiter: Waiter {
                 // As long as any other, so that they sort by number.
@@ -73,7 +73,7 @@ impl Agent {
                 since: Timestamp::default(),
                 own_wake: Timestamp::default(),
                 deadline: None,
-                crowd: None,
+                batch: None,
             },
             pass: None,
             reply: Reply::Accepted,
@@ -83,8 +83,8 @@ impl Agent {
     }
 
     /// A new call is wanted.
-    pub(super) fn start(&mut self, strategy: &Strategy, now: Timestamp) {
-        self.unserved = true;
+    pub(super) fn begin_call(&mut self, strategy: &Strategy, now: Timestamp) {
+        self.is_unserved = true;
         self.waiter.since = now;
         self.waiter.own_wake = now;
         self.state = State::new(strategy.rules, Prompt::default());
@@ -92,10 +92,10 @@ impl Agent {
     }
 
     /// It makes its call: because its wait is over, or because the gate lets it pass before that.
-    pub(super) fn go(&mut self, now: Timestamp) {
+    pub(super) fn start_attempt(&mut self, now: Timestamp) {
         let early = self.pass.is_some() && now < self.waiter.own_wake;
         let event = if early {
-            Event::LetPass { now }
+            Event::AdmittedEarly { now }
         } else {
             Event::Woke { now }
         };
@@ -104,19 +104,19 @@ impl Agent {
 
     pub(super) fn succeed(&mut self) {
         step(&mut self.state, Event::Succeeded);
-        self.unserved = false;
+        self.is_unserved = false;
     }
 
     /// Its call failed; `own_delay` is where its schedule stands.
     pub(super) fn fail(
         &mut self,
         failure: Arc<ClassifiedFailure>,
-        own_delay: Option<Duration>,
+        scheduled_delay: Option<Duration>,
         now: Timestamp,
     ) -> FailureOutcome {
         let failed = Event::Failed {
             failure,
-            own_delay,
+            scheduled_delay,
             remedies: Remedies::NONE,
             now,
         };

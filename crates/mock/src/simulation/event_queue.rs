@@ -10,21 +10,21 @@ pub(super) type Index = usize;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     /// An agent wants to make its next call.
-    Want(Index),
+    CallWanted(Index),
     /// Its question reaches the gate's store.
-    Ask(Index),
+    AdmissionRequested(Index),
     /// Its report does.
     Report(Index, Report),
     /// The provider's answer to its call.
-    Answer(Index),
+    Replied(Index),
     /// Its timer, if it is still that one.
     Timer(Index, u32),
     /// A process looks for changes of the gate, if it still wants to.
     Poll(Index),
     /// A process tells the gate how many of its calls were accepted.
-    Tally(Index),
+    SuccessesReported(Index),
     /// The store is lost, or back.
-    StoreChanges,
+    StoreChanged,
     /// The provider is back.
     Recovery,
 }

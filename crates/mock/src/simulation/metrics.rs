@@ -22,7 +22,7 @@ pub struct Metrics {
     /// From the recovery until every blocked agent had its call; `None` when some never had.
     pub drained: Option<u64>,
     /// Calls that were refused after the recovery; without an outage, all that were.
-    pub refused_after: usize,
+    pub refused_after_recovery: usize,
     /// The most calls in any one second, for each that the provider can carry: until the blocked are served, or in a
     /// run without an outage once it has settled.
     pub peak: f64,
@@ -35,13 +35,13 @@ pub struct Metrics {
     /// Calls that were given up, to be started again by whoever runs the agent.
     pub given_up: u32,
     /// From the store's return until every agent is in line again.
-    pub joined_again: Option<u64>,
+    pub rejoined_after: Option<u64>,
     /// A fingerprint of everything that happened.
     pub trace: u64,
     /// Calls in each equal part of the run: at most a thousand parts.
     pub attempts_over_time: Vec<u32>,
     /// How long such a part is.
-    pub part: u64,
+    pub interval_millis: u64,
 }
 
 /// Everything that happened and counts.
@@ -55,10 +55,10 @@ pub(super) struct Recorder {
     completed: Vec<u32>,
     blocked: Vec<bool>,
     still_blocked: usize,
-    all_blocked: usize,
+    initially_blocked: usize,
     drained: Option<u64>,
     pub(super) given_up: u32,
-    pub(super) joined_again: Option<u64>,
+    pub(super) rejoined_after: Option<u64>,
     trace: u64,
 }
 
@@ -74,10 +74,10 @@ impl Recorder {
             completed: vec![0; agents],
             blocked: vec![false; agents],
             still_blocked: 0,
-            all_blocked: 0,
+            initially_blocked: 0,
             drained: None,
             given_up: 0,
-            joined_again: None,
+            rejoined_after: None,
             // The offset of FNV-1a.
             trace: 0xcbf2_9ce4_8422_2325,
         }
@@ -94,7 +94,7 @@ impl Recorder {
         self.attempts.push((now, accepted));
         if !accepted {
             self.wasted_tokens += tokens;
-        } else if now >= self.settled() {
+        } else if now >= self.settled_at() {
             self.accepted_tokens += tokens;
         }
     }
@@ -109,12 +109,12 @@ impl Recorder {
     }
 
     /// The provider is back, and these wait for it.
-    pub(super) fn recovery_finds(&mut self, unserved: impl Iterator<Item = usize>) {
+    pub(super) fn record_recovery(&mut self, unserved: impl Iterator<Item = usize>) {
         for agent in unserved {
             self.blocked[agent] = true;
             self.still_blocked += 1;
         }
-        self.all_blocked = self.still_blocked;
+        self.initially_blocked = self.still_blocked;
     }
 
     pub(super) fn unblock(&mut self, agent: usize, now: u64) {
@@ -131,14 +131,14 @@ impl Recorder {
     }
 
     /// From when on rates are measured.
-    fn settled(&self) -> u64 {
+    fn settled_at(&self) -> u64 {
         self.recovery() + millis(SETTLING_TIME)
     }
 
     // --- the end ---
 
     /// The numbers, without the agents that `died`.
-    pub(super) fn numbers(self, died: impl Fn(usize) -> bool) -> Metrics {
+    pub(super) fn into_metrics(self, died: impl Fn(usize) -> bool) -> Metrics {
         let successes = self
             .attempts
             .iter()
@@ -146,7 +146,7 @@ impl Recorder {
             .count();
         let outage = self.scenario.outage_millis();
         let refused_after = |(at, accepted): &&(u64, bool)| *at >= outage.end && !accepted;
-        let part = millis(self.scenario.length).div_ceil(1000).max(1000);
+        let interval_millis = millis(self.scenario.length).div_ceil(1000).max(1000);
         let alive = self
             .completed
             .iter()
@@ -156,24 +156,24 @@ impl Recorder {
             attempts: self.attempts.len(),
             successes,
             attempts_per_success: self.attempts.len() as f64 / successes.max(1) as f64,
-            attempts_in_outage: self.between(&outage).len(),
-            blocked: self.all_blocked,
+            attempts_in_outage: self.attempts_between(&outage).len(),
+            blocked: self.initially_blocked,
             first_success: self.first_success.filter(|_| !outage.is_empty()),
             drained: self.drained,
-            refused_after: self.attempts.iter().filter(refused_after).count(),
+            refused_after_recovery: self.attempts.iter().filter(refused_after).count(),
             peak: self.peak(),
-            fairness: jain(alive.map(|(_, completed)| f64::from(*completed))),
+            fairness: jain_index(alive.map(|(_, completed)| f64::from(*completed))),
             goodput: self.goodput(),
             wasted_tokens: self.wasted_tokens,
             given_up: self.given_up,
-            joined_again: self.joined_again,
+            rejoined_after: self.rejoined_after,
             trace: self.trace,
-            attempts_over_time: self.over_time(part),
-            part,
+            attempts_over_time: self.attempts_per_interval(interval_millis),
+            interval_millis,
         }
     }
 
-    fn between(&self, times: &Range<u64>) -> &[(u64, bool)] {
+    fn attempts_between(&self, times: &Range<u64>) -> &[(u64, bool)] {
         let index = |time: u64| self.attempts.partition_point(|(at, _)| *at < time);
         &self.attempts[index(times.start)..index(times.end).max(index(times.start))]
     }
@@ -182,9 +182,9 @@ impl Recorder {
         let end = millis(self.scenario.length);
         let window = match &self.scenario.outage {
             Some(_) => self.recovery()..self.drained.map_or(end, |after| self.recovery() + after),
-            None => self.settled()..end,
+            None => self.settled_at()..end,
         };
-        let attempts = self.between(&window);
+        let attempts = self.attempts_between(&window);
         let (mut first, mut most) = (0, 0);
         for (last, (at, _)) in attempts.iter().enumerate() {
             while attempts[first].0 + 1000 <= *at {
@@ -197,7 +197,7 @@ impl Recorder {
 
     fn goodput(&self) -> Option<f64> {
         let end = millis(self.scenario.length);
-        let seconds = end.saturating_sub(self.settled()) as f64 / 1000.0;
+        let seconds = end.saturating_sub(self.settled_at()) as f64 / 1000.0;
         let wanted = f64::from(self.scenario.capacity * self.scenario.load) / 100.0;
         if wanted <= self.scenario.measured_capacity() || seconds <= 0.0 {
             return None;
@@ -205,13 +205,13 @@ impl Recorder {
         let accepted = if self.scenario.tokens_per_second.is_some() {
             self.accepted_tokens as f64 / self.scenario.tokens_per_call() as f64
         } else {
-            let calls = self.between(&(self.settled()..end));
+            let calls = self.attempts_between(&(self.settled_at()..end));
             calls.iter().filter(|(_, accepted)| *accepted).count() as f64
         };
         Some(accepted / self.scenario.measured_capacity() / seconds)
     }
 
-    fn over_time(&self, part: u64) -> Vec<u32> {
+    fn attempts_per_interval(&self, part: u64) -> Vec<u32> {
         let parts = millis(self.scenario.length).div_ceil(part);
         let mut counts = vec![0; usize::try_from(parts).unwrap_or_default()];
         for (at, _) in &self.attempts {
@@ -224,7 +224,7 @@ impl Recorder {
     }
 }
 
-fn jain(values: impl Iterator<Item = f64>) -> f64 {
+fn jain_index(values: impl Iterator<Item = f64>) -> f64 {
     let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for value in values {
         count += 1.0;

@@ -13,17 +13,17 @@ pub(super) enum Reply {
     /// It is down: 529 or 503.
     Down(u16),
     /// More than it can carry: 429, with the seconds to wait when it states them.
-    TooMuch(Option<u64>),
+    RateLimited(Option<u64>),
 }
 
 impl Reply {
     /// The failure as the classifier sees it.
-    pub(super) fn judged(self, now: Timestamp) -> Option<Arc<ClassifiedFailure>> {
+    pub(super) fn classified_failure(self, now: Timestamp) -> Option<Arc<ClassifiedFailure>> {
         let failure = match self {
             Self::Accepted => return None,
             Self::Down(status) => Failure::http("simulated", status, "Overloaded", now),
-            Self::TooMuch(None) => Failure::http("simulated", 429, "Too many requests", now),
-            Self::TooMuch(Some(seconds)) => {
+            Self::RateLimited(None) => Failure::http("simulated", 429, "Too many requests", now),
+            Self::RateLimited(Some(seconds)) => {
                 let seconds = seconds.to_string();
                 Failure::http("simulated", 429, "Too many requests", now)
                     .with_headers([("retry-after", seconds.as_str())])
@@ -35,39 +35,39 @@ impl Reply {
 
 pub(super) struct Provider {
     /// Calls or tokens in a second: also what the bucket holds.
-    pace: u64,
+    rate: u64,
     /// The same after the outage.
-    pace_after: u64,
+    rate_after_outage: u64,
     counts_tokens: bool,
     /// What is in the bucket, in thousandths, and since when.
     level: u64,
-    since: u64,
+    filled_at: u64,
     outage: Range<u64>,
-    states_times: bool,
+    sends_retry_after: bool,
 }
 
 impl Provider {
     pub(super) fn new(scenario: &Scenario) -> Self {
-        let pace = u64::from(scenario.tokens_per_second.unwrap_or(scenario.capacity));
+        let rate = u64::from(scenario.tokens_per_second.unwrap_or(scenario.capacity));
         Self {
-            pace,
-            pace_after: (pace * u64::from(scenario.comes_back_at) / 100).max(1),
+            rate,
+            rate_after_outage: (rate * u64::from(scenario.recovered_capacity_percent) / 100).max(1),
             counts_tokens: scenario.tokens_per_second.is_some(),
-            level: pace * 1000,
-            since: 0,
+            level: rate * 1000,
+            filled_at: 0,
             outage: scenario.outage_millis(),
-            states_times: scenario.retry_after,
+            sends_retry_after: scenario.retry_after,
         }
     }
 
     /// Answers a call of so many tokens.
     pub(super) fn call(&mut self, tokens: u64, now: u64) -> Reply {
         if !self.outage.is_empty() && now >= self.outage.end {
-            self.pace = self.pace_after;
+            self.rate = self.rate_after_outage;
         }
-        let full = self.pace * 1000;
-        self.level = (self.level + (now - self.since) * self.pace).min(full);
-        self.since = now;
+        let full = self.rate * 1000;
+        self.level = (self.level + (now - self.filled_at) * self.rate).min(full);
+        self.filled_at = now;
         if self.outage.contains(&now) {
             return Reply::Down(if tokens.is_multiple_of(2) { 529 } else { 503 });
         }
@@ -83,6 +83,6 @@ impl Provider {
             return Reply::Accepted;
         }
         let seconds = missing.div_ceil(full);
-        Reply::TooMuch(self.states_times.then_some(seconds))
+        Reply::RateLimited(self.sends_retry_after.then_some(seconds))
     }
 }

@@ -20,15 +20,15 @@ pub struct Scenario {
     /// When the provider refuses everything.
     pub outage: Option<Range<Duration>>,
     /// What the provider carries after the outage, in percent of what it carried before.
-    pub comes_back_at: u32,
+    pub recovered_capacity_percent: u32,
     /// Whether the provider says when to come back when it is asked too much.
     pub retry_after: bool,
     /// How long each operation of the store takes.
     pub store_latency: Duration,
     /// How often each process looks for changes of the gate.
-    pub poll_every: Duration,
+    pub poll_interval: Duration,
     /// When the store cannot be reached.
-    pub store_down: Option<Range<Duration>>,
+    pub store_outage: Option<Range<Duration>>,
     /// How many agents die while they hold the probe.
     pub dead_probes: u32,
     /// How long it lasts.
@@ -57,11 +57,11 @@ impl Default for Scenario {
             tokens_per_second: None,
             load: 80,
             outage: None,
-            comes_back_at: 100,
+            recovered_capacity_percent: 100,
             retry_after: false,
             store_latency: Duration::from_millis(5),
-            poll_every: Duration::from_millis(250),
-            store_down: None,
+            poll_interval: Duration::from_millis(250),
+            store_outage: None,
             dead_probes: 0,
             length: BEFORE_OUTAGE + AFTER_OUTAGE,
             seed: 1,
@@ -87,7 +87,7 @@ pub enum Error {
     },
     /// Something that would begin or end outside of the run.
     #[error("{what} must end after it begins and before the run of {} is over", Span(*.length))]
-    OutsideOfTheRun {
+    OutsideRun {
         /// What.
         what: &'static str,
         /// How long the run is.
@@ -97,7 +97,7 @@ pub enum Error {
     #[error(
         "{agents} agents cannot make {calls} calls a second; take more agents, or less load or capacity"
     )]
-    TooBusy {
+    TooManyCalls {
         /// How many there are.
         agents: u32,
         /// What they would have to make.
@@ -123,22 +123,22 @@ impl Scenario {
         self.check_tokens()?;
         let ranges = [
             ("the outage", &self.outage),
-            ("the store's loss", &self.store_down),
+            ("the store's loss", &self.store_outage),
         ];
         for (what, range) in ranges {
             if range
                 .as_ref()
                 .is_some_and(|range| range.is_empty() || range.end > self.length)
             {
-                return Err(Error::OutsideOfTheRun {
+                return Err(Error::OutsideRun {
                     what,
                     length: self.length,
                 });
             }
         }
-        if self.cycle() < MIN_CYCLE_MILLIS {
+        if self.cycle_millis() < MIN_CYCLE_MILLIS {
             let calls = u64::from(self.capacity) * u64::from(self.load) / 100;
-            return Err(Error::TooBusy {
+            return Err(Error::TooManyCalls {
                 agents: self.agents,
                 calls,
             });
@@ -159,7 +159,7 @@ impl Scenario {
             ("the load in percent", u64::from(self.load), 1, 10_000),
             (
                 "what the provider comes back at in percent",
-                u64::from(self.comes_back_at),
+                u64::from(self.recovered_capacity_percent),
                 1,
                 1000,
             ),
@@ -171,7 +171,7 @@ impl Scenario {
             ),
             (
                 "the time between two looks in ms",
-                millis(self.poll_every),
+                millis(self.poll_interval),
                 1,
                 60_000,
             ),
@@ -210,7 +210,7 @@ impl Scenario {
     }
 
     /// The time from one call of an agent to its next, in milliseconds, when nothing is in its way.
-    pub(super) fn cycle(&self) -> u64 {
+    pub(super) fn cycle_millis(&self) -> u64 {
         u64::from(self.agents) * 100_000 / (u64::from(self.load) * u64::from(self.capacity)).max(1)
     }
 
@@ -225,7 +225,10 @@ impl Scenario {
 
     /// What can be carried once rates are measured, in calls a second.
     pub(super) fn measured_capacity(&self) -> f64 {
-        let share = self.outage.as_ref().map_or(100, |_| self.comes_back_at);
+        let share = self
+            .outage
+            .as_ref()
+            .map_or(100, |_| self.recovered_capacity_percent);
         f64::from(self.capacity) * f64::from(share) / 100.0
     }
 

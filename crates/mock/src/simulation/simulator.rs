@@ -29,9 +29,9 @@ pub(super) struct Simulator<'a> {
     agents: Vec<Agent>,
     provider: Provider,
     shared: SharedState,
-    record: Recorder,
-    chance: fastrand::Rng,
-    dead_probes: u32,
+    recorder: Recorder,
+    rng: fastrand::Rng,
+    dead_probes_left: u32,
 }
 
 impl<'a> Simulator<'a> {
@@ -47,15 +47,15 @@ impl<'a> Simulator<'a> {
                 .collect(),
             provider: Provider::new(scenario),
             shared: SharedState::new(scenario),
-            record: Recorder::new(scenario),
-            chance: fastrand::Rng::with_seed(scenario.seed),
-            dead_probes: scenario.dead_probes,
+            recorder: Recorder::new(scenario),
+            rng: fastrand::Rng::with_seed(scenario.seed),
+            dead_probes_left: scenario.dead_probes,
         };
         for agent in 0..agents {
-            let at = world.chance.u64(0..scenario.cycle());
-            world.events.push(at, Event::Want(agent));
+            let at = world.rng.u64(0..scenario.cycle_millis());
+            world.events.push(at, Event::CallWanted(agent));
         }
-        if strategy.gated {
+        if strategy.is_gated {
             (0..scenario.processes as usize).for_each(|process| world.tally(process));
         }
         if scenario.outage.is_some() {
@@ -63,13 +63,13 @@ impl<'a> Simulator<'a> {
                 .events
                 .push(scenario.outage_millis().end, Event::Recovery);
         }
-        if !world.shared.down.is_empty() {
+        if !world.shared.store_outage.is_empty() {
             world
                 .events
-                .push(world.shared.down.start, Event::StoreChanges);
+                .push(world.shared.store_outage.start, Event::StoreChanged);
             world
                 .events
-                .push(world.shared.down.end, Event::StoreChanges);
+                .push(world.shared.store_outage.end, Event::StoreChanged);
         }
         world
     }
@@ -81,32 +81,35 @@ impl<'a> Simulator<'a> {
                 break;
             }
             self.now = at;
-            self.happens(event);
+            self.handle_event(event);
         }
         let agents = self.agents;
-        self.record
-            .numbers(|agent| agents[agent].doing == Activity::Dead)
+        self.recorder
+            .into_metrics(|agent| agents[agent].activity == Activity::Dead)
     }
 
-    fn happens(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         match event {
-            Event::Want(agent) => self.want(agent),
-            Event::Ask(agent) => self.ask(agent),
+            Event::CallWanted(agent) => self.start_call(agent),
+            Event::AdmissionRequested(agent) => self.ask(agent),
             Event::Report(agent, report) => self.report(agent, report),
-            Event::Answer(agent) => self.answered(agent),
+            Event::Replied(agent) => self.handle_reply(agent),
             Event::Timer(agent, timer) if self.agents[agent].timer == timer => self.wake(agent),
             Event::Timer(..) => {}
-            Event::Poll(process) if self.shared.processes[process].looks_at == Some(self.now) => {
+            Event::Poll(process)
+                if self.shared.processes[process].next_poll_at == Some(self.now) =>
+            {
                 self.look(process);
             }
             Event::Poll(_) => {}
-            Event::Tally(process) => self.tally(process),
-            Event::StoreChanges => self.handle_store_change(),
+            Event::SuccessesReported(process) => self.tally(process),
+            Event::StoreChanged => self.handle_store_change(),
             Event::Recovery => {
                 let agents = self.agents.iter().enumerate();
-                let unserved =
-                    agents.filter(|(_, agent)| agent.unserved && agent.doing != Activity::Dead);
-                self.record.recovery_finds(unserved.map(|(index, _)| index));
+                let unserved = agents
+                    .filter(|(_, agent)| agent.is_unserved && agent.activity != Activity::Dead);
+                self.recorder
+                    .record_recovery(unserved.map(|(index, _)| index));
             }
         }
     }
@@ -116,28 +119,28 @@ impl<'a> Simulator<'a> {
     }
 
     /// Half to one and a half of it.
-    fn about(&mut self, mean: u64) -> u64 {
-        self.chance.u64(mean / 2..=mean + mean / 2)
+    fn vary(&mut self, mean: u64) -> u64 {
+        self.rng.u64(mean / 2..=mean + mean / 2)
     }
 
     /// How long an agent is busy with one call, on average.
-    fn busy(&self) -> u64 {
-        MAX_BUSY_MILLIS.min(self.scenario.cycle() / 2)
+    fn mean_busy_millis(&self) -> u64 {
+        MAX_BUSY_MILLIS.min(self.scenario.cycle_millis() / 2)
     }
 
     fn has_store(&mut self, agent: Index) -> bool {
-        self.strategy.gated && self.shared.can_reach_store(agent, self.now)
+        self.strategy.is_gated && self.shared.can_reach_store(agent, self.now)
     }
 }
 
 // --- a call ---
 
 impl Simulator<'_> {
-    fn want(&mut self, agent: Index) {
-        let tokens = self.about(self.scenario.tokens_per_call());
+    fn start_call(&mut self, agent: Index) {
+        let tokens = self.vary(self.scenario.tokens_per_call());
         let now = self.time();
         self.agents[agent].tokens = tokens;
-        self.agents[agent].start(self.strategy, now);
+        self.agents[agent].begin_call(self.strategy, now);
         self.attempt(agent);
     }
 
@@ -150,9 +153,9 @@ impl Simulator<'_> {
         match self.shared.local_pass(agent, waiter, self.now) {
             Some(pass) => self.call(agent, Some(pass)),
             None => {
-                self.agents[agent].doing = Activity::Asking;
+                self.agents[agent].activity = Activity::AwaitingStore;
                 let arrives = self.now + self.shared.latency;
-                self.events.push(arrives, Event::Ask(agent));
+                self.events.push(arrives, Event::AdmissionRequested(agent));
             }
         }
     }
@@ -162,30 +165,31 @@ impl Simulator<'_> {
         let caller = &mut self.agents[agent];
         let reply = self.provider.call(caller.tokens, self.now);
         let accepted = reply == Reply::Accepted;
-        (caller.pass, caller.reply, caller.doing) = (pass, reply, Activity::Calling);
-        caller.go(now);
-        self.record.attempt(self.now, caller.tokens, accepted);
-        self.record.trace(self.now, 1 + u64::from(accepted), agent);
+        (caller.pass, caller.reply, caller.activity) = (pass, reply, Activity::Calling);
+        caller.start_attempt(now);
+        self.recorder.attempt(self.now, caller.tokens, accepted);
+        self.recorder
+            .trace(self.now, 1 + u64::from(accepted), agent);
         let takes = if accepted {
-            let busy = self.busy();
-            self.chance.u64(busy / 30..=busy / 6)
+            let busy = self.mean_busy_millis();
+            self.rng.u64(busy / 30..=busy / 6)
         } else {
-            self.chance.u64(REFUSAL_MILLIS)
+            self.rng.u64(REFUSAL_MILLIS)
         };
-        self.events.push(self.now + takes, Event::Answer(agent));
+        self.events.push(self.now + takes, Event::Replied(agent));
     }
 
     /// Nobody will hear of its probe.
     fn die(&mut self, agent: Index) {
-        self.dead_probes -= 1;
-        self.agents[agent].doing = Activity::Dead;
-        self.record.unblock(agent, self.now);
+        self.dead_probes_left -= 1;
+        self.agents[agent].activity = Activity::Dead;
+        self.recorder.unblock(agent, self.now);
     }
 
-    fn answered(&mut self, agent: Index) {
+    fn handle_reply(&mut self, agent: Index) {
         let now = self.time();
-        let Some(failure) = self.agents[agent].reply.judged(now) else {
-            return self.accepted(agent);
+        let Some(failure) = self.agents[agent].reply.classified_failure(now) else {
+            return self.handle_success(agent);
         };
         let stated = failure.verdict.hint.as_ref().map(|hint| hint.not_before);
         let delay = self.own_delay(agent);
@@ -193,7 +197,7 @@ impl Simulator<'_> {
         let waits = next != FailureOutcome::GaveUp;
         if self.has_store(agent) {
             let pass = self.agents[agent].pass;
-            self.agents[agent].doing = Activity::Asking;
+            self.agents[agent].activity = Activity::AwaitingStore;
             self.tell(
                 agent,
                 Report::Failed {
@@ -206,42 +210,42 @@ impl Simulator<'_> {
             self.sleep(agent, at);
         }
         if !waits {
-            self.record.given_up += 1;
-            self.record.trace(self.now, 3, agent);
-            self.agents[agent].doing = Activity::Thinking;
+            self.recorder.given_up += 1;
+            self.recorder.trace(self.now, 3, agent);
+            self.agents[agent].activity = Activity::Thinking;
             self.events
-                .push(self.now + RESTART_DELAY_MILLIS, Event::Want(agent));
+                .push(self.now + RESTART_DELAY_MILLIS, Event::CallWanted(agent));
         }
     }
 
     fn own_delay(&mut self, agent: Index) -> Option<std::time::Duration> {
-        let entropy = self.chance.u64(..);
+        let entropy = self.rng.u64(..);
         let delay = self.agents[agent].own_delay(self.strategy, entropy);
-        if self.strategy.gated && !self.has_store(agent) {
+        if self.strategy.is_gated && !self.has_store(agent) {
             delay.map(|delay| Jitter::Full.apply(delay, entropy))
         } else {
             delay
         }
     }
 
-    fn accepted(&mut self, agent: Index) {
+    fn handle_success(&mut self, agent: Index) {
         self.agents[agent].succeed();
-        self.agents[agent].doing = Activity::Thinking;
-        self.record.success(agent, self.now);
-        self.record.trace(self.now, 4, agent);
+        self.agents[agent].activity = Activity::Thinking;
+        self.recorder.success(agent, self.now);
+        self.recorder.trace(self.now, 4, agent);
         if self.shared.process(agent).view.is_closed() {
-            self.shared.process(agent).carried += 1;
+            self.shared.process(agent).unreported_successes += 1;
         } else if self.has_store(agent) {
             self.tell(agent, Report::Accepted(self.agents[agent].pass));
         }
-        let busy = self.busy();
-        let rest = self.about(busy * 9 / 10) + self.about(self.scenario.cycle() - busy);
-        self.events.push(self.now + rest, Event::Want(agent));
+        let busy = self.mean_busy_millis();
+        let rest = self.vary(busy * 9 / 10) + self.vary(self.scenario.cycle_millis() - busy);
+        self.events.push(self.now + rest, Event::CallWanted(agent));
     }
 
     fn sleep(&mut self, agent: Index, until: Timestamp) {
         let sleeper = &mut self.agents[agent];
-        sleeper.doing = Activity::Sleeping;
+        sleeper.activity = Activity::Sleeping;
         sleeper.waiter.own_wake = until;
         self.set_timer(agent, until.as_millis());
     }
@@ -258,13 +262,13 @@ impl Simulator<'_> {
     }
 
     fn wake(&mut self, agent: Index) {
-        match self.agents[agent].doing {
-            Activity::Held | Activity::Sleeping => {
+        match self.agents[agent].activity {
+            Activity::Queued | Activity::Sleeping => {
                 let key = (self.agents[agent].waiter.since, agent);
-                self.shared.process(agent).held.remove(&key);
+                self.shared.process(agent).queued.remove(&key);
                 self.attempt(agent);
             }
-            Activity::Thinking | Activity::Asking | Activity::Calling | Activity::Dead => {}
+            Activity::Thinking | Activity::AwaitingStore | Activity::Calling | Activity::Dead => {}
         }
     }
 }

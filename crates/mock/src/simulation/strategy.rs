@@ -12,12 +12,12 @@ pub struct Strategy {
     pub name: String,
     pub(super) policy: Policy,
     pub(super) rules: RetryRules,
-    pub(super) gated: bool,
+    pub(super) is_gated: bool,
 }
 
 impl Strategy {
     /// Each agent by this policy, for itself.
-    pub fn alone(policy: Policy) -> Self {
+    pub fn ungated(policy: Policy) -> Self {
         let name = format!("{} alone", policy.name);
         Self::new(name, policy, false)
     }
@@ -53,23 +53,23 @@ impl Strategy {
     }
 
     /// The four that are always compared: ours first.
-    pub fn usual() -> Result<Vec<Self>, policy::Error> {
+    pub fn standard_set() -> Result<Vec<Self>, policy::Error> {
         let overnight = Policy::named("overnight")?;
         Ok(vec![
             Self::gated(overnight.clone()),
             Self::full_jitter(),
-            Self::alone(overnight),
+            Self::ungated(overnight),
             Self::sdk_defaults(),
         ])
     }
 
-    fn new(name: String, policy: Policy, gated: bool) -> Self {
+    fn new(name: String, policy: Policy, is_gated: bool) -> Self {
         let rules = RetryRules::from(&policy);
         Self {
             name,
             policy,
             rules,
-            gated,
+            is_gated,
         }
     }
 }
@@ -82,7 +82,7 @@ fn exponential(base: Duration, cap: Duration, jitter: Jitter) -> Policy {
         jitter,
         max_attempts: None,
         sleep_budget: None,
-        longest_stated_wait: None,
+        max_stated_wait: None,
         wait_for_reset: false,
         may_switch: Switches::NONE,
     }

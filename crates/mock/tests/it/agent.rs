@@ -15,7 +15,7 @@ const PLAN: &str = "Please do this:\n\
 async fn converse(dialect: Dialect, request: &mut Request) -> (Vec<String>, String) {
     let mut called = Vec::new();
     loop {
-        let ended = play_request(dialect, request, "session").await.ended;
+        let ended = play_request(dialect, request, "session").await.outcome;
         assert_eq!(ended.seal, TurnStatus::Completed, "{dialect:?}");
         let calls: Vec<_> = ended.message.tool_calls().cloned().collect();
         request.messages.push(ended.message.clone());

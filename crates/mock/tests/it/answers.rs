@@ -23,7 +23,7 @@ pub(crate) struct CollectedAnswer {
 }
 
 impl CollectedAnswer {
-    fn of(deltas: Vec<Delta>) -> Self {
+    fn collect(deltas: Vec<Delta>) -> Self {
         let mut answered = Self::default();
         for delta in deltas {
             match delta {
@@ -54,7 +54,7 @@ pub(crate) async fn send(
         method: Method::Post,
         path: dialect.path().to_owned(),
         headers: Vec::new(),
-        body: dialect.request(request).into(),
+        body: dialect.encode_request(request).into(),
     });
     let response = response.await.unwrap();
     let pieces: Vec<Bytes> = response.body.map(Result::unwrap).collect().await;
@@ -70,15 +70,15 @@ pub(crate) async fn ask(
     let (status, body) = send(provider, dialect, request).await;
     assert_eq!(status, 200, "{dialect:?}: {body}");
     if request.delivery == Delivery::Whole {
-        return CollectedAnswer::of(dialect.read_whole("p", &body, START).unwrap());
+        return CollectedAnswer::collect(dialect.decode_response("p", &body, START).unwrap());
     }
-    let (mut decoder, mut reader) = (sse::Decoder::new(1 << 20), dialect.reader("p"));
+    let (mut decoder, mut reader) = (sse::Decoder::new(1 << 20), dialect.decoder("p"));
     let mut deltas = Vec::new();
     decoder.push(body.as_bytes());
     while let Some(event) = decoder.next_event().unwrap() {
-        reader.read(&event, START, &mut deltas).unwrap();
+        reader.decode(&event, START, &mut deltas).unwrap();
     }
-    CollectedAnswer::of(deltas)
+    CollectedAnswer::collect(deltas)
 }
 
 /// Returns every combination of dialect and delivery.
@@ -229,7 +229,7 @@ async fn blanks_come_where_arguments_should() {
     }
 }
 
-fn said(role: Role, text: &str) -> Message {
+fn text_message(role: Role, text: &str) -> Message {
     let text = text.to_owned();
     Message {
         role,
@@ -238,7 +238,7 @@ fn said(role: Role, text: &str) -> Message {
 }
 
 /// Returns a conversation in which a completion was begun.
-fn begun(said: &[Message]) -> Request {
+fn with_partial_answer(said: &[Message]) -> Request {
     Request {
         messages: [&[Message::user("Say hello")], said].concat(),
         ..Request::default()
@@ -248,15 +248,30 @@ fn begun(said: &[Message]) -> Request {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_begun_is_gone_on_with_in_every_dialect() {
     let remark = Message::user("Your last answer was cut off. Go on right after its last word.");
-    let hello = said(Role::Assistant, "Hello from the");
+    let hello = text_message(Role::Assistant, "Hello from the");
     let rest = GREETING.strip_prefix("Hello from the").unwrap();
     for dialect in Dialect::ALL {
         let ok = provider("ok");
-        let prefilled = ask(&ok, dialect, &begun(std::slice::from_ref(&hello))).await;
+        let prefilled = ask(
+            &ok,
+            dialect,
+            &with_partial_answer(std::slice::from_ref(&hello)),
+        )
+        .await;
         assert_eq!(prefilled.text, rest, "{dialect:?}");
-        let asked = ask(&ok, dialect, &begun(&[hello.clone(), remark.clone()])).await;
+        let asked = ask(
+            &ok,
+            dialect,
+            &with_partial_answer(&[hello.clone(), remark.clone()]),
+        )
+        .await;
         assert_eq!(asked.text, rest, "{dialect:?}");
-        let other = ask(&ok, dialect, &begun(&[said(Role::Assistant, "Well,")])).await;
+        let other = ask(
+            &ok,
+            dialect,
+            &with_partial_answer(&[text_message(Role::Assistant, "Well,")]),
+        )
+        .await;
         assert_eq!(other.text, GREETING, "{dialect:?}");
     }
 }
@@ -266,7 +281,7 @@ async fn an_answer_at_the_output_limit_is_half_of_what_is_left() {
     for way in ways() {
         let (dialect, delivery) = way;
         let model = provider("ok:length,times=3+ok");
-        let mut request = begun(&[]);
+        let mut request = with_partial_answer(&[]);
         request.delivery = delivery;
         let mut text = String::new();
         let mut stops = Vec::new();
@@ -276,7 +291,7 @@ async fn an_answer_at_the_output_limit_is_half_of_what_is_left() {
             text.push_str(&answered.text);
             stops.extend(answered.stop);
             request.messages.truncate(1);
-            request.messages.push(said(Role::Assistant, &text));
+            request.messages.push(text_message(Role::Assistant, &text));
         }
         use StopReason::{EndTurn, Length};
         assert_eq!(stops, [Length, Length, Length, EndTurn], "{way:?}");
@@ -287,17 +302,22 @@ async fn an_answer_at_the_output_limit_is_half_of_what_is_left() {
 #[tokio::test(start_paused = true)]
 async fn a_model_without_prefill_refuses_it_and_takes_a_remark() {
     let remark = Message::user("Your last answer was cut off.");
-    let hello = said(Role::Assistant, "Hello ");
+    let hello = text_message(Role::Assistant, "Hello ");
     for dialect in Dialect::ALL {
         let model = provider("no-prefill");
-        let prefill = begun(std::slice::from_ref(&hello));
+        let prefill = with_partial_answer(std::slice::from_ref(&hello));
         for _ in 0..2 {
             let (status, body) = send(&model, dialect, &prefill).await;
             assert_eq!(status, 400, "{dialect:?}: {body}");
             let part = "The conversation must end with a user message.";
             assert!(body.contains(part), "{dialect:?}: {body}");
         }
-        let answered = ask(&model, dialect, &begun(&[hello.clone(), remark.clone()])).await;
+        let answered = ask(
+            &model,
+            dialect,
+            &with_partial_answer(&[hello.clone(), remark.clone()]),
+        )
+        .await;
         assert!(answered.text.starts_with("from "), "{answered:?}");
     }
 }
@@ -306,16 +326,16 @@ async fn a_model_without_prefill_refuses_it_and_takes_a_remark() {
 async fn a_window_refuses_a_conversation_that_has_outgrown_it() {
     for dialect in Dialect::ALL {
         let model = provider("window:1000,of=agent");
-        let short = begun(&[]);
-        let long = begun(&[
-            said(Role::Assistant, &"word ".repeat(1000)),
+        let short = with_partial_answer(&[]);
+        let long = with_partial_answer(&[
+            text_message(Role::Assistant, &"word ".repeat(1000)),
             Message::user("Go on"),
         ]);
         assert_eq!(send(&model, dialect, &short).await.0, 200, "{dialect:?}");
         let (status, body) = send(&model, dialect, &long).await;
         assert_eq!(status, 400, "{dialect:?}: {body}");
         // About four bytes are one token.
-        let tokens = dialect.request(&long).len() / 4;
+        let tokens = dialect.encode_request(&long).len() / 4;
         assert!(body.contains(&tokens.to_string()), "{tokens}: {body}");
         assert!(body.contains("1000 "), "{dialect:?}: {body}");
         assert_eq!(send(&model, dialect, &short).await.0, 200, "{dialect:?}");
@@ -326,9 +346,12 @@ async fn a_window_refuses_a_conversation_that_has_outgrown_it() {
 async fn a_request_of_too_many_bytes_is_refused_and_a_smaller_one_is_not() {
     for dialect in Dialect::ALL {
         let model = provider("too-large:1000");
-        let long = begun(&[Message::user("word ".repeat(200))]);
+        let long = with_partial_answer(&[Message::user("word ".repeat(200))]);
         assert_eq!(send(&model, dialect, &long).await.0, 413, "{dialect:?}");
-        assert_eq!(send(&model, dialect, &begun(&[])).await.0, 200);
+        assert_eq!(
+            send(&model, dialect, &with_partial_answer(&[])).await.0,
+            200
+        );
         let (status, body) = send(&provider("body-timeout"), dialect, &long).await;
         assert_eq!(status, 408, "{dialect:?}");
         assert!(body.contains("Timed out reading request body"), "{body}");
@@ -343,7 +366,7 @@ async fn in_process_each_model_is_the_script_that_it_is_named_after() {
     for model in ["overloaded:1", "ok", "overloaded:1", "m", "error:999"] {
         let request = Request {
             model: model.to_owned(),
-            ..begun(&[])
+            ..with_partial_answer(&[])
         };
         statuses.push(send(&provider, Dialect::Anthropic, &request).await.0);
     }

@@ -55,7 +55,8 @@ impl TestServer {
 
     /// Sends a request in that dialect for that model.
     pub(crate) async fn ask(&self, dialect: Dialect, model: &str) -> Received {
-        self.send(&question(dialect, model, &[])).await
+        self.send(&streamed_completion_request(dialect, model, &[]))
+            .await
     }
 
     /// Sends a request to the control endpoints, which must succeed.
@@ -164,17 +165,21 @@ pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: 
 }
 
 /// Returns a request in that dialect for a streamed response.
-pub(crate) fn question(dialect: Dialect, model: &str, headers: &[(&str, &str)]) -> String {
-    asking(dialect, model, Delivery::Streamed, headers)
+pub(crate) fn streamed_completion_request(
+    dialect: Dialect,
+    model: &str,
+    headers: &[(&str, &str)],
+) -> String {
+    completion_request(dialect, model, Delivery::Streamed, headers)
 }
 
-pub(crate) fn asking(
+pub(crate) fn completion_request(
     dialect: Dialect,
     model: &str,
     delivery: Delivery,
     headers: &[(&str, &str)],
 ) -> String {
-    let body = dialect.request(&Request {
+    let body = dialect.encode_request(&Request {
         model: model.to_owned(),
         messages: vec![Message::user("Say hello")],
         delivery,

@@ -1,6 +1,6 @@
 //! Control of the server: scripts, the log, the list of models, both versions of HTTP, and its stop.
 
-use crate::client::{TestServer, question, request};
+use crate::client::{TestServer, request, streamed_completion_request};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -32,8 +32,8 @@ async fn a_script_is_set_by_hand_for_all_or_for_one_model() {
 #[tokio::test(start_paused = true)]
 async fn one_server_plays_another_script_for_each_model_and_notes_who_was_asked() {
     let options = Options::new("ok".parse().unwrap());
-    let options = options.with("big=overloaded:2").unwrap();
-    let server = TestServer::start_with(options.with("small=error:418").unwrap()).await;
+    let options = options.with_argument("big=overloaded:2").unwrap();
+    let server = TestServer::start_with(options.with_argument("small=error:418").unwrap()).await;
     let dialect = Dialect::Anthropic;
     let mut statuses = Vec::new();
     for model in ["big", "small", "big", "small", "big", "other"] {
@@ -111,7 +111,9 @@ async fn the_log_tells_what_was_asked_what_was_played_and_how_it_ended() {
         "drop-after:1",
         "ok:tool",
     ] {
-        server.send(&question(dialect, script, &headers)).await;
+        server
+            .send(&streamed_completion_request(dialect, script, &headers))
+            .await;
     }
     let log = server.requests().await;
     let ended: Vec<&Value> = log.iter().map(|entry| &entry["ended"]).collect();
@@ -146,7 +148,7 @@ async fn a_client_that_goes_away_is_noticed() {
     let server = TestServer::start().await;
     for script in ["hold:3600", "stall", "pings", "endless-error"] {
         let mut socket = TcpStream::connect(server.address).await.unwrap();
-        let question = question(Dialect::Anthropic, script, &[]);
+        let question = streamed_completion_request(Dialect::Anthropic, script, &[]);
         socket.write_all(question.as_bytes()).await.unwrap();
         if script != "hold:3600" {
             socket.read_exact(&mut [0; 100]).await.unwrap();
@@ -215,7 +217,7 @@ async fn a_stop_lets_answers_end_but_does_not_wait_for_silence() {
     let address = server.address;
     let ask = async |model: &str| {
         let mut socket = TcpStream::connect(address).await.unwrap();
-        let question = question(Dialect::Anthropic, model, &[]);
+        let question = streamed_completion_request(Dialect::Anthropic, model, &[]);
         socket.write_all(question.as_bytes()).await.unwrap();
         socket.read_exact(&mut [0; 12]).await.unwrap();
         socket

@@ -1,6 +1,8 @@
 //! Faults over real sockets, byte by byte.
 
-use crate::client::{Received, TestServer, asking, question, request};
+use crate::client::{
+    Received, TestServer, completion_request, request, streamed_completion_request,
+};
 use futures_util::StreamExt;
 use outlast_dialect::{Delivery, Delta, Dialect, sse};
 use outlast_engine::transport::{Method, Request, Transport};
@@ -17,11 +19,11 @@ use tokio::time::Instant;
 /// Decodes a streamed body.
 fn read(dialect: Dialect, body: &str) -> Vec<Delta> {
     let mut decoder = sse::Decoder::new(1 << 20);
-    let (mut reader, mut deltas) = (dialect.reader("p"), Vec::new());
+    let (mut reader, mut deltas) = (dialect.decoder("p"), Vec::new());
     decoder.push(body.as_bytes());
     while let Some(event) = decoder.next_event().unwrap() {
         reader
-            .read(&event, Timestamp::default(), &mut deltas)
+            .decode(&event, Timestamp::default(), &mut deltas)
             .unwrap();
     }
     deltas
@@ -55,10 +57,10 @@ async fn every_dialect_is_answered_in_pieces_and_whole() {
         assert_eq!(deltas.last(), Some(&Delta::Stopped(StopReason::EndTurn)));
 
         let whole = server
-            .send(&asking(dialect, "m", Delivery::Whole, &[]))
+            .send(&completion_request(dialect, "m", Delivery::Whole, &[]))
             .await;
         assert_eq!(whole.header("content-type"), Some("application/json"));
-        let deltas = dialect.read_whole("p", &whole.body(), Timestamp::default());
+        let deltas = dialect.decode_response("p", &whole.body(), Timestamp::default());
         assert!(text(&deltas.unwrap()).ends_with("You said: Say hello"));
     }
 }
@@ -67,12 +69,13 @@ async fn every_dialect_is_answered_in_pieces_and_whole() {
 async fn a_cut_lets_exactly_so_many_bytes_through() {
     let server = TestServer::start().await;
     let dialect = Dialect::Anthropic;
-    let whole = |delivery| asking(dialect, "m", delivery, &[]);
+    let whole = |delivery| completion_request(dialect, "m", delivery, &[]);
     for delivery in [Delivery::Streamed, Delivery::Whole] {
         let body = server.send(&whole(delivery)).await.body_bytes();
         for bytes in [0, 1, 100, body.len() - 1, body.len(), body.len() + 10] {
-            let ask =
-                |script: &str| asking(dialect, "m", delivery, &[("x-outlast-script", script)]);
+            let ask = |script: &str| {
+                completion_request(dialect, "m", delivery, &[("x-outlast-script", script)])
+            };
             let expected = &body[..bytes.min(body.len())];
 
             let cut = server
@@ -139,18 +142,30 @@ async fn waits_are_as_long_as_they_say() {
     let server = TestServer::start().await;
     for dialect in Dialect::ALL {
         server.control("DELETE", "script", "").await;
-        let (held, last) = within_an_hour(&server, &question(dialect, "hold:90", &[])).await;
+        let (held, last) = within_an_hour(
+            &server,
+            &streamed_completion_request(dialect, "hold:90", &[]),
+        )
+        .await;
         assert_eq!(
             (held.is_complete(), last.as_secs()),
             (true, 90),
             "{dialect:?}"
         );
 
-        let (dripped, last) = within_an_hour(&server, &question(dialect, "drip:500", &[])).await;
+        let (dripped, last) = within_an_hour(
+            &server,
+            &streamed_completion_request(dialect, "drip:500", &[]),
+        )
+        .await;
         assert!(dripped.is_complete(), "{dialect:?}");
         assert!((7..=9).contains(&last.as_secs()), "{dialect:?} {last:?}");
 
-        let (stalled, last) = within_an_hour(&server, &question(dialect, "stall:1", &[])).await;
+        let (stalled, last) = within_an_hour(
+            &server,
+            &streamed_completion_request(dialect, "stall:1", &[]),
+        )
+        .await;
         assert_eq!(
             text(&read(dialect, &stalled.body())),
             "Hello ",
@@ -158,9 +173,12 @@ async fn waits_are_as_long_as_they_say() {
         );
         assert_eq!(last.as_secs(), 0);
 
-        let (pinged, last) =
-            within_an_hour(&server, &question(dialect, "pings:1,every=60", &[])).await;
-        let pings = pinged.body().matches(&dialect.ping()).count();
+        let (pinged, last) = within_an_hour(
+            &server,
+            &streamed_completion_request(dialect, "pings:1,every=60", &[]),
+        )
+        .await;
+        let pings = pinged.body().matches(&dialect.keepalive_frame()).count();
         assert_eq!(
             text(&read(dialect, &pinged.body())),
             "Hello ",
@@ -171,7 +189,11 @@ async fn waits_are_as_long_as_they_say() {
             "{pings} {last:?}"
         );
 
-        let (lingered, _) = within_an_hour(&server, &question(dialect, "linger", &[])).await;
+        let (lingered, _) = within_an_hour(
+            &server,
+            &streamed_completion_request(dialect, "linger", &[]),
+        )
+        .await;
         let deltas = read(dialect, &lingered.body());
         assert!(
             matches!(deltas.last(), Some(Delta::Stopped(_))),
@@ -337,7 +359,11 @@ async fn answers_are_compressed_for_those_who_read_that() {
     assert_eq!(plain.header("content-encoding"), None);
     let headers = [("accept-encoding", "gzip, br")];
     let packed = server
-        .send(&question(dialect, "gzip:times=always", &headers))
+        .send(&streamed_completion_request(
+            dialect,
+            "gzip:times=always",
+            &headers,
+        ))
         .await;
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     let mut body = String::new();
@@ -392,7 +418,7 @@ async fn the_server_and_the_transport_in_process_send_the_same() {
             "echo-key",
         ] {
             let server = TestServer::start().await;
-            let sent = question(dialect, script, &[("x-api-key", "k")]);
+            let sent = streamed_completion_request(dialect, script, &[("x-api-key", "k")]);
             let body = sent.split_once("\r\n\r\n").unwrap().1.to_owned();
             let over_the_wire = server.send(&sent).await;
             let transport = ScriptedTransport::new(script.parse().unwrap(), Arc::new(clock));

@@ -35,24 +35,26 @@ fn question(model: &str, resumable: bool) -> Request {
 
 /// The result of one request.
 struct StreamResult {
-    said: Vec<Delta>,
+    deltas: Vec<Delta>,
     /// The cursor, if it was the last delta.
-    place: Option<StreamCursor>,
+    cursor: Option<StreamCursor>,
     failure: Option<Failure>,
 }
 
-async fn hear(mut stream: BoxStream<'static, Result<Delta, Box<Failure>>>) -> StreamResult {
+async fn collect_stream(
+    mut stream: BoxStream<'static, Result<Delta, Box<Failure>>>,
+) -> StreamResult {
     let mut heard = StreamResult {
-        said: Vec::new(),
-        place: None,
+        deltas: Vec::new(),
+        cursor: None,
         failure: None,
     };
     while let Some(item) = stream.next().await {
         match item {
-            Ok(Delta::Place(place)) => heard.place = Some(place),
+            Ok(Delta::Cursor(place)) => heard.cursor = Some(place),
             Ok(delta) => {
-                heard.said.push(delta);
-                heard.place = None;
+                heard.deltas.push(delta);
+                heard.cursor = None;
             }
             Err(failure) => heard.failure = Some(*failure),
         }
@@ -61,11 +63,11 @@ async fn hear(mut stream: BoxStream<'static, Result<Delta, Box<Failure>>>) -> St
 }
 
 async fn ask(adapter: &Adapter, request: &Request) -> StreamResult {
-    hear(adapter.stream(request, None)).await
+    collect_stream(adapter.stream(request, None)).await
 }
 
 async fn resume(adapter: &Adapter, place: &StreamCursor) -> StreamResult {
-    hear(adapter.resume(place, None).unwrap()).await
+    collect_stream(adapter.resume(place, None).unwrap()).await
 }
 
 /// Returns all deltas until the completion is complete, and the number of requests.
@@ -76,21 +78,21 @@ async fn outlast(adapter: &Adapter, request: &Request) -> (Vec<Delta>, usize) {
             Some(place) => resume(adapter, place).await,
             None => ask(adapter, request).await,
         };
-        let is_silent = heard.said.is_empty();
-        said.extend(heard.said);
+        let is_silent = heard.deltas.is_empty();
+        said.extend(heard.deltas);
         if heard.failure.is_none() {
             return (said, requests);
         }
-        assert!(is_silent || heard.place.is_some(), "no place: {said:?}");
-        place = heard.place.or(place);
+        assert!(is_silent || heard.cursor.is_some(), "no place: {said:?}");
+        place = heard.cursor.or(place);
     }
     panic!("no end: {said:?}");
 }
 
 async fn uncut(kind: &str) -> Vec<Delta> {
     let heard = ask(&responses(&format!("ok:{kind}")), &question("m", true)).await;
-    assert_eq!((heard.failure, heard.place), (None, None));
-    heard.said
+    assert_eq!((heard.failure, heard.cursor), (None, None));
+    heard.deltas
 }
 
 /// Returns every end of a frame, the positions right before and after it, and some bytes in between.
@@ -163,7 +165,7 @@ async fn the_next_fault_strikes_the_rest() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_lost_or_was_never_kept_is_not_found() {
     let adapter = responses("drop-after:3,of=mixed+error:404");
-    let place = ask(&adapter, &question("m", true)).await.place.unwrap();
+    let place = ask(&adapter, &question("m", true)).await.cursor.unwrap();
     let never = StreamCursor {
         response: "resp_scripted".to_owned(),
         after: 5,
@@ -192,9 +194,9 @@ async fn an_answer_that_failed_stays_failed() {
     let adapter = responses("in-band:server-error,after=3,of=mixed+ok");
     let heard = ask(&adapter, &question("m", true)).await;
     assert_eq!(classify(&heard.failure.unwrap()).cause, Cause::ServerError);
-    let heard = resume(&adapter, &heard.place.unwrap()).await;
+    let heard = resume(&adapter, &heard.cursor.unwrap()).await;
     assert_eq!(classify(&heard.failure.unwrap()).cause, Cause::ServerError);
-    assert_eq!(heard.said, []);
+    assert_eq!(heard.deltas, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,7 +207,7 @@ async fn only_a_resumable_answer_of_responses_has_a_place() {
             let heard = ask(&adapter, &question("m", resumable)).await;
             assert_eq!(heard.failure.unwrap().io, Some(IoKind::Reset));
             let is_kept = resumable && dialect == Dialect::OpenaiResponses;
-            assert_eq!(heard.place.is_some(), is_kept, "{dialect:?} {resumable}");
+            assert_eq!(heard.cursor.is_some(), is_kept, "{dialect:?} {resumable}");
         }
     }
 }

@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(crate) struct TurnResult {
-    pub(crate) ended: TurnOutcome,
+    pub(crate) outcome: TurnOutcome,
     causes: Vec<Cause>,
-    took: Duration,
+    elapsed: Duration,
 }
 
 async fn play(script: &str, policy: &str) -> TurnResult {
@@ -48,16 +48,16 @@ pub(crate) async fn play_request(dialect: Dialect, request: &Request, policy: &s
         ..Turn::new(&provider, request.clone(), &*clock)
     };
     let (start, mut causes) = (Instant::now(), Vec::new());
-    let ended = run_turn(turn, &mut |event: Event| {
+    let outcome = run_turn(turn, &mut |event: Event| {
         if let Body::RetryScheduled { cause, .. } = event.body {
             causes.push(cause);
         }
     })
     .await;
     TurnResult {
-        ended,
+        outcome,
         causes,
-        took: start.elapsed(),
+        elapsed: start.elapsed(),
     }
 }
 
@@ -98,12 +98,15 @@ async fn every_fault_that_can_pass_is_outlasted_in_every_dialect() {
     for dialect in Dialect::ALL {
         for (script, causes, seconds) in table {
             let played = play_in(dialect, script, "session").await;
-            let said = played.ended.message.text();
+            let said = played.outcome.message.text();
             let whole = said.ends_with("You said: Say hello");
-            let got = (&played.causes[..], played.took.as_secs());
-            if played.ended.seal != TurnStatus::Completed || !whole || got != (causes, seconds) {
+            let got = (&played.causes[..], played.elapsed.as_secs());
+            if played.outcome.seal != TurnStatus::Completed || !whole || got != (causes, seconds) {
                 let name = dialect.name();
-                wrong.push(format!("{name} {script}: {got:?} {:?}", played.ended.error));
+                wrong.push(format!(
+                    "{name} {script}: {got:?} {:?}",
+                    played.outcome.error
+                ));
             }
         }
     }
@@ -114,26 +117,26 @@ async fn every_fault_that_can_pass_is_outlasted_in_every_dialect() {
 async fn a_usage_window_is_waited_out_overnight_and_refused_by_a_session() {
     let night = play("usage-limit", "overnight").await;
     assert_eq!(
-        (night.ended.seal, night.took.as_secs()),
+        (night.outcome.seal, night.elapsed.as_secs()),
         (TurnStatus::Completed, 18_000)
     );
     assert_eq!(night.causes, [Cause::UsageLimit]);
 
     let session = play("usage-limit", "session").await;
-    let (_, why) = session.ended.error.unwrap();
+    let (_, why) = session.outcome.error.unwrap();
     assert_eq!(
         why.to_string(),
         "the provider asks to wait 5h, the policy accepts 5m"
     );
-    assert_eq!(session.took, Duration::ZERO);
+    assert_eq!(session.elapsed, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_overflow_is_never_retried() {
     let played = play("overflow", "overnight").await;
-    let (judged, why) = played.ended.error.unwrap();
+    let (judged, why) = played.outcome.error.unwrap();
     assert_eq!(
-        (judged.verdict.cause, why, played.took),
+        (judged.verdict.cause, why, played.elapsed),
         (Cause::ContextOverflow, GiveUp::Overflow, Duration::ZERO)
     );
 }
@@ -141,18 +144,18 @@ async fn an_overflow_is_never_retried() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_cut_after_content_ends_the_turn() {
     let played = play("drop-after:5", "overnight").await;
-    assert_eq!(played.ended.seal, TurnStatus::Error);
+    assert_eq!(played.outcome.seal, TurnStatus::Error);
     assert_eq!(
-        played.ended.message.text(),
+        played.outcome.message.text(),
         "Hello from the scripted provider: "
     );
-    assert_eq!(played.ended.error.unwrap().1, GiveUp::ContentSent);
+    assert_eq!(played.outcome.error.unwrap().1, GiveUp::ContentSent);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_flaky_provider_is_outlasted_for_a_hundred_seeds() {
     for seed in 0..100 {
         let played = play(&format!("flaky:0.3,seed={seed}"), "overnight").await;
-        assert_eq!(played.ended.seal, TurnStatus::Completed, "seed {seed}");
+        assert_eq!(played.outcome.seal, TurnStatus::Completed, "seed {seed}");
     }
 }

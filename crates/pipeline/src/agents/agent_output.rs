@@ -4,7 +4,7 @@
 
 use super::tool_use::{self, ToolEffect};
 use super::{AgentResult, Format, NO_RESULT, claude, codex, opencode, pi};
-use crate::process::clean;
+use crate::process::sanitize_and_redact;
 use crate::step::watchdog::WatchEvent;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
@@ -24,11 +24,11 @@ pub(super) struct AgentOutput {
     /// The end of a limit that the agent reached.
     pub(super) not_before: Option<Timestamp>,
     /// Whether the output has reached its proper end.
-    pub(super) is_over: bool,
+    pub(super) is_finished: bool,
     /// The id of the message whose usage was counted last, since its usage may be repeated.
-    pub(super) counted: Option<String>,
+    pub(super) last_counted_id: Option<String>,
     /// The events that are not yet reported.
-    pub(super) signs: Vec<WatchEvent>,
+    pub(super) watch_events: Vec<WatchEvent>,
     is_waiting: bool,
 }
 
@@ -45,79 +45,82 @@ impl AgentOutput {
             cost: Cost(0),
             error: None,
             not_before: None,
-            is_over: false,
-            counted: None,
-            signs: Vec::new(),
+            is_finished: false,
+            last_counted_id: None,
+            watch_events: Vec::new(),
             is_waiting: false,
         }
     }
 
     /// Parses a line.
-    pub(super) fn line(&mut self, line: &str, format: Format) {
+    pub(super) fn push_line(&mut self, line: &str, format: Format) {
         // The line repeats the whole message with each delta: too much to parse for the little it says.
         if line.starts_with(r#"{"type":"message_update""#) {
-            return self.event(|story| story.activity("writing"));
+            return self.apply(|story| story.activity("writing"));
         }
         let Ok(event) = serde_json::from_str::<Value>(line) else {
-            return self.event(|story| story.activity(line));
+            return self.apply(|story| story.activity(line));
         };
-        self.event(|story| match format {
-            Format::Claude => claude::take(story, &event),
-            Format::Codex => codex::take(story, &event),
-            Format::Opencode => opencode::take(story, &event),
-            Format::Pi => pi::take(story, &event),
+        self.apply(|story| match format {
+            Format::Claude => claude::apply_event(story, &event),
+            Format::Codex => codex::apply_event(story, &event),
+            Format::Opencode => opencode::apply_event(story, &event),
+            Format::Pi => pi::apply_event(story, &event),
             Format::Plain => {}
         });
     }
 
-    fn event(&mut self, take: impl FnOnce(&mut Self)) {
-        let (waited, before) = (std::mem::take(&mut self.is_waiting), self.signs.len());
+    fn apply(&mut self, take: impl FnOnce(&mut Self)) {
+        let (waited, before) = (
+            std::mem::take(&mut self.is_waiting),
+            self.watch_events.len(),
+        );
         take(self);
         match (waited, self.is_waiting) {
-            (true, false) => self.signs.insert(before, WatchEvent::Resumed),
-            (false, true) => self.signs.push(WatchEvent::Paused),
+            (true, false) => self.watch_events.insert(before, WatchEvent::Resumed),
+            (false, true) => self.watch_events.push(WatchEvent::Paused),
             _ => {}
         }
     }
 
     /// Records activity.
     pub(super) fn activity(&mut self, what: &str) {
-        self.signs.push(WatchEvent::Activity(short(what)));
+        self.watch_events.push(WatchEvent::Activity(short(what)));
     }
 
     /// Records progress.
     pub(super) fn progress(&mut self, what: &str) {
-        self.signs.push(WatchEvent::Progress(short(what)));
+        self.watch_events.push(WatchEvent::Progress(short(what)));
     }
 
     /// Records that the agent waits for its provider.
-    pub(super) fn waits(&mut self) {
+    pub(super) fn set_waiting(&mut self) {
         self.is_waiting = true;
     }
 
     /// Records the use of a tool.
-    pub(super) fn uses(&mut self, tool: &str, input: &Value) {
+    pub(super) fn record_tool_use(&mut self, tool: &str, input: &Value) {
         let what = tool_use::summary(tool, input);
-        match tool_use::doing(tool, input) {
-            ToolEffect::Reading => self.activity(&what),
-            ToolEffect::Working => self.progress(&what),
+        match tool_use::tool_effect(tool, input) {
+            ToolEffect::ReadOnly => self.activity(&what),
+            ToolEffect::MayChange => self.progress(&what),
         }
     }
 
     /// Records an error that the agent reports.
-    pub(super) fn fails(&mut self, error: &str) {
-        self.error = Some(unwrapped(error));
+    pub(super) fn record_error(&mut self, error: &str) {
+        self.error = Some(provider_message(error));
     }
 
     /// Adds usage and cost.
-    pub(super) fn used(&mut self, usage: Usage, dollars: &Value) {
+    pub(super) fn add_usage(&mut self, usage: Usage, dollars: &Value) {
         self.usage = self.usage.plus(usage);
         self.cost = Cost(self.cost.0.saturating_add(cost(dollars).0));
     }
 
     /// Returns the result of the agent.
-    pub(super) fn answer(self) -> AgentResult {
-        let lost = (!self.is_over).then(|| NO_RESULT.to_owned());
+    pub(super) fn into_result(self) -> AgentResult {
+        let lost = (!self.is_finished).then(|| NO_RESULT.to_owned());
         AgentResult {
             text: self.text,
             usage: self.usage,
@@ -129,7 +132,8 @@ impl AgentOutput {
 }
 
 fn short(what: &str) -> String {
-    let line = clean(text::bounded(what, 4 * MAX_EVENT_BYTES).as_ref()).replace(['\n', '\t'], " ");
+    let line = sanitize_and_redact(text::bounded(what, 4 * MAX_EVENT_BYTES).as_ref())
+        .replace(['\n', '\t'], " ");
     text::bounded(line.trim(), MAX_EVENT_BYTES).into_owned()
 }
 
@@ -142,12 +146,12 @@ pub(super) fn cost(dollars: &Value) -> Cost {
 }
 
 /// Reads a number of tokens.
-pub(super) fn count(number: &Value) -> u64 {
+pub(super) fn token_count(number: &Value) -> u64 {
     number.as_u64().unwrap_or_default()
 }
 
 /// Extracts a provider's response from an error, in its own words: `401 authentication_error: …`.
-fn unwrapped(error: &str) -> String {
+fn provider_message(error: &str) -> String {
     let Some(start) = error.find('{') else {
         return error.trim().to_owned();
     };

@@ -1,36 +1,36 @@
 //! Parser for `codex exec --json`: items of a turn as they begin and end, and the end of the turn.
 
-use super::agent_output::{AgentOutput, count};
+use super::agent_output::{AgentOutput, token_count};
 use outlast_kernel::event::Usage;
 use serde_json::Value;
 
-pub(super) fn take(story: &mut AgentOutput, event: &Value) {
+pub(super) fn apply_event(story: &mut AgentOutput, event: &Value) {
     match event["type"].as_str() {
-        Some("item.started" | "item.updated") => began(story, &event["item"]),
-        Some("item.completed") => ended(story, &event["item"]),
+        Some("item.started" | "item.updated") => item_started(story, &event["item"]),
+        Some("item.completed") => item_completed(story, &event["item"]),
         Some("turn.completed") => {
-            story.is_over = true;
+            story.is_finished = true;
             story.error = None;
-            story.used(usage(&event["usage"]), &Value::Null);
+            story.add_usage(usage(&event["usage"]), &Value::Null);
             story.activity("done");
         }
-        Some("turn.failed") => failed(story, &event["error"]["message"]),
-        Some("error") => failed(story, &event["message"]),
+        Some("turn.failed") => turn_failed(story, &event["error"]["message"]),
+        Some("error") => turn_failed(story, &event["message"]),
         kind => story.activity(kind.unwrap_or("something")),
     }
 }
 
-fn began(story: &mut AgentOutput, item: &Value) {
+fn item_started(story: &mut AgentOutput, item: &Value) {
     match item["type"].as_str() {
-        Some("command_execution") => story.uses("command_execution", &item["command"]),
+        Some("command_execution") => story.record_tool_use("command_execution", &item["command"]),
         Some("mcp_tool_call") => {
-            story.uses(item["tool"].as_str().unwrap_or("tool"), &item["arguments"])
+            story.record_tool_use(item["tool"].as_str().unwrap_or("tool"), &item["arguments"])
         }
         kind => story.activity(kind.unwrap_or("something")),
     }
 }
 
-fn ended(story: &mut AgentOutput, item: &Value) {
+fn item_completed(story: &mut AgentOutput, item: &Value) {
     match item["type"].as_str() {
         Some("agent_message") => {
             let text = item["text"].as_str().unwrap_or_default();
@@ -44,23 +44,23 @@ fn ended(story: &mut AgentOutput, item: &Value) {
 }
 
 /// Handles an error: it is the final one, unless the agent says that it retries.
-fn failed(story: &mut AgentOutput, message: &Value) {
+fn turn_failed(story: &mut AgentOutput, message: &Value) {
     let message = message.as_str().unwrap_or("it failed and does not say why");
     if message.starts_with("Reconnecting") {
-        return story.waits();
+        return story.set_waiting();
     }
-    story.fails(message);
+    story.record_error(message);
     story.activity(message);
 }
 
 /// Reads the usage; the cached tokens are part of the input tokens.
 fn usage(usage: &Value) -> Usage {
-    let cache_read = count(&usage["cached_input_tokens"]);
-    let cache_write = count(&usage["cache_write_input_tokens"]);
-    let read = count(&usage["input_tokens"]);
+    let cache_read = token_count(&usage["cached_input_tokens"]);
+    let cache_write = token_count(&usage["cache_write_input_tokens"]);
+    let read = token_count(&usage["input_tokens"]);
     Usage {
         input: read.saturating_sub(cache_read).saturating_sub(cache_write),
-        output: count(&usage["output_tokens"]),
+        output: token_count(&usage["output_tokens"]),
         cache_read,
         cache_write,
     }

@@ -11,7 +11,7 @@ const CLAUDE_READ_TOOLS: [&str; 3] = ["Read", "Glob", "Grep"];
 const CLAUDE_WRITE_TOOLS: [&str; 3] = ["Edit", "Write", "NotebookEdit"];
 
 /// Returns the output format, the program with its arguments, and the environment variables.
-pub(super) fn started(agent: &Agent) -> (Format, Vec<String>, Vec<(String, String)>) {
+pub(super) fn launch_command(agent: &Agent) -> (Format, Vec<String>, Vec<(String, String)>) {
     let may = |what: &str| agent.allow.iter().any(|allowed| allowed == what);
     let (write, bash) = (may("write"), may("bash"));
     let no_variables = Vec::new();

@@ -2,23 +2,23 @@
 //!
 //! Its exit status is always 0, so only the last message tells whether it succeeded.
 
-use super::agent_output::{AgentOutput, count};
+use super::agent_output::{AgentOutput, token_count};
 use outlast_kernel::event::Usage;
 use serde_json::Value;
 
-pub(super) fn take(story: &mut AgentOutput, event: &Value) {
+pub(super) fn apply_event(story: &mut AgentOutput, event: &Value) {
     match event["type"].as_str() {
         Some("message_end") if event["message"]["role"] == "assistant" => {
-            message(story, &event["message"]);
+            apply_message(story, &event["message"]);
         }
         Some("tool_execution_start") => {
             let tool = event["toolName"].as_str().unwrap_or("tool");
-            story.uses(tool, &event["args"]);
+            story.record_tool_use(tool, &event["args"]);
         }
-        Some("auto_retry_start") => story.waits(),
+        Some("auto_retry_start") => story.set_waiting(),
         Some("auto_retry_end") => {
             if let Some(error) = event["finalError"].as_str() {
-                story.fails(error);
+                story.record_error(error);
             }
             story.activity("auto_retry_end");
         }
@@ -26,22 +26,22 @@ pub(super) fn take(story: &mut AgentOutput, event: &Value) {
     }
 }
 
-fn message(story: &mut AgentOutput, message: &Value) {
+fn apply_message(story: &mut AgentOutput, message: &Value) {
     let used = &message["usage"];
     let usage = Usage {
-        input: count(&used["input"]),
-        output: count(&used["output"]),
-        cache_read: count(&used["cacheRead"]),
-        cache_write: count(&used["cacheWrite"]),
+        input: token_count(&used["input"]),
+        output: token_count(&used["output"]),
+        cache_read: token_count(&used["cacheRead"]),
+        cache_write: token_count(&used["cacheWrite"]),
     };
-    story.used(usage, &used["cost"]["total"]);
+    story.add_usage(usage, &used["cost"]["total"]);
     let parts = message["content"].as_array().into_iter().flatten();
     let texts: Vec<&str> = parts.filter_map(|part| part["text"].as_str()).collect();
     story.text = texts.concat();
     story.error = None;
-    story.is_over = matches!(message["stopReason"].as_str(), Some("stop" | "length"));
+    story.is_finished = matches!(message["stopReason"].as_str(), Some("stop" | "length"));
     if let Some("error" | "aborted") = message["stopReason"].as_str() {
-        story.fails(message["errorMessage"].as_str().unwrap_or("aborted"));
+        story.record_error(message["errorMessage"].as_str().unwrap_or("aborted"));
     }
     story.activity("a message has ended");
 }

@@ -7,9 +7,9 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ToolEffect {
     /// It only reads.
-    Reading,
+    ReadOnly,
     /// It may change something.
-    Working,
+    MayChange,
 }
 
 /// Tools of all agents that only read, in lower case.
@@ -67,16 +67,16 @@ const READ_ONLY_GIT_COMMANDS: [&str; 9] = [
 ];
 
 /// Returns the effect of a tool use.
-pub(super) fn doing(tool: &str, input: &Value) -> ToolEffect {
+pub(super) fn tool_effect(tool: &str, input: &Value) -> ToolEffect {
     let tool = tool.to_lowercase();
     let reads = match COMMAND_TOOLS.contains(&tool.as_str()) {
         true => command(input).is_some_and(|line| is_read_only_line(&line, 2)),
         false => READ_ONLY_TOOLS.contains(&tool.as_str()),
     };
     if reads {
-        ToolEffect::Reading
+        ToolEffect::ReadOnly
     } else {
-        ToolEffect::Working
+        ToolEffect::MayChange
     }
 }
 
@@ -119,10 +119,13 @@ fn command(input: &Value) -> Option<String> {
 /// Returns whether a command line only reads; nested shells are checked up to the given depth.
 fn is_read_only_line(line: &str, depth: usize) -> bool {
     let programs = programs(line);
-    !programs.is_empty() && programs.iter().all(|simple| reads(simple, depth))
+    !programs.is_empty()
+        && programs
+            .iter()
+            .all(|simple| is_read_only_command(simple, depth))
 }
 
-fn reads(simple: &SimpleCommand, depth: usize) -> bool {
+fn is_read_only_command(simple: &SimpleCommand, depth: usize) -> bool {
     const HARMLESS: [&str; 4] = ["2>&1", "2>/dev/null", ">/dev/null", "1>&2"];
     let arguments = simple.arguments();
     let is_in_place = |argument: &String| argument.starts_with("-i") || argument == "--in-place";
@@ -171,7 +174,11 @@ mod tests {
             ("exec_command", json!({"cmd": "find . -name '*.rs'"})),
         ];
         for (tool, input) in table {
-            assert_eq!(doing(tool, &input), ToolEffect::Reading, "{tool} {input}");
+            assert_eq!(
+                tool_effect(tool, &input),
+                ToolEffect::ReadOnly,
+                "{tool} {input}"
+            );
         }
     }
 
@@ -189,7 +196,11 @@ mod tests {
             ("Bash", json!({})),
         ];
         for (tool, input) in table {
-            assert_eq!(doing(tool, &input), ToolEffect::Working, "{tool} {input}");
+            assert_eq!(
+                tool_effect(tool, &input),
+                ToolEffect::MayChange,
+                "{tool} {input}"
+            );
         }
     }
 

@@ -1,6 +1,6 @@
 //! The simple checks: a regular expression, the existence of a file, output that is not empty.
 
-use super::{Artifact, Finding, MAX_VIOLATION_BYTES, clean, quoted};
+use super::{Artifact, Finding, MAX_VIOLATION_BYTES, quoted, sanitize};
 use crate::entry::Problem;
 use outlast_kernel::verdict::Cause;
 use regex::Regex;
@@ -12,7 +12,7 @@ use std::path::Path;
 const MAX_SHOWN_BYTES: usize = 200;
 
 /// Checks whether the expression matches the artifact, or does not if it must not.
-pub(super) fn expression(
+pub(super) fn check_regex(
     pattern: &str,
     negated: bool,
     (name, bytes): Artifact<'_>,
@@ -41,12 +41,12 @@ pub(super) fn expression(
             },
         ),
     };
-    let violation = clean(&format!("{message}: {looked_at}"), MAX_VIOLATION_BYTES);
-    Ok(Finding::broken(Cause::ContractBroken, message, violation))
+    let violation = sanitize(&format!("{message}: {looked_at}"), MAX_VIOLATION_BYTES);
+    Ok(Finding::breached(Cause::ContractBroken, message, violation))
 }
 
 /// Checks whether the file exists; `name` is its name for messages.
-pub(super) fn file(path: &Path, name: &Path, non_empty: bool) -> Finding {
+pub(super) fn check_file_exists(path: &Path, name: &Path, non_empty: bool) -> Finding {
     let what = match fs::metadata(path) {
         Ok(_) if !non_empty => return Finding::default(),
         Ok(file) if file.is_file() && file.len() > 0 => return Finding::default(),
@@ -55,17 +55,17 @@ pub(super) fn file(path: &Path, name: &Path, non_empty: bool) -> Finding {
         Err(error) if error.kind() == ErrorKind::NotFound => "is not there".to_owned(),
         Err(error) => format!("cannot be looked at: {error}"),
     };
-    let message = clean(&format!("`{}` {what}", name.display()), MAX_VIOLATION_BYTES);
-    Finding::broken(Cause::ContractBroken, message.clone(), message)
+    let message = sanitize(&format!("`{}` {what}", name.display()), MAX_VIOLATION_BYTES);
+    Finding::breached(Cause::ContractBroken, message.clone(), message)
 }
 
 /// Checks whether the artifact has anything but white space.
-pub(super) fn non_empty((name, bytes): Artifact<'_>) -> Finding {
+pub(super) fn check_non_empty((name, bytes): Artifact<'_>) -> Finding {
     if !bytes.trim_ascii().is_empty() {
         return Finding::default();
     }
     let message = format!("`{name}` is empty");
-    Finding::broken(Cause::ContractBroken, message.clone(), message)
+    Finding::breached(Cause::ContractBroken, message.clone(), message)
 }
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
 
     /// Returns the message and the violation.
     fn of(finding: Finding) -> Option<(String, String)> {
-        let mut broken = finding.broken?;
+        let mut broken = finding.breach?;
         assert_eq!(broken.cause, Cause::ContractBroken);
         assert_eq!(broken.violations.len(), 1);
         Some((broken.message, broken.violations.remove(0)))
@@ -115,7 +115,7 @@ mod tests {
             ),
         ];
         for (pattern, negated, text, expected) in table {
-            let finding = expression(pattern, negated, ("output", text.as_bytes())).unwrap();
+            let finding = check_regex(pattern, negated, ("output", text.as_bytes())).unwrap();
             let expected = expected.map(|(one, other)| (one.to_owned(), other.to_owned()));
             assert_eq!(of(finding), expected, "{pattern} in {text:?}");
         }
@@ -124,13 +124,13 @@ mod tests {
     #[test]
     fn what_is_shown_of_a_long_output_is_short() {
         let long = "é".repeat(100_000);
-        let finding = expression("^ok", false, ("output", long.as_bytes())).unwrap();
+        let finding = check_regex("^ok", false, ("output", long.as_bytes())).unwrap();
         assert!(of(finding).unwrap().1.len() < 300);
     }
 
     #[test]
     fn an_expression_that_cannot_be_used_is_no_fault_of_the_output() {
-        let problem = expression("(", false, ("output", b"x")).unwrap_err();
+        let problem = check_regex("(", false, ("output", b"x")).unwrap_err();
         assert_eq!(problem.cause, Cause::Misconfigured);
     }
 
@@ -152,7 +152,7 @@ mod tests {
         ];
         for (name, non_empty, expected) in table {
             let name = Path::new(name);
-            let finding = file(&folder.path().join(name), name, non_empty);
+            let finding = check_file_exists(&folder.path().join(name), name, non_empty);
             let message = of(finding).map(|(message, _)| message);
             assert_eq!(message.as_deref(), expected, "{name:?} {non_empty}");
         }
@@ -166,7 +166,7 @@ mod tests {
             (b" x", false),
             (b"\xff", false),
         ] {
-            let finding = non_empty(("output", bytes));
+            let finding = check_non_empty(("output", bytes));
             assert_eq!(of(finding).is_some(), is_empty, "{bytes:?}");
         }
     }

@@ -24,24 +24,27 @@ pub(crate) struct ParsedJson {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ParseError {
     /// The mistake, in words that are the same for the same mistake.
-    pub(crate) what: String,
+    pub(crate) message: String,
     /// The line, from 1.
     pub(crate) line: usize,
     /// The column in bytes, from 1.
     pub(crate) column: usize,
     /// The text at that place.
-    near: String,
+    excerpt: String,
 }
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            what, line, column, ..
+            message,
+            line,
+            column,
+            ..
         } = self;
         write!(
             f,
-            "line {line}, column {column}: {what}, near {}",
-            self.near
+            "line {line}, column {column}: {message}, near {}",
+            self.excerpt
         )
     }
 }
@@ -78,15 +81,15 @@ fn parse(text: &str, lines_before: usize) -> Result<Value, ParseError> {
         };
         let line = text.split('\n').nth(error.line().saturating_sub(1));
         ParseError {
-            what: what.to_owned(),
+            message: what.to_owned(),
             line: lines_before + error.line().max(1),
             column: error.column().max(1),
-            near: near(line.unwrap_or_default(), error.column()),
+            excerpt: excerpt(line.unwrap_or_default(), error.column()),
         }
     })
 }
 
-fn near(line: &str, column: usize) -> String {
+fn excerpt(line: &str, column: usize) -> String {
     let mut start = column
         .saturating_sub(EXCERPT_BYTES_BEFORE_ERROR)
         .min(line.len());
@@ -99,7 +102,7 @@ fn near(line: &str, column: usize) -> String {
 /// A block between fences.
 struct Block<'a> {
     /// The info string of its opening fence.
-    kind: &'a str,
+    language: &'a str,
     text: &'a str,
     lines_before: usize,
 }
@@ -107,7 +110,7 @@ struct Block<'a> {
 /// Returns the only block that is marked as JSON, or else the only unmarked block.
 fn only_json_block(text: &str) -> Option<Block<'_>> {
     let mut blocks = blocks(text);
-    let says = |block: &Block<'_>, kind: &str| block.kind.eq_ignore_ascii_case(kind);
+    let says = |block: &Block<'_>, kind: &str| block.language.eq_ignore_ascii_case(kind);
     let kind = match blocks.iter().any(|block| says(block, "json")) {
         true => "json",
         false => "",
@@ -126,9 +129,9 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
     for (number, line) in text.split_inclusive('\n').enumerate() {
         let fence = fence(line);
         match (&mut open, fence) {
-            (None, Some((length, kind))) => {
+            (None, Some((length, language))) => {
                 let block = Block {
-                    kind,
+                    language,
                     text: "",
                     lines_before: number + 1,
                 };

@@ -5,7 +5,7 @@
 
 use super::json::{self, ParseError};
 use super::{
-    Artifact, Breach, CheckContext, Finding, MAX_VIOLATION_BYTES, MAX_VIOLATIONS, clean, quoted,
+    Artifact, Breach, CheckContext, Finding, MAX_VIOLATION_BYTES, MAX_VIOLATIONS, quoted, sanitize,
 };
 use crate::entry::Problem;
 use jsonschema::error::ValidationErrorKind;
@@ -30,7 +30,7 @@ pub(crate) fn validator(schema: &Value) -> Result<Validator, String> {
         .offline()
         .should_validate_formats(true)
         .build(schema)
-        .map_err(|error| clean(&error.to_string(), MAX_VIOLATION_BYTES))
+        .map_err(|error| sanitize(&error.to_string(), MAX_VIOLATION_BYTES))
 }
 
 pub(super) async fn check(
@@ -44,7 +44,7 @@ pub(super) async fn check(
     })?;
     if bytes.len() > MAX_DOCUMENT_BYTES {
         let message = format!("`{name}` is larger than 16 MiB, which is no longer looked at");
-        return Ok(Finding::broken(
+        return Ok(Finding::breached(
             Cause::MalformedOutput,
             message.clone(),
             message,
@@ -52,20 +52,20 @@ pub(super) async fn check(
     }
     // A regular expression may take long, and would block all other work on this thread.
     let (name, bytes) = (name.to_owned(), bytes.to_vec());
-    let work = tokio::task::spawn_blocking(move || look(&validator, &name, &bytes));
+    let work = tokio::task::spawn_blocking(move || validate(&validator, &name, &bytes));
     tokio::select! {
         found = work => found.map_err(|error| Problem::new(Cause::Internal, error.to_string())),
-        () = scene.stop.cancelled() => Err(CheckContext::stopped()),
+        () = scene.stop.cancelled() => Err(CheckContext::interrupted()),
     }
 }
 
-fn look(validator: &Validator, name: &str, bytes: &[u8]) -> Finding {
+fn validate(validator: &Validator, name: &str, bytes: &[u8]) -> Finding {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {
             let message = format!("`{name}` is not JSON: it is not UTF-8");
             let violation = format!("{message} from byte {} on", error.valid_up_to());
-            return Finding::broken(Cause::MalformedOutput, message, violation);
+            return Finding::breached(Cause::MalformedOutput, message, violation);
         }
     };
     let read = match json::read(text) {
@@ -75,28 +75,28 @@ fn look(validator: &Validator, name: &str, bytes: &[u8]) -> Finding {
     let fenced = format!("`{name}` has its JSON between fences: what is around it was ignored");
     Finding {
         warnings: read.was_fenced.then_some(fenced).into_iter().collect(),
-        broken: mismatch(validator, name, &read.value),
+        breach: schema_breach(validator, name, &read.value),
     }
 }
 
 fn parse_failure(name: &str, error: &ParseError) -> Finding {
-    let message = format!("`{name}` is not JSON: {}", error.what);
-    let violation = clean(
+    let message = format!("`{name}` is not JSON: {}", error.message);
+    let violation = sanitize(
         &format!("`{name}` is not JSON: {error}"),
         MAX_VIOLATION_BYTES,
     );
-    Finding::broken(Cause::MalformedOutput, message, violation)
+    Finding::breached(Cause::MalformedOutput, message, violation)
 }
 
-fn mismatch(validator: &Validator, name: &str, value: &Value) -> Option<Breach> {
+fn schema_breach(validator: &Validator, name: &str, value: &Value) -> Option<Breach> {
     let (mut named, mut violations) = (Vec::new(), Vec::new());
     let mut others: usize = 0;
     for error in validator.iter_errors(value) {
         if named.len() < MAX_ERRORS_IN_MESSAGE {
-            named.push(mistake(&error));
+            named.push(error_summary(&error));
         }
         if violations.len() < MAX_VIOLATIONS {
-            violations.push(clean(&violation(name, &error), MAX_VIOLATION_BYTES));
+            violations.push(sanitize(&violation(name, &error), MAX_VIOLATION_BYTES));
         } else {
             others += 1;
         }
@@ -114,9 +114,9 @@ fn mismatch(validator: &Validator, name: &str, value: &Value) -> Option<Breach> 
 }
 
 /// Describes a mistake: the place and the fault, without the value.
-fn mistake(error: &ValidationError<'_>) -> String {
-    clean(
-        &format!("{}: {}", place(error.instance_path()), error.masked()),
+fn error_summary(error: &ValidationError<'_>) -> String {
+    sanitize(
+        &format!("{}: {}", json_path(error.instance_path()), error.masked()),
         MAX_VALUE_BYTES * 2,
     )
 }
@@ -125,9 +125,9 @@ fn mistake(error: &ValidationError<'_>) -> String {
 fn violation(name: &str, error: &ValidationError<'_>) -> String {
     let mut said = format!(
         "{} of `{name}`: {} (value: {})",
-        place(error.instance_path()),
+        json_path(error.instance_path()),
         error.masked(),
-        shown(error.instance())
+        describe_value(error.instance())
     );
     let (ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }) =
         error.kind()
@@ -138,7 +138,7 @@ fn violation(name: &str, error: &ValidationError<'_>) -> String {
         let within: Vec<_> = errors
             .iter()
             .take(MAX_ERRORS_PER_ALTERNATIVE)
-            .map(mistake)
+            .map(error_summary)
             .collect();
         said += &format!("; by alternative {}: {}", number + 1, within.join(", "));
     }
@@ -146,7 +146,7 @@ fn violation(name: &str, error: &ValidationError<'_>) -> String {
 }
 
 /// Writes a place in the value like an expression: `$.items[0].name`.
-fn place(location: &Location) -> String {
+fn json_path(location: &Location) -> String {
     let mut path = "$".to_owned();
     for segment in location {
         match segment {
@@ -166,7 +166,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// Writes a value in a few words.
-fn shown(value: &Value) -> String {
+fn describe_value(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text, MAX_VALUE_BYTES),
         Value::Array(items) => format!("an array of {}", items.len()),
@@ -181,7 +181,7 @@ mod tests {
     use serde_json::json;
 
     fn look_at(schema: &Value, text: &str) -> Finding {
-        look(&validator(schema).unwrap(), "output", text.as_bytes())
+        validate(&validator(schema).unwrap(), "output", text.as_bytes())
     }
 
     fn order() -> Value {
@@ -257,7 +257,7 @@ mod tests {
             ),
         ];
         for (value, expected) in table {
-            let broken = look_at(&order(), &value.to_string()).broken.unwrap();
+            let broken = look_at(&order(), &value.to_string()).breach.unwrap();
             assert_eq!(broken.violations, expected, "{value}");
             assert_eq!(broken.cause, Cause::SchemaMismatch);
         }
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn the_message_is_the_same_for_the_same_mistake_and_another_for_another() {
         let message = |value: Value| {
-            let broken = look_at(&order(), &value.to_string()).broken;
+            let broken = look_at(&order(), &value.to_string()).breach;
             broken.unwrap().message
         };
         let one = message(json!({"id": "o-1", "items": [{"price": "12"}]}));
@@ -286,9 +286,9 @@ mod tests {
     fn what_matches_is_fine_and_fences_are_worth_a_word() {
         let good = json!({"id": "o-1", "items": [{"price": 1}]});
         let finding = look_at(&order(), &good.to_string());
-        assert!(finding.broken.is_none() && finding.warnings.is_empty());
+        assert!(finding.breach.is_none() && finding.warnings.is_empty());
         let finding = look_at(&order(), &format!("There:\n```json\n{good}\n```"));
-        assert!(finding.broken.is_none());
+        assert!(finding.breach.is_none());
         assert_eq!(
             finding.warnings,
             ["`output` has its JSON between fences: what is around it was ignored"]
@@ -297,14 +297,14 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_malformed_and_where_is_said() {
-        let broken = look_at(&order(), "{\"id\": o-1}").broken.unwrap();
+        let broken = look_at(&order(), "{\"id\": o-1}").breach.unwrap();
         assert_eq!(broken.cause, Cause::MalformedOutput);
         assert_eq!(broken.message, "`output` is not JSON: expected value");
         assert_eq!(
             broken.violations,
             ["`output` is not JSON: line 1, column 8: expected value, near \"{\\\"id\\\": o-1}\""]
         );
-        let broken = look(&validator(&order()).unwrap(), "plan", b"{\"\xff").broken;
+        let broken = validate(&validator(&order()).unwrap(), "plan", b"{\"\xff").breach;
         let broken = broken.unwrap();
         assert_eq!(broken.cause, Cause::MalformedOutput);
         assert_eq!(
@@ -319,7 +319,7 @@ mod tests {
             .map(|_| json!({"price": "é".repeat(5000)}))
             .collect();
         let value = json!({"id": "x".repeat(100_000), "items": items});
-        let broken = look_at(&order(), &value.to_string()).broken.unwrap();
+        let broken = look_at(&order(), &value.to_string()).breach.unwrap();
         assert_eq!(broken.violations.len(), MAX_VIOLATIONS);
         assert_eq!(broken.violations.last().unwrap(), "and 152 more");
         assert!(broken.violations.iter().all(|it| it.len() < 300));
@@ -336,7 +336,7 @@ mod tests {
             );
         }
         let own = json!({"$ref": "#/$defs/word", "$defs": {"word": {"type": "string"}}});
-        assert!(look_at(&own, "\"a\"").broken.is_none());
-        assert!(look_at(&own, "1").broken.is_some());
+        assert!(look_at(&own, "\"a\"").breach.is_none());
+        assert!(look_at(&own, "1").breach.is_some());
     }
 }

@@ -4,7 +4,7 @@
 //! names the failed tests, so that two failures are equal only if the same tests fail. Not here: running a command, and
 //! the problem of one that could not start (see `process`).
 
-use super::{Breach, CheckContext, Finding, clean};
+use super::{Breach, CheckContext, Finding, sanitize};
 use crate::definition::CommandLine;
 use crate::entry::Problem;
 use crate::failure::summarize_failures;
@@ -26,16 +26,16 @@ pub(super) async fn check(
     limit: Option<Duration>,
 ) -> Result<Finding, Problem> {
     let (ended, printed) = run(scene, command, limit).await?;
-    let command = shown(command);
+    let command = display_command(command);
     let (cause, how) = match (ended, limit) {
-        (SuiteExit::By(ran), _) if ran.code == Some(0) => return Ok(Finding::default()),
-        (SuiteExit::By(ran), _) => (Cause::TestsFailed, how_it_ended(&ran)),
-        (SuiteExit::TooLate, limit) => {
-            let limit = length(limit.unwrap_or_default());
+        (SuiteExit::Exited(ran), _) if ran.code == Some(0) => return Ok(Finding::default()),
+        (SuiteExit::Exited(ran), _) => (Cause::TestsFailed, describe_exit(&ran)),
+        (SuiteExit::TimedOut, limit) => {
+            let limit = format_duration(limit.unwrap_or_default());
             (Cause::Timeout, format!("did not end within {limit}"))
         }
     };
-    let printed = process::clean(&printed);
+    let printed = process::sanitize_and_redact(&printed);
     let failed = match cause {
         Cause::TestsFailed => summarize_failures(&printed),
         // Earlier test failures are not the reason why it took too long.
@@ -44,7 +44,7 @@ pub(super) async fn check(
     let separator = if failed.is_empty() { "" } else { ": " };
     Ok(Finding {
         warnings: Vec::new(),
-        broken: Some(Breach {
+        breach: Some(Breach {
             cause,
             message: format!("{command} {how}{separator}{failed}"),
             violations: vec![violation(&command, &how, &printed)],
@@ -54,8 +54,8 @@ pub(super) async fn check(
 
 /// The end of a test command.
 enum SuiteExit {
-    By(ProcessResult),
-    TooLate,
+    Exited(ProcessResult),
+    TimedOut,
 }
 
 /// Runs the tests; returns their output as well, and of long output the beginning and the end.
@@ -65,7 +65,7 @@ async fn run(
     limit: Option<Duration>,
 ) -> Result<(SuiteExit, String), Problem> {
     let stop = scene.stop.child_token();
-    let mut kept = HeadTailBuffer::of(OUTPUT_LIMITS.0, OUTPUT_LIMITS.1);
+    let mut kept = HeadTailBuffer::with_limits(OUTPUT_LIMITS.0, OUTPUT_LIMITS.1);
     let ended = {
         let spec = Spec {
             line: command,
@@ -83,18 +83,18 @@ async fn run(
         };
         let mut work = Box::pin(process::run(spec, watching, &stop));
         tokio::select! {
-            ran = &mut work => SuiteExit::By(ran?),
+            ran = &mut work => SuiteExit::Exited(ran?),
             () = timeout_elapsed(scene, limit) => {
                 stop.cancel();
                 match work.await? {
-                    ran if ran.stopped => SuiteExit::TooLate,
-                    ran => SuiteExit::By(ran),
+                    ran if ran.was_stopped => SuiteExit::TimedOut,
+                    ran => SuiteExit::Exited(ran),
                 }
             }
         }
     };
     if scene.stop.is_cancelled() {
-        return Err(CheckContext::stopped());
+        return Err(CheckContext::interrupted());
     }
     let printed = String::from_utf8_lossy(&kept.into_bytes()).into_owned();
     Ok((ended, printed))
@@ -110,7 +110,7 @@ async fn timeout_elapsed(scene: &CheckContext<'_>, limit: Option<Duration>) {
     }
 }
 
-fn how_it_ended(ran: &ProcessResult) -> String {
+fn describe_exit(ran: &ProcessResult) -> String {
     match (ran.code, ran.signal) {
         (Some(code), _) => format!("ended with exit code {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
@@ -124,13 +124,13 @@ fn violation(command: &str, how: &str, printed: &str) -> String {
         true => format!("{command} {how}, and printed nothing"),
         false => format!(
             "{command} {how}. The end of what it printed:\n{}",
-            the_end(printed, MAX_SHOWN_OUTPUT_BYTES)
+            last_lines(printed, MAX_SHOWN_OUTPUT_BYTES)
         ),
     }
 }
 
 /// Returns the end of a text within the limit in bytes, from the beginning of a line if there is one.
-pub(crate) fn the_end(text: &str, limit: usize) -> &str {
+pub(crate) fn last_lines(text: &str, limit: usize) -> &str {
     let Some(mut start) = text.len().checked_sub(limit) else {
         return text;
     };
@@ -142,19 +142,19 @@ pub(crate) fn the_end(text: &str, limit: usize) -> &str {
 }
 
 /// Returns a command as it may be shown: one short line.
-fn shown(command: &CommandLine) -> String {
+fn display_command(command: &CommandLine) -> String {
     let line = match command {
         CommandLine::Shell(line) => line.trim().to_owned(),
         CommandLine::Program(program) => program.join(" "),
     };
     format!(
         "`{}`",
-        clean(&line, MAX_COMMAND_BYTES).replace(['\n', '\t'], " ")
+        sanitize(&line, MAX_COMMAND_BYTES).replace(['\n', '\t'], " ")
     )
 }
 
 /// Writes a duration like a pipeline file does.
-fn length(time: Duration) -> String {
+fn format_duration(time: Duration) -> String {
     let (seconds, millis) = (time.as_secs(), time.as_millis());
     match seconds {
         _ if !millis.is_multiple_of(1000) => format!("{millis}ms"),
@@ -181,7 +181,7 @@ mod tests {
         );
         assert!(rest.starts_with("line é ") && rest.ends_with("line é 9999"));
         let one_line = "é".repeat(MAX_SHOWN_OUTPUT_BYTES);
-        let end = the_end(&one_line, 101);
+        let end = last_lines(&one_line, 101);
         assert_eq!(end.len(), 100);
     }
 
@@ -195,7 +195,7 @@ mod tests {
             (0, "0s"),
         ];
         for (millis, expected) in table {
-            assert_eq!(length(Duration::from_millis(millis)), expected);
+            assert_eq!(format_duration(Duration::from_millis(millis)), expected);
         }
     }
 }

@@ -13,13 +13,13 @@ use std::time::Duration;
 #[derive(Default)]
 struct ScriptedJudge {
     answers: Mutex<Vec<Result<String, Problem>>>,
-    asked: Mutex<Vec<String>>,
+    prompts: Mutex<Vec<String>>,
     /// Whether the judge never answers after the end of the list.
     is_silent: bool,
 }
 
 impl ScriptedJudge {
-    fn of(answers: &[&str]) -> Self {
+    fn new(answers: &[&str]) -> Self {
         let answers = answers.iter().map(|it| Ok((*it).to_owned())).collect();
         Self {
             answers: Mutex::new(answers),
@@ -27,14 +27,14 @@ impl ScriptedJudge {
         }
     }
 
-    fn asked(&self) -> usize {
-        self.asked.lock().unwrap().len()
+    fn prompt_count(&self) -> usize {
+        self.prompts.lock().unwrap().len()
     }
 }
 
 impl JudgeClient for ScriptedJudge {
     fn ask<'a>(&'a self, _: &'a Judge, prompt: String) -> BoxFuture<'a, Result<String, Problem>> {
-        self.asked.lock().unwrap().push(prompt);
+        self.prompts.lock().unwrap().push(prompt);
         let mut answers = self.answers.lock().unwrap();
         match (answers.is_empty(), self.is_silent) {
             (false, _) => Box::pin(std::future::ready(answers.remove(0))),
@@ -66,8 +66,8 @@ fn step(contracts: Vec<Contract>) -> Step {
         once: false,
         max_visits: NonZeroU32::MIN,
         edges: Vec::new(),
-        is_called: false,
-        part_of: None,
+        is_on_demand: false,
+        parent_loop: None,
     }
 }
 
@@ -75,13 +75,13 @@ fn fails(rule: Rule) -> Contract {
     Contract {
         artifact: OUTPUT.into(),
         rule,
-        warns: false,
+        is_warning_only: false,
     }
 }
 
 fn warns(rule: Rule) -> Contract {
     Contract {
-        warns: true,
+        is_warning_only: true,
         ..fails(rule)
     }
 }
@@ -136,7 +136,7 @@ impl Workspace {
         &self,
         contracts: Vec<Contract>,
         output: &str,
-        ask: &ScriptedJudge,
+        judge_client: &ScriptedJudge,
     ) -> Result<CheckOutcome, Problem> {
         let artifacts = BTreeMap::from([(OUTPUT.to_owned(), output.as_bytes().to_vec())]);
         check(&CheckContext {
@@ -145,7 +145,7 @@ impl Workspace {
             directory: self.folder.path(),
             env: &[("INPUT_TOPIC".into(), "a \"b\" $(c)".into())],
             hidden_variables: &["PATH_TO_KEYS".into()],
-            ask,
+            judge_client,
             stop: &self.stop,
             on_output: &|_| {},
             clock: &WallClock::default(),
@@ -154,7 +154,10 @@ impl Workspace {
     }
 }
 
-async fn of(contracts: Vec<Contract>, output: &str) -> Result<CheckOutcome, Problem> {
+async fn check_in_new_workspace(
+    contracts: Vec<Contract>,
+    output: &str,
+) -> Result<CheckOutcome, Problem> {
     Workspace::new()
         .check(contracts, output, &ScriptedJudge::default())
         .await
@@ -171,7 +174,9 @@ async fn all_that_costs_nothing_is_looked_at_and_told_as_one_problem() {
         }),
         fails(Rule::NonEmpty),
     ];
-    let problem = of(contracts, "{\"name\": 1}").await.unwrap_err();
+    let problem = check_in_new_workspace(contracts, "{\"name\": 1}")
+        .await
+        .unwrap_err();
     assert_eq!(problem.class, Class::ContractFailure);
     // The schema says more than that something is broken.
     assert_eq!(problem.cause, Cause::SchemaMismatch);
@@ -196,7 +201,9 @@ async fn what_cannot_be_read_at_all_counts_before_what_is_broken_otherwise() {
         vec![fails(regex("^ok")), fails(schema())],
         vec![fails(schema()), fails(regex("^ok"))],
     ] {
-        let problem = of(contracts, "no JSON").await.unwrap_err();
+        let problem = check_in_new_workspace(contracts, "no JSON")
+            .await
+            .unwrap_err();
         assert_eq!(problem.cause, Cause::MalformedOutput);
         assert_eq!(problem.violations.len(), 2);
     }
@@ -208,7 +215,9 @@ async fn a_contract_about_something_that_was_not_made_is_broken() {
         artifact: "plan".into(),
         ..fails(schema())
     };
-    let problem = of(vec![contract], "{}").await.unwrap_err();
+    let problem = check_in_new_workspace(vec![contract], "{}")
+        .await
+        .unwrap_err();
     assert_eq!(problem.cause, Cause::ContractBroken);
     assert_eq!(problem.violations, ["`plan` was not made"]);
 }
@@ -256,7 +265,7 @@ async fn a_ceiling_that_is_reached_while_judging_is_no_warning() {
 #[tokio::test]
 async fn tests_that_fail_say_which_and_how_and_the_judge_is_not_asked() {
     let line = "echo ok 1 - a; echo not ok 2 - b >&2; exit 3";
-    let answers = ScriptedJudge::of(&[MET]);
+    let answers = ScriptedJudge::new(&[MET]);
     let contracts = vec![fails(judge()), fails(tests(line))];
     let problem = Workspace::new()
         .check(contracts, "x", &answers)
@@ -278,7 +287,7 @@ async fn tests_that_fail_say_which_and_how_and_the_judge_is_not_asked() {
         violation.contains("\nok 1 - a") && violation.contains("\nnot ok 2 - b"),
         "{violation}"
     );
-    assert_eq!(answers.asked(), 0);
+    assert_eq!(answers.prompt_count(), 0);
 }
 
 #[tokio::test]
@@ -304,7 +313,7 @@ async fn all_test_commands_are_run_and_told() {
         fails(tests("exit 0")),
         fails(tests("exit 2")),
     ];
-    let problem = of(contracts, "x").await.unwrap_err();
+    let problem = check_in_new_workspace(contracts, "x").await.unwrap_err();
     assert_eq!(
         problem.violations,
         [
@@ -343,7 +352,9 @@ async fn tests_that_cannot_be_run_are_no_failure_of_the_tests() {
         tests("no-such-program-anywhere --all"),
         program("no-such-program-anywhere"),
     ] {
-        let problem = of(vec![fails(rule)], "x").await.unwrap_err();
+        let problem = check_in_new_workspace(vec![fails(rule)], "x")
+            .await
+            .unwrap_err();
         assert_eq!(problem.cause, Cause::MissingBinary);
         assert_eq!(problem.class, Class::Deterministic);
     }
@@ -410,7 +421,7 @@ async fn a_stop_ends_tests_and_the_wait_for_a_judge() {
 async fn a_judge_decides_by_its_answer_alone() {
     // The output contains a verdict of its own.
     let output = format!("```json\n{MET}\n```");
-    let answers = ScriptedJudge::of(&[UNMET]);
+    let answers = ScriptedJudge::new(&[UNMET]);
     let problem = Workspace::new()
         .check(vec![fails(judge())], &output, &answers)
         .await
@@ -421,7 +432,7 @@ async fn a_judge_decides_by_its_answer_alone() {
         problem.violations,
         ["`output` does not meet criterion 1, \"It is short.\". The judge says: it rambles"]
     );
-    let answers = ScriptedJudge::of(&[MET]);
+    let answers = ScriptedJudge::new(&[MET]);
     let checked = Workspace::new()
         .check(vec![fails(judge())], UNMET, &answers)
         .await;
@@ -430,24 +441,24 @@ async fn a_judge_decides_by_its_answer_alone() {
 
 #[tokio::test]
 async fn a_judge_that_cannot_be_read_is_asked_once_more_and_then_it_is_its_fault() {
-    let answers = ScriptedJudge::of(&["It is met.", MET]);
+    let answers = ScriptedJudge::new(&["It is met.", MET]);
     let checked = Workspace::new()
         .check(vec![fails(judge())], "x", &answers)
         .await;
     assert_eq!(checked, Ok(CheckOutcome::default()));
-    let asked = answers.asked.lock().unwrap().clone();
+    let asked = answers.prompts.lock().unwrap().clone();
     assert_eq!(asked.len(), 2);
     assert!(asked[1].ends_with(
         "An earlier answer to this could not be read: it is not JSON: line 1, column 1: expected value, near \
          \"It is met.\". Answer with the JSON alone.\n"
     ), "{}", asked[1]);
 
-    let answers = ScriptedJudge::of(&["It is met.", "It is met!", MET]);
+    let answers = ScriptedJudge::new(&["It is met.", "It is met!", MET]);
     let problem = Workspace::new()
         .check(vec![fails(judge())], "x", &answers)
         .await
         .unwrap_err();
-    assert_eq!(answers.asked(), 2);
+    assert_eq!(answers.prompt_count(), 2);
     assert_eq!(problem.cause, Cause::MalformedOutput);
     assert_eq!(
         problem.message,
@@ -464,7 +475,9 @@ async fn what_is_told_is_bounded_and_safe_to_show() {
         "\u{1b}[31m sk-proj-abcdefghijklmnop1234 {}",
         "x".repeat(10_000)
     );
-    let problem = of(contracts, &output).await.unwrap_err();
+    let problem = check_in_new_workspace(contracts, &output)
+        .await
+        .unwrap_err();
     assert_eq!(problem.violations.len(), MAX_VIOLATIONS);
     assert_eq!(problem.violations.last().unwrap(), "and 31 more");
     assert!(problem.message.len() <= MAX_MESSAGE_BYTES);

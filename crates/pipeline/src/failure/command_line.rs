@@ -10,13 +10,13 @@ use crate::definition::CommandLine;
 pub(crate) struct SimpleCommand {
     words: Vec<String>,
     /// Whether the program runs under `timeout`.
-    pub(super) is_timed: bool,
+    pub(super) has_timeout: bool,
 }
 
 impl SimpleCommand {
     /// Returns the program's name, without its folder.
     pub(crate) fn program(&self) -> &str {
-        self.words.first().map_or("", |program| last_name(program))
+        self.words.first().map_or("", |program| base_name(program))
     }
 
     /// Returns the arguments.
@@ -26,38 +26,38 @@ impl SimpleCommand {
 }
 
 /// Returns the programs whose exit code the line may have returned: several if the line does not settle it.
-pub(super) fn answerable(line: &CommandLine) -> Vec<SimpleCommand> {
+pub(super) fn exit_code_candidates(line: &CommandLine) -> Vec<SimpleCommand> {
     let commands = match line {
         CommandLine::Program(program) => vec![program.clone()],
         CommandLine::Shell(line) => {
-            let parts = parts(line);
+            let parts = split_commands(line);
             let strict = line.contains("set -e") || line.contains("errexit");
             last_commands(parts, strict, line.contains("pipefail"))
         }
     };
-    let simple = commands.into_iter().map(|words| unwrapped(&words));
+    let simple = commands.into_iter().map(|words| strip_wrappers(&words));
     simple.filter(|simple| !is_silent_builtin(simple)).collect()
 }
 
 /// Returns all programs that a shell line starts.
 pub(crate) fn programs(line: &str) -> Vec<SimpleCommand> {
-    let words = parts(line).into_iter();
-    words.map(|(words, _)| unwrapped(&words)).collect()
+    let words = split_commands(line).into_iter();
+    words.map(|(words, _)| strip_wrappers(&words)).collect()
 }
 
 /// The separator between two commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Separator {
     /// The second command runs in any case.
-    Then,
+    Sequence,
     /// The second command runs only after a certain result of the first: the code may be of either.
-    If,
+    AndOr,
     /// The second command reads the output of the first.
     Pipe,
 }
 
 /// Splits a line into its commands, each with the separator after it.
-fn parts(line: &str) -> Vec<(Vec<String>, Separator)> {
+fn split_commands(line: &str) -> Vec<(Vec<String>, Separator)> {
     let mut reader = Tokenizer::default();
     let mut characters = line.chars().peekable();
     while let Some(character) = characters.next() {
@@ -81,16 +81,16 @@ fn parts(line: &str) -> Vec<(Vec<String>, Separator)> {
             }
             (None, '&' | '|') if doubled => {
                 characters.next();
-                reader.end_command(Separator::If);
+                reader.end_command(Separator::AndOr);
             }
             (None, '|') => reader.end_command(Separator::Pipe),
-            (None, ';' | '&' | '\n') => reader.end_command(Separator::Then),
+            (None, ';' | '&' | '\n') => reader.end_command(Separator::Sequence),
             (None, '(' | ')' | '`') => reader.end_word(),
             (None, c) if c.is_whitespace() => reader.end_word(),
             (None, c) => reader.push(c),
         }
     }
-    reader.end_command(Separator::Then);
+    reader.end_command(Separator::Sequence);
     reader.commands
 }
 
@@ -120,7 +120,7 @@ impl Tokenizer {
         let words = std::mem::take(&mut self.words);
         let words: Vec<String> = words
             .into_iter()
-            .skip_while(|word| is_frame(word))
+            .skip_while(|word| is_shell_keyword(word))
             .collect();
         if !words.is_empty() {
             self.commands.push((words, joint));
@@ -129,7 +129,7 @@ impl Tokenizer {
 }
 
 /// Returns whether the word is a keyword of compound commands.
-fn is_frame(word: &str) -> bool {
+fn is_shell_keyword(word: &str) -> bool {
     const FRAMES: [&str; 14] = [
         "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "{", "}", "!",
         "time",
@@ -148,10 +148,10 @@ fn last_commands(
     let last = parts.len().saturating_sub(1);
     for (index, (words, joint)) in parts.into_iter().enumerate().rev() {
         match joint {
-            Separator::Then if index < last && !strict => break,
+            Separator::Sequence if index < last && !strict => break,
             // The exit code of a command that feeds a pipe is lost.
             Separator::Pipe if !pipes_count => continue,
-            Separator::Then | Separator::If | Separator::Pipe => answerable.push(words),
+            Separator::Sequence | Separator::AndOr | Separator::Pipe => answerable.push(words),
         }
     }
     answerable.reverse();
@@ -159,20 +159,20 @@ fn last_commands(
 }
 
 /// Removes variable assignments and programs that only start the command.
-fn unwrapped(words: &[String]) -> SimpleCommand {
-    let (mut rest, mut is_timed) = (words, false);
+fn strip_wrappers(words: &[String]) -> SimpleCommand {
+    let (mut rest, mut has_timeout) = (words, false);
     while let [first, after @ ..] = rest {
         let is_variable = first.split_once('=').is_some_and(|(name, _)| is_name(name));
         let skipped = match is_variable {
             true => Some(0),
-            false => wrapping(last_name(first), after),
+            false => wrapper_argument_count(base_name(first), after),
         };
         let Some(skipped) = skipped else { break };
-        is_timed |= is_timeout_program(first);
+        has_timeout |= is_timeout_program(first);
         rest = &after[skipped..];
     }
     let words = rest.to_vec();
-    SimpleCommand { words, is_timed }
+    SimpleCommand { words, has_timeout }
 }
 
 fn is_name(name: &str) -> bool {
@@ -180,11 +180,11 @@ fn is_name(name: &str) -> bool {
 }
 
 fn is_timeout_program(program: &str) -> bool {
-    matches!(last_name(program), "timeout" | "gtimeout")
+    matches!(base_name(program), "timeout" | "gtimeout")
 }
 
 /// Returns how many arguments belong to a program that starts another one, or `None` if it starts none.
-fn wrapping(program: &str, arguments: &[String]) -> Option<usize> {
+fn wrapper_argument_count(program: &str, arguments: &[String]) -> Option<usize> {
     const WRAPPERS: [&str; 15] = [
         "env", "sudo", "nice", "ionice", "nohup", "exec", "command", "time", "stdbuf", "xvfb-run",
         "npx", "bunx", "pnpx", "timeout", "gtimeout",
@@ -206,13 +206,14 @@ fn wrapping(program: &str, arguments: &[String]) -> Option<usize> {
         return None;
     }
     // The duration comes before the command.
-    let skipped = named + options(&arguments[named..]) + usize::from(is_timeout_program(program));
+    let skipped =
+        named + option_count(&arguments[named..]) + usize::from(is_timeout_program(program));
     // If nothing follows, the program itself is the command.
     (skipped < arguments.len()).then_some(skipped)
 }
 
 /// Returns how many of the words are options, separate values included.
-fn options(words: &[String]) -> usize {
+fn option_count(words: &[String]) -> usize {
     const WITH_VALUE: [&str; 10] = [
         "-u",
         "-n",
@@ -245,7 +246,7 @@ fn is_silent_builtin(simple: &SimpleCommand) -> bool {
     SILENT.contains(&simple.program())
 }
 
-fn last_name(program: &str) -> &str {
+fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
@@ -254,7 +255,7 @@ mod tests {
     use super::*;
 
     fn read(line: &str) -> String {
-        let simple = answerable(&CommandLine::Shell(line.to_owned()));
+        let simple = exit_code_candidates(&CommandLine::Shell(line.to_owned()));
         let simple: Vec<String> = simple.iter().map(|simple| simple.words.join(" ")).collect();
         simple.join(" / ")
     }
@@ -309,9 +310,9 @@ mod tests {
     fn a_program_is_known_by_its_last_name() {
         let words = ["/usr/bin/timeout", "-k", "1", "5", "/bin/x", "y"];
         let words = words.map(str::to_owned).to_vec();
-        let simple = answerable(&CommandLine::Program(words));
-        assert_eq!((simple[0].program(), simple[0].is_timed), ("x", true));
+        let simple = exit_code_candidates(&CommandLine::Program(words));
+        assert_eq!((simple[0].program(), simple[0].has_timeout), ("x", true));
         assert_eq!(simple[0].arguments(), ["y"]);
-        assert_eq!(answerable(&CommandLine::Program(Vec::new())), []);
+        assert_eq!(exit_code_candidates(&CommandLine::Program(Vec::new())), []);
     }
 }

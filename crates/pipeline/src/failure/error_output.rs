@@ -33,18 +33,18 @@ pub(super) struct ErrorLine {
 
 /// Returns the last printed line, of the standard error if it has any.
 pub(crate) fn last_line(ran: &ProcessResult) -> Option<&str> {
-    let mut lines = lines(&ran.errors).chain(lines(&ran.tail));
+    let mut lines = lines_from_end(&ran.errors).chain(lines_from_end(&ran.tail));
     lines.next()
 }
 
 /// Returns the lines with letters or digits, the last one first.
-fn lines(text: &str) -> impl Iterator<Item = &str> {
+fn lines_from_end(text: &str) -> impl Iterator<Item = &str> {
     let says_something = |line: &&str| line.chars().any(char::is_alphanumeric);
     text.lines().rev().map(str::trim).filter(says_something)
 }
 
 /// Classifies the last lines of the standard error, or, if they state no error, of all output.
-pub(super) fn heard(
+pub(super) fn find_error(
     speaker: OutputSource,
     ran: &ProcessResult,
     now: Timestamp,
@@ -55,13 +55,19 @@ pub(super) fn heard(
 }
 
 fn find_error_in(speaker: OutputSource, text: &str, now: Timestamp) -> Option<ErrorLine> {
-    let last = lines(text).filter(|line| !is_frame(line)).take(MAX_LINES);
+    let last = lines_from_end(text)
+        .filter(|line| !is_stack_frame(line))
+        .take(MAX_LINES);
     last.filter(|line| looks_like_error(line))
-        .find_map(|line| meaning(speaker, line, now))
+        .find_map(|line| classify_line(speaker, line, now))
 }
 
 /// Classifies an error text from the given source; `None` if it states no cause.
-pub(super) fn meaning(speaker: OutputSource, line: &str, now: Timestamp) -> Option<ErrorLine> {
+pub(super) fn classify_line(
+    speaker: OutputSource,
+    line: &str,
+    now: Timestamp,
+) -> Option<ErrorLine> {
     let line = text::bounded(line, MAX_LINE_BYTES);
     let verdict = classify(&Failure::process("", strip_program_name(&line), now));
     let cause = match speaker {
@@ -139,7 +145,7 @@ fn command_cause(verdict: &Verdict, line: &str) -> Option<Cause> {
 }
 
 /// Returns whether the line belongs to a stack trace and is no error of its own.
-fn is_frame(line: &str) -> bool {
+fn is_stack_frame(line: &str) -> bool {
     ["at ", "File \"", "from ", "Node.js v", "... "]
         .iter()
         .any(|start| line.starts_with(start))

@@ -10,7 +10,7 @@ use outlast_kernel::verdict::Cause;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExitMeaning {
     /// The cause, whatever the output says.
-    Settled(Cause),
+    Definite(Cause),
     /// The cause, unless the output says more.
     Default(Cause),
 }
@@ -25,39 +25,39 @@ const CODES: &[(&[&str], &[i32], ExitMeaning)] = &[
     (
         &["curl"],
         &[5, 6, 7, 16, 35, 52, 55, 56, 92, 95, 96],
-        ExitMeaning::Settled(Network),
+        ExitMeaning::Definite(Network),
     ),
-    (&["curl"], &[28], ExitMeaning::Settled(Timeout)),
-    (&["curl"], &[18], ExitMeaning::Settled(TruncatedStream)),
+    (&["curl"], &[28], ExitMeaning::Definite(Timeout)),
+    (&["curl"], &[18], ExitMeaning::Definite(TruncatedStream)),
     (
         &["curl"],
         &[23, 51, 58, 60, 77, 83],
-        ExitMeaning::Settled(Misconfigured),
+        ExitMeaning::Definite(Misconfigured),
     ),
-    (&["curl"], &[67], ExitMeaning::Settled(Auth)),
-    (&["curl"], &[1, 2, 3], ExitMeaning::Settled(InvalidRequest)),
-    (&["wget"], &[4], ExitMeaning::Settled(Network)),
-    (&["wget"], &[3, 5], ExitMeaning::Settled(Misconfigured)),
-    (&["wget"], &[6], ExitMeaning::Settled(Auth)),
-    (&["wget"], &[2], ExitMeaning::Settled(InvalidRequest)),
+    (&["curl"], &[67], ExitMeaning::Definite(Auth)),
+    (&["curl"], &[1, 2, 3], ExitMeaning::Definite(InvalidRequest)),
+    (&["wget"], &[4], ExitMeaning::Definite(Network)),
+    (&["wget"], &[3, 5], ExitMeaning::Definite(Misconfigured)),
+    (&["wget"], &[6], ExitMeaning::Definite(Auth)),
+    (&["wget"], &[2], ExitMeaning::Definite(InvalidRequest)),
     // The connection failed; a refused key shows in the output.
     (
         &["ssh", "scp", "sftp"],
         &[255],
         ExitMeaning::Default(Network),
     ),
-    (&["rsync"], &[10, 12], ExitMeaning::Settled(Network)),
-    (&["rsync"], &[30, 35], ExitMeaning::Settled(Timeout)),
-    (&["rsync"], &[11], ExitMeaning::Settled(Misconfigured)),
-    (&["gh"], &[4], ExitMeaning::Settled(Auth)),
-    (&["aws"], &[252], ExitMeaning::Settled(InvalidRequest)),
-    (&["aws"], &[253], ExitMeaning::Settled(Misconfigured)),
+    (&["rsync"], &[10, 12], ExitMeaning::Definite(Network)),
+    (&["rsync"], &[30, 35], ExitMeaning::Definite(Timeout)),
+    (&["rsync"], &[11], ExitMeaning::Definite(Misconfigured)),
+    (&["gh"], &[4], ExitMeaning::Definite(Auth)),
+    (&["aws"], &[252], ExitMeaning::Definite(InvalidRequest)),
+    (&["aws"], &[253], ExitMeaning::Definite(Misconfigured)),
 ];
 
 /// Returns the meaning of a code for the programs that may have returned it.
-pub(super) fn meaning(code: i32, programs: &[SimpleCommand]) -> Option<ExitMeaning> {
-    if code == 124 && programs.iter().any(|program| program.is_timed) {
-        return Some(ExitMeaning::Settled(Timeout));
+pub(super) fn meaning_of_code(code: i32, programs: &[SimpleCommand]) -> Option<ExitMeaning> {
+    if code == 124 && programs.iter().any(|program| program.has_timeout) {
+        return Some(ExitMeaning::Definite(Timeout));
     }
     let known = programs.iter().find_map(|simple| {
         let fits = |(names, codes, _): &&(&[&str], &[i32], ExitMeaning)| {
@@ -67,7 +67,7 @@ pub(super) fn meaning(code: i32, programs: &[SimpleCommand]) -> Option<ExitMeani
     });
     // The code settles nothing if it may be another program's.
     match (known, programs) {
-        (Some(ExitMeaning::Settled(cause)), [_, _, ..]) => Some(ExitMeaning::Default(cause)),
+        (Some(ExitMeaning::Definite(cause)), [_, _, ..]) => Some(ExitMeaning::Default(cause)),
         (Some(meaning), _) => Some(meaning),
         (None, _) => conventional_meaning(code),
     }
@@ -92,12 +92,12 @@ fn conventional_meaning(code: i32) -> Option<ExitMeaning> {
 pub(super) fn meaning_of_signal(signal: i32) -> Option<ExitMeaning> {
     Some(match signal {
         // A person or the system asked the program to end: its work did not fail.
-        2 | 15 => ExitMeaning::Settled(Unknown),
+        2 | 15 => ExitMeaning::Definite(Unknown),
         // Usually the system, for lack of memory. That seldom passes while everything else stays the same, and each
         // attempt costs as much as the first: it is retried only if the step asks for it.
         9 => ExitMeaning::Default(Misconfigured),
         // Limits on processor time and on the size of files.
-        24 | 25 => ExitMeaning::Settled(Misconfigured),
+        24 | 25 => ExitMeaning::Definite(Misconfigured),
         // A bug in the program.
         4 | 6 | 7 | 8 | 11 => ExitMeaning::Default(Unknown),
         _ => return None,

@@ -8,7 +8,7 @@ use super::command_line::SimpleCommand;
 #[derive(Clone, Copy, Debug)]
 enum FailureCodes {
     /// The given codes.
-    These(&'static [i32]),
+    OneOf(&'static [i32]),
     /// Any code by which a program ends itself: the runner passes on the code of a program that it started.
     Any,
 }
@@ -32,14 +32,14 @@ const fn runner(
     }
 }
 
-const EXIT_ONE: FailureCodes = FailureCodes::These(&[1]);
+const EXIT_ONE: FailureCodes = FailureCodes::OneOf(&[1]);
 
 const RUNNERS: &[Runner] = &[
     runner(&["go"], &["test"], EXIT_ONE),
     runner(&["gotestsum", "ginkgo"], &[], EXIT_ONE),
-    runner(&["cargo"], &["test", "t"], FailureCodes::These(&[101])),
-    runner(&["cargo"], &["nextest"], FailureCodes::These(&[100, 101])),
-    runner(&["cargo-nextest"], &[], FailureCodes::These(&[100, 101])),
+    runner(&["cargo"], &["test", "t"], FailureCodes::OneOf(&[101])),
+    runner(&["cargo"], &["nextest"], FailureCodes::OneOf(&[100, 101])),
+    runner(&["cargo-nextest"], &[], FailureCodes::OneOf(&[100, 101])),
     runner(
         &["npm", "pnpm", "yarn", "bun"],
         &["test", "t", "tst"],
@@ -74,7 +74,7 @@ const RUNNERS: &[Runner] = &[
     runner(
         &["make", "gmake"],
         &["test", "tests", "check", "test-"],
-        FailureCodes::These(&[2]),
+        FailureCodes::OneOf(&[2]),
     ),
     runner(
         &["just", "task", "invoke", "composer"],
@@ -96,18 +96,18 @@ const RUNNERS: &[Runner] = &[
         &["test", "spec"],
         EXIT_ONE,
     ),
-    runner(&["ctest"], &[], FailureCodes::These(&[8])),
+    runner(&["ctest"], &[], FailureCodes::OneOf(&[8])),
     runner(&["meson", "ninja"], &["test"], FailureCodes::Any),
     runner(
         &["bazel", "bazelisk"],
         &["test"],
-        FailureCodes::These(&[1, 3]),
+        FailureCodes::OneOf(&[1, 3]),
     ),
     runner(&["rspec", "bats", "busted"], &[], EXIT_ONE),
-    runner(&["mix"], &["test"], FailureCodes::These(&[1, 2])),
-    runner(&["phpunit", "pest"], &[], FailureCodes::These(&[1, 2])),
+    runner(&["mix"], &["test"], FailureCodes::OneOf(&[1, 2])),
+    runner(&["phpunit", "pest"], &[], FailureCodes::OneOf(&[1, 2])),
     runner(&["prove"], &[], FailureCodes::Any),
-    runner(&["xcodebuild"], &["test"], FailureCodes::These(&[65])),
+    runner(&["xcodebuild"], &["test"], FailureCodes::OneOf(&[65])),
     runner(&["zig"], &["test"], EXIT_ONE),
 ];
 
@@ -168,7 +168,7 @@ const FAILURE_MARKERS: &[&str] = &[
 
 /// Returns whether one of the programs is a test runner and the code means that its tests failed.
 pub(super) fn is_test_failure(code: i32, programs: &[SimpleCommand], printed: &str) -> bool {
-    let runner = |simple: &SimpleCommand| RUNNERS.iter().find(|runner| runner.is(simple));
+    let runner = |simple: &SimpleCommand| RUNNERS.iter().find(|runner| runner.matches(simple));
     let Some((simple, runner)) = programs
         .iter()
         .find_map(|simple| Some((simple, runner(simple)?)))
@@ -177,7 +177,7 @@ pub(super) fn is_test_failure(code: i32, programs: &[SimpleCommand], printed: &s
     };
     let printed = printed.to_lowercase();
     let fits = match runner.codes {
-        FailureCodes::These(codes) => codes.contains(&code),
+        FailureCodes::OneOf(codes) => codes.contains(&code),
         FailureCodes::Any => (1..126).contains(&code),
     };
     // Two runners exit differently when they cannot read their tests.
@@ -187,7 +187,7 @@ pub(super) fn is_test_failure(code: i32, programs: &[SimpleCommand], printed: &s
 }
 
 /// Returns whether the output proves that tests ran and failed.
-pub(super) fn has_marks(printed: &str) -> bool {
+pub(super) fn has_failure_markers(printed: &str) -> bool {
     contains_any(&printed.to_lowercase(), FAILURE_MARKERS)
 }
 
@@ -204,7 +204,7 @@ fn contains_any(text: &str, phrases: &[&str]) -> bool {
 }
 
 impl Runner {
-    fn is(&self, simple: &SimpleCommand) -> bool {
+    fn matches(&self, simple: &SimpleCommand) -> bool {
         let fits = |argument: &&String| {
             let argument = argument.as_str();
             self.words

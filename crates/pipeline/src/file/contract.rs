@@ -6,7 +6,7 @@ use super::document::{ReadContext, value};
 use super::fields::{self, Fields};
 use super::names::{CONTRACT, CONTRACTS, HANDOVER};
 use super::tree::Node;
-use super::{shown, step, values, work};
+use super::{printable, step, values, work};
 use crate::definition::{Contract, Judge, OUTPUT, OutputFile, Rule};
 use jsonschema::{Retrieve, Uri};
 use outlast_kernel::text;
@@ -28,7 +28,7 @@ pub(super) fn read_all(
     let log = step.log;
     let handover = step
         .get("handover")
-        .and_then(|node| Fields::of(node, &HANDOVER, log));
+        .and_then(|node| Fields::new(node, &HANDOVER, log));
     let mut nodes: Vec<&Node> = Vec::new();
     if let Some(list) = step.get("contracts") {
         nodes.extend(fields::items(list, "contracts", log));
@@ -36,7 +36,7 @@ pub(super) fn read_all(
     if let Some(handover) = &handover {
         if step.has("contracts") {
             let message = "`contracts` and `handover` mean the same; write one of them";
-            log.fault(step.place_of("handover"), message);
+            log.fault(step.span_of("handover"), message);
         }
         match handover.either("contracts", "contract") {
             Some("contract") => nodes.extend(handover.get("contract")),
@@ -56,7 +56,7 @@ pub(super) fn read_all(
 fn read(node: &Node, outputs: &[OutputFile], scene: &ReadContext<'_>) -> Option<Contract> {
     let log = scene.log;
     let fields = Fields::unchecked(node, "a contract with a `type`", log)?;
-    fields.need("type", "a contract");
+    fields.require("type", "a contract");
     let types = CONTRACTS.map(|(name, _)| name);
     // Without its type nothing can be said about its other names.
     let kind = fields.one_of("type", &types)?;
@@ -64,31 +64,31 @@ fn read(node: &Node, outputs: &[OutputFile], scene: &ReadContext<'_>) -> Option<
     let known: Vec<&str> = CONTRACT.iter().chain(own).copied().collect();
     fields.reject_unknown(&known, &format!("a contract of type `{}`", kind.value));
     let artifact = artifact(&fields, outputs);
-    let warns = warns(&fields);
+    let is_warning_only = is_warning_only(&fields);
     let rule = rule(kind.value, &fields, scene);
     Some(Contract {
         artifact,
         rule: rule?,
-        warns,
+        is_warning_only,
     })
 }
 
 fn artifact(fields: &Fields<'_>, outputs: &[OutputFile]) -> String {
-    let Some(artifact) = fields.words("artifact") else {
+    let Some(artifact) = fields.non_empty_text("artifact") else {
         return OUTPUT.to_owned();
     };
     let mut known = outputs.iter().map(|output| output.name.as_str());
     if artifact.value != OUTPUT && !known.any(|name| name == artifact.value) {
         let known = outputs.iter().map(|output| output.name.as_str());
-        let message = step::unknown("output", &artifact.value, known);
+        let message = step::unknown_name("output", &artifact.value, known);
         fields
             .log
-            .fault(artifact.place, format!("{message} of this step"));
+            .fault(artifact.span, format!("{message} of this step"));
     }
     artifact.value
 }
 
-fn warns(fields: &Fields<'_>) -> bool {
+fn is_warning_only(fields: &Fields<'_>) -> bool {
     let on_failure = fields.one_of("on_failure", &["fail", "warn"]);
     let must_pass = fields.flag("must_pass");
     if let (Some(on_failure), Some(must_pass)) = (&on_failure, &must_pass)
@@ -98,7 +98,7 @@ fn warns(fields: &Fields<'_>) -> bool {
             "`must_pass: {}` and `on_failure: {}` contradict each other",
             must_pass.value, on_failure.value
         );
-        fields.log.fault(must_pass.place, message);
+        fields.log.fault(must_pass.span, message);
     }
     on_failure.is_some_and(|word| word.value == "warn")
         || must_pass.is_some_and(|must_pass| !must_pass.value)
@@ -108,7 +108,7 @@ fn rule(kind: &str, fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Rule
     match kind {
         "json_schema" => schema(fields, scene.folder).map(|schema| Rule::JsonSchema { schema }),
         "test_suite" => {
-            fields.need("command", "a test suite")?;
+            fields.require("command", "a test suite")?;
             let timeout = value(fields.parsed("timeout", values::positive_duration));
             let command = work::command(fields, "command")?;
             Some(Rule::TestSuite { command, timeout })
@@ -117,7 +117,7 @@ fn rule(kind: &str, fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Rule
             let pattern = fields.required_text("pattern", "a regex")?;
             if let Err(error) = regex::Regex::new(&pattern.value) {
                 let what = "this is no regular expression";
-                fields.log.fault(pattern.place, sentence(what, &error));
+                fields.log.fault(pattern.span, error_sentence(what, &error));
             }
             Some(Rule::Regex {
                 pattern: pattern.value,
@@ -125,9 +125,9 @@ fn rule(kind: &str, fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Rule
             })
         }
         "file_exists" | "non_empty_file" => {
-            fields.need("path", "a contract about a file");
+            fields.require("path", "a contract about a file");
             Some(Rule::FileExists {
-                path: value(fields.worded("path", values::path_within))?,
+                path: value(fields.parsed_text("path", values::path_within))?,
                 non_empty: kind == "non_empty_file",
             })
         }
@@ -137,17 +137,17 @@ fn rule(kind: &str, fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Rule
 }
 
 fn judge(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Judge> {
-    let node = fields.need("criteria", "a judge")?;
+    let node = fields.require("criteria", "a judge")?;
     let criteria = fields.texts("criteria", "criteria");
     if criteria.iter().all(|one| one.value.trim().is_empty()) {
         fields
             .log
-            .fault(node.place, "a judge needs something to judge by");
+            .fault(node.span, "a judge needs something to judge by");
     }
-    let (provider, model) = work::whom(fields, scene);
+    let (provider, model) = work::provider_and_model(fields, scene);
     Some(Judge {
         criteria: criteria.into_iter().map(|one| one.value).collect(),
-        threshold_percent: value(fields.parsed("threshold", values::share)).unwrap_or(100),
+        threshold_percent: value(fields.parsed("threshold", values::percent)).unwrap_or(100),
         provider,
         model,
     })
@@ -155,34 +155,33 @@ fn judge(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Judge> {
 
 fn schema(fields: &Fields<'_>, folder: &Path) -> Option<Json> {
     let Some(name) = fields.either("schema", "schema_path") else {
-        fields.log.fault(
-            fields.place,
-            "a JSON Schema needs `schema` or `schema_path`",
-        );
+        fields
+            .log
+            .fault(fields.span, "a JSON Schema needs `schema` or `schema_path`");
         return None;
     };
     let node = fields.get(name)?;
     let schema = if name == "schema" {
         node.json()
     } else {
-        let path = fields.worded(name, values::path_within)?;
-        match file(&folder.join(&path.value), folder) {
+        let path = fields.parsed_text(name, values::path_within)?;
+        match read_schema_file(&folder.join(&path.value), folder) {
             Ok(schema) => schema,
             Err(message) => {
-                let path = shown(&path.value.to_string_lossy());
-                fields.log.fault(node.place, format!("`{path}`: {message}"));
+                let path = printable(&path.value.to_string_lossy());
+                fields.log.fault(node.span, format!("`{path}`: {message}"));
                 return None;
             }
         }
     };
-    if let Err(message) = compile(&schema) {
-        fields.log.fault(node.place, message);
+    if let Err(message) = validate_schema(&schema) {
+        fields.log.fault(node.span, message);
     }
     Some(schema)
 }
 
 /// Reads a schema from a file that is within the folder, also when links are followed.
-fn file(path: &Path, folder: &Path) -> Result<Json, String> {
+fn read_schema_file(path: &Path, folder: &Path) -> Result<Json, String> {
     let folder = if folder.as_os_str().is_empty() {
         Path::new(".")
     } else {
@@ -204,20 +203,20 @@ fn file(path: &Path, folder: &Path) -> Result<Json, String> {
     file.take(MAX_SCHEMA_BYTES)
         .read_to_end(&mut bytes)
         .map_err(unreadable)?;
-    serde_json::from_slice(&bytes).map_err(|error| sentence("the schema is not JSON", &error))
+    serde_json::from_slice(&bytes).map_err(|error| error_sentence("the schema is not JSON", &error))
 }
 
 /// Sees whether a schema is one.
-fn compile(schema: &Json) -> Result<(), String> {
+fn validate_schema(schema: &Json) -> Result<(), String> {
     let options = jsonschema::options().with_retriever(NoRetriever);
     match options.build(schema) {
         Ok(_) => Ok(()),
         Err(error) => {
             let place = error.instance_path().to_string();
-            let words = sentence("this is no JSON Schema", &error);
+            let words = error_sentence("this is no JSON Schema", &error);
             Err(match place.as_str() {
                 "" => words,
-                place => format!("{words}, at `{}`", shown(place)),
+                place => format!("{words}, at `{}`", printable(place)),
             })
         }
     }
@@ -232,7 +231,7 @@ impl Retrieve for NoRetriever {
     }
 }
 
-fn sentence(what: &str, error: &dyn Error) -> String {
+fn error_sentence(what: &str, error: &dyn Error) -> String {
     // Some draw a picture first and say it in the last line.
     let words = error.to_string();
     let words = words.lines().last().unwrap_or_default();

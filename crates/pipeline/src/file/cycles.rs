@@ -3,7 +3,7 @@
 use super::fault_log::FaultLog;
 use super::resolve::Needs;
 use super::step::{Draft, ReferenceKind};
-use super::{SourceSpan, shown};
+use super::{SourceSpan, printable};
 use crate::definition::OnFailure;
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ const MAX_NAMED_STEPS: usize = 12;
 enum VisitState {
     New,
     /// On the way that is being walked.
-    Open,
+    OnPath,
     Done,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn reject_need_cycles(drafts: &[Draft], needs: &Needs, log: &FaultLog
         }
         // A walk with its own stack: a thousand steps in a row are no deeper than one.
         let mut way = vec![(start, 0)];
-        marks[start] = VisitState::Open;
+        marks[start] = VisitState::OnPath;
         while let Some((step, next)) = way.last_mut() {
             let Some(need) = needs[*step].get(*next) else {
                 marks[*step] = VisitState::Done;
@@ -37,13 +37,13 @@ pub(super) fn reject_need_cycles(drafts: &[Draft], needs: &Needs, log: &FaultLog
             *next += 1;
             match marks[need.value] {
                 VisitState::New => {
-                    marks[need.value] = VisitState::Open;
+                    marks[need.value] = VisitState::OnPath;
                     way.push((need.value, 0));
                 }
-                VisitState::Open => {
+                VisitState::OnPath => {
                     let from = way.iter().position(|(step, _)| *step == need.value);
                     let circle = way[from.unwrap_or(0)..].iter().map(|(step, _)| *step);
-                    note("need", circle, drafts, need.place, log);
+                    report_cycle("need", circle, drafts, need.span, log);
                 }
                 VisitState::Done => {}
             }
@@ -64,19 +64,19 @@ pub(super) fn reject_rework_cycles(drafts: &[Draft], log: &FaultLog<'_>) {
         let mut way = Vec::new();
         let mut at = Some(start);
         while let Some(step) = at.filter(|step| marks[*step] == VisitState::New) {
-            marks[step] = VisitState::Open;
+            marks[step] = VisitState::OnPath;
             way.push(step);
             at = by(step);
         }
-        if let Some(first) = at.filter(|step| marks[*step] == VisitState::Open) {
+        if let Some(first) = at.filter(|step| marks[*step] == VisitState::OnPath) {
             let circle = way.iter().copied().skip_while(|step| *step != first);
             if circle.clone().count() > 1 {
-                let mentions = &drafts[first].mentions;
+                let mentions = &drafts[first].references;
                 let place = mentions
                     .iter()
-                    .find(|mention| mention.how == ReferenceKind::Rework);
-                let place = place.map_or(drafts[first].place, |mention| mention.place);
-                note("make good for", circle, drafts, place, log);
+                    .find(|mention| mention.kind == ReferenceKind::Rework);
+                let place = place.map_or(drafts[first].span, |mention| mention.span);
+                report_cycle("make good for", circle, drafts, place, log);
             }
         }
         for step in way {
@@ -85,7 +85,7 @@ pub(super) fn reject_rework_cycles(drafts: &[Draft], log: &FaultLog<'_>) {
     }
 }
 
-fn note(
+fn report_cycle(
     what: &str,
     circle: impl Iterator<Item = usize>,
     drafts: &[Draft],
@@ -93,7 +93,7 @@ fn note(
     log: &FaultLog<'_>,
 ) {
     let circle: Vec<usize> = circle.collect();
-    let name = |step: &usize| shown(&drafts[*step].step.id);
+    let name = |step: &usize| printable(&drafts[*step].step.id);
     let mut names: Vec<String> = circle.iter().take(MAX_NAMED_STEPS).map(name).collect();
     if circle.len() > MAX_NAMED_STEPS {
         names.push("…".to_owned());

@@ -29,7 +29,7 @@ pub(super) struct ReadContext<'a> {
 
 /// Reads a whole file; `None` if it has nothing to read steps from.
 pub(super) fn read(node: &Node, file: &Path, log: &FaultLog<'_>) -> Option<Pipeline> {
-    let top = Fields::of(node, &PIPELINE, log)?;
+    let top = Fields::new(node, &PIPELINE, log)?;
     let inputs = run_inputs(&top);
     let shared = runtime::read(&top);
     let folder = file.parent().unwrap_or_else(|| Path::new(""));
@@ -38,16 +38,17 @@ pub(super) fn read(node: &Node, file: &Path, log: &FaultLog<'_>) -> Option<Pipel
         folder,
         inputs: &inputs,
         fallbacks: &shared.runtime.fallbacks,
-        provider: value(top.words("provider")),
-        model: value(top.words("model")),
+        provider: value(top.non_empty_text("provider")),
+        model: value(top.non_empty_text("model")),
         timeout: shared.timeout,
         max_visits: value(top.count("max_step_visits")).unwrap_or(DEFAULT_MAX_VISITS),
     };
-    let drafts = step::read_all(top.need("steps", "a pipeline")?, &scene);
-    let steps = resolve::settle(drafts, &shared.fallbacks, log);
+    let drafts = step::read_all(top.require("steps", "a pipeline")?, &scene);
+    let steps = resolve::resolve_steps(drafts, &shared.fallbacks, log);
     let stem = file.file_stem().unwrap_or(file.as_os_str());
     Some(Pipeline {
-        name: value(top.words("name")).unwrap_or_else(|| stem.to_string_lossy().into_owned()),
+        name: value(top.non_empty_text("name"))
+            .unwrap_or_else(|| stem.to_string_lossy().into_owned()),
         description: value(top.text("description")),
         runtime: shared.runtime,
         inputs,
@@ -61,12 +62,12 @@ pub(super) fn value<T>(placed: Option<Spanned<T>>) -> Option<T> {
 
 fn run_inputs(top: &Fields<'_>) -> BTreeMap<String, Input> {
     let mut inputs = BTreeMap::new();
-    for entry in top.named("inputs", "a mapping of names to what they are by default") {
+    for entry in top.free_entries("inputs", "a mapping of names to what they are by default") {
         match values::name(&entry.name) {
             Ok(name) => {
                 inputs.insert(name, run_input(entry, top.log));
             }
-            Err(message) => top.log.fault(entry.place, message),
+            Err(message) => top.log.fault(entry.span, message),
         }
     }
     inputs
@@ -76,7 +77,7 @@ fn run_input(entry: &Entry, log: &FaultLog<'_>) -> Input {
     match &entry.value.value {
         Value::Null => Input::default(),
         Value::Map(_) => {
-            Fields::of(&entry.value, &INPUT, log).map_or_else(Input::default, |fields| {
+            Fields::new(&entry.value, &INPUT, log).map_or_else(Input::default, |fields| {
                 let default = fields.get("default");
                 Input {
                     description: value(fields.text("description")),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: bounded, whatever the file. The same thing at the same place is noted once: an alias repeats it.
 
-use super::{Fault, Faults, SourceSpan, shown};
+use super::{Fault, Faults, SourceSpan, printable};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -71,7 +71,7 @@ impl<'a> FaultLog<'a> {
     pub(super) fn into_faults(self, file: &Path) -> Option<Faults> {
         let list: Vec<_> = self.faults.into_inner().into_iter().collect();
         (!list.is_empty()).then(|| Faults {
-            file: shown(&file.to_string_lossy()),
+            file: printable(&file.to_string_lossy()),
             list,
             left_out: self.left_out.get(),
         })

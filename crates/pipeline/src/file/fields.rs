@@ -5,12 +5,12 @@
 use super::fault_log::FaultLog;
 use super::names::{self, FieldNames};
 use super::tree::{Entry, Node, Value};
-use super::{MAX_STEPS, SourceSpan, Spanned, shown};
+use super::{MAX_STEPS, SourceSpan, Spanned, printable};
 use std::num::NonZeroU64;
 
 /// A mapping.
 pub(super) struct Fields<'a> {
-    pub(super) place: SourceSpan,
+    pub(super) span: SourceSpan,
     pub(super) log: &'a FaultLog<'a>,
     entries: &'a [Entry],
     /// Whether there was a name that may not be there.
@@ -29,12 +29,12 @@ pub(super) fn entries<'a>(node: &'a Node, what: &str, log: &FaultLog<'_>) -> &'a
     match &node.value {
         Value::Map(entries) if entries.len() <= MAX_ITEMS => entries,
         Value::Map(_) => {
-            log.fault(node.place, too_many("names"));
+            log.fault(node.span, too_many("names"));
             &[]
         }
         _ => {
             let message = format!("expected {what}, found {}", node.kind());
-            log.fault(node.place, message);
+            log.fault(node.span, message);
             &[]
         }
     }
@@ -45,12 +45,12 @@ pub(super) fn items<'a>(node: &'a Node, what: &str, log: &FaultLog<'_>) -> &'a [
     match &node.value {
         Value::List(list) if list.len() <= MAX_ITEMS => list,
         Value::List(_) => {
-            log.fault(node.place, too_many(what));
+            log.fault(node.span, too_many(what));
             &[]
         }
         _ => {
             let message = format!("expected a list of {what}, found {}", node.kind());
-            log.fault(node.place, message);
+            log.fault(node.span, message);
             &[]
         }
     }
@@ -60,20 +60,20 @@ pub(super) fn items<'a>(node: &'a Node, what: &str, log: &FaultLog<'_>) -> &'a [
 pub(super) fn text(node: &Node, log: &FaultLog<'_>) -> Option<Spanned<String>> {
     let hint = match &node.value {
         Value::Text(text) if text.contains('\0') => {
-            log.fault(node.place, "a text may not have a zero byte in it");
+            log.fault(node.span, "a text may not have a zero byte in it");
             return None;
         }
         Value::Text(text) => {
             return Some(Spanned {
                 value: text.clone(),
-                place: node.place,
+                span: node.span,
             });
         }
         Value::Number(..) | Value::Bool(..) => "; put it in quotes",
         Value::Null | Value::List(_) | Value::Map(_) => "",
     };
     log.fault(
-        node.place,
+        node.span,
         format!("expected a text, found {}{hint}", node.kind()),
     );
     None
@@ -84,7 +84,7 @@ pub(super) fn scalar(node: &Node, log: &FaultLog<'_>) -> Option<Spanned<String>>
     match node.scalar() {
         Some(written) if !written.contains('\0') => Some(Spanned {
             value: written.to_owned(),
-            place: node.place,
+            span: node.span,
         }),
         _ => text(node, log),
     }
@@ -100,10 +100,10 @@ pub(super) fn parsed<T>(
     match parse(&written.value) {
         Ok(value) => Some(Spanned {
             value,
-            place: node.place,
+            span: node.span,
         }),
         Err(message) => {
-            log.fault(node.place, message);
+            log.fault(node.span, message);
             None
         }
     }
@@ -111,10 +111,10 @@ pub(super) fn parsed<T>(
 
 impl<'a> Fields<'a> {
     /// The fields of a mapping; names that may not be there are noted.
-    pub(super) fn of(node: &'a Node, names: &FieldNames, log: &'a FaultLog<'a>) -> Option<Self> {
-        let what = format!("{} with {}", names.whose, names.known.join(", "));
+    pub(super) fn new(node: &'a Node, names: &FieldNames, log: &'a FaultLog<'a>) -> Option<Self> {
+        let what = format!("{} with {}", names.owner, names.allowed.join(", "));
         let mut fields = Self::unchecked(node, &what, log)?;
-        fields.has_unknown = fields.reject_unknown(names.known, names.whose);
+        fields.has_unknown = fields.reject_unknown(names.allowed, names.owner);
         Some(fields)
     }
 
@@ -122,15 +122,15 @@ impl<'a> Fields<'a> {
     pub(super) fn unchecked(node: &'a Node, what: &str, log: &'a FaultLog<'a>) -> Option<Self> {
         let Value::Map(entries) = &node.value else {
             let message = format!("expected {what}, found {}", node.kind());
-            log.fault(node.place, message);
+            log.fault(node.span, message);
             return None;
         };
         if entries.len() > MAX_ITEMS {
-            log.fault(node.place, too_many("names"));
+            log.fault(node.span, too_many("names"));
             return None;
         }
         Some(Self {
-            place: node.place,
+            span: node.span,
             log,
             entries,
             has_unknown: false,
@@ -142,8 +142,8 @@ impl<'a> Fields<'a> {
         let mut found = false;
         for entry in self.entries {
             if !known.contains(&entry.name.as_str()) {
-                let message = names::unknown(&entry.name, whose, known);
-                self.log.fault(entry.place, message);
+                let message = names::unknown_field(&entry.name, whose, known);
+                self.log.fault(entry.span, message);
                 found = true;
             }
         }
@@ -160,8 +160,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Where a name stands; where the mapping begins if it is not there.
-    pub(super) fn place_of(&self, name: &str) -> SourceSpan {
-        self.entry(name).map_or(self.place, |entry| entry.place)
+    pub(super) fn span_of(&self, name: &str) -> SourceSpan {
+        self.entry(name).map_or(self.span, |entry| entry.span)
     }
 
     fn entry(&self, name: &str) -> Option<&'a Entry> {
@@ -173,7 +173,7 @@ impl<'a> Fields<'a> {
         match (self.has(one), self.has(other)) {
             (true, true) => {
                 let message = format!("`{one}` and `{other}` mean the same; write one of them");
-                self.log.fault(self.place_of(other), message);
+                self.log.fault(self.span_of(other), message);
                 Some(one)
             }
             (true, false) => Some(one),
@@ -187,10 +187,10 @@ impl<'a> Fields<'a> {
     }
 
     /// A text with something in it.
-    pub(super) fn words(&self, name: &str) -> Option<Spanned<String>> {
+    pub(super) fn non_empty_text(&self, name: &str) -> Option<Spanned<String>> {
         let text = self.text(name)?;
         if text.value.trim().is_empty() {
-            self.log.fault(text.place, format!("`{name}` is empty"));
+            self.log.fault(text.span, format!("`{name}` is empty"));
             return None;
         }
         Some(text)
@@ -198,16 +198,15 @@ impl<'a> Fields<'a> {
 
     /// A text with something in it, which must be there.
     pub(super) fn required_text(&self, name: &str, whose: &str) -> Option<Spanned<String>> {
-        self.need(name, whose)?;
-        self.words(name)
+        self.require(name, whose)?;
+        self.non_empty_text(name)
     }
 
     /// Notes that something is missing.
-    pub(super) fn need(&self, name: &str, whose: &str) -> Option<&'a Node> {
+    pub(super) fn require(&self, name: &str, whose: &str) -> Option<&'a Node> {
         let node = self.get(name);
         if node.is_none() {
-            self.log
-                .fault(self.place, format!("{whose} needs `{name}`"));
+            self.log.fault(self.span, format!("{whose} needs `{name}`"));
         }
         node
     }
@@ -217,12 +216,12 @@ impl<'a> Fields<'a> {
         if let Value::Bool(value, _) = node.value {
             return Some(Spanned {
                 value,
-                place: node.place,
+                span: node.span,
             });
         }
         let found = node.kind();
         self.log
-            .fault(node.place, format!("expected true or false, found {found}"));
+            .fault(node.span, format!("expected true or false, found {found}"));
         None
     }
 
@@ -236,14 +235,14 @@ impl<'a> Fields<'a> {
         let Some(value) = number.and_then(|number| T::try_from(number).ok()) else {
             let found = node.kind();
             self.log.fault(
-                node.place,
+                node.span,
                 format!("expected a whole number of at least 1, found {found}"),
             );
             return None;
         };
         Some(Spanned {
             value,
-            place: node.place,
+            span: node.span,
         })
     }
 
@@ -256,7 +255,7 @@ impl<'a> Fields<'a> {
     }
 
     /// As [`Self::parsed`], of a text only.
-    pub(super) fn worded<T>(
+    pub(super) fn parsed_text<T>(
         &self,
         name: &str,
         parse: impl Fn(&str) -> Result<T, String>,
@@ -276,11 +275,11 @@ impl<'a> Fields<'a> {
         match words.iter().find(|other| **other == word.value) {
             Some(found) => Some(Spanned {
                 value: *found,
-                place: word.place,
+                span: word.span,
             }),
             None => {
                 self.log
-                    .fault(word.place, names::not_one_of(&word.value, words));
+                    .fault(word.span, names::not_one_of(&word.value, words));
                 None
             }
         }
@@ -296,16 +295,16 @@ impl<'a> Fields<'a> {
     }
 
     /// What stands under names that are free, each once.
-    pub(super) fn named(&self, name: &str, what: &str) -> &'a [Entry] {
+    pub(super) fn free_entries(&self, name: &str, what: &str) -> &'a [Entry] {
         self.get(name)
             .map_or(&[], |node| entries(node, what, self.log))
     }
 
     /// Notes a field that means nothing beside the others.
-    pub(super) fn refuse(&self, name: &str, why: &str) {
+    pub(super) fn reject(&self, name: &str, why: &str) {
         if self.has(name) {
-            let message = format!("`{}` has no meaning here: {why}", shown(name));
-            self.log.fault(self.place_of(name), message);
+            let message = format!("`{}` has no meaning here: {why}", printable(name));
+            self.log.fault(self.span_of(name), message);
         }
     }
 }

@@ -1,19 +1,19 @@
 //! Every name that a file may have, and what to write instead of those that other systems' files have.
 
-use super::shown;
+use super::printable;
 use outlast_kernel::verdict::Class;
 
 /// What may stand in a mapping.
 pub(super) struct FieldNames {
     /// What has them.
-    pub(super) whose: &'static str,
+    pub(super) owner: &'static str,
     /// Them.
-    pub(super) known: &'static [&'static str],
+    pub(super) allowed: &'static [&'static str],
 }
 
 pub(super) const PIPELINE: FieldNames = FieldNames {
-    whose: "a pipeline",
-    known: &[
+    owner: "a pipeline",
+    allowed: &[
         "name",
         "description",
         "inputs",
@@ -25,12 +25,12 @@ pub(super) const PIPELINE: FieldNames = FieldNames {
     ],
 };
 pub(super) const INPUT: FieldNames = FieldNames {
-    whose: "an input",
-    known: &["description", "default"],
+    owner: "an input",
+    allowed: &["description", "default"],
 };
 pub(super) const RUNTIME: FieldNames = FieldNames {
-    whose: "`runtime`",
-    known: &[
+    owner: "`runtime`",
+    allowed: &[
         "max_concurrency",
         "circuit_breaker",
         "stall_timeout",
@@ -42,20 +42,20 @@ pub(super) const RUNTIME: FieldNames = FieldNames {
     ],
 };
 pub(super) const BREAKER: FieldNames = FieldNames {
-    whose: "`circuit_breaker`",
-    known: &["limit", "tracked_classes"],
+    owner: "`circuit_breaker`",
+    allowed: &["limit", "tracked_classes"],
 };
 pub(super) const BUDGET: FieldNames = FieldNames {
-    whose: "`budget`",
-    known: &["time", "cost", "tokens"],
+    owner: "`budget`",
+    allowed: &["time", "cost", "tokens"],
 };
 pub(super) const COST: FieldNames = FieldNames {
-    whose: "`cost`",
-    known: &["budget_ceiling"],
+    owner: "`cost`",
+    allowed: &["budget_ceiling"],
 };
 pub(super) const STEP: FieldNames = FieldNames {
-    whose: "a step",
-    known: &[
+    owner: "a step",
+    allowed: &[
         "id",
         "needs",
         "dependencies",
@@ -89,32 +89,32 @@ pub(super) const STEP: FieldNames = FieldNames {
     ],
 };
 pub(super) const AGENT: FieldNames = FieldNames {
-    whose: "`agent`",
-    known: &["name", "program"],
+    owner: "`agent`",
+    allowed: &["name", "program"],
 };
 pub(super) const GATE: FieldNames = FieldNames {
-    whose: "`gate`",
-    known: &["type", "message", "choices", "default", "timeout"],
+    owner: "`gate`",
+    allowed: &["type", "message", "choices", "default", "timeout"],
 };
 pub(super) const CHOICE: FieldNames = FieldNames {
-    whose: "a choice",
-    known: &["key", "label", "target", "rejects"],
+    owner: "a choice",
+    allowed: &["key", "label", "target", "rejects"],
 };
 pub(super) const LOOP: FieldNames = FieldNames {
-    whose: "`loop`",
-    known: &["max_iterations", "until", "steps"],
+    owner: "`loop`",
+    allowed: &["max_iterations", "until", "steps"],
 };
 pub(super) const OUTPUT: FieldNames = FieldNames {
-    whose: "an output",
-    known: &["name", "path"],
+    owner: "an output",
+    allowed: &["name", "path"],
 };
 pub(super) const HANDOVER: FieldNames = FieldNames {
-    whose: "`handover`",
-    known: &["contract", "contracts"],
+    owner: "`handover`",
+    allowed: &["contract", "contracts"],
 };
 pub(super) const RETRY: FieldNames = FieldNames {
-    whose: "`retry`",
-    known: &[
+    owner: "`retry`",
+    allowed: &[
         "policy",
         "max_attempts",
         "backoff",
@@ -125,8 +125,8 @@ pub(super) const RETRY: FieldNames = FieldNames {
     ],
 };
 pub(super) const EDGE: FieldNames = FieldNames {
-    whose: "an edge",
-    known: &["target", "condition"],
+    owner: "an edge",
+    allowed: &["target", "condition"],
 };
 /// With how many others a word is compared, to find out what was meant.
 const MAX_COMPARED_NAMES: usize = 1000;
@@ -241,14 +241,14 @@ const FOREIGN_FIELDS: [(&str, &str); 31] = [
 ];
 
 /// What to say of a name that may not stand there.
-pub(super) fn unknown(name: &str, whose: &str, known: &[&str]) -> String {
+pub(super) fn unknown_field(name: &str, whose: &str, known: &[&str]) -> String {
     let advice = FOREIGN_FIELDS.iter().find(|(other, _)| *other == name);
     let rest = match (advice, nearest(name, known.iter().copied())) {
         (Some((_, advice)), _) => format!("; {advice}"),
         (None, Some(near)) => format!("; did you mean `{near}`?"),
         (None, None) => format!("; there are {}", known.join(", ")),
     };
-    format!("{whose} has no `{}`{rest}", shown(name))
+    format!("{whose} has no `{}`{rest}", printable(name))
 }
 
 /// What to say of a word that is none of a list.
@@ -258,7 +258,7 @@ pub(super) fn not_one_of(word: &str, words: &[&str]) -> String {
     format!(
         "expected one of {}, found `{}`{near}",
         words.join(", "),
-        shown(word)
+        printable(word)
     )
 }
 

@@ -5,8 +5,8 @@
 use super::fault_log::FaultLog;
 use super::names::AGENTS;
 use super::runtime::Fallback;
-use super::step::{Draft, ReferenceKind, StepReference, unknown};
-use super::{Spanned, cycles, shown};
+use super::step::{Draft, ReferenceKind, StepReference, unknown_name};
+use super::{Spanned, cycles, printable};
 use crate::definition::{OUTPUT, Step, Work};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -18,10 +18,14 @@ const MAX_LOOP_DEPTH: usize = 64;
 pub(super) type Needs = Vec<Vec<Spanned<usize>>>;
 
 /// The steps with all names looked up.
-pub(super) fn settle(drafts: Vec<Draft>, fallbacks: &[Fallback], log: &FaultLog<'_>) -> Vec<Step> {
-    let names = Lookup::of(&drafts, log);
+pub(super) fn resolve_steps(
+    drafts: Vec<Draft>,
+    fallbacks: &[Fallback],
+    log: &FaultLog<'_>,
+) -> Vec<Step> {
+    let names = Lookup::new(&drafts, log);
     for draft in &drafts {
-        for mention in &draft.mentions {
+        for mention in &draft.references {
             names.check(draft, mention);
         }
     }
@@ -30,8 +34,10 @@ pub(super) fn settle(drafts: Vec<Draft>, fallbacks: &[Fallback], log: &FaultLog<
     cycles::reject_need_cycles(&drafts, &needs, log);
     cycles::reject_rework_cycles(&drafts, log);
     reject_unknown_agents(&drafts, fallbacks, log);
-    let called = names.called();
-    let visits: Vec<_> = (0..drafts.len()).map(|step| names.visits(step)).collect();
+    let called = names.on_demand_steps();
+    let visits: Vec<_> = (0..drafts.len())
+        .map(|step| names.max_visits(step))
+        .collect();
     let ids: Vec<String> = drafts.iter().map(|draft| draft.step.id.clone()).collect();
     let settle = |(at, draft): (usize, Draft)| Step {
         needs: needs[at]
@@ -39,7 +45,7 @@ pub(super) fn settle(drafts: Vec<Draft>, fallbacks: &[Fallback], log: &FaultLog<
             .map(|need| ids[need.value].clone())
             .collect(),
         max_visits: visits[at],
-        is_called: called.contains(&at),
+        is_on_demand: called.contains(&at),
         ..draft.step
     };
     drafts.into_iter().enumerate().map(settle).collect()
@@ -55,7 +61,7 @@ struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    fn of(drafts: &'a [Draft], log: &'a FaultLog<'a>) -> Self {
+    fn new(drafts: &'a [Draft], log: &'a FaultLog<'a>) -> Self {
         let mut by_name = HashMap::new();
         for (at, draft) in drafts.iter().enumerate() {
             let id = draft.step.id.as_str();
@@ -63,14 +69,14 @@ impl<'a> Lookup<'a> {
                 let other: &Draft = &drafts[*other];
                 let message = format!(
                     "there is a step `{id}` already, in line {}",
-                    other.place.line
+                    other.span.line
                 );
-                log.fault(draft.place, message);
+                log.fault(draft.span, message);
             } else if !id.is_empty() {
                 by_name.insert(id, at);
             }
         }
-        let parent = |draft: &Draft| by_name.get(draft.step.part_of.as_deref()?).copied();
+        let parent = |draft: &Draft| by_name.get(draft.step.parent_loop.as_deref()?).copied();
         Self {
             parents: drafts.iter().map(parent).collect(),
             drafts,
@@ -85,33 +91,33 @@ impl<'a> Lookup<'a> {
 
     /// Notes a name that nothing stands behind.
     fn check(&self, draft: &Draft, mention: &StepReference) {
-        let (name, place) = (&mention.name, mention.place);
+        let (name, place) = (&mention.name, mention.span);
         let Some(at) = self.get(name) else {
             // What was meant is not looked for when nobody will read it.
             let all = self.by_name.keys().copied().filter(|_| !self.log.is_full());
-            self.log.fault(place, unknown("step", name, all));
+            self.log.fault(place, unknown_name("step", name, all));
             return;
         };
-        match &mention.how {
+        match &mention.kind {
             ReferenceKind::Input { artifact, .. } => {
-                let outputs = &self.drafts[self.maker(at)].step.outputs;
+                let outputs = &self.drafts[self.output_producer(at)].step.outputs;
                 let mut names = outputs.iter().map(|output| output.name.as_str());
                 if artifact != OUTPUT && !names.any(|name| name == artifact) {
                     let names = outputs.iter().map(|output| output.name.as_str());
-                    let what = format!("output of `{}` called", shown(name));
+                    let what = format!("output of `{}` called", printable(name));
                     self.log
-                        .fault(place, unknown(&what, artifact, names.chain([OUTPUT])));
+                        .fault(place, unknown_name(&what, artifact, names.chain([OUTPUT])));
                 }
             }
             ReferenceKind::Rework if *name == draft.step.id => {
                 self.log.fault(place, "a step cannot make good for itself");
             }
-            ReferenceKind::Need | ReferenceKind::Lead | ReferenceKind::Rework => {}
+            ReferenceKind::Need | ReferenceKind::Target | ReferenceKind::Rework => {}
         }
     }
 
     /// Who makes what a step is known for: the last step of a loop.
-    fn maker(&self, mut at: usize) -> usize {
+    fn output_producer(&self, mut at: usize) -> usize {
         for _ in 0..MAX_LOOP_DEPTH {
             let Work::Loop(it) = &self.drafts[at].step.work else {
                 break;
@@ -130,7 +136,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// What is waited for when a step needs another: that, or the loop around it that the first one is not in.
-    fn needed(&self, step: usize, other: usize) -> usize {
+    fn effective_need(&self, step: usize, other: usize) -> usize {
         let is_mine = |at: &usize| *at == step || self.loops_around(step).any(|mine| mine == *at);
         let foreign = self.loops_around(other).take_while(|at| !is_mine(at));
         foreign.last().unwrap_or(other)
@@ -142,12 +148,12 @@ impl<'a> Lookup<'a> {
         for (step, draft) in self.drafts.iter().enumerate() {
             let mut own = Vec::new();
             let mut known = HashSet::new();
-            for mention in draft.mentions.iter().filter(|mention| mention.is_need()) {
+            for mention in draft.references.iter().filter(|mention| mention.is_need()) {
                 let other = self.get(&mention.name);
-                let other = other.map(|other| self.needed(step, other));
+                let other = other.map(|other| self.effective_need(step, other));
                 if let Some(value) = other.filter(|other| known.insert(*other)) {
-                    let place = mention.place;
-                    own.push(Spanned { value, place });
+                    let span = mention.span;
+                    own.push(Spanned { value, span });
                 }
             }
             needs.push(own);
@@ -175,16 +181,16 @@ impl<'a> Lookup<'a> {
                     add_all(&mut needs[*part], &own);
                 }
             }
-            let place = self.drafts[at].place;
+            let span = self.drafts[at].span;
             needs[at] = parts
                 .into_iter()
-                .map(|value| Spanned { value, place })
+                .map(|value| Spanned { value, span })
                 .collect();
         }
     }
 
     /// How often a step may be visited: at least as often as the loops around it, and itself, may run.
-    fn visits(&self, step: usize) -> NonZeroU32 {
+    fn max_visits(&self, step: usize) -> NonZeroU32 {
         let around = std::iter::once(step).chain(self.loops_around(step));
         let times = around.filter_map(|at| match &self.drafts[at].step.work {
             Work::Loop(it) => Some(it.max_iterations),
@@ -195,18 +201,18 @@ impl<'a> Lookup<'a> {
     }
 
     /// The steps that begin only when something leads to them; one to which nothing does is noted.
-    fn called(&self) -> HashSet<usize> {
+    fn on_demand_steps(&self) -> HashSet<usize> {
         let mut called = HashSet::new();
         let mut led_back_to = HashSet::new();
         for (at, draft) in self.drafts.iter().enumerate() {
-            for mention in &draft.mentions {
+            for mention in &draft.references {
                 let Some(other) = self.get(&mention.name) else {
                     continue;
                 };
-                match mention.how {
+                match mention.kind {
                     ReferenceKind::Rework => called.insert(other),
-                    ReferenceKind::Lead if at < other => called.insert(other),
-                    ReferenceKind::Lead => led_back_to.insert(other),
+                    ReferenceKind::Target if at < other => called.insert(other),
+                    ReferenceKind::Target => led_back_to.insert(other),
                     ReferenceKind::Need | ReferenceKind::Input { .. } => false,
                 };
             }
@@ -214,7 +220,7 @@ impl<'a> Lookup<'a> {
         for (at, draft) in self.drafts.iter().enumerate() {
             if draft.is_rework_only && called.insert(at) && !led_back_to.contains(&at) {
                 let message = "this step can never begin: it is `rework_only`, and no other names it as `rework_step`";
-                self.log.fault(draft.place, message);
+                self.log.fault(draft.span, message);
             }
         }
         called
@@ -234,10 +240,14 @@ fn reject_unknown_agents(drafts: &[Draft], fallbacks: &[Fallback], log: &FaultLo
         _ => None,
     });
     let agents: BTreeSet<&str> = used.chain(AGENTS).collect();
-    for Fallback { of, by } in fallbacks {
-        if agents.contains(of.as_str()) && !agents.contains(by.value.as_str()) {
-            let message = unknown("agent", &by.value, agents.iter().copied());
-            log.fault(by.place, message);
+    for Fallback {
+        original,
+        replacement,
+    } in fallbacks
+    {
+        if agents.contains(original.as_str()) && !agents.contains(replacement.value.as_str()) {
+            let message = unknown_name("agent", &replacement.value, agents.iter().copied());
+            log.fault(replacement.span, message);
         }
     }
 }

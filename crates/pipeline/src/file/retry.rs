@@ -30,11 +30,17 @@ pub(super) fn read(
         && policy.max_attempts != Some(NonZeroU32::MIN)
     {
         let message = "a step that is begun `once` is not tried again; write `retry: {policy: none}`, or leave one out";
-        fields.log.fault(once.place, message);
+        fields.log.fault(once.span, message);
     }
     let is_explicit = policy.is_some();
-    let tries = kind.is_none_or(Kind::works) && !is_once;
-    let policy = policy.unwrap_or_else(|| if tries { standard() } else { Policy::none() });
+    let tries = kind.is_none_or(Kind::is_retryable) && !is_once;
+    let policy = policy.unwrap_or_else(|| {
+        if tries {
+            default_policy()
+        } else {
+            Policy::none()
+        }
+    });
     (
         Retry {
             policy,
@@ -44,7 +50,7 @@ pub(super) fn read(
     )
 }
 
-fn standard() -> Policy {
+fn default_policy() -> Policy {
     Policy::named(DEFAULT_POLICY).unwrap_or_else(|_| Policy::none())
 }
 
@@ -59,7 +65,7 @@ fn policy(fields: &Fields<'_>) -> Policy {
     {
         let message =
             "policy `none` is one attempt; name another policy, or leave out `max_attempts`";
-        fields.log.fault(attempts.place, message);
+        fields.log.fault(attempts.span, message);
     }
     let backoff = fields.one_of("backoff", &BACKOFFS);
     let base_delay = fields.parsed("base_delay", values::duration);
@@ -75,14 +81,14 @@ fn policy(fields: &Fields<'_>) -> Policy {
         max_delay,
         ..Overrides::default()
     };
-    match named.with(overrides) {
+    match named.with_overrides(overrides) {
         Ok(policy) => {
             reject_base_above_max(base_delay, &policy, fields);
             policy
         }
         Err(error) => {
-            fields.log.fault(fields.place, error.to_string());
-            standard()
+            fields.log.fault(fields.span, error.to_string());
+            default_policy()
         }
     }
 }
@@ -94,7 +100,7 @@ fn reject_base_above_max(base: Option<Spanned<Duration>>, policy: &Policy, field
     {
         let (base_words, most) = (Span(base.value), Span(most));
         let message = format!("`base_delay` ({base_words}) is longer than `max_delay` ({most})");
-        fields.log.fault(base.place, message);
+        fields.log.fault(base.span, message);
     }
 }
 
@@ -111,14 +117,16 @@ pub(super) fn on_failure(
             && fields.has(name)
         {
             let message = format!("`{name}` stands in the step as well; write it in one place");
-            log.fault(retry.place_of(name), message);
+            log.fault(retry.span_of(name), message);
         }
         retry
     };
     let word = within("on_failure")
         .unwrap_or(fields)
         .one_of("on_failure", &ON_FAILURE);
-    let by = within("rework_step").unwrap_or(fields).words("rework_step");
+    let by = within("rework_step")
+        .unwrap_or(fields)
+        .non_empty_text("rework_step");
     let optional = fields.flag("optional").filter(|optional| optional.value);
     if let (Some(optional), Some(word)) = (&optional, &word)
         && word.value != "continue"
@@ -127,19 +135,19 @@ pub(super) fn on_failure(
             "`optional` means `on_failure: continue`, and here is `{}`",
             word.value
         );
-        log.fault(optional.place, message);
+        log.fault(optional.span, message);
     }
     let says_rework = word.as_ref().is_some_and(|word| word.value == "rework");
     match (&by, says_rework) {
         (None, true) => {
-            let place = word.as_ref().map_or(fields.place, |word| word.place);
+            let place = word.as_ref().map_or(fields.span, |word| word.span);
             log.fault(
                 place,
                 "`rework` needs `rework_step`, the step that makes good",
             );
         }
         (Some(by), false) => {
-            log.fault(by.place, "`rework_step` needs `on_failure: rework`");
+            log.fault(by.span, "`rework_step` needs `on_failure: rework`");
         }
         _ => {}
     }

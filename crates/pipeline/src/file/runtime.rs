@@ -29,15 +29,15 @@ pub(super) struct RuntimeSettings {
 
 /// One that takes the place of another.
 pub(super) struct Fallback {
-    pub(super) of: String,
-    pub(super) by: Spanned<String>,
+    pub(super) original: String,
+    pub(super) replacement: Spanned<String>,
 }
 
 /// Reads it, with what counts where the file says nothing.
 pub(super) fn read(top: &Fields<'_>) -> RuntimeSettings {
     let fields = top
         .get("runtime")
-        .and_then(|node| Fields::of(node, &RUNTIME, top.log));
+        .and_then(|node| Fields::new(node, &RUNTIME, top.log));
     let Some(fields) = fields else {
         return RuntimeSettings {
             runtime: Runtime {
@@ -55,8 +55,15 @@ pub(super) fn read(top: &Fields<'_>) -> RuntimeSettings {
         value(fields.parsed("stall_timeout", values::duration)).unwrap_or(DEFAULT_STALL_TIMEOUT);
     let fallbacks = fallbacks(&fields);
     let mut chains = BTreeMap::<String, Vec<String>>::new();
-    for Fallback { of, by } in &fallbacks {
-        chains.entry(of.clone()).or_default().push(by.value.clone());
+    for Fallback {
+        original,
+        replacement,
+    } in &fallbacks
+    {
+        chains
+            .entry(original.clone())
+            .or_default()
+            .push(replacement.value.clone());
     }
     RuntimeSettings {
         runtime: Runtime {
@@ -82,12 +89,12 @@ pub(super) fn timeout(fields: &Fields<'_>, in_minutes: &'static str) -> Option<D
 fn circuit_breaker(runtime: &Fields<'_>) -> breaker::Config {
     let fields = runtime
         .get("circuit_breaker")
-        .and_then(|node| Fields::of(node, &BREAKER, runtime.log));
+        .and_then(|node| Fields::new(node, &BREAKER, runtime.log));
     let Some(fields) = fields else {
         return breaker::Config::default();
     };
     let limit = fields.count("limit");
-    let place = limit.as_ref().map(|limit| limit.place);
+    let place = limit.as_ref().map(|limit| limit.span);
     let limit = value(limit).unwrap_or(DEFAULT_BREAKER_LIMIT);
     let classes = if fields.has("tracked_classes") {
         classes(&fields)
@@ -101,7 +108,7 @@ fn circuit_breaker(runtime: &Fields<'_>) -> breaker::Config {
     breaker::Config::new(limit, &classes).unwrap_or_else(|error| {
         fields
             .log
-            .fault(place.unwrap_or(fields.place), error.to_string());
+            .fault(place.unwrap_or(fields.span), error.to_string());
         breaker::Config::default()
     })
 }
@@ -114,13 +121,13 @@ fn classes(fields: &Fields<'_>) -> Vec<Class> {
             // Noted at its own place, and then left out.
             Some((_, Class::Canceled)) => {
                 let message = breaker::Error::CanceledTracked.to_string();
-                fields.log.fault(word.place, message);
+                fields.log.fault(word.span, message);
             }
             Some((_, class)) => classes.push(*class),
             None => {
                 let words = CLASSES.map(|(name, _)| name);
                 let message = names::not_one_of(&word.value, &words[..5]);
-                fields.log.fault(word.place, message);
+                fields.log.fault(word.span, message);
             }
         }
     }
@@ -131,9 +138,9 @@ fn budget(runtime: &Fields<'_>) -> Budget {
     let log = runtime.log;
     let fields = runtime
         .get("budget")
-        .and_then(|node| Fields::of(node, &BUDGET, log));
+        .and_then(|node| Fields::new(node, &BUDGET, log));
     let ceiling = runtime.get("cost").and_then(|node| {
-        let fields = Fields::of(node, &COST, log)?;
+        let fields = Fields::new(node, &COST, log)?;
         fields.parsed("budget_ceiling", values::dollars)
     });
     let of_budget = fields
@@ -141,7 +148,7 @@ fn budget(runtime: &Fields<'_>) -> Budget {
         .and_then(|fields| fields.parsed("cost", values::dollars));
     if let (Some(_), Some(ceiling)) = (&of_budget, &ceiling) {
         let message = "`budget.cost` and `cost.budget_ceiling` mean the same; write one of them";
-        log.fault(ceiling.place, message);
+        log.fault(ceiling.span, message);
     }
     Budget {
         time: fields
@@ -155,12 +162,12 @@ fn budget(runtime: &Fields<'_>) -> Budget {
 fn fallbacks(runtime: &Fields<'_>) -> Vec<Fallback> {
     let what = "a mapping of agents or models to lists of those that take their place";
     let mut fallbacks = Vec::new();
-    for entry in runtime.named("fallbacks", what) {
+    for entry in runtime.free_entries("fallbacks", what) {
         let list = fields::items(&entry.value, "agents or models", runtime.log).iter();
         let names = list.filter_map(|item| fields::text(item, runtime.log));
-        fallbacks.extend(names.map(|by| Fallback {
-            of: entry.name.clone(),
-            by,
+        fallbacks.extend(names.map(|replacement| Fallback {
+            original: entry.name.clone(),
+            replacement,
         }));
     }
     fallbacks

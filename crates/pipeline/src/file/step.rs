@@ -19,9 +19,9 @@ pub(super) struct Draft {
     /// The step; its needs are empty yet.
     pub(super) step: Step,
     /// Where its name stands.
-    pub(super) place: SourceSpan,
+    pub(super) span: SourceSpan,
     /// The steps that it names.
-    pub(super) mentions: Vec<StepReference>,
+    pub(super) references: Vec<StepReference>,
     /// Whether it runs only as another's rework.
     pub(super) is_rework_only: bool,
 }
@@ -29,17 +29,17 @@ pub(super) struct Draft {
 /// A name of another step.
 pub(super) struct StepReference {
     pub(super) name: String,
-    pub(super) place: SourceSpan,
-    pub(super) how: ReferenceKind,
+    pub(super) span: SourceSpan,
+    pub(super) kind: ReferenceKind,
 }
 
 impl StepReference {
     /// Whether that step must be done before.
     pub(super) fn is_need(&self) -> bool {
-        match self.how {
+        match self.kind {
             ReferenceKind::Need => true,
             ReferenceKind::Input { optional, .. } => !optional,
-            ReferenceKind::Lead | ReferenceKind::Rework => false,
+            ReferenceKind::Target | ReferenceKind::Rework => false,
         }
     }
 }
@@ -52,7 +52,7 @@ pub(super) enum ReferenceKind {
     /// Something that it made is read.
     Input { artifact: String, optional: bool },
     /// An edge or a choice leads to it.
-    Lead,
+    Target,
     /// It makes good for this one.
     Rework,
 }
@@ -73,13 +73,13 @@ pub(super) fn read_list(
 ) -> Vec<String> {
     let list = fields::items(node, "steps", scene.log);
     if matches!(&node.value, Value::List(list) if list.is_empty()) {
-        scene.log.fault(node.place, "there is no step here");
+        scene.log.fault(node.span, "there is no step here");
     }
     let mut names = Vec::new();
     for item in list {
         if drafts.len() >= MAX_STEPS {
             let message = format!("a pipeline may have at most {MAX_STEPS} steps");
-            scene.log.fault(item.place, message);
+            scene.log.fault(item.span, message);
             break;
         }
         names.extend(read_one(item, part_of, scene, drafts));
@@ -93,24 +93,24 @@ fn read_one(
     scene: &ReadContext<'_>,
     drafts: &mut Vec<Draft>,
 ) -> Option<String> {
-    let fields = Fields::of(node, &STEP, scene.log)?;
-    fields.need("id", "a step");
-    let id = fields.worded("id", values::step_name);
-    let place = id.as_ref().map_or(fields.place, |id| id.place);
+    let fields = Fields::new(node, &STEP, scene.log)?;
+    fields.require("id", "a step");
+    let id = fields.parsed_text("id", values::step_name);
+    let span = id.as_ref().map_or(fields.span, |id| id.span);
     let id = value(id).unwrap_or_default();
     let kind = work::kind(&fields);
     if let Some(kind) = kind {
         kind.reject_inapplicable_fields(&fields);
     }
-    let mut mentions = needs(&fields);
-    let inputs = inputs(&fields, scene, &mut mentions);
+    let mut references = needs(&fields);
+    let inputs = inputs(&fields, scene, &mut references);
     let outputs = outputs(&fields);
     let again = fields
         .get("retry")
-        .and_then(|node| Fields::of(node, &RETRY, scene.log));
+        .and_then(|node| Fields::new(node, &RETRY, scene.log));
     let (retry, once) = retry::read(&fields, again.as_ref(), kind);
-    let on_failure = retry::on_failure(&fields, again.as_ref(), &mut mentions);
-    let edges = edges(&fields, &mut mentions);
+    let on_failure = retry::on_failure(&fields, again.as_ref(), &mut references);
+    let edges = edges(&fields, &mut references);
     let contracts = contract::read_all(&fields, &outputs, scene);
     let index = drafts.len();
     drafts.push(Draft {
@@ -118,11 +118,12 @@ fn read_one(
             needs: Vec::new(),
             work: work::placeholder(),
             env: env(&fields),
-            directory: value(fields.worded("directory", values::path_within)).unwrap_or_default(),
+            directory: value(fields.parsed_text("directory", values::path_within))
+                .unwrap_or_default(),
             timeout: timeout(&fields, kind, scene),
             max_visits: value(fields.count("max_visits")).unwrap_or(scene.max_visits),
-            is_called: false,
-            part_of: part_of.map(str::to_owned),
+            is_on_demand: false,
+            parent_loop: part_of.map(str::to_owned),
             id: id.clone(),
             inputs,
             outputs,
@@ -132,8 +133,8 @@ fn read_one(
             once,
             edges,
         },
-        place,
-        mentions,
+        span,
+        references,
         is_rework_only: value(fields.flag("rework_only")).unwrap_or(false),
     });
     // After the step itself, so that those inside of a loop come after it.
@@ -156,11 +157,11 @@ fn needs(fields: &Fields<'_>) -> Vec<StepReference> {
 
 impl Spanned<String> {
     /// The name of a step, kept to be looked up.
-    pub(super) fn mentioned(self, how: ReferenceKind) -> StepReference {
+    pub(super) fn mentioned(self, kind: ReferenceKind) -> StepReference {
         StepReference {
             name: self.value,
-            place: self.place,
-            how,
+            span: self.span,
+            kind,
         }
     }
 }
@@ -172,26 +173,26 @@ fn inputs(
 ) -> BTreeMap<String, Source> {
     let mut inputs = BTreeMap::new();
     let mut variables = BTreeSet::new();
-    for entry in fields.named("inputs", "a mapping of names to where they come from") {
+    for entry in fields.free_entries("inputs", "a mapping of names to where they come from") {
         let log = fields.log;
         let name = values::name(&entry.name);
         let source = fields::text(&entry.value, log)
             .and_then(|_| fields::parsed(&entry.value, log, values::source));
         let (Ok(name), Some(source)) = (&name, source) else {
             if let Err(message) = name {
-                log.fault(entry.place, message);
+                log.fault(entry.span, message);
             }
             continue;
         };
         if !variables.insert(name.to_uppercase().replace('-', "_")) {
             let message = "two inputs have the same variable; call one of them otherwise";
-            log.fault(entry.place, message);
+            log.fault(entry.span, message);
         }
         match &source.value {
             Source::Run { name } if !scene.inputs.contains_key(name) => {
                 let known = scene.inputs.keys().map(String::as_str);
-                let message = unknown("input of the run", name, known);
-                log.fault(source.place, message);
+                let message = unknown_name("input of the run", name, known);
+                log.fault(source.span, message);
             }
             Source::Run { .. } => {}
             Source::Step {
@@ -200,8 +201,8 @@ fn inputs(
                 optional,
             } => mentions.push(StepReference {
                 name: step.clone(),
-                place: source.place,
-                how: ReferenceKind::Input {
+                span: source.span,
+                kind: ReferenceKind::Input {
                     artifact: artifact.clone(),
                     optional: *optional,
                 },
@@ -213,14 +214,14 @@ fn inputs(
 }
 
 /// What to say of a name that is none of some.
-pub(super) fn unknown<'a>(
+pub(super) fn unknown_name<'a>(
     what: &str,
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> String {
     let near = super::names::nearest(name, known);
     let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-    format!("there is no {what} `{}`{near}", super::shown(name))
+    format!("there is no {what} `{}`{near}", super::printable(name))
 }
 
 fn outputs(fields: &Fields<'_>) -> Vec<OutputFile> {
@@ -233,18 +234,18 @@ fn outputs(fields: &Fields<'_>) -> Vec<OutputFile> {
     };
     let mut outputs = Vec::<OutputFile>::new();
     for item in fields::items(node, "outputs", log) {
-        let Some(output) = Fields::of(item, &OUTPUT, log) else {
+        let Some(output) = Fields::new(item, &OUTPUT, log) else {
             continue;
         };
-        output.need("name", "an output");
-        output.need("path", "an output");
-        let name = output.worded("name", values::artifact_name);
-        let path: Option<Spanned<PathBuf>> = output.worded("path", values::path_within);
+        output.require("name", "an output");
+        output.require("path", "an output");
+        let name = output.parsed_text("name", values::artifact_name);
+        let path: Option<Spanned<PathBuf>> = output.parsed_text("path", values::path_within);
         let (Some(name), Some(path)) = (name, path) else {
             continue;
         };
         if outputs.iter().any(|other| other.name == name.value) {
-            log.fault(name.place, "there are two outputs of that name");
+            log.fault(name.span, "there are two outputs of that name");
         }
         outputs.push(OutputFile {
             name: name.value,
@@ -256,12 +257,12 @@ fn outputs(fields: &Fields<'_>) -> Vec<OutputFile> {
 
 fn env(fields: &Fields<'_>) -> BTreeMap<String, String> {
     let mut env = BTreeMap::new();
-    for entry in fields.named("env", "a mapping of variables to values") {
+    for entry in fields.free_entries("env", "a mapping of variables to values") {
         match values::variable(&entry.name) {
             Ok(name) => {
                 env.extend(fields::scalar(&entry.value, fields.log).map(|it| (name, it.value)));
             }
-            Err(message) => fields.log.fault(entry.place, message),
+            Err(message) => fields.log.fault(entry.span, message),
         }
     }
     env
@@ -273,7 +274,7 @@ fn timeout(
     scene: &ReadContext<'_>,
 ) -> Option<std::time::Duration> {
     let own = runtime::timeout(fields, "timeout_minutes");
-    if kind.is_some_and(Kind::works) {
+    if kind.is_some_and(Kind::is_retryable) {
         own.or(scene.timeout)
     } else {
         None
@@ -286,27 +287,27 @@ fn edges(fields: &Fields<'_>, mentions: &mut Vec<StepReference>) -> Vec<Edge> {
     };
     let mut edges = Vec::new();
     for item in fields::items(node, "edges", fields.log) {
-        let Some(edge) = Fields::of(item, &EDGE, fields.log) else {
+        let Some(edge) = Fields::new(item, &EDGE, fields.log) else {
             continue;
         };
         let condition = match edge.get("condition") {
-            Some(_) => value(edge.worded("condition", values::condition)),
+            Some(_) => value(edge.parsed_text("condition", values::condition)),
             None => Some(Condition::Always),
         };
         let Some(target) = edge.required_text("target", "an edge") else {
             continue;
         };
-        let target = lead(target, mentions);
+        let target = read_target(target, mentions);
         edges.extend(condition.map(|condition| Edge { target, condition }));
     }
     edges
 }
 
 /// Where something leads; a step is kept to be looked up.
-pub(super) fn lead(target: Spanned<String>, mentions: &mut Vec<StepReference>) -> Target {
+pub(super) fn read_target(target: Spanned<String>, mentions: &mut Vec<StepReference>) -> Target {
     let found = values::target(&target.value);
     if matches!(found, Target::Step(_)) {
-        mentions.push(target.mentioned(ReferenceKind::Lead));
+        mentions.push(target.mentioned(ReferenceKind::Target));
     }
     found
 }

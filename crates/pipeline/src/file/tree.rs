@@ -24,7 +24,7 @@ const MAX_NODES: usize = 1_000_000;
 /// A value, and where it is.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) place: SourceSpan,
+    pub(super) span: SourceSpan,
     /// Where it begins in the text, in bytes.
     pub(super) offset: usize,
     pub(super) value: Value,
@@ -47,15 +47,15 @@ pub(super) enum Value {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
-    pub(super) place: SourceSpan,
+    pub(super) span: SourceSpan,
     pub(super) value: Node,
 }
 
 /// Reads YAML; what cannot be read is said with its place.
 pub(super) fn parse(source: &str) -> Result<Node, (SourceSpan, String)> {
     let raw: RawNode = serde_saphyr::from_str_with_options(source, options())
-        .map_err(|error| (place_of(&error), words(&error)))?;
-    Ok(raw.settle(source))
+        .map_err(|error| (error_span(&error), error_message(&error)))?;
+    Ok(raw.into_node(source))
 }
 
 fn options() -> Options {
@@ -88,9 +88,9 @@ impl Node {
     pub(super) fn kind(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
-            Value::Bool(_, text) => format!("`{}`", super::shown(text)),
-            Value::Number(_, text) => format!("the number `{}`", super::shown(text)),
-            Value::Text(text) => format!("`{}`", super::shown(text)),
+            Value::Bool(_, text) => format!("`{}`", super::printable(text)),
+            Value::Number(_, text) => format!("the number `{}`", super::printable(text)),
+            Value::Text(text) => format!("`{}`", super::printable(text)),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a mapping".to_owned(),
         }
@@ -134,7 +134,7 @@ enum RawValue {
 }
 
 impl RawNode {
-    fn settle(self, source: &str) -> Node {
+    fn into_node(self, source: &str) -> Node {
         let span = self.0.defined.span();
         let whole = |index: Option<u64>| index.and_then(|index| usize::try_from(index).ok());
         let offset = whole(span.byte_offset()).unwrap_or(0);
@@ -152,21 +152,21 @@ impl RawNode {
             RawValue::Number(number) => Value::Number(number, written()),
             RawValue::Text(text) => Value::Text(text),
             RawValue::List(list) => {
-                Value::List(list.into_iter().map(|it| it.settle(source)).collect())
+                Value::List(list.into_iter().map(|it| it.into_node(source)).collect())
             }
             RawValue::Map(pairs) => Value::Map(
                 pairs
                     .into_iter()
                     .map(|(name, value)| Entry {
-                        place: place(name.defined),
+                        span: span_at(name.defined),
                         name: name.value,
-                        value: value.settle(source),
+                        value: value.into_node(source),
                     })
                     .collect(),
             ),
         };
         Node {
-            place: place(self.0.defined),
+            span: span_at(self.0.defined),
             offset,
             value,
         }
@@ -240,7 +240,7 @@ impl<'de> Visitor<'de> for RawValueVisitor {
     }
 }
 
-fn place(location: Location) -> SourceSpan {
+fn span_at(location: Location) -> SourceSpan {
     let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).max(1);
     SourceSpan {
         line: number(location.line()),
@@ -248,11 +248,11 @@ fn place(location: Location) -> SourceSpan {
     }
 }
 
-fn place_of(error: &Error) -> SourceSpan {
-    place(error.location().unwrap_or(Location::UNKNOWN))
+fn error_span(error: &Error) -> SourceSpan {
+    span_at(error.location().unwrap_or(Location::UNKNOWN))
 }
 
-fn words(error: &Error) -> String {
+fn error_message(error: &Error) -> String {
     use serde_saphyr::MessageFormatter;
     use serde_saphyr::budget::BudgetBreach;
     let error = innermost(error);
@@ -278,7 +278,7 @@ fn words(error: &Error) -> String {
         } => "one file is one pipeline; remove the second `---`".to_owned(),
         Error::Budget { .. } => "the file has too many values".to_owned(),
         Error::DuplicateMappingKey { key, .. } => match key {
-            Some(key) => format!("`{}` stands here twice", super::shown(key)),
+            Some(key) => format!("`{}` stands here twice", super::printable(key)),
             None => "the same name stands here twice".to_owned(),
         },
         Error::RecursiveReferencesRequireWeakTypes { .. } => {

@@ -2,7 +2,7 @@
 //!
 //! Each answers with what it is, or with a sentence about what was expected.
 
-use super::shown;
+use super::printable;
 use crate::definition::{Condition, OUTPUT, Source, Target};
 use outlast_kernel::budget::Cost;
 use outlast_kernel::time::Span;
@@ -22,7 +22,7 @@ const MAX_NAME_LENGTH: usize = 64;
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let span = text.parse::<Span>();
     span.map(|span| span.0)
-        .map_err(|error| format!("{error}, found `{}`", shown(text)))
+        .map_err(|error| format!("{error}, found `{}`", printable(text)))
 }
 
 /// A duration above zero.
@@ -41,7 +41,7 @@ pub(super) fn minutes(text: &str) -> Result<Duration, String> {
         Some(Ok(Span(duration))) if !duration.is_zero() => Ok(duration),
         _ => Err(format!(
             "expected a number of minutes above zero, found `{}`",
-            shown(text)
+            printable(text)
         )),
     }
 }
@@ -49,7 +49,7 @@ pub(super) fn minutes(text: &str) -> Result<Duration, String> {
 /// Dollars above zero.
 pub(super) fn dollars(text: &str) -> Result<Cost, String> {
     let wrong = || {
-        let text = shown(text);
+        let text = printable(text);
         format!("expected an amount of dollars above zero, such as 5.00, found `{text}`")
     };
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
@@ -65,9 +65,9 @@ pub(super) fn dollars(text: &str) -> Result<Cost, String> {
 }
 
 /// A share between nothing and all, in hundredths.
-pub(super) fn share(text: &str) -> Result<u8, String> {
+pub(super) fn percent(text: &str) -> Result<u8, String> {
     let wrong = || {
-        let text = shown(text);
+        let text = printable(text);
         format!("expected a share between 0 and 1, such as 0.8, found `{text}`")
     };
     let share: f64 = text.parse().map_err(|_| wrong())?;
@@ -85,7 +85,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > MAX_NAME_LENGTH || !text.chars().all(fits) {
         return Err(format!(
             "expected a name of at most {MAX_NAME_LENGTH} letters, digits, `-` and `_`, found `{}`",
-            shown(text)
+            printable(text)
         ));
     }
     Ok(text.to_owned())
@@ -114,7 +114,7 @@ pub(super) fn variable(text: &str) -> Result<String, String> {
     if !begins || !text.chars().all(fits) {
         return Err(format!(
             "expected the name of a variable, such as NAME, found `{}`",
-            shown(text)
+            printable(text)
         ));
     }
     Ok(text.to_owned())
@@ -127,7 +127,7 @@ pub(super) fn path_within(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() || text.contains('\0') || !path.components().all(stays) {
         return Err(format!(
             "expected a path within the folder, without `..` and a leading `/`, found `{}`",
-            shown(text)
+            printable(text)
         ));
     }
     Ok(path.to_owned())
@@ -160,7 +160,7 @@ pub(super) fn source(text: &str) -> Result<Source, String> {
     if step.is_empty() || artifact.is_empty() {
         return Err(format!(
             "expected STEP, STEP.ARTIFACT or inputs.NAME, found `{}`",
-            shown(text)
+            printable(text)
         ));
     }
     Ok(Source::Step {
@@ -175,7 +175,7 @@ pub(super) fn condition(text: &str) -> Result<Condition, String> {
     let wrong = || {
         format!(
             "expected outcome=success, outcome=failure, context.KEY=VALUE or context.KEY!=VALUE, found `{}`",
-            shown(text)
+            printable(text)
         )
     };
     let (left, value) = text.split_once('=').ok_or_else(wrong)?;

@@ -4,7 +4,7 @@ use super::document::{ReadContext, value};
 use super::fields::{self, Fields};
 use super::names::{self, AGENT, AGENTS, CHOICE, GATE, LOOP};
 use super::placeholders;
-use super::step::{self, Draft, StepReference, lead};
+use super::step::{self, Draft, StepReference, read_target};
 use super::tree::{Node, Value};
 use super::{Spanned, values};
 use crate::definition::{Agent, Approval, Choice, CommandLine, Gate, Loop, Prompt, Work};
@@ -47,11 +47,11 @@ const RESTRICTED_FIELDS: [(&[&str], &[Kind]); 3] = [
 
 impl Kind {
     /// Whether something is done that can fail and be tried again.
-    pub(super) const fn works(self) -> bool {
+    pub(super) const fn is_retryable(self) -> bool {
         matches!(self, Self::Prompt | Self::Command | Self::Agent)
     }
 
-    const fn words(self) -> &'static str {
+    const fn describe(self) -> &'static str {
         match self {
             Self::Prompt => "this step is a prompt",
             Self::Command => "this step is a command",
@@ -66,7 +66,7 @@ impl Kind {
         for (names, kinds) in RESTRICTED_FIELDS {
             if !kinds.contains(&self) {
                 for name in names {
-                    fields.refuse(name, self.words());
+                    fields.reject(name, self.describe());
                 }
             }
         }
@@ -87,14 +87,14 @@ pub(super) fn kind(fields: &Fields<'_>) -> Option<Kind> {
         // A name that may not be there is probably what was meant, and was noted.
         if !fields.has_unknown {
             let message = "a step needs one of `prompt`, `command`, `agent` (with `prompt`), `gate` or `loop`";
-            fields.log.fault(fields.place, message);
+            fields.log.fault(fields.span, message);
         }
         return None;
     };
     let other = found.find(|(_, other)| (*kind, *other) != (Kind::Agent, Kind::Prompt));
     if let Some((other, _)) = other {
         let message = format!("a step does one thing, and this one has `{name}` and `{other}`");
-        fields.log.fault(fields.place_of(other), message);
+        fields.log.fault(fields.span_of(other), message);
     }
     Some(*kind)
 }
@@ -117,12 +117,12 @@ pub(super) fn read(
         Kind::Command => command(fields, "command").map(Work::Command),
         Kind::Agent => agent(fields, scene).map(Work::Agent),
         Kind::Gate => {
-            let mentions = &mut drafts.get_mut(index)?.mentions;
+            let mentions = &mut drafts.get_mut(index)?.references;
             gate(fields, mentions).map(Work::Gate)
         }
         Kind::Loop => {
             let id = drafts.get(index)?.step.id.clone();
-            repetition(fields, &id, scene, drafts).map(Work::Loop)
+            loop_work(fields, &id, scene, drafts).map(Work::Loop)
         }
     }
 }
@@ -135,12 +135,12 @@ pub(super) fn command(fields: &Fields<'_>, name: &str) -> Option<CommandLine> {
             let words = program(node, fields)?;
             words
                 .iter()
-                .try_for_each(|word| placeholders::refuse(word, fields.log))?;
+                .try_for_each(|word| placeholders::reject_in_command(word, fields.log))?;
             CommandLine::Program(words.into_iter().map(|word| word.value).collect())
         }
         _ => {
-            let line = fields.words(name)?;
-            placeholders::refuse(&line, fields.log)?;
+            let line = fields.non_empty_text(name)?;
+            placeholders::reject_in_command(&line, fields.log)?;
             CommandLine::Shell(line.value)
         }
     };
@@ -155,15 +155,15 @@ fn program(node: &Node, fields: &Fields<'_>) -> Option<Vec<Spanned<String>>> {
     if words.first().is_none_or(|first| first.value.is_empty()) {
         fields
             .log
-            .fault(node.place, "expected a program and its arguments");
+            .fault(node.span, "expected a program and its arguments");
         return None;
     }
     Some(words)
 }
 
 fn prompt(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Prompt> {
-    let text = asked(fields, scene);
-    let (provider, model) = whom(fields, scene);
+    let text = prompt_text(fields, scene);
+    let (provider, model) = provider_and_model(fields, scene);
     let allow = allowed(fields, &names::ALLOWED_TO_PROMPTS);
     let tools = fields.flag("tools");
     if let Some(tools) = &tools
@@ -172,7 +172,7 @@ fn prompt(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Prompt> {
     {
         fields
             .log
-            .fault(tools.place, "`allow` is about tools, and here are none");
+            .fault(tools.span, "`allow` is about tools, and here are none");
     }
     let fallbacks = model.as_ref().and_then(|model| scene.fallbacks.get(model));
     Some(Prompt {
@@ -187,12 +187,12 @@ fn prompt(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Prompt> {
 }
 
 /// Who is asked: who the step names, else who the pipeline does. A model belongs to its provider.
-pub(super) fn whom(
+pub(super) fn provider_and_model(
     fields: &Fields<'_>,
     scene: &ReadContext<'_>,
 ) -> (Option<String>, Option<String>) {
-    let provider = value(fields.words("provider"));
-    let model = value(fields.words("model"));
+    let provider = value(fields.non_empty_text("provider"));
+    let model = value(fields.non_empty_text("model"));
     let same = provider.is_none() || provider == scene.provider;
     let shared = || scene.model.clone().filter(|_| same);
     (
@@ -202,9 +202,9 @@ pub(super) fn whom(
 }
 
 /// What is asked, with its names in braces looked up.
-fn asked(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<String> {
-    let text = fields.words("prompt")?;
-    let own = fields.named("inputs", "a mapping of names to where they come from");
+fn prompt_text(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<String> {
+    let text = fields.non_empty_text("prompt")?;
+    let own = fields.free_entries("inputs", "a mapping of names to where they come from");
     let own = own.iter().map(|entry| entry.name.as_str());
     let known: Vec<&str> = own.chain(scene.inputs.keys().map(String::as_str)).collect();
     placeholders::check(&text, fields.get("prompt")?.offset, &known, fields.log);
@@ -219,18 +219,18 @@ fn allowed(fields: &Fields<'_>, known: &[&str]) -> Vec<String> {
         } else {
             fields
                 .log
-                .fault(word.place, names::not_one_of(&word.value, known));
+                .fault(word.span, names::not_one_of(&word.value, known));
         }
     }
     allowed
 }
 
 fn agent(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Agent> {
-    fields.need("prompt", "an agent");
+    fields.require("prompt", "an agent");
     let node = fields.get("agent")?;
     let (name, program) = match &node.value {
         Value::Map(_) => {
-            let agent = Fields::of(node, &AGENT, fields.log)?;
+            let agent = Fields::new(node, &AGENT, fields.log)?;
             let name = agent.required_text("name", "an agent");
             let program = match agent.get("program") {
                 Some(node) => Some(program(node, &agent)?),
@@ -238,7 +238,7 @@ fn agent(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Agent> {
             };
             (name?, program)
         }
-        _ => (fields.words("agent")?, None),
+        _ => (fields.non_empty_text("agent")?, None),
     };
     if program.is_none() && !AGENTS.contains(&name.value.as_str()) {
         let mut message = names::not_one_of(&name.value, &AGENTS);
@@ -248,12 +248,12 @@ fn agent(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Agent> {
             "; any"
         };
         message += " other is written `agent: {name: NAME, program: [PROGRAM, \"{prompt}\"]}`";
-        fields.log.fault(name.place, message);
+        fields.log.fault(name.span, message);
     }
     let fallbacks = scene.fallbacks.get(&name.value).cloned();
     Some(Agent {
-        prompt: asked(fields, scene)?,
-        model: value(fields.words("model")),
+        prompt: prompt_text(fields, scene)?,
+        model: value(fields.non_empty_text("model")),
         allow: allowed(fields, &names::ALLOWED_TO_AGENTS),
         fallbacks: fallbacks.unwrap_or_default(),
         program: program.map(|words| words.into_iter().map(|word| word.value).collect()),
@@ -262,15 +262,15 @@ fn agent(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Agent> {
 }
 
 fn gate(step: &Fields<'_>, mentions: &mut Vec<StepReference>) -> Option<Gate> {
-    let fields = Fields::of(step.get("gate")?, &GATE, step.log)?;
-    fields.need("type", "a gate");
+    let fields = Fields::new(step.get("gate")?, &GATE, step.log)?;
+    fields.require("type", "a gate");
     let timeout = fields.parsed("timeout", values::positive_duration);
     match fields.one_of("type", &["approval", "timer"])?.value {
         "timer" => {
             for name in ["message", "choices", "default"] {
-                fields.refuse(name, "a timer asks nobody");
+                fields.reject(name, "a timer asks nobody");
             }
-            fields.need("timeout", "a timer");
+            fields.require("timeout", "a timer");
             timeout.map(|timeout| Gate::Timer(timeout.value))
         }
         _ => {
@@ -286,7 +286,7 @@ fn gate(step: &Fields<'_>, mentions: &mut Vec<StepReference>) -> Option<Gate> {
 }
 
 fn message(fields: &Fields<'_>) -> Option<String> {
-    let message = fields.words("message")?;
+    let message = fields.non_empty_text("message")?;
     placeholders::reject_in_message(&message, fields.log);
     Some(message.value)
 }
@@ -297,27 +297,29 @@ fn choices(fields: &Fields<'_>, mentions: &mut Vec<StepReference>) -> Vec<Choice
     };
     let mut choices = Vec::<Choice>::new();
     for item in fields::items(node, "choices", fields.log) {
-        let Some(choice) = Fields::of(item, &CHOICE, fields.log) else {
+        let Some(choice) = Fields::new(item, &CHOICE, fields.log) else {
             continue;
         };
-        choice.need("key", "a choice");
+        choice.require("key", "a choice");
         let Some(key) = choice.parsed("key", values::name) else {
             continue;
         };
         if choices.iter().any(|other| other.key == key.value) {
             fields
                 .log
-                .fault(key.place, "there are two choices of that key");
+                .fault(key.span, "there are two choices of that key");
         }
         choices.push(Choice {
-            label: value(choice.words("label")).unwrap_or_else(|| key.value.clone()),
-            target: choice.words("target").map(|target| lead(target, mentions)),
-            rejects: value(choice.flag("rejects")).unwrap_or(false),
+            label: value(choice.non_empty_text("label")).unwrap_or_else(|| key.value.clone()),
+            target: choice
+                .non_empty_text("target")
+                .map(|target| read_target(target, mentions)),
+            is_rejection: value(choice.flag("rejects")).unwrap_or(false),
             key: key.value,
         });
     }
     if matches!(&node.value, Value::List(list) if list.is_empty()) {
-        fields.log.fault(node.place, "there is no choice here");
+        fields.log.fault(node.span, "there is no choice here");
     }
     choices
 }
@@ -325,11 +327,11 @@ fn choices(fields: &Fields<'_>, mentions: &mut Vec<StepReference>) -> Vec<Choice
 /// To go on, or not to.
 fn builtin_choices() -> Vec<Choice> {
     [("y", "Go on", false), ("n", "Stop", true)]
-        .map(|(key, label, rejects)| Choice {
+        .map(|(key, label, is_rejection)| Choice {
             key: key.to_owned(),
             label: label.to_owned(),
             target: None,
-            rejects,
+            is_rejection,
         })
         .to_vec()
 }
@@ -339,22 +341,22 @@ fn default_choice(fields: &Fields<'_>, choices: &[Choice]) -> Option<String> {
     let keys: Vec<&str> = choices.iter().map(|choice| choice.key.as_str()).collect();
     if !keys.contains(&default.value.as_str()) {
         let message = names::not_one_of(&default.value, &keys);
-        fields.log.fault(default.place, message);
+        fields.log.fault(default.span, message);
     }
     Some(default.value)
 }
 
-fn repetition(
+fn loop_work(
     step: &Fields<'_>,
     id: &str,
     scene: &ReadContext<'_>,
     drafts: &mut Vec<Draft>,
 ) -> Option<Loop> {
-    let fields = Fields::of(step.get("loop")?, &LOOP, step.log)?;
-    fields.need("max_iterations", "a loop");
+    let fields = Fields::new(step.get("loop")?, &LOOP, step.log)?;
+    fields.require("max_iterations", "a loop");
     let most = value(fields.count("max_iterations"));
-    let until = value(fields.worded("until", values::condition));
-    let steps = step::read_list(fields.need("steps", "a loop")?, Some(id), scene, drafts);
+    let until = value(fields.parsed_text("until", values::condition));
+    let steps = step::read_list(fields.require("steps", "a loop")?, Some(id), scene, drafts);
     Some(Loop {
         steps,
         until,

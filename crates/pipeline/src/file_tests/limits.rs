@@ -1,6 +1,6 @@
 //! Files that are too big, too deep, or not files at all.
 
-use super::{faults_of, good};
+use super::{faults_of, parse_valid};
 use crate::file::{MAX_FILE_BYTES, MAX_STEPS, read};
 use crate::plan::plan;
 use proptest::prelude::*;
@@ -39,10 +39,10 @@ fn one_anchor_serves_a_thousand_steps() {
     for step in 0..1000 {
         writeln!(source, "  - {{id: s{step}, command: x, retry: *r}}").unwrap();
     }
-    let pipeline = good(&source);
+    let pipeline = parse_valid(&source);
     assert_eq!(pipeline.steps[1000].retry.policy.name, "patient");
     let merged = "steps:\n  - &s {id: a, command: x}\n  - {<<: *s, id: b}\n";
-    assert_eq!(good(merged).steps.len(), 2);
+    assert_eq!(parse_valid(merged).steps.len(), 2);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn what_is_too_big_is_refused() {
         }
         source
     };
-    assert_eq!(good(&steps(MAX_STEPS)).steps.len(), MAX_STEPS);
+    assert_eq!(parse_valid(&steps(MAX_STEPS)).steps.len(), MAX_STEPS);
     assert_eq!(
         faults_of(&steps(MAX_STEPS + 1)),
         "p.yaml:2:2: expected at most 10000 steps"

@@ -139,12 +139,12 @@ fn the_schema_has_the_names_that_the_reader_has() {
         names
     };
     let table = [
-        ("/properties", names::PIPELINE.known),
-        ("/$defs/runtime/properties", names::RUNTIME.known),
-        ("/$defs/step/properties", names::STEP.known),
-        ("/$defs/retry/properties", names::RETRY.known),
-        ("/$defs/loop/properties", names::LOOP.known),
-        ("/$defs/gate/oneOf/0/properties", names::GATE.known),
+        ("/properties", names::PIPELINE.allowed),
+        ("/$defs/runtime/properties", names::RUNTIME.allowed),
+        ("/$defs/step/properties", names::STEP.allowed),
+        ("/$defs/retry/properties", names::RETRY.allowed),
+        ("/$defs/loop/properties", names::LOOP.allowed),
+        ("/$defs/gate/oneOf/0/properties", names::GATE.allowed),
     ];
     for (pointer, known) in table {
         let mut known = known.to_vec();

@@ -31,7 +31,7 @@ impl StepResult {
 impl Graph {
     /// Returns the entries that record the end of a step and its consequences. The visit is the last one, or the one
     /// that begins in the same batch.
-    pub(crate) fn ended(&self, step: &Step, run: &Run, result: StepResult) -> Vec<Entry> {
+    pub(crate) fn end_step(&self, step: &Step, run: &Run, result: StepResult) -> Vec<Entry> {
         let target = result.target.clone().or_else(|| {
             let edge = |condition: &Condition| edge_condition_holds(condition, &result);
             let taken = step.edges.iter().find(|edge_to| edge(&edge_to.condition));
@@ -40,24 +40,24 @@ impl Graph {
         let reworks = run
             .steps
             .get(&step.id)
-            .and_then(|state| state.reworks.clone());
+            .and_then(|state| state.rework_of.clone());
         if result.is_success {
-            return self.succeeded(step, run, result, target, reworks);
+            return self.end_succeeded(step, run, result, target, reworks);
         }
         let reason = result.reason.unwrap_or_default();
         if target.is_some() {
-            let mut entries = vec![over(step, run, Outcome::Failed, &reason)];
+            let mut entries = vec![step_ended(step, run, Outcome::Failed, &reason)];
             entries.extend(match reworks {
                 None => self.next_to_rework(step, run, None).into_iter().collect(),
-                reworks => self.not_made_good(step, run, &reason, reworks),
+                reworks => self.rework_failed(step, run, &reason, reworks),
             });
-            entries.extend(self.taken(step, run, target));
+            entries.extend(self.follow_target(step, run, target));
             return entries;
         }
-        self.failed(step, run, &reason, reworks)
+        self.end_failed(step, run, &reason, reworks)
     }
 
-    fn succeeded(
+    fn end_succeeded(
         &self,
         step: &Step,
         run: &Run,
@@ -67,7 +67,7 @@ impl Graph {
     ) -> Vec<Entry> {
         let end = |step: &Step, reason| Entry::StepEnded {
             step: step.id.clone(),
-            visit: visit(step, run),
+            visit: current_visit(step, run),
             outcome: Outcome::Completed,
             artifacts: result.artifacts.clone(),
             context: result.context.clone(),
@@ -80,24 +80,32 @@ impl Graph {
         entries.extend(reworked.map(|other| end(other, made_good())));
         entries.extend(self.next_to_rework(step, run, reworked));
         // Last, so that the edge can lead back to the repaired step.
-        entries.extend(self.taken(step, run, target));
+        entries.extend(self.follow_target(step, run, target));
         entries
     }
 
-    fn failed(&self, step: &Step, run: &Run, reason: &str, reworks: Option<String>) -> Vec<Entry> {
-        let is_in_loop = step.part_of.as_deref().and_then(|id| self.step(id));
+    fn end_failed(
+        &self,
+        step: &Step,
+        run: &Run,
+        reason: &str,
+        reworks: Option<String>,
+    ) -> Vec<Entry> {
+        let is_in_loop = step.parent_loop.as_deref().and_then(|id| self.step(id));
         let is_looked_at = is_in_loop
             .is_some_and(|step| matches!(&step.work, Work::Loop(inner) if inner.until.is_some()));
         if reworks.is_some() {
-            let mut entries = vec![over(step, run, Outcome::Failed, reason)];
-            entries.extend(self.not_made_good(step, run, reason, reworks));
+            let mut entries = vec![step_ended(step, run, Outcome::Failed, reason)];
+            entries.extend(self.rework_failed(step, run, reason, reworks));
             return entries;
         }
         match &step.on_failure {
-            _ if is_looked_at => vec![over(step, run, Outcome::Failed, reason)],
-            OnFailure::Fail => vec![over(step, run, Outcome::Failed, reason).failing()],
-            OnFailure::Skip => vec![over(step, run, Outcome::Skipped, reason)],
-            OnFailure::Continue => vec![over(step, run, Outcome::Continued, reason)],
+            _ if is_looked_at => vec![step_ended(step, run, Outcome::Failed, reason)],
+            OnFailure::Fail => {
+                vec![step_ended(step, run, Outcome::Failed, reason).with_run_failure()]
+            }
+            OnFailure::Skip => vec![step_ended(step, run, Outcome::Skipped, reason)],
+            OnFailure::Continue => vec![step_ended(step, run, Outcome::Continued, reason)],
             OnFailure::Rework { step: by } => vec![Entry::ReworkStarted {
                 step: step.id.clone(),
                 by: by.clone(),
@@ -106,7 +114,7 @@ impl Graph {
     }
 
     /// Fails a step because the step that was to repair it could not.
-    pub(super) fn not_made_good(
+    pub(super) fn rework_failed(
         &self,
         step: &Step,
         run: &Run,
@@ -117,13 +125,13 @@ impl Graph {
             return Vec::new();
         };
         let reason = format!("`{}`, which was to make good for it: {reason}", step.id);
-        vec![over(other, run, Outcome::Failed, &reason).failing()]
+        vec![step_ended(other, run, Outcome::Failed, &reason).with_run_failure()]
     }
 
     /// Starts the rework of another step that waits for the same repairing step.
     fn next_to_rework(&self, by: &Step, run: &Run, done: Option<&Step>) -> Option<Entry> {
         // Nearly always true; skips the search.
-        if self.reworking == 0 {
+        if self.reworking_count == 0 {
             return None;
         }
         let waits = |step: &&Step| {
@@ -153,25 +161,25 @@ impl Graph {
             let why = "the run was over before it went on";
             let waiting = steps().filter(waits);
             let ended: Vec<Entry> = waiting
-                .map(|step| over(step, run, Outcome::Canceled, why))
+                .map(|step| step_ended(step, run, Outcome::Canceled, why))
                 .collect();
             if !ended.is_empty() {
                 return ended;
             }
         }
-        if self.active > self.reworking || self.reworking == 0 {
+        if self.active_count > self.reworking_count || self.reworking_count == 0 {
             return Vec::new();
         }
         let why = "it failed, and nothing could make good for it any more";
         let left = steps().filter(|step| phase(step) == Phase::Reworking);
-        left.map(|step| over(step, run, Outcome::Failed, why).failing())
+        left.map(|step| step_ended(step, run, Outcome::Failed, why).with_run_failure())
             .collect()
     }
 
     /// Fails a step that may not even begin.
     pub(crate) fn give_up(&self, step: &Step, run: &Run, why: &str) -> Vec<Entry> {
-        let reworks = run.steps.get(&step.id).and_then(|it| it.reworks.clone());
-        let mut entries = self.failed(step, run, why, reworks);
+        let reworks = run.steps.get(&step.id).and_then(|it| it.rework_of.clone());
+        let mut entries = self.end_failed(step, run, why, reworks);
         for entry in &mut entries {
             if let Entry::StepEnded {
                 step: of, visit, ..
@@ -186,17 +194,17 @@ impl Graph {
     }
 
     /// Returns the entry that cancels a step.
-    pub(crate) fn canceled(step: &Step, run: &Run) -> Entry {
-        over(step, run, Outcome::Canceled, "it was cancelled")
+    pub(crate) fn cancel_step(step: &Step, run: &Run) -> Entry {
+        step_ended(step, run, Outcome::Canceled, "it was cancelled")
     }
 
     /// Follows the edge of a step. Steps at work on inputs that will change are ended: they run anew.
-    fn taken(&self, from: &Step, run: &Run, target: Option<Target>) -> Vec<Entry> {
+    fn follow_target(&self, from: &Step, run: &Run, target: Option<Target>) -> Vec<Entry> {
         let (to, resets) = match target {
             None => return Vec::new(),
             Some(Target::Complete) => (None, Vec::new()),
             Some(Target::Step(to)) => {
-                let mut resets = self.inside(&to);
+                let mut resets = self.steps_inside(&to);
                 resets.extend(self.dependent_steps(&to));
                 (Some(to), resets)
             }
@@ -206,7 +214,7 @@ impl Graph {
         let why = "what it was made of is made anew";
         let mut entries: Vec<Entry> = affected
             .filter(is_at_work)
-            .map(|step| over(step, run, Outcome::Canceled, why))
+            .map(|step| step_ended(step, run, Outcome::Canceled, why))
             .collect();
         entries.push(Entry::EdgeTaken {
             from: from.id.clone(),
@@ -217,18 +225,18 @@ impl Graph {
     }
 
     /// Returns the steps of a loop, and of loops inside of it.
-    pub(super) fn inside(&self, id: &str) -> Vec<String> {
+    pub(super) fn steps_inside(&self, id: &str) -> Vec<String> {
         let Some(Work::Loop(inner)) = self.step(id).map(|step| &step.work) else {
             return Vec::new();
         };
         let all = inner.steps.iter();
-        all.flat_map(|id| std::iter::once(id.clone()).chain(self.inside(id)))
+        all.flat_map(|id| std::iter::once(id.clone()).chain(self.steps_inside(id)))
             .collect()
     }
 
     /// Returns all steps that need a step, directly or indirectly.
     fn dependent_steps(&self, step: &str) -> Vec<String> {
-        let Some(first) = self.places.get(step) else {
+        let Some(first) = self.index_by_id.get(step) else {
             return Vec::new();
         };
         let (mut found, mut open) = (BTreeSet::new(), vec![*first]);
@@ -247,7 +255,7 @@ impl Graph {
 }
 
 impl Entry {
-    fn failing(mut self) -> Self {
+    fn with_run_failure(mut self) -> Self {
         if let Self::StepEnded { fails_run, .. } = &mut self {
             *fails_run = true;
         }
@@ -255,16 +263,16 @@ impl Entry {
     }
 }
 
-fn visit(step: &Step, run: &Run) -> u32 {
+fn current_visit(step: &Step, run: &Run) -> u32 {
     // The visit of a loop begins in the same batch.
     let begins = u32::from(matches!(step.work, Work::Loop(_)));
     run.visits(&step.id) + begins
 }
 
-fn over(step: &Step, run: &Run, outcome: Outcome, reason: &str) -> Entry {
+fn step_ended(step: &Step, run: &Run, outcome: Outcome, reason: &str) -> Entry {
     Entry::StepEnded {
         step: step.id.clone(),
-        visit: visit(step, run),
+        visit: current_visit(step, run),
         outcome,
         artifacts: BTreeMap::new(),
         context: BTreeMap::new(),
@@ -274,7 +282,7 @@ fn over(step: &Step, run: &Run, outcome: Outcome, reason: &str) -> Entry {
 }
 
 /// Returns whether a condition holds for a step that has ended.
-pub(super) fn holds(
+pub(super) fn condition_holds(
     condition: &Condition,
     is_success: bool,
     context: &BTreeMap<String, String>,
@@ -295,6 +303,6 @@ pub(super) fn holds(
 fn edge_condition_holds(condition: &Condition, result: &StepResult) -> bool {
     match condition {
         Condition::Failure => !result.is_success,
-        condition => result.is_success && holds(condition, true, &result.context),
+        condition => result.is_success && condition_holds(condition, true, &result.context),
     }
 }

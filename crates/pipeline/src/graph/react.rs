@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// The result of an attempt.
 #[derive(Debug)]
 pub(crate) struct AttemptResult {
-    pub(crate) made: std::result::Result<StepOutput, Problem>,
+    pub(crate) output: std::result::Result<StepOutput, Problem>,
     pub(crate) usage: Usage,
     pub(crate) cost: Cost,
     pub(crate) warnings: Vec<String>,
@@ -54,18 +54,18 @@ pub(crate) fn handle_attempt_result(
     };
     let step = &step;
     let attempt = visit.attempts.last().map_or(1, |attempt| attempt.number);
-    let next = match &done.made {
+    let next = match &done.output {
         Ok(_) => {
-            graph.forgive(&step.id);
+            graph.reset_failures(&step.id);
             NextAction::Finish
         }
         Err(_) if graph.is_canceled() => NextAction::Stop {
             why: step_decision::StopCause::Canceled.to_string(),
         },
         Err(problem) => {
-            let standing = standing(step, visit, problem);
-            let decided = decide(step, problem, standing, visit, now);
-            match graph.count(&step.id, problem, now.time) {
+            let standing = retry_state(step, visit, problem);
+            let decided = next_action(step, problem, standing, visit, now);
+            match graph.count_failure(&step.id, problem, now.time) {
                 // A step that stops anyway already has its reason.
                 Some(why) if !matches!(decided, NextAction::Stop { .. }) => {
                     NextAction::Stop { why }
@@ -81,12 +81,12 @@ pub(crate) fn handle_attempt_result(
         attempt,
         usage: done.usage,
         cost: done.cost,
-        problem: done.made.as_ref().err().cloned(),
+        problem: done.output.as_ref().err().cloned(),
         next: next.clone(),
         warnings: done.warnings,
     }];
-    entries.extend(match (done.made, next) {
-        (Ok(made), _) => graph.ended(
+    entries.extend(match (done.output, next) {
+        (Ok(made), _) => graph.end_step(
             step,
             run,
             StepResult {
@@ -98,9 +98,9 @@ pub(crate) fn handle_attempt_result(
             },
         ),
         // A run that is being cancelled retries nothing; an attempt that was ended from outside has failed.
-        (Err(_), _) if graph.is_canceled() => vec![Graph::canceled(step, run)],
+        (Err(_), _) if graph.is_canceled() => vec![Graph::cancel_step(step, run)],
         (Err(problem), NextAction::Stop { why }) => {
-            graph.ended(step, run, StepResult::failed(reason(&problem, &why)))
+            graph.end_step(step, run, StepResult::failed(reason(&problem, &why)))
         }
         _ => Vec::new(),
     });
@@ -115,7 +115,7 @@ fn reason(problem: &Problem, why: &str) -> String {
     }
 }
 
-fn standing(step: &Step, visit: &Visit, problem: &Problem) -> StepStatus {
+fn retry_state(step: &Step, visit: &Visit, problem: &Problem) -> StepStatus {
     let is_transient = problem.class == Class::Transient;
     let earlier = visit.attempts.iter().rev().skip(1);
     let earlier = earlier.take_while(|attempt| {
@@ -125,17 +125,17 @@ fn standing(step: &Step, visit: &Visit, problem: &Problem) -> StepStatus {
     let in_a_row = u32::try_from(earlier.count()).unwrap_or(u32::MAX);
     StepStatus {
         attempts: visit.attempts.last().map_or(1, |attempt| attempt.number),
-        transient_in_a_row: match is_transient {
+        consecutive_transient: match is_transient {
             true => in_a_row.saturating_add(1),
             false => 0,
         },
-        retries_spent: problem.retries_spent,
-        has_fallback: fallback(step, visit).is_some(),
-        once: step.once,
+        turn_retries_exhausted: problem.retries_spent,
+        has_fallback: next_fallback(step, visit).is_some(),
+        runs_once: step.once,
     }
 }
 
-fn decide(
+fn next_action(
     step: &Step,
     problem: &Problem,
     standing: StepStatus,
@@ -149,15 +149,15 @@ fn decide(
     };
     let policy = &step.retry.policy;
     match step_decision::decide(policy, now.deadline, failed, standing, now.entropy) {
-        step_decision::StepDecision::Wait(until) => NextAction::Wait {
+        step_decision::StepDecision::RetryAt(until) => NextAction::Wait {
             since: now.time,
             until,
         },
-        step_decision::StepDecision::Again => NextAction::Again,
-        step_decision::StepDecision::FallBack => match fallback(step, visit) {
+        step_decision::StepDecision::RetryNow => NextAction::Again,
+        step_decision::StepDecision::FallBack => match next_fallback(step, visit) {
             Some(to) => NextAction::FallBack { to: to.to_owned() },
             None => NextAction::Stop {
-                why: step_decision::StopCause::NothingToFallBackTo.to_string(),
+                why: step_decision::StopCause::NoFallback.to_string(),
             },
         },
         step_decision::StepDecision::Stop(_)
@@ -174,14 +174,14 @@ fn decide(
 }
 
 /// Returns the agent to fall back to from the last one of this visit. Models fall back within their session.
-fn fallback<'a>(step: &'a Step, visit: &Visit) -> Option<&'a str> {
+fn next_fallback<'a>(step: &'a Step, visit: &Visit) -> Option<&'a str> {
     let Work::Agent(agent) = &step.work else {
         return None;
     };
     let last = visit
         .attempts
         .last()
-        .and_then(|attempt| attempt.instead.as_ref());
+        .and_then(|attempt| attempt.fallback.as_ref());
     let next = last.map_or(0, |last| {
         let place = agent.fallbacks.iter().position(|name| name == last);
         place.map_or(agent.fallbacks.len(), |place| place + 1)
@@ -190,7 +190,12 @@ fn fallback<'a>(step: &'a Step, visit: &Visit) -> Option<&'a str> {
 }
 
 /// Returns the entries that follow an answer at a gate, or its timeout.
-pub(crate) fn answered(graph: &Graph, run: &Run, step: &Step, choice: Option<&str>) -> Vec<Entry> {
+pub(crate) fn handle_gate_answer(
+    graph: &Graph,
+    run: &Run,
+    step: &Step,
+    choice: Option<&str>,
+) -> Vec<Entry> {
     let is_answered = choice.is_some();
     let closed = |choice: Option<&str>| Entry::GateClosed {
         step: step.id.clone(),
@@ -205,18 +210,18 @@ pub(crate) fn answered(graph: &Graph, run: &Run, step: &Step, choice: Option<&st
         target,
     };
     let Work::Gate(Gate::Approval(approval)) = &step.work else {
-        let ended = graph.ended(step, run, success(BTreeMap::new(), None));
+        let ended = graph.end_step(step, run, success(BTreeMap::new(), None));
         return std::iter::once(closed(None)).chain(ended).collect();
     };
     let Some(key) = choice.or(approval.default.as_deref()) else {
         let why = format!("nobody answered within {}", Span(approval.timeout));
-        let ended = graph.ended(step, run, StepResult::failed(why));
+        let ended = graph.end_step(step, run, StepResult::failed(why));
         return std::iter::once(closed(None)).chain(ended).collect();
     };
     let chosen = approval.choices.iter().find(|choice| choice.key == key);
     let target = chosen.and_then(|choice| choice.target.clone());
     let result = match chosen {
-        Some(chosen) if chosen.rejects => StepResult {
+        Some(chosen) if chosen.is_rejection => StepResult {
             target,
             ..StepResult::failed(format!("the answer was `{key}`: {}", chosen.label))
         },
@@ -225,7 +230,7 @@ pub(crate) fn answered(graph: &Graph, run: &Run, step: &Step, choice: Option<&st
             target,
         ),
     };
-    let ended = graph.ended(step, run, result);
+    let ended = graph.end_step(step, run, result);
     std::iter::once(closed(Some(key))).chain(ended).collect()
 }
 

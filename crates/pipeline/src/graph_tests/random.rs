@@ -42,7 +42,7 @@ fn any_pipeline() -> impl Strategy<Value = (String, Vec<u8>, usize)> {
     })
 }
 
-fn fated(fates: &[u8]) -> impl Fn(&str, u32, u32) -> Option<Cause> {
+fn outcomes_from(fates: &[u8]) -> impl Fn(&str, u32, u32) -> Option<Cause> {
     let fates = fates.to_vec();
     move |step: &str, visit: u32, attempt: u32| {
         let place: usize = step[1..].parse().unwrap();
@@ -56,7 +56,7 @@ fn fated(fates: &[u8]) -> impl Fn(&str, u32, u32) -> Option<Cause> {
 }
 
 /// Returns the result of a run, independent of the process that executed it.
-fn sum(played: &SimulatedRun) -> (Outcome, Vec<(String, String, usize)>) {
+fn summarize(played: &SimulatedRun) -> (Outcome, Vec<(String, String, usize)>) {
     let steps = played.run.steps.iter();
     let steps =
         steps.map(|(name, step)| (name.clone(), format!("{:?}", step.phase), step.visits.len()));
@@ -67,7 +67,7 @@ proptest! {
     #[test]
     fn every_run_ends_and_no_step_runs_before_what_it_needs((source, fates, room) in any_pipeline()) {
         let pipeline = pipeline(&source);
-        let played = play_from(&pipeline, &fated(&fates), Vec::new(), usize::MAX);
+        let played = play_from(&pipeline, &outcomes_from(&fates), Vec::new(), usize::MAX);
         prop_assert!(played.run.ended.is_some());
         prop_assert!(played.most_working <= room);
         let mut run = Run::default();
@@ -91,10 +91,10 @@ proptest! {
     #[test]
     fn resumed_run_ends_as_an_uninterrupted_one((source, fates, _) in any_pipeline(), cut in 1usize..60) {
         let pipeline = pipeline(&source);
-        let fate = fated(&fates);
+        let fate = outcomes_from(&fates);
         let whole = play_from(&pipeline, &fate, Vec::new(), usize::MAX);
         let begun = play_from(&pipeline, &fate, Vec::new(), cut);
         let resumed = play_from(&pipeline, &fate, begun.entries, usize::MAX);
-        prop_assert_eq!(sum(&whole), sum(&resumed), "{}", source);
+        prop_assert_eq!(summarize(&whole), summarize(&resumed), "{}", source);
     }
 }

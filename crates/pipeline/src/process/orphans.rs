@@ -16,17 +16,17 @@ const MAX_KILL_ATTEMPTS: usize = 400;
 const MAX_SCANS: usize = 40;
 
 /// Ends the leftovers of an attempt: its recorded process, if any, and all processes that carry its marks.
-pub(crate) async fn end(known: Option<(u32, u64)>, marks: &[(String, String)]) {
-    let mut marked = find(marks).await;
+pub(crate) async fn kill_orphans(known: Option<(u32, u64)>, marks: &[(String, String)]) {
+    let mut marked = find_marked(marks).await;
     if let Some((process, born)) = known {
-        process::end_leftover(process, born);
+        process::kill_orphan(process, born);
         marked.extend(known);
     }
     for _ in 0..MAX_KILL_ATTEMPTS {
         marked.retain(|(process, born)| is_alive(*process, *born));
         if marked.is_empty() {
             // A process may have started another one in its last moment.
-            marked = find(marks).await;
+            marked = find_marked(marks).await;
         }
         if marked.is_empty() {
             return;
@@ -38,7 +38,7 @@ pub(crate) async fn end(known: Option<(u32, u64)>, marks: &[(String, String)]) {
     }
 }
 
-async fn find(marks: &[(String, String)]) -> Vec<(u32, u64)> {
+async fn find_marked(marks: &[(String, String)]) -> Vec<(u32, u64)> {
     let marks = marks.iter();
     let marks: Vec<String> = marks
         .map(|(name, value)| format!("{name}={value}"))
@@ -175,7 +175,7 @@ mod tests {
     }
 
     async fn count(attempt: &str) -> usize {
-        find(&marks(attempt)).await.len()
+        find_marked(&marks(attempt)).await.len()
     }
 
     #[tokio::test]
@@ -184,9 +184,9 @@ mod tests {
         while count("1").await < 2 || count("2").await < 2 {
             tokio::time::sleep(RETRY_INTERVAL).await;
         }
-        end(None, &marks("1")).await;
+        kill_orphans(None, &marks("1")).await;
         assert_eq!((count("1").await, count("2").await), (0, 2));
-        end(None, &marks("2")).await;
+        kill_orphans(None, &marks("2")).await;
         assert_eq!(count("2").await, 0);
         for child in &mut children {
             child.wait().unwrap();

@@ -103,7 +103,7 @@ impl Axis {
     }
 
     /// Where that time is.
-    pub(super) fn place(&self, time: Timestamp) -> f64 {
+    pub(super) fn x_at(&self, time: Timestamp) -> f64 {
         let piece = self.pieces.iter().find(|piece| time <= piece.time.to);
         let Some(piece) = piece.or(self.pieces.last()) else {
             return 0.0;
@@ -119,7 +119,7 @@ impl Axis {
     }
 
     /// The times that stand on it.
-    pub(super) fn marks(&self) -> Vec<Tick> {
+    pub(super) fn ticks(&self) -> Vec<Tick> {
         let even = || self.pieces.iter().filter(|piece| !piece.is_break);
         let drawn: u64 = even().map(|piece| whole_millis(piece.time.length())).sum();
         let room: f64 = even().map(|piece| piece.right - piece.left).sum();
@@ -134,10 +134,10 @@ impl Axis {
             let mut at = piece.time.from.as_millis().next_multiple_of(step);
             while at <= piece.time.to.as_millis() {
                 let time = Timestamp::from_millis(at);
-                let x = self.place(time);
+                let x = self.x_at(time);
                 // After a break the next one may come too soon.
                 if x - last >= MIN_TICK_SPACING / 2.0 {
-                    let (date, clock) = written(time, step);
+                    let (date, clock) = format_time(time, step);
                     let is_new = date != day;
                     marks.push(Tick {
                         x,
@@ -155,11 +155,11 @@ impl Axis {
 
 /// The gaps that are so long that the rest would suffer, in order and apart from each other.
 fn breaks(whole: TimeRange, gaps: &[TimeRange]) -> Vec<TimeRange> {
-    let all: Duration = gaps.iter().map(|gap| gap.within(whole)).sum();
+    let all: Duration = gaps.iter().map(|gap| gap.overlap(whole)).sum();
     let rest = whole.length().saturating_sub(all);
     let mut long: Vec<TimeRange> = gaps
         .iter()
-        .filter(|gap| gap.within(whole) == gap.length() && gap.length() > rest / 8)
+        .filter(|gap| gap.overlap(whole) == gap.length() && gap.length() > rest / 8)
         .copied()
         .collect();
     long.sort_by_key(|gap| std::cmp::Reverse(gap.length()));
@@ -170,7 +170,7 @@ fn breaks(whole: TimeRange, gaps: &[TimeRange]) -> Vec<TimeRange> {
 }
 
 /// The day and the time of day, as exact as the marks are.
-fn written(time: Timestamp, step: u64) -> (String, String) {
+fn format_time(time: Timestamp, step: u64) -> (String, String) {
     let text = time.to_string();
     let (day, clock) = text.split_once('T').unwrap_or((&text, ""));
     let clock = match step {

@@ -3,7 +3,7 @@
 use super::super::entry::{NextAction, Problem};
 use super::super::state::{Attempt, StepState, Visit};
 use super::measure::{self, TimeRange};
-use super::summary::{line, lines};
+use super::summary::{lines, one_line};
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::{Cause, Class};
 use outlast_kernel::{Timestamp, text};
@@ -32,7 +32,7 @@ impl FailedAttempt {
     }
 }
 
-pub(super) fn trouble(
+pub(super) fn failed_attempt(
     id: &str,
     visit: &Visit,
     attempt: &Attempt,
@@ -60,7 +60,7 @@ pub(super) fn trouble(
             class(problem.class)
         ),
         time: format!("{}{after}", attempt.ended.unwrap_or(attempt.started)),
-        message: text::message(&problem.message),
+        message: text::sanitized_message(&problem.message),
         violations: lines(&problem.violations),
         last_events: lines(&problem.last_events),
         remedy: remedy(problem, attempt),
@@ -69,13 +69,13 @@ pub(super) fn trouble(
 
 /// Names an attempt: `fetch, visit 2, attempt 3`; a number is omitted if there is only one.
 pub(super) fn attempt_name(id: &str, visit: &Visit, attempt: &Attempt) -> String {
-    let mut name = line(id);
+    let mut name = one_line(id);
     if visit.number > 1 {
         name += &format!(", visit {}", visit.number);
     }
     name += &format!(", attempt {}", attempt.number);
-    if let Some(instead) = &attempt.instead {
-        name += &format!(" ({})", line(instead));
+    if let Some(instead) = &attempt.fallback {
+        name += &format!(" ({})", one_line(instead));
     }
     name
 }
@@ -96,8 +96,8 @@ fn remedy(problem: &Problem, attempt: &Attempt) -> String {
             }
         }
         Some(NextAction::Again) => "Tried again at once, and told what was wrong.".to_owned(),
-        Some(NextAction::FallBack { to }) => format!("{} took its place.", line(to)),
-        Some(NextAction::Stop { why }) => format!("Nothing more was tried: {}.", line(why)),
+        Some(NextAction::FallBack { to }) => format!("{} took its place.", one_line(to)),
+        Some(NextAction::Stop { why }) => format!("Nothing more was tried: {}.", one_line(why)),
         Some(NextAction::Finish) => "It was let pass.".to_owned(),
         None => String::new(),
     };
@@ -108,13 +108,13 @@ fn remedy(problem: &Problem, attempt: &Attempt) -> String {
 }
 
 /// Describes the waits of a step, by cause.
-pub(super) fn waits(id: &str, step: &StepState, end: Timestamp) -> Option<String> {
+pub(super) fn wait_summary(id: &str, step: &StepState, end: Timestamp) -> Option<String> {
     let mut causes: BTreeMap<Cause, (usize, Duration)> = BTreeMap::new();
     let attempts = step.visits.iter().flat_map(|visit| &visit.attempts);
     for wait in attempts.flat_map(|attempt| &attempt.waits) {
         let (count, waited) = causes.entry(wait.cause?).or_default();
         *count += 1;
-        *waited = waited.saturating_add(measure::wait(wait, end).length());
+        *waited = waited.saturating_add(measure::wait_range(wait, end).length());
     }
     let said = |(cause, (count, waited)): (&Cause, &(usize, Duration))| {
         let times = if *count == 1 { "once" } else { "times" };
@@ -126,7 +126,7 @@ pub(super) fn waits(id: &str, step: &StepState, end: Timestamp) -> Option<String
         format!("{} {count}{times}, {}", cause.phrase(), Span(*waited))
     };
     let said: Vec<String> = causes.iter().map(said).collect();
-    (!said.is_empty()).then(|| format!("{} waited: {}.", line(id), said.join("; ")))
+    (!said.is_empty()).then(|| format!("{} waited: {}.", one_line(id), said.join("; ")))
 }
 
 /// Returns the name of a class as pipelines spell it.

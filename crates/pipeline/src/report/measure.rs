@@ -23,13 +23,13 @@ impl TimeRange {
     }
 
     /// Returns the length of the overlap with another range.
-    pub(super) fn within(self, other: Self) -> Duration {
+    pub(super) fn overlap(self, other: Self) -> Duration {
         self.to.min(other.to).since(self.from.max(other.from))
     }
 }
 
 /// Returns the steps in the order of their first visit; steps that never began come last, in the order of the file.
-pub(super) fn in_order(whole: &FullRun) -> Vec<(&String, &StepState)> {
+pub(super) fn steps_by_start(whole: &FullRun) -> Vec<(&String, &StepState)> {
     let mut steps: Vec<(&String, &StepState)> = whole.run.steps.iter().collect();
     let place = |id: &String| whole.order.iter().position(|step| step == id);
     steps.sort_by_cached_key(|(id, step)| {
@@ -40,22 +40,22 @@ pub(super) fn in_order(whole: &FullRun) -> Vec<(&String, &StepState)> {
 }
 
 /// Returns the end of the run, or else the time up to which to measure.
-pub(super) fn end(run: &Run, now: Timestamp) -> Timestamp {
+pub(super) fn observed_end(run: &Run, now: Timestamp) -> Timestamp {
     if let Some(ended) = &run.ended {
         return ended.at;
     }
-    let silence = now.since(run.changed);
-    let so_far = run.changed.since(run.started);
+    let silence = now.since(run.last_changed);
+    let so_far = run.last_changed.since(run.started);
     match silence > so_far.max(MIN_ASSUMED_RUNNING) {
-        true => run.changed,
-        false => now.max(run.changed),
+        true => run.last_changed,
+        false => now.max(run.last_changed),
     }
 }
 
 /// Returns the gaps in which no process is known to have worked.
 pub(super) fn gaps(run: &Run) -> Vec<TimeRange> {
-    let mut known = moments(run);
-    known.extend(&run.resumed);
+    let mut known = recorded_times(run);
+    known.extend(&run.resumed_at);
     known.sort();
     let gap = |to: &Timestamp| {
         let before = known.partition_point(|time| time < to);
@@ -65,11 +65,11 @@ pub(super) fn gaps(run: &Run) -> Vec<TimeRange> {
             to: *to,
         })
     };
-    run.resumed.iter().filter_map(gap).collect()
+    run.resumed_at.iter().filter_map(gap).collect()
 }
 
 /// Returns the times of all entries.
-fn moments(run: &Run) -> Vec<Timestamp> {
+fn recorded_times(run: &Run) -> Vec<Timestamp> {
     let mut moments = vec![run.started];
     for visit in run.steps.values().flat_map(|step| &step.visits) {
         moments.push(visit.started);
@@ -86,7 +86,7 @@ fn moments(run: &Run) -> Vec<Timestamp> {
 }
 
 /// Returns the range of an attempt, as far as its end is known.
-pub(super) fn attempt(visit: &Visit, index: usize, end: Timestamp) -> Option<TimeRange> {
+pub(super) fn attempt_range(visit: &Visit, index: usize, end: Timestamp) -> Option<TimeRange> {
     let attempt = visit.attempts.get(index)?;
     let following = visit.attempts.get(index + 1).map(|next| next.started);
     let visit_ended = visit.ended.as_ref().map(|ended| ended.at);
@@ -98,7 +98,7 @@ pub(super) fn attempt(visit: &Visit, index: usize, end: Timestamp) -> Option<Tim
 }
 
 /// Returns the actual range of a wait.
-pub(super) fn wait(span: &WaitPeriod, end: Timestamp) -> TimeRange {
+pub(super) fn wait_range(span: &WaitPeriod, end: Timestamp) -> TimeRange {
     let to = span.ended.unwrap_or(end).min(span.until);
     TimeRange {
         from: span.since,
@@ -107,7 +107,7 @@ pub(super) fn wait(span: &WaitPeriod, end: Timestamp) -> TimeRange {
 }
 
 /// Returns the range in which a gate was open.
-pub(super) fn gate(visit: &Visit, end: Timestamp) -> Option<TimeRange> {
+pub(super) fn gate_range(visit: &Visit, end: Timestamp) -> Option<TimeRange> {
     let gate = visit.gate?;
     let visit_ended = visit.ended.as_ref().map(|ended| ended.at);
     let to = gate.ended.or(visit_ended).unwrap_or(end);
@@ -125,19 +125,19 @@ pub(super) struct StepTime {
 }
 
 /// Measures a step over all of its visits.
-pub(super) fn step(step: &StepState, gaps: &[TimeRange], end: Timestamp) -> StepTime {
+pub(super) fn step_time(step: &StepState, gaps: &[TimeRange], end: Timestamp) -> StepTime {
     let mut took = StepTime::default();
     for visit in &step.visits {
-        took.waited += gate(visit, end).map_or(Duration::ZERO, TimeRange::length);
+        took.waited += gate_range(visit, end).map_or(Duration::ZERO, TimeRange::length);
         for (index, one) in visit.attempts.iter().enumerate() {
-            let Some(whole) = attempt(visit, index, end) else {
+            let Some(whole) = attempt_range(visit, index, end) else {
                 continue;
             };
-            let waits = || one.waits.iter().map(|span| wait(span, end));
+            let waits = || one.waits.iter().map(|span| wait_range(span, end));
             took.waited += waits().map(TimeRange::length).sum::<Duration>();
             let elsewhere: Duration = waits()
                 .chain(gaps.iter().copied())
-                .map(|stretch| stretch.within(whole))
+                .map(|stretch| stretch.overlap(whole))
                 .sum();
             took.worked += whole.length().saturating_sub(elsewhere);
         }

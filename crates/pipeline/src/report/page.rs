@@ -31,14 +31,14 @@ pub(super) fn document(account: &Summary, picture: Drawing) -> String {
             .markup("</dd>\n");
     }
     page.markup("</dl>\n<div class=\"picture\">\n")
-        .picture(&picture.finish())
+        .trusted_svg(&picture.finish())
         .markup("</div>\n");
     steps(&mut page, &account.rows);
-    if !account.troubles.is_empty() {
+    if !account.failures.is_empty() {
         page.markup("<h2>What failed, and what was done about it</h2>\n");
     }
-    for one in &account.troubles {
-        trouble(&mut page, one);
+    for one in &account.failures {
+        failed_attempt(&mut page, one);
     }
     if !account.notes.is_empty() {
         page.markup("<h2>Notes</h2>\n");
@@ -87,7 +87,7 @@ fn steps(page: &mut Page, rows: &[StepRow]) {
     page.markup("</table>\n");
 }
 
-fn trouble(page: &mut Page, trouble: &FailedAttempt) {
+fn failed_attempt(page: &mut Page, trouble: &FailedAttempt) {
     page.markup("<div class=\"failed\">\n<h3>")
         .text(&trouble.title)
         .markup(" <time>")

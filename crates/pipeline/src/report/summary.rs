@@ -5,7 +5,7 @@
 use super::super::entry::Outcome;
 use super::super::state::{Phase, Run, StepState};
 use super::FullRun;
-use super::failures::{FailedAttempt, trouble, waits};
+use super::failures::{FailedAttempt, failed_attempt, wait_summary};
 use super::measure::{self, TimeRange};
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
@@ -31,7 +31,7 @@ pub(super) struct Summary {
     pub(super) verdict: String,
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) rows: Vec<StepRow>,
-    pub(super) troubles: Vec<FailedAttempt>,
+    pub(super) failures: Vec<FailedAttempt>,
     /// Further notes.
     pub(super) notes: Vec<String>,
     pub(super) artifacts: Vec<ArtifactRow>,
@@ -60,16 +60,16 @@ pub(super) struct ArtifactRow {
 }
 
 impl Summary {
-    pub(super) fn of(whole: &FullRun, id: &str, now: Timestamp) -> Self {
+    pub(super) fn new(whole: &FullRun, id: &str, now: Timestamp) -> Self {
         let run = &whole.run;
-        let (end, gaps) = (measure::end(run, now), measure::gaps(run));
-        let steps = measure::in_order(whole);
+        let (end, gaps) = (measure::observed_end(run, now), measure::gaps(run));
+        let steps = measure::steps_by_start(whole);
         let mut account = Self {
             title: title(run),
             verdict: verdict(run, &steps, end),
             facts: facts(run, id),
             rows: Vec::new(),
-            troubles: Vec::new(),
+            failures: Vec::new(),
             notes: Vec::new(),
             artifacts: Vec::new(),
             left_out: Vec::new(),
@@ -77,33 +77,35 @@ impl Summary {
         for (id, step) in &steps {
             account.rows.push(row(id, step, &gaps, end));
             account.add_visits(id, step, &gaps);
-            account.notes.extend(waits(id, step, end));
-            account.artifacts.extend(made(id, step));
+            account.notes.extend(wait_summary(id, step, end));
+            account.artifacts.extend(artifact_rows(id, step));
         }
-        account.bound();
+        account.truncate();
         account
     }
 
     fn add_visits(&mut self, id: &str, step: &StepState, gaps: &[TimeRange]) {
         for visit in &step.visits {
             for attempt in &visit.attempts {
-                self.troubles.extend(trouble(id, visit, attempt, gaps));
-                let warning = |warning: &String| format!("{}: {}", line(id), line(warning));
+                self.failures
+                    .extend(failed_attempt(id, visit, attempt, gaps));
+                let warning = |warning: &String| format!("{}: {}", one_line(id), one_line(warning));
                 self.notes.extend(attempt.warnings.iter().map(warning));
             }
             if let Some(ended) = &visit.ended
                 && ended.outcome == Outcome::Completed
                 && let Some(reason) = &ended.reason
             {
-                self.notes.push(format!("{}: {}.", line(id), line(reason)));
+                self.notes
+                    .push(format!("{}: {}.", one_line(id), one_line(reason)));
             }
             if let Some(choice) = &visit.choice {
                 let waited = visit
                     .gate
                     .and_then(|gate| Some(gate.ended?.since(gate.since)));
                 let waited = Span(waited.unwrap_or_default());
-                let (id, choice) = (line(id), line(choice));
-                self.notes.push(match visit.is_by_default {
+                let (id, choice) = (one_line(id), one_line(choice));
+                self.notes.push(match visit.is_default_choice {
                     true => format!("{id}: nobody answered within {waited}, so “{choice}” counts."),
                     false => format!("{id} was answered “{choice}” after {waited}."),
                 });
@@ -111,15 +113,18 @@ impl Summary {
         }
     }
 
-    fn bound(&mut self) {
+    fn truncate(&mut self) {
         let cuts = [
-            (cut(&mut self.rows, MAX_STEPS), "steps"),
+            (truncate_list(&mut self.rows, MAX_STEPS), "steps"),
             (
-                cut(&mut self.troubles, MAX_FAILURES),
+                truncate_list(&mut self.failures, MAX_FAILURES),
                 "attempts that failed",
             ),
-            (cut(&mut self.notes, MAX_FAILURES), "notes"),
-            (cut(&mut self.artifacts, MAX_ARTIFACTS), "artifacts"),
+            (truncate_list(&mut self.notes, MAX_FAILURES), "notes"),
+            (
+                truncate_list(&mut self.artifacts, MAX_ARTIFACTS),
+                "artifacts",
+            ),
         ];
         let said = cuts.into_iter().filter(|(count, _)| *count > 0);
         let said =
@@ -129,7 +134,7 @@ impl Summary {
 }
 
 /// Cuts a list to a maximum length; returns the number of removed items.
-fn cut<T>(list: &mut Vec<T>, most: usize) -> usize {
+fn truncate_list<T>(list: &mut Vec<T>, most: usize) -> usize {
     let more = list.len().saturating_sub(most);
     list.truncate(most);
     more
@@ -140,7 +145,7 @@ pub(super) fn lines(list: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = list
         .iter()
         .take(MAX_LIST_LINES)
-        .map(|text| line(text))
+        .map(|text| one_line(text))
         .collect();
     match list.len().saturating_sub(MAX_LIST_LINES) {
         0 => {}
@@ -150,15 +155,15 @@ pub(super) fn lines(list: &[String]) -> Vec<String> {
 }
 
 /// Cleans and bounds a text from outside, on one line.
-pub(super) fn line(text: &str) -> String {
-    let text = text::message(&text::bounded(text, 4 * MAX_LINE_BYTES));
+pub(super) fn one_line(text: &str) -> String {
+    let text = text::sanitized_message(&text::bounded(text, 4 * MAX_LINE_BYTES));
     let words: Vec<&str> = text.split_whitespace().collect();
     text::bounded(&words.join(" "), MAX_LINE_BYTES).into_owned()
 }
 
 /// Returns the title of the run.
 pub(super) fn title(run: &Run) -> String {
-    match line(&run.begun.name) {
+    match one_line(&run.parameters.name) {
         name if name.is_empty() => "Run of a pipeline".to_owned(),
         name => name,
     }
@@ -166,27 +171,27 @@ pub(super) fn title(run: &Run) -> String {
 
 fn facts(run: &Run, id: &str) -> Vec<(&'static str, String)> {
     let mut facts = vec![
-        ("Run", line(id)),
-        ("Pipeline", line(&run.begun.file)),
-        ("Folder", line(&run.begun.folder)),
+        ("Run", one_line(id)),
+        ("Pipeline", one_line(&run.parameters.file)),
+        ("Folder", one_line(&run.parameters.folder)),
         ("Begun", run.started.to_string()),
     ];
     if let Some(ended) = &run.ended {
         facts.push(("Ended", ended.at.to_string()));
     }
-    for (name, value) in run.begun.inputs.iter().take(MAX_LIST_LINES) {
-        facts.push(("Input", format!("{}: {}", line(name), line(value))));
+    for (name, value) in run.parameters.inputs.iter().take(MAX_LIST_LINES) {
+        facts.push(("Input", format!("{}: {}", one_line(name), one_line(value))));
     }
-    let resumed = run.resumed.iter().rev().take(MAX_LIST_LINES).rev();
+    let resumed = run.resumed_at.iter().rev().take(MAX_LIST_LINES).rev();
     facts.extend(resumed.map(|time| ("Taken up again", time.to_string())));
     facts
 }
 
 /// Names the steps that failed in a run that completed anyway.
-fn although(steps: &[(&String, &StepState)]) -> String {
+fn tolerated_failures(steps: &[(&String, &StepState)]) -> String {
     let failed = |step: &StepState| step.phase == Phase::Ended(Outcome::Continued);
     let failed = steps.iter().filter(|(_, step)| failed(step));
-    let names: Vec<String> = failed.map(|(id, _)| line(id)).collect();
+    let names: Vec<String> = failed.map(|(id, _)| one_line(id)).collect();
     match names.is_empty() {
         true => String::new(),
         false => format!(", although these failed: {}", names.join(", ")),
@@ -198,11 +203,11 @@ fn verdict(run: &Run, steps: &[(&String, &StepState)], end: Timestamp) -> String
     let mut said = match &run.ended {
         None => format!("Not finished; under way for {took}."),
         Some(ended) => {
-            let reason = ended.reason.as_deref().map(line);
+            let reason = ended.reason.as_deref().map(one_line);
             let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
             match ended.outcome {
                 Outcome::Completed | Outcome::Continued => {
-                    format!("Completed in {took}{}.", although(steps))
+                    format!("Completed in {took}{}.", tolerated_failures(steps))
                 }
                 Outcome::Canceled => format!("Cancelled after {took}{reason}."),
                 Outcome::Failed | Outcome::Skipped => format!("Failed after {took}{reason}."),
@@ -227,12 +232,12 @@ fn verdict(run: &Run, steps: &[(&String, &StepState)], end: Timestamp) -> String
 }
 
 fn row(id: &str, step: &StepState, gaps: &[TimeRange], end: Timestamp) -> StepRow {
-    let took = measure::step(step, gaps, end);
+    let took = measure::step_time(step, gaps, end);
     let attempts = || step.visits.iter().flat_map(|visit| &visit.attempts);
     let usage = attempts().fold(Usage::default(), |usage, one| usage.plus(one.usage));
     let cost = attempts().fold(0_u64, |cost, one| cost.saturating_add(one.cost.0));
     StepRow {
-        step: line(id),
+        step: one_line(id),
         outcome: outcome(step),
         visits: step.visits.len(),
         attempts: attempts().count(),
@@ -246,7 +251,7 @@ fn row(id: &str, step: &StepState, gaps: &[TimeRange], end: Timestamp) -> StepRo
 /// Describes the outcome of a step, or its current phase.
 pub(super) fn outcome(step: &StepState) -> String {
     let word = match step.phase {
-        Phase::Idle | Phase::Called => "not begun",
+        Phase::Idle | Phase::Triggered => "not begun",
         Phase::Ready | Phase::Working => "working",
         Phase::Waiting { cause, .. } => return format!("waiting: {}", cause.phrase()),
         Phase::AtGate { .. } => "at its gate",
@@ -262,17 +267,17 @@ pub(super) fn outcome(step: &StepState) -> String {
     let ended = step.visit().and_then(|visit| visit.ended.as_ref());
     let reason = ended.and_then(|ended| ended.reason.as_deref());
     match reason.filter(|_| step.phase.is_over()) {
-        Some(reason) => format!("{word}: {}", line(reason)),
+        Some(reason) => format!("{word}: {}", one_line(reason)),
         None => word.to_owned(),
     }
 }
 
-fn made(id: &str, step: &StepState) -> Vec<ArtifactRow> {
+fn artifact_rows(id: &str, step: &StepState) -> Vec<ArtifactRow> {
     let made = step.artifacts.iter().map(|(name, artifact)| ArtifactRow {
-        step: line(id),
-        name: line(name),
+        step: one_line(id),
+        name: one_line(name),
         size: artifact.size,
-        hash: line(&artifact.hash),
+        hash: one_line(&artifact.hash),
     });
     made.collect()
 }
@@ -280,7 +285,7 @@ fn made(id: &str, step: &StepState) -> Vec<ArtifactRow> {
 // --- Words ---
 
 fn tokens(usage: Usage) -> u64 {
-    usage.read().saturating_add(usage.output)
+    usage.total_input().saturating_add(usage.output)
 }
 
 fn money(cost: Cost) -> String {

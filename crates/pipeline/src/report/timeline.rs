@@ -9,7 +9,7 @@ use super::axis::Axis;
 use super::drawing::{Drawing, Rect, Style};
 use super::failures::attempt_name;
 use super::measure::{self, TimeRange};
-use super::summary::{line, outcome, title};
+use super::summary::{one_line, outcome, title};
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::Class;
@@ -66,7 +66,7 @@ const NO_PROCESS: Style = r##"fill="url(#nobody)""##;
 /// The picture of a run.
 pub(super) fn draw(whole: &FullRun, id: &str, now: Timestamp) -> Drawing {
     let run = &whole.run;
-    let steps = measure::in_order(whole);
+    let steps = measure::steps_by_start(whole);
     let more = steps.len().saturating_sub(MAX_ROWS);
     let shown = &steps[..steps.len() - more];
     let row = if shown.len() > COMPACT_ROWS_FROM {
@@ -75,7 +75,7 @@ pub(super) fn draw(whole: &FullRun, id: &str, now: Timestamp) -> Drawing {
         26.0
     };
     let bottom = TOP + row * shown.len().max(1) as f64;
-    let end = measure::end(run, now);
+    let end = measure::observed_end(run, now);
     let whole = TimeRange {
         from: run.started,
         to: end.max(run.started),
@@ -92,8 +92,8 @@ pub(super) fn draw(whole: &FullRun, id: &str, now: Timestamp) -> Drawing {
         end,
         gaps,
     };
-    picture.head(run, id);
-    picture.ground(shown.len(), run);
+    picture.draw_header(run, id);
+    picture.draw_background(shown.len(), run);
     for (index, (id, step)) in shown.iter().enumerate() {
         picture.step(index, id, step);
     }
@@ -116,7 +116,7 @@ struct Timeline {
 }
 
 impl Timeline {
-    fn head(&mut self, run: &Run, id: &str) {
+    fn draw_header(&mut self, run: &Run, id: &str) {
         let (from, took) = (run.started, Span(self.end.since(run.started)));
         let how = match run.ended.as_ref().map(|ended| ended.outcome) {
             None => "not finished",
@@ -124,15 +124,15 @@ impl Timeline {
             Some(Outcome::Canceled) => "cancelled",
             Some(Outcome::Failed | Outcome::Skipped) => "failed",
         };
-        let id = line(id);
-        let title = short(&title(run), MAX_TITLE_CHARS);
+        let id = one_line(id);
+        let title = truncate_chars(&title(run), MAX_TITLE_CHARS);
         self.drawing.text((24.0, 30.0), TITLE, &title);
         let subtitle = format!("{how} · {took} · from {from} (UTC) · run {id}");
         self.drawing.text((24.0, 50.0), SUBTITLE, &subtitle);
     }
 
     /// Stripes, times, and where nobody was at work.
-    fn ground(&mut self, rows: usize, run: &Run) {
+    fn draw_background(&mut self, rows: usize, run: &Run) {
         for index in (1..rows).step_by(2) {
             let area = Rect {
                 x: 0.0,
@@ -154,17 +154,17 @@ impl Timeline {
             let title =
                 format!("no process is known to have been at work for {length}, from {from}");
             self.drawing.rectangle(area, NO_PROCESS, &title);
-            let rough = rough(gap.time);
+            let rough = rough_duration(gap.time);
             let place = (f64::midpoint(gap.left, gap.right), TOP - 8.0);
             self.drawing.text(place, DAY, &rough);
         }
         if run.started < self.end {
-            self.marks();
+            self.draw_ticks();
         }
     }
 
-    fn marks(&mut self) {
-        for mark in self.axis.marks() {
+    fn draw_ticks(&mut self) {
+        for mark in self.axis.ticks() {
             self.drawing
                 .line((mark.x, TOP), (mark.x, self.bottom), (GRID, ""));
             self.drawing.text((mark.x, TOP - 8.0), CLOCK, &mark.time);
@@ -178,7 +178,7 @@ impl Timeline {
 
     fn step(&mut self, index: usize, id: &str, step: &StepState) {
         let y = TOP + self.row * index as f64;
-        let name = short(&line(id), MAX_NAME_CHARS);
+        let name = truncate_chars(&one_line(id), MAX_NAME_CHARS);
         let base = y + self.row / 2.0 + 4.0;
         self.drawing.text((LEFT - 12.0, base), NAME, &name);
         if step.visits.is_empty() {
@@ -191,25 +191,25 @@ impl Timeline {
     }
 
     fn visit(&mut self, y: f64, id: &str, visit: &Visit, is_numbered: bool) {
-        let name = line(id);
+        let name = one_line(id);
         if visit.attempts.is_empty() && visit.gate.is_none() {
             self.empty_visit(y, &name, visit);
         }
-        if let Some(open) = measure::gate(visit, self.end) {
+        if let Some(open) = measure::gate_range(visit, self.end) {
             let said = match (&visit.choice, visit.ended.is_some()) {
-                (Some(choice), _) if visit.is_by_default => {
-                    format!("nobody answered, {} counts", line(choice))
+                (Some(choice), _) if visit.is_default_choice => {
+                    format!("nobody answered, {} counts", one_line(choice))
                 }
-                (Some(choice), _) => format!("answered {}", line(choice)),
+                (Some(choice), _) => format!("answered {}", one_line(choice)),
                 (None, true) => "closed".to_owned(),
                 (None, false) => "open".to_owned(),
             };
             let length = Span(open.length());
             let area = self.bar(y, open, GATE, &format!("{name}: gate for {length}, {said}"));
-            self.inside(area, GATE_TEXT, &said);
+            self.label_inside(area, GATE_TEXT, &said);
         }
         for (index, attempt) in visit.attempts.iter().enumerate() {
-            let Some(whole) = measure::attempt(visit, index, self.end) else {
+            let Some(whole) = measure::attempt_range(visit, index, self.end) else {
                 continue;
             };
             self.attempt(y, whole, id, visit, attempt);
@@ -250,13 +250,13 @@ impl Timeline {
                     (_, Some(NextAction::Stop { .. })) => FAILED,
                     _ => RETRIED,
                 };
-                let (phrase, message) = (problem.cause.phrase(), line(&problem.message));
+                let (phrase, message) = (problem.cause.phrase(), one_line(&problem.message));
                 (look, format!("{phrase}: {message}"))
             }
         };
         self.bar(y, whole, look, &format!("{name}, {length}: {how}"));
         for wait in &attempt.waits {
-            let waited = measure::wait(wait, self.end);
+            let waited = measure::wait_range(wait, self.end);
             let cause = wait
                 .cause
                 .map_or("", outlast_kernel::verdict::Cause::phrase);
@@ -269,7 +269,7 @@ impl Timeline {
                 area.height -= self.row / 4.5;
             }
             self.drawing.rectangle(area, WAIT, &title);
-            self.inside(area, INSIDE, cause);
+            self.label_inside(area, INSIDE, cause);
         }
     }
 
@@ -280,7 +280,7 @@ impl Timeline {
     }
 
     fn area(&self, y: f64, time: TimeRange) -> Rect {
-        let (from, to) = (self.axis.place(time.from), self.axis.place(time.to));
+        let (from, to) = (self.axis.x_at(time.from), self.axis.x_at(time.to));
         Rect {
             x: from.min(RIGHT - MIN_BAR_WIDTH),
             y: y + 4.0,
@@ -290,8 +290,8 @@ impl Timeline {
     }
 
     /// A word within a bar, if there is room for it.
-    fn inside(&mut self, area: Rect, font: Style, word: &str) {
-        let word = short(word, 40);
+    fn label_inside(&mut self, area: Rect, font: Style, word: &str) {
+        let word = truncate_chars(word, 40);
         let room = word.chars().count() as f64 * CHAR_WIDTH + 14.0;
         if area.width < room || area.height < 12.0 {
             return;
@@ -312,7 +312,7 @@ impl Timeline {
     }
 
     fn number(&mut self, y: f64, whole: TimeRange, number: u32) {
-        let (from, to) = (self.axis.place(whole.from), self.axis.place(whole.to));
+        let (from, to) = (self.axis.x_at(whole.from), self.axis.x_at(whole.to));
         if to - from >= 14.0 {
             let place = (from + 4.0, y + self.row / 2.0 + 3.0);
             self.drawing.text(place, NUMBER, &number.to_string());
@@ -320,8 +320,8 @@ impl Timeline {
     }
 
     fn resumes(&mut self, run: &Run) {
-        for time in run.resumed.iter().take(MAX_RESUMES) {
-            let x = self.axis.place(*time);
+        for time in run.resumed_at.iter().take(MAX_RESUMES) {
+            let x = self.axis.x_at(*time);
             let title = format!("taken up again at {time}");
             self.drawing
                 .line((x, TOP - 4.0), (x, self.bottom), (RESUME, &title));
@@ -374,7 +374,7 @@ impl Timeline {
 }
 
 /// The first letters of a text.
-fn short(text: &str, most: usize) -> String {
+fn truncate_chars(text: &str, most: usize) -> String {
     match text.chars().count() > most {
         true => text.chars().take(most - 1).chain(['…']).collect(),
         false => text.to_owned(),
@@ -382,7 +382,7 @@ fn short(text: &str, most: usize) -> String {
 }
 
 /// A long time in a few letters.
-fn rough(time: TimeRange) -> String {
+fn rough_duration(time: TimeRange) -> String {
     let seconds = time.length().as_secs();
     match seconds {
         0..120 => format!("{seconds}s"),

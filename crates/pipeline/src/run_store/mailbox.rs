@@ -5,7 +5,7 @@
 //! might approve a later question). An unreadable request is reported and removed, so that it blocks no other. Blocks
 //! on disk I/O.
 
-use crate::step::input_files::make_private;
+use crate::step::input_files::create_private_dir;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -51,7 +51,7 @@ pub enum RunRequest {
 pub enum Error {
     /// The id is not the id of a run.
     #[error("`{run}` is not the id of a run; list the runs to see what there is")]
-    NoRun {
+    InvalidRunId {
         /// The given id.
         run: String,
     },
@@ -103,16 +103,16 @@ impl Mailbox {
 
     /// Posts a request to a run, whether or not a process is executing it.
     pub fn post(&self, run: &str, letter: &RunRequest) -> Result<(), Error> {
-        let folder = self.of(run)?;
-        let failed = |error: io::Error| file(&folder, error);
+        let folder = self.run_folder(run)?;
+        let failed = |error: io::Error| file_error(&folder, error);
         let text = serde_json::to_vec(letter).map_err(|error| failed(error.into()))?;
         if text.len() > MAX_REQUEST_BYTES {
             return Err(Error::TooLong { length: text.len() });
         }
-        make_private(&self.folder).map_err(|error| file(&self.folder, error))?;
+        create_private_dir(&self.folder).map_err(|error| file_error(&self.folder, error))?;
         let _lock = self.lock()?;
-        make_private(&folder).map_err(failed)?;
-        let waiting = waiting(&folder)?;
+        create_private_dir(&folder).map_err(failed)?;
+        let waiting = queued_numbers(&folder)?;
         if waiting.len() >= MAX_QUEUED_REQUESTS {
             let run = run.to_owned();
             return Err(Error::Full { run });
@@ -120,7 +120,7 @@ impl Mailbox {
         let number = waiting.last().map_or(1, |last| last.saturating_add(1));
         let draft = folder.join(DRAFT);
         write(&draft, &text).map_err(failed)?;
-        fs::rename(&draft, folder.join(name(number))).map_err(failed)?;
+        fs::rename(&draft, folder.join(file_name(number))).map_err(failed)?;
         // A posted request must survive a power loss; not every system can sync a folder.
         File::open(&folder).and_then(|it| it.sync_all()).ok();
         Ok(())
@@ -128,17 +128,17 @@ impl Mailbox {
 
     /// Takes the queued requests of a run, in the order in which they were posted.
     pub fn take(&self, run: &str) -> Result<Vec<Result<RunRequest, Error>>, Error> {
-        let folder = self.of(run)?;
+        let folder = self.run_folder(run)?;
         // This is polled often, and nearly always there is nothing.
         match folder.try_exists() {
             Ok(true) => {}
             Ok(false) => return Ok(Vec::new()),
-            Err(error) => return Err(file(&folder, error)),
+            Err(error) => return Err(file_error(&folder, error)),
         }
         let _lock = self.lock()?;
         let mut letters = Vec::new();
-        for number in waiting(&folder)? {
-            let path = folder.join(name(number));
+        for number in queued_numbers(&folder)? {
+            let path = folder.join(file_name(number));
             // Removed before it is handed on, so that no request is taken twice.
             match read(&path).and_then(|letter| remove(&path).map(|()| letter)) {
                 Ok(letter) => {
@@ -146,7 +146,7 @@ impl Mailbox {
                 }
                 // The request and all later ones stay in the queue, so that the requests taken so far are not lost.
                 Err(error) => {
-                    letters.push(Err(file(&path, error)));
+                    letters.push(Err(file_error(&path, error)));
                     return Ok(letters);
                 }
             }
@@ -156,12 +156,12 @@ impl Mailbox {
     }
 
     /// Returns the folder of a run. The id of a run is a UUID; any other text is refused.
-    fn of(&self, run: &str) -> Result<PathBuf, Error> {
+    fn run_folder(&self, run: &str) -> Result<PathBuf, Error> {
         match Uuid::try_parse(run) {
             Ok(id) if id.hyphenated().to_string() == run => Ok(self.folder.join(run)),
             _ => {
                 let run = outlast_kernel::text::bounded(run, 64).into_owned();
-                Err(Error::NoRun { run })
+                Err(Error::InvalidRunId { run })
             }
         }
     }
@@ -177,23 +177,23 @@ impl Mailbox {
             file.lock()?;
             Ok(file)
         });
-        locked.map_err(|error| file(&path, error))
+        locked.map_err(|error| file_error(&path, error))
     }
 }
 
-fn file(path: &Path, error: io::Error) -> Error {
+fn file_error(path: &Path, error: io::Error) -> Error {
     let path = path.to_owned();
     Error::File { path, error }
 }
 
 /// Returns a file name with enough digits that names sort like numbers.
-fn name(number: u64) -> String {
+fn file_name(number: u64) -> String {
     format!("{number:020}.json")
 }
 
 /// Returns the numbers of the queued requests, in order.
-fn waiting(folder: &Path) -> Result<Vec<u64>, Error> {
-    let failed = |error| file(folder, error);
+fn queued_numbers(folder: &Path) -> Result<Vec<u64>, Error> {
+    let failed = |error| file_error(folder, error);
     let mut numbers = Vec::new();
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -204,7 +204,7 @@ fn waiting(folder: &Path) -> Result<Vec<u64>, Error> {
         let found = entry.map_err(failed)?.file_name();
         let digits = found.to_str().and_then(|name| name.strip_suffix(".json"));
         let number = digits.and_then(|digits| digits.parse().ok());
-        numbers.extend(number.filter(|number| found.to_str() == Some(&name(*number))));
+        numbers.extend(number.filter(|number| found.to_str() == Some(&file_name(*number))));
     }
     numbers.sort_unstable();
     Ok(numbers)

@@ -96,11 +96,11 @@ fn what_cannot_be_read_is_said_once_and_the_rest_is_taken() {
         "\u{0}",
     ];
     for (number, text) in spoilt.iter().enumerate() {
-        fs::write(place.join(name(2 + number as u64)), text).unwrap();
+        fs::write(place.join(file_name(2 + number as u64)), text).unwrap();
     }
     let long = format!(r#"{{"type":"retry_now","step":"{}"}}"#, "x".repeat(70_000));
-    fs::write(place.join(name(7)), long).unwrap();
-    fs::create_dir(place.join(name(8))).unwrap();
+    fs::write(place.join(file_name(7)), long).unwrap();
+    fs::create_dir(place.join(file_name(8))).unwrap();
     fs::write(place.join("draft"), "of one who died").unwrap();
     fs::write(place.join("9.json"), r#"{"type":"cancel"}"#).unwrap();
     mailbox.post(RUN, &answer("n")).unwrap();
@@ -132,7 +132,7 @@ fn only_the_id_of_a_run_leads_to_letters() {
             mailbox.take(run).err(),
         ];
         for error in refused {
-            assert!(matches!(error, Some(Error::NoRun { .. })), "{run}");
+            assert!(matches!(error, Some(Error::InvalidRunId { .. })), "{run}");
         }
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -198,6 +198,6 @@ fn letters_are_private() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let place = mail.join(RUN);
     assert_eq!((mode(&mail), mode(&place)), (0o700, 0o700));
-    assert_eq!(mode(&place.join(name(1))), 0o600);
+    assert_eq!(mode(&place.join(file_name(1))), 0o600);
     assert_eq!(mode(&mail.join("lock")), 0o600);
 }

@@ -3,7 +3,7 @@
 use super::super::history::RecordedEntry;
 use super::super::state::{Phase, Run};
 use super::super::status::{self, Question};
-use super::{Error, MAIL, MAX_NAME_BYTES, RunStore, shown};
+use super::{Error, MAIL, MAX_NAME_BYTES, RunStore, printable};
 use crate::run_store::mailbox::{self, Mailbox, RunRequest};
 use outlast_store::journal::{Availability, Summary};
 
@@ -13,7 +13,7 @@ pub struct RequestReceipt {
     /// The run.
     pub run: String,
     /// Whether a process is executing the run; otherwise the next one that resumes it receives the request.
-    pub is_at_work: bool,
+    pub is_running: bool,
 }
 
 impl RunStore {
@@ -25,11 +25,11 @@ impl RunStore {
         choice: Option<&str>,
     ) -> Result<RequestReceipt, Error> {
         let (summary, run, entries) = self.open(name).await?;
-        let (step, question) = gate(&run, &entries, step)?;
-        if let Some(choice) = choice.filter(|choice| !question.has(choice)) {
+        let (step, question) = open_gate(&run, &entries, step)?;
+        if let Some(choice) = choice.filter(|choice| !question.has_choice(choice)) {
             return Err(Error::UnknownChoice {
                 step,
-                choice: shown(choice, MAX_NAME_BYTES),
+                choice: printable(choice, MAX_NAME_BYTES),
                 choices: question.choices,
             });
         }
@@ -42,8 +42,8 @@ impl RunStore {
     pub async fn retry_now(&self, name: &str, step: Option<&str>) -> Result<RequestReceipt, Error> {
         let (summary, run, _) = self.open(name).await?;
         if let Some(step) = step.filter(|step| !run.phase(step).is_active()) {
-            let (run, step) = (summary.id, shown(step, MAX_NAME_BYTES));
-            return Err(Error::NotUnderWay { run, step });
+            let (run, step) = (summary.id, printable(step, MAX_NAME_BYTES));
+            return Err(Error::StepNotActive { run, step });
         }
         let step = step.map(str::to_owned);
         self.post(&summary, RunRequest::RetryNow { step }).await
@@ -60,7 +60,7 @@ impl RunStore {
         let summary = self.find(name).await?;
         let (run, entries) = self.read_without_waits(&summary.id).await?;
         match run.ended {
-            Some(_) => Err(Error::Over { run: summary.id }),
+            Some(_) => Err(Error::RunEnded { run: summary.id }),
             None => Ok((summary, run, entries)),
         }
     }
@@ -75,13 +75,13 @@ impl RunStore {
         })?;
         Ok(RequestReceipt {
             run: summary.id.clone(),
-            is_at_work: summary.state == Availability::InUse,
+            is_running: summary.availability == Availability::InUse,
         })
     }
 }
 
 /// Returns the selected open gate, and its question.
-fn gate(
+fn open_gate(
     run: &Run,
     entries: &[RecordedEntry],
     step: Option<&str>,
@@ -92,14 +92,14 @@ fn gate(
         .filter(|(_, step)| matches!(step.phase, Phase::AtGate { .. }));
     let mut asking: Vec<(String, Question)> = at_gate
         .filter(|(id, _)| step.is_none_or(|step| step == *id))
-        .filter_map(|(id, _)| Some((id.clone(), status::asked(id, entries)?)))
+        .filter_map(|(id, _)| Some((id.clone(), status::open_question(id, entries)?)))
         .collect();
     match asking.len() {
         1 => Ok(asking.swap_remove(0)),
-        0 => Err(Error::NothingAsked {
-            step: step.map(|step| shown(step, MAX_NAME_BYTES)),
+        0 => Err(Error::NoOpenQuestion {
+            step: step.map(|step| printable(step, MAX_NAME_BYTES)),
         }),
-        _ => Err(Error::SeveralAsk {
+        _ => Err(Error::AmbiguousQuestion {
             steps: asking.into_iter().map(|(id, _)| id).collect(),
         }),
     }

@@ -15,7 +15,7 @@ pub(crate) struct BudgetTracker {
     budget: Budget,
     tokens: AtomicU64,
     cost: AtomicU64,
-    over: CancellationToken,
+    exceeded: CancellationToken,
 }
 
 impl BudgetTracker {
@@ -24,16 +24,16 @@ impl BudgetTracker {
             budget,
             tokens: AtomicU64::new(tokens(run.usage)),
             cost: AtomicU64::new(run.cost.0),
-            over: CancellationToken::new(),
+            exceeded: CancellationToken::new(),
         };
-        spent.look();
+        spent.check_limits();
         spent
     }
 
     pub(crate) fn add(&self, usage: Usage, cost: Cost) {
         self.tokens.fetch_add(tokens(usage), Ordering::Relaxed);
         self.cost.fetch_add(cost.0, Ordering::Relaxed);
-        self.look();
+        self.check_limits();
     }
 
     /// Returns the rest of the cost budget, if there is one.
@@ -45,14 +45,14 @@ impl BudgetTracker {
     }
 
     /// Resolves when a limit of the budget is reached.
-    pub(crate) async fn over(&self) -> Problem {
-        self.over.cancelled().await;
-        self.problem()
+    pub(crate) async fn exceeded(&self) -> Problem {
+        self.exceeded.cancelled().await;
+        self.exceeded_problem()
             .unwrap_or_else(|| Problem::new(Cause::CeilingReached, ""))
     }
 
     /// Returns the limit that is reached, if any, as a problem.
-    pub(crate) fn problem(&self) -> Option<Problem> {
+    pub(crate) fn exceeded_problem(&self) -> Option<Problem> {
         let (tokens, cost) = (
             self.tokens.load(Ordering::Relaxed),
             self.cost.load(Ordering::Relaxed),
@@ -75,15 +75,15 @@ impl BudgetTracker {
         Some(Problem::new(Cause::CeilingReached, message))
     }
 
-    fn look(&self) {
-        if self.problem().is_some() {
-            self.over.cancel();
+    fn check_limits(&self) {
+        if self.exceeded_problem().is_some() {
+            self.exceeded.cancel();
         }
     }
 }
 
 fn tokens(usage: Usage) -> u64 {
-    usage.read().saturating_add(usage.output)
+    usage.total_input().saturating_add(usage.output)
 }
 
 /// Writes an amount of money for a person.

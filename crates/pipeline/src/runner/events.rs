@@ -20,37 +20,37 @@ const MAX_REPORTS_PER_BATCH: usize = 256;
 /// An event of the run.
 pub(super) enum Event {
     Report(TaskId, TaskReport),
-    Letter(RunRequest),
+    Request(RunRequest),
     /// The caller cancels the run.
     Stop,
-    TimeIsOver,
+    DeadlineReached,
 }
 
 impl Runner {
     /// Waits for events.
-    pub(super) async fn listen(
+    pub(super) async fn next_events(
         &mut self,
         stop: &CancellationToken,
         tasks: &mut Tasks,
     ) -> Result<Vec<Event>, Error> {
         let is_canceled = self.graph.is_canceled();
         let deadline = self.deadline().filter(|_| !is_canceled);
-        let clock = &self.means.clock;
+        let clock = &self.resources.clock;
         let over = clock.sleep_until(deadline.unwrap_or(Timestamp::LATEST));
         let mut reports = Vec::new();
         tokio::select! {
             biased;
-            Some(why) = tasks.halted.recv() => return Err(Error::NotKept { why }),
+            Some(why) = tasks.halts.recv() => return Err(Error::NotRecorded { why }),
             () = stop.cancelled(), if !is_canceled => return Ok(vec![Event::Stop]),
-            () = over, if deadline.is_some() => return Ok(vec![Event::TimeIsOver]),
+            () = over, if deadline.is_some() => return Ok(vec![Event::DeadlineReached]),
             _ = tasks.reports.recv_many(&mut reports, MAX_REPORTS_PER_BATCH) => {}
-            letter = self.letters.1.recv() => {
-                return Ok(letter.map(Event::Letter).into_iter().collect());
+            letter = self.requests.1.recv() => {
+                return Ok(letter.map(Event::Request).into_iter().collect());
             }
-            _ = self.postman.tick() => {
+            _ = self.request_poll.tick() => {
                 // Unreadable requests are ignored.
-                let letters = self.means.mailbox.take(&self.id).unwrap_or_default();
-                return Ok(letters.into_iter().flatten().map(Event::Letter).collect());
+                let letters = self.resources.mailbox.take(&self.id).unwrap_or_default();
+                return Ok(letters.into_iter().flatten().map(Event::Request).collect());
             }
         }
         let reports = reports.into_iter();
@@ -60,34 +60,39 @@ impl Runner {
     }
 
     /// Returns the entries that follow an event in the current state.
-    pub(super) fn follows(
+    pub(super) fn handle(
         &mut self,
         heard: Event,
         tell: EventListener<'_>,
         tasks: &Tasks,
     ) -> Vec<Entry> {
         match heard {
-            Event::Report(of, report) if tasks.is_under_way(&of) => {
-                self.report(&of.step, report, tell)
+            Event::Report(of, report) if tasks.is_current(&of) => {
+                self.handle_report(&of.step, report, tell)
             }
             // The task of the report has ended meanwhile.
             Event::Report(..) => Vec::new(),
-            Event::Letter(letter) => self.letter(letter, tasks),
+            Event::Request(letter) => self.handle_request(letter, tasks),
             Event::Stop => self.cancel("it was interrupted", tasks),
-            Event::TimeIsOver => {
+            Event::DeadlineReached => {
                 let time = self.pipeline.runtime.budget.time.unwrap_or_default();
                 self.cancel(&format!("the run's time of {} is over", Span(time)), tasks)
             }
         }
     }
 
-    fn report(&mut self, name: &str, report: TaskReport, tell: EventListener<'_>) -> Vec<Entry> {
+    fn handle_report(
+        &mut self,
+        name: &str,
+        report: TaskReport,
+        tell: EventListener<'_>,
+    ) -> Vec<Entry> {
         let step = || name.to_owned();
         match (report, self.run.phase(name)) {
-            (TaskReport::Live(time, body), _) => {
+            (TaskReport::SessionEvent(time, body), _) => {
                 let step = name;
                 let body = &*body;
-                tell(RunEvent::Live { step, time, body });
+                tell(RunEvent::SessionEvent { step, time, body });
                 Vec::new()
             }
             (TaskReport::Process(pid, born), Phase::Working) => vec![Entry::ProcessStarted {
@@ -95,12 +100,12 @@ impl Runner {
                 pid,
                 born,
             }],
-            (TaskReport::Done(done), Phase::Working) => self.done(name, *done),
+            (TaskReport::Done(done), Phase::Working) => self.handle_attempt_result(name, *done),
             (TaskReport::WaitOver, Phase::Waiting { .. }) => {
                 vec![Entry::WaitEnded { step: step() }]
             }
             (TaskReport::GateOver, Phase::AtGate { .. }) => match self.graph.step(name) {
-                Some(step) => react::answered(&self.graph, &self.run, step, None),
+                Some(step) => react::handle_gate_answer(&self.graph, &self.run, step, None),
                 None => Vec::new(),
             },
             // The wait or the gate was answered, cut short or cancelled meanwhile.
@@ -108,9 +113,9 @@ impl Runner {
         }
     }
 
-    fn done(&mut self, step: &str, mut done: AttemptResult) -> Vec<Entry> {
-        let time = self.means.clock.now();
-        if let Err(problem) = &mut done.made
+    fn handle_attempt_result(&mut self, step: &str, mut done: AttemptResult) -> Vec<Entry> {
+        let time = self.resources.clock.now();
+        if let Err(problem) = &mut done.output
             && problem.cause == Cause::Interrupted
             && self.is_past_deadline(time)
         {
@@ -124,7 +129,7 @@ impl Runner {
         react::handle_attempt_result(&mut self.graph, &self.run, step, done, now)
     }
 
-    fn letter(&mut self, letter: RunRequest, tasks: &Tasks) -> Vec<Entry> {
+    fn handle_request(&mut self, letter: RunRequest, tasks: &Tasks) -> Vec<Entry> {
         match letter {
             RunRequest::Cancel {} => self.cancel("another process wanted it", tasks),
             RunRequest::RetryNow { step } => {
@@ -136,11 +141,13 @@ impl Runner {
                     .map(|step| Entry::WaitEnded { step: step.clone() })
                     .collect()
             }
-            RunRequest::Answer { step, choice } => self.answer(step.as_deref(), choice.as_deref()),
+            RunRequest::Answer { step, choice } => {
+                self.answer_gate(step.as_deref(), choice.as_deref())
+            }
         }
     }
 
-    fn answer(&self, step: Option<&str>, choice: Option<&str>) -> Vec<Entry> {
+    fn answer_gate(&self, step: Option<&str>, choice: Option<&str>) -> Vec<Entry> {
         let at_gate = |step: &&Step| matches!(self.run.phase(&step.id), Phase::AtGate { .. });
         let named = |wanted: &Step| step.is_none_or(|step| step == wanted.id);
         let mut steps = self.pipeline.steps.iter().filter(at_gate);
@@ -149,7 +156,7 @@ impl Runner {
         };
         match choice.or_else(|| react::first_choice(step)) {
             Some(key) if react::is_choice(step, key) => {
-                react::answered(&self.graph, &self.run, step, Some(key))
+                react::handle_gate_answer(&self.graph, &self.run, step, Some(key))
             }
             _ => Vec::new(),
         }
@@ -168,7 +175,7 @@ impl Runner {
         };
         let waiting = self.pipeline.steps.iter().filter(waits);
         waiting
-            .map(|step| Graph::canceled(step, &self.run))
+            .map(|step| Graph::cancel_step(step, &self.run))
             .collect()
     }
 }

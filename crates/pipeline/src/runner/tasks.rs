@@ -24,11 +24,11 @@ pub(super) struct Tasks {
     /// The reports of the tasks.
     pub(super) reports: mpsc::Receiver<(TaskId, TaskReport)>,
     /// The reasons why our own files cannot be written.
-    pub(super) halted: mpsc::UnboundedReceiver<String>,
-    halt: mpsc::UnboundedSender<String>,
+    pub(super) halts: mpsc::UnboundedReceiver<String>,
+    halt_sender: mpsc::UnboundedSender<String>,
     steps: HashMap<String, Task>,
     /// The number of tasks started so far.
-    count: u64,
+    last_number: u64,
 }
 
 /// The identity of a task: its step and its number.
@@ -48,48 +48,48 @@ struct Task {
 impl Tasks {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let (sender, reports) = mpsc::channel(MAX_QUEUED_REPORTS);
-        let (halt, halted) = mpsc::unbounded_channel();
+        let (halt_sender, halts) = mpsc::unbounded_channel();
         Self {
             clock,
             sender,
             reports,
-            halted,
-            halt,
+            halts,
+            halt_sender,
             steps: HashMap::new(),
-            count: 0,
+            last_number: 0,
         }
     }
 
     /// Returns whether the task is still the current one of its step.
-    pub(super) fn is_under_way(&self, of: &TaskId) -> bool {
+    pub(super) fn is_current(&self, of: &TaskId) -> bool {
         let task = self.steps.get(&of.step);
         task.is_some_and(|task| task.number == of.number)
     }
 
-    fn next(&mut self, step: &str) -> TaskId {
-        self.count += 1;
+    fn next_id(&mut self, step: &str) -> TaskId {
+        self.last_number += 1;
         TaskId {
             step: step.to_owned(),
-            number: self.count,
+            number: self.last_number,
         }
     }
 
-    pub(super) fn attempt(&mut self, step: &str, job: Job) {
+    pub(super) fn start_attempt(&mut self, step: &str, job: Job) {
         let (stop, retry_now) = (CancellationToken::new(), Arc::new(Notify::new()));
-        let of = self.next(step);
+        let of = self.next_id(step);
         let (reports, number) = (self.sender.clone(), of.number);
         let live = AttemptControl {
             stop: stop.clone(),
             retry_now: Arc::clone(&retry_now),
-            tell: teller(self.sender.clone(), of.clone()),
-            halt: self.halt.clone(),
+            notify: event_forwarder(self.sender.clone(), of.clone()),
+            halt_sender: self.halt_sender.clone(),
         };
         let work = async move {
             // A task of its own, so that a panic ends only the attempt.
             let work = AbortOnDropHandle::new(tokio::spawn(Box::pin(step::run(job, live))));
             let done = work
                 .await
-                .unwrap_or_else(|error| broken(&error.to_string()));
+                .unwrap_or_else(|error| panicked_attempt(&error.to_string()));
             // There is no receiver after the run was dropped.
             reports
                 .send((of, TaskReport::Done(Box::new(done))))
@@ -106,8 +106,8 @@ impl Tasks {
         self.steps.insert(step.to_owned(), task);
     }
 
-    pub(super) fn wait(&mut self, step: &str, until: Timestamp, over: fn() -> TaskReport) {
-        let of = self.next(step);
+    pub(super) fn start_wait(&mut self, step: &str, until: Timestamp, over: fn() -> TaskReport) {
+        let of = self.next_id(step);
         let number = of.number;
         let (reports, sleep) = (self.sender.clone(), self.clock.sleep_until(until));
         let wait = async move {
@@ -124,7 +124,7 @@ impl Tasks {
     }
 
     /// Forgets the task of a step that has nothing more to do.
-    pub(super) fn forget(&mut self, step: &str) {
+    pub(super) fn remove(&mut self, step: &str) {
         self.steps.remove(step);
     }
 
@@ -146,22 +146,24 @@ impl Tasks {
 
 /// Returns a function that forwards an attempt's events. If the queue is full, events are dropped, which only affects
 /// the display.
-fn teller(
+fn event_forwarder(
     reports: mpsc::Sender<(TaskId, TaskReport)>,
     of: TaskId,
 ) -> Arc<dyn Fn(step::AttemptEvent) + Send + Sync> {
     Arc::new(move |news| {
         let report = match news {
             step::AttemptEvent::Process(pid, born) => TaskReport::Process(pid, born),
-            step::AttemptEvent::Session(time, body) => TaskReport::Live(time, Box::new(body)),
+            step::AttemptEvent::Session(time, body) => {
+                TaskReport::SessionEvent(time, Box::new(body))
+            }
         };
         reports.try_send((of.clone(), report)).ok();
     })
 }
 
-fn broken(why: &str) -> AttemptResult {
+fn panicked_attempt(why: &str) -> AttemptResult {
     AttemptResult {
-        made: Err(Problem::new(Cause::Internal, why)),
+        output: Err(Problem::new(Cause::Internal, why)),
         usage: Usage::default(),
         cost: Cost::default(),
         warnings: Vec::new(),

@@ -18,7 +18,7 @@ pub(super) async fn run(
     inputs: &BTreeMap<String, Vec<u8>>,
     watched: &AttemptContext,
 ) -> WorkResult {
-    let stand_in = job.attempt.instead.as_ref().map(|name| Agent {
+    let stand_in = job.attempt.fallback.as_ref().map(|name| Agent {
         name: name.clone(),
         program: configured_program(name, job),
         // Another program does not know the models of the first one.
@@ -42,27 +42,27 @@ pub(super) async fn run(
     };
     let mut reader = invocation.reader;
     let mut on_output = |stream: Stream, bytes: &[u8]| match stream {
-        Stream::Output => {
+        Stream::Stdout => {
             for sign in reader.push(bytes) {
-                watched.guard.sign(sign);
+                watched.watchdog.record(sign);
             }
         }
-        Stream::Errors => watched
-            .guard
-            .sign(WatchEvent::Activity(command::sign(bytes))),
+        Stream::Stderr => watched
+            .watchdog
+            .record(WatchEvent::Activity(command::last_printed_line(bytes))),
     };
-    let ran = command::watch(spec, watched, &mut on_output).await;
+    let ran = command::run_process(spec, watched, &mut on_output).await;
     let answer = reader.finish();
-    job.spent.add(answer.usage, Cost::default());
+    job.budget.add(answer.usage, Cost::default());
     let output = match ran {
         Err(problem) => Err(problem),
         Ok(ran) if ran.code == Some(0) && answer.error.is_none() => Ok(answer.text.into_bytes()),
         Ok(ran) => {
-            let now = job.means.clock.now();
+            let now = job.resources.clock.now();
             let is_explicit = job.step.retry.is_explicit;
             let error = answer.error.as_deref();
             let problem = failure::agent_problem(error, &ran, is_explicit, now);
-            Err(until(problem, answer.not_before))
+            Err(with_limit_reset(problem, answer.not_before))
         }
     };
     WorkResult {
@@ -73,7 +73,7 @@ pub(super) async fn run(
 }
 
 /// Sets the end of a limit in the problem, as exactly as it is known.
-fn until(problem: Problem, end: Option<Timestamp>) -> Problem {
+fn with_limit_reset(problem: Problem, end: Option<Timestamp>) -> Problem {
     let is_limit = matches!(problem.cause, Cause::RateLimited | Cause::UsageLimit);
     Problem {
         not_before: end.filter(|_| is_limit).or(problem.not_before),
@@ -109,14 +109,14 @@ async fn prepare(
     });
     let mut prompt =
         filled.map_err(|error| Problem::new(Cause::InvalidRequest, error.to_string()))?;
-    if let Some(problem) = &job.earlier {
-        let (attempt, most) = (job.attempt.number, job.most_attempts());
-        prompt = feedback::for_program(&prompt, problem, attempt, most);
+    if let Some(problem) = &job.previous_problem {
+        let (attempt, most) = (job.attempt.number, job.max_attempts());
+        prompt = feedback::program_prompt(&prompt, problem, attempt, most);
     }
-    let live = &watched.live;
-    let env = live.written(command::variables(job, inputs)).await?;
+    let live = &watched.control;
+    let env = live.or_halt(command::variables(job, inputs)).await?;
     let file = job.scratch().join("prompt");
-    live.written(input_files::write(&file, prompt.as_bytes()))
+    live.or_halt(input_files::write_private_file(&file, prompt.as_bytes()))
         .await?;
     let mut invocation = agents::invocation(agent, &prompt, &file);
     // The step's own variables come last and override.

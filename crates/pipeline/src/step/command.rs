@@ -23,11 +23,11 @@ pub(super) async fn run(
     inputs: &BTreeMap<String, Vec<u8>>,
     watched: &AttemptContext,
 ) -> WorkResult {
-    let env = match watched.live.written(variables(job, inputs)).await {
+    let env = match watched.control.or_halt(variables(job, inputs)).await {
         Ok(env) => env,
         Err(problem) => return problem.into(),
     };
-    let hidden = job.means.host.hidden_variables();
+    let hidden = job.resources.host.hidden_variables();
     let spec = Spec {
         line,
         directory: &job.directory(),
@@ -35,13 +35,17 @@ pub(super) async fn run(
         hidden_variables: hidden,
         input: None,
     };
-    let mut on_output = |_, bytes: &[u8]| watched.guard.sign(WatchEvent::Progress(sign(bytes)));
-    let output = match watch(spec, watched, &mut on_output).await {
+    let mut on_output = |_, bytes: &[u8]| {
+        watched
+            .watchdog
+            .record(WatchEvent::Progress(last_printed_line(bytes)))
+    };
+    let output = match run_process(spec, watched, &mut on_output).await {
         Err(problem) => Err(problem),
         Ok(ran) if ran.is_success() => Ok(ran.stdout),
         Ok(ran) => {
-            let now = job.means.clock.now();
-            Err(failure::problem(
+            let now = job.resources.clock.now();
+            Err(failure::command_problem(
                 line,
                 &ran,
                 job.step.retry.is_explicit,
@@ -57,26 +61,26 @@ pub(super) async fn run(
 }
 
 /// Runs a process until it ends or is stopped.
-pub(super) async fn watch(
+pub(super) async fn run_process(
     spec: Spec<'_>,
     watched: &AttemptContext,
     on_output: &mut (dyn FnMut(Stream, &[u8]) + Send),
 ) -> Result<ProcessResult, Problem> {
-    let tell = &watched.live.tell;
+    let tell = &watched.control.notify;
     let mut on_start = |pid, born| tell(AttemptEvent::Process(pid, born));
     let watching = ProcessObserver {
         on_start: &mut on_start,
         on_output,
     };
     let ran = process::run(spec, watching, &watched.stop).await?;
-    match ran.stopped {
+    match ran.was_stopped {
         true => Err(Problem::new(Cause::Interrupted, "it was stopped")),
         false => Ok(ran),
     }
 }
 
 /// Returns the last line of the output, for a report.
-pub(super) fn sign(bytes: &[u8]) -> String {
+pub(super) fn last_printed_line(bytes: &[u8]) -> String {
     let end = bytes.len().saturating_sub(MAX_REPORTED_LINE_BYTES);
     let printed = String::from_utf8_lossy(&bytes[end..]);
     let last = printed.lines().rev().find(|line| !line.trim().is_empty());
@@ -90,10 +94,10 @@ pub(super) fn variables(
 ) -> io::Result<Vec<(String, String)>> {
     let scratch = job.scratch();
     let mut variables = step_variables(job);
-    variables.extend(input_files::variables(inputs, &scratch, &[])?);
-    if let Some(problem) = &job.earlier {
+    variables.extend(input_files::write_inputs(inputs, &scratch, &[])?);
+    if let Some(problem) = &job.previous_problem {
         let path = scratch.join("feedback");
-        input_files::write(&path, feedback::told(problem).as_bytes())?;
+        input_files::write_private_file(&path, feedback::violation_list(problem).as_bytes())?;
         variables.push((
             "OUTLAST_FEEDBACK_FILE".to_owned(),
             path.to_string_lossy().into_owned(),
@@ -105,11 +109,11 @@ pub(super) fn variables(
 /// Returns the variables for every command of the step.
 pub(super) fn step_variables(job: &Job) -> Vec<(String, String)> {
     let given = job.step.env.clone();
-    given.into_iter().chain(marks(job)).collect()
+    given.into_iter().chain(marker_variables(job)).collect()
 }
 
 /// Returns the marks of an attempt: variables that tell its processes from all others.
-pub(super) fn marks(job: &Job) -> Vec<(String, String)> {
+pub(super) fn marker_variables(job: &Job) -> Vec<(String, String)> {
     let own = [
         ("OUTLAST_RUN", job.run.clone()),
         ("OUTLAST_STEP", job.step.id.clone()),

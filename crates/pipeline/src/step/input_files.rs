@@ -17,12 +17,12 @@ const MAX_VARIABLES_BYTES: usize = 512 * 1024;
 ///
 /// `INPUT_<NAME>_FILE` is the path; `INPUT_<NAME>` is the text itself, if it is valid text and not too long. The name
 /// is in upper case, with `_` for each character that variable names cannot have. `extra` comes unchanged, before them.
-pub(crate) fn variables(
+pub(crate) fn write_inputs(
     inputs: &BTreeMap<String, Vec<u8>>,
     folder: &Path,
     extra: &[(&str, String)],
 ) -> io::Result<Vec<(String, String)>> {
-    make_private(folder)?;
+    create_private_dir(folder)?;
     let extra = extra.iter();
     let mut variables: Vec<_> = extra
         .map(|(name, value)| ((*name).to_owned(), value.clone()))
@@ -33,16 +33,16 @@ pub(crate) fn variables(
         let path = folder.join(&name);
         let path_text = path
             .to_str()
-            .ok_or_else(|| invalid(format!("{} is not a path in UTF-8", path.display())))?
+            .ok_or_else(|| invalid_input(format!("{} is not a path in UTF-8", path.display())))?
             .to_owned();
         let (text, file) = (format!("INPUT_{name}"), format!("INPUT_{name}_FILE"));
         for variable in [&text, &file] {
             if !names.insert(variable.clone()) {
                 let problem = format!("two inputs are called {variable}; give one another name");
-                return Err(invalid(problem));
+                return Err(invalid_input(problem));
             }
         }
-        write(&path, content)?;
+        write_private_file(&path, content)?;
         variables.push((file, path_text));
         if let Some(content) = as_variable(content).filter(|content| content.len() <= room) {
             room -= content.len();
@@ -58,7 +58,7 @@ fn variable_name(input: &str) -> io::Result<String> {
     if input.is_empty() || input.len() > 128 || !input.bytes().all(is_allowed) {
         let shown = outlast_kernel::text::bounded(input, 128);
         let problem = format!("`{shown}` is not a name of letters, digits, `-` and `_`");
-        return Err(invalid(problem));
+        return Err(invalid_input(problem));
     }
     Ok(input.to_ascii_uppercase().replace('-', "_"))
 }
@@ -69,12 +69,12 @@ fn as_variable(content: &[u8]) -> Option<&str> {
     (text.len() <= MAX_VARIABLE_BYTES && !text.contains('\0')).then_some(text)
 }
 
-fn invalid(problem: String) -> io::Error {
+fn invalid_input(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, problem)
 }
 
 /// Creates a folder that only the user can access; an existing folder becomes private, too.
-pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
+pub(crate) fn create_private_dir(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -89,7 +89,7 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
 }
 
 /// Creates a new file in place of an earlier attempt's, which may have been changed or linked.
-pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+pub(crate) fn write_private_file(path: &Path, content: &[u8]) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -133,7 +133,7 @@ mod tests {
             ("nul", b"a\0b"),
         ]);
         let extra = [("OUTLAST_STEP", "fix".to_owned())];
-        let variables = variables(&given, &folder, &extra).unwrap();
+        let variables = write_inputs(&given, &folder, &extra).unwrap();
         assert_eq!(variables[0], ("OUTLAST_STEP".to_owned(), "fix".to_owned()));
         let table = [
             ("DIFF", "diff", true),
@@ -160,7 +160,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let long = vec![b'x'; MAX_VARIABLE_BYTES];
         let given = (0..100).map(|number| (format!("part{number:03}"), long.clone()));
-        let variables = variables(&given.collect(), folder.path(), &[]).unwrap();
+        let variables = write_inputs(&given.collect(), folder.path(), &[]).unwrap();
         let texts = variables.iter().map(|(_, text)| text.len()).sum::<usize>();
         assert!(texts < 1024 * 1024, "{texts}");
         let started = std::process::Command::new("true").envs(variables).status();
@@ -172,14 +172,14 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let folder = folder.path().join("inputs");
         let both = inputs(&[("test-log", b"one"), ("test_log", b"other")]);
-        let error = variables(&both, &folder, &[]).unwrap_err().to_string();
+        let error = write_inputs(&both, &folder, &[]).unwrap_err().to_string();
         assert!(error.contains("INPUT_TEST_LOG"), "{error}");
         let file = inputs(&[("log", b"one"), ("log_file", b"other")]);
-        let error = variables(&file, &folder, &[]).unwrap_err().to_string();
+        let error = write_inputs(&file, &folder, &[]).unwrap_err().to_string();
         assert!(error.contains("INPUT_LOG_FILE"), "{error}");
         let long = "x".repeat(1000);
         for name in ["", "../evil", "a/b", "a b", "ä", "A=B", &long] {
-            let error = variables(&inputs(&[(name, b"x")]), &folder, &[]).unwrap_err();
+            let error = write_inputs(&inputs(&[(name, b"x")]), &folder, &[]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
         }
     }
@@ -196,7 +196,7 @@ mod tests {
         symlink(&elsewhere, given.join("DIFF")).unwrap();
         for content in [&b"one"[..], b"other"] {
             let inputs = inputs(&[("diff", content)]);
-            variables(&inputs, &given, &[]).unwrap();
+            write_inputs(&inputs, &given, &[]).unwrap();
             assert_eq!(fs::read(given.join("DIFF")).unwrap(), content);
         }
         assert_eq!(fs::read(&elsewhere).unwrap(), b"mine");

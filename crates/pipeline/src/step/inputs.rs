@@ -12,26 +12,26 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) enum InputValue {
     Text(String),
-    Kept(Artifact),
-    Nothing,
+    Artifact(Artifact),
+    Missing,
 }
 
 /// Returns the inputs of a step in the current state of the run: all inputs of the run, and those that the step
 /// declares.
-pub(super) fn of(step: &Step, run: &Run) -> BTreeMap<String, InputValue> {
-    let of_run = run.begun.inputs.iter();
+pub(super) fn resolve(step: &Step, run: &Run) -> BTreeMap<String, InputValue> {
+    let of_run = run.parameters.inputs.iter();
     let of_run = of_run.map(|(name, text)| (name.clone(), InputValue::Text(text.clone())));
     let own = step
         .inputs
         .iter()
-        .map(|(name, source)| (name.clone(), given(source, run)));
+        .map(|(name, source)| (name.clone(), resolve_source(source, run)));
     of_run.chain(own).collect()
 }
 
-fn given(source: &Source, run: &Run) -> InputValue {
+fn resolve_source(source: &Source, run: &Run) -> InputValue {
     match source {
         Source::Run { name } => {
-            let text = run.begun.inputs.get(name).cloned();
+            let text = run.parameters.inputs.get(name).cloned();
             InputValue::Text(text.unwrap_or_default())
         }
         Source::Step { step, artifact, .. } => {
@@ -39,7 +39,9 @@ fn given(source: &Source, run: &Run) -> InputValue {
                 .steps
                 .get(step)
                 .and_then(|state| state.artifacts.get(artifact));
-            made.map_or(InputValue::Nothing, |made| InputValue::Kept(made.clone()))
+            made.map_or(InputValue::Missing, |made| {
+                InputValue::Artifact(made.clone())
+            })
         }
     }
 }
@@ -52,12 +54,12 @@ pub(super) async fn read(
     let (inputs, artifacts) = (inputs.clone(), Arc::clone(artifacts));
     let has_files = inputs
         .values()
-        .any(|given| matches!(given, InputValue::Kept(_)));
+        .any(|given| matches!(given, InputValue::Artifact(_)));
     let read = move || {
         let read = |given: InputValue| match given {
             InputValue::Text(text) => Ok(text.into_bytes()),
-            InputValue::Nothing => Ok(Vec::new()),
-            InputValue::Kept(artifact) => artifacts.get(&artifact.hash),
+            InputValue::Missing => Ok(Vec::new()),
+            InputValue::Artifact(artifact) => artifacts.get(&artifact.hash),
         };
         let all = inputs.into_iter();
         all.map(|(name, given)| Ok((name, read(given)?))).collect()

@@ -80,7 +80,7 @@ fn read_file(path: &Path, folder: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// Stores all outputs, or returns the reason why it cannot.
-pub(super) async fn keep(
+pub(super) async fn store(
     found: BTreeMap<String, Vec<u8>>,
     artifacts: &Arc<Artifacts>,
 ) -> Result<BTreeMap<String, Artifact>, String> {

@@ -41,7 +41,7 @@ pub(super) async fn run(
         directory: &job.directory(),
     };
     let opened: Result<(String, Session), Problem> = async {
-        let text = said(prompt, inputs)?;
+        let text = fill_prompt(prompt, inputs)?;
         let mut setup = setup(job, wanted).await?;
         if let Some(system) = &prompt.system {
             let before = setup.system.take();
@@ -54,7 +54,7 @@ pub(super) async fn run(
     match opened {
         Err(problem) => problem.into(),
         Ok((text, session)) => {
-            let worked = ask(job, &session, text, watched).await;
+            let worked = run_turn(job, &session, text, watched).await;
             // What was settled is written down; a session that cannot be let go of is let go of when we end.
             session.close().await.ok();
             worked
@@ -62,7 +62,7 @@ pub(super) async fn run(
     }
 }
 
-fn said(prompt: &Prompt, inputs: &BTreeMap<String, Vec<u8>>) -> Result<String, Problem> {
+fn fill_prompt(prompt: &Prompt, inputs: &BTreeMap<String, Vec<u8>>) -> Result<String, Problem> {
     let filled = template::fill(&prompt.text, &|name: &str| {
         let bytes = inputs.get(name)?;
         Some(String::from_utf8_lossy(bytes).into_owned())
@@ -72,13 +72,16 @@ fn said(prompt: &Prompt, inputs: &BTreeMap<String, Vec<u8>>) -> Result<String, P
 
 /// What the session is made of, with the step's policy.
 async fn setup(job: &Job, wanted: SessionRequest<'_>) -> Result<Setup, Problem> {
-    let setup = job.means.host.setup(wanted).await;
+    let setup = job.resources.host.setup(wanted).await;
     let setup = setup.map_err(|why| Problem::new(Cause::Misconfigured, why))?;
-    if job.spent.cost_left().is_some() && setup.price.is_none() {
+    if job.budget.cost_left().is_some() && setup.price.is_none() {
         let why = "the run has a ceiling on its cost (runtime.budget), and what the model costs is not known: set `price` for it";
         return Err(Problem::new(Cause::Misconfigured, why));
     }
-    let retry = PolicyRetry::new(job.step.retry.policy.clone(), Arc::clone(&job.means.clock));
+    let retry = PolicyRetry::new(
+        job.step.retry.policy.clone(),
+        Arc::clone(&job.resources.clock),
+    );
     Ok(Setup {
         retry: Some(Arc::new(retry)),
         ..setup
@@ -87,12 +90,12 @@ async fn setup(job: &Job, wanted: SessionRequest<'_>) -> Result<Setup, Problem> 
 
 async fn open(job: &Job, setup: Setup, watched: &AttemptContext) -> Session {
     let id = job.attempt.session.clone().unwrap_or_default();
-    let sessions = &job.means.sessions;
-    if job.is_resumed || job.turns > 1 {
+    let sessions = &job.resources.sessions;
+    if job.is_resumed || job.session_attempts > 1 {
         match Session::open(sessions, &id, setup.clone()).await {
             // Its process died before it was begun.
             Err(Error::Store(outlast_store::Error::NoSuchSession { .. })) => {}
-            Err(error) => return watched.live.halt(unwritten(&error)).await,
+            Err(error) => return watched.control.halt(session_error(&error)).await,
             Ok(session) => return session,
         }
     }
@@ -100,65 +103,70 @@ async fn open(job: &Job, setup: Setup, watched: &AttemptContext) -> Session {
     let directory = directory.to_string_lossy();
     match Session::create_with_id(sessions, id, &directory, &job.step.id, setup).await {
         Ok(session) => session,
-        Err(error) => watched.live.halt(unwritten(&error)).await,
+        Err(error) => watched.control.halt(session_error(&error)).await,
     }
 }
 
-fn unwritten(error: &Error) -> String {
+fn session_error(error: &Error) -> String {
     format!("the session of a step: {error}")
 }
 
-async fn ask(job: &Job, session: &Session, text: String, watched: &AttemptContext) -> WorkResult {
-    let _listening = listen(job, session, watched);
+async fn run_turn(
+    job: &Job,
+    session: &Session,
+    text: String,
+    watched: &AttemptContext,
+) -> WorkResult {
+    let _listening = forward_events(job, session, watched);
     let abort = watched.stop.child_token();
-    let has_turn = session.turn_count() >= job.turns;
+    let has_turn = session.turn_count() >= job.session_attempts;
     let ended = if session.unfinished_turn().is_some() {
-        hurry(session, session.resume_cancellable(abort), watched).await
+        await_turn(session, session.resume_cancellable(abort), watched).await
     } else if has_turn && session.last_seal() != Some(TurnStatus::Aborted) {
-        return earlier(job, session).await;
+        return settled_turn_result(job, session).await;
     } else {
         let ask = PromptRequest {
             limits: Limits {
                 deadline: job.deadline,
-                cost: job.spent.cost_left(),
+                cost: job.budget.cost_left(),
                 sleep: None,
             },
             abort,
             ..PromptRequest::default()
         };
-        match words(job, session, text) {
+        match next_message(job, session, text) {
             Some(text) => {
                 let message = Some(Message::user(&text));
-                hurry(
+                await_turn(
                     session,
                     session.prompt(PromptRequest { message, ..ask }),
                     watched,
                 )
                 .await
             }
-            None => hurry(session, session.try_again(ask), watched).await,
+            None => await_turn(session, session.retry_last_turn(ask), watched).await,
         }
     };
     match ended {
-        Ok(ended) => worked(ended),
+        Ok(ended) => turn_result(ended),
         Err(error) => Problem::new(Cause::Internal, error.to_string()).into(),
     }
 }
 
 /// What is said to the model; nothing when it only has to go on.
-fn words(job: &Job, session: &Session, text: String) -> Option<String> {
+fn next_message(job: &Job, session: &Session, text: String) -> Option<String> {
     let is_first = session.turn_count() == 0;
-    let (attempt, most) = (job.attempt.number, job.most_attempts());
-    match &job.earlier {
-        Some(problem) if is_first => Some(feedback::for_program(&text, problem, attempt, most)),
+    let (attempt, most) = (job.attempt.number, job.max_attempts());
+    match &job.previous_problem {
+        Some(problem) if is_first => Some(feedback::program_prompt(&text, problem, attempt, most)),
         None if is_first => Some(text),
-        Some(problem) => Some(feedback::next_prompt(problem, attempt, most)),
+        Some(problem) => Some(feedback::session_prompt(problem, attempt, most)),
         None => None,
     }
 }
 
 /// Waits for a turn, and hurries it when somebody wants it to.
-async fn hurry(
+async fn await_turn(
     session: &Session,
     turn: impl Future<Output = Result<TurnOutcome, Error>>,
     watched: &AttemptContext,
@@ -167,24 +175,27 @@ async fn hurry(
     loop {
         tokio::select! {
             ended = &mut turn => return ended,
-            () = watched.live.retry_now.notified() => session.retry_now(),
+            () = watched.control.retry_now.notified() => session.retry_now(),
         }
     }
 }
 
 /// Tells the watchdog and whoever looks on what happens, and counts tokens while they are used.
-fn listen(job: &Job, session: &Session, watched: &AttemptContext) -> Subscription {
-    let (guard, tell) = (Arc::clone(&watched.guard), Arc::clone(&watched.live.tell));
-    let spent = Arc::clone(&job.spent);
+fn forward_events(job: &Job, session: &Session, watched: &AttemptContext) -> Subscription {
+    let (guard, tell) = (
+        Arc::clone(&watched.watchdog),
+        Arc::clone(&watched.control.notify),
+    );
+    let spent = Arc::clone(&job.budget);
     let (mut counted, mut signs) = (UsageMeter::default(), ActivityTracker::default());
     session.subscribe(move |event| {
         if let Some(sign) = signs.event_for(&event.body) {
-            guard.sign(sign);
+            guard.record(sign);
         }
         match &event.body {
             Body::TextDelta { .. } | Body::ReasoningDelta { .. } => {}
             body => {
-                spent.add(counted.more(body), Cost::default());
+                spent.add(counted.delta(body), Cost::default());
                 tell(AttemptEvent::Session(event.time, body.clone()));
             }
         }
@@ -197,7 +208,7 @@ struct UsageMeter(Usage);
 
 impl UsageMeter {
     /// What is used in addition.
-    fn more(&mut self, body: &Body) -> Usage {
+    fn delta(&mut self, body: &Body) -> Usage {
         match body {
             Body::AttemptStarted { .. } => {
                 self.0 = Usage::default();
@@ -213,7 +224,7 @@ impl UsageMeter {
     }
 }
 
-fn worked(ended: TurnOutcome) -> WorkResult {
+fn turn_result(ended: TurnOutcome) -> WorkResult {
     let (usage, cost) = (ended.usage, ended.budget.cost());
     let output = match (ended.seal, ended.error) {
         (TurnStatus::Completed, _) if ended.stop_reason == Some(StopReason::Refusal) => {
@@ -223,7 +234,7 @@ fn worked(ended: TurnOutcome) -> WorkResult {
         (TurnStatus::Error, Some((judged, why))) => {
             let verdict = &judged.verdict;
             let cause = match why {
-                GiveUp::CostSpent => Cause::CeilingReached,
+                GiveUp::CostLimitReached => Cause::CeilingReached,
                 _ => verdict.cause,
             };
             Err(Problem {
@@ -243,10 +254,14 @@ fn worked(ended: TurnOutcome) -> WorkResult {
 }
 
 /// What came of a turn that an earlier process settled, and died before it could say so.
-async fn earlier(job: &Job, session: &Session) -> WorkResult {
-    let settled = job.means.sessions.last(session.id(), "settled").await;
+async fn settled_turn_result(job: &Job, session: &Session) -> WorkResult {
+    let settled = job
+        .resources
+        .sessions
+        .last_of_kind(session.id(), "settled")
+        .await;
     let settled = settled.ok().flatten();
-    let settled = settled.and_then(|entry| serde_json::from_str(&entry.line.body).ok());
+    let settled = settled.and_then(|entry| serde_json::from_str(&entry.entry.body).ok());
     let Some(SessionEntry::Settled { seal, usage, error }) = settled else {
         return Problem::new(Cause::Unknown, "what came of its turn cannot be read").into();
     };
@@ -267,36 +282,36 @@ async fn earlier(job: &Job, session: &Session) -> WorkResult {
         (_, None) => Err(Problem::new(Cause::Unknown, "its turn failed")),
     };
     let price = session.setup().price;
-    job.spent.add(usage, Cost::default());
+    job.budget.add(usage, Cost::default());
     WorkResult {
         output,
         usage,
-        cost: price.map(|price| price.of(usage)).unwrap_or_default(),
+        cost: price.map(|price| price.cost(usage)).unwrap_or_default(),
     }
 }
 
 /// Asks judges, and counts what that costs.
 pub(super) struct ModelJudge<'a> {
     job: &'a Job,
-    watched: &'a AttemptContext,
-    spent: Mutex<(Usage, Cost)>,
+    attempt_context: &'a AttemptContext,
+    totals: Mutex<(Usage, Cost)>,
 }
 
 impl<'a> ModelJudge<'a> {
-    pub(super) fn new(job: &'a Job, watched: &'a AttemptContext) -> Self {
-        let spent = Mutex::default();
+    pub(super) fn new(job: &'a Job, attempt_context: &'a AttemptContext) -> Self {
+        let totals = Mutex::default();
         Self {
             job,
-            watched,
-            spent,
+            attempt_context,
+            totals,
         }
     }
 
-    pub(super) fn spent(&self) -> (Usage, Cost) {
-        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn usage_and_cost(&self) -> (Usage, Cost) {
+        *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn answer(&self, judge: &Judge, prompt: String) -> Result<String, Problem> {
+    async fn ask_model(&self, judge: &Judge, prompt: String) -> Result<String, Problem> {
         let wanted = SessionRequest {
             provider: judge.provider.as_deref(),
             model: judge.model.as_deref(),
@@ -305,21 +320,21 @@ impl<'a> ModelJudge<'a> {
             directory: Path::new(""),
         };
         let session = Session::in_memory(setup(self.job, wanted).await?);
-        let _listening = listen(self.job, &session, self.watched);
+        let _listening = forward_events(self.job, &session, self.attempt_context);
         let ask = PromptRequest {
             abort: self.stop(),
             limits: Limits {
                 deadline: self.job.deadline,
-                cost: self.job.spent.cost_left(),
+                cost: self.job.budget.cost_left(),
                 sleep: None,
             },
             ..PromptRequest::from(prompt.as_str())
         };
-        let ended = hurry(&session, session.prompt(ask), self.watched).await;
+        let ended = await_turn(&session, session.prompt(ask), self.attempt_context).await;
         let ended = ended.map_err(|error| Problem::new(Cause::Internal, error.to_string()))?;
-        let worked = worked(ended);
+        let worked = turn_result(ended);
         {
-            let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut spent = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
             spent.0 = spent.0.plus(worked.usage);
             spent.1 = Cost(spent.1.0.saturating_add(worked.cost.0));
         }
@@ -329,7 +344,7 @@ impl<'a> ModelJudge<'a> {
     }
 
     fn stop(&self) -> CancellationToken {
-        self.watched.stop.child_token()
+        self.attempt_context.stop.child_token()
     }
 }
 
@@ -339,6 +354,6 @@ impl AskJudge for ModelJudge<'_> {
         judge: &'a Judge,
         prompt: String,
     ) -> BoxFuture<'a, Result<String, Problem>> {
-        Box::pin(self.answer(judge, prompt))
+        Box::pin(self.ask_model(judge, prompt))
     }
 }

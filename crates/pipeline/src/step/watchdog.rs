@@ -32,7 +32,7 @@ pub(crate) enum WatchEvent {
 /// Watches one attempt.
 pub(crate) struct Watchdog {
     clock: Arc<dyn Clock>,
-    watch: Mutex<WatchState>,
+    state: Mutex<WatchState>,
     resumed: Notify,
 }
 
@@ -44,19 +44,19 @@ impl Watchdog {
         timeout: Option<Duration>,
     ) -> Self {
         let limits = Limits { stall, timeout };
-        let watch = Mutex::new(WatchState::new(limits, clock.now()));
+        let state = Mutex::new(WatchState::new(limits, clock.now()));
         Self {
             clock,
-            watch,
+            state,
             resumed: Notify::new(),
         }
     }
 
     /// Records an observation.
-    pub(crate) fn sign(&self, sign: WatchEvent) {
+    pub(crate) fn record(&self, sign: WatchEvent) {
         let ends_pause = sign == WatchEvent::Resumed;
         let now = self.clock.now();
-        self.watch().sign(now, sign);
+        self.lock_state().record(now, sign);
         if ends_pause {
             self.resumed.notify_one();
         }
@@ -68,28 +68,28 @@ impl Watchdog {
     pub(crate) async fn expired(&self) -> Problem {
         loop {
             let now = self.clock.now();
-            match self.look(now) {
+            match self.check(now) {
                 CheckResult::Expired(problem) => return problem,
-                CheckResult::Again(Some(at)) => tokio::select! {
+                CheckResult::NextCheck(Some(at)) => tokio::select! {
                     () = self.clock.sleep_until(at) => {}
                     () = self.resumed.notified() => {}
                 },
-                CheckResult::Again(None) => self.resumed.notified().await,
+                CheckResult::NextCheck(None) => self.resumed.notified().await,
             }
         }
     }
 
-    fn look(&self, now: Timestamp) -> CheckResult {
-        let mut watch = self.watch();
-        watch.look(now);
+    fn check(&self, now: Timestamp) -> CheckResult {
+        let mut watch = self.lock_state();
+        watch.advance(now);
         match watch.expired() {
             Some(problem) => CheckResult::Expired(problem),
-            None => CheckResult::Again(watch.next_look().map(|wait| now + wait)),
+            None => CheckResult::NextCheck(watch.next_check_in().map(|wait| now + wait)),
         }
     }
 
-    fn watch(&self) -> MutexGuard<'_, WatchState> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, WatchState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,7 +97,7 @@ impl Watchdog {
 enum CheckResult {
     Expired(Problem),
     /// Nothing yet: check again at this time, or, without one, after the attempt resumes.
-    Again(Option<Timestamp>),
+    NextCheck(Option<Timestamp>),
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
         let give = async {
             for (at, sign) in signs {
                 tokio::time::sleep_until(start + SECOND * *at).await;
-                watchdog.sign(sign.clone());
+                watchdog.record(sign.clone());
             }
             tokio::time::sleep(SECOND * 1_000_000).await;
         };
@@ -168,7 +168,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_limits_nothing_ever_expires() {
         let watchdog = watchdog(None, None);
-        watchdog.sign(WatchEvent::Resumed);
+        watchdog.record(WatchEvent::Resumed);
         let year = SECOND * 31_536_000;
         assert!(
             tokio::time::timeout(year, watchdog.expired())
@@ -180,15 +180,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_seen_last_is_part_of_the_problem() {
         let watchdog = watchdog(Some(10), None);
-        watchdog.sign(activity());
+        watchdog.record(activity());
         tokio::time::sleep(SECOND).await;
-        watchdog.sign(progress());
+        watchdog.record(progress());
         let problem = watchdog.expired().await;
         let seen = [
             "2026-11-15T22:00:00.000Z reasoning",
             "2026-11-15T22:00:01.000Z text",
         ];
         assert_eq!(problem.last_events, seen);
-        assert_eq!(watchdog.watch().last_events(), seen);
+        assert_eq!(watchdog.lock_state().last_events(), seen);
     }
 }

@@ -29,14 +29,14 @@ const ALLOWED_HEADERS: HeaderValue =
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) address: IpAddr,
-    _place: Arc<OwnedSemaphorePermit>,
+    _permit: Arc<OwnedSemaphorePermit>,
 }
 
 impl Peer {
     pub(super) fn new(address: SocketAddr, place: OwnedSemaphorePermit) -> Self {
         Self {
             address: address.ip().to_canonical(),
-            _place: Arc::new(place),
+            _permit: Arc::new(place),
         }
     }
 }
@@ -56,7 +56,7 @@ pub(super) async fn check(
         Ok(()) if is_preflight => preflight(),
         Ok(()) => next.run(request).await,
     };
-    guarded(answer, origin)
+    with_security_headers(answer, origin)
 }
 
 impl AppState {
@@ -76,8 +76,8 @@ impl AppState {
             return Ok(());
         }
         match &self.token {
-            Some(token) if brings(headers, token) => Ok(()),
-            Some(_) => Err(AccessDenied::Token.into()),
+            Some(token) if has_token(headers, token) => Ok(()),
+            Some(_) => Err(AccessDenied::TokenRequired.into()),
             None if PROXY_HEADERS.iter().any(|name| headers.contains_key(*name)) => {
                 let detail = "this came through a proxy, and anybody could have sent it; set serve.require_token";
                 Err(Problem::new(StatusCode::FORBIDDEN, "proxied", detail))
@@ -88,11 +88,11 @@ impl AppState {
 
     /// Counts a request of that address against its rate limit.
     pub(super) fn check_rate(&self, address: IpAddr) -> Result<(), Problem> {
-        self.rates.take(address).map_err(|wait| {
+        self.rate_limiter.try_acquire(address).map_err(|wait| {
             let seconds = wait.as_secs() + 1;
             let status = StatusCode::TOO_MANY_REQUESTS;
             let detail = format!("too many requests from {address}; come back in {seconds} s");
-            Problem::new(status, "too_many_requests", detail).after(seconds)
+            Problem::new(status, "too_many_requests", detail).with_retry_after(seconds)
         })
     }
 }
@@ -103,9 +103,9 @@ fn is_page(path: &str) -> bool {
 }
 
 /// Returns whether a request carries the token, in a header or as a WebSocket subprotocol.
-fn brings(headers: &HeaderMap, token: &Token) -> bool {
+fn has_token(headers: &HeaderMap, token: &Token) -> bool {
     let mut named = protocols(headers).filter_map(|name| name.strip_prefix(TOKEN_PROTOCOL));
-    token.is_in(headers) || named.any(|brought| token.is(brought))
+    token.is_in_headers(headers) || named.any(|brought| token.matches(brought))
 }
 
 /// Returns the subprotocols that a WebSocket client offers.
@@ -131,7 +131,7 @@ fn preflight() -> Response {
 }
 
 /// Adds the headers that keep other sites from using a response.
-fn guarded(mut response: Response, origin: Option<HeaderValue>) -> Response {
+fn with_security_headers(mut response: Response, origin: Option<HeaderValue>) -> Response {
     let headers = response.headers_mut();
     let fixed: [(HeaderName, &str); 2] = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

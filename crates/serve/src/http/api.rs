@@ -99,7 +99,11 @@ impl Operation {
         })
     }
 
-    fn answer<T: JsonSchema + 'static>(self, status: &'static str, about: &'static str) -> Self {
+    fn response_with_status<T: JsonSchema + 'static>(
+        self,
+        status: &'static str,
+        about: &'static str,
+    ) -> Self {
         self.with(move |generator, operation| {
             let schema = generator.subschema_for::<T>();
             operation["responses"][status] =
@@ -108,22 +112,22 @@ impl Operation {
     }
 
     /// Describes the response with status 200.
-    pub(super) fn answers<T: JsonSchema + 'static>(self) -> Self {
-        self.answer::<T>("200", "It.")
+    pub(super) fn response<T: JsonSchema + 'static>(self) -> Self {
+        self.response_with_status::<T>("200", "It.")
     }
 
     /// Describes the response with status 201, for a request that creates something.
-    pub(super) fn made<T: JsonSchema + 'static>(self) -> Self {
-        self.answer::<T>("201", "It was made.")
+    pub(super) fn created<T: JsonSchema + 'static>(self) -> Self {
+        self.response_with_status::<T>("201", "It was made.")
     }
 
     /// Describes the response with status 202, for a request that starts something.
     pub(super) fn accepted<T: JsonSchema + 'static>(self) -> Self {
-        self.answer::<T>("202", "It is taken.")
+        self.response_with_status::<T>("202", "It is taken.")
     }
 
     /// Describes an empty response with status 204.
-    pub(super) fn empty(mut self) -> Self {
+    pub(super) fn no_content(mut self) -> Self {
         self.value["responses"]["204"] = json!({ "description": "It is done." });
         self
     }

@@ -43,13 +43,13 @@ impl Default for Limits {
 pub(super) struct AppState {
     pub(super) sessions: Arc<LiveSessions>,
     pub(super) runs: Runs,
-    pub(super) starts: Arc<dyn StartRun>,
-    pub(super) around: Arc<dyn HostServices>,
+    pub(super) run_starter: Arc<dyn StartRun>,
+    pub(super) host_services: Arc<dyn HostServices>,
     pub(super) names: AllowedNames,
     /// The token that every path but the page's own files needs, if any.
     pub(super) token: Option<Token>,
     pub(super) limits: Limits,
-    pub(super) rates: RateLimiter,
+    pub(super) rate_limiter: RateLimiter,
     pub(super) document: String,
     /// The open WebSockets.
     pub(super) sockets: TaskTracker,

@@ -51,7 +51,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<AppState>> for Body<T> {
             let detail = "the request took too long to come";
             return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail).into());
         };
-        let bytes = read.map_err(|error| unread(&*error))?.to_bytes();
+        let bytes = read.map_err(|error| body_error(&*error))?.to_bytes();
         if bytes.trim_ascii().is_empty() {
             return read_json(b"{}").map(Self);
         }
@@ -70,7 +70,7 @@ fn is_json(kind: &[u8]) -> bool {
     kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
-fn unread(error: &(dyn std::error::Error + 'static)) -> Problem {
+fn body_error(error: &(dyn std::error::Error + 'static)) -> Problem {
     if error.is::<LengthLimitError>() {
         let detail = "the body is longer than serve.max_body allows";
         let status = StatusCode::PAYLOAD_TOO_LARGE;

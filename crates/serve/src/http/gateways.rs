@@ -27,13 +27,13 @@ const VIEWS: [&str; 5] = ["sessions", "gateway", "runs", "providers", "policies"
 /// What a server needs of the program beside sessions and runs.
 pub trait HostServices: Send + Sync {
     /// The accounts that are configured, and the gates that are not closed.
-    fn known(&self) -> Result<(Vec<Account>, Vec<Gate>), String>;
+    fn provider_state(&self) -> Result<(Vec<Account>, Vec<Gate>), String>;
 
     /// The gateways that run on this machine: `{port, address, status}` each, or a `problem` in place of the status.
     fn gateways(&self) -> BoxFuture<'_, Vec<Value>>;
 
     /// Asks one of them something.
-    fn ask_gateway(
+    fn send_to_gateway(
         &self,
         port: u16,
         question: GatewayRequest,
@@ -44,37 +44,37 @@ pub trait HostServices: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GatewayRequest {
     /// Its last requests that changed after that number.
-    Traffic(u64),
+    RequestLog(u64),
     /// To try one that waits again at once, or all.
     RetryNow(Option<String>),
     /// To end one that waits.
     Cancel(String),
 }
 
-pub(super) fn add_to(api: &mut Api) {
+pub(super) fn add_routes(api: &mut Api) {
     let about = Operation::get("/api/about", "about", "What this server is");
-    api.add(about.answers::<AboutView>(), get(show_about));
+    api.add(about.response::<AboutView>(), get(show_about));
     let about = "Accounts and gates: what is known of providers";
     let known = Operation::get("/api/knowledge", "show_knowledge", about);
-    api.add(known.answers::<SharedState>(), get(show_knowledge));
+    api.add(known.response::<SharedState>(), get(show_provider_state));
     let about = "The retry policies with their delays";
     let policies = Operation::get("/api/policies", "list_policies", about);
-    api.add(policies.answers::<Policies>(), get(list_policies));
+    api.add(policies.response::<Policies>(), get(list_policies));
     let about = "The gateways that run on this machine, and what waits there";
     let gateways = Operation::get("/api/gateways", "list_gateways", about);
-    api.add(gateways.answers::<GatewayList>(), get(list_gateways));
+    api.add(gateways.response::<GatewayList>(), get(list_gateways));
     let about = "The last requests of a gateway, with their attempts";
     let traffic = Operation::get("/api/gateways/{port}/traffic", "show_traffic", about);
     let traffic = traffic.query::<AfterQuery>();
-    api.add(traffic.answers::<Changes>(), get(show_traffic));
+    api.add(traffic.response::<Changes>(), get(show_request_log));
     let about = "Has requests that wait at a gateway try again at once";
     let retry = Operation::post("/api/gateways/{port}/retry_now", "gateway_retry_now", about);
     let retry = retry.body::<RetryTarget>();
-    api.add(retry.answers::<Retried>(), post(gateway_retry_now));
+    api.add(retry.response::<Retried>(), post(gateway_retry_now));
     let about = "Ends a request that waits at a gateway";
     let cancel = Operation::post("/api/gateways/{port}/cancel", "gateway_cancel", about);
     let cancel = cancel.body::<CancelTarget>();
-    api.add(cancel.answers::<Cancelled>(), post(gateway_cancel));
+    api.add(cancel.response::<Cancelled>(), post(gateway_cancel));
 }
 
 /// This server.
@@ -92,7 +92,7 @@ struct AboutView {
 }
 
 async fn show_about(State(shared): ExtractState) -> Json<AboutView> {
-    let house = shared.sessions.house();
+    let house = shared.sessions.session_factory();
     Json(AboutView {
         version: env!("CARGO_PKG_VERSION"),
         now: house.clock().now(),
@@ -101,11 +101,11 @@ async fn show_about(State(shared): ExtractState) -> Json<AboutView> {
     })
 }
 
-async fn show_knowledge(State(shared): ExtractState) -> Result<Json<SharedState>, HttpError> {
-    let known = shared.around.known();
+async fn show_provider_state(State(shared): ExtractState) -> Result<Json<SharedState>, HttpError> {
+    let known = shared.host_services.provider_state();
     let (accounts, gates) = known.map_err(Problem::wrong)?;
     Ok(Json(SharedState {
-        now: shared.sessions.house().clock().now(),
+        now: shared.sessions.session_factory().clock().now(),
         accounts,
         gates,
     }))
@@ -143,8 +143,8 @@ struct GatewayRow {
 
 async fn list_gateways(State(shared): ExtractState) -> Json<GatewayList> {
     Json(GatewayList {
-        now: shared.sessions.house().clock().now(),
-        gateways: shared.around.gateways().await,
+        now: shared.sessions.session_factory().clock().now(),
+        gateways: shared.host_services.gateways().await,
     })
 }
 
@@ -156,19 +156,22 @@ struct AfterQuery {
     after: u64,
 }
 
-fn port(name: &str) -> Result<u16, Problem> {
+fn parse_port(name: &str) -> Result<u16, Problem> {
     let port = name.parse();
     port.map_err(|_| Problem::unknown(format!("no gateway runs on port {name}")))
 }
 
-async fn show_traffic(
+async fn show_request_log(
     State(shared): ExtractState,
     PathId(name): PathId,
     QueryParams(asked): QueryParams<AfterQuery>,
 ) -> Result<Json<Value>, HttpError> {
-    let question = GatewayRequest::Traffic(asked.after);
+    let question = GatewayRequest::RequestLog(asked.after);
     Ok(Json(
-        shared.around.ask_gateway(port(&name)?, question).await?,
+        shared
+            .host_services
+            .send_to_gateway(parse_port(&name)?, question)
+            .await?,
     ))
 }
 
@@ -211,7 +214,10 @@ async fn gateway_retry_now(
 ) -> Result<Json<Value>, HttpError> {
     let question = GatewayRequest::RetryNow(meant.id);
     Ok(Json(
-        shared.around.ask_gateway(port(&name)?, question).await?,
+        shared
+            .host_services
+            .send_to_gateway(parse_port(&name)?, question)
+            .await?,
     ))
 }
 
@@ -222,14 +228,17 @@ async fn gateway_cancel(
 ) -> Result<Json<Value>, HttpError> {
     let question = GatewayRequest::Cancel(meant.id);
     Ok(Json(
-        shared.around.ask_gateway(port(&name)?, question).await?,
+        shared
+            .host_services
+            .send_to_gateway(parse_port(&name)?, question)
+            .await?,
     ))
 }
 
 // --- What is no endpoint ---
 
 /// A file of the page, or nothing.
-pub(super) async fn other(request: Request) -> Response {
+pub(super) async fn page_file(request: Request) -> Response {
     let path = request.uri().path().strip_prefix('/').unwrap_or_default();
     let Some(file) = assets::file(path) else {
         let detail = "there is nothing here; /api/openapi.json says what there is";
@@ -239,7 +248,7 @@ pub(super) async fn other(request: Request) -> Response {
         let status = StatusCode::METHOD_NOT_ALLOWED;
         let detail = "a file of the page is asked for by GET";
         let problem = Problem::new(status, "method_not_allowed", detail);
-        return HttpError(problem.allowing("GET, HEAD")).into_response();
+        return HttpError(problem.with_allowed_methods("GET, HEAD")).into_response();
     }
     file.response(request.headers()).map(Into::into)
 }

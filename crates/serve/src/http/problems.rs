@@ -29,9 +29,9 @@ impl From<FactoryError> for HttpError {
     fn from(error: FactoryError) -> Self {
         let detail = error.to_string();
         Self(match error {
-            FactoryError::Unknown { .. } => Problem::unknown(detail),
+            FactoryError::NotFound { .. } => Problem::unknown(detail),
             FactoryError::InUse { .. } => Problem::conflict("in_use", detail),
-            FactoryError::Wrong(_) => Problem::wrong(detail),
+            FactoryError::Invalid(_) => Problem::wrong(detail),
             _ => Problem::unavailable("unavailable", detail),
         })
     }
@@ -41,10 +41,10 @@ impl From<live_sessions::Error> for HttpError {
     fn from(error: live_sessions::Error) -> Self {
         let detail = error.to_string();
         Self(match error {
-            live_sessions::Error::House(error) => return error.into(),
+            live_sessions::Error::Factory(error) => return error.into(),
             live_sessions::Error::Refused(_) => Problem::conflict("refused", detail),
-            live_sessions::Error::Behind => Problem::new(StatusCode::GONE, "stale", detail),
-            live_sessions::Error::Busy => Problem::unavailable("busy", detail).after(1),
+            live_sessions::Error::Stale => Problem::new(StatusCode::GONE, "stale", detail),
+            live_sessions::Error::Busy => Problem::unavailable("busy", detail).with_retry_after(1),
             live_sessions::Error::TooMany => Problem::unavailable("too_many_sessions", detail),
             live_sessions::Error::Unreadable(_) => Problem::unavailable("unavailable", detail),
         })
@@ -56,12 +56,12 @@ impl From<run_store::Error> for HttpError {
         use run_store::Error;
         let detail = error.to_string();
         Self(match error {
-            Error::NoName | Error::NotFound { .. } => Problem::unknown(detail),
+            Error::EmptyName | Error::NotFound { .. } => Problem::unknown(detail),
             Error::Ambiguous { .. } => Problem::conflict("ambiguous", detail),
-            Error::Over { .. } => Problem::conflict("over", detail),
-            Error::NotUnderWay { .. } => Problem::conflict("not_under_way", detail),
-            Error::NothingAsked { .. } => Problem::conflict("nothing_asked", detail),
-            Error::SeveralAsk { .. } => Problem::conflict("several_ask", detail),
+            Error::RunEnded { .. } => Problem::conflict("over", detail),
+            Error::StepNotActive { .. } => Problem::conflict("not_under_way", detail),
+            Error::NoOpenQuestion { .. } => Problem::conflict("nothing_asked", detail),
+            Error::AmbiguousQuestion { .. } => Problem::conflict("several_ask", detail),
             Error::UnknownChoice { .. } => Problem::wrong(detail),
             _ => Problem::unavailable("unavailable", detail),
         })

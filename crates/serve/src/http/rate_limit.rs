@@ -19,7 +19,7 @@ pub(super) struct RateLimiter {
 }
 
 struct Bucket {
-    left: f64,
+    tokens: f64,
     at: Instant,
 }
 
@@ -32,7 +32,7 @@ impl RateLimiter {
     }
 
     /// Takes a token for a request; the error is the time until one is available.
-    pub(super) fn take(&self, address: IpAddr) -> Result<(), Duration> {
+    pub(super) fn try_acquire(&self, address: IpAddr) -> Result<(), Duration> {
         let now = Instant::now();
         let rate = f64::from(self.per_second);
         let most = rate * f64::from(BURST_SECONDS);
@@ -45,14 +45,14 @@ impl RateLimiter {
             }
         }
         let fresh = Bucket {
-            left: most,
+            tokens: most,
             at: now,
         };
         let bucket = buckets.entry(address).or_insert(fresh);
         if bucket.fill(now, rate, most) < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - bucket.left) / rate));
+            return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / rate));
         }
-        bucket.left -= 1.0;
+        bucket.tokens -= 1.0;
         Ok(())
     }
 }
@@ -60,8 +60,8 @@ impl RateLimiter {
 impl Bucket {
     fn fill(&mut self, now: Instant, rate: f64, most: f64) -> f64 {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        (self.left, self.at) = ((self.left + passed * rate).min(most), now);
-        self.left
+        (self.tokens, self.at) = ((self.tokens + passed * rate).min(most), now);
+        self.tokens
     }
 }
 
@@ -75,14 +75,14 @@ mod tests {
         let rates = RateLimiter::new(10);
         let [one, other] = [1, 2].map(|last| IpAddr::from(Ipv4Addr::new(192, 0, 2, last)));
         for _ in 0..50 {
-            assert_eq!(rates.take(one), Ok(()));
+            assert_eq!(rates.try_acquire(one), Ok(()));
         }
-        let wait = rates.take(one).unwrap_err();
+        let wait = rates.try_acquire(one).unwrap_err();
         assert!(wait <= Duration::from_millis(100), "{wait:?}");
-        assert_eq!(rates.take(other), Ok(()));
+        assert_eq!(rates.try_acquire(other), Ok(()));
         tokio::time::advance(wait + Duration::from_millis(1)).await;
-        assert_eq!(rates.take(one), Ok(()));
-        assert!(rates.take(one).is_err());
+        assert_eq!(rates.try_acquire(one), Ok(()));
+        assert!(rates.try_acquire(one).is_err());
     }
 
     #[tokio::test(start_paused = true)]
@@ -90,7 +90,7 @@ mod tests {
         let rates = RateLimiter::new(10);
         for number in 0..30_000_u32 {
             rates
-                .take(IpAddr::from(Ipv4Addr::from_bits(number)))
+                .try_acquire(IpAddr::from(Ipv4Addr::from_bits(number)))
                 .unwrap();
         }
         assert!(rates.buckets.lock().unwrap().len() <= MAX_ADDRESSES);

@@ -18,36 +18,39 @@ use serde::{Deserialize, Serialize};
 /// Default number of runs in a list.
 const DEFAULT_LIMIT: usize = 50;
 
-pub(super) fn add_to(api: &mut Api) {
+pub(super) fn add_routes(api: &mut Api) {
     let list = Operation::get(
         "/api/runs",
         "list_runs",
         "Runs of pipelines, the newest first",
     );
     api.add(
-        list.query::<ListQuery>().answers::<RunList>(),
+        list.query::<ListQuery>().response::<RunList>(),
         get(list_runs),
     );
     let start = Operation::post("/api/runs", "start_run", "Runs a pipeline");
-    api.add(start.body::<NewRun>().made::<StartedRun>(), post(start_run));
+    api.add(
+        start.body::<NewRun>().created::<StartedRun>(),
+        post(start_run),
+    );
     let about = "A run: its steps, what they need, their attempts, waits and questions";
     let show = Operation::get("/api/runs/{id}", "show_run", about);
-    api.add(show.answers::<RunResponse>(), get(show_run));
+    api.add(show.response::<RunResponse>(), get(show_run));
     let about = "Has a run try again at once what it waits to try again";
     let retry = Operation::post("/api/runs/{id}/retry_now", "run_retry_now", about);
     api.add(
-        retry.body::<StepTarget>().answers::<RunRequestView>(),
+        retry.body::<StepTarget>().response::<RunRequestView>(),
         post(retry_now),
     );
     let cancel = Operation::post("/api/runs/{id}/cancel", "cancel_run", "Ends a run");
-    api.add(cancel.answers::<RunRequestView>(), post(cancel_run));
+    api.add(cancel.response::<RunRequestView>(), post(cancel_run));
     let answer = Operation::post(
         "/api/runs/{id}/answer",
         "answer_run",
         "Answers what a run asks",
     );
     api.add(
-        answer.body::<Choice>().answers::<RunRequestView>(),
+        answer.body::<Choice>().response::<RunRequestView>(),
         post(answer_run),
     );
 }
@@ -75,7 +78,7 @@ async fn list_runs(
     let limit = asked.limit.unwrap_or(DEFAULT_LIMIT).max(1);
     Ok(Json(RunList {
         runs: shared.runs.list(limit).await?,
-        now: shared.sessions.house().clock().now(),
+        now: shared.sessions.session_factory().clock().now(),
     }))
 }
 
@@ -92,7 +95,7 @@ struct RunResponse {
 async fn show_run(State(shared): ExtractState, PathId(id): PathId) -> JsonResult<RunResponse> {
     Ok(Json(RunResponse {
         run: shared.runs.show(&id).await?,
-        now: shared.sessions.house().clock().now(),
+        now: shared.sessions.session_factory().clock().now(),
     }))
 }
 
@@ -108,7 +111,7 @@ async fn start_run(
     State(shared): ExtractState,
     Body(wanted): Body<NewRun>,
 ) -> Result<Response, HttpError> {
-    let id = shared.starts.start(wanted).await?;
+    let id = shared.run_starter.start(wanted).await?;
     let location = HeaderValue::try_from(format!("/api/runs/{id}"));
     let location = location.map_err(|error| Problem::wrong(error.to_string()))?;
     let begun = Json(StartedRun { id });

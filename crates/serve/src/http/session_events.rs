@@ -30,9 +30,9 @@ pub enum Dialect {
 
 impl Dialect {
     /// Encodes an event in this dialect, or returns `None` if the dialect has no word for it.
-    pub(super) fn say(self, event: &Event) -> Option<Box<RawValue>> {
+    pub(super) fn encode(self, event: &Event) -> Option<Box<RawValue>> {
         match self {
-            Self::Turn => to_raw_value(&TurnEvent::of(event)?).ok(),
+            Self::Turn => to_raw_value(&TurnEvent::from_event(event)?).ok(),
             Self::Native => to_raw_value(event).ok(),
         }
     }
@@ -41,48 +41,48 @@ impl Dialect {
 /// The next item of a subscription.
 pub(super) enum StreamItem {
     /// The next events are no longer available: the reader needs a [snapshot](SessionEvents::snapshot).
-    Behind,
+    Lagged,
     /// An event, encoded in the dialect.
     Event(EventCursor, Box<RawValue>),
     /// A keep-alive: nothing happened for a while.
-    Beat,
+    KeepAlive,
 }
 
 /// The subscription of one reader to a live session.
 pub(super) struct SessionEvents {
-    room: Arc<LiveSession>,
+    session: Arc<LiveSession>,
     dialect: Dialect,
     /// The position of the last event delivered; without one the reader needs a snapshot.
-    place: Option<EventCursor>,
+    cursor: Option<EventCursor>,
     /// The only turn to deliver, until its end; `None` delivers everything.
     turn: Option<String>,
-    news: watch::Receiver<u64>,
+    newest_seq: watch::Receiver<u64>,
     stop: CancellationToken,
-    ready: std::vec::IntoIter<Event>,
-    is_over: bool,
+    buffered: std::vec::IntoIter<Event>,
+    is_ended: bool,
 }
 
 impl SessionEvents {
     pub(super) fn new(
-        room: Arc<LiveSession>,
+        session: Arc<LiveSession>,
         dialect: Dialect,
-        place: Option<EventCursor>,
+        cursor: Option<EventCursor>,
         stop: CancellationToken,
     ) -> Self {
         Self {
-            news: room.news(),
-            room,
+            newest_seq: session.watch_newest_seq(),
+            session,
             dialect,
-            place,
+            cursor,
             turn: None,
             stop,
-            ready: Vec::new().into_iter(),
-            is_over: false,
+            buffered: Vec::new().into_iter(),
+            is_ended: false,
         }
     }
 
     /// Restricts the subscription to one turn.
-    pub(super) fn of_turn(mut self, turn_id: String) -> Self {
+    pub(super) fn only_turn(mut self, turn_id: String) -> Self {
         self.turn = Some(turn_id);
         self
     }
@@ -90,12 +90,12 @@ impl SessionEvents {
     /// Waits for the next item; returns `None` when no more will come.
     pub(super) async fn next(&mut self) -> Option<StreamItem> {
         loop {
-            if self.is_over || self.stop.is_cancelled() {
+            if self.is_ended || self.stop.is_cancelled() {
                 return None;
             }
-            for event in self.ready.by_ref() {
-                let place = self.room.place_of(&event);
-                self.place = Some(place);
+            for event in self.buffered.by_ref() {
+                let place = self.session.cursor_of(&event);
+                self.cursor = Some(place);
                 if self
                     .turn
                     .as_ref()
@@ -103,37 +103,40 @@ impl SessionEvents {
                 {
                     continue;
                 }
-                self.is_over = self.turn.is_some() && matches!(event.body, Body::Sealed { .. });
-                if let Some(said) = self.dialect.say(&event) {
+                self.is_ended = self.turn.is_some() && matches!(event.body, Body::Sealed { .. });
+                if let Some(said) = self.dialect.encode(&event) {
                     return Some(StreamItem::Event(place, said));
                 }
             }
-            self.news.mark_unchanged();
-            let heard = self.place.map(|place| self.room.since(place));
+            self.newest_seq.mark_unchanged();
+            let heard = self.cursor.map(|place| self.session.events_after(place));
             match heard {
                 Some(EventBatch::Events(events)) if events.is_empty() => tokio::select! {
                     // The channel cannot close: `self` holds the live session.
-                    _ = self.news.changed() => {}
+                    _ = self.newest_seq.changed() => {}
                     () = self.stop.cancelled() => return None,
-                    () = tokio::time::sleep(KEEPALIVE_INTERVAL) => return Some(StreamItem::Beat),
+                    () = tokio::time::sleep(KEEPALIVE_INTERVAL) => return Some(StreamItem::KeepAlive),
                 },
-                Some(EventBatch::Events(events)) => self.ready = events.into_iter(),
-                Some(EventBatch::Stale) | None => return Some(StreamItem::Behind),
+                Some(EventBatch::Events(events)) => self.buffered = events.into_iter(),
+                Some(EventBatch::Stale) | None => return Some(StreamItem::Lagged),
             }
         }
     }
 
     /// Returns whether the reader needs a snapshot before anything else.
-    pub(super) fn is_behind(&self) -> bool {
-        let heard = self.place.map(|place| self.room.since(place));
+    pub(super) fn is_lagging(&self) -> bool {
+        let heard = self.cursor.map(|place| self.session.events_after(place));
         heard.is_none_or(|heard| heard == EventBatch::Stale)
     }
 
     /// Takes a snapshot of everything until now, and continues after it.
     pub(super) async fn snapshot(&mut self) -> Result<SnapshotView, Error> {
-        let snapshot = self.room.snapshot(self.dialect == Dialect::Native).await?;
+        let snapshot = self
+            .session
+            .snapshot(self.dialect == Dialect::Native)
+            .await?;
         // The live session made this cursor, so it parses.
-        self.place = snapshot.place.parse().ok();
+        self.cursor = snapshot.place.parse().ok();
         Ok(snapshot)
     }
 }

@@ -22,34 +22,34 @@ use std::path::PathBuf;
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 500;
 
-pub(super) fn add_to(api: &mut Api) {
+pub(super) fn add_routes(api: &mut Api) {
     let list = Operation::get(
         "/api/sessions",
         "list_sessions",
         "Sessions, the newest first",
     );
     api.add(
-        list.query::<ListQuery>().answers::<SessionList>(),
+        list.query::<ListQuery>().response::<SessionList>(),
         get(list_sessions),
     );
     let create = Operation::post("/api/sessions", "create_session", "Begins a session");
     let create = create.body::<NewSession>();
-    api.add(create.made::<SessionView>(), post(create_session));
+    api.add(create.created::<SessionView>(), post(create_session));
     let show = Operation::get(
         "/api/sessions/{id}",
         "show_session",
         "Where a session stands",
     );
-    api.add(show.answers::<SessionView>(), get(show_session));
+    api.add(show.response::<SessionView>(), get(show_session));
     let path = "/api/sessions/{id}/settings";
     let shown = Operation::get(path, "show_settings", "How a session is led");
-    api.add(shown.answers::<SettingsView>(), get(show_settings));
+    api.add(shown.response::<SettingsView>(), get(show_settings));
     let changed = Operation::patch(path, "change_settings", "Changes how a session is led");
     let changed = changed.body::<SettingsPatch>();
-    api.add(changed.answers::<SettingsView>(), patch(change_settings));
+    api.add(changed.response::<SettingsView>(), patch(change_settings));
     let about = "The models that can be chosen";
     let models = Operation::get("/api/sessions/{id}/models", "list_models", about);
-    api.add(models.answers::<ModelList>(), get(list_models));
+    api.add(models.response::<ModelList>(), get(list_models));
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -97,7 +97,7 @@ enum AfterContent {
 }
 
 impl AfterContent {
-    const fn word(self) -> &'static str {
+    const fn as_str(self) -> &'static str {
         match self {
             Self::Fail => "fail",
             Self::Retract => "retract",
@@ -116,7 +116,7 @@ async fn create_session(
         provider: new.provider,
         model: new.model,
         policy: new.policy,
-        after_content: new.after_content.map(|word| word.word().to_owned()),
+        after_content: new.after_content.map(|word| word.as_str().to_owned()),
     };
     let room = shared.sessions.create(wishes).await?;
     let location = HeaderValue::try_from(format!("/api/sessions/{}", room.id()));
@@ -126,14 +126,14 @@ async fn create_session(
 }
 
 async fn show_session(State(shared): ExtractState, PathId(id): PathId) -> JsonResult<SessionView> {
-    Ok(Json(shared.sessions.room(&id).await?.view().await?))
+    Ok(Json(shared.sessions.find(&id).await?.view().await?))
 }
 
 async fn show_settings(
     State(shared): ExtractState,
     PathId(id): PathId,
 ) -> JsonResult<SettingsView> {
-    Ok(Json(shared.sessions.room(&id).await?.settings().await?))
+    Ok(Json(shared.sessions.find(&id).await?.settings().await?))
 }
 
 /// A change of a session's settings. Absent fields remain unchanged.
@@ -163,7 +163,7 @@ async fn change_settings(
     PathId(id): PathId,
     Body(change): Body<SettingsPatch>,
 ) -> JsonResult<SettingsView> {
-    let room = shared.sessions.room(&id).await?;
+    let room = shared.sessions.find(&id).await?;
     let model = match (change.provider, change.model) {
         (None, None) => None,
         (provider, Some(model)) => {
@@ -203,7 +203,13 @@ struct ModelList {
 }
 
 async fn list_models(State(shared): ExtractState, PathId(id): PathId) -> JsonResult<ModelList> {
-    let card = shared.sessions.room(&id).await?.card().await?.sound()?;
+    let card = shared
+        .sessions
+        .find(&id)
+        .await?
+        .card()
+        .await?
+        .ensure_usable()?;
     Ok(Json(ModelList {
         models: card.models.into_iter().map(Into::into).collect(),
     }))

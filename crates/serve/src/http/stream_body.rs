@@ -32,7 +32,7 @@ impl StreamFormat {
     /// Encodes an item, or returns `None` if this format has nothing to write for it.
     fn write(self, next: StreamItem) -> Option<Bytes> {
         let text = match (self, next) {
-            (Self::Sse, StreamItem::Beat) => ": \n\n".to_owned(),
+            (Self::Sse, StreamItem::KeepAlive) => ": \n\n".to_owned(),
             (Self::Sse, StreamItem::Event(place, event)) => {
                 format!("id: {place}\ndata: {event}\n\n")
             }
@@ -45,7 +45,7 @@ impl StreamFormat {
                 };
                 serde_json::to_string(&envelope).ok()? + "\n"
             }
-            (Self::Lines | Self::Envelopes, StreamItem::Beat) | (_, StreamItem::Behind) => {
+            (Self::Lines | Self::Envelopes, StreamItem::KeepAlive) | (_, StreamItem::Lagged) => {
                 return None;
             }
         };
@@ -62,21 +62,21 @@ struct Envelope<'a> {
 
 /// Streams one turn or all events without snapshots: a reader that falls behind is cut off.
 pub(super) fn body(following: SessionEvents, form: StreamFormat) -> Response {
-    answer(following, None, false, form)
+    stream_response(following, None, false, form)
 }
 
 /// Streams all events, with a snapshot wherever the reader needs one. An error of the first snapshot becomes the error
 /// of the request.
 pub(super) async fn body_with_snapshots(mut following: SessionEvents) -> Result<Response, Error> {
-    let first = match following.is_behind() {
-        true => Some(written(&following.snapshot().await?)),
+    let first = match following.is_lagging() {
+        true => Some(encode_snapshot(&following.snapshot().await?)),
         false => None,
     };
-    Ok(answer(following, first, true, StreamFormat::Sse))
+    Ok(stream_response(following, first, true, StreamFormat::Sse))
 }
 
 /// Builds the response; `first` is written before everything else.
-fn answer(
+fn stream_response(
     following: SessionEvents,
     first: Option<Bytes>,
     takes_snapshots: bool,
@@ -90,10 +90,10 @@ fn answer(
             }
             loop {
                 let frame = match following.next().await? {
-                    StreamItem::Behind if takes_snapshots => {
-                        following.snapshot().await.map(|it| written(&it))
+                    StreamItem::Lagged if takes_snapshots => {
+                        following.snapshot().await.map(|it| encode_snapshot(&it))
                     }
-                    StreamItem::Behind => Err(Error::Behind),
+                    StreamItem::Lagged => Err(Error::Stale),
                     next => match form.write(next) {
                         Some(bytes) => Ok(bytes),
                         None => continue,
@@ -111,7 +111,7 @@ fn answer(
     (headers, Body::from_stream(Box::pin(frames))).into_response()
 }
 
-fn written(snapshot: &SnapshotView) -> Bytes {
+fn encode_snapshot(snapshot: &SnapshotView) -> Bytes {
     let data = serde_json::to_string(snapshot).unwrap_or_default();
     let text = format!("id: {}\nevent: snapshot\ndata: {data}\n\n", snapshot.place);
     Bytes::from(text)

@@ -21,11 +21,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-pub(super) fn add_to(api: &mut Api) {
+pub(super) fn add_routes(api: &mut Api) {
     let about = "A session's transcript as events, and the place from which to follow";
     let snapshot = Operation::get("/api/sessions/{id}/snapshot", "snapshot_session", about);
     api.add(
-        snapshot.query::<DialectQuery>().answers::<SnapshotView>(),
+        snapshot.query::<DialectQuery>().response::<SnapshotView>(),
         get(snapshot_session),
     );
     let about = "What happens in a session, from a place on: server-sent events or lines of JSON";
@@ -66,7 +66,7 @@ pub(super) fn add_to(api: &mut Api) {
     ];
     for (name, about) in orders {
         let path = format!("/api/sessions/{{id}}/{name}");
-        let operation = Operation::post(&path, name, about).empty();
+        let operation = Operation::post(&path, name, about).no_content();
         let order = move |state: ExtractState, id: PathId| post_turn_command(name, state, id);
         api.add(operation, post(order));
     }
@@ -85,7 +85,7 @@ async fn snapshot_session(
     PathId(id): PathId,
     QueryParams(asked): QueryParams<DialectQuery>,
 ) -> JsonResult<SnapshotView> {
-    let room = shared.sessions.room(&id).await?;
+    let room = shared.sessions.find(&id).await?;
     let snapshot = room.snapshot(asked.dialect == Dialect::Native).await?;
     Ok(Json(snapshot))
 }
@@ -121,9 +121,9 @@ async fn follow_session(
     QueryParams(asked): QueryParams<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, HttpError> {
-    let room = shared.sessions.room(&id).await?;
+    let room = shared.sessions.find(&id).await?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let form = match (wants(&headers, "text/event-stream"), asked.envelope) {
+    let form = match (accepts(&headers, "text/event-stream"), asked.envelope) {
         (true, _) => StreamFormat::Sse,
         (false, true) => StreamFormat::Envelopes,
         (false, false) => StreamFormat::Lines,
@@ -136,14 +136,14 @@ async fn follow_session(
         (StreamFormat::Sse, after) => after.and_then(Result::ok),
         (_, Some(after)) => {
             let place = after.map_err(|error| Problem::unreadable(error.to_string()))?;
-            if room.since(place) == EventBatch::Stale {
-                return Err(Error::Behind.into());
+            if room.events_after(place) == EventBatch::Stale {
+                return Err(Error::Stale.into());
             }
             Some(place)
         }
-        (_, None) => Some(room.place()),
+        (_, None) => Some(room.cursor()),
     };
-    let stop = shared.sessions.stopping().clone();
+    let stop = shared.sessions.stop_token().clone();
     let following = SessionEvents::new(room, asked.dialect, after, stop);
     match form {
         StreamFormat::Sse => Ok(stream_body::body_with_snapshots(following).await?),
@@ -152,7 +152,7 @@ async fn follow_session(
 }
 
 /// Returns whether the client's `Accept` header names that media type.
-fn wants(headers: &HeaderMap, kind: &str) -> bool {
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter();
     let mut accepted = accepted.filter_map(|accept| accept.to_str().ok());
     accepted.any(|accept| accept.to_ascii_lowercase().contains(kind))
@@ -219,7 +219,7 @@ pub(super) enum DispositionKind {
     Queued,
 }
 
-fn said(text: String, images: Vec<Picture>) -> Result<UserMessage, HttpError> {
+fn user_message(text: String, images: Vec<Picture>) -> Result<UserMessage, HttpError> {
     if text.trim().is_empty() && images.is_empty() {
         return Err(Problem::wrong("text: there is nothing to say").into());
     }
@@ -237,7 +237,7 @@ fn said(text: String, images: Vec<Picture>) -> Result<UserMessage, HttpError> {
 
 impl Prompt {
     /// Sends the prompt. Returns its disposition, and a cursor before the prompt's first event.
-    pub(super) async fn say(
+    pub(super) async fn send(
         self,
         room: &Arc<LiveSession>,
     ) -> Result<(DispositionKind, EventCursor), HttpError> {
@@ -245,13 +245,13 @@ impl Prompt {
             DeliveryMode::Steer => Delivery::Steer,
             DeliveryMode::FollowUp => Delivery::FollowUp,
         });
-        let said = said(self.text, self.images)?;
+        let said = user_message(self.text, self.images)?;
         let (answer, place) = room.prompt(said, deliver).await?;
-        Ok((disposed(&answer), place))
+        Ok((disposition_kind(&answer), place))
     }
 }
 
-fn disposed(answer: &serde_json::Value) -> DispositionKind {
+fn disposition_kind(answer: &serde_json::Value) -> DispositionKind {
     match answer["disposition"] == "started" {
         true => DispositionKind::Started,
         false => DispositionKind::Queued,
@@ -264,12 +264,12 @@ async fn post_prompt(
     headers: HeaderMap,
     Body(prompt): Body<Prompt>,
 ) -> Result<Response, HttpError> {
-    let room = shared.sessions.room(&id).await?;
+    let room = shared.sessions.find(&id).await?;
     let text = prompt.text.clone();
-    let (disposition, place) = prompt.say(&room).await?;
-    let form = match wants(&headers, "text/event-stream") {
+    let (disposition, place) = prompt.send(&room).await?;
+    let form = match accepts(&headers, "text/event-stream") {
         true => Some(StreamFormat::Sse),
-        false => wants(&headers, "application/x-ndjson").then_some(StreamFormat::Lines),
+        false => accepts(&headers, "application/x-ndjson").then_some(StreamFormat::Lines),
     };
     // A queued message has no turn yet that could be followed.
     let turn = room.find_turn_with_input(place, &text);
@@ -278,9 +278,9 @@ async fn post_prompt(
         let disposition = Disposition { disposition };
         return Ok((StatusCode::ACCEPTED, Json(disposition)).into_response());
     };
-    let stop = shared.sessions.stopping().clone();
+    let stop = shared.sessions.stop_token().clone();
     let following = SessionEvents::new(room, Dialect::Turn, Some(place), stop);
-    Ok(stream_body::body(following.of_turn(turn), form))
+    Ok(stream_body::body(following.only_turn(turn), form))
 }
 
 async fn post_steering(
@@ -288,10 +288,10 @@ async fn post_steering(
     PathId(id): PathId,
     Body(steering): Body<Steering>,
 ) -> Result<(StatusCode, Json<Disposition>), HttpError> {
-    let room = shared.sessions.room(&id).await?;
-    let said = said(steering.text, steering.images)?;
+    let room = shared.sessions.find(&id).await?;
+    let said = user_message(steering.text, steering.images)?;
     let answer = room.steer(said).await?;
-    let disposition = disposed(&answer);
+    let disposition = disposition_kind(&answer);
     Ok((StatusCode::ACCEPTED, Json(Disposition { disposition })))
 }
 
@@ -300,13 +300,16 @@ async fn post_turn_command(
     State(shared): ExtractState,
     PathId(id): PathId,
 ) -> Result<StatusCode, HttpError> {
-    let room = shared.sessions.room(&id).await?;
-    obey(&room, order).await?;
+    let room = shared.sessions.find(&id).await?;
+    run_turn_command(&room, order).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Applies a command such as `abort` or `retry_now` to the turn of a live session.
-pub(super) async fn obey(room: &Arc<LiveSession>, order: &str) -> Result<(), HttpError> {
+pub(super) async fn run_turn_command(
+    room: &Arc<LiveSession>,
+    order: &str,
+) -> Result<(), HttpError> {
     match order {
         "abort" => room.abort().await?,
         "abort_retry" => room.abort_retry().await?,

@@ -9,7 +9,7 @@ use super::access_control::{self, Peer};
 use super::app_state::{AppState, run_to_completion};
 use super::problems::HttpError;
 use super::session_events::{Dialect, SessionEvents, StreamItem};
-use super::turns::{DeliveryMode, Disposition, Picture, Prompt, obey};
+use super::turns::{DeliveryMode, Disposition, Picture, Prompt, run_turn_command};
 use crate::live_sessions::EventCursor;
 use axum::Extension;
 use axum::extract::State;
@@ -91,23 +91,21 @@ pub(super) async fn upgrade(
     };
     let peer = peer.map(|Extension(peer)| peer);
     let sockets = shared.sockets.clone();
-    Ok(
-        upgrade
-            .on_upgrade(move |socket| Box::pin(sockets.track_future(talk(shared, socket, peer)))),
-    )
+    Ok(upgrade
+        .on_upgrade(move |socket| Box::pin(sockets.track_future(run_socket(shared, socket, peer)))))
 }
 
-async fn talk(shared: Arc<AppState>, socket: WebSocket, peer: Option<Peer>) {
+async fn run_socket(shared: Arc<AppState>, socket: WebSocket, peer: Option<Peer>) {
     let (sink, stream) = socket.split();
     let ((out, waiting), (replies, answers)) =
-        (FrameSender::line(), mpsc::channel(MAX_QUEUED_REPLIES));
-    let stop = shared.sessions.stopping().clone();
+        (FrameSender::channel(), mpsc::channel(MAX_QUEUED_REPLIES));
+    let stop = shared.sessions.stop_token().clone();
     let client = Client {
         shared,
         out,
         replies,
         peer,
-        followed: HashMap::new(),
+        subscriptions: HashMap::new(),
     };
     let mut writing =
         AbortOnDropHandle::new(tokio::spawn(frame_writer::write(sink, waiting, answers)));
@@ -127,7 +125,7 @@ struct Client {
     /// disconnected.
     replies: mpsc::Sender<Message>,
     peer: Option<Peer>,
-    followed: HashMap<String, AbortOnDropHandle<()>>,
+    subscriptions: HashMap<String, AbortOnDropHandle<()>>,
 }
 
 impl Client {
@@ -149,14 +147,14 @@ impl Client {
             silent_since = tokio::time::Instant::now();
             match message {
                 Message::Text(text) => {
-                    let reply = self.answer(text.as_bytes()).await;
+                    let reply = self.handle_request(text.as_bytes()).await;
                     if self.reply(&reply).is_err() {
                         return;
                     }
                 }
                 Message::Binary(_) => {
                     let problem = Problem::unreadable("requests are texts of JSON");
-                    if self.reply(&refusal(&Value::Null, &problem)).is_err() {
+                    if self.reply(&error_reply(&Value::Null, &problem)).is_err() {
                         return;
                     }
                 }
@@ -170,7 +168,7 @@ impl Client {
         self.replies.try_send(Message::text(reply.to_string()))
     }
 
-    async fn answer(&mut self, text: &[u8]) -> Value {
+    async fn handle_request(&mut self, text: &[u8]) -> Value {
         // A refusal names its request, as far as the id can be read.
         let named = serde_json::from_slice::<RequestId<'_>>(text);
         let id = named.ok().and_then(|named| named.id);
@@ -179,28 +177,28 @@ impl Client {
         if let Some(peer) = &self.peer
             && let Err(problem) = self.shared.check_rate(peer.address)
         {
-            return refusal(&id, &problem);
+            return error_reply(&id, &problem);
         }
         let request: Request = match super::extract::read_json(text) {
             Ok(request) => request,
-            Err(HttpError(problem)) => return refusal(&id, &problem),
+            Err(HttpError(problem)) => return error_reply(&id, &problem),
         };
-        match self.done(request).await {
+        match self.dispatch(request).await {
             Ok(data) => json!({ "type": "reply", "id": id, "ok": true, "data": data }),
-            Err(HttpError(problem)) => refusal(&id, &problem),
+            Err(HttpError(problem)) => error_reply(&id, &problem),
         }
     }
 
-    async fn done(&mut self, request: Request) -> Result<Value, HttpError> {
+    async fn dispatch(&mut self, request: Request) -> Result<Value, HttpError> {
         if request.kind == "chat.unsubscribe" {
             // The session may be gone while its subscription still exists, and the client may use an abbreviated id.
-            let room = self.shared.sessions.room(&request.conversation).await;
+            let room = self.shared.sessions.find(&request.conversation).await;
             let id = room.map_or(request.conversation, |room| room.id().to_owned());
-            self.followed.remove(&id);
+            self.subscriptions.remove(&id);
             return Ok(Value::Null);
         }
         if request.kind == "chat.subscribe" {
-            let room = self.shared.sessions.room(&request.conversation).await?;
+            let room = self.shared.sessions.find(&request.conversation).await?;
             self.subscribe(&request, room)?;
             return Ok(Value::Null);
         }
@@ -213,25 +211,25 @@ impl Client {
         room: Arc<crate::live_sessions::LiveSession>,
     ) -> Result<(), HttpError> {
         let id = room.id().to_owned();
-        self.followed
+        self.subscriptions
             .retain(|_, following| !following.is_finished());
-        if self.followed.len() >= MAX_SUBSCRIPTIONS && !self.followed.contains_key(&id) {
+        if self.subscriptions.len() >= MAX_SUBSCRIPTIONS && !self.subscriptions.contains_key(&id) {
             let detail = format!("one socket follows at most {MAX_SUBSCRIPTIONS} sessions");
             return Err(Problem::conflict("too_many_subscriptions", detail).into());
         }
         let after = request.after.as_deref().map(str::parse::<EventCursor>);
         let after = after.transpose();
         let after = after.map_err(|error| Problem::unreadable(format!("after: {error}")))?;
-        let stop = self.shared.sessions.stopping().clone();
+        let stop = self.shared.sessions.stop_token().clone();
         let following = SessionEvents::new(room, request.dialect, after, stop);
-        let task = tokio::spawn(follow(following, id.clone(), self.out.clone()));
-        self.followed.insert(id, AbortOnDropHandle::new(task));
+        let task = tokio::spawn(forward_events(following, id.clone(), self.out.clone()));
+        self.subscriptions.insert(id, AbortOnDropHandle::new(task));
         Ok(())
     }
 }
 
 async fn execute_request(shared: Arc<AppState>, request: Request) -> Result<Value, HttpError> {
-    let room = shared.sessions.room(&request.conversation).await?;
+    let room = shared.sessions.find(&request.conversation).await?;
     match request.kind.as_str() {
         "chat.send" => {
             let said = Prompt {
@@ -239,36 +237,36 @@ async fn execute_request(shared: Arc<AppState>, request: Request) -> Result<Valu
                 images: request.images,
                 deliver: request.deliver,
             };
-            let (disposition, _) = said.say(&room).await?;
+            let (disposition, _) = said.send(&room).await?;
             Ok(json!(Disposition { disposition }))
         }
         order @ ("chat.abort" | "chat.abort_retry" | "chat.retry_now" | "chat.resume") => {
-            obey(&room, order.trim_start_matches("chat.")).await?;
+            run_turn_command(&room, order.trim_start_matches("chat.")).await?;
             Ok(Value::Null)
         }
         kind => Err(Problem::unreadable(format!("there is no request `{kind}`")).into()),
     }
 }
 
-fn refusal(id: &Value, problem: &Problem) -> Value {
-    json!({ "type": "reply", "id": id, "ok": false, "problem": problem.written() })
+fn error_reply(id: &Value, problem: &Problem) -> Value {
+    json!({ "type": "reply", "id": id, "ok": false, "problem": problem.body() })
 }
 
 /// Sends the events of a live session until the client unsubscribes or disconnects.
-async fn follow(mut following: SessionEvents, conversation_id: String, out: FrameSender) {
+async fn forward_events(mut following: SessionEvents, conversation_id: String, out: FrameSender) {
     let conversation_id = &*conversation_id;
     while let Some(next) = following.next().await {
         let mut _turn = None;
         let frame = match next {
-            StreamItem::Beat => continue,
+            StreamItem::KeepAlive => continue,
             StreamItem::Event(place, event) => Frame::Delta {
                 conversation_id,
                 place: place.to_string(),
                 seq: place.seq,
                 event,
             },
-            StreamItem::Behind => {
-                _turn = out.snapshots.acquire().await.ok();
+            StreamItem::Lagged => {
+                _turn = out.snapshot_permit.acquire().await.ok();
                 match following.snapshot().await {
                     Ok(snapshot) => Frame::Snapshot {
                         conversation_id,
@@ -278,18 +276,18 @@ async fn follow(mut following: SessionEvents, conversation_id: String, out: Fram
                     },
                     Err(error) => {
                         let HttpError(problem) = error.into();
-                        let problem = problem.written();
+                        let problem = problem.body();
                         let ended = Frame::Ended {
                             conversation_id,
                             problem,
                         };
-                        out.say(&ended).await;
+                        out.send(&ended).await;
                         return;
                     }
                 }
             }
         };
-        if !out.say(&frame).await {
+        if !out.send(&frame).await {
             return;
         }
     }

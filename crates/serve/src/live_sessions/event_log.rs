@@ -13,18 +13,18 @@ const MAX_BATCH_EVENTS: usize = 128;
 /// What happened.
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
-    kept: EventBuffer,
+    buffer: EventBuffer,
     live: Option<LiveTurn>,
     /// The event of the current wait.
     wait: Option<Event>,
     /// The turns and entries that the journal had when the session was opened.
-    written: PersistedRange,
+    persisted: PersistedRange,
     /// Whether the next turn is a resumed one, a part of which is in the journal already.
-    resuming: bool,
+    is_resuming: bool,
     /// Changes whenever something else is written down as a whole.
     generation: u64,
     /// The journal status that readers of a closed session know.
-    known: Option<JournalStatus>,
+    last_journal_status: Option<JournalStatus>,
 }
 
 /// The status of a session that is not open here, as the journal shows it.
@@ -33,7 +33,7 @@ pub(super) struct JournalStatus {
     /// How many entries it has.
     pub(super) entries: u64,
     /// Whether another process holds the session.
-    pub(super) is_led: bool,
+    pub(super) is_open_elsewhere: bool,
 }
 
 /// The turn under way.
@@ -60,7 +60,7 @@ pub(super) struct PersistedRange {
 pub(super) struct LogSnapshot {
     pub(super) seq: u64,
     pub(super) generation: u64,
-    pub(super) written: PersistedRange,
+    pub(super) persisted: PersistedRange,
     pub(super) live: Option<LiveTurn>,
     pub(super) wait: Option<Event>,
 }
@@ -68,79 +68,80 @@ pub(super) struct LogSnapshot {
 impl EventLog {
     /// The session is open: it has so many turns and entries, and perhaps one that is to be carried on.
     pub(super) fn open(&mut self, turns: u64, entries: u64, is_unfinished: bool) {
-        self.known = None;
-        self.written = PersistedRange {
+        self.last_journal_status = None;
+        self.persisted = PersistedRange {
             turns: Some(turns),
             entries,
         };
         (self.live, self.wait) = (None, None);
-        self.resuming = is_unfinished;
+        self.is_resuming = is_unfinished;
         self.generation += 1;
     }
 
     /// Records that the session was closed. Readers that are up to date continue; others need a snapshot.
     pub(super) fn close(&mut self, session_id: &str, seen: Option<JournalStatus>) {
-        let newest = self.kept.newest();
-        self.kept.forget(session_id, newest);
-        self.known = seen;
-        (self.live, self.wait, self.written) = (None, None, PersistedRange::default());
+        let newest = self.buffer.newest();
+        self.buffer.reset(session_id, newest);
+        self.last_journal_status = seen;
+        (self.live, self.wait, self.persisted) = (None, None, PersistedRange::default());
         self.generation += 1;
     }
 
     /// How a session stands that is not open. What another process has added, or that it has come or gone, nobody here was
     /// told of: every place is behind it. Says whether that is so.
-    pub(super) fn has(&mut self, session_id: &str, seen: JournalStatus) -> bool {
-        let is_new =
-            |known: JournalStatus| seen.entries > known.entries || seen.is_led != known.is_led;
-        let is_behind = self.known.is_some_and(is_new);
-        self.known = Some(seen);
+    pub(super) fn update_journal_status(&mut self, session_id: &str, seen: JournalStatus) -> bool {
+        let is_new = |known: JournalStatus| {
+            seen.entries > known.entries || seen.is_open_elsewhere != known.is_open_elsewhere
+        };
+        let is_behind = self.last_journal_status.is_some_and(is_new);
+        self.last_journal_status = Some(seen);
         if is_behind {
-            let newest = self.kept.newest() + 1;
-            self.kept.forget(session_id, newest);
+            let newest = self.buffer.newest() + 1;
+            self.buffer.reset(session_id, newest);
             self.generation += 1;
         }
         is_behind
     }
 
     /// Returns a stamp that changes whenever a new snapshot would differ.
-    pub(super) fn stamp(&self) -> (u64, u64) {
+    pub(super) fn version(&self) -> (u64, u64) {
         (self.newest(), self.generation)
     }
 
     pub(super) fn newest(&self) -> u64 {
-        self.kept.newest()
+        self.buffer.newest()
     }
 
     /// The next events after that number; there may be more.
     pub(super) fn since(&self, after: u64) -> Result<Vec<Event>, StaleCursor> {
         Ok(self
-            .kept
+            .buffer
             .since(after)?
             .take(MAX_BATCH_EVENTS)
             .cloned()
             .collect())
     }
 
-    pub(super) fn view(&self) -> LogSnapshot {
+    pub(super) fn snapshot(&self) -> LogSnapshot {
         LogSnapshot {
             seq: self.newest(),
             generation: self.generation,
-            written: self.written,
+            persisted: self.persisted,
             live: self.live.clone(),
             wait: self.wait.clone(),
         }
     }
 
     /// Takes note of an event; the session has so many turns by now.
-    pub(super) fn hear(&mut self, event: &Event, turns: u64) {
-        if self.is_told(event) {
+    pub(super) fn push(&mut self, event: &Event, turns: u64) {
+        if self.is_already_persisted(event) {
             return;
         }
         let event = Event {
             seq: self.newest() + 1,
             ..event.clone()
         };
-        self.kept.push(&event);
+        self.buffer.push(&event);
         self.note_wait(&event);
         match &event.body {
             Body::Start { .. } => self.begin(LiveTurn {
@@ -150,16 +151,16 @@ impl EventLog {
             }),
             Body::Sealed { .. } => {
                 (self.live, self.wait) = (None, None);
-                self.written.turns = Some(turns);
+                self.persisted.turns = Some(turns);
                 self.generation += 1;
             }
-            _ => self.note(event),
+            _ => self.append_to_turn(event),
         }
     }
 
     /// Whether that was told before: a turn that is carried on says again what it is about.
-    fn is_told(&mut self, event: &Event) -> bool {
-        if !self.resuming {
+    fn is_already_persisted(&mut self, event: &Event) -> bool {
+        if !self.is_resuming {
             return false;
         }
         match &event.body {
@@ -174,7 +175,7 @@ impl EventLog {
                 return false;
             }
             _ => {
-                self.resuming = false;
+                self.is_resuming = false;
                 return false;
             }
         }
@@ -187,7 +188,7 @@ impl EventLog {
     }
 
     /// What passes is no part of what a turn has said.
-    fn note(&mut self, event: Event) {
+    fn append_to_turn(&mut self, event: Event) {
         let Some(LiveTurn {
             turn_id, events, ..
         }) = &mut self.live
@@ -213,7 +214,7 @@ impl EventLog {
             }
             _ => {
                 let last = events.last_mut();
-                if !last.is_some_and(|last| goes_on(last, &event)) {
+                if !last.is_some_and(|last| merge_into(last, &event)) {
                     events.push(event);
                 }
             }
@@ -244,7 +245,7 @@ const fn is_user_event(body: &Body) -> bool {
 }
 
 /// Merges an event into the one before it, if it continues or repeats that one.
-fn goes_on(last: &mut Event, event: &Event) -> bool {
+fn merge_into(last: &mut Event, event: &Event) -> bool {
     if last.attempt_id != event.attempt_id {
         return false;
     }

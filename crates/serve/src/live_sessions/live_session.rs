@@ -22,19 +22,19 @@ use tokio_util::task::TaskTracker;
 pub struct LiveSession {
     id: String,
     /// Distinguishes the event numbers of this live session from those of earlier ones.
-    log: u32,
-    pub(super) house: Arc<dyn SessionFactory>,
+    log_id: u32,
+    pub(super) session_factory: Arc<dyn SessionFactory>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
-    record: Mutex<EventLog>,
+    event_log: Mutex<EventLog>,
     /// The number of the last event.
-    news: watch::Sender<u64>,
-    pub(super) lead: Mutex<Option<OpenSession>>,
+    newest_seq: watch::Sender<u64>,
+    pub(super) open_session: Mutex<Option<OpenSession>>,
     /// Held while the session is opened or closed.
-    pub(super) door: tokio::sync::Mutex<()>,
+    pub(super) open_lock: tokio::sync::Mutex<()>,
     is_new: AtomicBool,
     created: Timestamp,
-    pub(super) wanted: Mutex<PendingSettings>,
+    pub(super) pending: Mutex<PendingSettings>,
     /// The time of the last use of the session; below, the time of the last access by a reader.
     used: Mutex<Instant>,
     watched: Mutex<Instant>,
@@ -45,9 +45,9 @@ pub struct LiveSession {
 /// The requested options, and the description of a session that is not open.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingSettings {
-    pub(super) wishes: SessionOptions,
-    pub(super) switches: RuntimeSettings,
-    pub(super) card: Option<SessionDescription>,
+    pub(super) options: SessionOptions,
+    pub(super) runtime_settings: RuntimeSettings,
+    pub(super) description: Option<SessionDescription>,
 }
 
 /// Switches of an open session; the live session stores them while it is closed.
@@ -100,7 +100,7 @@ pub enum Delivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventCursor {
     /// The live session that the number belongs to.
-    pub log: u32,
+    pub log_id: u32,
     /// The number of the last event that the reader has received.
     pub seq: u64,
 }
@@ -112,7 +112,7 @@ pub struct ParseCursorError;
 
 impl fmt::Display for EventCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08x}-{}", self.log, self.seq)
+        write!(f, "{:08x}-{}", self.log_id, self.seq)
     }
 }
 
@@ -121,9 +121,9 @@ impl FromStr for EventCursor {
 
     fn from_str(text: &str) -> Result<Self, ParseCursorError> {
         let (log, seq) = text.split_once('-').ok_or(ParseCursorError)?;
-        let log = u32::from_str_radix(log, 16).map_err(|_| ParseCursorError)?;
+        let log_id = u32::from_str_radix(log, 16).map_err(|_| ParseCursorError)?;
         let seq = seq.parse().map_err(|_| ParseCursorError)?;
-        Ok(Self { log, seq })
+        Ok(Self { log_id, seq })
     }
 }
 
@@ -140,25 +140,25 @@ impl LiveSession {
     pub(super) fn new(
         id: String,
         new: Option<SessionOptions>,
-        house: Arc<dyn SessionFactory>,
+        session_factory: Arc<dyn SessionFactory>,
         tasks: TaskTracker,
         readers: Arc<Semaphore>,
         stop: CancellationToken,
     ) -> Self {
         Self {
             id,
-            log: fastrand::u32(..),
-            created: house.clock().now(),
-            house,
+            log_id: fastrand::u32(..),
+            created: session_factory.clock().now(),
+            session_factory,
             tasks,
             stop,
-            record: Mutex::default(),
-            news: watch::Sender::new(0),
-            lead: Mutex::default(),
-            door: tokio::sync::Mutex::default(),
+            event_log: Mutex::default(),
+            newest_seq: watch::Sender::new(0),
+            open_session: Mutex::default(),
+            open_lock: tokio::sync::Mutex::default(),
             is_new: AtomicBool::new(new.is_some()),
-            wanted: Mutex::new(PendingSettings {
-                wishes: new.unwrap_or_default(),
+            pending: Mutex::new(PendingSettings {
+                options: new.unwrap_or_default(),
                 ..PendingSettings::default()
             }),
             used: Mutex::new(Instant::now()),
@@ -177,20 +177,20 @@ impl LiveSession {
         self.is_new.load(Ordering::Relaxed)
     }
 
-    pub(super) fn know(&self, card: SessionDescription) {
-        lock(&self.wanted).card = Some(card);
+    pub(super) fn set_description(&self, card: SessionDescription) {
+        lock(&self.pending).description = Some(card);
     }
 
     /// Whether it is in no journal.
     pub(super) fn is_unwritten(&self) -> bool {
-        self.is_new() || self.led().is_some_and(|lead| !lead.session.is_kept())
+        self.is_new() || self.led().is_some_and(|lead| !lead.session.is_persistent())
     }
 
     pub(super) fn unwritten_row(&self) -> SessionRow {
         let lead = self.led();
-        let wishes = lock(&self.wanted).wishes.clone();
+        let wishes = lock(&self.pending).options.clone();
         // A relative folder is resolved against the server's own.
-        let mut folder = self.house.folder();
+        let mut folder = self.session_factory.folder();
         if let Some(wished) = wishes.folder {
             folder.push(wished);
         }
@@ -211,26 +211,29 @@ impl LiveSession {
     // --- Readers ---
 
     /// Returns the cursor after all events until now.
-    pub fn place(&self) -> EventCursor {
-        self.at(self.record().newest())
+    pub fn cursor(&self) -> EventCursor {
+        self.cursor_at(self.event_log().newest())
     }
 
-    pub(super) const fn at(&self, seq: u64) -> EventCursor {
-        EventCursor { log: self.log, seq }
+    pub(super) const fn cursor_at(&self, seq: u64) -> EventCursor {
+        EventCursor {
+            log_id: self.log_id,
+            seq,
+        }
     }
 
     /// Returns the cursor of an event of this live session.
-    pub const fn place_of(&self, event: &Event) -> EventCursor {
-        self.at(event.seq)
+    pub const fn cursor_of(&self, event: &Event) -> EventCursor {
+        self.cursor_at(event.seq)
     }
 
     /// Returns the events after a cursor.
-    pub fn since(&self, place: EventCursor) -> EventBatch {
-        self.look();
-        if place.log != self.log {
+    pub fn events_after(&self, place: EventCursor) -> EventBatch {
+        self.mark_watched();
+        if place.log_id != self.log_id {
             return EventBatch::Stale;
         }
-        match self.record().since(place.seq) {
+        match self.event_log().since(place.seq) {
             Ok(events) => EventBatch::Events(events),
             Err(StaleCursor { .. }) => EventBatch::Stale,
         }
@@ -239,7 +242,7 @@ impl LiveSession {
     /// Returns the id of the turn after a cursor that has this input.
     pub fn find_turn_with_input(&self, mut place: EventCursor, text: &str) -> Option<String> {
         loop {
-            let EventBatch::Events(events) = self.since(place) else {
+            let EventBatch::Events(events) = self.events_after(place) else {
                 return None;
             };
             let is_it = |event: &&Event| match &event.body {
@@ -249,41 +252,41 @@ impl LiveSession {
             if let Some(event) = events.iter().find(is_it) {
                 return Some(event.turn_id.clone());
             }
-            place = self.place_of(events.last()?);
+            place = self.cursor_of(events.last()?);
         }
     }
 
     /// Returns a receiver that wakes on every event; its value is the number of the last one.
-    pub fn news(&self) -> watch::Receiver<u64> {
-        self.news.subscribe()
+    pub fn watch_newest_seq(&self) -> watch::Receiver<u64> {
+        self.newest_seq.subscribe()
     }
 
-    pub(super) fn record(&self) -> MutexGuard<'_, EventLog> {
-        lock(&self.record)
+    pub(super) fn event_log(&self) -> MutexGuard<'_, EventLog> {
+        lock(&self.event_log)
     }
 
     /// Records an event of the session.
-    pub(super) fn hear(&self, event: &Event, session: &Session) {
+    pub(super) fn record_event(&self, event: &Event, session: &Session) {
         self.touch();
         let turns = session.turn_count();
         if matches!(event.body, Body::Start { .. }) {
             // The turn's journal entry has the requested settings.
-            lock(&self.wanted).wishes.clear_settings();
+            lock(&self.pending).options.clear_settings();
         }
         let newest = {
-            let mut record = self.record();
-            record.hear(event, turns);
+            let mut record = self.event_log();
+            record.push(event, turns);
             record.newest()
         };
         if matches!(event.body, Body::Input { .. }) {
             self.is_new.store(false, Ordering::Relaxed);
         }
-        self.news.send_replace(newest);
+        self.newest_seq.send_replace(newest);
     }
 
     /// Wakes the readers without a new event: the state that they know may have changed.
-    pub(super) fn stir(&self) {
-        self.news.send_modify(|_| {});
+    pub(super) fn notify_watchers(&self) {
+        self.newest_seq.send_modify(|_| {});
     }
 
     pub(super) fn touch(&self) {
@@ -295,7 +298,7 @@ impl LiveSession {
     }
 
     /// Records an access by a reader.
-    pub(super) fn look(&self) {
+    pub(super) fn mark_watched(&self) {
         *lock(&self.watched) = Instant::now();
     }
 

@@ -3,7 +3,7 @@
 use super::Error;
 use super::event_log::JournalStatus;
 use super::live_session::{LiveSession, RuntimeSettings, lock};
-use super::session_commands::said;
+use super::session_commands::command_error;
 use super::view::State;
 use crate::pi_rpc::client::RpcClient;
 use crate::rpc::{Dialect, Server};
@@ -31,15 +31,15 @@ pub(super) struct OpenSession {
     pub(super) host: Arc<dyn Host>,
     pub(super) client: RpcClient,
     /// Cancelled when it is not served any more.
-    over: CancellationToken,
-    _listening: Arc<Subscription>,
+    closed: CancellationToken,
+    _subscription: Arc<Subscription>,
 }
 
 impl OpenSession {
     /// What it does, as those who watch are told.
     pub(super) fn state(&self) -> State {
         let snapshot = self.session.snapshot();
-        let is_held = snapshot.held.is_some();
+        let is_held = snapshot.gate_hold.is_some();
         let waits = is_held || snapshot.retry.is_some_and(|retry| retry.wake_at.is_some());
         match (self.session.is_running(), waits) {
             (true, true) => State::Waiting,
@@ -53,8 +53,8 @@ impl OpenSession {
 impl LiveSession {
     /// The session, if it is open.
     pub(super) fn led(&self) -> Option<OpenSession> {
-        let lead = lock(&self.lead).clone();
-        lead.filter(|lead| !lead.over.is_cancelled())
+        let lead = lock(&self.open_session).clone();
+        lead.filter(|lead| !lead.closed.is_cancelled())
     }
 
     pub(super) fn open_session_state(&self) -> Option<State> {
@@ -64,33 +64,46 @@ impl LiveSession {
     /// The session, open.
     pub(super) async fn enter(self: &Arc<Self>) -> Result<OpenSession, Error> {
         self.touch();
-        let _door = self.door.lock().await;
+        let _door = self.open_lock.lock().await;
         if let Some(lead) = self.led() {
             return Ok(lead);
         }
-        let wanted = lock(&self.wanted).clone();
-        let HostedSession { opened, host } = self.house.open(self.id(), &wanted.wishes).await?;
+        let wanted = lock(&self.pending).clone();
+        let HostedSession { opened, host } = self
+            .session_factory
+            .open(self.id(), &wanted.options)
+            .await?;
         let session = Arc::clone(&opened.session);
-        let entries = match self.house.journal().filter(|_| session.is_kept()) {
+        let entries = match self
+            .session_factory
+            .journal()
+            .filter(|_| session.is_persistent())
+        {
             Some(journal) => journal.summary(self.id()).await.map_or(0, |it| it.entries),
             None => 0,
         };
         let is_unfinished = session.unfinished_turn().is_some();
         let turns = session.turn_count();
         {
-            let mut record = self.record();
-            let is_led = false;
-            record.has(self.id(), JournalStatus { entries, is_led });
+            let mut record = self.event_log();
+            let is_open_elsewhere = false;
+            record.update_journal_status(
+                self.id(),
+                JournalStatus {
+                    entries,
+                    is_open_elsewhere,
+                },
+            );
             record.open(turns, entries, is_unfinished);
         }
-        lock(&self.wanted).card = None;
-        wanted.switches.apply(&session);
+        lock(&self.pending).description = None;
+        wanted.runtime_settings.apply(&session);
         let lead = self.serve(opened, host);
         // Its events are heard here; of what is asked for only the answers are of interest there.
         let quietly = json!({ "type": "follow", "only": [] });
-        lead.client.request(quietly).await.map_err(said)?;
-        *lock(&self.lead) = Some(lead.clone());
-        self.stir();
+        lead.client.request(quietly).await.map_err(command_error)?;
+        *lock(&self.open_session) = Some(lead.clone());
+        self.notify_watchers();
         Ok(lead)
     }
 
@@ -99,7 +112,7 @@ impl LiveSession {
         let (room, heard): (Weak<Self>, _) = (Arc::downgrade(self), Arc::downgrade(&session));
         let listening = session.subscribe(move |event| {
             if let (Some(room), Some(session)) = (room.upgrade(), heard.upgrade()) {
-                room.hear(event, &session);
+                room.record_event(event, &session);
             }
         });
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
@@ -108,8 +121,8 @@ impl LiveSession {
             dialect: Dialect::Native,
             stop: self.stop.clone(),
         };
-        let over = CancellationToken::new();
-        let ended = over.clone().drop_guard();
+        let closed = CancellationToken::new();
+        let ended = closed.clone().drop_guard();
         self.tasks.spawn(async move {
             let _ended = ended;
             let (input, output) = tokio::io::split(theirs);
@@ -117,11 +130,11 @@ impl LiveSession {
         });
         let (reader, writer) = tokio::io::split(ours);
         OpenSession {
-            client: RpcClient::over(reader, writer),
-            _listening: Arc::new(listening),
+            client: RpcClient::from_streams(reader, writer),
+            _subscription: Arc::new(listening),
             session,
             host,
-            over,
+            closed,
         }
     }
 
@@ -132,26 +145,26 @@ impl LiveSession {
         };
         let session = &lead.session;
         let is_needed = || {
-            let is_asked = session.is_running() || !session.waiting().is_empty();
-            is_asked || !session.is_kept() || self.idle_since().elapsed() < IDLE_TIMEOUT
+            let is_asked = session.is_running() || !session.queued_messages().is_empty();
+            is_asked || !session.is_persistent() || self.idle_since().elapsed() < IDLE_TIMEOUT
         };
         // Whoever comes through the door meanwhile needs it.
-        let door = self.door.try_lock();
+        let door = self.open_lock.try_lock();
         if is_needed() || door.is_err() {
             return;
         }
         lead.client.close().await;
-        lead.over.cancelled().await;
+        lead.closed.cancelled().await;
         // It was led here until now, and by nobody else.
-        let is_led = false;
-        let seen = self
-            .seen()
-            .await
-            .map(|seen| JournalStatus { is_led, ..seen });
-        *lock(&self.lead) = None;
-        lock(&self.wanted).card = None;
-        self.record().close(self.id(), seen);
-        self.stir();
+        let is_open_elsewhere = false;
+        let seen = self.seen().await.map(|seen| JournalStatus {
+            is_open_elsewhere,
+            ..seen
+        });
+        *lock(&self.open_session) = None;
+        lock(&self.pending).description = None;
+        self.event_log().close(self.id(), seen);
+        self.notify_watchers();
     }
 
     /// Looks whether another process has gone on with a session that somebody watches here.
@@ -163,28 +176,33 @@ impl LiveSession {
             return;
         };
         // It may have been opened meanwhile.
-        let Ok(_door) = self.door.try_lock() else {
+        let Ok(_door) = self.open_lock.try_lock() else {
             return;
         };
-        if self.led().is_none() && self.record().has(self.id(), seen) {
-            lock(&self.wanted).card = None;
-            self.stir();
+        if self.led().is_none() && self.event_log().update_journal_status(self.id(), seen) {
+            lock(&self.pending).description = None;
+            self.notify_watchers();
         }
     }
 
     async fn seen(&self) -> Option<JournalStatus> {
-        let summary = self.house.journal()?.summary(self.id()).await.ok()?;
+        let summary = self
+            .session_factory
+            .journal()?
+            .summary(self.id())
+            .await
+            .ok()?;
         Some(JournalStatus {
             entries: summary.entries,
-            is_led: summary.state == Owned::InUse,
+            is_open_elsewhere: summary.availability == Owned::InUse,
         })
     }
 
     /// Whether it can be made again from what is written down.
     pub(super) fn can_be_evicted(&self) -> bool {
         let has_wishes = {
-            let wanted = lock(&self.wanted);
-            wanted.wishes.has_settings() || wanted.switches != RuntimeSettings::default()
+            let wanted = lock(&self.pending);
+            wanted.options.has_settings() || wanted.runtime_settings != RuntimeSettings::default()
         };
         let unwatched = self.last_watched_at().elapsed();
         let is_old =

@@ -18,9 +18,12 @@ fn event(turn: &str, attempt: u32, body: Body) -> Event {
     }
 }
 
-fn seen(entries: u64) -> JournalStatus {
-    let is_led = false;
-    JournalStatus { entries, is_led }
+fn journal_status(entries: u64) -> JournalStatus {
+    let is_open_elsewhere = false;
+    JournalStatus {
+        entries,
+        is_open_elsewhere,
+    }
 }
 
 fn start() -> Body {
@@ -56,15 +59,15 @@ const SEALED: Body = Body::Sealed {
     status: TurnStatus::Completed,
 };
 
-fn hear(record: &mut EventLog, bodies: impl IntoIterator<Item = (u32, Body)>) {
+fn push_all(record: &mut EventLog, bodies: impl IntoIterator<Item = (u32, Body)>) {
     for (attempt, body) in bodies {
-        record.hear(&event("t", attempt, body), 1);
+        record.push(&event("t", attempt, body), 1);
     }
 }
 
 /// What is under way, in words.
 fn live(record: &EventLog) -> Vec<String> {
-    let live = record.view().live;
+    let live = record.snapshot().live;
     let said = |event: Event| match event.body {
         Body::TextDelta { text } => format!("text {text}"),
         Body::Input { text } => format!("input {text}"),
@@ -78,13 +81,13 @@ fn live(record: &EventLog) -> Vec<String> {
 fn numbers_go_on_however_often_the_session_is_opened() {
     let mut record = EventLog::default();
     record.open(0, 0, false);
-    hear(&mut record, [(0, start()), (0, input("a")), (0, SEALED)]);
+    push_all(&mut record, [(0, start()), (0, input("a")), (0, SEALED)]);
     assert_eq!(record.newest(), 3);
-    record.close("s", Some(seen(5)));
+    record.close("s", Some(journal_status(5)));
     assert_eq!(record.since(3).unwrap(), []);
     assert!(record.since(2).is_err());
     record.open(1, 5, false);
-    hear(&mut record, [(0, start())]);
+    push_all(&mut record, [(0, start())]);
     let next: Vec<u64> = record
         .since(3)
         .unwrap()
@@ -99,7 +102,7 @@ fn pieces_are_put_together_and_what_passes_is_left_out() {
     let mut record = EventLog::default();
     record.open(0, 0, false);
     let attempt = Body::AttemptStarted { attempt: 1 };
-    hear(
+    push_all(
         &mut record,
         [
             (0, start()),
@@ -118,16 +121,16 @@ fn pieces_are_put_together_and_what_passes_is_left_out() {
     );
     let expected = ["start", "input hi", "text ab", "warning", "text c"];
     assert_eq!(live(&record), expected);
-    hear(&mut record, [(1, SEALED)]);
-    assert!(record.view().live.is_none());
-    assert_eq!(record.view().written.turns, Some(1));
+    push_all(&mut record, [(1, SEALED)]);
+    assert!(record.snapshot().live.is_none());
+    assert_eq!(record.snapshot().persisted.turns, Some(1));
 }
 
 #[test]
 fn what_was_taken_back_is_not_told_to_those_who_come_late() {
     let mut record = EventLog::default();
     record.open(0, 0, false);
-    hear(
+    push_all(
         &mut record,
         [
             (0, start()),
@@ -144,20 +147,20 @@ fn what_was_taken_back_is_not_told_to_those_who_come_late() {
 fn a_wait_is_told_until_it_has_come_to_something() {
     let mut record = EventLog::default();
     record.open(0, 0, false);
-    hear(&mut record, [(0, start()), (1, retry())]);
-    assert_eq!(record.view().wait.unwrap().body, retry());
-    hear(&mut record, [(2, Body::AttemptStarted { attempt: 2 })]);
-    assert!(record.view().wait.is_some(), "the retry is under way");
-    hear(&mut record, [(2, text("a"))]);
-    assert!(record.view().wait.is_none());
+    push_all(&mut record, [(0, start()), (1, retry())]);
+    assert_eq!(record.snapshot().wait.unwrap().body, retry());
+    push_all(&mut record, [(2, Body::AttemptStarted { attempt: 2 })]);
+    assert!(record.snapshot().wait.is_some(), "the retry is under way");
+    push_all(&mut record, [(2, text("a"))]);
+    assert!(record.snapshot().wait.is_none());
     let held = Body::Held {
         until: Timestamp::from_millis(1_800_000_005_000),
         cause: None,
     };
-    hear(&mut record, [(2, held)]);
-    assert!(record.view().wait.is_some());
-    hear(&mut record, [(3, Body::AttemptStarted { attempt: 3 })]);
-    assert!(record.view().wait.is_none(), "it was let through");
+    push_all(&mut record, [(2, held)]);
+    assert!(record.snapshot().wait.is_some());
+    push_all(&mut record, [(3, Body::AttemptStarted { attempt: 3 })]);
+    assert!(record.snapshot().wait.is_none(), "it was let through");
 }
 
 /// A turn that is carried on says again what it is about, which is told from what is written down.
@@ -166,41 +169,53 @@ fn what_a_turn_says_again_when_it_is_carried_on_is_left_out() {
     let mut record = EventLog::default();
     record.open(1, 9, true);
     let call = Body::ToolCall(ToolCall::default());
-    hear(
+    push_all(
         &mut record,
         [(0, start()), (0, input("hi")), (0, call.clone())],
     );
     assert_eq!(record.newest(), 0);
-    assert!(record.view().live.unwrap().is_resumed);
+    assert!(record.snapshot().live.unwrap().is_resumed);
     let result = Body::ToolResult {
         id: String::new(),
         output: String::new(),
         is_error: false,
     };
-    hear(&mut record, [(0, result), (1, call)]);
+    push_all(&mut record, [(0, result), (1, call)]);
     assert_eq!(live(&record), ["tool_result", "tool_call"]);
-    hear(&mut record, [(1, SEALED), (0, start()), (0, input("next"))]);
+    push_all(&mut record, [(1, SEALED), (0, start()), (0, input("next"))]);
     assert_eq!(live(&record), ["start", "input next"]);
-    assert!(!record.view().live.unwrap().is_resumed);
+    assert!(!record.snapshot().live.unwrap().is_resumed);
 }
 
 #[test]
 fn what_another_process_has_added_leads_to_a_snapshot() {
     let mut record = EventLog::default();
     record.open(0, 0, false);
-    hear(&mut record, [(0, start()), (0, SEALED)]);
-    record.close("s", Some(seen(5)));
-    assert!(!record.has("s", seen(5)));
+    push_all(&mut record, [(0, start()), (0, SEALED)]);
+    record.close("s", Some(journal_status(5)));
+    assert!(!record.update_journal_status("s", journal_status(5)));
     assert_eq!(record.since(2).unwrap(), []);
-    assert!(record.has("s", seen(6)));
+    assert!(record.update_journal_status("s", journal_status(6)));
     assert!(record.since(2).is_err());
     assert_eq!(record.since(record.newest()).unwrap(), []);
-    assert!(!record.has("s", seen(6)));
+    assert!(!record.update_journal_status("s", journal_status(6)));
     // So does one that comes, and one that leaves.
-    for is_led in [true, false] {
+    for is_open_elsewhere in [true, false] {
         let newest = record.newest();
-        assert!(record.has("s", JournalStatus { is_led, ..seen(6) }));
+        assert!(record.update_journal_status(
+            "s",
+            JournalStatus {
+                is_open_elsewhere,
+                ..journal_status(6)
+            }
+        ));
         assert!(record.since(newest).is_err());
-        assert!(!record.has("s", JournalStatus { is_led, ..seen(6) }));
+        assert!(!record.update_journal_status(
+            "s",
+            JournalStatus {
+                is_open_elsewhere,
+                ..journal_status(6)
+            }
+        ));
     }
 }

@@ -4,7 +4,7 @@ use super::live_session::{
     Delivery, EventCursor, LiveSession, RuntimeSettings, SettingsChange, UserMessage, lock,
 };
 use super::view::QueueMode;
-use super::{Error, one_line};
+use super::{Error, sanitize_title};
 use crate::pi_rpc::client::ClientError;
 use crate::rpc::BUSY_ERROR;
 use outlast_session::DrainMode;
@@ -27,7 +27,7 @@ impl LiveSession {
         deliver: Option<Delivery>,
     ) -> Result<(Value, EventCursor), Error> {
         let lead = self.enter().await?;
-        let place = self.place();
+        let place = self.cursor();
         let say = |deliver: Option<Delivery>| {
             let mut command =
                 json!({ "type": "prompt", "message": said.text, "images": said.images });
@@ -51,7 +51,7 @@ impl LiveSession {
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         };
-        Ok((answer.map_err(self::said)?, place))
+        Ok((answer.map_err(self::command_error)?, place))
     }
 
     /// Says something with the next call of the turn that runs.
@@ -65,14 +65,14 @@ impl LiveSession {
         let lead = lead.filter(|lead| lead.session.is_running());
         let idle = || Error::Refused("no turn is running that could be steered".to_owned());
         let client = lead.ok_or_else(idle)?.client;
-        client.request(command).await.map_err(self::said)
+        client.request(command).await.map_err(self::command_error)
     }
 
     /// Carries on what was left, or tries the last turn again that failed.
     pub async fn resume(self: &Arc<Self>) -> Result<(), Error> {
         let lead = self.enter().await?;
         let resumed = lead.client.request(json!({ "type": "resume" })).await;
-        resumed.map(drop).map_err(said)
+        resumed.map(drop).map_err(command_error)
     }
 
     /// Ends the turn that runs or was left.
@@ -102,11 +102,11 @@ impl LiveSession {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
             if is_left() {
-                resumed.map_err(said)?;
+                resumed.map_err(command_error)?;
             }
         }
         let hastened = lead.client.request(json!({ "type": "retry_now" })).await;
-        hastened.map(drop).map_err(said)
+        hastened.map(drop).map_err(command_error)
     }
 
     /// Does something about a turn; when there is none, that is no mistake.
@@ -117,11 +117,11 @@ impl LiveSession {
             None => return Ok(()),
         };
         let done = lead.client.request(json!({ "type": command })).await;
-        done.map(drop).map_err(said)
+        done.map(drop).map_err(command_error)
     }
 
     async fn is_unfinished(&self) -> bool {
-        let Some(journal) = self.house.journal() else {
+        let Some(journal) = self.session_factory.journal() else {
             return false;
         };
         let summary = journal.summary(self.id()).await;
@@ -131,7 +131,7 @@ impl LiveSession {
     /// Changes how the session is led, once it is clear that all of it can be had.
     pub async fn change(self: &Arc<Self>, mut settings: SettingsChange) -> Result<(), Error> {
         self.check(&settings).await?;
-        settings.title = settings.title.map(|title| one_line(&title));
+        settings.title = settings.title.map(|title| sanitize_title(&title));
         let switches = RuntimeSettings {
             auto_retry: settings.auto_retry,
             auto_compaction: settings.auto_compaction,
@@ -139,20 +139,20 @@ impl LiveSession {
             follow_up_mode: settings.follow_up_mode,
         };
         // Whoever opens it meanwhile either knows of this or is told.
-        let door = self.door.lock().await;
+        let door = self.open_lock.lock().await;
         let is_new = self.is_new() && self.led().is_none();
         {
-            let mut wanted = lock(&self.wanted);
-            wanted.switches = switches.after(wanted.switches);
+            let mut wanted = lock(&self.pending);
+            wanted.runtime_settings = switches.after(wanted.runtime_settings);
             if let Some((provider, model)) = settings.model.clone() {
-                (wanted.wishes.provider, wanted.wishes.model) = (Some(provider), Some(model));
+                (wanted.options.provider, wanted.options.model) = (Some(provider), Some(model));
             }
-            let wishes = &mut wanted.wishes;
+            let wishes = &mut wanted.options;
             wishes.policy = settings.policy.clone().or(wishes.policy.take());
             if is_new {
                 wishes.title = settings.title.clone().or(wishes.title.take());
             }
-            wanted.card = None;
+            wanted.description = None;
         }
         let lead = self.led();
         drop(door);
@@ -165,16 +165,16 @@ impl LiveSession {
         switches.apply(&lead.session);
         if let Some((provider, model)) = settings.model {
             let choose = json!({ "type": "set_model", "provider": provider, "modelId": model });
-            lead.client.request(choose).await.map_err(said)?;
+            lead.client.request(choose).await.map_err(command_error)?;
         }
         if let Some(policy) = settings.policy {
-            let setup = lead.host.choose_policy(&lead.session.setup(), &policy);
-            let setup = setup.map_err(FactoryError::Wrong)?;
+            let setup = lead.host.setup_with_policy(&lead.session.setup(), &policy);
+            let setup = setup.map_err(FactoryError::Invalid)?;
             lead.session.change_setup(setup);
         }
         if let Some(title) = settings.title {
             let rename = json!({ "type": "set_session_name", "name": title });
-            lead.client.request(rename).await.map_err(said)?;
+            lead.client.request(rename).await.map_err(command_error)?;
         }
         Ok(())
     }
@@ -184,13 +184,16 @@ impl LiveSession {
         if settings.model.is_none() && settings.policy.is_none() {
             return Ok(());
         }
-        let mut wishes = lock(&self.wanted).wishes.clone();
+        let mut wishes = lock(&self.pending).options.clone();
         if let Some((provider, model)) = settings.model.clone() {
             (wishes.provider, wishes.model) = (Some(provider), Some(model));
         }
         wishes.policy = settings.policy.clone().or(wishes.policy);
         let name = Some(self.id()).filter(|_| !self.is_new());
-        self.house.look(name, &wishes).await?.sound()?;
+        self.session_factory
+            .describe(name, &wishes)
+            .await?
+            .ensure_usable()?;
         Ok(())
     }
 }
@@ -249,7 +252,7 @@ impl From<DrainMode> for QueueMode {
 }
 
 /// What a command was answered with, when it was not done.
-pub(super) fn said(error: ClientError) -> Error {
+pub(super) fn command_error(error: ClientError) -> Error {
     match error {
         ClientError::Refused { error, .. } => Error::Refused(error),
         error => Error::Unreadable(error.to_string()),

@@ -3,8 +3,8 @@
 use super::event_log::{JournalStatus, LogSnapshot, PersistedRange};
 use super::live_session::{LiveSession, lock};
 use super::view::{SessionRow, SessionView, SettingsView, SnapshotEvents, SnapshotView, State};
-use super::{Error, first_words, one_line};
-use crate::event_encoder::written;
+use super::{Error, first_prompt_text, sanitize_title};
+use crate::event_encoder::encoded_len;
 use crate::native::{HeldView, RetryView, WaitingView};
 use crate::replay;
 use crate::turn_stream::TurnEvent;
@@ -25,24 +25,24 @@ const MAX_SNAPSHOT_BYTES: usize = 16 << 20;
 impl LiveSession {
     /// Everything that was said, and the place from which to follow; in the turn stream's words, or as it is.
     pub async fn snapshot(self: &Arc<Self>, native: bool) -> Result<SnapshotView, Error> {
-        self.look();
+        self.mark_watched();
         // Each has a whole session in memory.
         let turn = Arc::clone(&self.readers).acquire_owned().await;
         for _ in 0..MAX_ATTEMPTS {
-            let view = self.record().view();
+            let view = self.event_log().snapshot();
             let entries = self.entries().await?;
             let session = self.view().await?;
-            let (seq, generation) = self.record().stamp();
+            let (seq, generation) = self.event_log().version();
             let is_quiet = view.live.is_some() || seq == view.seq;
             // What was written down meanwhile is told by the events that follow.
             if generation == view.generation && is_quiet {
                 let last = entries.last().map_or(0, |last| last.seq);
                 let seen = JournalStatus {
                     entries: last,
-                    is_led: session.row.state == State::Elsewhere,
+                    is_open_elsewhere: session.row.state == State::Elsewhere,
                 };
                 // Another process has gone on: its number is another one.
-                if self.led().is_none() && self.record().has(self.id(), seen) {
+                if self.led().is_none() && self.event_log().update_journal_status(self.id(), seen) {
                     continue;
                 }
                 let room = Arc::clone(self);
@@ -65,16 +65,18 @@ impl LiveSession {
         native: bool,
     ) -> SnapshotView {
         let entries = entries.iter().filter(|stored| is_persisted(stored, &view));
-        let mut events = replay::tell(self.id(), entries);
+        let mut events = replay::replay_events(self.id(), entries);
         events.extend(view.live.into_iter().flat_map(|live| live.events));
         events.extend(view.wait);
-        let truncated = cut(&mut events);
+        let truncated = truncate_front(&mut events);
         let events = match native {
             true => SnapshotEvents::Native(events),
-            false => SnapshotEvents::Turn(events.iter().filter_map(TurnEvent::of).collect()),
+            false => {
+                SnapshotEvents::Turn(events.iter().filter_map(TurnEvent::from_event).collect())
+            }
         };
         SnapshotView {
-            place: self.at(view.seq).to_string(),
+            place: self.cursor_at(view.seq).to_string(),
             seq: view.seq,
             session,
             events,
@@ -94,7 +96,7 @@ impl LiveSession {
             }
         }
         let mut entries: Vec<StoredEntry> = Vec::new();
-        let Some(journal) = self.house.journal().filter(|_| !self.is_new()) else {
+        let Some(journal) = self.session_factory.journal().filter(|_| !self.is_new()) else {
             return Ok(entries);
         };
         loop {
@@ -115,21 +117,23 @@ impl LiveSession {
     fn unread(&self, error: outlast_store::Error) -> Error {
         let name = self.id().to_owned();
         match error {
-            outlast_store::Error::NoSuchSession { .. } => FactoryError::Unknown { name }.into(),
+            outlast_store::Error::NoSuchSession { .. } => FactoryError::NotFound { name }.into(),
             error => Error::Unreadable(error.to_string()),
         }
     }
 
     /// Where the session stands.
     pub async fn view(&self) -> Result<SessionView, Error> {
-        let now = self.house.clock().now();
+        let now = self.session_factory.clock().now();
         let (row, last) = self.row().await?;
         let card = self.card().await?;
         let lead = self.led();
         let snapshot = lead.as_ref().map(|lead| lead.session.snapshot());
         let snapshot = snapshot.unwrap_or_default();
-        let Snapshot { retry, held, .. } = snapshot;
-        let waiting = lead.as_ref().map(|lead| lead.session.waiting());
+        let Snapshot {
+            retry, gate_hold, ..
+        } = snapshot;
+        let waiting = lead.as_ref().map(|lead| lead.session.queued_messages());
         Ok(SessionView {
             settings: self.settings_of(&row, &card),
             row,
@@ -137,8 +141,10 @@ impl LiveSession {
             model: card.model.into(),
             turn_id: snapshot.turn_id,
             retry: retry.map(RetryView::from),
-            held: held.map(HeldView::from),
-            queue: waiting.map(|waiting| texts(&waiting)).unwrap_or_default(),
+            held: gate_hold.map(HeldView::from),
+            queue: waiting
+                .map(|waiting| queued_texts(&waiting))
+                .unwrap_or_default(),
             last_seal: last,
             usage: lead.map(|_| snapshot.usage),
             problem: card.problem,
@@ -152,17 +158,21 @@ impl LiveSession {
 
     async fn row(&self) -> Result<(SessionRow, Option<outlast_kernel::event::TurnStatus>), Error> {
         let lead = self.led();
-        let Some(journal) = self.house.journal().filter(|_| !self.is_unwritten()) else {
+        let Some(journal) = self
+            .session_factory
+            .journal()
+            .filter(|_| !self.is_unwritten())
+        else {
             let row = self.unwritten_row();
             return Ok((row, lead.and_then(|lead| lead.session.last_seal())));
         };
         let summary = journal.summary(self.id()).await;
         let summary = summary.map_err(|error| self.unread(error))?;
         let title = match summary.title.is_empty() {
-            true => first_words(journal, self.id()).await,
-            false => one_line(&summary.title),
+            true => first_prompt_text(journal, self.id()).await,
+            false => sanitize_title(&summary.title),
         };
-        let state = match (&lead, summary.state, summary.open_turn) {
+        let state = match (&lead, summary.availability, summary.open_turn) {
             (Some(lead), ..) => lead.state(),
             (None, Owned::InUse, _) => State::Elsewhere,
             (None, _, Some(_)) => State::Unfinished,
@@ -182,16 +192,16 @@ impl LiveSession {
 
     /// What the session is made of.
     pub async fn card(&self) -> Result<SessionDescription, Error> {
-        if let Some(card) = lock(&self.wanted).card.clone() {
+        if let Some(card) = lock(&self.pending).description.clone() {
             return Ok(card);
         }
-        let wishes = lock(&self.wanted).wishes.clone();
+        let wishes = lock(&self.pending).options.clone();
         let name = Some(self.id()).filter(|_| !self.is_new());
-        let card = self.house.look(name, &wishes).await?;
+        let card = self.session_factory.describe(name, &wishes).await?;
         // While nobody leads it here, others may. Something else may have been wished for meanwhile.
-        let mut wanted = lock(&self.wanted);
-        if (self.is_new() || self.led().is_some()) && wanted.wishes == wishes {
-            wanted.card = Some(card.clone());
+        let mut wanted = lock(&self.pending);
+        if (self.is_new() || self.led().is_some()) && wanted.options == wishes {
+            wanted.description = Some(card.clone());
         }
         Ok(card)
     }
@@ -199,7 +209,7 @@ impl LiveSession {
     fn settings_of(&self, row: &SessionRow, card: &SessionDescription) -> SettingsView {
         let lead = self.led();
         let session = lead.as_ref().map(|lead| &lead.session);
-        let switches = lock(&self.wanted).switches;
+        let switches = lock(&self.pending).runtime_settings;
         let on = |open: Option<bool>, switched: Option<bool>| open.or(switched).unwrap_or(true);
         let mode = |open: Option<DrainMode>, switched| {
             let open = open.map(Into::into);
@@ -229,11 +239,11 @@ impl LiveSession {
 
 /// Whether an entry is told from what is written down, and not by the turn under way or by what follows.
 fn is_persisted(stored: &StoredEntry, view: &LogSnapshot) -> bool {
-    let PersistedRange { turns, entries } = view.written;
+    let PersistedRange { turns, entries } = view.persisted;
     let Some(turns) = turns else {
         return true;
     };
-    let turn = stored.line.turn;
+    let turn = stored.entry.turn;
     match &view.live {
         // The last of them goes on, and tells itself what comes after where it was taken up.
         Some(live) if live.is_resumed && turn == turns => stored.seq <= entries,
@@ -242,10 +252,10 @@ fn is_persisted(stored: &StoredEntry, view: &LogSnapshot) -> bool {
 }
 
 /// Leaves out the beginning when there is too much.
-fn cut(events: &mut Vec<Event>) -> bool {
+fn truncate_front(events: &mut Vec<Event>) -> bool {
     let mut bytes = 0;
     let place = events.iter().rposition(|event| {
-        bytes += written(event);
+        bytes += encoded_len(event);
         bytes > MAX_SNAPSHOT_BYTES
     });
     if let Some(place) = place {
@@ -254,7 +264,7 @@ fn cut(events: &mut Vec<Event>) -> bool {
     place.is_some()
 }
 
-fn texts(waiting: &Queued) -> WaitingView {
+fn queued_texts(waiting: &Queued) -> WaitingView {
     let texts = |messages: &[Message]| messages.iter().map(Message::text).collect();
     WaitingView {
         steering: texts(&waiting.steering),

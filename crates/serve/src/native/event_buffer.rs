@@ -4,7 +4,7 @@
 //! most `MAX_EVENTS`, and all but the longest have at most `MAX_BYTES` together: a very long event drives out neither
 //! itself nor the events just before it.
 
-use crate::event_encoder::written;
+use crate::event_encoder::encoded_len;
 use outlast_kernel::event::Event;
 use std::collections::VecDeque;
 
@@ -46,7 +46,7 @@ impl EventBuffer {
     }
 
     /// Keeps none. From here on events are those of that session, after that number.
-    pub(crate) fn forget(&mut self, session_id: &str, newest: u64) {
+    pub(crate) fn reset(&mut self, session_id: &str, newest: u64) {
         session_id.clone_into(&mut self.session_id);
         self.newest = newest;
         self.events = VecDeque::new();
@@ -55,10 +55,10 @@ impl EventBuffer {
 
     pub(crate) fn push(&mut self, event: &Event) {
         if event.session_id != self.session_id || event.seq != self.newest + 1 {
-            self.forget(&event.session_id, event.seq);
+            self.reset(&event.session_id, event.seq);
         }
         self.newest = event.seq;
-        let bytes = written(event);
+        let bytes = encoded_len(event);
         self.bytes += bytes;
         self.events.push_back((event.clone(), bytes));
         while self.is_over_limit()

@@ -67,7 +67,7 @@ impl FollowError {
 
 impl FollowRequest {
     /// Reads a `follow` command; unknown fields are ignored.
-    pub fn read(command: &Value) -> Result<Self, FollowError> {
+    pub fn parse(command: &Value) -> Result<Self, FollowError> {
         let follow =
             Self::deserialize(command).map_err(|error| FollowError::Unreadable { error })?;
         let kinds = follow.only.iter().flatten();
@@ -80,7 +80,7 @@ impl FollowRequest {
         }
     }
 
-    pub(super) fn wants(&self, body: &Body) -> bool {
+    pub(super) fn matches(&self, body: &Body) -> bool {
         let kind = body.kind();
         self.only
             .as_ref()

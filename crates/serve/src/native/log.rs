@@ -10,31 +10,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The last events, and who hears them. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct NativeLog {
-    heard: Arc<Mutex<LogState>>,
+    state: Arc<Mutex<LogState>>,
 }
 
 #[derive(Debug, Default)]
 struct LogState {
-    kept: EventBuffer,
+    buffer: EventBuffer,
     follow: FollowRequest,
 }
 
 impl NativeLog {
     fn lock(&self) -> MutexGuard<'_, LogState> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From here on that session is served, whose last event had that number. What kinds are heard stays as it is.
     pub fn begin(&self, session_id: &str, events: u64) {
-        self.lock().kept.forget(session_id, events);
+        self.lock().buffer.reset(session_id, events);
     }
 
     /// Keeps an event, and hands it to `say` when the client hears it: before any other event, and not in the middle of
     /// what a `follow` says. `say` must not come back here.
     pub fn push(&self, event: &Event, say: impl FnOnce(&Event)) {
         let mut heard = self.lock();
-        heard.kept.push(event);
-        if heard.follow.wants(&event.body) {
+        heard.buffer.push(event);
+        if heard.follow.matches(&event.body) {
             say(event);
         }
     }
@@ -42,7 +42,7 @@ impl NativeLog {
     /// The events after that number.
     #[cfg(test)]
     fn since(&self, after: u64) -> Result<Vec<Event>, StaleCursor> {
-        Ok(self.lock().kept.since(after)?.cloned().collect())
+        Ok(self.lock().buffer.since(after)?.cloned().collect())
     }
 
     /// Changes what the client hears. `say` is handed the reply's data and the events that were asked for, and puts both
@@ -55,8 +55,8 @@ impl NativeLog {
         let mut heard = self.lock();
         let events = match follow.after {
             Some(after) => {
-                let all = heard.kept.since(after)?;
-                all.filter(|event| follow.wants(&event.body))
+                let all = heard.buffer.since(after)?;
+                all.filter(|event| follow.matches(&event.body))
                     .cloned()
                     .collect()
             }
@@ -64,7 +64,7 @@ impl NativeLog {
         };
         heard.follow = follow;
         let followed = FollowReply {
-            events: heard.kept.newest(),
+            events: heard.buffer.newest(),
         };
         say(followed, events);
         Ok(())

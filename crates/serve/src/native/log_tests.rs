@@ -45,11 +45,11 @@ fn numbers(events: &[Event]) -> Vec<u64> {
 }
 
 fn follow(command: &serde_json::Value) -> FollowRequest {
-    FollowRequest::read(command).unwrap()
+    FollowRequest::parse(command).unwrap()
 }
 
 /// Pushes events, and returns the numbers of those that the client follows.
-fn heard(log: &NativeLog, events: impl IntoIterator<Item = Event>) -> Vec<u64> {
+fn delivered(log: &NativeLog, events: impl IntoIterator<Item = Event>) -> Vec<u64> {
     let mut heard = Vec::new();
     for event in events {
         log.push(&event, |event| heard.push(event.seq));
@@ -97,10 +97,10 @@ fn many_bytes_are_not_kept_either() {
 fn a_very_long_event_drives_out_neither_itself_nor_what_came_before_it() {
     let log = log_of(2);
     let large = |seq| text(seq, &"x".repeat(MAX_BYTES));
-    assert_eq!(heard(&log, [large(3), text(4, "x")]), [3, 4]);
+    assert_eq!(delivered(&log, [large(3), text(4, "x")]), [3, 4]);
     assert_eq!(numbers(&log.since(1).unwrap()), [2, 3, 4]);
     // The next long event drives out the first one.
-    assert_eq!(heard(&log, [large(5)]), [5]);
+    assert_eq!(delivered(&log, [large(5)]), [5]);
     assert_eq!(log.since(2).unwrap_err().oldest, 4);
     assert_eq!(numbers(&log.since(3).unwrap()), [4, 5]);
 }
@@ -135,7 +135,7 @@ fn another_session_has_nothing_of_the_one_before() {
 #[test]
 fn without_a_follow_everything_is_heard() {
     let log = log_of(0);
-    assert_eq!(heard(&log, [text(1, "x"), warning(2)]), [1, 2]);
+    assert_eq!(delivered(&log, [text(1, "x"), warning(2)]), [1, 2]);
 }
 
 #[test]
@@ -144,7 +144,10 @@ fn only_the_kinds_that_are_followed_are_heard_until_others_are() {
     let only = follow(&json!({ "type": "follow", "only": ["warning"] }));
     log.follow(only, |_, events| assert!(events.is_empty()))
         .unwrap();
-    assert_eq!(heard(&log, [text(1, "x"), warning(2), text(3, "x")]), [2]);
+    assert_eq!(
+        delivered(&log, [text(1, "x"), warning(2), text(3, "x")]),
+        [2]
+    );
 
     // Events that the client did not follow are kept all the same.
     let mut again = None;
@@ -154,13 +157,13 @@ fn only_the_kinds_that_are_followed_are_heard_until_others_are() {
     })
     .unwrap();
     assert_eq!(again, Some((3, vec![1, 3])));
-    assert_eq!(heard(&log, [text(4, "x"), warning(5)]), [4]);
+    assert_eq!(delivered(&log, [text(4, "x"), warning(5)]), [4]);
 
     log.follow(FollowRequest::default(), |_, events| {
         assert!(events.is_empty())
     })
     .unwrap();
-    assert_eq!(heard(&log, [text(6, "x"), warning(7)]), [6, 7]);
+    assert_eq!(delivered(&log, [text(6, "x"), warning(7)]), [6, 7]);
 }
 
 #[test]
@@ -169,14 +172,14 @@ fn a_follow_that_is_refused_changes_nothing() {
     let refused = follow(&json!({ "after": 9, "only": ["warning"] }));
     let told = log.follow(refused, |_, _| unreachable!("it is refused"));
     assert!(told.is_err());
-    assert_eq!(heard(&log, [text(4, "x")]), [4]);
+    assert_eq!(delivered(&log, [text(4, "x")]), [4]);
 }
 
 #[test]
 fn nothing_comes_between_a_follow_and_the_events_that_it_asks_for() {
     let log = log_of(2);
     // Every other producer waits for the same lock.
-    let others_wait = || log.heard.try_lock().is_err();
+    let others_wait = || log.state.try_lock().is_err();
     let (mut while_followed, mut while_pushed) = (false, false);
     log.follow(follow(&json!({ "after": 0 })), |_, _| {
         while_followed = others_wait()
@@ -199,7 +202,7 @@ fn a_follow_that_cannot_be_understood_says_what_is_wrong() {
         (json!({ "only": "warning" }), "invalid_command", "sequence"),
     ];
     for (command, code, word) in table {
-        let error = FollowRequest::read(&command).unwrap_err();
+        let error = FollowRequest::parse(&command).unwrap_err();
         assert_eq!((error.code(), error.oldest()), (code, None), "{command}");
         assert!(error.to_string().contains(word), "{error}");
     }

@@ -82,11 +82,11 @@ impl SnapshotView {
     pub fn new(session_id: &str, snapshot: Snapshot, waiting: WaitingView) -> Self {
         Self {
             session_id: session_id.to_owned(),
-            events: snapshot.events,
+            events: snapshot.last_seq,
             turn_id: snapshot.turn_id,
             attempt: snapshot.attempt,
             retry: snapshot.retry.map(RetryView::from),
-            held: snapshot.held.map(HeldView::from),
+            held: snapshot.gate_hold.map(HeldView::from),
             model: snapshot.model,
             is_compacting: snapshot.is_compacting,
             auto_retry_enabled: snapshot.auto_retry_enabled,

@@ -14,7 +14,7 @@ const STATUS: &str = "It ended with status ";
 const CUT: &str = " Parts of what it printed are left out.";
 
 /// Returns the message that tells the model about a command.
-pub fn told(command: &str, end: &ShellOutput) -> String {
+pub fn format_message(command: &str, end: &ShellOutput) -> String {
     let how = match (end.cancelled, end.exit_code) {
         (true, _) => CANCELLED.to_owned(),
         (false, Some(code)) => format!("{STATUS}{code}."),
@@ -26,7 +26,7 @@ pub fn told(command: &str, end: &ShellOutput) -> String {
 }
 
 /// Parses the message of a command, or returns `None` for any other text.
-pub fn read(text: &str, timestamp: u64) -> Option<BashExecution> {
+pub fn parse_message(text: &str, timestamp: u64) -> Option<BashExecution> {
     let (command, rest) = text.strip_prefix(COMMAND)?.split_once(PRINTED)?;
     let (output, how) = rest.rsplit_once(END)?;
     let (how, truncated) = match how.strip_suffix(CUT) {
@@ -72,7 +72,7 @@ mod tests {
                     cancelled,
                     truncated,
                 };
-                let read = read(&told("echo 'a\n```'", &end), 7).unwrap();
+                let read = parse_message(&format_message("echo 'a\n```'", &end), 7).unwrap();
                 assert_eq!(read.command, "echo 'a\n```'");
                 assert_eq!(read.output, output);
                 let how = (read.exit_code, read.cancelled, read.truncated);
@@ -88,7 +88,7 @@ mod tests {
             "I ran a command:",
             "I ran a command:\n\n```bash\nls\n```",
         ] {
-            assert!(read(text, 0).is_none(), "{text:?}");
+            assert!(parse_message(text, 0).is_none(), "{text:?}");
         }
     }
 }

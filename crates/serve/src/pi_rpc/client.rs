@@ -49,8 +49,8 @@ pub use inbox::EventStream;
 /// A client. Its clones share one server process, which is killed when the last clone is dropped.
 #[derive(Clone)]
 pub struct RpcClient {
-    link: Arc<Connection>,
-    last: Arc<AtomicU64>,
+    connection: Arc<Connection>,
+    last_request_id: Arc<AtomicU64>,
     limit: Option<Duration>,
 }
 
@@ -78,22 +78,26 @@ impl RpcClient {
         let missing = || io::Error::other("it has no pipes");
         let reader = child.stdout.take().ok_or_else(missing)?;
         let writer = child.stdin.take().ok_or_else(missing)?;
-        Ok(Self::of(Connection::over(reader, writer, Some(child))))
+        Ok(Self::from_connection(Connection::from_streams(
+            reader,
+            writer,
+            Some(child),
+        )))
     }
 
     /// Connects to a server over a pair of streams. Must be called within a runtime.
-    pub fn over<R, W>(reader: R, writer: W) -> Self
+    pub fn from_streams<R, W>(reader: R, writer: W) -> Self
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        Self::of(Connection::over(reader, writer, None))
+        Self::from_connection(Connection::from_streams(reader, writer, None))
     }
 
-    fn of(link: Connection) -> Self {
+    fn from_connection(link: Connection) -> Self {
         Self {
-            link: Arc::new(link),
-            last: Arc::default(),
+            connection: Arc::new(link),
+            last_request_id: Arc::default(),
             limit: None,
         }
     }
@@ -108,33 +112,35 @@ impl RpcClient {
     /// Sends a command of the protocol, such as `{"type": "get_state"}`. Returns the `data` of the reply, or null if it
     /// has none.
     pub async fn request(&self, command: Value) -> Result<Value, ClientError> {
-        self.ask(command).await.map(|reply| reply.data)
+        self.send_request(command).await.map(|reply| reply.data)
     }
 
     /// Sends a frame that has no reply, such as an `extension_ui_response`.
-    pub async fn tell(&self, frame: &Value) -> Result<(), ClientError> {
+    pub async fn send_frame(&self, frame: &Value) -> Result<(), ClientError> {
         let line = format!("{frame}\n");
-        self.link.write(line.into_bytes()).await
+        self.connection.write(line.into_bytes()).await
     }
 
     /// Returns the events from now on, in order: every frame of the server that is not a reply to a request.
     pub fn events(&self) -> EventStream {
-        self.link.inbox.listen()
+        self.connection.inbox.subscribe()
     }
 
     /// Sends a prompt. Returns when the server has accepted it, before the model answers.
     pub async fn prompt(&self, text: &str) -> Result<Disposition, ClientError> {
         let command = json!({ "type": "prompt", "message": text });
-        self.ask(command).await?.disposition(Disposition::Started)
+        self.send_request(command)
+            .await?
+            .disposition(Disposition::Started)
     }
 
     /// Sends a prompt and waits, for hours if necessary, until the run it belongs to has ended. Returns the events
     /// until then; the last one is `agent_settled`. Deltas of messages and of tool output are left out: the end of each
     /// message has its whole text, and [`RpcClient::events`] has the deltas.
     pub async fn prompt_and_wait(&self, text: &str) -> Result<Vec<Value>, ClientError> {
-        let mut following = self.link.inbox.follow();
+        let mut following = self.connection.inbox.subscribe_run();
         let command = json!({ "type": "prompt", "message": text });
-        let reply = self.ask(command).await?;
+        let reply = self.send_request(command).await?;
         let mut said = Vec::new();
         if reply.disposition(Disposition::Started)? == Disposition::Handled {
             return Ok(said);
@@ -144,7 +150,7 @@ impl RpcClient {
         while let Some(frame) = following.recv().await {
             let kind = frame["type"].as_str().unwrap_or_default();
             if kind == "response" {
-                accepted |= inbox::number(&frame) == Some(reply.id);
+                accepted |= inbox::reply_id(&frame) == Some(reply.id);
             } else if accepted {
                 let is_over = kind == "agent_settled";
                 said.push(Arc::unwrap_or_clone(frame));
@@ -153,24 +159,28 @@ impl RpcClient {
                 }
             }
         }
-        Err(self.link.inbox.over())
+        Err(self.connection.inbox.closed_error())
     }
 
     /// Queues a message for the next model call of the current run.
     pub async fn steer(&self, text: &str) -> Result<Disposition, ClientError> {
         let command = json!({ "type": "steer", "message": text });
-        self.ask(command).await?.disposition(Disposition::Queued)
+        self.send_request(command)
+            .await?
+            .disposition(Disposition::Queued)
     }
 
     /// Queues a message for after the model's answer.
     pub async fn follow_up(&self, text: &str) -> Result<Disposition, ClientError> {
         let command = json!({ "type": "follow_up", "message": text });
-        self.ask(command).await?.disposition(Disposition::Queued)
+        self.send_request(command)
+            .await?
+            .disposition(Disposition::Queued)
     }
 
     /// Aborts the run, whatever it does or waits for.
     pub async fn abort(&self) -> Result<(), ClientError> {
-        self.order("abort").await
+        self.send_command("abort").await
     }
 
     /// Switches automatic retries on or off.
@@ -181,12 +191,12 @@ impl RpcClient {
 
     /// Cancels the pending retry.
     pub async fn abort_retry(&self) -> Result<(), ClientError> {
-        self.order("abort_retry").await
+        self.send_command("abort_retry").await
     }
 
     /// Makes the pending retry start now.
     pub async fn retry_now(&self) -> Result<(), ClientError> {
-        self.order("retry_now").await
+        self.send_command("retry_now").await
     }
 
     /// Returns the state of the session.
@@ -212,23 +222,23 @@ impl RpcClient {
     /// Closes the connection and waits for the server to exit; after some seconds it is killed. Returns its exit status
     /// if it was spawned here. Requests without a reply by then fail, those of other clones as well.
     pub async fn close(&self) -> Option<ExitStatus> {
-        self.link.close().await
+        self.connection.close().await
     }
 
-    async fn order(&self, command: &str) -> Result<(), ClientError> {
+    async fn send_command(&self, command: &str) -> Result<(), ClientError> {
         self.request(json!({ "type": command })).await.map(drop)
     }
 
-    async fn ask(&self, mut command: Value) -> Result<Reply, ClientError> {
+    async fn send_request(&self, mut command: Value) -> Result<Reply, ClientError> {
         let Some(name) = command["type"].as_str().map(str::to_owned) else {
-            return Err(ClientError::NoCommand);
+            return Err(ClientError::MissingType);
         };
-        let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = self.last_request_id.fetch_add(1, Ordering::Relaxed) + 1;
         command["id"] = id.to_string().into();
-        let asked = self.link.inbox.ask(id)?;
+        let asked = self.connection.inbox.register_request(id)?;
         let answer = async {
-            self.tell(&command).await?;
-            asked.answer().await
+            self.send_frame(&command).await?;
+            asked.wait().await
         };
         let frame = match self.limit {
             None => answer.await,
@@ -237,7 +247,7 @@ impl RpcClient {
                 Err(ClientError::TimedOut { command, limit })
             }),
         }?;
-        Reply::of(id, name, frame)
+        Reply::from_frame(id, name, frame)
     }
 }
 
@@ -249,7 +259,7 @@ struct Reply {
 }
 
 impl Reply {
-    fn of(id: u64, command: String, frame: Arc<Value>) -> Result<Self, ClientError> {
+    fn from_frame(id: u64, command: String, frame: Arc<Value>) -> Result<Self, ClientError> {
         let mut frame = Arc::unwrap_or_clone(frame);
         if frame["success"] == true {
             let data = frame["data"].take();
@@ -263,10 +273,12 @@ impl Reply {
     fn disposition(&self, unsaid: Disposition) -> Result<Disposition, ClientError> {
         match &self.data["disposition"] {
             Value::Null => Ok(unsaid),
-            said => serde_json::from_value(said.clone()).map_err(|_| ClientError::Unexpected {
-                command: self.command.clone(),
-                answer: said.to_string(),
-            }),
+            said => {
+                serde_json::from_value(said.clone()).map_err(|_| ClientError::UnexpectedReply {
+                    command: self.command.clone(),
+                    answer: said.to_string(),
+                })
+            }
         }
     }
 }

@@ -18,34 +18,34 @@ struct Peer {
 
 impl Peer {
     /// Receives the next command.
-    async fn heard(&mut self) -> Value {
+    async fn receive(&mut self) -> Value {
         let line = self.lines.next_line().await.unwrap().unwrap();
         serde_json::from_str(&line).unwrap()
     }
 
-    async fn says(&mut self, frame: Value) {
+    async fn send(&mut self, frame: Value) {
         let line = format!("{frame}\n");
         self.out.write_all(line.as_bytes()).await.unwrap();
     }
 
-    async fn answers(&mut self, command: &Value, data: Value) {
+    async fn reply(&mut self, command: &Value, data: Value) {
         let (id, name) = (&command["id"], &command["type"]);
         let reply =
             json!({ "id": id, "type": "response", "command": name, "success": true, "data": data });
-        self.says(reply).await;
+        self.send(reply).await;
     }
 
-    async fn refuses(&mut self, command: &Value, error: &str) {
+    async fn reply_error(&mut self, command: &Value, error: &str) {
         let (id, name) = (&command["id"], &command["type"]);
         let reply = json!({ "id": id, "type": "response", "command": name, "success": false, "error": error });
-        self.says(reply).await;
+        self.send(reply).await;
     }
 
     /// Receives a command of that name and replies with success.
-    async fn obeys(&mut self, name: &str) {
-        let command = self.heard().await;
+    async fn expect_command(&mut self, name: &str) {
+        let command = self.receive().await;
         assert_eq!(command["type"], name);
-        self.answers(&command, Value::Null).await;
+        self.reply(&command, Value::Null).await;
     }
 }
 
@@ -54,7 +54,7 @@ fn connected(buffer: usize) -> (RpcClient, Peer) {
     let (reader, writer) = tokio::io::split(near);
     let (far_reader, out) = tokio::io::split(far);
     let lines = BufReader::new(far_reader).lines();
-    let client = RpcClient::over(reader, BufWriter::new(writer));
+    let client = RpcClient::from_streams(reader, BufWriter::new(writer));
     (client, Peer { lines, out })
 }
 
@@ -71,9 +71,9 @@ type PendingPrompt = JoinHandle<Result<Vec<Value>, ClientError>>;
 async fn under_way(client: &RpcClient, peer: &mut Peer) -> PendingPrompt {
     let own = client.clone();
     let waiting = tokio::spawn(async move { own.prompt_and_wait("hello").await });
-    let command = peer.heard().await;
+    let command = peer.receive().await;
     assert_eq!(command["message"], "hello");
-    peer.answers(&command, json!({ "disposition": "started" }))
+    peer.reply(&command, json!({ "disposition": "started" }))
         .await;
     waiting
 }
@@ -83,15 +83,15 @@ async fn each_reply_goes_to_who_asked_in_whatever_order_they_come() {
     let (client, mut peer) = connected(1024);
     let other = client.clone();
     let state = tokio::spawn(async move { other.get_state().await });
-    let first = peer.heard().await;
+    let first = peer.receive().await;
     let bash = tokio::spawn(async move { client.bash("ls").await });
-    let second = peer.heard().await;
+    let second = peer.receive().await;
     assert_ne!(first["id"], second["id"]);
     assert_eq!(second["command"], "ls");
-    peer.answers(&second, json!({ "exitCode": 0 })).await;
+    peer.reply(&second, json!({ "exitCode": 0 })).await;
     assert_eq!(bash.await.unwrap().unwrap(), json!({ "exitCode": 0 }));
     assert!(!state.is_finished());
-    peer.answers(&first, json!({ "isStreaming": false })).await;
+    peer.reply(&first, json!({ "isStreaming": false })).await;
     let state = state.await.unwrap().unwrap();
     assert_eq!(state, json!({ "isStreaming": false }));
 }
@@ -102,8 +102,8 @@ async fn commands_look_as_the_protocol_has_them() {
     let serving = tokio::spawn(async move {
         let mut commands = Vec::new();
         for _ in 0..11 {
-            let mut command = peer.heard().await;
-            peer.answers(&command, Value::Null).await;
+            let mut command = peer.receive().await;
+            peer.reply(&command, Value::Null).await;
             assert!(command["id"].is_string());
             command.as_object_mut().unwrap().remove("id");
             commands.push(command);
@@ -142,20 +142,20 @@ async fn commands_look_as_the_protocol_has_them() {
 async fn what_is_refused_says_why() {
     let (client, mut peer) = connected(1024);
     let serving = tokio::spawn(async move {
-        let command = peer.heard().await;
-        peer.refuses(&command, "nothing to compact").await;
-        let command = peer.heard().await;
-        peer.answers(&command, json!({ "disposition": "eaten" }))
+        let command = peer.receive().await;
+        peer.reply_error(&command, "nothing to compact").await;
+        let command = peer.receive().await;
+        peer.reply(&command, json!({ "disposition": "eaten" }))
             .await;
         peer
     });
     let refused = client.compact(None).await.unwrap_err();
     assert_eq!(refused.to_string(), "compact: nothing to compact");
     let unexpected = client.prompt("a").await.unwrap_err();
-    assert!(matches!(unexpected, ClientError::Unexpected { .. }));
+    assert!(matches!(unexpected, ClientError::UnexpectedReply { .. }));
     for command in [json!(5), json!({}), json!({ "type": 5 })] {
         let error = client.request(command).await.unwrap_err();
-        assert!(matches!(error, ClientError::NoCommand));
+        assert!(matches!(error, ClientError::MissingType));
     }
     serving.await.unwrap();
 }
@@ -164,12 +164,12 @@ async fn what_is_refused_says_why() {
 async fn a_run_is_followed_from_its_reply_to_its_end_without_the_pieces() {
     let (client, mut peer) = connected(1024);
     let waiting = tokio::spawn(async move { client.prompt_and_wait("hello").await });
-    let command = peer.heard().await;
+    let command = peer.receive().await;
     // A reply to another client, and the end of an earlier run.
-    peer.answers(&json!({ "id": "99" }), Value::Null).await;
-    peer.says(json!({ "type": "agent_settled", "aborted": true }))
+    peer.reply(&json!({ "id": "99" }), Value::Null).await;
+    peer.send(json!({ "type": "agent_settled", "aborted": true }))
         .await;
-    peer.answers(&command, json!({ "disposition": "queued" }))
+    peer.reply(&command, json!({ "disposition": "queued" }))
         .await;
     for kind in [
         "agent_start",
@@ -179,11 +179,11 @@ async fn a_run_is_followed_from_its_reply_to_its_end_without_the_pieces() {
         "message_end",
         "agent_end",
     ] {
-        peer.says(json!({ "type": kind })).await;
+        peer.send(json!({ "type": kind })).await;
     }
     settle().await;
     assert!(!waiting.is_finished());
-    peer.says(json!({ "type": "agent_settled", "aborted": false }))
+    peer.send(json!({ "type": "agent_settled", "aborted": false }))
         .await;
     let said = waiting.await.unwrap().unwrap();
     let kinds: Vec<_> = said.iter().map(|event| &event["type"]).collect();
@@ -204,8 +204,8 @@ async fn a_run_is_followed_from_its_reply_to_its_end_without_the_pieces() {
 async fn a_prompt_that_starts_nothing_is_not_waited_for() {
     let (client, mut peer) = connected(1024);
     let waiting = tokio::spawn(async move { client.prompt_and_wait("/name x").await });
-    let command = peer.heard().await;
-    peer.answers(&command, json!({ "disposition": "handled" }))
+    let command = peer.receive().await;
+    peer.reply(&command, json!({ "disposition": "handled" }))
         .await;
     assert_eq!(waiting.await.unwrap().unwrap(), Vec::<Value>::new());
 }
@@ -214,11 +214,11 @@ async fn a_prompt_that_starts_nothing_is_not_waited_for() {
 async fn one_task_aborts_what_another_waits_for() {
     let (client, mut peer) = connected(1024);
     let waiting = under_way(&client, &mut peer).await;
-    let (aborted, ()) = tokio::join!(client.abort(), peer.obeys("abort"));
+    let (aborted, ()) = tokio::join!(client.abort(), peer.expect_command("abort"));
     aborted.unwrap();
-    let (aborted, ()) = tokio::join!(client.abort_retry(), peer.obeys("abort_retry"));
+    let (aborted, ()) = tokio::join!(client.abort_retry(), peer.expect_command("abort_retry"));
     aborted.unwrap();
-    peer.says(json!({ "type": "agent_settled", "aborted": true }))
+    peer.send(json!({ "type": "agent_settled", "aborted": true }))
         .await;
     let said = waiting.await.unwrap().unwrap();
     assert_eq!(said, [json!({ "type": "agent_settled", "aborted": true })]);
@@ -231,7 +231,7 @@ async fn eight_hours_are_waited_for() {
     let waiting = under_way(&client, &mut peer).await;
     tokio::time::sleep(Duration::from_secs(8 * 3600)).await;
     assert!(!waiting.is_finished());
-    peer.says(json!({ "type": "agent_settled" })).await;
+    peer.send(json!({ "type": "agent_settled" })).await;
     assert_eq!(waiting.await.unwrap().unwrap().len(), 1);
 }
 
@@ -248,10 +248,10 @@ async fn a_reply_is_waited_for_as_long_as_the_caller_says() {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     // The late reply to the first request is no event and answers nothing else.
     let mut events = hasty.events();
-    let late = peer.heard().await;
-    peer.answers(&late, json!("late")).await;
-    let command = peer.heard().await;
-    peer.answers(&command, json!("patient")).await;
+    let late = peer.receive().await;
+    peer.reply(&late, json!("late")).await;
+    let command = peer.receive().await;
+    peer.reply(&command, json!("patient")).await;
     assert_eq!(patient.await.unwrap().unwrap(), "patient");
     assert!(events.next().now_or_never().is_none());
 }
@@ -263,7 +263,7 @@ async fn who_waits_for_a_server_that_goes_learns_of_it() {
     let following = under_way(&client, &mut peer).await;
     let own = client.clone();
     let asking = tokio::spawn(async move { own.get_state().await });
-    peer.heard().await;
+    peer.receive().await;
     drop(peer);
     let closed = |error| matches!(error, ClientError::Closed);
     assert!(closed(asking.await.unwrap().unwrap_err()));
@@ -272,7 +272,7 @@ async fn who_waits_for_a_server_that_goes_learns_of_it() {
     assert!(closed(client.prompt_and_wait("x").await.unwrap_err()));
     assert!(events.next().await.is_none());
     assert!(client.events().next().await.is_none());
-    assert_eq!(client.link.inbox.waiting(), (0, 0));
+    assert_eq!(client.connection.inbox.waiting(), (0, 0));
     assert!(client.close().await.is_none());
 }
 
@@ -282,10 +282,10 @@ async fn who_listens_slowly_is_told_what_was_missed_and_who_follows_misses_nothi
     let mut events = client.events();
     let waiting = under_way(&client, &mut peer).await;
     for number in 0..3000 {
-        peer.says(json!({ "type": "message_end", "number": number }))
+        peer.send(json!({ "type": "message_end", "number": number }))
             .await;
     }
-    peer.says(json!({ "type": "agent_settled" })).await;
+    peer.send(json!({ "type": "agent_settled" })).await;
     assert_eq!(waiting.await.unwrap().unwrap().len(), 3001);
     let missed = events.next().await.unwrap().unwrap_err().missed;
     assert!(missed > 1000);
@@ -303,20 +303,20 @@ async fn what_is_no_frame_is_passed_over() {
         .unwrap();
     let complaint =
         json!({ "type": "response", "command": "parse", "success": false, "error": "x" });
-    peer.says(complaint.clone()).await;
+    peer.send(complaint.clone()).await;
     assert_eq!(*events.next().await.unwrap().unwrap(), complaint);
 }
 
 #[tokio::test]
 async fn a_line_that_is_too_long_to_keep_ends_it() {
     let inbox = Inbox::new();
-    let asked = inbox.ask(1).unwrap();
+    let asked = inbox.register_request(1).unwrap();
     let lines = LineReader::new(&b"{\"type\":\"response\"}"[..], 8);
     let why = connection::read(lines, &inbox).await;
     inbox.end(&why);
-    let error = asked.answer().await.unwrap_err();
+    let error = asked.wait().await.unwrap_err();
     assert!(matches!(error, ClientError::TooLong { bytes: 19 }));
-    let later = inbox.ask(2).map(drop).unwrap_err();
+    let later = inbox.register_request(2).map(drop).unwrap_err();
     assert!(matches!(later, ClientError::TooLong { bytes: 19 }));
 }
 
@@ -329,9 +329,9 @@ async fn a_request_that_is_dropped_leaves_whole_lines_and_nothing_behind() {
         settle().await;
         drop(asking);
     }
-    assert_eq!(client.link.inbox.waiting(), (0, 0));
+    assert_eq!(client.connection.inbox.waiting(), (0, 0));
     for _ in 0..3 {
-        assert_eq!(peer.heard().await["type"], "set_auto_retry");
+        assert_eq!(peer.receive().await["type"], "set_auto_retry");
     }
 }
 
@@ -340,19 +340,19 @@ async fn a_run_that_nobody_follows_any_more_is_not_kept() {
     let (client, mut peer) = connected(1024);
     let waiting = under_way(&client, &mut peer).await;
     settle().await;
-    assert_eq!(client.link.inbox.waiting(), (0, 1));
+    assert_eq!(client.connection.inbox.waiting(), (0, 1));
     waiting.abort();
     settle().await;
-    peer.says(json!({ "type": "agent_start" })).await;
+    peer.send(json!({ "type": "agent_start" })).await;
     settle().await;
-    assert_eq!(client.link.inbox.waiting(), (0, 0));
+    assert_eq!(client.connection.inbox.waiting(), (0, 0));
 }
 
 #[tokio::test]
 async fn a_server_that_hears_nothing_any_more_is_gone() {
     let (reader, _talks) = duplex(64);
     let (writer, listens) = duplex(64);
-    let client = RpcClient::over(reader, writer);
+    let client = RpcClient::from_streams(reader, writer);
     drop(listens);
     let error = client.get_state().await.unwrap_err();
     assert!(matches!(error, ClientError::Closed), "{error}");
@@ -369,7 +369,7 @@ async fn a_server_that_does_not_read_is_heard() {
         })
         .collect();
     settle().await;
-    peer.says(json!({ "type": "agent_start" })).await;
+    peer.send(json!({ "type": "agent_start" })).await;
     assert_eq!(events.next().await.unwrap().unwrap()["type"], "agent_start");
     drop(peer);
     for request in requests {
@@ -381,13 +381,13 @@ async fn a_server_that_does_not_read_is_heard() {
 async fn closing_writes_what_waits_and_lets_the_server_finish() {
     let (client, mut peer) = connected(8);
     let frame = json!({ "type": "extension_ui_response", "id": "u1", "cancelled": true });
-    client.tell(&frame).await.unwrap();
+    client.send_frame(&frame).await.unwrap();
     let own = client.clone();
     let closing = tokio::spawn(async move { own.close().await });
-    assert_eq!(peer.heard().await, frame);
+    assert_eq!(peer.receive().await, frame);
     assert!(peer.lines.next_line().await.unwrap().is_none());
     let mut events = client.events();
-    peer.says(json!({ "type": "agent_settled" })).await;
+    peer.send(json!({ "type": "agent_settled" })).await;
     assert!(events.next().await.unwrap().is_ok());
     assert!(!closing.is_finished());
     drop(peer);

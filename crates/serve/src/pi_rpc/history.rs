@@ -13,7 +13,7 @@ pub use stats::{ContextUsage, Stats, Tokens};
 
 use super::message::{Block, Message};
 use super::models::Models;
-use outlast_session::read;
+use outlast_session::parse_entry;
 use outlast_store::journal::StoredEntry;
 use reader::Reader;
 use serde::Serialize;
@@ -49,17 +49,17 @@ pub struct ForkMessage {
 pub struct History {
     entries: Vec<Entry>,
     messages: Vec<Message>,
-    counted: StatsCounter,
+    counter: StatsCounter,
 }
 
 impl History {
     /// Builds the history from the entries of a journal and the known models.
-    pub fn of(stored: &[StoredEntry], models: &Models) -> Self {
+    pub fn from_entries(stored: &[StoredEntry], models: &Models) -> Self {
         let mut reader = Reader::new(models);
         for stored in stored {
             // The session id matters only to the error, and entries with errors are skipped.
-            if let Ok(entry) = read("", stored) {
-                reader.take_in((stored.seq, stored.line.time), entry);
+            if let Ok(entry) = parse_entry("", stored) {
+                reader.apply((stored.seq, stored.entry.time), entry);
             }
         }
         reader.into_history()
@@ -108,7 +108,7 @@ impl History {
     /// Returns the id of the first entry that the last compaction kept.
     pub fn first_kept(&self) -> Option<&str> {
         let mut entries = self.entries.iter().rev();
-        entries.find_map(|entry| match &entry.what {
+        entries.find_map(|entry| match &entry.body {
             EntryBody::Compaction {
                 first_kept_entry_id,
                 ..
@@ -130,7 +130,7 @@ impl History {
 
     /// Returns the statistics of the session.
     pub fn stats(&self, session_id: &str, session_file: Option<&str>) -> Stats {
-        self.counted.stats(session_id, session_file)
+        self.counter.stats(session_id, session_file)
     }
 
     fn index(&self, id: &str) -> Result<usize, Error> {

@@ -25,7 +25,7 @@ const USAGE: Usage = Usage {
 fn stored(entries: impl IntoIterator<Item = Written>) -> Vec<StoredEntry> {
     let line = |(seq, entry): (u64, Written)| StoredEntry {
         seq,
-        line: RawEntry {
+        entry: RawEntry {
             turn: 1,
             kind: entry.kind().to_owned(),
             time: Timestamp::from_millis(START + seq),
@@ -37,7 +37,7 @@ fn stored(entries: impl IntoIterator<Item = Written>) -> Vec<StoredEntry> {
 
 fn history(entries: impl IntoIterator<Item = Written>) -> History {
     let models = Models::from(vec![model("m1"), model("m2")]);
-    History::of(&stored(entries), &models)
+    History::from_entries(&stored(entries), &models)
 }
 
 fn value(of: &(impl Serialize + ?Sized)) -> Value {
@@ -422,8 +422,8 @@ fn another_model_and_a_notice_are_entries() {
 #[test]
 fn what_cannot_be_read_is_passed_over() {
     let mut entries = stored([prompt("hello"), settled(), answer("hi")]);
-    entries[1].line.body = "{\"kind\":\"from_the_future\"}".to_owned();
-    let history = History::of(&entries, &Models::default());
+    entries[1].entry.body = "{\"kind\":\"from_the_future\"}".to_owned();
+    let history = History::from_entries(&entries, &Models::default());
     let messages = brief_all(&value(history.messages()));
     assert_eq!(messages, ["user hello", "assistant hi stop"]);
 }
@@ -458,6 +458,6 @@ fn entries_that_tell_of_one_number_have_ids_of_their_own() {
     let at = |seq| (seq, Timestamp::default());
     let ids = [7, 7, 7, 8].map(|seq| entries.push(at(seq), what.clone()));
     assert_eq!(ids, ["00000007", "00000007-1", "00000007-2", "00000008"]);
-    assert_eq!(entries.last_id(8), "00000008");
-    assert_eq!(entries.last_id(9), "00000009");
+    assert_eq!(entries.last_id_for(8), "00000008");
+    assert_eq!(entries.last_id_for(9), "00000009");
 }

@@ -31,8 +31,8 @@ pub enum Message {
 
 impl Message {
     /// Creates the message of a user's input: text, or a command that the user ran.
-    pub fn of_user(content: Vec<Block>, timestamp: u64) -> Self {
-        match super::bash_message::read(&Block::text_of(&content), timestamp) {
+    pub fn from_user(content: Vec<Block>, timestamp: u64) -> Self {
+        match super::bash_message::parse_message(&Block::text_of(&content), timestamp) {
             Some(ran) => Self::BashExecution(ran),
             None => Self::User(User { content, timestamp }),
         }

@@ -119,7 +119,7 @@ fn every_part_has_its_block() {
         {"type": "thinking", "thinking": "hm", "thinkingSignature": "d", "redacted": true},
         {"type": "toolCall", "id": "c1", "name": "read", "arguments": {"path": "a"}},
     ]);
-    assert_eq!(value(&Block::all(&parts)), expected);
+    assert_eq!(value(&Block::from_parts(&parts)), expected);
 }
 
 #[test]

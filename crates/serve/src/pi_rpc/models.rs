@@ -23,7 +23,7 @@ impl From<Model> for Models {
 impl Models {
     /// Returns the model in use.
     pub fn in_use(&self) -> ModelRef {
-        self.0.first().map(ModelRef::of).unwrap_or_default()
+        self.0.first().map(ModelRef::from_model).unwrap_or_default()
     }
 
     /// Returns the context window of the model in use, in tokens.
@@ -36,7 +36,7 @@ impl Models {
         let named = || self.0.iter().filter(|model| model.id == id);
         let found = named().find(|model| model.provider == provider);
         if let Some(model) = found.or_else(|| named().next()) {
-            return ModelRef::of(model);
+            return ModelRef::from_model(model);
         }
         let mut models = self.0.iter();
         let sibling = models.find(|model| model.provider == provider);
@@ -50,7 +50,7 @@ impl Models {
     }
 
     /// Returns the model for a journal key: provider, address and model in one.
-    pub fn keyed(&self, key: &str) -> ModelRef {
+    pub fn find_by_key(&self, key: &str) -> ModelRef {
         let provider = key.split('@').next().unwrap_or_default();
         let is_it = |model: &&Model| key.ends_with(&format!("/{}", model.id));
         // Names of models may contain slashes, as addresses do: the longest match is the right one.
@@ -77,7 +77,7 @@ pub struct ModelRef {
 }
 
 impl ModelRef {
-    fn of(model: &Model) -> Self {
+    fn from_model(model: &Model) -> Self {
         Self {
             api: model.api.clone(),
             provider: model.provider.clone(),
@@ -87,12 +87,12 @@ impl ModelRef {
     }
 
     /// Returns the usage with its cost at this model's prices.
-    pub fn used(&self, usage: Usage) -> PricedUsage {
+    pub fn price(&self, usage: Usage) -> PricedUsage {
         PricedUsage::new(usage, &self.cost)
     }
 
     /// Returns an empty message of this model.
-    pub fn blank(&self, timestamp: u64) -> Assistant {
+    pub fn empty_message(&self, timestamp: u64) -> Assistant {
         Assistant {
             content: Vec::new(),
             api: self.api.clone(),
@@ -141,13 +141,16 @@ mod tests {
             (models.find("three", "m"), ("one-api", "one", "m")),
             (models.find("two", "new"), ("two-api", "two", "new")),
             (models.find("three", "new"), ("one-api", "three", "new")),
-            (models.keyed("two@http://h/v1/m"), ("two-api", "two", "m")),
             (
-                models.keyed("two@http://h/v1/maker/m"),
+                models.find_by_key("two@http://h/v1/m"),
+                ("two-api", "two", "m"),
+            ),
+            (
+                models.find_by_key("two@http://h/v1/maker/m"),
                 ("two-api", "two", "maker/m"),
             ),
-            (models.keyed("x@http://h/v1/y"), ("one-api", "x", "y")),
-            (models.keyed(""), ("one-api", "", "")),
+            (models.find_by_key("x@http://h/v1/y"), ("one-api", "x", "y")),
+            (models.find_by_key(""), ("one-api", "", "")),
         ];
         for (found, (api, provider, id)) in table {
             let seen = (&*found.api, &*found.provider, &*found.model);

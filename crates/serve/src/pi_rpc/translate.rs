@@ -28,13 +28,13 @@ const ATTEMPT_FAILED: &str = "the attempt failed";
 pub struct PiEncoder {
     models: Models,
     /// Returns the known models, if they can change.
-    known: Option<Box<dyn Fn() -> Models + Send>>,
+    model_source: Option<Box<dyn Fn() -> Models + Send>>,
     run: Run,
     notices: Notices,
     /// The cause of a failure that is known before the failure itself.
-    trouble: Option<Cause>,
+    last_block_cause: Option<Cause>,
     /// Whether the summary is being retried.
-    retries_summary: bool,
+    is_retrying_summary: bool,
 }
 
 impl PiEncoder {
@@ -44,37 +44,37 @@ impl PiEncoder {
         Self {
             run: Run::new(models.in_use()),
             models,
-            known: None,
+            model_source: None,
             notices: Notices::default(),
-            trouble: None,
-            retries_summary: false,
+            last_block_cause: None,
+            is_retrying_summary: false,
         }
     }
 
     /// Creates an encoder that asks for the known models whenever a turn begins.
-    pub fn asking(known: impl Fn() -> Models + Send + 'static) -> Self {
+    pub fn with_model_source(known: impl Fn() -> Models + Send + 'static) -> Self {
         Self {
-            known: Some(Box::new(known)),
+            model_source: Some(Box::new(known)),
             ..Self::new(Models::default())
         }
     }
 }
 
 impl EventEncoder for PiEncoder {
-    fn say(&mut self, event: Event, out: &mut JsonLines) {
+    fn encode(&mut self, event: Event, out: &mut JsonLines) {
         self.run.now = event.time.as_millis();
         self.fail_open_attempt(&event.body, out);
-        self.notices.tell(&event.body, out);
-        self.hear(event.time, event.body, out);
+        self.notices.notify(&event.body, out);
+        self.translate(event.time, event.body, out);
     }
 
-    fn end_run(&mut self, aborted: bool, out: &mut JsonLines) {
+    fn encode_run_end(&mut self, aborted: bool, out: &mut JsonLines) {
         self.notices.end_wait(out);
-        self.trouble = None;
+        self.last_block_cause = None;
         self.run.end(aborted, out);
     }
 
-    fn merges_above(&self) -> usize {
+    fn merge_threshold(&self) -> usize {
         0
     }
 }
@@ -82,7 +82,7 @@ impl EventEncoder for PiEncoder {
 impl PiEncoder {
     /// Ends the attempt in progress, if the event implies that it has failed.
     fn fail_open_attempt(&mut self, body: &Body, out: &mut JsonLines) {
-        let trouble = self.trouble;
+        let trouble = self.last_block_cause;
         let phrase = |cause: Option<Cause>| {
             let cause = cause.or(trouble);
             let message = cause.map_or(ATTEMPT_FAILED, Cause::phrase).to_owned();
@@ -96,7 +96,7 @@ impl PiEncoder {
                 details: Some(ErrorDetails::of(*cause, None)),
             },
             Body::AutoCompactionStarted { reason, .. } => {
-                let overflow = frame::reason(*reason) == "overflow";
+                let overflow = frame::reason_name(*reason) == "overflow";
                 phrase(overflow.then_some(Cause::ContextOverflow))
             }
             Body::Account { .. } | Body::AttemptStarted { .. } | Body::Input { .. } => phrase(None),
@@ -107,30 +107,30 @@ impl PiEncoder {
         }
     }
 
-    fn hear(&mut self, time: Timestamp, body: Body, out: &mut JsonLines) {
+    fn translate(&mut self, time: Timestamp, body: Body, out: &mut JsonLines) {
         match body {
             Body::Start { provider, model } => {
-                if let Some(known) = &self.known {
+                if let Some(known) = &self.model_source {
                     self.models = known();
                 }
-                self.run.asked = self.models.find(&provider, &model);
+                self.run.model = self.models.find(&provider, &model);
             }
-            Body::ModelSwitched { to, .. } => self.ask(&to),
-            Body::Input { text } => self.run.input(User::said(text, time), out),
+            Body::ModelSwitched { to, .. } => self.set_model(&to),
+            Body::Input { text } => self.run.input(User::from_text(text, time), out),
             Body::AttemptStarted { .. } => {
-                self.trouble = None;
+                self.last_block_cause = None;
                 self.notices.end_wait(out);
                 self.run.begin_attempt(out);
             }
-            Body::AccountBlocked { cause, .. } => self.trouble = Some(cause),
+            Body::AccountBlocked { cause, .. } => self.last_block_cause = Some(cause),
             Body::Held { until, cause } => self.notices.wait(until, cause, out),
             Body::StepComplete { model, stop_reason } => {
-                self.ask(&model);
+                self.set_model(&model);
                 let stop = Stop::from(stop_reason);
                 let problem = stop.problem();
                 let ending = CompletionEnd {
                     problem,
-                    ..CompletionEnd::well(stop)
+                    ..CompletionEnd::without_error(stop)
                 };
                 self.run.complete(ending, out);
             }
@@ -149,20 +149,24 @@ impl PiEncoder {
 
     fn translate_completion(&mut self, time: Timestamp, body: Body, out: &mut JsonLines) {
         match body {
-            Body::TextDelta { text } if !text.is_empty() => self.run.answer(out).text(&text, out),
-            Body::ReasoningDelta { text } if !text.is_empty() => {
-                self.run.answer(out).thinking(&text, out);
+            Body::TextDelta { text } if !text.is_empty() => {
+                self.run.open_partial(out).text(&text, out)
             }
-            Body::ReasoningDone(reasoning) => self.run.answer(out).thought(reasoning, out),
-            Body::ToolCall(call) => self.run.answer(out).call(call, out),
+            Body::ReasoningDelta { text } if !text.is_empty() => {
+                self.run.open_partial(out).thinking(&text, out);
+            }
+            Body::ReasoningDone(reasoning) => {
+                self.run.open_partial(out).finish_thinking(reasoning, out)
+            }
+            Body::ToolCall(call) => self.run.open_partial(out).call(call, out),
             Body::Usage(usage) => {
-                let used = self.run.asked.used(usage);
-                if let Some(answer) = self.run.answering() {
+                let used = self.run.model.price(usage);
+                if let Some(answer) = self.run.partial_mut() {
                     answer.message.usage = used;
                 }
             }
             Body::Retracted { .. } => self.run.retract(),
-            Body::Seam { .. } => self.run.go_on(out),
+            Body::Seam { .. } => self.run.continue_interrupted(out),
             Body::ToolStarted { id, name } => self.start_tool(id, name, out),
             Body::ToolResult {
                 id,
@@ -240,9 +244,9 @@ impl PiEncoder {
     // --- Events that take several steps ---
 
     /// Sets the model in use, at whichever provider has it.
-    fn ask(&mut self, model: &str) {
-        if !model.is_empty() && model != self.run.asked.model {
-            self.run.asked = self.models.find(&self.run.asked.provider, model);
+    fn set_model(&mut self, model: &str) {
+        if !model.is_empty() && model != self.run.model.model {
+            self.run.model = self.models.find(&self.run.model.provider, model);
         }
     }
 

@@ -9,7 +9,7 @@ pub(in crate::pi_rpc) mod script;
 
 use script::{Script, brief};
 
-fn said(script: Script) -> String {
+fn frame_summary(script: Script) -> String {
     let frames = script.frames();
     let lines: Vec<String> = frames.iter().map(brief).collect();
     lines.join("\n")
@@ -22,7 +22,7 @@ fn a_plain_prompt_is_one_turn() {
         .text("he")
         .text("llo")
         .done();
-    insta::assert_snapshot!(said(script.settle(false)));
+    insta::assert_snapshot!(frame_summary(script.settle(false)));
 }
 
 #[test]
@@ -32,7 +32,9 @@ fn a_failed_attempt_ends_its_turn_and_the_run_goes_on() {
         .retry(1)
         .attempt()
         .text("hi");
-    insta::assert_snapshot!(said(script.step().retry_ended(None).sealed().settle(false)));
+    insta::assert_snapshot!(frame_summary(
+        script.step().retry_ended(None).sealed().settle(false)
+    ));
 }
 
 #[test]
@@ -42,7 +44,9 @@ fn when_retries_are_spent_the_last_failure_is_said_with_what_is_known_of_it() {
         .retry(1)
         .attempt()
         .retry_ended(Some("529 busy"));
-    insta::assert_snapshot!(said(script.error("529 busy").failed().settle(false)));
+    insta::assert_snapshot!(frame_summary(
+        script.error("529 busy").failed().settle(false)
+    ));
 }
 
 #[test]
@@ -52,12 +56,12 @@ fn an_abort_ends_an_answer_where_it_is() {
         .think("hm")
         .text("One, tw")
         .aborted();
-    insta::assert_snapshot!(said(script.settle(true)));
+    insta::assert_snapshot!(frame_summary(script.settle(true)));
 }
 
 #[test]
 fn an_abort_before_the_first_word_is_said_as_an_empty_answer() {
-    insta::assert_snapshot!(said(
+    insta::assert_snapshot!(frame_summary(
         Script::prompt("hello").attempt().aborted().settle(true)
     ));
 }
@@ -68,7 +72,7 @@ fn an_abort_in_a_wait_says_no_further_message() {
         .attempt()
         .retry(1)
         .retry_ended(Some("Retry cancelled"));
-    insta::assert_snapshot!(said(script.aborted().settle(true)));
+    insta::assert_snapshot!(frame_summary(script.aborted().settle(true)));
 }
 
 #[test]
@@ -77,7 +81,9 @@ fn a_cancelled_retry_ends_with_the_failure_that_was_said_already() {
         .attempt()
         .retry(1)
         .retry_ended(Some("Retry cancelled"));
-    insta::assert_snapshot!(said(script.error("529 busy").failed().settle(false)));
+    insta::assert_snapshot!(frame_summary(
+        script.error("529 busy").failed().settle(false)
+    ));
 }
 
 #[test]
@@ -92,7 +98,9 @@ fn tools_belong_to_the_turn_of_the_answer_that_wants_them() {
         .calls()
         .tool("c1", "read", "a")
         .tool("c2", "bash", "b");
-    insta::assert_snapshot!(said(script.attempt().text("Done.").done().settle(false)));
+    insta::assert_snapshot!(frame_summary(
+        script.attempt().text("Done.").done().settle(false)
+    ));
 }
 
 #[test]
@@ -102,7 +110,9 @@ fn a_tool_that_may_not_run_begins_and_ends_at_once() {
         .call("c1", "bash")
         .calls()
         .refused("c1");
-    insta::assert_snapshot!(said(script.attempt().text("Pity.").done().settle(false)));
+    insta::assert_snapshot!(frame_summary(
+        script.attempt().text("Pity.").done().settle(false)
+    ));
 }
 
 #[test]
@@ -118,7 +128,7 @@ fn steering_begins_a_turn_of_its_own_between_two_steps() {
         .input("left")
         .attempt()
         .text("Left.");
-    insta::assert_snapshot!(said(script.done().settle(false)));
+    insta::assert_snapshot!(frame_summary(script.done().settle(false)));
 }
 
 #[test]
@@ -129,7 +139,9 @@ fn steering_before_a_retry_is_said_in_the_turn_of_the_retry() {
         .input("left")
         .attempt()
         .text("Left.");
-    insta::assert_snapshot!(said(script.step().retry_ended(None).sealed().settle(false)));
+    insta::assert_snapshot!(frame_summary(
+        script.step().retry_ended(None).sealed().settle(false)
+    ));
 }
 
 #[test]
@@ -140,7 +152,9 @@ fn a_follow_up_is_part_of_the_same_run() {
         .done()
         .start("m1")
         .input("two");
-    insta::assert_snapshot!(said(script.attempt().text("2").done().settle(false)));
+    insta::assert_snapshot!(frame_summary(
+        script.attempt().text("2").done().settle(false)
+    ));
 }
 
 #[test]
@@ -151,7 +165,7 @@ fn an_answer_that_is_taken_back_ends_with_the_failure_that_follows() {
         .retracted(1)
         .retry(1)
         .attempt();
-    insta::assert_snapshot!(said(
+    insta::assert_snapshot!(frame_summary(
         script
             .text("Hello")
             .step()
@@ -176,7 +190,7 @@ fn after_a_seam_an_answer_begins_with_what_was_kept() {
         .step()
         .retry_ended(None)
         .sealed();
-    insta::assert_snapshot!(said(script.settle(false)));
+    insta::assert_snapshot!(frame_summary(script.settle(false)));
 }
 
 #[test]
@@ -192,7 +206,13 @@ fn what_an_earlier_process_has_kept_or_wanted_to_run_is_said_first() {
         .tool("c1", "read", "a")
         .attempt();
     let calls = calls.text("Done.").done();
-    insta::assert_snapshot!([said(kept.settle(false)), said(calls.settle(false))].join("\n\n"));
+    insta::assert_snapshot!(
+        [
+            frame_summary(kept.settle(false)),
+            frame_summary(calls.settle(false))
+        ]
+        .join("\n\n")
+    );
 }
 
 #[test]
@@ -200,7 +220,9 @@ fn an_overflow_is_a_failed_turn_and_then_a_compaction() {
     let script = Script::prompt("hello")
         .attempt()
         .compaction(Some("summary"), None);
-    insta::assert_snapshot!(said(script.attempt().text("hi").done().settle(false)));
+    insta::assert_snapshot!(frame_summary(
+        script.attempt().text("hi").done().settle(false)
+    ));
 }
 
 #[test]
@@ -208,14 +230,16 @@ fn an_overflow_that_no_compaction_helped_is_said_once() {
     let script = Script::prompt("hello")
         .attempt()
         .compaction(None, Some("nobody is there"));
-    insta::assert_snapshot!(said(script.overflow("400 too long").failed().settle(false)));
+    insta::assert_snapshot!(frame_summary(
+        script.overflow("400 too long").failed().settle(false)
+    ));
 }
 
 #[test]
 fn a_compaction_by_hand_is_no_run() {
     let script = Script::new().by_hand(Some("summary"), None);
     let script = script.by_hand(None, Some("the conversation is as it was: cancelled"));
-    insta::assert_snapshot!(said(script));
+    insta::assert_snapshot!(frame_summary(script));
 }
 
 #[test]
@@ -225,7 +249,7 @@ fn another_model_is_asked_after_the_first_has_failed() {
         .switched("m1", "m2")
         .attempt()
         .text("hi");
-    insta::assert_snapshot!(said(script.step_of("m2").sealed().settle(false)));
+    insta::assert_snapshot!(frame_summary(script.step_of("m2").sealed().settle(false)));
 }
 
 #[test]
@@ -245,7 +269,7 @@ fn what_nobody_would_hear_of_is_shown() {
         .corrected()
         .attempt()
         .billed_twice();
-    insta::assert_snapshot!(said(script.text("ok").done().settle(false)));
+    insta::assert_snapshot!(frame_summary(script.text("ok").done().settle(false)));
 }
 
 #[test]
@@ -256,7 +280,7 @@ fn an_answer_that_is_none_ends_with_what_was_wrong_with_it() {
         .corrected()
         .attempt()
         .text("hi");
-    insta::assert_snapshot!(said(script.done().settle(false)));
+    insta::assert_snapshot!(frame_summary(script.done().settle(false)));
 }
 
 #[test]
@@ -266,12 +290,14 @@ fn a_turn_that_ends_without_a_call_says_why_in_a_turn_of_its_own() {
         .call("c1", "read")
         .calls()
         .tool("c1", "read", "a");
-    insta::assert_snapshot!(said(script.error("no time is left").failed().settle(false)));
+    insta::assert_snapshot!(frame_summary(
+        script.error("no time is left").failed().settle(false)
+    ));
 }
 
 #[test]
 fn a_prompt_that_never_began_is_completed_all_the_same() {
-    insta::assert_snapshot!(said(Script::new().settle(false).settle(true)));
+    insta::assert_snapshot!(frame_summary(Script::new().settle(false).settle(true)));
 }
 
 #[test]
@@ -281,7 +307,7 @@ fn the_rest_of_the_frames_is_as_short_as_its_events() {
         .queue(&["a", "b"], &["c"])
         .refusal()
         .settle(false);
-    insta::assert_snapshot!(said(script));
+    insta::assert_snapshot!(frame_summary(script));
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(super) struct Caller {
 pub(super) enum Command {
     Prompt {
         #[serde(flatten)]
-        said: PromptInput,
+        input: PromptInput,
         streaming_behavior: Option<StreamingBehavior>,
     },
     Steer(PromptInput),
@@ -237,12 +237,12 @@ pub(super) enum ThinkingLevel {
 }
 
 /// Reads a line; the error is the reply to a line without a readable command.
-pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
+pub(super) fn parse_line(line: &str) -> Result<Option<Request>, Box<RawValue>> {
     let value = serde_json::from_str(line);
     let value: Value = match value {
         Ok(value) => value,
-        Err(error) => serde_json::from_str(&surrogates::mended(line))
-            .map_err(|_| unreadable(&error.to_string()))?,
+        Err(error) => serde_json::from_str(&surrogates::replace_lone_surrogates(line))
+            .map_err(|_| parse_error_reply(&error.to_string()))?,
     };
     let field = |name: &str| value.get(name).cloned();
     let name = field("type").and_then(|name| name.as_str().map(str::to_owned));
@@ -262,13 +262,13 @@ pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
         .as_ref()
         .is_some_and(|id| id.to_string().len() > MAX_ID_BYTES)
     {
-        return Err(unreadable(&format!(
+        return Err(parse_error_reply(&format!(
             "its `id` has more than {MAX_ID_BYTES} bytes"
         )));
     }
     let command = match name {
         Some(name) if COMMANDS.contains(&name.as_str()) => Command::deserialize(&value)
-            .map_err(|error| format!("{name}: {}", wrong(value, &error))),
+            .map_err(|error| format!("{name}: {}", describe_error(value, &error))),
         name => {
             let name = name.as_deref().unwrap_or("undefined");
             let name = text::bounded(name, MAX_NAME_BYTES);
@@ -279,7 +279,7 @@ pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
 }
 
 /// Describes the error of a command, and names the field at fault: the one without which the error changes.
-fn wrong(mut value: Value, error: &serde_json::Error) -> String {
+fn describe_error(mut value: Value, error: &serde_json::Error) -> String {
     let error = error.to_string();
     let field = FIELDS.into_iter().find(|field| {
         let fields = value.as_object_mut();
@@ -297,12 +297,12 @@ fn wrong(mut value: Value, error: &serde_json::Error) -> String {
 }
 
 /// Returns the reply to a line that cannot be parsed.
-pub(super) fn unreadable(why: &str) -> Box<RawValue> {
+pub(super) fn parse_error_reply(why: &str) -> Box<RawValue> {
     let caller = Caller {
         id: None,
         command: Some("parse".to_owned()),
     };
-    caller.refuse(&format!("Failed to parse command: {why}"))
+    caller.error(&format!("Failed to parse command: {why}"))
 }
 
 /// A reply.
@@ -317,7 +317,7 @@ struct Reply<'a, D> {
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<D>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    refusal: Option<&'a CommandError>,
+    command_error: Option<&'a CommandError>,
 }
 
 /// The error of a command.
@@ -337,22 +337,22 @@ impl Caller {
     fn reply<D: Serialize>(
         &self,
         data: Option<D>,
-        refusal: Option<&CommandError>,
+        command_error: Option<&CommandError>,
     ) -> Box<RawValue> {
         let reply = Reply {
             id: self.id.as_ref(),
             r#type: "response",
             command: self.command.as_deref(),
-            success: refusal.is_none(),
+            success: command_error.is_none(),
             data,
-            refusal,
+            command_error,
         };
         // Only maps with keys other than strings cannot be serialized, and there are none.
         to_raw_value(&reply).unwrap_or_default()
     }
 
     /// Returns the reply of success without data.
-    pub(super) fn done(&self) -> Box<RawValue> {
+    pub(super) fn success(&self) -> Box<RawValue> {
         self.reply(None::<()>, None)
     }
 
@@ -362,7 +362,7 @@ impl Caller {
     }
 
     /// Returns the reply of failure with a message.
-    pub(super) fn refuse(&self, error: &str) -> Box<RawValue> {
+    pub(super) fn error(&self, error: &str) -> Box<RawValue> {
         let error = error.to_owned();
         self.error_with_code(&CommandError {
             error,
@@ -397,7 +397,7 @@ mod tests {
                 "type": name, "message": "m", "provider": "p", "modelId": "m", "level": "high", "mode": "all",
                 "enabled": true, "command": "true", "sessionPath": "s", "entryId": "e", "name": "n",
             });
-            let request = read(&fields.to_string()).unwrap().unwrap();
+            let request = parse_line(&fields.to_string()).unwrap().unwrap();
             assert!(
                 request.command.is_ok(),
                 "{name}: {:?}",
@@ -427,11 +427,11 @@ mod tests {
             ),
         ];
         for (line, expected) in table {
-            let request = read(line).unwrap().unwrap();
+            let request = parse_line(line).unwrap().unwrap();
             let error = request.command.unwrap_err();
-            assert_eq!(value(&request.caller.refuse(&error)), expected, "{line}");
+            assert_eq!(value(&request.caller.error(&error)), expected, "{line}");
         }
-        let refused = value(&read("{bad json").err().unwrap());
+        let refused = value(&parse_line("{bad json").err().unwrap());
         assert_eq!(refused["command"], "parse");
         assert_eq!(refused.get("id"), None);
     }

@@ -4,7 +4,7 @@
 use super::command::{Caller, Command, StreamingBehavior};
 use super::run::{RunRequest, RunStart};
 use super::session_state::SessionState;
-use super::state::texts;
+use super::state::queued_texts;
 use crate::native::{Notice, WaitingView};
 use crate::pi_rpc::bash_message;
 use outlast_dialect::Message;
@@ -45,12 +45,12 @@ pub(super) async fn process_commands(
     mut waiting: mpsc::UnboundedReceiver<QueueEntry>,
 ) {
     while let Some((task, _place)) = waiting.recv().await {
-        desk.outbox.room().await;
+        desk.outbox.wait_for_space().await;
         let Some(session) = desk.session() else {
             return;
         };
         desk.begin(session, task).await;
-        desk.begun.fetch_add(1, Ordering::Relaxed);
+        desk.commands_begun.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -63,10 +63,10 @@ impl SessionState {
         } = task;
         let answer = match command {
             Command::Prompt {
-                said,
+                input,
                 streaming_behavior,
             } => {
-                let message = said.into();
+                let message = input.into();
                 return self
                     .prompt(caller, message, streaming_behavior, epoch)
                     .await;
@@ -100,7 +100,7 @@ impl SessionState {
                 Err(command) => return self.reply_from_history(session, caller, command).await,
             },
         };
-        self.answer(&caller, answer);
+        self.reply_result(&caller, answer);
     }
 
     async fn prompt(
@@ -111,7 +111,7 @@ impl SessionState {
         epoch: CancellationToken,
     ) {
         let mut begin = RunRequest {
-            first: RunStart::Prompt(message),
+            start: RunStart::Prompt(message),
             caller: Some(caller),
         };
         loop {
@@ -127,16 +127,16 @@ impl SessionState {
             }
             match self.active_run() {
                 // One that is ending is waited for: an abort and a prompt after it are one thing.
-                Some(run) if run.stop.is_cancelled() => run.over.cancelled().await,
+                Some(run) if run.stop.is_cancelled() => run.ended.cancelled().await,
                 None if !self.must_queue_prompt() => {}
                 _ => break,
             }
         }
         if let (Some(session), RunStart::Prompt(message), Some(caller)) =
-            (self.session(), begin.first, begin.caller)
+            (self.session(), begin.start, begin.caller)
         {
             let answer = self.queue_prompt(&session, message, behavior, &epoch).await;
-            self.answer(&caller, answer);
+            self.reply_result(&caller, answer);
             self.begin_queued_prompts(&session, &epoch);
         }
     }
@@ -157,15 +157,15 @@ impl SessionState {
         }
         let is_left = session.unfinished_turn().is_some();
         let is_free = self.compactions.load(Ordering::Relaxed) == 0;
-        let is_asked = self.prompts_waiting.load(Ordering::Relaxed) > 0;
+        let is_asked = self.queued_prompts.load(Ordering::Relaxed) > 0;
         if is_free && is_asked && self.active_run().is_none() {
-            let first = if is_left {
+            let start = if is_left {
                 RunStart::Resume
             } else {
-                RunStart::Waiting
+                RunStart::Queued
             };
             let begin = RunRequest {
-                first,
+                start,
                 caller: None,
             };
             // A run that is under way by now says it, too.
@@ -189,9 +189,9 @@ impl SessionState {
         };
         let queued = self.queue(session, place, message, epoch).await?;
         if behavior.is_none() {
-            self.prompts_waiting.fetch_add(1, Ordering::SeqCst);
+            self.queued_prompts.fetch_add(1, Ordering::SeqCst);
             if epoch.is_cancelled() {
-                self.prompts_waiting.store(0, Ordering::SeqCst);
+                self.queued_prompts.store(0, Ordering::SeqCst);
             }
         }
         Ok(queued)
@@ -205,7 +205,7 @@ impl SessionState {
         epoch: &CancellationToken,
     ) -> CommandResult {
         let was_running = self.active_run().is_some();
-        let queued = session.queue(place, message).await;
+        let queued = session.enqueue(place, message).await;
         queued.map_err(|error| error.to_string())?;
         if was_running {
             self.run_missed_messages(epoch);
@@ -216,28 +216,28 @@ impl SessionState {
     async fn clear_queue(&self, session: &Session) -> CommandResult {
         let taken = session.clear_queue().await;
         let taken = taken.map_err(|error| error.to_string())?;
-        self.prompts_waiting.store(0, Ordering::Relaxed);
+        self.queued_prompts.store(0, Ordering::Relaxed);
         let WaitingView {
             steering,
             follow_up,
-        } = texts(&taken);
+        } = queued_texts(&taken);
         Ok(Some(json!({ "steering": steering, "followUp": follow_up })))
     }
 
     async fn resume(self: &Arc<Self>, caller: Caller, epoch: CancellationToken) {
         while let Some(run) = self.active_run() {
             if !run.stop.is_cancelled() {
-                return self.reply(caller.refuse(TURN_RUNNING_ERROR));
+                return self.reply(caller.error(TURN_RUNNING_ERROR));
             }
-            run.over.cancelled().await;
+            run.ended.cancelled().await;
         }
         let begin = RunRequest {
-            first: RunStart::Resume,
+            start: RunStart::Resume,
             caller: Some(caller),
         };
         let handed_back = self.begin_run(begin, &epoch);
         if let Some(caller) = handed_back.and_then(|begin| begin.caller) {
-            self.reply(caller.refuse(TURN_RUNNING_ERROR));
+            self.reply(caller.error(TURN_RUNNING_ERROR));
         }
     }
 
@@ -249,7 +249,7 @@ impl SessionState {
         epoch: CancellationToken,
     ) {
         while let Some(run) = self.active_run().filter(|run| run.stop.is_cancelled()) {
-            run.over.cancelled().await;
+            run.ended.cancelled().await;
         }
         self.compactions.fetch_add(1, Ordering::Relaxed);
         let desk = Arc::clone(self);
@@ -264,7 +264,7 @@ impl SessionState {
                 Err(error) => Err(error.to_string()),
             };
             desk.compactions.fetch_sub(1, Ordering::Relaxed);
-            desk.answer(&caller, answer);
+            desk.reply_result(&caller, answer);
             desk.begin_queued_prompts(&session, &epoch);
         });
         // It has begun before the next command does.
@@ -282,10 +282,10 @@ impl SessionState {
         is_told: bool,
     ) {
         if self.tasks.len() > MAX_TASKS {
-            return self.reply(caller.refuse("too many commands are under way"));
+            return self.reply(caller.error("too many commands are under way"));
         }
         let (desk, cancel) = (Arc::clone(self), self.shells());
-        let shell = self.host.shell(&command);
+        let shell = self.host.shell_command(&command);
         self.tasks.spawn(async move {
             let mut say = |piece: &str| {
                 // Its beginning and its end come with the reply.
@@ -300,12 +300,14 @@ impl SessionState {
             };
             let ended = match shell::run(shell, cancel, &mut say).await {
                 Ok(ended) => ended,
-                Err(error) => return desk.reply(caller.refuse(&error.to_string())),
+                Err(error) => return desk.reply(caller.error(&error.to_string())),
             };
             let told = match is_told {
                 true => {
                     session
-                        .note(Message::user(bash_message::told(&command, &ended)))
+                        .add_note(Message::user(bash_message::format_message(
+                            &command, &ended,
+                        )))
                         .await
                 }
                 false => Ok(()),

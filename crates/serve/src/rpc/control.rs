@@ -47,7 +47,7 @@ impl SessionState {
                 });
             }
         }
-        self.reply(caller.done());
+        self.reply(caller.success());
         None
     }
 
@@ -55,7 +55,7 @@ impl SessionState {
     /// waiting.
     fn abort(self: &Arc<Self>) {
         // In this order: whatever ends may look at once whether a prompt waits for that.
-        self.prompts_waiting.store(0, Ordering::SeqCst);
+        self.queued_prompts.store(0, Ordering::SeqCst);
         let epoch = self.end_epoch();
         let Some(session) = self.session() else {
             return;
@@ -64,7 +64,7 @@ impl SessionState {
         // What an earlier process left is taken up to be ended.
         if session.unfinished_turn().is_some() {
             let begin = RunRequest {
-                first: RunStart::Resume,
+                start: RunStart::Resume,
                 caller: None,
             };
             self.begin_run(begin, &epoch);
@@ -76,10 +76,10 @@ impl SessionState {
         let desk = Arc::clone(self);
         self.tasks.spawn(async move {
             if let Some(run) = run {
-                let over = run.over.cancelled();
+                let over = run.ended.cancelled();
                 tokio::time::timeout(ABORT_REPLY_TIMEOUT, over).await.ok();
             }
-            desk.reply(caller.done());
+            desk.reply(caller.success());
         });
     }
 }

@@ -29,12 +29,12 @@ impl SessionState {
         self.tasks.spawn(async move {
             let _turn = turn;
             let reply = match session.entries().await {
-                Err(error) => caller.refuse(&error.to_string()),
+                Err(error) => caller.error(&error.to_string()),
                 Ok(entries) => {
                     let told = desk.told(&session, caller.clone(), command, entries);
                     // The history may be long to read and to write.
                     let told = tokio::task::spawn_blocking(told).await;
-                    told.unwrap_or_else(|error| caller.refuse(&error.to_string()))
+                    told.unwrap_or_else(|error| caller.error(&error.to_string()))
                 }
             };
             desk.reply(reply);
@@ -66,7 +66,7 @@ impl SessionState {
             directory: self.host.folder().to_string_lossy().into_owned(),
             created: entries
                 .first()
-                .map_or_else(|| session.clock().now(), |first| first.line.time),
+                .map_or_else(|| session.clock().now(), |first| first.entry.time),
         };
         let folder = self.host.folder();
         move || {
@@ -78,16 +78,16 @@ impl SessionState {
                 let path = folder.join(path);
                 return match export(&path, &head, &entries) {
                     Ok(()) => caller.data(json!({ "path": path })),
-                    Err(error) => caller.refuse(&format!("{}: {error}", path.display())),
+                    Err(error) => caller.error(&format!("{}: {error}", path.display())),
                 };
             }
-            let history = History::of(&entries, &models);
-            tell(&caller, command, &history, &id, file.as_deref())
+            let history = History::from_entries(&entries, &models);
+            history_data(&caller, command, &history, &id, file.as_deref())
         }
     }
 }
 
-fn tell(
+fn history_data(
     caller: &Caller,
     command: Command,
     history: &History,
@@ -98,7 +98,7 @@ fn tell(
         Command::GetMessages => caller.data(json!({ "messages": history.messages() })),
         Command::GetEntries { since } => match history.entries(since.as_deref()) {
             Ok(entries) => caller.data(json!({ "entries": entries, "leafId": history.leaf_id() })),
-            Err(error) => caller.refuse(&error.to_string()),
+            Err(error) => caller.error(&error.to_string()),
         },
         Command::GetTree => caller.data(Tree {
             tree: history.tree(),
@@ -109,7 +109,7 @@ fn tell(
             caller.data(json!({ "text": history.last_assistant_text() }))
         }
         Command::GetSessionStats => caller.data(history.stats(id, file)),
-        _ => caller.refuse("it is not answered from the history"),
+        _ => caller.error("it is not answered from the history"),
     }
 }
 

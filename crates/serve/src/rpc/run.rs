@@ -31,17 +31,17 @@ pub(super) struct Run {
     /// Cancelled when it is to end.
     pub(super) stop: CancellationToken,
     /// Cancelled when it is over.
-    pub(super) over: CancellationToken,
+    pub(super) ended: CancellationToken,
     task: Option<AbortHandle>,
 }
 
 impl Run {
     /// Lets go of the turn without ending it.
-    pub(super) async fn leave(self) {
+    pub(super) async fn detach(self) {
         if let Some(task) = self.task {
             task.abort();
         }
-        tokio::time::timeout(DETACH_TIMEOUT, self.over.cancelled())
+        tokio::time::timeout(DETACH_TIMEOUT, self.ended.cancelled())
             .await
             .ok();
     }
@@ -52,14 +52,14 @@ pub(super) enum RunStart {
     /// With something that is said.
     Prompt(Message),
     /// With what waits to be said.
-    Waiting,
+    Queued,
     /// With the turn that was left or has failed.
     Resume,
 }
 
 /// How a run begins, and who waits for it to be accepted.
 pub(super) struct RunRequest {
-    pub(super) first: RunStart,
+    pub(super) start: RunStart,
     pub(super) caller: Option<Caller>,
 }
 
@@ -83,20 +83,20 @@ impl SessionState {
         if run.is_some() {
             return Some(begin);
         }
-        let RunRequest { first, caller } = begin;
+        let RunRequest { start, caller } = begin;
         if let Some(caller) = caller {
             self.expect_acceptance(caller);
         }
         let (stop, over) = (epoch.child_token(), CancellationToken::new());
         let mut begun = Run {
             stop: stop.clone(),
-            over: over.clone(),
+            ended: over.clone(),
             task: None,
         };
         let desk = Arc::clone(self);
         let work = async move {
             let _over = over.drop_guard();
-            let work = AssertUnwindSafe(desk.carry_on(&session, first, stop.clone()));
+            let work = AssertUnwindSafe(desk.carry_on(&session, start, stop.clone()));
             // A bug of ours ends the run, and not all that come after it.
             if work.catch_unwind().await.is_err() {
                 desk.end_run(&session, Some(TurnStatus::Error), &stop);
@@ -110,7 +110,7 @@ impl SessionState {
     /// Says what waits, unless that is to end which it follows.
     fn begin_queued_run(self: &Arc<Self>, epoch: &CancellationToken) {
         let begin = RunRequest {
-            first: RunStart::Waiting,
+            start: RunStart::Queued,
             caller: None,
         };
         if !epoch.is_cancelled() {
@@ -149,21 +149,26 @@ impl SessionState {
                 let ask = self.ask(Some(message), stop);
                 session.prompt(ask).map(|ended| ended.map(Some)).boxed()
             }
-            RunStart::Waiting => self.queued_turn(session, stop),
+            RunStart::Queued => self.queued_turn(session, stop),
             RunStart::Resume if session.unfinished_turn().is_some() => {
                 let resumed = session.resume_cancellable(stop);
                 resumed.map(|ended| ended.map(Some)).boxed()
             }
-            RunStart::Resume if !session.waiting().is_empty() => self.queued_turn(session, stop),
+            RunStart::Resume if !session.queued_messages().is_empty() => {
+                self.queued_turn(session, stop)
+            }
             RunStart::Resume => {
                 let ask = self.ask(None, stop);
-                session.try_again(ask).map(|ended| ended.map(Some)).boxed()
+                session
+                    .retry_last_turn(ask)
+                    .map(|ended| ended.map(Some))
+                    .boxed()
             }
         }
     }
 
     fn queued_turn<'a>(&self, session: &'a Session, stop: CancellationToken) -> TurnFuture<'a> {
-        if session.waiting().is_empty() {
+        if session.queued_messages().is_empty() {
             return ready(Ok(None)).boxed();
         }
         session.prompt_queued(self.ask(None, stop)).boxed()
@@ -173,8 +178,8 @@ impl SessionState {
         PromptRequest {
             message,
             limits: self.host.limits(),
-            options: self.host.options(),
-            chosen: self.is_chosen.load(Ordering::Relaxed),
+            options: self.host.resume_options(),
+            model_chosen: self.is_model_chosen.load(Ordering::Relaxed),
             abort,
         }
     }
@@ -199,7 +204,7 @@ impl SessionState {
         let unaccepted = self.take_pending_acceptance();
         *lock(&self.run) = None;
         match unaccepted {
-            Some(caller) => self.reply(caller.refuse(&error.to_string())),
+            Some(caller) => self.reply(caller.error(&error.to_string())),
             // A later turn of a run could not begin; what waits is still there.
             None => self.outbox.send(Item::RunEnded { aborted: false }),
         }
@@ -213,16 +218,16 @@ impl SessionState {
     ) {
         let aborted = stop.is_cancelled() || seal == Some(TurnStatus::Aborted);
         if let Some(caller) = self.take_pending_acceptance() {
-            self.reply(caller.refuse("it was aborted before it began"));
+            self.reply(caller.error("it was aborted before it began"));
         }
         let ended_well = seal.is_none() && !aborted;
-        self.ended_well.store(ended_well, Ordering::Relaxed);
+        self.last_run_succeeded.store(ended_well, Ordering::Relaxed);
         // What is said to a session in which nothing runs waits for the next prompt: what this run still has to say is what
         // waits in the moment in which it ends.
         let waiting = {
             let mut run = lock(&self.run);
             *run = None;
-            session.waiting()
+            session.queued_messages()
         };
         self.outbox.send(Item::RunEnded { aborted });
         let left = match aborted {
@@ -231,7 +236,7 @@ impl SessionState {
             false => waiting.steering.len() + waiting.follow_up.len(),
         };
         let left = u32::try_from(left).unwrap_or(u32::MAX);
-        self.prompts_waiting.fetch_min(left, Ordering::Relaxed);
+        self.queued_prompts.fetch_min(left, Ordering::Relaxed);
         if left > 0 && (ended_well || self.take_queued_prompt()) {
             self.begin_queued_run(stop);
         }
@@ -240,14 +245,14 @@ impl SessionState {
     /// A prompt that came during a wait has its turn also when the wait was in vain.
     fn take_queued_prompt(&self) -> bool {
         let less = |count: u32| count.checked_sub(1);
-        let prompts = &self.prompts_waiting;
+        let prompts = &self.queued_prompts;
         let less = prompts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         less.is_ok()
     }
 
     /// What came while the last run was ending has been seen by nobody.
     pub(super) fn run_missed_messages(self: &Arc<Self>, epoch: &CancellationToken) {
-        if self.active_run().is_none() && self.ended_well.load(Ordering::Relaxed) {
+        if self.active_run().is_none() && self.last_run_succeeded.load(Ordering::Relaxed) {
             self.begin_queued_run(epoch);
         }
     }
@@ -264,7 +269,7 @@ async fn paced(
         if hold.is_none() && outbox.is_full() && !stop.is_cancelled() {
             hold = Some(Box::pin(async {
                 tokio::select! {
-                    () = outbox.room() => {}
+                    () = outbox.wait_for_space() => {}
                     () = stop.cancelled() => {}
                 }
             }));

@@ -37,20 +37,20 @@ pub(super) struct SessionState {
     /// Cancelled by the next abort of commands.
     shells: Mutex<CancellationToken>,
     /// Who waits for a prompt to be accepted.
-    accepting: Arc<Mutex<Option<Caller>>>,
+    pending_acceptance: Arc<Mutex<Option<Caller>>>,
     /// How many prompts came during a wait and are to be said when the run is over.
-    pub(super) prompts_waiting: AtomicU32,
+    pub(super) queued_prompts: AtomicU32,
     /// How many commands were begun.
-    pub(super) begun: AtomicU64,
+    pub(super) commands_begun: AtomicU64,
     /// Whether the last run ended with an answer.
-    pub(super) ended_well: AtomicBool,
+    pub(super) last_run_succeeded: AtomicBool,
     /// Whether somebody has chosen the model that is asked next.
-    pub(super) is_chosen: Arc<AtomicBool>,
+    pub(super) is_model_chosen: Arc<AtomicBool>,
     /// How many compactions are under way or wait for their turn.
     pub(super) compactions: AtomicU32,
     pub(super) readers: Arc<Semaphore>,
     /// What commands that wait for their turn take, in kilobytes.
-    pub(super) places: Arc<Semaphore>,
+    pub(super) queue_permits: Arc<Semaphore>,
     pub(super) tasks: TaskTracker,
 }
 
@@ -71,14 +71,14 @@ impl SessionState {
             run: Mutex::default(),
             epoch: Mutex::default(),
             shells: Mutex::default(),
-            accepting: Arc::default(),
-            prompts_waiting: AtomicU32::new(0),
-            begun: AtomicU64::new(0),
-            ended_well: AtomicBool::new(false),
-            is_chosen: Arc::default(),
+            pending_acceptance: Arc::default(),
+            queued_prompts: AtomicU32::new(0),
+            commands_begun: AtomicU64::new(0),
+            last_run_succeeded: AtomicBool::new(false),
+            is_model_chosen: Arc::default(),
             compactions: AtomicU32::new(0),
             readers: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
-            places: Arc::new(Semaphore::new(MAX_QUEUED_KILOBYTES)),
+            queue_permits: Arc::new(Semaphore::new(MAX_QUEUED_KILOBYTES)),
             tasks: TaskTracker::new(),
         }
     }
@@ -86,10 +86,10 @@ impl SessionState {
     // --- The session in use ---
 
     /// Goes on with another session. What was switched stays as it was switched.
-    pub(super) fn take_over(&self, opened: OpenedSession) -> Option<Arc<Session>> {
+    pub(super) fn attach_session(&self, opened: OpenedSession) -> Option<Arc<Session>> {
         let OpenedSession { session, model } = opened;
         if let Some(log) = &self.log {
-            log.begin(session.id(), session.snapshot().events);
+            log.begin(session.id(), session.snapshot().last_seq);
         }
         let listener = self.listener();
         let current = CurrentSession {
@@ -111,7 +111,10 @@ impl SessionState {
     /// Hands events on; a prompt is accepted when it is written down, and that is said first.
     fn listener(&self) -> impl FnMut(&Event) + Send + 'static {
         let (outbox, log) = (self.outbox.clone(), self.log.clone());
-        let (accepting, is_chosen) = (Arc::clone(&self.accepting), Arc::clone(&self.is_chosen));
+        let (accepting, is_chosen) = (
+            Arc::clone(&self.pending_acceptance),
+            Arc::clone(&self.is_model_chosen),
+        );
         move |event| {
             if matches!(event.body, Body::Start { .. }) {
                 is_chosen.store(false, Ordering::Relaxed);
@@ -145,16 +148,16 @@ impl SessionState {
         if let Some(current) = &mut *lock(&self.current) {
             current.model = model;
         }
-        self.is_chosen.store(true, Ordering::Relaxed);
+        self.is_model_chosen.store(true, Ordering::Relaxed);
     }
 
     // --- Answers ---
 
-    pub(super) fn answer(&self, caller: &Caller, result: CommandResult) {
+    pub(super) fn reply_result(&self, caller: &Caller, result: CommandResult) {
         self.reply(match result {
             Ok(Some(data)) => caller.data(data),
-            Ok(None) => caller.done(),
-            Err(error) => caller.refuse(&error),
+            Ok(None) => caller.success(),
+            Err(error) => caller.error(&error),
         });
     }
 
@@ -163,19 +166,19 @@ impl SessionState {
     }
 
     pub(super) fn expect_acceptance(&self, caller: Caller) {
-        *lock(&self.accepting) = Some(caller);
+        *lock(&self.pending_acceptance) = Some(caller);
     }
 
     /// Comes when nobody waits for a prompt to be accepted.
-    pub(super) async fn accepted(&self) {
-        while lock(&self.accepting).is_some() {
+    pub(super) async fn wait_until_accepted(&self) {
+        while lock(&self.pending_acceptance).is_some() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
     /// Who still waits for a prompt to be accepted.
     pub(super) fn take_pending_acceptance(&self) -> Option<Caller> {
-        lock(&self.accepting).take()
+        lock(&self.pending_acceptance).take()
     }
 
     // --- What stops things ---
@@ -202,7 +205,7 @@ impl SessionState {
     }
 
     /// Stops serving. A turn that runs is left as it is; all else is ended.
-    pub(super) async fn leave(&self, goodbye: Duration) {
+    pub(super) async fn shutdown(&self, goodbye: Duration) {
         self.end_shells();
         let Some(session) = self.session() else {
             return;
@@ -211,8 +214,8 @@ impl SessionState {
         match run {
             // To be resumed by another process.
             Some(run) => {
-                self.host.leave(&session);
-                run.leave().await;
+                self.host.leave_session(&session);
+                run.detach().await;
             }
             None => {
                 // A compaction, which has changed nothing yet.
@@ -228,7 +231,7 @@ impl SessionState {
 
     /// Lets go of a session in which nothing runs.
     pub(super) async fn close(&self, session: &Session) {
-        self.host.leave(session);
+        self.host.leave_session(session);
         if let Err(error) = session.close().await {
             let what = format!("session {} is not written down to its end", session.id());
             self.host.warn(&format!("{what}: {error}"));

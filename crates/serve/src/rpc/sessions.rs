@@ -86,7 +86,7 @@ impl SessionState {
                 opened
             }
         };
-        if let Some(before) = self.take_over(opened) {
+        if let Some(before) = self.attach_session(opened) {
             self.close(&before).await;
         }
         Ok(Some(json!({ "cancelled": false })))
@@ -98,7 +98,7 @@ impl SessionState {
             session.abort();
         }
         if let Some(run) = self.active_run() {
-            let over = run.over.cancelled();
+            let over = run.ended.cancelled();
             let ended = tokio::time::timeout(RUN_END_TIMEOUT, over).await;
             ended.map_err(|_| "the turn that is running does not end".to_owned())?;
         }
@@ -107,13 +107,13 @@ impl SessionState {
 
     async fn other(&self, other: SessionSource<'_>) -> Result<OpenedSession, String> {
         match other {
-            SessionSource::New => self.host.begin().await,
+            SessionSource::New => self.host.create().await,
             SessionSource::Copy(session, before) => self.host.fork(session, before).await,
             SessionSource::Named(path) => match session_name(path) {
                 Some(name) => self.host.open(name).await,
                 // A file that does not exist starts a new session.
                 None if is_file_name(path) && !std::path::Path::new(path).exists() => {
-                    self.host.begin().await
+                    self.host.create().await
                 }
                 None => Err(format!(
                     "{path} is no session of ours; give its id, or the `sessionFile` of `get_state`"
@@ -125,7 +125,7 @@ impl SessionState {
     async fn fork(self: &Arc<Self>, session: &Arc<Session>, entry_id: &str) -> CommandResult {
         let entries = session.entries().await;
         let entries = entries.map_err(|error| error.to_string())?;
-        let history = History::of(&entries, &self.models());
+        let history = History::from_entries(&entries, &self.models());
         let seq = history.seq_of(entry_id);
         let seq = seq.map_err(|error| error.to_string())?;
         let mut prompts = history.fork_messages().into_iter();
@@ -145,7 +145,10 @@ impl SessionState {
         provider: &str,
         model: &str,
     ) -> Result<Value, String> {
-        let chosen = self.host.choose(session.setup(), (provider, model)).await?;
+        let chosen = self
+            .host
+            .setup_with_model(session.setup(), (provider, model))
+            .await?;
         let (setup, model) =
             chosen.ok_or_else(|| format!("Model not found: {provider}/{model}"))?;
         session.change_setup(setup);

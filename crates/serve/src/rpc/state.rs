@@ -19,21 +19,21 @@ impl SessionState {
     pub(super) fn is_waiting(&self, session: &Session) -> bool {
         let snapshot = session.snapshot();
         let retry = snapshot.retry.and_then(|retry| retry.wake_at);
-        retry.is_some() || snapshot.held.is_some()
+        retry.is_some() || snapshot.gate_hold.is_some()
     }
 
     /// Returns the reply to `get_state`: the fields that pi clients know, then those of our own.
     pub(super) fn state(&self, session: &Session) -> Value {
         let snapshot = session.snapshot();
-        let waiting = session.waiting();
+        let waiting = session.queued_messages();
         let is_under_way = self.active_run().is_some();
         let mut state = json!({
             "model": self.model(),
             "thinkingLevel": "off",
             "isStreaming": is_under_way && !self.is_waiting(session),
             "isCompacting": snapshot.is_compacting,
-            "steeringMode": word(session.steering_mode()),
-            "followUpMode": word(session.follow_up_mode()),
+            "steeringMode": mode_name(session.steering_mode()),
+            "followUpMode": mode_name(session.follow_up_mode()),
             "sessionId": session.id(),
             "autoCompactionEnabled": session.auto_compaction_enabled(),
             "messageCount": session.message_count(),
@@ -52,7 +52,7 @@ impl SessionState {
         if !title.is_empty() {
             state["sessionName"] = title.into();
         }
-        if let Some(held) = snapshot.held {
+        if let Some(held) = snapshot.gate_hold {
             state["held"] = json!({ "until": held.until, "cause": held.cause });
         }
         state
@@ -60,7 +60,10 @@ impl SessionState {
 
     /// Returns the name of the stored session, by which a client can open it.
     pub(super) fn session_file(&self, session: &Session) -> Option<String> {
-        let file = self.host.file().filter(|_| session.is_kept())?;
+        let file = self
+            .host
+            .journal_path()
+            .filter(|_| session.is_persistent())?;
         Some(format!("{file}#{}", session.id()))
     }
 
@@ -68,7 +71,7 @@ impl SessionState {
     pub(super) fn snapshot(&self, session: &Session) -> CommandResult {
         match self.log {
             Some(_) => {
-                let waiting = texts(&session.waiting());
+                let waiting = queued_texts(&session.queued_messages());
                 let view = SnapshotView::new(session.id(), session.snapshot(), waiting);
                 Ok(Some(json!(view)))
             }
@@ -79,9 +82,9 @@ impl SessionState {
     /// Handles `follow`: replays past events, and selects those to send from now on.
     pub(super) fn follow_events(&self, caller: &Caller, fields: Map<String, Value>) {
         let Some(log) = &self.log else {
-            return self.reply(caller.refuse(NATIVE_ONLY));
+            return self.reply(caller.error(NATIVE_ONLY));
         };
-        let followed = FollowRequest::read(&Value::Object(fields)).and_then(|follow| {
+        let followed = FollowRequest::parse(&Value::Object(fields)).and_then(|follow| {
             let say = |followed, events: Vec<Event>| {
                 self.reply(caller.data(followed));
                 events
@@ -102,7 +105,7 @@ impl SessionState {
     /// Returns the reply to a compaction. Only the history knows the first entry that was kept.
     pub(super) async fn compaction(&self, session: &Session, compacted: &Compacted) -> Value {
         let entries = session.entries().await.unwrap_or_default();
-        let history = History::of(&entries, &self.models());
+        let history = History::from_entries(&entries, &self.models());
         json!({
             "summary": compacted.summary.clone().unwrap_or_default(),
             "firstKeptEntryId": history.first_kept().unwrap_or_default(),
@@ -127,7 +130,7 @@ fn retry(session: &Session) -> Value {
 }
 
 /// Returns the queued messages as text.
-pub(super) fn texts(waiting: &Queued) -> WaitingView {
+pub(super) fn queued_texts(waiting: &Queued) -> WaitingView {
     let texts = |messages: &[Message]| messages.iter().map(Message::text).collect();
     WaitingView {
         steering: texts(&waiting.steering),
@@ -135,7 +138,7 @@ pub(super) fn texts(waiting: &Queued) -> WaitingView {
     }
 }
 
-const fn word(mode: DrainMode) -> &'static str {
+const fn mode_name(mode: DrainMode) -> &'static str {
     match mode {
         DrainMode::All => "all",
         DrainMode::OneAtATime => "one-at-a-time",

@@ -4,7 +4,7 @@
 //! surrogate is no character, and a strict parser refuses the whole line for it.
 
 /// Returns the same JSON with U+FFFD in place of each lone surrogate.
-pub(super) fn mended(json: &str) -> String {
+pub(super) fn replace_lone_surrogates(json: &str) -> String {
     let mut mended = String::with_capacity(json.len());
     let mut rest = json;
     while let Some(place) = rest.find('\\') {
@@ -40,7 +40,7 @@ fn unit(escape: &str) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::mended;
+    use super::replace_lone_surrogates;
 
     #[test]
     fn halves_of_characters_are_replaced_and_nothing_else_is() {
@@ -55,10 +55,14 @@ mod tests {
         ];
         for (json, expected) in table {
             let read = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap();
-            assert_eq!(read(&mended(json)), read(expected), "{json}");
+            assert_eq!(
+                read(&replace_lone_surrogates(json)),
+                read(expected),
+                "{json}"
+            );
         }
         for odd in ["\\", "\\u", "\"\\ud8", "\\ud83d\\", "\\u+123", "\\ü"] {
-            mended(odd);
+            replace_lone_surrogates(odd);
         }
     }
 }

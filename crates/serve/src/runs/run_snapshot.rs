@@ -64,11 +64,11 @@ impl RunSnapshot {
     pub(super) fn view(self) -> RunView {
         let run = &self.run;
         let ended = run.ended.as_ref();
-        let error = ended.map_or(run.failed.as_ref(), |ended| ended.reason.as_ref());
+        let error = ended.map_or(run.failure_reason.as_ref(), |ended| ended.reason.as_ref());
         // The process of a run holds its lock for a moment after the run has ended.
-        let state = ended.map_or(self.state, |ended| RunStatus::of(ended.outcome));
+        let state = ended.map_or(self.state, |ended| RunStatus::from_outcome(ended.outcome));
         RunView {
-            file: clean(&run.begun.file, MAX_QUESTION_BYTES),
+            file: clean(&run.parameters.file, MAX_QUESTION_BYTES),
             ended: ended.map(|ended| ended.at),
             outcome: ended.map(|ended| ended.outcome.into()),
             error: error.and_then(|reason| message(reason)),
@@ -83,19 +83,19 @@ impl RunSnapshot {
     }
 
     fn steps(&self) -> Vec<StepView> {
-        if let Some(pipeline) = status::pipeline(&self.run) {
-            let most = most_attempts(pipeline.steps.len());
+        if let Some(pipeline) = status::parse_pipeline(&self.run) {
+            let most = max_attempts_per_step(pipeline.steps.len());
             let view = |step: &Step| StepView {
                 kind: Some(kind(&step.work)),
                 needs: step.needs.clone(),
                 leads_to: leads_to(step),
-                part_of: step.part_of.clone(),
+                part_of: step.parent_loop.clone(),
                 ..self.step(&step.id, most)
             };
             return pipeline.steps.iter().map(view).collect();
         }
-        let order = status::order(&self.run);
-        let most = most_attempts(order.len());
+        let order = status::steps_by_start(&self.run);
+        let most = max_attempts_per_step(order.len());
         order.into_iter().map(|id| self.step(id, most)).collect()
     }
 
@@ -133,9 +133,9 @@ impl RunSnapshot {
             Phase::Ended(Outcome::Failed) => PhaseView::Failed,
             Phase::Ended(Outcome::Canceled) => PhaseView::Cancelled,
             Phase::Idle => PhaseView::Idle,
-            Phase::Called if !goes_on => PhaseView::Idle,
+            Phase::Triggered if !goes_on => PhaseView::Idle,
             _ if !goes_on => PhaseView::Interrupted,
-            Phase::Called | Phase::Ready => PhaseView::Ready,
+            Phase::Triggered | Phase::Ready => PhaseView::Ready,
             Phase::Working if self.waits.contains_key(id) => PhaseView::Waiting,
             Phase::Working => PhaseView::Working,
             Phase::Waiting { .. } => PhaseView::Waiting,
@@ -176,20 +176,20 @@ impl RunSnapshot {
         if !matches!(phase, Phase::AtGate { .. }) {
             return None;
         }
-        let asked = status::asked(id, &self.entries)?;
+        let asked = status::open_question(id, &self.entries)?;
         let choice = |(key, label): (&str, &str)| ChoiceView {
             key: key.to_owned(),
             label: clean(label, MAX_MESSAGE_BYTES),
         };
         Some(QuestionView {
             text: clean(&asked.message, MAX_QUESTION_BYTES),
-            choices: asked.keys().map(choice).collect(),
+            choices: asked.keyed_choices().map(choice).collect(),
         })
     }
 }
 
 /// Returns the number of attempts to show for each step of a run with that many steps.
-fn most_attempts(steps: usize) -> usize {
+fn max_attempts_per_step(steps: usize) -> usize {
     (MAX_ATTEMPTS_TOTAL / steps.max(1)).clamp(1, MAX_ATTEMPTS_PER_STEP)
 }
 

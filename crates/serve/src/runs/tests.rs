@@ -102,7 +102,7 @@ impl Folder {
     /// Creates a run with hand-written entries.
     async fn write(&self, entries: &[Value]) -> (Journal, SessionLock) {
         let runs = self.journal(RUNS);
-        let hold = runs.begin(new(ID)).await.unwrap();
+        let hold = runs.create(new(ID)).await.unwrap();
         let line = |json: &Value| {
             let entry: Entry = serde_json::from_value(json.clone()).unwrap();
             line(entry.kind(), serde_json::to_string(&entry).unwrap())
@@ -164,7 +164,7 @@ impl UnderWay {
 }
 
 /// Serializes a view, without its times.
-fn told(view: &impl serde::Serialize) -> Value {
+fn stable_json(view: &impl serde::Serialize) -> Value {
     let mut value = serde_json::to_value(view).unwrap();
     hide_times(&mut value);
     value
@@ -229,7 +229,7 @@ steps:
     let id = begun.id.clone();
     begun.end().await;
     let view = folder.runs().show(&id[..30]).await.unwrap();
-    let shown = told(&view);
+    let shown = stable_json(&view);
     assert_eq!((view.id.as_str(), view.state), (&*id, StateView::Completed));
     assert_eq!(view.outcome, Some(OutcomeView::Completed));
     assert!(view.ended.is_some() && view.error.is_none());
@@ -269,7 +269,7 @@ async fn a_wait_under_way_is_told_and_can_be_ended() {
     let waiting = step.waiting.clone().unwrap();
     assert_eq!(Some(waiting.until), step.attempts[0].wait_until);
     assert!(waiting.until.since(view.created) > Duration::from_secs(3500));
-    let shown = told(step);
+    let shown = stable_json(step);
     assert_eq!(
         (
             &shown["waiting"]["cause"],
@@ -285,7 +285,10 @@ async fn a_wait_under_way_is_told_and_can_be_ended() {
         "{message:?}"
     );
     let unknown = runs.retry_now(&begun.id, Some("other")).await.unwrap_err();
-    assert!(matches!(unknown, Error::NotUnderWay { .. }), "{unknown:?}");
+    assert!(
+        matches!(unknown, Error::StepNotActive { .. }),
+        "{unknown:?}"
+    );
     let heard = runs.retry_now(&begun.id, Some("limited")).await.unwrap();
     assert!(heard.is_at_work);
     let id = begun.id.clone();
@@ -295,7 +298,7 @@ async fn a_wait_under_way_is_told_and_can_be_ended() {
     let step = &view.steps[0];
     assert_eq!((step.attempts.len(), &step.waiting), (2, &None));
     let over = runs.cancel(&id).await.unwrap_err();
-    assert!(matches!(over, Error::Over { .. }), "{over:?}");
+    assert!(matches!(over, Error::RunEnded { .. }), "{over:?}");
 }
 
 #[tokio::test]
@@ -320,7 +323,7 @@ async fn a_question_is_told_and_answered() {
             .await;
     }
     let runs = folder.runs();
-    let shown = told(&runs.show(&begun.id).await.unwrap());
+    let shown = stable_json(&runs.show(&begun.id).await.unwrap());
     let question = json!({"text": "Ship it?\nReally?",
         "choices": [{"key": "a", "label": "This way"}, {"key": "b", "label": "That way"}]});
     let expected = json!({"id": "ship", "kind": "gate", "needs": [], "leads_to": ["that"], "phase": "at_gate", "attempts": [],
@@ -335,7 +338,10 @@ async fn a_question_is_told_and_answered() {
     };
     assert_eq!(choices, ["a: This way", "b: That way"]);
     let nothing = runs.answer(&id, Some("cool"), None).await.unwrap_err();
-    assert!(matches!(nothing, Error::NothingAsked { .. }), "{nothing:?}");
+    assert!(
+        matches!(nothing, Error::NoOpenQuestion { .. }),
+        "{nothing:?}"
+    );
     assert!(runs.answer(&id, step, Some("b")).await.unwrap().is_at_work);
     begun.end().await;
     let view = runs.show(&id).await.unwrap();
@@ -390,7 +396,7 @@ async fn what_a_turn_waits_for_is_what_its_step_waits_for() {
     let source = "steps: [{id: ask, prompt: hi}, {id: then, needs: [ask], command: 'true'}]";
     let (_runs, _hold) = folder.write(&[started(source), visited, begun]).await;
     let steps = folder.journal(STEPS);
-    let hold = steps.begin(new(SESSION)).await.unwrap();
+    let hold = steps.create(new(SESSION)).await.unwrap();
     let wait = outlast_engine::journal::Entry::WaitScheduled {
         since: at(1),
         until: at(600),
@@ -405,7 +411,7 @@ async fn what_a_turn_waits_for_is_what_its_step_waits_for() {
     assert_eq!(step.phase, PhaseView::Waiting);
     let waiting = step.waiting.as_ref().unwrap();
     assert_eq!((waiting.until, waiting.attempt), (at(600), Some(1)));
-    assert_eq!(told(waiting)["cause"], "overloaded");
+    assert_eq!(stable_json(waiting)["cause"], "overloaded");
     assert_eq!(
         (view.steps[1].phase, view.steps[1].needs.as_slice()),
         (PhaseView::Idle, &["ask".to_owned()][..])

@@ -268,7 +268,7 @@ impl From<RequestReceipt> for RunRequestView {
     fn from(told: RequestReceipt) -> Self {
         Self {
             id: told.run,
-            is_at_work: told.is_at_work,
+            is_at_work: told.is_running,
         }
     }
 }

@@ -11,7 +11,7 @@ struct Command {
 
 struct Field {
     name: &'static str,
-    holds: FieldType,
+    field_type: FieldType,
     is_required: bool,
 }
 
@@ -22,21 +22,21 @@ enum FieldType {
     Number,
     Images,
     Kinds,
-    One(&'static [&'static str]),
+    OneOf(&'static [&'static str]),
 }
 
-const fn needs(name: &'static str, holds: FieldType) -> Field {
+const fn required(name: &'static str, field_type: FieldType) -> Field {
     Field {
         name,
-        holds,
+        field_type,
         is_required: true,
     }
 }
 
-const fn may(name: &'static str, holds: FieldType) -> Field {
+const fn optional(name: &'static str, field_type: FieldType) -> Field {
     Field {
         name,
-        holds,
+        field_type,
         is_required: false,
     }
 }
@@ -49,11 +49,14 @@ const fn command(name: &'static str, purpose: &'static str, fields: &'static [Fi
     }
 }
 
-const MESSAGE: Field = needs("message", FieldType::Text);
-const IMAGES: Field = may("images", FieldType::Images);
-const ENABLED: Field = needs("enabled", FieldType::Flag);
-const MODE: Field = needs("mode", FieldType::One(&["all", "one-at-a-time"]));
-const STREAMING_BEHAVIOR: Field = may("streamingBehavior", FieldType::One(&["steer", "followUp"]));
+const MESSAGE: Field = required("message", FieldType::Text);
+const IMAGES: Field = optional("images", FieldType::Images);
+const ENABLED: Field = required("enabled", FieldType::Flag);
+const MODE: Field = required("mode", FieldType::OneOf(&["all", "one-at-a-time"]));
+const STREAMING_BEHAVIOR: Field = optional(
+    "streamingBehavior",
+    FieldType::OneOf(&["steer", "followUp"]),
+);
 
 /// All commands, those of the native dialect last.
 #[rustfmt::skip]
@@ -63,38 +66,38 @@ const COMMANDS: &[Command] = &[
     command("follow_up", "Says something when the model has answered.", &[MESSAGE, IMAGES]),
     command("abort", "Ends what is running.", &[]),
     command("clear_queue", "Takes back what waits to be said.", &[]),
-    command("new_session", "Begins a session.", &[may("parentSession", FieldType::Text)]),
+    command("new_session", "Begins a session.", &[optional("parentSession", FieldType::Text)]),
     command("get_state", "Says how the session is set.", &[]),
-    command("set_model", "Chooses the model.", &[needs("provider", FieldType::Text), needs("modelId", FieldType::Text)]),
+    command("set_model", "Chooses the model.", &[required("provider", FieldType::Text), required("modelId", FieldType::Text)]),
     command("cycle_model", "Chooses the next model.", &[]),
     command("get_available_models", "Says which models can be chosen.", &[]),
-    command("set_thinking_level", "Says how much the model shall think.", &[needs("level", FieldType::Text)]),
+    command("set_thinking_level", "Says how much the model shall think.", &[required("level", FieldType::Text)]),
     command("cycle_thinking_level", "Chooses the next level of thinking.", &[]),
     command("get_available_thinking_levels", "Says which levels of thinking there are.", &[]),
     command("set_steering_mode", "Says how many steering messages are said at a time.", &[MODE]),
     command("set_follow_up_mode", "Says how many follow-ups are said at a time.", &[MODE]),
-    command("compact", "Makes the conversation smaller.", &[may("customInstructions", FieldType::Text)]),
+    command("compact", "Makes the conversation smaller.", &[optional("customInstructions", FieldType::Text)]),
     command("set_auto_compaction", "Says whether that is done without being asked.", &[ENABLED]),
     command("set_auto_retry", "Says whether failures are retried, in this session.", &[ENABLED]),
     command("abort_retry", "Ends the wait for a retry, and fails with what it waited out.", &[]),
-    command("bash", "Runs a command and shows it to the model.", &[needs("command", FieldType::Text), may("excludeFromContext", FieldType::Flag)]),
+    command("bash", "Runs a command and shows it to the model.", &[required("command", FieldType::Text), optional("excludeFromContext", FieldType::Flag)]),
     command("abort_bash", "Ends that command.", &[]),
     command("get_session_stats", "Counts messages, tokens and cost.", &[]),
-    command("export_html", "Writes the session as a page.", &[may("outputPath", FieldType::Text)]),
-    command("switch_session", "Opens another session.", &[needs("sessionPath", FieldType::Text)]),
-    command("fork", "Begins a session with what was said before an entry.", &[needs("entryId", FieldType::Text)]),
+    command("export_html", "Writes the session as a page.", &[optional("outputPath", FieldType::Text)]),
+    command("switch_session", "Opens another session.", &[required("sessionPath", FieldType::Text)]),
+    command("fork", "Begins a session with what was said before an entry.", &[required("entryId", FieldType::Text)]),
     command("clone", "Begins a session with all that was said.", &[]),
     command("get_fork_messages", "Says where the session can be forked.", &[]),
     command("get_last_assistant_text", "Says what the model answered last.", &[]),
-    command("set_session_name", "Names the session.", &[needs("name", FieldType::Text)]),
+    command("set_session_name", "Names the session.", &[required("name", FieldType::Text)]),
     command("get_messages", "Says the conversation.", &[]),
-    command("get_entries", "Says what happened, also what failed.", &[may("since", FieldType::Text)]),
+    command("get_entries", "Says what happened, also what failed.", &[optional("since", FieldType::Text)]),
     command("get_tree", "Says the same as a tree.", &[]),
     command("get_commands", "Says which commands a prompt can hold.", &[]),
     command("retry_now", "Ends the wait for a retry, and tries at once.", &[]),
     command("resume", "Carries an unfinished turn on.", &[]),
     command("snapshot", "Says where the session stands.", &[]),
-    command("follow", "Says which events are said from here on.", &[may("after", FieldType::Number), may("only", FieldType::Kinds)]),
+    command("follow", "Says which events are said from here on.", &[optional("after", FieldType::Number), optional("only", FieldType::Kinds)]),
 ];
 
 /// Returns the names of all commands.
@@ -115,7 +118,7 @@ impl Command {
         let name = json!({ "type": "string", "const": self.name });
         properties.insert("type".to_owned(), name);
         for field in self.fields {
-            properties.insert(field.name.to_owned(), field.holds.schema());
+            properties.insert(field.name.to_owned(), field.field_type.schema());
         }
         let required = self.fields.iter().filter(|field| field.is_required);
         let required = required.map(|field| field.name);
@@ -135,7 +138,7 @@ impl FieldType {
             Self::Text => json!({ "type": "string" }),
             Self::Flag => json!({ "type": "boolean" }),
             Self::Number => json!({ "type": "integer", "minimum": 0 }),
-            Self::One(words) => json!({ "type": "string", "enum": words }),
+            Self::OneOf(words) => json!({ "type": "string", "enum": words }),
             Self::Kinds => {
                 json!({ "type": "array", "items": { "type": "string", "enum": Body::KINDS } })
             }

@@ -25,14 +25,14 @@ fn opened(script: &'static str) -> (TimeHold, Arc<TestFactory>, Arc<LiveSessions
     (still, house, sessions)
 }
 
-fn keep_house(sessions: &Arc<LiveSessions>) {
+fn spawn_housekeeping(sessions: &Arc<LiveSessions>) {
     let keeper = Arc::clone(sessions);
-    tokio::spawn(async move { keeper.keep_house().await });
+    tokio::spawn(async move { keeper.run_housekeeping().await });
 }
 
 /// Sends a prompt, and waits for the end of the turn.
-async fn say(house: &TestFactory, room: &Arc<LiveSession>, text: &str) -> Vec<Event> {
-    let (mut news, mut place) = (room.news(), room.place());
+async fn prompt(house: &TestFactory, room: &Arc<LiveSession>, text: &str) -> Vec<Event> {
+    let (mut news, mut place) = (room.watch_newest_seq(), room.cursor());
     let said = UserMessage {
         text: text.to_owned(),
         images: Vec::new(),
@@ -43,13 +43,13 @@ async fn say(house: &TestFactory, room: &Arc<LiveSession>, text: &str) -> Vec<Ev
         .last()
         .is_some_and(|event: &Event| matches!(event.body, Body::Sealed { .. }))
     {
-        match room.since(place) {
+        match room.events_after(place) {
             EventBatch::Events(events) if events.is_empty() => tokio::select! {
                 changed = news.changed() => changed.unwrap(),
-                () = house.second() => {}
+                () = house.advance_second() => {}
             },
             EventBatch::Events(events) => {
-                place = room.place_of(events.last().unwrap());
+                place = room.cursor_of(events.last().unwrap());
                 heard.extend(events);
             }
             EventBatch::Stale => panic!("whoever listens all the time misses nothing"),
@@ -58,7 +58,7 @@ async fn say(house: &TestFactory, room: &Arc<LiveSession>, text: &str) -> Vec<Ev
     heard
 }
 
-async fn told(room: &Arc<LiveSession>) -> (EventCursor, Vec<Body>) {
+async fn snapshot_bodies(room: &Arc<LiveSession>) -> (EventCursor, Vec<Body>) {
     let snapshot = room.snapshot(true).await.unwrap();
     let SnapshotEvents::Native(events) = snapshot.events else {
         panic!("other words than were asked for");
@@ -71,8 +71,8 @@ async fn told(room: &Arc<LiveSession>) -> (EventCursor, Vec<Body>) {
 
 /// Waits until the session's lock is released.
 async fn wait_until_free(house: &TestFactory, id: &str) {
-    while house.journal.summary(id).await.unwrap().state != Availability::Free {
-        house.second().await;
+    while house.journal.summary(id).await.unwrap().availability != Availability::Free {
+        house.advance_second().await;
     }
 }
 
@@ -80,22 +80,22 @@ async fn wait_until_free(house: &TestFactory, id: &str) {
 async fn a_session_that_nobody_needs_is_given_back_and_goes_on_where_it_was() {
     let (_still, house, sessions) = opened("overloaded:1");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
-    let heard = say(&house, &room, "one").await;
-    let before = told(&room).await;
-    assert_eq!(before.0, room.place_of(heard.last().unwrap()));
-    keep_house(&sessions);
+    let heard = prompt(&house, &room, "one").await;
+    let before = snapshot_bodies(&room).await;
+    assert_eq!(before.0, room.cursor_of(heard.last().unwrap()));
+    spawn_housekeeping(&sessions);
     wait_until_free(&house, room.id()).await;
     assert_eq!(
-        told(&room).await,
+        snapshot_bodies(&room).await,
         before,
         "it is told from what is written down"
     );
-    assert_eq!(room.since(before.0), EventBatch::Events(Vec::new()));
-    let earlier = room.place_of(&heard[0]);
-    assert_eq!(room.since(earlier), EventBatch::Stale);
-    let more = say(&house, &room, "two").await;
+    assert_eq!(room.events_after(before.0), EventBatch::Events(Vec::new()));
+    let earlier = room.cursor_of(&heard[0]);
+    assert_eq!(room.events_after(earlier), EventBatch::Stale);
+    let more = prompt(&house, &room, "two").await;
     assert_eq!(more[0].seq, before.0.seq + 1);
-    let (_, all) = told(&room).await;
+    let (_, all) = snapshot_bodies(&room).await;
     assert_eq!(all[..before.1.len()], before.1);
     let inputs = |bodies: &[Body]| {
         let said = bodies.iter().filter_map(|body| match body {
@@ -112,18 +112,18 @@ async fn a_session_that_nobody_needs_is_given_back_and_goes_on_where_it_was() {
 async fn a_room_that_nobody_watches_is_made_anew() {
     let (_still, house, sessions) = opened("ok");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
-    say(&house, &room, "one").await;
-    let (place, before) = told(&room).await;
+    prompt(&house, &room, "one").await;
+    let (place, before) = snapshot_bodies(&room).await;
     let id = room.id().to_owned();
-    keep_house(&sessions);
+    spawn_housekeeping(&sessions);
     wait_until_free(&house, &id).await;
     drop(room);
     // The cleanup task has removed the unwatched session.
     house.seconds(400).await;
-    let room = sessions.room(&id).await.unwrap();
-    assert_ne!(room.place().log, place.log);
-    assert_eq!(room.since(place), EventBatch::Stale);
-    assert_eq!(told(&room).await.1, before);
+    let room = sessions.find(&id).await.unwrap();
+    assert_ne!(room.cursor().log_id, place.log_id);
+    assert_eq!(room.events_after(place), EventBatch::Stale);
+    assert_eq!(snapshot_bodies(&room).await.1, before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,14 +133,14 @@ async fn a_session_in_which_nothing_was_said_stays_as_long_as_the_server() {
         let room = sessions.create(SessionOptions::default()).await.unwrap();
         room.id().to_owned()
     };
-    keep_house(&sessions);
+    spawn_housekeeping(&sessions);
     house.seconds(3600).await;
     assert!(
         house.journal.summary(&id).await.is_err(),
         "it is not written down"
     );
-    let room = sessions.room(&id).await.unwrap();
-    assert!(!say(&house, &room, "late").await.is_empty());
+    let room = sessions.find(&id).await.unwrap();
+    assert!(!prompt(&house, &room, "late").await.is_empty());
     assert_eq!(house.journal.summary(&id).await.unwrap().turns, 1);
 }
 
@@ -149,10 +149,10 @@ async fn a_session_in_which_nothing_was_said_stays_as_long_as_the_server() {
 async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
     let (_still, house, sessions) = opened("ok");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
-    say(&house, &room, "here").await;
-    keep_house(&sessions);
+    prompt(&house, &room, "here").await;
+    spawn_housekeeping(&sessions);
     wait_until_free(&house, room.id()).await;
-    let (before, _) = told(&room).await;
+    let (before, _) = snapshot_bodies(&room).await;
     let place = before;
     for text in ["there", "there again"] {
         let other = Session::open(&house.journal, room.id(), house.setup());
@@ -165,23 +165,23 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
         other.close().await.unwrap();
     }
     wait_until_stale(&house, &room, place).await;
-    let (place, bodies) = told(&room).await;
+    let (place, bodies) = snapshot_bodies(&room).await;
     assert_ne!(place, before);
     assert!(format!("{bodies:?}").contains("there again"));
-    assert_eq!(room.since(place), EventBatch::Events(Vec::new()));
+    assert_eq!(room.events_after(place), EventBatch::Events(Vec::new()));
     // The same holds when the session is opened before any poll has seen the change.
     let other = Session::open(&house.journal, room.id(), house.setup());
     let other = other.await.unwrap();
     other.rename("elsewhere").await.unwrap();
     let note = outlast_dialect::Message::user("a note");
-    other.note(note).await.unwrap();
+    other.add_note(note).await.unwrap();
     other.close().await.unwrap();
     let said = UserMessage {
         text: "here again".to_owned(),
         images: Vec::new(),
     };
     room.prompt(said, None).await.unwrap();
-    assert_eq!(room.since(place), EventBatch::Stale);
+    assert_eq!(room.events_after(place), EventBatch::Stale);
 }
 
 /// A client can follow from its snapshot, even if that snapshot is the first to show changes of another process.
@@ -189,22 +189,22 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
 async fn a_snapshot_of_what_was_said_elsewhere_can_be_followed() {
     let (_still, house, sessions) = opened("ok");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
-    say(&house, &room, "here").await;
+    prompt(&house, &room, "here").await;
     let id = room.id().to_owned();
     // Another server, which only watches.
     let others = LiveSessions::new(house.clone());
-    let watched = others.room(&id).await.unwrap();
-    let (first, _) = told(&watched).await;
-    say(&house, &room, "here again").await;
-    let (second, bodies) = told(&watched).await;
+    let watched = others.find(&id).await.unwrap();
+    let (first, _) = snapshot_bodies(&watched).await;
+    prompt(&house, &room, "here again").await;
+    let (second, bodies) = snapshot_bodies(&watched).await;
     assert!(format!("{bodies:?}").contains("here again"));
-    assert_eq!(watched.since(first), EventBatch::Stale);
-    assert_eq!(watched.since(second), EventBatch::Events(Vec::new()));
+    assert_eq!(watched.events_after(first), EventBatch::Stale);
+    assert_eq!(watched.events_after(second), EventBatch::Events(Vec::new()));
 }
 
 async fn wait_until_stale(house: &TestFactory, room: &LiveSession, place: EventCursor) {
-    while room.since(place) != EventBatch::Stale {
-        house.second().await;
+    while room.events_after(place) != EventBatch::Stale {
+        house.advance_second().await;
     }
 }
 
@@ -213,8 +213,8 @@ async fn wait_until_stale(house: &TestFactory, room: &LiveSession, place: EventC
 async fn who_comes_to_a_session_and_leaves_it_elsewhere_is_told_of() {
     let (_still, house, sessions) = opened("ok");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
-    say(&house, &room, "here").await;
-    keep_house(&sessions);
+    prompt(&house, &room, "here").await;
+    spawn_housekeeping(&sessions);
     wait_until_free(&house, room.id()).await;
     let state = async || {
         let snapshot = room.snapshot(true).await.unwrap();
@@ -237,12 +237,12 @@ async fn who_comes_to_a_session_and_leaves_it_elsewhere_is_told_of() {
 async fn what_is_changed_while_a_session_is_opened_holds() {
     let (_still, house, sessions) = opened("ok");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
-    house.doors.forget_permits(Semaphore::MAX_PERMITS);
+    house.open_permits.forget_permits(Semaphore::MAX_PERMITS);
     let opening = tokio::spawn({
         let (house, room) = (Arc::clone(&house), Arc::clone(&room));
-        async move { say(&house, &room, "one").await }
+        async move { prompt(&house, &room, "one").await }
     });
-    house.second().await;
+    house.advance_second().await;
     let changing = tokio::spawn({
         let room = Arc::clone(&room);
         let settings = SettingsChange {
@@ -251,8 +251,8 @@ async fn what_is_changed_while_a_session_is_opened_holds() {
         };
         async move { room.change(settings).await }
     });
-    house.second().await;
-    house.doors.add_permits(1);
+    house.advance_second().await;
+    house.open_permits.add_permits(1);
     opening.await.unwrap();
     changing.await.unwrap().unwrap();
     assert!(!room.settings().await.unwrap().auto_retry);
@@ -269,7 +269,7 @@ async fn a_turn_that_was_left_just_now_is_carried_on_too() {
         title: String::new(),
         now: NOW,
     };
-    let hold = house.journal.begin(new).await.unwrap();
+    let hold = house.journal.create(new).await.unwrap();
     let prompt = Entry::Prompt {
         chosen: false,
         turn_id: "turn".to_owned(),
@@ -285,11 +285,11 @@ async fn a_turn_that_was_left_just_now_is_carried_on_too() {
     };
     house.journal.append(&hold, vec![line]).await.unwrap();
     let keeper = Arc::clone(&sessions);
-    let carrying_on = tokio::spawn(async move { keeper.carry_on().await });
-    house.second().await;
+    let carrying_on = tokio::spawn(async move { keeper.resume_unfinished().await });
+    house.advance_second().await;
     house.journal.release(hold).await.unwrap();
     while house.journal.unfinished().await.unwrap().len() == 1 {
-        house.second().await;
+        house.advance_second().await;
     }
     assert!(carrying_on.await.unwrap().unwrap().is_empty());
 }

@@ -1,7 +1,7 @@
 //! Real sessions in the native dialect: every line that is written matches the schema.
 
 use crate::kinds::NOW;
-use crate::schema::{of, of_lines, said};
+use crate::schema::{definition_validator, encode_lines, line_validator};
 use outlast_dialect::{Dialect, Tool};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::provider::Adapter;
@@ -67,7 +67,7 @@ fn setup([first, second]: [&str; 2]) -> Setup {
         after_content: AfterContent::Continue,
         retry: Some(retry),
         tools: Some(Arc::new(Notes)),
-        offered: vec![offered],
+        tool_definitions: vec![offered],
         ..Setup::new(first, "first", clock)
     }
 }
@@ -79,7 +79,7 @@ type RecordedEvents = Arc<Mutex<Vec<Event>>>;
 fn listen(session: &Session, log: &NativeLog) -> RecordedEvents {
     let (heard, log) = (RecordedEvents::default(), log.clone());
     let aside = Arc::clone(&heard);
-    log.begin(session.id(), session.snapshot().events);
+    log.begin(session.id(), session.snapshot().last_seq);
     let hear =
         move |event: &Event| log.push(event, |event| aside.lock().unwrap().push(event.clone()));
     std::mem::forget(session.subscribe(hear));
@@ -93,12 +93,12 @@ fn numbers(heard: &RecordedEvents) -> Vec<u64> {
 
 /// Validates the collected events line by line, and returns their kinds.
 fn kinds_in(heard: &RecordedEvents) -> BTreeSet<String> {
-    let (lines, heard) = (of_lines(), heard.lock().unwrap());
-    let said = said(|voice, out| {
+    let (lines, heard) = (line_validator(), heard.lock().unwrap());
+    let said = encode_lines(|voice, out| {
         for event in heard.iter() {
-            voice.say(event.clone(), out);
+            voice.encode(event.clone(), out);
         }
-        voice.end_run(false, out);
+        voice.encode_run_end(false, out);
     });
     assert_eq!(said.len(), heard.len() + 1);
     for line in &said {
@@ -143,7 +143,7 @@ async fn a_session_full_of_trouble_is_as_the_schema_says() {
     for kind in expected {
         assert!(kinds.contains(kind), "{kind} is not in {kinds:?}");
     }
-    let all: Vec<u64> = (1..=session.snapshot().events).collect();
+    let all: Vec<u64> = (1..=session.snapshot().last_seq).collect();
     assert_eq!(numbers(&heard), all);
 }
 
@@ -170,17 +170,17 @@ async fn a_client_that_comes_late_takes_a_snapshot_and_follows_from_there() {
         let view = SnapshotView::new(session.id(), session.snapshot(), WaitingView::default());
         let reply =
             json!({ "type": "response", "command": "snapshot", "success": true, "data": view });
-        assert!(of_lines().is_valid(&reply), "{reply}");
+        assert!(line_validator().is_valid(&reply), "{reply}");
         assert!(view.retry.unwrap().wake_at.unwrap() > NOW);
         view.events
     };
     let (ended, number) = tokio::join!(prompt, late);
     assert_eq!(ended.unwrap().seal, TurnStatus::Completed);
-    let last = session.snapshot().events;
+    let last = session.snapshot().last_seq;
     assert!((1..last).contains(&number));
 
     let mut again = Vec::new();
-    let follow = FollowRequest::read(&json!({ "type": "follow", "after": number })).unwrap();
+    let follow = FollowRequest::parse(&json!({ "type": "follow", "after": number })).unwrap();
     log.follow(follow, |followed, events| {
         assert_eq!(followed.events, last);
         again = events;
@@ -196,7 +196,7 @@ async fn a_client_that_follows_a_few_kinds_hears_no_others() {
     let log = NativeLog::default();
     let heard = listen(&session, &log);
     let only = json!({ "type": "follow", "only": ["retry_scheduled", "sealed"] });
-    log.follow(FollowRequest::read(&only).unwrap(), |_, _| ())
+    log.follow(FollowRequest::parse(&only).unwrap(), |_, _| ())
         .unwrap();
     session.prompt("hello".into()).await.unwrap();
     let kinds: Vec<String> = kinds_in(&heard).into_iter().collect();
@@ -206,7 +206,7 @@ async fn a_client_that_follows_a_few_kinds_hears_no_others() {
 #[test]
 fn a_snapshot_has_all_times_as_moments_and_is_as_the_schema_says() {
     let full = Snapshot {
-        events: 7,
+        last_seq: 7,
         turn_id: Some("turn".to_owned()),
         attempt: 2,
         retry: Some(RetryStatus {
@@ -216,7 +216,7 @@ fn a_snapshot_has_all_times_as_moments_and_is_as_the_schema_says() {
             message: "Overloaded".to_owned(),
             wake_at: Some(NOW),
         }),
-        held: Some(GateHold {
+        gate_hold: Some(GateHold {
             until: NOW,
             cause: Some(Cause::RateLimited),
         }),
@@ -251,7 +251,7 @@ fn a_snapshot_has_all_times_as_moments_and_is_as_the_schema_says() {
     });
     assert_eq!(view, expected);
     let idle = SnapshotView::new("session", Snapshot::default(), WaitingView::default());
-    let (snapshot, lines) = (of("Snapshot"), of_lines());
+    let (snapshot, lines) = (definition_validator("Snapshot"), line_validator());
     for view in [view, serde_json::to_value(idle).unwrap()] {
         assert!(snapshot.is_valid(&view), "{view}");
         let reply =

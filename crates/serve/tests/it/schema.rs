@@ -15,7 +15,7 @@ const PUBLISHED: &str = concat!(
 );
 
 /// Returns a validator for written lines.
-pub(crate) fn of_lines() -> Validator {
+pub(crate) fn line_validator() -> Validator {
     validator(&schema::document())
 }
 
@@ -28,7 +28,7 @@ fn validator(document: &Value) -> Validator {
 }
 
 /// Returns a validator for one definition of the document.
-pub(crate) fn of(definition: &str) -> Validator {
+pub(crate) fn definition_validator(definition: &str) -> Validator {
     let document = json!({
         "$ref": format!("#/$defs/{definition}"),
         "$defs": schema::document()["$defs"],
@@ -37,7 +37,7 @@ pub(crate) fn of(definition: &str) -> Validator {
 }
 
 /// Returns the lines that the encoder writes, as JSON.
-pub(crate) fn said(say: impl FnOnce(&mut NativeEncoder, &mut JsonLines)) -> Vec<Value> {
+pub(crate) fn encode_lines(say: impl FnOnce(&mut NativeEncoder, &mut JsonLines)) -> Vec<Value> {
     let mut lines = JsonLines::default();
     say(&mut NativeEncoder, &mut lines);
     let text = std::str::from_utf8(lines.as_bytes()).unwrap();
@@ -81,9 +81,9 @@ fn the_schema_is_one() {
 
 #[test]
 fn an_event_of_every_kind_is_as_the_schema_says() {
-    let (lines, mut tried) = (of_lines(), BTreeSet::new());
+    let (lines, mut tried) = (line_validator(), BTreeSet::new());
     for event in kinds::all() {
-        let [line] = &said(|voice, out| voice.say(event.clone(), out))[..] else {
+        let [line] = &encode_lines(|voice, out| voice.encode(event.clone(), out))[..] else {
             panic!("an event is one line");
         };
         if let Err(error) = lines.validate(line) {
@@ -113,7 +113,7 @@ fn every_kind_has_its_name() {
 /// The fields that the schema requires are always present, and no others are required.
 #[test]
 fn an_event_that_lacks_a_field_is_refused() {
-    let lines = of_lines();
+    let lines = line_validator();
     let document = schema::document();
     let event = &document["$defs"]["Event"];
     for sample in kinds::all() {
@@ -137,7 +137,7 @@ fn an_event_that_lacks_a_field_is_refused() {
 
 #[test]
 fn what_is_no_event_is_refused() {
-    let lines = of_lines();
+    let lines = line_validator();
     let text = json!({ "type": "text_delta", "text": "x" });
     let retry = json!({
         "type": "retry_scheduled", "attempt": 1, "delay_ms": 1, "retry_at": kinds::NOW, "cause": "network", "message": "x",
@@ -190,9 +190,9 @@ fn what_is_no_event_is_refused() {
 
 #[test]
 fn a_settlement_and_replies_are_as_the_schema_says() {
-    let settled = said(|voice, out| {
-        voice.end_run(false, out);
-        voice.end_run(true, out);
+    let settled = encode_lines(|voice, out| {
+        voice.encode_run_end(false, out);
+        voice.encode_run_end(true, out);
     });
     let expected = [false, true].map(|aborted| json!({ "type": "settled", "aborted": aborted }));
     assert_eq!(settled, expected);
@@ -203,7 +203,7 @@ fn a_settlement_and_replies_are_as_the_schema_says() {
         json!({ "type": "response", "command": "parse", "success": false, "error": "no JSON" }),
         json!({ "type": "response", "command": "follow", "success": false, "error": "x", "code": "stale", "oldest": 8 }),
     ];
-    let lines = of_lines();
+    let lines = line_validator();
     for line in settled.iter().chain(&right) {
         assert!(lines.is_valid(line), "{line}");
     }
@@ -211,7 +211,7 @@ fn a_settlement_and_replies_are_as_the_schema_says() {
 
 #[test]
 fn commands_are_as_the_schema_says() {
-    let command = of("Command");
+    let command = definition_validator("Command");
     let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
     let right = [
         json!({ "id": "1", "type": "prompt", "message": "hello", "images": [image], "streamingBehavior": "steer" }),
@@ -236,9 +236,9 @@ fn commands_are_as_the_schema_says() {
     }
     // The command parser agrees with the schema.
     assert!(
-        FollowRequest::read(&json!({ "after": 0, "only": ["retry_scheduled", "sealed"] })).is_ok()
+        FollowRequest::parse(&json!({ "after": 0, "only": ["retry_scheduled", "sealed"] })).is_ok()
     );
-    assert!(FollowRequest::read(&json!({ "only": ["texts"] })).is_err());
+    assert!(FollowRequest::parse(&json!({ "only": ["texts"] })).is_err());
 }
 
 #[test]

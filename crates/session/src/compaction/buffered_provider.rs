@@ -21,8 +21,8 @@ impl Provider for BufferedProvider<'_> {
         self.0.name()
     }
 
-    fn place(&self) -> &str {
-        self.0.place()
+    fn endpoint(&self) -> &str {
+        self.0.endpoint()
     }
 
     fn stream(
@@ -32,14 +32,14 @@ impl Provider for BufferedProvider<'_> {
     ) -> BoxStream<'static, Item> {
         let pieces = self.0.stream(request, credential);
         let whole = pieces.scan(Vec::new(), |held, item| {
-            future::ready(Some(next(held, item)))
+            future::ready(Some(release_ready(held, item)))
         });
         whole.flat_map(stream::iter).boxed()
     }
 }
 
 /// Returns the items that can be handed on now.
-fn next(held: &mut Vec<Item>, item: Item) -> Vec<Item> {
+fn release_ready(held: &mut Vec<Item>, item: Item) -> Vec<Item> {
     match item {
         Ok(delta @ Delta::Usage(_)) => vec![Ok(delta)],
         Ok(delta) => {
@@ -51,11 +51,11 @@ fn next(held: &mut Vec<Item>, item: Item) -> Vec<Item> {
                 Vec::new()
             }
         }
-        Err(failure) => vec![Err(Box::new(unseen(*failure)))],
+        Err(failure) => vec![Err(Box::new(as_before_content(*failure)))],
     }
 }
 
-fn unseen(failure: Failure) -> Failure {
+fn as_before_content(failure: Failure) -> Failure {
     let cause = classify(&failure).cause;
     let failure = Failure {
         phase: failure.phase.min(Phase::BeforeContent),

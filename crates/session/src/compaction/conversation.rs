@@ -2,7 +2,7 @@
 //!
 //! Invariant: every line begins with the mark, whatever its content, so that no content can imitate another speaker.
 
-use super::shorten::at_most;
+use super::shorten::shorten_or_keep;
 use outlast_dialect::{Message, Part, Role, ToolResult};
 use outlast_kernel::event::ToolCall;
 use std::collections::HashMap;
@@ -51,19 +51,19 @@ pub(super) fn lines(messages: &[Message], clip: Clip) -> String {
         for part in &message.parts {
             match part {
                 Part::Text { text: said } => {
-                    say(
+                    push_marked(
                         &mut text,
-                        &format!("{speaker}: {}", at_most(said, clip.texts)),
+                        &format!("{speaker}: {}", shorten_or_keep(said, clip.texts)),
                     );
                 }
-                Part::Image(_) => say(&mut text, &format!("{speaker}: [image]")),
+                Part::Image(_) => push_marked(&mut text, &format!("{speaker}: [image]")),
                 Part::Reasoning(_) => {}
                 Part::ToolCall(call) => {
                     calls.insert(&call.id, call);
                 }
                 Part::ToolResult(result) => {
                     let call = calls.remove(result.id.as_str());
-                    say(&mut text, &ran(call, result, clip.outputs));
+                    push_marked(&mut text, &tool_line(call, result, clip.outputs));
                 }
             }
         }
@@ -71,17 +71,17 @@ pub(super) fn lines(messages: &[Message], clip: Clip) -> String {
     text
 }
 
-fn ran(call: Option<&ToolCall>, result: &ToolResult, limit: usize) -> String {
+fn tool_line(call: Option<&ToolCall>, result: &ToolResult, limit: usize) -> String {
     let (name, arguments) = call.map_or(("unknown", ""), |call| (&call.name, &call.arguments));
-    let arguments = at_most(arguments, limit);
+    let arguments = shorten_or_keep(arguments, limit);
     let verb = if result.is_error { " failed" } else { "" };
     format!(
         "tool {name} {arguments}{verb}: {}",
-        at_most(&result.output, limit)
+        shorten_or_keep(&result.output, limit)
     )
 }
 
-fn say(text: &mut String, said: &str) {
+fn push_marked(text: &mut String, said: &str) {
     for line in said.lines() {
         text.push_str(MARK);
         text.push_str(line);
@@ -91,7 +91,7 @@ fn say(text: &mut String, said: &str) {
 
 /// Returns the first and the last lines of a text, together at most that many tokens; `None` when there is no room for
 /// any.
-pub(super) fn ends(lines: &str, tokens: u64) -> Option<String> {
+pub(super) fn head_and_tail(lines: &str, tokens: u64) -> Option<String> {
     // A byte is at most half a token.
     let most = usize::try_from(tokens.saturating_mul(2)).unwrap_or(NO_LIMIT);
     let half = most.checked_sub(128)? / 2;
@@ -124,9 +124,9 @@ mod tests {
             Message::user("é!{}\n".repeat(400)),
         ];
         let all = lines(&messages, Clip::to(NO_LIMIT, NO_LIMIT));
-        assert_eq!(ends(&all, 60), None);
+        assert_eq!(head_and_tail(&all, 60), None);
         for tokens in 70..600 {
-            let text = ends(&all, tokens).unwrap();
+            let text = head_and_tail(&all, tokens).unwrap();
             assert!(
                 token_estimate::text_tokens(&text) <= tokens,
                 "{tokens}: {text}"

@@ -7,7 +7,7 @@
 use super::shorten::{shorten_arguments, shortened};
 use super::summary;
 use outlast_dialect::{Message, Part, Role};
-use outlast_engine::turn::is_notice;
+use outlast_engine::turn::is_correction_notice;
 
 /// The lengths in bytes to which texts are shortened, one pass after the other.
 const LIMITS: [usize; 4] = [8192, 2048, 512, 128];
@@ -18,13 +18,13 @@ const LEFT_OUT: &str = "[an image was left out]";
 #[derive(Clone, Copy)]
 pub(super) struct Goal {
     /// Maximum total weight of the messages.
-    pub(super) most: u64,
+    pub(super) max_weight: u64,
     /// Returns the weight of one message.
     pub(super) weigh: fn(&Message) -> u64,
 }
 
 /// Returns the conversation with parts left out until the goal is reached, or as close to it as possible.
-pub(super) fn elided(messages: &[Message], goal: Goal) -> Vec<Message> {
+pub(super) fn elide(messages: &[Message], goal: Goal) -> Vec<Message> {
     let weight = messages.iter().map(goal.weigh).sum();
     let messages = messages.to_vec();
     let mut elision = Elision {
@@ -46,14 +46,15 @@ struct Elision {
 enum Scope {
     Older,
     /// Earlier summaries and the newest prompt.
-    Dearest,
+    Protected,
 }
 
 impl Elision {
     fn run(&mut self) {
         let newest = self.messages.iter().rposition(is_prompt);
-        let dear =
-            |(index, message): (usize, &Message)| Some(index) == newest || summary::is_one(message);
+        let dear = |(index, message): (usize, &Message)| {
+            Some(index) == newest || summary::is_summary(message)
+        };
         let dearest: Vec<bool> = self.messages.iter().enumerate().map(dear).collect();
         let images_weigh_most = self.weight_of_images() > self.weight / 2;
         if images_weigh_most {
@@ -61,8 +62,8 @@ impl Elision {
         }
         self.shorten(&dearest, Scope::Older, LIMITS);
         self.each(&dearest, Scope::Older, leave_image_out);
-        self.shorten(&dearest, Scope::Dearest, PROTECTED_LIMITS);
-        self.each(&dearest, Scope::Dearest, leave_image_out);
+        self.shorten(&dearest, Scope::Protected, PROTECTED_LIMITS);
+        self.each(&dearest, Scope::Protected, leave_image_out);
     }
 
     fn shorten(&mut self, dearest: &[bool], which: Scope, limits: [usize; 4]) {
@@ -76,10 +77,10 @@ impl Elision {
 
     /// Applies `change` to the parts of the messages in scope, the oldest first, until the goal is reached.
     fn each(&mut self, dearest: &[bool], which: Scope, change: impl Fn(&mut Part)) {
-        let wanted = which == Scope::Dearest;
+        let wanted = which == Scope::Protected;
         let messages = self.messages.iter_mut().zip(dearest);
         for (message, _) in messages.filter(|(_, dear)| **dear == wanted) {
-            if self.weight <= self.goal.most {
+            if self.weight <= self.goal.max_weight {
                 return;
             }
             let before = (self.goal.weigh)(message);
@@ -103,7 +104,7 @@ impl Elision {
 /// Returns whether the user wrote the message, as opposed to a tool or the turn.
 pub(super) fn is_prompt(message: &Message) -> bool {
     let says = |part: &Part| match part {
-        Part::Text { text } => !is_notice(text),
+        Part::Text { text } => !is_correction_notice(text),
         part => is_image(part),
     };
     message.role == Role::User && message.parts.iter().any(says)

@@ -25,7 +25,7 @@ pub(super) fn shortened(text: &str, limit: usize) -> Option<String> {
 }
 
 /// Returns the text as [`shortened`], or as it is.
-pub(super) fn at_most(text: &str, limit: usize) -> String {
+pub(super) fn shorten_or_keep(text: &str, limit: usize) -> String {
     shortened(text, limit).unwrap_or_else(|| text.to_owned())
 }
 

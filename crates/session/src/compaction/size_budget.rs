@@ -21,12 +21,12 @@ pub(super) struct SizeBudget {
     reason: CompactionReason,
     window: Option<u64>,
     /// The size of the request in tokens, by our own estimate and as far as it is known.
-    estimate: u64,
-    known: u64,
+    estimated_tokens: u64,
+    known_tokens: u64,
     /// The part of the estimate that is not conversation: system prompt and tools.
-    fixed: u64,
+    fixed_tokens: u64,
     /// Maximum number of tokens, in the unit of `known`.
-    limit: u64,
+    max_tokens: u64,
     /// The size of the request in bytes, with and without the conversation.
     bytes: u64,
     fixed_bytes: u64,
@@ -35,20 +35,20 @@ pub(super) struct SizeBudget {
 impl SizeBudget {
     pub(super) fn new(job: &Job<'_>) -> Self {
         let (request, window, reason) = (job.request, job.size.window, job.reason);
-        let estimate = token_estimate::tokens(request).max(1);
+        let estimated_tokens = token_estimate::request_tokens(request).max(1);
         let proven = window.filter(|_| reason == CompactionReason::Overflow);
-        let known = estimate
+        let known_tokens = estimated_tokens
             .max(job.size.tokens)
             .max(proven.unwrap_or_default());
-        let limit = window.map_or(known / 2, |window| {
+        let limit = window.map_or(known_tokens / 2, |window| {
             let answer = request.max_tokens.map_or(DEFAULT_OUTPUT_TOKENS, u64::from);
             window.saturating_sub(answer.min(window / 4))
         });
         let worth_it = match reason {
-            CompactionReason::Manual => known.saturating_sub(1),
-            _ => share(known, 90),
+            CompactionReason::Manual => known_tokens.saturating_sub(1),
+            _ => percent_of(known_tokens, 90),
         };
-        let bytes = token_estimate::bytes(request);
+        let bytes = token_estimate::request_bytes(request);
         let spoken: u64 = request
             .messages
             .iter()
@@ -57,11 +57,11 @@ impl SizeBudget {
         Self {
             reason,
             window,
-            estimate,
-            known,
-            fixed: token_estimate::tokens(request)
+            estimated_tokens,
+            known_tokens,
+            fixed_tokens: token_estimate::request_tokens(request)
                 .saturating_sub(token_estimate::messages_tokens(&request.messages)),
-            limit: limit.min(worth_it),
+            max_tokens: limit.min(worth_it),
             bytes,
             fixed_bytes: bytes.saturating_sub(spoken),
         }
@@ -77,41 +77,41 @@ impl SizeBudget {
     }
 
     /// Converts estimated tokens to actual ones.
-    pub(super) fn scaled(&self, estimated: u64) -> u64 {
-        proportion(estimated, self.known, self.estimate)
+    pub(super) fn known_tokens_for(&self, estimated: u64) -> u64 {
+        proportion(estimated, self.known_tokens, self.estimated_tokens)
     }
 
     /// Converts actual tokens to estimated ones.
-    pub(super) fn estimated(&self, tokens: u64) -> u64 {
-        proportion(tokens, self.estimate, self.known)
+    pub(super) fn estimated_tokens_for(&self, tokens: u64) -> u64 {
+        proportion(tokens, self.estimated_tokens, self.known_tokens)
     }
 
     /// Returns how many estimated tokens stay as they are: `keep`, at most 30 % of the window.
-    pub(super) fn kept(&self, keep: u64) -> u64 {
-        let most = share(self.window.unwrap_or(self.known), 30);
-        self.estimated(keep.min(most))
+    pub(super) fn max_kept_tokens(&self, keep: u64) -> u64 {
+        let most = percent_of(self.window.unwrap_or(self.known_tokens), 30);
+        self.estimated_tokens_for(keep.min(most))
     }
 
     /// Returns the maximum length of a quoted prompt, in bytes.
-    pub(super) fn quote(&self) -> usize {
-        let most = self.window.unwrap_or(self.known) / 4;
+    pub(super) fn max_quote_bytes(&self) -> usize {
+        let most = self.window.unwrap_or(self.known_tokens) / 4;
         usize::try_from(most.clamp(MIN_QUOTE_BYTES, MAX_QUOTE_BYTES)).unwrap_or(usize::MAX)
     }
 
     /// Returns the maximum number of tokens of a summary.
-    pub(super) fn summary(&self, most: u32) -> u32 {
+    pub(super) fn max_summary_tokens(&self, most: u32) -> u32 {
         let quarter = self.window.map_or(u64::MAX, |window| window / 4);
         most.min(u32::try_from(quarter).unwrap_or(u32::MAX)).max(1)
     }
 
     /// Returns the maximum number of tokens of a summary request, for a model whose own limit is not known.
-    pub(super) const fn for_summariser(&self) -> u64 {
-        self.known / 2
+    pub(super) const fn max_summary_request_tokens(&self) -> u64 {
+        self.known_tokens / 2
     }
 
     /// Returns whether a part of that many estimated tokens can be reduced enough to matter.
     pub(super) fn is_worth_summarising(&self, part: u64) -> bool {
-        self.scaled(part) > share(self.known, 10)
+        self.known_tokens_for(part) > percent_of(self.known_tokens, 10)
             || (self.reason == CompactionReason::Manual && part > 0)
     }
 
@@ -119,7 +119,7 @@ impl SizeBudget {
         if self.is_byte_limited() {
             return self.bytes_with(messages) <= self.bytes / 2;
         }
-        self.tokens_with(messages) <= self.limit
+        self.tokens_with(messages) <= self.max_tokens
     }
 
     /// Returns the conversation as a result if it fits; otherwise gives the messages back as the error.
@@ -139,34 +139,38 @@ impl SizeBudget {
     }
 
     /// Returns the conversation with parts left out until it fits with some reserve, or as close to it as possible.
-    pub(super) fn elided(&self, messages: &[Message]) -> Vec<Message> {
+    pub(super) fn elide(&self, messages: &[Message]) -> Vec<Message> {
         let goal = if self.is_byte_limited() {
-            let most = share(self.bytes / 2, 90).saturating_sub(self.fixed_bytes);
+            let max_weight = percent_of(self.bytes / 2, 90).saturating_sub(self.fixed_bytes);
             Goal {
-                most,
+                max_weight,
                 weigh: token_estimate::message_bytes,
             }
         } else {
             // Remove a little more than needed, or the next message would not fit again.
-            let most = self
-                .estimated(share(self.limit, 75))
-                .saturating_sub(self.fixed);
+            let max_weight = self
+                .estimated_tokens_for(percent_of(self.max_tokens, 75))
+                .saturating_sub(self.fixed_tokens);
             Goal {
-                most,
+                max_weight,
                 weigh: token_estimate::message_tokens,
             }
         };
-        elide::elided(messages, goal)
+        elide::elide(messages, goal)
     }
 
     /// Returns the messages with parts left out until they have at most that many estimated tokens, if they can.
-    pub(super) fn shorten_to(&self, messages: &[Message], most: u64) -> Vec<Message> {
+    pub(super) fn shorten_to(&self, messages: &[Message], max_weight: u64) -> Vec<Message> {
         let weigh = token_estimate::message_tokens;
-        elide::elided(messages, Goal { most, weigh })
+        elide::elide(messages, Goal { max_weight, weigh })
     }
 
     /// Explains why there is no smaller conversation than this one, and tells the user which action to take.
-    pub(super) fn refusal(&self, smallest: &[Message], why_no_summary: Option<&str>) -> String {
+    pub(super) fn refusal_message(
+        &self,
+        smallest: &[Message],
+        why_no_summary: Option<&str>,
+    ) -> String {
         let summary = why_no_summary.map_or(String::new(), |why| format!(" (no summary: {why})"));
         if self.is_byte_limited() {
             let (before, after, most) = (self.bytes, self.bytes_with(smallest), self.bytes / 2);
@@ -175,7 +179,11 @@ impl SizeBudget {
                  session, or leave out images and long files"
             );
         }
-        let (before, after, most) = (self.known, self.tokens_with(smallest), self.limit);
+        let (before, after, most) = (
+            self.known_tokens,
+            self.tokens_with(smallest),
+            self.max_tokens,
+        );
         let window = self
             .window
             .map_or(String::new(), |window| format!(" in a window of {window}"));
@@ -186,8 +194,8 @@ impl SizeBudget {
     }
 
     fn tokens_with(&self, messages: &[Message]) -> u64 {
-        self.scaled(
-            self.fixed
+        self.known_tokens_for(
+            self.fixed_tokens
                 .saturating_add(token_estimate::messages_tokens(messages)),
         )
     }
@@ -202,7 +210,7 @@ impl SizeBudget {
 }
 
 /// Returns that many percent of a number, rounded up.
-pub(super) fn share(of: u64, percent: u64) -> u64 {
+pub(super) fn percent_of(of: u64, percent: u64) -> u64 {
     proportion(of, percent, 100)
 }
 

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 /// Returns the first split point after which there are at most `keep` tokens. When even the last step has more, returns
 /// the split point before it; `0` when the conversation cannot be split.
-pub(super) fn cut(messages: &[Message], keep: u64) -> usize {
-    let places = places(messages);
+pub(super) fn split_index(messages: &[Message], keep: u64) -> usize {
+    let places = allowed_splits(messages);
     let (mut place, mut after) = (None, 0_u64);
     for index in (1..messages.len()).rev() {
         after = after.saturating_add(token_estimate::message_tokens(&messages[index]));
@@ -24,7 +24,7 @@ pub(super) fn cut(messages: &[Message], keep: u64) -> usize {
 }
 
 /// Returns, for each message, whether the conversation may be split before it.
-fn places(messages: &[Message]) -> Vec<bool> {
+fn allowed_splits(messages: &[Message]) -> Vec<bool> {
     let mut places = vec![true; messages.len()];
     let mut calls: HashMap<&str, usize> = HashMap::new();
     for (index, part) in parts(messages) {

@@ -4,8 +4,8 @@
 
 use super::conversation::{self, Clip};
 use super::elide::is_prompt;
-use super::shorten::at_most;
-use super::size_budget::{SizeBudget, share};
+use super::shorten::shorten_or_keep;
+use super::size_budget::{SizeBudget, percent_of};
 use outlast_dialect::{Delivery, Message, Part, Request, Role};
 use outlast_engine::target::ModelTarget;
 use outlast_engine::token_estimate;
@@ -32,7 +32,7 @@ pub(super) fn message(summary: &str, prompt: Option<String>) -> Message {
 }
 
 /// Returns whether the message is one of our summaries.
-pub(crate) fn is_one(message: &Message) -> bool {
+pub(crate) fn is_summary(message: &Message) -> bool {
     let first = message.parts.first();
     message.role == Role::User
         && matches!(first, Some(Part::Text { text }) if text.starts_with(SUMMARY_MARK))
@@ -42,7 +42,7 @@ pub(crate) fn is_one(message: &Message) -> bool {
 pub(super) fn last_prompt(messages: &[Message], limit: usize) -> Option<String> {
     let prompts = messages.iter().rev().filter(|message| is_prompt(message));
     let mut prompts = prompts.filter_map(|message| {
-        if is_one(message) {
+        if is_summary(message) {
             let mut texts = message.parts.iter().filter_map(text);
             return texts.find_map(|text| text.strip_prefix(PROMPT_MARK).map(str::to_owned));
         }
@@ -50,7 +50,7 @@ pub(super) fn last_prompt(messages: &[Message], limit: usize) -> Option<String> 
         Some(texts.join("\n"))
     });
     let prompt = prompts.find(|prompt| !prompt.trim().is_empty())?;
-    Some(at_most(&prompt, limit))
+    Some(shorten_or_keep(&prompt, limit))
 }
 
 const fn text(part: &Part) -> Option<&str> {
@@ -70,25 +70,26 @@ pub(super) fn request(
 ) -> Option<Request> {
     let window = route.traits.window;
     let quarter = window.map_or(u64::MAX, |window| window / 4);
-    let most = u64::from(room.summary(form.most)).min(quarter);
+    let most = u64::from(room.max_summary_tokens(form.max_tokens)).min(quarter);
     let most = u32::try_from(most)
         .unwrap_or(u32::MAX)
         .min(route.max_tokens.unwrap_or(u32::MAX));
     let limit = match window {
         // Keep a small reserve beside the summary: the token count is an estimate.
-        Some(window) => share(window, 95).saturating_sub(u64::from(most)),
-        None => room.for_summariser(),
+        Some(window) => percent_of(window, 95).saturating_sub(u64::from(most)),
+        None => room.max_summary_request_tokens(),
     };
     let asked = |text: String| Request {
         resumable: false,
         model: route.model.clone(),
-        system: Some(form.task(most)),
+        system: Some(form.system_prompt(most)),
         messages: vec![Message::user(text)],
         tools: Vec::new(),
         max_tokens: Some(most),
         delivery: Delivery::Streamed,
     };
-    let fits = |request: &Request| room.scaled(token_estimate::tokens(request)) <= limit;
+    let fits =
+        |request: &Request| room.known_tokens_for(token_estimate::request_tokens(request)) <= limit;
     let mut clipped = Clip::ALL
         .iter()
         .map(|clip| asked(conversation::lines(old, *clip)));
@@ -97,22 +98,22 @@ pub(super) fn request(
     }
     // The conversation is too long even at the last clip level: send only its beginning and end.
     let rest = room
-        .estimated(limit)
-        .checked_sub(token_estimate::tokens(&asked(String::new())))?;
-    let text = conversation::ends(&conversation::lines(old, Clip::HARDEST), rest)?;
+        .estimated_tokens_for(limit)
+        .checked_sub(token_estimate::request_tokens(&asked(String::new())))?;
+    let text = conversation::head_and_tail(&conversation::lines(old, Clip::HARDEST), rest)?;
     Some(asked(text)).filter(fits)
 }
 
 /// Options of a summary request.
 pub(super) struct SummaryOptions<'a> {
     /// Maximum number of tokens of a summary.
-    pub(super) most: u32,
+    pub(super) max_tokens: u32,
     /// The user's instructions for the summary.
     pub(super) instructions: Option<&'a str>,
 }
 
 impl SummaryOptions<'_> {
-    fn task(&self, most: u32) -> String {
+    fn system_prompt(&self, most: u32) -> String {
         let words = most / 2;
         let instructions = self.instructions.map_or(String::new(), |instructions| {
             format!("\nThe user wants you to heed this: {instructions}")

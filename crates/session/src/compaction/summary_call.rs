@@ -37,18 +37,18 @@ pub(super) enum SummaryOutcome {
 
 impl Compaction {
     /// Asks a model for a summary of the older part.
-    pub(super) async fn ask(
+    pub(super) async fn request_summary(
         &self,
         work: &mut CompactionRun<'_>,
         route: &ModelTarget,
         old: &[Message],
     ) -> SummaryOutcome {
         let form = SummaryOptions {
-            most: self.settings.summary,
+            max_tokens: self.settings.max_summary_tokens,
             instructions: work.job.focus.or(self.settings.instructions.as_deref()),
         };
-        match summary::request(route, old, &work.room, &form) {
-            Some(request) => judge(self.call(work, route, request).await),
+        match summary::request(route, old, &work.size_budget, &form) {
+            Some(request) => check_summary(self.call(work, route, request).await),
             None => {
                 SummaryOutcome::Failed(format!("{} cannot read even a part of it", route.model))
             }
@@ -74,7 +74,7 @@ impl Compaction {
             control: Control::new(job.cancel.clone()).0,
             ..Turn::new(&provider, request, &*self.clock)
         };
-        let say = &mut job.say;
+        let say = &mut job.emit;
         let ended = run_turn(turn, &mut |event: Event| {
             if let Some(body) = as_compaction(event.body) {
                 say(body);
@@ -106,7 +106,7 @@ fn as_compaction(body: Body) -> Option<Body> {
 }
 
 /// Converts the turn's outcome to a summary or the reason why there is none.
-fn judge(ended: TurnOutcome) -> SummaryOutcome {
+fn check_summary(ended: TurnOutcome) -> SummaryOutcome {
     if ended.seal == TurnStatus::Aborted {
         return SummaryOutcome::Cancelled;
     }
@@ -153,14 +153,14 @@ impl RetryStrategy for BoundedRetry<'_> {
 
     fn rules(&self) -> RetryRules {
         let rules = self.strategy.rules();
-        let stated = rules.longest_stated_wait.unwrap_or(MAX_WAIT);
+        let stated = rules.max_stated_wait.unwrap_or(MAX_WAIT);
         RetryRules {
             retries: Some(
                 rules
                     .retries
                     .map_or(MAX_RETRIES, |most| most.min(MAX_RETRIES)),
             ),
-            longest_stated_wait: Some(stated.min(MAX_WAIT)),
+            max_stated_wait: Some(stated.min(MAX_WAIT)),
             wait_for_reset: false,
             ..rules
         }

@@ -3,7 +3,7 @@
 //! Fewer words do not help against a provider that refuses bytes or media: with room left in the window, a compaction
 //! would lose a conversation for nothing.
 
-use super::size_budget::share;
+use super::size_budget::percent_of;
 use outlast_dialect::Request;
 use outlast_engine::compaction::Size;
 use outlast_engine::token_estimate;
@@ -30,7 +30,7 @@ const SLOW_UPLOAD: [&str; 5] = [
 ];
 
 /// Returns the reason for a compaction if a smaller conversation may help against the failure.
-pub(super) fn against(
+pub(super) fn compaction_reason(
     judged: &ClassifiedFailure,
     request: &Request,
     size: Size,
@@ -42,10 +42,11 @@ pub(super) fn against(
         Cause::ContextOverflow => Some(CompactionReason::Overflow),
         Cause::PayloadTooLarge => {
             let media = words.any(is_media)
-                || token_estimate::image_bytes(request) > token_estimate::bytes(request) / 2;
+                || token_estimate::image_bytes(request)
+                    > token_estimate::request_bytes(request) / 2;
             let has_room = size
                 .window
-                .is_some_and(|window| size.tokens < share(window, 90));
+                .is_some_and(|window| size.tokens < percent_of(window, 90));
             (!media && !has_room).then_some(CompactionReason::TooManyBytes)
         }
         _ if judged.failure.status == Some(408) && says(&SLOW_UPLOAD) => {
@@ -82,7 +83,7 @@ mod tests {
     fn helps(status: u16, message: &str, image: usize, size: Size) -> Option<CompactionReason> {
         let judged =
             ClassifiedFailure::new(Failure::http("p", status, message, Timestamp::default()));
-        against(&judged, &request(image), size)
+        compaction_reason(&judged, &request(image), size)
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Properties that hold for every conversation.
 
 use super::support::{
-    SUMMARY, Step, all_text, conversation, is_paired, newest_prompt, request, small, spoken, steps,
-    world,
+    SUMMARY, Step, all_text, conversation, fixture, is_paired, newest_prompt, request, small,
+    spoken, steps,
 };
 use crate::compaction::{split_point, summary};
 use outlast_dialect::{Request, Role};
@@ -32,9 +32,9 @@ proptest! {
     ) {
         let request = request(conversation(&steps));
         let before = request.clone();
-        let tokens = token_estimate::known(&request, None).max(billed);
+        let tokens = token_estimate::request_tokens_with_billing(&request, None).max(billed);
         let size = Size { tokens, window };
-        let outcome = world(small()).compact(&request, size, reason);
+        let outcome = fixture(small()).compact(&request, size, reason);
         prop_assert_eq!(&request, &before);
         match outcome.result {
             Ok(smaller) => {
@@ -50,7 +50,7 @@ proptest! {
     #[test]
     fn a_conversation_is_never_cut_between_a_call_and_its_result(steps in steps(25), keep in 0_u64..20_000) {
         let messages = conversation(&steps);
-        let place = split_point::cut(&messages, keep);
+        let place = split_point::split_index(&messages, keep);
         let (old, kept) = messages.split_at(place);
         prop_assert!(is_paired(old) && is_paired(kept));
         // More than `keep` stays only when the last step alone is larger.
@@ -64,8 +64,8 @@ proptest! {
     fn a_later_compaction_takes_in_the_earlier_one_and_what_it_kept(
         first in steps(12), second in steps(12),
     ) {
-        let world = world(small());
-        let size = |request: &Request| Size { tokens: token_estimate::known(request, None), window: Some(12_000) };
+        let world = fixture(small());
+        let size = |request: &Request| Size { tokens: token_estimate::request_tokens_with_billing(request, None), window: Some(12_000) };
         let mut request = request(conversation(&first));
         let outcome = world.compact(&request, size(&request), CompactionReason::Manual);
         let smaller = outcome.result.ok().filter(|smaller| smaller.model.is_some());
@@ -80,8 +80,8 @@ proptest! {
             prop_assert!(is_paired(&smaller.messages));
             prop_assert!(all_text(&smaller.messages).contains(&quoted), "{}", quoted);
             if smaller.model.is_some() {
-                prop_assert!(world.told().contains(SUMMARY));
-                let summaries = smaller.messages.iter().filter(|message| summary::is_one(message));
+                prop_assert!(world.last_request_text().contains(SUMMARY));
+                let summaries = smaller.messages.iter().filter(|message| summary::is_summary(message));
                 prop_assert_eq!(summaries.count(), 1);
             }
         }
@@ -103,12 +103,14 @@ fn check_fit(
         reason,
         CompactionReason::TooManyBytes | CompactionReason::SlowUpload
     ) {
-        prop_assert!(token_estimate::bytes(&after) * 2 <= token_estimate::bytes(request));
+        prop_assert!(
+            token_estimate::request_bytes(&after) * 2 <= token_estimate::request_bytes(request)
+        );
         return Ok(());
     }
     let (own, new) = (
-        token_estimate::tokens(request),
-        token_estimate::tokens(&after),
+        token_estimate::request_tokens(request),
+        token_estimate::request_tokens(&after),
     );
     prop_assert!(smaller.size >= new);
     prop_assert!(

@@ -163,19 +163,19 @@ impl Provider for FixedSummariser {
 }
 
 pub(super) struct Fixture {
-    pub(super) same: Arc<FixedSummariser>,
+    pub(super) summariser: Arc<FixedSummariser>,
     pub(super) compaction: Compaction,
 }
 
-pub(super) fn world(settings: Settings) -> Fixture {
-    let same = Arc::new(FixedSummariser::default());
-    let route = ModelTarget::new(Arc::clone(&same) as Arc<dyn Provider>, "small");
+pub(super) fn fixture(settings: Settings) -> Fixture {
+    let summariser = Arc::new(FixedSummariser::default());
+    let route = ModelTarget::new(Arc::clone(&summariser) as Arc<dyn Provider>, "small");
     let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::default()));
     let policy = Policy::named("session").unwrap();
     let retry = Arc::new(PolicyRetry::new(policy, Arc::clone(&clock)));
     Fixture {
         compaction: Compaction::new(vec![route], retry, clock, settings),
-        same,
+        summariser,
     }
 }
 
@@ -195,8 +195,8 @@ impl Fixture {
             reason,
             budget: Prompt::default(),
             cancel: CancellationToken::new(),
-            left: &left,
-            say: &mut say,
+            unavailable_models: &left,
+            emit: &mut say,
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -205,15 +205,15 @@ impl Fixture {
     }
 
     /// Returns the text of the summariser's last request.
-    pub(super) fn told(&self) -> String {
-        self.same.0.lock().unwrap().last().unwrap().messages[0].text()
+    pub(super) fn last_request_text(&self) -> String {
+        self.summariser.0.lock().unwrap().last().unwrap().messages[0].text()
     }
 }
 
 pub(super) fn small() -> Settings {
     Settings {
-        keep: 1500,
-        summary: 500,
+        keep_tokens: 1500,
+        max_summary_tokens: 500,
         ..Settings::default()
     }
 }

@@ -21,7 +21,7 @@ const MAX_ARGUMENTS_BYTES: usize = 64 * 1024;
 #[serde(rename_all = "camelCase")]
 pub(super) struct Payload {
     #[serde(rename = "type", serialize_with = "by_name")]
-    pub(super) moment: HookEvent,
+    pub(super) event: HookEvent,
     pub(super) session_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) turn_id: Option<String>,
@@ -104,9 +104,14 @@ impl From<Usage> for TokenUsage {
 
 impl Payload {
     /// Builds the payload of an event.
-    pub(super) fn of(event: &Event, folder: &str, moment: HookEvent, fields: Fields) -> Self {
+    pub(super) fn from_event(
+        event: &Event,
+        folder: &str,
+        moment: HookEvent,
+        fields: Fields,
+    ) -> Self {
         Self {
-            moment,
+            event: moment,
             session_id: event.session_id.clone(),
             turn_id: Some(event.turn_id.clone()),
             folder: folder.to_owned(),
@@ -123,36 +128,38 @@ pub(super) struct EventTranslator {
     /// The calls without a result, by their ids.
     calls: HashMap<String, ToolCall>,
     /// The turn's usage before the current attempt.
-    used: Usage,
+    previous_usage: Usage,
     /// The current attempt's usage so far.
-    attempt: Usage,
+    attempt_usage: Usage,
     error: Option<String>,
 }
 
 impl EventTranslator {
     /// Creates a translator that includes the progress of a turn that another process began.
-    pub(super) fn of(session: &Session) -> Self {
+    pub(super) fn for_session(session: &Session) -> Self {
         let unfinished = session.unfinished_turn();
         let resume_state = unfinished.map(|turn| turn.resume_state).unwrap_or_default();
         let calls = resume_state
-            .calls
+            .outstanding_calls
             .into_iter()
             .map(|outstanding| outstanding.call);
         Self {
             calls: calls.map(|call| (call.id.clone(), call)).collect(),
-            used: resume_state.usage,
+            previous_usage: resume_state.usage,
             ..Self::default()
         }
     }
 
     /// Translates an event, if hooks know such an event.
-    pub(super) fn take(&mut self, event: &Event) -> Option<(HookEvent, Fields)> {
+    pub(super) fn translate(&mut self, event: &Event) -> Option<(HookEvent, Fields)> {
         match &event.body {
             Body::ToolCall(call) => drop(self.calls.insert(call.id.clone(), call.clone())),
             Body::AttemptStarted { .. } => {
-                self.used = self.used.plus(std::mem::take(&mut self.attempt));
+                self.previous_usage = self
+                    .previous_usage
+                    .plus(std::mem::take(&mut self.attempt_usage));
             }
-            Body::Usage(usage) => self.attempt = *usage,
+            Body::Usage(usage) => self.attempt_usage = *usage,
             Body::Error { message, .. } => self.error = Some(message.clone()),
             Body::Sealed { status } => return Some((HookEvent::TurnEnd, self.end_turn(*status))),
             Body::ToolStarted { id, name } => {
@@ -172,7 +179,7 @@ impl EventTranslator {
                 };
                 return Some((HookEvent::ToolEnd, ended));
             }
-            body => return said(body),
+            body => return translate_stateless(body),
         }
         None
     }
@@ -189,15 +196,15 @@ impl EventTranslator {
 
     fn end_turn(&mut self, status: TurnStatus) -> Fields {
         let Self {
-            used,
-            attempt,
+            previous_usage,
+            attempt_usage,
             error,
             ..
         } = std::mem::take(self);
         Fields::TurnEnd {
             status,
             error,
-            usage: used.plus(attempt).into(),
+            usage: previous_usage.plus(attempt_usage).into(),
         }
     }
 }
@@ -211,7 +218,7 @@ fn args(arguments: &str) -> Value {
 }
 
 /// Translates an event that needs no earlier one.
-fn said(body: &Body) -> Option<(HookEvent, Fields)> {
+fn translate_stateless(body: &Body) -> Option<(HookEvent, Fields)> {
     match body {
         Body::RetryScheduled {
             attempt,

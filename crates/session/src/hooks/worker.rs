@@ -28,7 +28,7 @@ struct PayloadLine<'a> {
 }
 
 impl QueuedEvent {
-    fn line(&self) -> Result<String, String> {
+    fn to_json_line(&self) -> Result<String, String> {
         let line = PayloadLine {
             payload: &self.payload,
             dropped: Some(self.dropped).filter(|count| *count > 0),
@@ -45,7 +45,7 @@ type LaunchContext = Arc<(PathBuf, Vec<String>)>;
 /// Runs one hook.
 pub(super) struct Worker {
     hook: Hook,
-    place: LaunchContext,
+    launch_context: LaunchContext,
     report: ProblemReporter,
     /// The last problem: the same one is not reported twice in a row.
     last_problem: Option<String>,
@@ -58,10 +58,14 @@ pub(super) fn name(command: &str) -> String {
 }
 
 impl Worker {
-    pub(super) const fn new(hook: Hook, place: LaunchContext, report: ProblemReporter) -> Self {
+    pub(super) const fn new(
+        hook: Hook,
+        launch_context: LaunchContext,
+        report: ProblemReporter,
+    ) -> Self {
         Self {
             hook,
-            place,
+            launch_context,
             report,
             last_problem: None,
         }
@@ -70,8 +74,8 @@ impl Worker {
     /// Runs the hook on all queued events until the queue is closed.
     pub(super) async fn run(mut self, mut events: Receiver<QueuedEvent>) {
         while let Some(event) = events.recv().await {
-            let moment = event.payload.moment.as_str();
-            let problem = match event.line() {
+            let moment = event.payload.event.as_str();
+            let problem = match event.to_json_line() {
                 Ok(line) => self.run_on(&line).await.err(),
                 Err(problem) => Some(problem),
             };
@@ -89,12 +93,12 @@ impl Worker {
     async fn run_on(&self, line: &str) -> Result<(), String> {
         use crate::process::command::{Capture, Command, CommandKind, RunningCommand};
         let started = RunningCommand::start(&Command {
-            line: CommandKind::Shell(&self.hook.command),
-            directory: &self.place.0,
-            hidden_variables: &self.place.1,
+            kind: CommandKind::Shell(&self.hook.command),
+            directory: &self.launch_context.0,
+            hidden_variables: &self.launch_context.1,
             variables: &[],
             input: Some(line.as_bytes()),
-            streams: Capture::Errors,
+            capture: Capture::StderrOnly,
         });
         let mut running = started.map_err(|error| format!("it could not be started: {error}"))?;
         let mut said = StderrTail::default();
@@ -102,7 +106,7 @@ impl Worker {
         let ended = tokio::time::timeout(self.hook.timeout, running.finish(&mut keep)).await;
         let how = match ended {
             Ok(Ok(status)) if status.success() => return Ok(()),
-            Ok(Ok(status)) => crate::tools::how_it_ended(status),
+            Ok(Ok(status)) => crate::tools::describe_exit(status),
             Ok(Err(error)) => format!("its end was not seen: {error}"),
             Err(_) => {
                 running.kill(&mut keep).await;
@@ -110,7 +114,7 @@ impl Worker {
                 format!("killed, since it took longer than {limit} s")
             }
         };
-        Err(said.after(how))
+        Err(said.append_to(how))
     }
 
     /// Refuses to start a command, since its processes could not be controlled on this system.
@@ -138,7 +142,7 @@ impl StderrTail {
     }
 
     /// Returns the exit reason, followed by the last lines of standard error.
-    fn after(&self, how: String) -> String {
+    fn append_to(&self, how: String) -> String {
         let said = String::from_utf8_lossy(&self.0).replace('\r', "\n");
         let said = text::plain(&said);
         let said = text::without_secrets(&said);

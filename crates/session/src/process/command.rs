@@ -33,7 +33,7 @@ const REAP_TIMEOUT: Duration = Duration::from_millis(30);
 /// The OS sessions of all running commands.
 static PROCESS_SESSIONS: Mutex<BTreeSet<Pid>> = Mutex::new(BTreeSet::new());
 
-fn sessions() -> MutexGuard<'static, BTreeSet<Pid>> {
+fn lock_process_sessions() -> MutexGuard<'static, BTreeSet<Pid>> {
     PROCESS_SESSIONS
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -42,7 +42,7 @@ fn sessions() -> MutexGuard<'static, BTreeSet<Pid>> {
 /// Kills all running commands, with everything that they started. Call it before the process exits: a runtime that is shut
 /// down with a time limit may give up tasks before it has dropped them, and their commands would run on.
 pub fn kill_all_commands() {
-    for session in std::mem::take(&mut *sessions()) {
+    for session in std::mem::take(&mut *lock_process_sessions()) {
         signal_session(session, Signal::SIGKILL);
     }
 }
@@ -50,7 +50,7 @@ pub fn kill_all_commands() {
 /// A command to start, with its environment.
 pub struct Command<'a> {
     /// The command line.
-    pub line: CommandKind<'a>,
+    pub kind: CommandKind<'a>,
     /// The working directory.
     pub directory: &'a Path,
     /// Variables of our environment that are hidden from the command.
@@ -60,7 +60,7 @@ pub struct Command<'a> {
     /// The standard input; empty if absent.
     pub input: Option<&'a [u8]>,
     /// The output streams to capture.
-    pub streams: Capture,
+    pub capture: Capture,
 }
 
 /// The way to start a command.
@@ -76,11 +76,11 @@ pub enum CommandKind<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capture {
     /// Both as one, in the order in which they were printed.
-    Both,
+    Merged,
     /// Standard error only; standard output is discarded.
-    Errors,
+    StderrOnly,
     /// Each by itself; output printed at the same time may be reported in another order.
-    Apart,
+    Separate,
 }
 
 /// Receives output as it arrives.
@@ -100,7 +100,7 @@ pub struct RunningCommand {
 impl RunningCommand {
     /// Starts the command.
     pub fn start(command: &Command<'_>) -> io::Result<Self> {
-        match command.line {
+        match command.kind {
             CommandKind::Shell(line) => match Self::start_with("bash", &["-c", line], command) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     Self::start_with("sh", &["-c", line], command)
@@ -119,7 +119,7 @@ impl RunningCommand {
         arguments: &[impl AsRef<OsStr>],
         what: &Command<'_>,
     ) -> io::Result<Self> {
-        let ends = OutputPipes::new(what.streams)?;
+        let ends = OutputPipes::new(what.capture)?;
         let mut command = CommandWrap::with_new(program, |command| {
             command
                 .args(arguments)
@@ -143,7 +143,7 @@ impl RunningCommand {
         drop(command);
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let session = id.map(Pid::from_raw);
-        sessions().extend(session);
+        lock_process_sessions().extend(session);
         let input = child.stdin().take().zip(what.input);
         Ok(Self {
             session,
@@ -238,7 +238,7 @@ impl RunningCommand {
     /// Stops tracking the processes that the command left running.
     fn release(&mut self) {
         if let Some(session) = self.session.take() {
-            sessions().remove(&session);
+            lock_process_sessions().remove(&session);
         }
     }
 }
@@ -263,19 +263,19 @@ impl OutputPipes {
         let (output, writer) = OutputPipe::new()?;
         Ok(match streams {
             // One pipe for both streams keeps the order in which they were printed.
-            Capture::Both => Self {
+            Capture::Merged => Self {
                 stdout: writer.try_clone()?.into(),
                 stderr: writer.into(),
                 output,
                 errors: OutputPipe::CLOSED,
             },
-            Capture::Errors => Self {
+            Capture::StderrOnly => Self {
                 stdout: Stdio::null(),
                 stderr: writer.into(),
                 output: OutputPipe::CLOSED,
                 errors: output,
             },
-            Capture::Apart => {
+            Capture::Separate => {
                 let (errors, stderr) = OutputPipe::new()?;
                 Self {
                     stdout: writer.into(),
@@ -328,8 +328,8 @@ impl OutputPipe {
 /// Reads from the stream that is ready first, if one of them is open.
 async fn read_either(output: &mut OutputPipe, errors: &mut OutputPipe, tell: OnOutput<'_>) {
     let (stream, bytes) = tokio::select! {
-        bytes = output.next(), if output.is_open() => (Stream::Output, bytes),
-        bytes = errors.next(), if errors.is_open() => (Stream::Errors, bytes),
+        bytes = output.next(), if output.is_open() => (Stream::Stdout, bytes),
+        bytes = errors.next(), if errors.is_open() => (Stream::Stderr, bytes),
         else => return,
     };
     if let Some(bytes) = bytes {
@@ -377,7 +377,7 @@ fn groups(session: Pid) -> BTreeSet<Pid> {
 }
 
 /// Returns the start time of a process in the system's units; `None` where `/proc` is not available.
-pub fn born(process: u32) -> Option<u64> {
+pub fn process_start_time(process: u32) -> Option<u64> {
     let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     // The 22nd field. The name, which may contain anything, is the second.

@@ -16,9 +16,9 @@ const TAIL: usize = CONTENT_LIMIT - HEAD;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output; or either stream, when both are captured as one.
-    Output,
+    Stdout,
     /// Standard error.
-    Errors,
+    Stderr,
 }
 
 /// Keeps the beginning and the end of its input.
@@ -26,43 +26,43 @@ pub enum Stream {
 pub struct HeadTailBuffer {
     head: Vec<u8>,
     tail: Vec<u8>,
-    cut: usize,
+    omitted: usize,
     /// Number of bytes kept of the beginning, and of the end.
-    room: (usize, usize),
+    limits: (usize, usize),
 }
 
 impl Default for HeadTailBuffer {
     fn default() -> Self {
-        Self::of(HEAD, TAIL)
+        Self::with_limits(HEAD, TAIL)
     }
 }
 
 impl HeadTailBuffer {
     /// Creates a buffer that keeps that many bytes of the beginning, and that many of the end.
-    pub const fn of(beginning: usize, end: usize) -> Self {
+    pub const fn with_limits(beginning: usize, end: usize) -> Self {
         Self {
             head: Vec::new(),
             tail: Vec::new(),
-            cut: 0,
-            room: (beginning, end),
+            omitted: 0,
+            limits: (beginning, end),
         }
     }
 
     /// Appends bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        let room = (self.room.0 - self.head.len()).min(bytes.len());
+        let room = (self.limits.0 - self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
         self.head.extend_from_slice(first);
         self.tail.extend_from_slice(rest);
         // Not at every push: the cost of moving bytes is spread over the bytes that came in between.
-        if self.tail.len() > 2 * self.room.1 {
-            self.shorten();
+        if self.tail.len() > 2 * self.limits.1 {
+            self.trim_tail();
         }
     }
 
     /// Returns whether bytes were omitted.
-    pub(crate) const fn is_cut(&self) -> bool {
-        self.cut > 0 || self.tail.len() > self.room.1
+    pub(crate) const fn is_truncated(&self) -> bool {
+        self.omitted > 0 || self.tail.len() > self.limits.1
     }
 
     /// Returns all kept bytes as text, with invalid bytes replaced.
@@ -72,27 +72,27 @@ impl HeadTailBuffer {
 
     /// Returns all kept bytes unchanged.
     pub fn into_bytes(mut self) -> Vec<u8> {
-        self.shorten();
-        if self.cut == 0 {
+        self.trim_tail();
+        if self.omitted == 0 {
             self.head.append(&mut self.tail);
             return self.head;
         }
         let head = trim_partial_end(&self.head);
-        let tail = without_cut_start(&self.tail);
-        let cut = self.cut + self.head.len() - head.len() + self.tail.len() - tail.len();
+        let tail = trim_partial_start(&self.tail);
+        let cut = self.omitted + self.head.len() - head.len() + self.tail.len() - tail.len();
         let note = format!("\n[{cut} bytes were left out here]\n");
         [head, note.as_bytes(), tail].concat()
     }
 
-    fn shorten(&mut self) {
-        let excess = self.tail.len().saturating_sub(self.room.1);
+    fn trim_tail(&mut self) {
+        let excess = self.tail.len().saturating_sub(self.limits.1);
         self.tail.drain(..excess);
-        self.cut += excess;
+        self.omitted += excess;
     }
 }
 
 /// Removes terminal control sequences from output. A carriage return that begins a line anew becomes a line end.
-pub fn printed(output: &str) -> String {
+pub fn sanitize(output: &str) -> String {
     let lines = output.replace("\r\n", "\n").replace('\r', "\n");
     text::plain(&lines).into_owned()
 }
@@ -124,7 +124,7 @@ pub(crate) fn trim_partial_end(bytes: &[u8]) -> &[u8] {
 }
 
 /// Removes the incomplete character at the beginning.
-pub fn without_cut_start(bytes: &[u8]) -> &[u8] {
+pub fn trim_partial_start(bytes: &[u8]) -> &[u8] {
     let rest = bytes.iter().take(3).take_while(|byte| continues(**byte));
     &bytes[rest.count()..]
 }

@@ -3,7 +3,7 @@
 //! Invariant: the decoded pieces equal the decoded whole, however the output was split into reads. An incomplete character,
 //! line end or terminal escape is held back until it is complete; an escape that is longer than any real one is not.
 
-use super::output::{printed, trim_partial_end};
+use super::output::{sanitize, trim_partial_end};
 use outlast_kernel::text;
 
 /// The longest escape that is held back, in bytes.
@@ -14,41 +14,41 @@ const MAX_ESCAPE_STARTS: usize = 3;
 /// Decodes output piece by piece.
 #[derive(Default)]
 pub(crate) struct TextDecoder {
-    held: Vec<u8>,
+    pending: Vec<u8>,
 }
 
 impl TextDecoder {
     /// Adds output and returns the text that is complete now; may be empty.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
-        self.held.extend_from_slice(bytes);
-        let whole = trim_partial_end(&self.held).len();
+        self.pending.extend_from_slice(bytes);
+        let whole = trim_partial_end(&self.pending).len();
         // Invalid UTF-8 keeps its length until it is decoded: the length determines the split.
-        let piece = match std::str::from_utf8(&self.held[..whole]) {
-            Ok(text) => text[..sayable(text)].to_owned(),
+        let piece = match std::str::from_utf8(&self.pending[..whole]) {
+            Ok(text) => text[..complete_len(text)].to_owned(),
             Err(_) => return self.push_invalid(whole),
         };
-        self.held.drain(..piece.len());
-        printed(&piece)
+        self.pending.drain(..piece.len());
+        sanitize(&piece)
     }
 
     /// Returns the rest at the end of the output.
     pub(crate) fn finish(self) -> String {
-        printed(&String::from_utf8_lossy(&self.held))
+        sanitize(&String::from_utf8_lossy(&self.pending))
     }
 
     /// Decodes invalid UTF-8 with replacement characters.
     fn push_invalid(&mut self, whole: usize) -> String {
-        let rest = self.held.split_off(whole);
-        let text = String::from_utf8_lossy(&self.held);
-        let (piece, held) = text.split_at(sayable(&text));
-        let piece = printed(piece);
-        self.held = [held.as_bytes(), &rest].concat();
+        let rest = self.pending.split_off(whole);
+        let text = String::from_utf8_lossy(&self.pending);
+        let (piece, held) = text.split_at(complete_len(&text));
+        let piece = sanitize(piece);
+        self.pending = [held.as_bytes(), &rest].concat();
         piece
     }
 }
 
 /// Returns the length of the prefix that means the same whatever follows it.
-fn sayable(text: &str) -> usize {
+fn complete_len(text: &str) -> usize {
     let whole = text.strip_suffix('\r').unwrap_or(text);
     let line = whole.rfind(['\n', '\r']).map_or(0, |end| end + 1);
     // No escape extends beyond its line.
@@ -107,7 +107,7 @@ mod tests {
         ) {
             let output = parts.concat();
             let said = in_pieces(output.as_bytes(), &sizes).concat();
-            prop_assert_eq!(said, printed(&output));
+            prop_assert_eq!(said, sanitize(&output));
         }
 
         #[test]
@@ -116,7 +116,7 @@ mod tests {
             sizes in prop::collection::vec(1_usize..9, 1..5),
         ) {
             let said = in_pieces(&output, &sizes).concat();
-            prop_assert_eq!(said, printed(&String::from_utf8_lossy(&output)));
+            prop_assert_eq!(said, sanitize(&String::from_utf8_lossy(&output)));
         }
     }
 
@@ -143,9 +143,9 @@ mod tests {
             pieces.push("\u{1b}]0;".as_bytes());
             pieces.push(&[b'x'; 1000]);
             assert!(
-                pieces.held.len() <= MAX_ESCAPE_BYTES,
+                pieces.pending.len() <= MAX_ESCAPE_BYTES,
                 "{}",
-                pieces.held.len()
+                pieces.pending.len()
             );
         }
     }

@@ -15,12 +15,16 @@ pub(super) const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 static WRITE_LOCK: Mutex<()> = Mutex::new(());
 
 /// Waits until no other thread of this process is changing a file.
-pub(super) fn one_at_a_time() -> MutexGuard<'static, ()> {
+pub(super) fn lock_writes() -> MutexGuard<'static, ()> {
     WRITE_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes the file at its resolved path: links have been followed.
-pub(super) fn replace(place: &Path, content: &[u8], cancel: &CancellationToken) -> io::Result<()> {
+pub(super) fn write_atomically(
+    place: &Path,
+    content: &[u8],
+    cancel: &CancellationToken,
+) -> io::Result<()> {
     if content.len() > MAX_FILE_BYTES {
         return Err(io::Error::other(format!(
             "longer than {MAX_FILE_BYTES} bytes"
@@ -113,7 +117,7 @@ mod tests {
         fs::write(&file, "old").unwrap();
         let cancel = CancellationToken::new();
         cancel.cancel();
-        let error = replace(&file, b"new", &cancel).unwrap_err();
+        let error = write_atomically(&file, b"new", &cancel).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Interrupted);
         assert_eq!(fs::read_to_string(&file).unwrap(), "old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -2,10 +2,10 @@
 //!
 //! Not here: control over its processes, see `process::command`.
 
-use super::toolbox::with_note;
+use super::toolbox::append_note;
 use super::{Context, DEFAULT_TIME_LIMIT, Tool, input};
 use crate::process::command::{Capture, Command, CommandKind, RunningCommand};
-use crate::process::output::{HeadTailBuffer, printed};
+use crate::process::output::{HeadTailBuffer, sanitize};
 use outlast_engine::BoxFuture;
 use outlast_engine::tools::{Effect, Output};
 use serde::Deserialize;
@@ -54,11 +54,14 @@ impl Tool for Bash {
     }
 
     fn summary(&self, arguments: &Value) -> String {
-        input::one_line(&format!("bash: {}", input::text(arguments, "command")))
+        input::one_line(&format!(
+            "bash: {}",
+            input::text_field(arguments, "command")
+        ))
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {
-        let arguments: Arguments = input::typed(arguments)?;
+        let arguments: Arguments = input::deserialize(arguments)?;
         if arguments.command.contains('\0') {
             return Err("`command` holds a NUL character".to_owned());
         }
@@ -77,7 +80,7 @@ impl Tool for Bash {
 
     fn run<'a>(&'a self, arguments: Value, context: &'a Context) -> BoxFuture<'a, Output> {
         Box::pin(async move {
-            match input::typed::<Arguments>(&arguments) {
+            match input::deserialize::<Arguments>(&arguments) {
                 Ok(arguments) => run(&arguments.command, context).await,
                 Err(why) => Output::error(why),
             }
@@ -87,12 +90,12 @@ impl Tool for Bash {
 
 async fn run(line: &str, context: &Context) -> Output {
     let started = RunningCommand::start(&Command {
-        line: CommandKind::Shell(line),
+        kind: CommandKind::Shell(line),
         directory: &context.directory,
         hidden_variables: &context.hidden_variables,
         variables: &[],
         input: None,
-        streams: Capture::Both,
+        capture: Capture::Merged,
     });
     let mut running = match started {
         Ok(running) => running,
@@ -109,22 +112,25 @@ async fn run(line: &str, context: &Context) -> Output {
     };
     let Some(ended) = ended else {
         running.kill(&mut keep).await;
-        return Output::error(printed(&kept.into_text()));
+        return Output::error(sanitize(&kept.into_text()));
     };
-    let text = printed(&kept.into_text());
+    let text = sanitize(&kept.into_text());
     match ended {
         Ok(status) if status.success() => Output::ok(if text.is_empty() {
             "[no output]".to_owned()
         } else {
             text
         }),
-        Ok(status) => Output::error(with_note(&text, &how_it_ended(status))),
-        Err(error) => Output::error(with_note(&text, &format!("its end was not seen: {error}"))),
+        Ok(status) => Output::error(append_note(&text, &describe_exit(status))),
+        Err(error) => Output::error(append_note(
+            &text,
+            &format!("its end was not seen: {error}"),
+        )),
     }
 }
 
 /// Describes how a command ended that was not successful.
-pub(crate) fn how_it_ended(status: ExitStatus) -> String {
+pub(crate) fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),

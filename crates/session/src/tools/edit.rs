@@ -2,7 +2,7 @@
 //!
 //! Invariant: all other bytes stay as they are, and a file keeps its kind of line ends.
 
-use super::atomic_write::{MAX_FILE_BYTES, one_at_a_time, replace};
+use super::atomic_write::{MAX_FILE_BYTES, lock_writes, write_atomically};
 use super::lines::open_regular;
 use super::{Context, Tool, input, path_resolution};
 use memchr::memmem;
@@ -52,14 +52,14 @@ impl Tool for Edit {
     }
 
     fn summary(&self, arguments: &Value) -> String {
-        let lines = |field| input::text(arguments, field).lines().count();
+        let lines = |field| input::text_field(arguments, field).lines().count();
         let (old, new) = (lines("old_text"), lines("new_text"));
-        let path = input::text(arguments, "path");
+        let path = input::text_field(arguments, "path");
         input::one_line(&format!("edit: {path} (-{old} +{new} lines)"))
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {
-        let arguments: Arguments = input::typed(arguments)?;
+        let arguments: Arguments = input::deserialize(arguments)?;
         if arguments.old_text.is_empty() {
             return Err("`old_text` is empty; `write` makes a new file".to_owned());
         }
@@ -70,23 +70,23 @@ impl Tool for Edit {
     }
 
     fn paths(&self, arguments: &Value) -> Vec<PathBuf> {
-        vec![input::text(arguments, "path").into()]
+        vec![input::text_field(arguments, "path").into()]
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a Context) -> BoxFuture<'a, Output> {
-        Box::pin(input::on_thread(arguments, context, edit))
+        Box::pin(input::run_blocking(arguments, context, edit))
     }
 }
 
 fn edit(arguments: &Arguments, context: &Context) -> Result<String, String> {
     let path = &arguments.path;
-    let place = path_resolution::reach(context, path)?;
+    let place = path_resolution::resolve_in_scope(context, path)?;
     let said = |error: std::io::Error| format!("{path}: {error}");
-    let _changing = one_at_a_time();
+    let _changing = lock_writes();
     let before = content(&place).map_err(said)?;
     let after = edited(&before, &arguments.old_text, &arguments.new_text)
         .map_err(|why| format!("{path}: {why}; nothing was changed"))?;
-    replace(&place, &after, &context.cancel).map_err(said)?;
+    write_atomically(&place, &after, &context.cancel).map_err(said)?;
     Ok(format!("changed {path}"))
 }
 
@@ -105,8 +105,8 @@ fn content(place: &Path) -> std::io::Result<Vec<u8>> {
 /// Returns the file with the one place replaced.
 fn edited(file: &[u8], old: &str, new: &str) -> Result<Vec<u8>, String> {
     let as_it_is = Replacement::new(old.to_owned(), new.to_owned());
-    let with_returns = Replacement::new(returns(old), returns(new));
-    if only_returns(file) {
+    let with_returns = Replacement::new(to_crlf(old), to_crlf(new));
+    if has_only_crlf(file) {
         return with_returns.apply(file);
     }
     // Where line ends are mixed, the text may stand where the other kind is.
@@ -142,12 +142,12 @@ impl Replacement {
 }
 
 /// Returns the text with `\r\n` at the end of each line.
-fn returns(text: &str) -> String {
+fn to_crlf(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
 /// Returns whether all lines, and at least one, end in `\r\n`.
-fn only_returns(file: &[u8]) -> bool {
+fn has_only_crlf(file: &[u8]) -> bool {
     let mut ends = memchr::memchr_iter(b'\n', file).peekable();
     ends.peek().is_some() && ends.all(|at| at > 0 && file[at - 1] == b'\r')
 }

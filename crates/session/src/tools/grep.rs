@@ -4,9 +4,9 @@
 //! files, binary files and those that `.gitignore` names are skipped; links are not followed.
 
 use super::lines::Lines;
-use super::toolbox::with_note;
+use super::toolbox::append_note;
 use super::{Context, Tool, input, path_resolution};
-use crate::process::output::{CONTENT_LIMIT, without_cut_start};
+use crate::process::output::{CONTENT_LIMIT, trim_partial_start};
 use ignore::WalkBuilder;
 use ignore::overrides::{Override, OverrideBuilder};
 use outlast_engine::tools::{Effect, Output};
@@ -63,26 +63,29 @@ impl Tool for Grep {
     }
 
     fn summary(&self, arguments: &Value) -> String {
-        let (pattern, path) = (input::text(arguments, "pattern"), path_of(arguments));
+        let (pattern, path) = (
+            input::text_field(arguments, "pattern"),
+            path_argument(arguments),
+        );
         input::one_line(&format!("grep: {pattern} in {path}"))
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {
-        let arguments: Arguments = input::typed(arguments)?;
+        let arguments: Arguments = input::deserialize(arguments)?;
         arguments.regex()?;
         arguments.filter(Path::new(".")).map(drop)
     }
 
     fn paths(&self, arguments: &Value) -> Vec<PathBuf> {
-        vec![path_of(arguments).into()]
+        vec![path_argument(arguments).into()]
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a Context) -> BoxFuture<'a, Output> {
-        Box::pin(input::on_thread(arguments, context, grep))
+        Box::pin(input::run_blocking(arguments, context, grep))
     }
 }
 
-fn path_of(arguments: &Value) -> &str {
+fn path_argument(arguments: &Value) -> &str {
     arguments["path"].as_str().unwrap_or(".")
 }
 
@@ -108,7 +111,7 @@ impl Arguments {
 fn grep(arguments: &Arguments, context: &Context) -> Result<String, String> {
     let path = arguments.path.as_deref().unwrap_or(".");
     let said = |error: io::Error| format!("{path}: {error}");
-    let place = path_resolution::reach(context, path)?;
+    let place = path_resolution::resolve_in_scope(context, path)?;
     place.metadata().map_err(said)?;
     let mut search = Search {
         regex: arguments.regex()?,
@@ -120,9 +123,9 @@ fn grep(arguments: &Arguments, context: &Context) -> Result<String, String> {
         unreadable: 0,
     };
     let end = if place.is_dir() {
-        search.folder(&place, &arguments.filter(&place)?)
+        search.search_folder(&place, &arguments.filter(&place)?)
     } else {
-        search.file(&place).map_err(said)?
+        search.search_file(&place).map_err(said)?
     };
     Ok(search.report(end))
 }
@@ -130,8 +133,8 @@ fn grep(arguments: &Arguments, context: &Context) -> Result<String, String> {
 /// The reason why a search ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SearchEnd {
-    AllSeen,
-    Full,
+    Completed,
+    LimitReached,
     Cancelled,
 }
 
@@ -146,7 +149,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn folder(&mut self, place: &Path, filter: &Override) -> SearchEnd {
+    fn search_folder(&mut self, place: &Path, filter: &Override) -> SearchEnd {
         let walk = WalkBuilder::new(place)
             .require_git(false)
             .git_global(false)
@@ -164,18 +167,18 @@ impl Search<'_> {
             if !regular || filter.matched(entry.path(), false).is_ignore() {
                 continue;
             }
-            match self.file(entry.path()) {
-                Ok(SearchEnd::AllSeen) => {}
+            match self.search_file(entry.path()) {
+                Ok(SearchEnd::Completed) => {}
                 Ok(end) => return end,
                 // A binary file counts as text up to the first line that is not.
                 Err(error) if error.kind() == ErrorKind::InvalidData => {}
                 Err(_) => self.unreadable += 1,
             }
         }
-        SearchEnd::AllSeen
+        SearchEnd::Completed
     }
 
-    fn file(&mut self, path: &Path) -> io::Result<SearchEnd> {
+    fn search_file(&mut self, path: &Path) -> io::Result<SearchEnd> {
         let mut lines = Lines::open(path, self.cancel)?;
         for number in 1_usize.. {
             match lines.next(MAX_LINE_BYTES) {
@@ -186,38 +189,41 @@ impl Search<'_> {
                 }
                 Err(error) => return Err(error),
             }
-            let line = lines.kept().strip_suffix(b"\n").unwrap_or(lines.kept());
+            let line = lines
+                .line_prefix()
+                .strip_suffix(b"\n")
+                .unwrap_or(lines.line_prefix());
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let Some(found) = self.regex.find(line) else {
                 continue;
             };
             let name = path.strip_prefix(&self.directory).unwrap_or(path);
-            let text = shown(line, found.start());
+            let text = excerpt(line, found.start());
             let result = format!("{}:{number}: {text}\n", name.display());
             if self.count == self.limit || self.found.len() + result.len() > CONTENT_LIMIT {
-                return Ok(SearchEnd::Full);
+                return Ok(SearchEnd::LimitReached);
             }
             self.found.push_str(&result);
             self.count += 1;
         }
-        Ok(SearchEnd::AllSeen)
+        Ok(SearchEnd::Completed)
     }
 
     fn report(self, end: SearchEnd) -> String {
         let mut text = self.found;
-        if self.count == 0 && end == SearchEnd::AllSeen {
+        if self.count == 0 && end == SearchEnd::Completed {
             text.push_str("nothing found\n");
         }
-        if end == SearchEnd::Full {
+        if end == SearchEnd::LimitReached {
             let count = self.count;
-            text = with_note(
+            text = append_note(
                 &text,
                 &format!("there is more: only the first {count} lines are shown"),
             );
         }
         if self.unreadable > 0 {
             let unreadable = self.unreadable;
-            text = with_note(
+            text = append_note(
                 &text,
                 &format!("{unreadable} files or folders could not be read"),
             );
@@ -227,14 +233,14 @@ impl Search<'_> {
 }
 
 /// Returns the line, or the part around the match if it is too long.
-fn shown(line: &[u8], found_at: usize) -> String {
+fn excerpt(line: &[u8], found_at: usize) -> String {
     let start = if found_at < MAX_SHOWN_CHARS - MAX_SHOWN_BYTES_BEFORE {
         0
     } else {
         found_at - MAX_SHOWN_BYTES_BEFORE
     };
     let end = line.len().min(start + 4 * MAX_SHOWN_CHARS);
-    let part = String::from_utf8_lossy(without_cut_start(&line[start..end]));
+    let part = String::from_utf8_lossy(trim_partial_start(&line[start..end]));
     let text: String = part.chars().take(MAX_SHOWN_CHARS).collect();
     let before = if start > 0 { "…" } else { "" };
     let is_cut = end < line.len() || text.len() < part.len();
@@ -263,11 +269,11 @@ mod tests {
             count: 0,
             unreadable: 0,
         };
-        assert!(search.file(&first).unwrap() == SearchEnd::AllSeen);
+        assert!(search.search_file(&first).unwrap() == SearchEnd::Completed);
         cancel.cancel();
-        assert!(search.file(&second).unwrap() == SearchEnd::Cancelled);
+        assert!(search.search_file(&second).unwrap() == SearchEnd::Cancelled);
         let all = Override::empty();
-        assert!(search.folder(folder.path(), &all) == SearchEnd::Cancelled);
+        assert!(search.search_folder(folder.path(), &all) == SearchEnd::Cancelled);
         let found = "0:1: needle\n0:2: needle\n";
         assert_eq!(search.report(SearchEnd::Cancelled), found);
     }

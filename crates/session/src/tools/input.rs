@@ -25,7 +25,7 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
 }
 
 /// Converts the arguments to the tool's own type.
-pub(super) fn typed<T: DeserializeOwned>(arguments: &Value) -> Result<T, String> {
+pub(super) fn deserialize<T: DeserializeOwned>(arguments: &Value) -> Result<T, String> {
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let field = error.path().to_string();
         let wrong = error.into_inner();
@@ -39,13 +39,13 @@ pub(super) fn typed<T: DeserializeOwned>(arguments: &Value) -> Result<T, String>
 }
 
 /// Runs the tool's work, which may block on the file system, on a thread of its own.
-pub(super) async fn on_thread<T: DeserializeOwned + Send + 'static>(
+pub(super) async fn run_blocking<T: DeserializeOwned + Send + 'static>(
     arguments: Value,
     context: &Context,
     work: fn(&T, &Context) -> Result<String, String>,
 ) -> Output {
     let context = context.clone();
-    let work = move || work(&typed(&arguments)?, &context);
+    let work = move || work(&deserialize(&arguments)?, &context);
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(text)) => Output::ok(text),
         Ok(Err(why)) => Output::error(why),
@@ -66,7 +66,7 @@ pub(super) fn one_line(text: &str) -> String {
 }
 
 /// Returns the field as text, or empty text: for summaries of arguments that passed the check.
-pub(super) fn text<'a>(arguments: &'a Value, field: &str) -> &'a str {
+pub(super) fn text_field<'a>(arguments: &'a Value, field: &str) -> &'a str {
     arguments[field].as_str().unwrap_or_default()
 }
 
@@ -99,10 +99,10 @@ mod tests {
             ),
         ];
         for (arguments, expected) in table {
-            let said = typed::<Example>(&arguments).unwrap_err();
+            let said = deserialize::<Example>(&arguments).unwrap_err();
             assert!(said.contains(expected), "{said}");
         }
-        assert!(typed::<Example>(&json!({"path": "x", "limit": null, "unknown": 1})).is_ok());
+        assert!(deserialize::<Example>(&json!({"path": "x", "limit": null, "unknown": 1})).is_ok());
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Returns the kept part of the last line.
-    pub(super) fn kept(&self) -> &[u8] {
+    pub(super) fn line_prefix(&self) -> &[u8] {
         &self.line
     }
 }
@@ -90,9 +90,9 @@ mod tests {
         let cancel = CancellationToken::new();
         let mut lines = Lines::open(&file, &cancel).unwrap();
         assert_eq!(lines.next(70_000).unwrap(), Some(1_000_001));
-        assert_eq!(lines.kept().len(), 70_000);
+        assert_eq!(lines.line_prefix().len(), 70_000);
         assert_eq!(lines.next(70_000).unwrap(), Some(4));
-        assert_eq!(lines.kept(), b"next");
+        assert_eq!(lines.line_prefix(), b"next");
         assert_eq!(lines.next(70_000).unwrap(), None);
     }
 }

@@ -64,7 +64,7 @@ pub enum Error {
     },
     /// Several tools would have the same name. None of them is offered.
     #[error("`{name}` would be the name of several MCP tools, and is given to none: {tools}")]
-    SameName {
+    DuplicateName {
         /// The name that they would have.
         name: String,
         /// The servers and their own names for the tools.
@@ -74,7 +74,7 @@ pub enum Error {
     #[error(
         "the tool `{tool}` of the MCP server `{server}` is not offered: its schema is longer than {limit} bytes"
     )]
-    LongSchema {
+    SchemaTooLong {
         /// The server.
         server: String,
         /// The server's name for the tool.
@@ -84,7 +84,7 @@ pub enum Error {
     },
     /// The configuration sets the effect of a tool that the server does not have.
     #[error("the MCP server `{server}` has no tool `{tool}`, whose effect is set")]
-    NoSuchTool {
+    UnknownTool {
         /// The server.
         server: String,
         /// The name that was set.
@@ -135,11 +135,11 @@ async fn start(
 ) -> Result<(Vec<ServerTool>, Vec<Error>), Error> {
     let (host, listed) = ServerHandle::start(server, place).await?;
     let host = Arc::new(host);
-    let server = &host.server;
+    let server = &host.config;
     let unknown = server.effects.keys();
     let unknown = unknown.filter(|name| listed.iter().all(|tool| tool.name != **name));
     let mut problems: Vec<Error> = unknown
-        .map(|name| Error::NoSuchTool {
+        .map(|name| Error::UnknownTool {
             server: server.name.clone(),
             tool: name.clone(),
         })
@@ -170,7 +170,7 @@ fn reject_duplicate_names(tools: Vec<ServerTool>) -> (Vec<ServerTool>, Vec<Error
         }
         let tools: Vec<String> = tools.iter().map(ServerTool::origin).collect();
         let tools = tools.join(", ");
-        same.push(Error::SameName { name, tools });
+        same.push(Error::DuplicateName { name, tools });
     }
     (once, same)
 }

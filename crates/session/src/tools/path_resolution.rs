@@ -16,7 +16,7 @@ pub(super) fn resolve(directory: &Path, path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Returns the resolved path if it is outside of the folder.
-pub(super) fn outside(directory: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
+pub(super) fn resolve_outside(directory: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
     let place = resolve(directory, path)?;
     Ok((!is_inside(directory, &place)?).then_some(place))
 }
@@ -26,10 +26,10 @@ fn is_inside(directory: &Path, place: &Path) -> io::Result<bool> {
 }
 
 /// Resolves the path of a running call; an error when it may not go there.
-pub(super) fn reach(context: &Context, path: &str) -> Result<PathBuf, String> {
+pub(super) fn resolve_in_scope(context: &Context, path: &str) -> Result<PathBuf, String> {
     let said = |error: io::Error| format!("{path}: {error}");
     let place = resolve(&context.directory, Path::new(path)).map_err(said)?;
-    let may_go = context.reach == PathScope::Anywhere
+    let may_go = context.path_scope == PathScope::Anywhere
         || is_inside(&context.directory, &place).map_err(said)?;
     if may_go {
         Ok(place)
@@ -106,7 +106,7 @@ mod tests {
         ];
         for (path, expected) in table {
             for start in [&folder, &root.join("entrance")] {
-                let found = outside(start, Path::new(path)).unwrap();
+                let found = resolve_outside(start, Path::new(path)).unwrap();
                 assert_eq!(found.is_some(), expected, "{path}: {found:?}");
             }
         }

@@ -19,11 +19,11 @@ pub(super) const NOT_ALLOWED: &str = "it is not allowed here";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalDecision {
     /// Allows this call, with everything that it needs.
-    Yes,
+    AllowOnce,
     /// Allows this call, and [`ApprovalRequest::permission`] for the rest of the session.
-    Always,
+    AllowAlways,
     /// Refuses the call.
-    No,
+    Deny,
 }
 
 /// A question to a person.
@@ -31,7 +31,7 @@ pub enum ApprovalDecision {
 pub struct ApprovalRequest {
     /// The tool that wants to run.
     pub tool: String,
-    /// The permission that [`ApprovalDecision::Always`] would grant: the tool, or [`OUTSIDE_PERMISSION`].
+    /// The permission that [`ApprovalDecision::AllowAlways`] would grant: the tool, or [`OUTSIDE_PERMISSION`].
     pub permission: String,
     /// A description of the call in one line; a long one is cut.
     pub summary: String,
@@ -40,21 +40,24 @@ pub struct ApprovalRequest {
     /// The effect of running it twice.
     pub effect: Effect,
     /// The path outside of the working folder, if the call would leave it.
-    pub outside: Option<PathBuf>,
+    pub outside_path: Option<PathBuf>,
 }
 
 /// Asks a person for approval.
 pub trait Approver: Send + Sync {
     /// Asks, and waits for the decision. The future is dropped when the question has become pointless.
-    fn ask<'a>(&'a self, question: &'a ApprovalRequest) -> BoxFuture<'a, ApprovalDecision>;
+    fn request_approval<'a>(
+        &'a self,
+        question: &'a ApprovalRequest,
+    ) -> BoxFuture<'a, ApprovalDecision>;
 }
 
 /// The permissions granted in this session.
 #[derive(Default)]
 pub(super) struct Permissions {
     allowed: Mutex<BTreeSet<String>>,
-    approve: Option<Arc<dyn Approver>>,
-    asking: tokio::sync::Mutex<()>,
+    approver: Option<Arc<dyn Approver>>,
+    approval_lock: tokio::sync::Mutex<()>,
 }
 
 impl Permissions {
@@ -64,13 +67,13 @@ impl Permissions {
     }
 
     /// Sets the approver, who is asked about all calls that are not allowed.
-    pub(super) fn ask(&mut self, approve: Arc<dyn Approver>) {
-        self.approve = Some(approve);
+    pub(super) fn set_approver(&mut self, approve: Arc<dyn Approver>) {
+        self.approver = Some(approve);
     }
 
     /// Returns whether a call that needs one of these permissions could get to run.
-    pub(super) fn could_run(&self, permissions: &[String]) -> bool {
-        self.approve.is_some() || self.allows_any_of(permissions)
+    pub(super) fn can_run(&self, permissions: &[String]) -> bool {
+        self.approver.is_some() || self.allows_any_of(permissions)
     }
 
     /// Returns whether this is allowed without asking.
@@ -90,35 +93,39 @@ impl Permissions {
     }
 
     /// Succeeds when the call, which needs one of these permissions, may run. The error is the reason for the refusal.
-    pub(super) async fn permit(
+    pub(super) async fn authorize(
         &self,
         mut question: ApprovalRequest,
         permissions: &[String],
     ) -> Result<(), String> {
-        let Some(missing) = self.missing(&question, permissions) else {
+        let Some(missing) = self.missing_permission(&question, permissions) else {
             return Ok(());
         };
-        let Some(approve) = &self.approve else {
+        let Some(approve) = &self.approver else {
             return Err(not_allowed(&question, &missing));
         };
-        let _one_at_a_time = self.asking.lock().await;
-        let Some(missing) = self.missing(&question, permissions) else {
+        let _one_at_a_time = self.approval_lock.lock().await;
+        let Some(missing) = self.missing_permission(&question, permissions) else {
             return Ok(());
         };
         question.permission = missing;
-        match approve.ask(&question).await {
-            ApprovalDecision::Yes => Ok(()),
-            ApprovalDecision::Always => {
+        match approve.request_approval(&question).await {
+            ApprovalDecision::AllowOnce => Ok(()),
+            ApprovalDecision::AllowAlways => {
                 self.allow([question.permission]);
                 Ok(())
             }
-            ApprovalDecision::No => Err("the user did not allow it".to_owned()),
+            ApprovalDecision::Deny => Err("the user did not allow it".to_owned()),
         }
     }
 
     /// Returns the permission that must be granted first.
-    fn missing(&self, question: &ApprovalRequest, permissions: &[String]) -> Option<String> {
-        if question.outside.is_some() && !self.allows(OUTSIDE_PERMISSION) {
+    fn missing_permission(
+        &self,
+        question: &ApprovalRequest,
+        permissions: &[String],
+    ) -> Option<String> {
+        if question.outside_path.is_some() && !self.allows(OUTSIDE_PERMISSION) {
             return Some(OUTSIDE_PERMISSION.to_owned());
         }
         let first = permissions.first()?;
@@ -131,7 +138,7 @@ impl Permissions {
 }
 
 fn not_allowed(question: &ApprovalRequest, missing: &str) -> String {
-    match &question.outside {
+    match &question.outside_path {
         Some(path) if missing == OUTSIDE_PERMISSION => format!(
             "{} is outside of the working folder, and leaving that is not allowed here",
             path.display()

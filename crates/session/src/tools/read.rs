@@ -3,7 +3,7 @@
 //! Invariant: the output says which part was left out, and how to get it.
 
 use super::lines::Lines;
-use super::toolbox::with_note;
+use super::toolbox::append_note;
 use super::{Context, Tool, input, path_resolution};
 use crate::process::output::CONTENT_LIMIT;
 use outlast_engine::BoxFuture;
@@ -52,26 +52,26 @@ impl Tool for Read {
     }
 
     fn summary(&self, arguments: &Value) -> String {
-        input::one_line(&format!("read: {}", input::text(arguments, "path")))
+        input::one_line(&format!("read: {}", input::text_field(arguments, "path")))
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {
-        input::typed::<Arguments>(arguments).map(drop)
+        input::deserialize::<Arguments>(arguments).map(drop)
     }
 
     fn paths(&self, arguments: &Value) -> Vec<PathBuf> {
-        vec![input::text(arguments, "path").into()]
+        vec![input::text_field(arguments, "path").into()]
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a Context) -> BoxFuture<'a, Output> {
-        Box::pin(input::on_thread(arguments, context, read))
+        Box::pin(input::run_blocking(arguments, context, read))
     }
 }
 
 fn read(arguments: &Arguments, context: &Context) -> Result<String, String> {
     let path = &arguments.path;
     let said = |error: io::Error| format!("{path}: {error}");
-    let place = path_resolution::reach(context, path)?;
+    let place = path_resolution::resolve_in_scope(context, path)?;
     let mut lines = Lines::open(&place, &context.cancel).map_err(said)?;
     let first = arguments.offset.map_or(1, NonZeroUsize::get);
     let before = skip(&mut lines, first - 1).map_err(said)?;
@@ -100,9 +100,9 @@ fn take(lines: &mut Lines<'_>, first: usize, limit: usize) -> io::Result<String>
     let mut number = first;
     // A character has four bytes at most.
     while let Some(length) = lines.next(4 * MAX_LINE_CHARS)? {
-        let line = shown(lines.kept(), length);
+        let line = display_line(lines.line_prefix(), length);
         if number - first == limit || text.len() + line.len() > CONTENT_LIMIT {
-            return Ok(with_note(
+            return Ok(append_note(
                 &text,
                 &format!("there is more: read on with offset {number}"),
             ));
@@ -114,7 +114,7 @@ fn take(lines: &mut Lines<'_>, first: usize, limit: usize) -> io::Result<String>
 }
 
 /// Formats a line of that length, of which this much was kept.
-fn shown(kept: &[u8], length: usize) -> String {
+fn display_line(kept: &[u8], length: usize) -> String {
     let line = String::from_utf8_lossy(kept);
     let content = line.trim_end_matches('\n');
     match content.char_indices().nth(MAX_LINE_CHARS) {

@@ -41,16 +41,16 @@ pub async fn run(
     on_piece: &mut (dyn FnMut(&str) + Send),
 ) -> io::Result<ShellOutput> {
     use crate::process::command::{Capture, Command, CommandKind, RunningCommand};
-    use crate::process::output::{HeadTailBuffer, printed};
+    use crate::process::output::{HeadTailBuffer, sanitize};
     use crate::process::text_decoder::TextDecoder;
 
     let mut running = RunningCommand::start(&Command {
-        line: CommandKind::Shell(&shell.command),
+        kind: CommandKind::Shell(&shell.command),
         directory: &shell.directory,
         hidden_variables: &shell.hidden_variables,
         variables: &[],
         input: None,
-        streams: Capture::Both,
+        capture: Capture::Merged,
     })?;
     let (mut kept, mut pieces) = (HeadTailBuffer::default(), TextDecoder::default());
     let mut say = |piece: &str| {
@@ -71,8 +71,8 @@ pub async fn run(
     }
     say(&pieces.finish());
     Ok(ShellOutput {
-        truncated: kept.is_cut(),
-        output: printed(&kept.into_text()),
+        truncated: kept.is_truncated(),
+        output: sanitize(&kept.into_text()),
         exit_code: ended.and_then(|status| status.code()),
         cancelled: ended.is_none(),
     })

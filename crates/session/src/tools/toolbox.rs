@@ -35,9 +35,9 @@ pub struct Tools {
     timeout: Duration,
     is_protected: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
     /// Name prefixes of tools that are not registered because no permission covers them.
-    withheld: Vec<String>,
+    withheld_prefixes: Vec<String>,
     /// Calls that may leave the working folder, this once.
-    let_out: Mutex<Vec<ToolCall>>,
+    outside_grants: Mutex<Vec<ToolCall>>,
 }
 
 /// A call that passed validation.
@@ -59,7 +59,7 @@ struct PreparedCall {
 
 impl Tools {
     /// Creates an empty set of tools.
-    pub fn none(directory: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+    pub fn empty(directory: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         Self {
             tools: BTreeMap::new(),
             permissions: Permissions::default(),
@@ -68,14 +68,14 @@ impl Tools {
             hidden_variables: Vec::new(),
             timeout: MAX_TIMEOUT,
             is_protected: Arc::new(|_| false),
-            withheld: Vec::new(),
-            let_out: Mutex::default(),
+            withheld_prefixes: Vec::new(),
+            outside_grants: Mutex::default(),
         }
     }
 
     /// Creates `bash`, `edit`, `grep`, `read` and `write`. Only pure tools may run until more is allowed.
     pub fn standard(directory: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
-        let tools = Self::none(directory, clock)
+        let tools = Self::empty(directory, clock)
             .with(Arc::new(edit::Edit))
             .with(Arc::new(grep::Grep))
             .with(Arc::new(read::Read))
@@ -94,21 +94,24 @@ impl Tools {
 
     /// Allows tools by name; [`OUTSIDE_PERMISSION`] allows leaving the working folder, `write` covers `edit`.
     #[must_use]
-    pub fn allowing<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+    pub fn with_allowed<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
         self.permissions.allow(names.into_iter().map(Into::into));
         self
     }
 
     /// Sets the approver, who is asked about calls that are not allowed.
     #[must_use]
-    pub fn asking(mut self, approve: Arc<dyn Approver>) -> Self {
-        self.permissions.ask(approve);
+    pub fn with_approver(mut self, approve: Arc<dyn Approver>) -> Self {
+        self.permissions.set_approver(approve);
         self
     }
 
     /// Hides environment variables from commands.
     #[must_use]
-    pub fn hiding<N: Into<String>>(mut self, variables: impl IntoIterator<Item = N>) -> Self {
+    pub fn with_hidden_variables<N: Into<String>>(
+        mut self,
+        variables: impl IntoIterator<Item = N>,
+    ) -> Self {
         let variables = variables.into_iter().map(Into::into);
         self.hidden_variables.extend(variables);
         self
@@ -123,7 +126,7 @@ impl Tools {
 
     /// Protects files from changes by tools, whatever the permissions. Commands are not held to it.
     #[must_use]
-    pub fn protecting(
+    pub fn with_protected_paths(
         mut self,
         is_protected: impl Fn(&Path) -> bool + Send + Sync + 'static,
     ) -> Self {
@@ -132,8 +135,8 @@ impl Tools {
     }
 
     /// Returns the tools for the model: those of which a call could get to run.
-    pub fn offered(&self) -> Vec<outlast_dialect::Tool> {
-        let possible = |tool: &&Arc<dyn Tool>| self.permissions.could_run(&tool.permissions());
+    pub fn definitions(&self) -> Vec<outlast_dialect::Tool> {
+        let possible = |tool: &&Arc<dyn Tool>| self.permissions.can_run(&tool.permissions());
         let all = self.tools.values().filter(possible);
         all.map(|tool| tool.describe()).collect()
     }
@@ -154,10 +157,9 @@ impl Tools {
     /// of tools with the prefix get the message that they are not allowed.
     #[cfg(all(unix, feature = "mcp"))]
     pub(super) fn can_run_any(&mut self, prefix: &str, permissions: &[String]) -> bool {
-        let could =
-            self.permissions.could_run(permissions) || self.permissions.allows_prefix(prefix);
+        let could = self.permissions.can_run(permissions) || self.permissions.allows_prefix(prefix);
         if !could {
-            self.withheld.push(prefix.to_owned());
+            self.withheld_prefixes.push(prefix.to_owned());
         }
         could
     }
@@ -168,20 +170,20 @@ impl Tools {
             permissions,
             mut question,
             ..
-        } = self.examine(call)?;
+        } = self.validate(call)?;
         let effect = question.effect;
         let is_change = effect != Effect::Pure;
-        question.outside = self.first_outside(paths, is_change).await?;
-        let leaves = question.outside.is_some();
-        self.permissions.permit(question, &permissions).await?;
+        question.outside_path = self.first_outside(paths, is_change).await?;
+        let leaves = question.outside_path.is_some();
+        self.permissions.authorize(question, &permissions).await?;
         if leaves && !self.permissions.allows(OUTSIDE_PERMISSION) {
-            self.let_out().push(call.clone());
+            self.lock_outside_grants().push(call.clone());
         }
         Ok(effect)
     }
 
     /// Returns the validated call, or the problem with it. Tools are foreign code here as well.
-    fn examine(&self, call: &ToolCall) -> Result<ValidatedCall, String> {
+    fn validate(&self, call: &ToolCall) -> Result<ValidatedCall, String> {
         let tool = self.tools.get(&call.name);
         let tool = tool.ok_or_else(|| self.unknown(&call.name))?;
         let arguments = input::parse(&call.arguments)?;
@@ -197,7 +199,7 @@ impl Tools {
                     summary: tool.summary(&arguments),
                     arguments: arguments.clone(),
                     effect: tool.effect(),
-                    outside: None,
+                    outside_path: None,
                 },
                 tool: Arc::clone(tool),
             })
@@ -207,10 +209,18 @@ impl Tools {
     }
 
     fn unknown(&self, name: &str) -> String {
-        if self.withheld.iter().any(|prefix| name.starts_with(prefix)) {
+        if self
+            .withheld_prefixes
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+        {
             return NOT_ALLOWED.to_owned();
         }
-        let names: Vec<_> = self.offered().into_iter().map(|tool| tool.name).collect();
+        let names: Vec<_> = self
+            .definitions()
+            .into_iter()
+            .map(|tool| tool.name)
+            .collect();
         format!("there is no such tool. There are: {}", names.join(", "))
     }
 
@@ -231,7 +241,7 @@ impl Tools {
                 {
                     return Err(format!("{} is not yours to change", path.display()));
                 }
-                let found = path_resolution::outside(&directory, &path).map_err(said)?;
+                let found = path_resolution::resolve_outside(&directory, &path).map_err(said)?;
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -244,7 +254,7 @@ impl Tools {
     }
 
     async fn run_call(&self, call: &ToolCall, cancel: CancellationToken) -> Output {
-        let examined = match self.examine(call) {
+        let examined = match self.validate(call) {
             Ok(examined) => examined,
             Err(why) => return Output::error(not_run(&call.name, &why)),
         };
@@ -257,15 +267,15 @@ impl Tools {
                 cancel: CancellationToken::new(),
                 clock: Arc::clone(&self.clock),
                 hidden_variables: self.hidden_variables.clone(),
-                reach: self.take_path_scope(call),
+                path_scope: self.take_path_scope(call),
             },
         };
-        carry_out(job, cancel, examined.limit.min(self.timeout)).await
+        run_with_limits(job, cancel, examined.limit.min(self.timeout)).await
     }
 
     /// Returns the path scope of an admitted call; uses up a one-time permission.
     fn take_path_scope(&self, call: &ToolCall) -> PathScope {
-        let mut let_out = self.let_out();
+        let mut let_out = self.lock_outside_grants();
         let allowed = let_out.iter().position(|other| other == call);
         if let Some(index) = allowed {
             let_out.swap_remove(index);
@@ -273,12 +283,14 @@ impl Tools {
         if allowed.is_some() || self.permissions.allows(OUTSIDE_PERMISSION) {
             PathScope::Anywhere
         } else {
-            PathScope::Inside
+            PathScope::WorkingFolder
         }
     }
 
-    fn let_out(&self) -> MutexGuard<'_, Vec<ToolCall>> {
-        self.let_out.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_outside_grants(&self) -> MutexGuard<'_, Vec<ToolCall>> {
+        self.outside_grants
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -308,7 +320,7 @@ impl Toolbox for Tools {
 }
 
 /// Runs the tool until it ends, is cancelled, or exceeds its time limit.
-async fn carry_out(job: PreparedCall, cancel: CancellationToken, limit: Duration) -> Output {
+async fn run_with_limits(job: PreparedCall, cancel: CancellationToken, limit: Duration) -> Output {
     let name = job.name.clone();
     if cancel.is_cancelled() {
         return Output::error(not_run(&name, "it was interrupted before it began"));
@@ -333,11 +345,11 @@ async fn carry_out(job: PreparedCall, cancel: CancellationToken, limit: Duration
         Ok(Ok(output)) => output.text,
         Ok(Err(_)) | Err(_) => String::new(),
     };
-    Output::error(with_note(&last_words, &why))
+    Output::error(append_note(&last_words, &why))
 }
 
 /// Appends a note to a tool's output.
-pub(super) fn with_note(text: &str, note: &str) -> String {
+pub(super) fn append_note(text: &str, note: &str) -> String {
     let text = text.trim_end_matches('\n');
     if text.is_empty() {
         note.to_owned()

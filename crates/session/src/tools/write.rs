@@ -1,6 +1,6 @@
 //! `write`: replaces a whole file.
 
-use super::atomic_write::{MAX_FILE_BYTES, one_at_a_time, replace};
+use super::atomic_write::{MAX_FILE_BYTES, lock_writes, write_atomically};
 use super::{Context, Tool, input, path_resolution};
 use outlast_engine::BoxFuture;
 use outlast_engine::tools::{Effect, Output};
@@ -41,14 +41,14 @@ impl Tool for Write {
 
     fn summary(&self, arguments: &Value) -> String {
         let (path, content) = (
-            input::text(arguments, "path"),
-            input::text(arguments, "content"),
+            input::text_field(arguments, "path"),
+            input::text_field(arguments, "content"),
         );
         input::one_line(&format!("write: {path} ({} bytes)", content.len()))
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {
-        let arguments: Arguments = input::typed(arguments)?;
+        let arguments: Arguments = input::deserialize(arguments)?;
         if arguments.content.len() > MAX_FILE_BYTES {
             return Err(format!("`content` is longer than {MAX_FILE_BYTES} bytes"));
         }
@@ -56,19 +56,19 @@ impl Tool for Write {
     }
 
     fn paths(&self, arguments: &Value) -> Vec<PathBuf> {
-        vec![input::text(arguments, "path").into()]
+        vec![input::text_field(arguments, "path").into()]
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a Context) -> BoxFuture<'a, Output> {
-        Box::pin(input::on_thread(arguments, context, write))
+        Box::pin(input::run_blocking(arguments, context, write))
     }
 }
 
 fn write(arguments: &Arguments, context: &Context) -> Result<String, String> {
     let Arguments { path, content } = arguments;
-    let place = path_resolution::reach(context, path)?;
-    let _changing = one_at_a_time();
-    replace(&place, content.as_bytes(), &context.cancel)
+    let place = path_resolution::resolve_in_scope(context, path)?;
+    let _changing = lock_writes();
+    write_atomically(&place, content.as_bytes(), &context.cancel)
         .map_err(|error| format!("{path}: {error}"))?;
     Ok(format!("wrote {} bytes to {path}", content.len()))
 }

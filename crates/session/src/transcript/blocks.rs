@@ -3,8 +3,8 @@
 //! Invariants: every entry that has a block is shown once, in order; a wait is shown when its end is known; failed attempts
 //! are separate from the conversation. Texts are unchanged: each format has to make them safe.
 
-use super::phrases::{answer, ended, failed, unreadable};
-use crate::read;
+use super::phrases::{failed_attempt, response_title, turn_end, unreadable_entry};
+use crate::parse_entry;
 use outlast_dialect::{Message, Part};
 use outlast_engine::journal::{Entry, ModelSwitch};
 use outlast_kernel::Timestamp;
@@ -27,24 +27,24 @@ pub(super) enum Block {
     /// A turn begins.
     Turn(u64),
     /// A message.
-    Said {
+    Message {
         title: String,
         time: Timestamp,
         parts: Vec<Part>,
     },
     /// A failed attempt, with the part of its completion that arrived.
-    Failed {
+    FailedAttempt {
         title: String,
         time: Timestamp,
         message: String,
         parts: Vec<Part>,
     },
     /// The output of a tool.
-    Output { title: String, output: String },
+    ToolOutput { title: String, output: String },
     /// An event described by a sentence.
     Note(String),
     /// The end of a turn.
-    Ended {
+    TurnEnd {
         title: String,
         time: Timestamp,
         message: String,
@@ -58,9 +58,9 @@ pub(super) enum Block {
 #[derive(Debug, Default)]
 pub(super) struct BlockBuilder {
     turn: Option<u64>,
-    is_open: bool,
+    is_turn_open: bool,
     /// Whether the turn has begun without a prompt, and queued messages may follow in its place.
-    begins_without: bool,
+    awaits_prompt: bool,
     wait: Option<Wait>,
     /// The calls of the last completion.
     calls: Vec<Call>,
@@ -81,46 +81,46 @@ struct Call {
 
 impl BlockBuilder {
     /// Returns the blocks of the next entry.
-    pub(super) fn entry(&mut self, stored: &StoredEntry) -> Vec<Block> {
+    pub(super) fn add_entry(&mut self, stored: &StoredEntry) -> Vec<Block> {
         let mut pieces = Vec::new();
-        let (turn, time) = (stored.line.turn, stored.line.time);
+        let (turn, time) = (stored.entry.turn, stored.entry.time);
         // The session's name only matters to the error, which is replaced by our own words.
-        let entry = read("", stored);
+        let entry = parse_entry("", stored);
         // A queued message is shown when it is sent; its entry may stand between any two others.
         if matches!(entry, Ok(Entry::Queued { .. } | Entry::Unqueued { .. })) {
             return pieces;
         }
         if self.turn != Some(turn) {
-            pieces.extend(self.end());
+            pieces.extend(self.finish());
             self.turn = Some(turn);
             // A note before the first turn belongs to no turn.
-            self.is_open = turn > 0 || !matches!(entry, Ok(Entry::Said { .. }));
-            pieces.extend(self.is_open.then_some(Block::Turn(turn)));
+            self.is_turn_open = turn > 0 || !matches!(entry, Ok(Entry::Delivered { .. }));
+            pieces.extend(self.is_turn_open.then_some(Block::Turn(turn)));
         }
         match entry {
             Ok(Entry::WaitEnded { .. }) => {
-                pieces.extend(self.wait.take().map(|wait| wait.ended(time)));
+                pieces.extend(self.wait.take().map(|wait| wait.ended_note(time)));
             }
             Ok(entry) => {
-                pieces.extend(self.wait.take().map(Wait::left));
-                self.tell(entry, time, &mut pieces);
+                pieces.extend(self.wait.take().map(Wait::unfinished_note));
+                self.push_blocks(entry, time, &mut pieces);
             }
             Err(_) => {
-                pieces.extend(self.goes_on());
-                pieces.extend(self.wait.take().map(Wait::left));
-                self.is_open &= stored.line.kind != SETTLED;
-                pieces.push(unreadable(stored));
+                pieces.extend(self.take_continuation_note());
+                pieces.extend(self.wait.take().map(Wait::unfinished_note));
+                self.is_turn_open &= stored.entry.kind != SETTLED;
+                pieces.push(unreadable_entry(stored));
             }
         }
         pieces
     }
 
     /// Returns the remaining blocks at the end of the entries.
-    pub(super) fn end(&mut self) -> Vec<Block> {
-        let mut pieces: Vec<Block> = self.goes_on().into_iter().collect();
-        pieces.extend(self.wait.take().map(Wait::left));
+    pub(super) fn finish(&mut self) -> Vec<Block> {
+        let mut pieces: Vec<Block> = self.take_continuation_note().into_iter().collect();
+        pieces.extend(self.wait.take().map(Wait::unfinished_note));
         pieces.extend(self.take_unfinished_calls());
-        if std::mem::take(&mut self.is_open) {
+        if std::mem::take(&mut self.is_turn_open) {
             let note = "The end of this turn is not written down.";
             pieces.push(Block::Note(note.to_owned()));
         }
@@ -128,27 +128,27 @@ impl BlockBuilder {
     }
 
     /// Returns a note for a turn that has begun without a prompt and without queued messages.
-    fn goes_on(&mut self) -> Option<Block> {
-        let goes_on = std::mem::take(&mut self.begins_without);
+    fn take_continuation_note(&mut self) -> Option<Block> {
+        let goes_on = std::mem::take(&mut self.awaits_prompt);
         goes_on.then(|| Block::Note(CONTINUED_TURN.to_owned()))
     }
 
-    fn tell(&mut self, entry: Entry, time: Timestamp, pieces: &mut Vec<Block>) {
-        if let Entry::Said { messages, note, .. } = entry {
+    fn push_blocks(&mut self, entry: Entry, time: Timestamp, pieces: &mut Vec<Block>) {
+        if let Entry::Delivered { messages, note, .. } = entry {
             return self.push_messages(messages, note, time, pieces);
         }
-        pieces.extend(self.goes_on());
+        pieces.extend(self.take_continuation_note());
         match entry {
             Entry::Prompt { message, .. } => match message {
-                Some(message) => pieces.push(said(PROMPT.to_owned(), time, message.parts)),
-                None => self.begins_without = true,
+                Some(message) => pieces.push(message_block(PROMPT.to_owned(), time, message.parts)),
+                None => self.awaits_prompt = true,
             },
             Entry::AttemptFailed {
                 attempt,
                 judged,
                 message,
                 ..
-            } => pieces.push(failed(attempt, time, judged, message.parts)),
+            } => pieces.push(failed_attempt(attempt, time, judged, message.parts)),
             Entry::WaitScheduled {
                 since,
                 until,
@@ -163,37 +163,44 @@ impl BlockBuilder {
             }
             Entry::Switched { left, model, .. } => pieces.push(Block::Note(switched(left, model))),
             Entry::Noticed { message, .. } => {
-                pieces.push(said(NOTICE_TITLE.to_owned(), time, message.parts));
+                pieces.push(message_block(NOTICE_TITLE.to_owned(), time, message.parts));
             }
-            compacted @ Entry::Compacted { .. } => pieces.extend(smaller(compacted, time)),
+            entry @ Entry::Compacted { .. } => pieces.extend(compaction_blocks(entry, time)),
             Entry::Message {
                 message,
                 stop_reason,
                 model,
                 ..
             } => {
-                pieces.extend(self.take_unfinished_calls());
-                self.calls = message.tool_calls().map(Call::new).collect();
-                pieces.push(said(answer(&model, stop_reason), time, message.parts));
+                pieces.extend(self.start_calls(&message));
+                let title = response_title(&model, stop_reason);
+                pieces.push(message_block(title, time, message.parts));
             }
-            Entry::ToolStarted { index, .. } => self.tool_runs(index, true),
+            Entry::ToolStarted { index, .. } => self.set_tool_running(index, true),
             Entry::ToolFinished {
                 index,
                 id,
                 output,
                 is_error,
             } => {
-                let title = self.tool_ended(index, &id, is_error);
-                pieces.push(Block::Output { title, output });
+                let title = self.finish_tool(index, &id, is_error);
+                pieces.push(Block::ToolOutput { title, output });
             }
             Entry::Settled { seal, usage, error } => {
                 pieces.extend(self.end_turn());
-                pieces.push(ended(seal, time, usage, error));
+                pieces.push(turn_end(seal, time, usage, error));
             }
             // The result of an attempt shows that it was made.
             Entry::AttemptStarted { .. } => {}
             entry => pieces.push(Block::Note(format!("Also written down: {}.", entry.kind()))),
         }
+    }
+
+    /// Remembers the tool calls of a new message, and returns a note for each call before it that did not finish.
+    fn start_calls(&mut self, message: &Message) -> Vec<Block> {
+        let unfinished = self.take_unfinished_calls();
+        self.calls = message.tool_calls().map(Call::new).collect();
+        unfinished
     }
 
     fn push_messages(
@@ -203,21 +210,21 @@ impl BlockBuilder {
         time: Timestamp,
         pieces: &mut Vec<Block>,
     ) {
-        self.begins_without &= note;
+        self.awaits_prompt &= note;
         let title = if note { NOTE } else { PROMPT };
-        let tell = |message: Message| said(title.to_owned(), time, message.parts);
+        let tell = |message: Message| message_block(title.to_owned(), time, message.parts);
         pieces.extend(messages.into_iter().map(tell));
     }
 
-    fn tool_runs(&mut self, index: usize, is_running: bool) {
+    fn set_tool_running(&mut self, index: usize, is_running: bool) {
         if let Some(call) = self.calls.get_mut(index) {
             call.is_running = is_running;
         }
     }
 
     /// Ends a tool call and returns the title of its output.
-    fn tool_ended(&mut self, index: usize, id: &str, is_error: bool) -> String {
-        self.tool_runs(index, false);
+    fn finish_tool(&mut self, index: usize, id: &str, is_error: bool) -> String {
+        self.set_tool_running(index, false);
         let name = self.calls.get(index).map_or(id, |call| &call.name);
         match is_error {
             true => format!("Error of {name}"),
@@ -227,7 +234,7 @@ impl BlockBuilder {
 
     /// Ends the turn and returns notes on the calls of the last completion that began and have no known end.
     fn end_turn(&mut self) -> Vec<Block> {
-        self.is_open = false;
+        self.is_turn_open = false;
         self.take_unfinished_calls()
     }
 
@@ -245,7 +252,7 @@ impl BlockBuilder {
 
 impl Wait {
     /// The entry for the end of a wait is not written before that end, but perhaps much later.
-    fn ended(self, written: Timestamp) -> Block {
+    fn ended_note(self, written: Timestamp) -> Block {
         const MIN_REPORTED_CUT: Duration = Duration::from_secs(1);
         let Self {
             since,
@@ -261,7 +268,7 @@ impl Wait {
         })
     }
 
-    fn left(self) -> Block {
+    fn unfinished_note(self) -> Block {
         let (since, until, cause) = (self.since, self.until, self.cause.phrase());
         Block::Note(format!(
             "A wait from {since} until {until} began, and its end is not written down: {cause}."
@@ -278,8 +285,8 @@ impl Call {
     }
 }
 
-fn said(title: String, time: Timestamp, parts: Vec<Part>) -> Block {
-    Block::Said { title, time, parts }
+fn message_block(title: String, time: Timestamp, parts: Vec<Part>) -> Block {
+    Block::Message { title, time, parts }
 }
 
 fn switched(left: Option<String>, model: Option<ModelSwitch>) -> String {
@@ -298,7 +305,7 @@ fn switched(left: Option<String>, model: Option<ModelSwitch>) -> String {
     }
 }
 
-fn smaller(entry: Entry, time: Timestamp) -> Vec<Block> {
+fn compaction_blocks(entry: Entry, time: Timestamp) -> Vec<Block> {
     let Entry::Compacted {
         before,
         after,
@@ -312,7 +319,7 @@ fn smaller(entry: Entry, time: Timestamp) -> Vec<Block> {
     let note = Block::Note(compacted(before, after, model.as_deref()));
     // The summary is the first of the remaining messages.
     let summary = messages.into_iter().next().filter(|_| model.is_some());
-    let summary = summary.map(|message| said("Summary".to_owned(), time, message.parts));
+    let summary = summary.map(|message| message_block("Summary".to_owned(), time, message.parts));
     std::iter::once(note).chain(summary).collect()
 }
 

@@ -23,7 +23,7 @@ pub fn fence(language: &str, text: &str) -> String {
 }
 
 /// Returns the text on one line, with all markup escaped.
-pub fn line(text: &str) -> String {
+pub fn escape_line(text: &str) -> String {
     let text = text::plain(text);
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut line = String::with_capacity(text.len());

@@ -38,7 +38,7 @@ struct UnreadableBody<'a> {
     unreadable: &'a str,
 }
 
-pub(super) fn head(head: &Header) -> serde_json::Result<String> {
+pub(super) fn header(head: &Header) -> serde_json::Result<String> {
     line(&HeaderLine {
         v: VERSION,
         session: head,
@@ -49,7 +49,7 @@ pub(super) fn entry(stored: &StoredEntry) -> serde_json::Result<String> {
     match fields(stored) {
         Some(fields) => line(&with_body(stored, fields)),
         None => {
-            let unreadable = &stored.line.body;
+            let unreadable = &stored.entry.body;
             line(&with_body(stored, UnreadableBody { unreadable }))
         }
     }
@@ -58,19 +58,19 @@ pub(super) fn entry(stored: &StoredEntry) -> serde_json::Result<String> {
 fn with_body<B>(stored: &StoredEntry, body: B) -> EntryLine<'_, B> {
     EntryLine {
         seq: stored.seq,
-        turn: stored.line.turn,
-        time: stored.line.time,
-        kind: &stored.line.kind,
+        turn: stored.entry.turn,
+        time: stored.entry.time,
+        kind: &stored.entry.kind,
         body,
     }
 }
 
 /// Returns the fields of the body; `None` if it is not an object, or uses a reserved name with another value.
 fn fields(stored: &StoredEntry) -> Option<Fields<'_>> {
-    let mut fields: Fields<'_> = serde_json::from_str(&stored.line.body).ok()?;
+    let mut fields: Fields<'_> = serde_json::from_str(&stored.entry.body).ok()?;
     if let Some(kind) = fields.remove("kind") {
         let kind: String = serde_json::from_str(kind.get()).ok()?;
-        if kind != stored.line.kind {
+        if kind != stored.entry.kind {
             return None;
         }
     }
@@ -86,7 +86,7 @@ fn line(value: &impl Serialize) -> serde_json::Result<String> {
             // These stand between values: within a string they are escaped.
             '\n' | '\r' => line.push(' '),
             // A terminal would interpret these; escaped, they mean the same to a reader of JSON.
-            c if text::is_unwanted(c) => line.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if text::is_unprintable(c) => line.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => line.push(c),
         }
     }

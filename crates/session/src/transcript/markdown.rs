@@ -5,8 +5,8 @@
 
 use super::Header;
 use super::blocks::Block;
-use super::escape::{fence, line};
-use super::phrases::{HIDDEN_REASONING_NOTE, PARTIAL_OUTPUT_NOTE, picture};
+use super::escape::{escape_line, fence};
+use super::phrases::{HIDDEN_REASONING_NOTE, PARTIAL_OUTPUT_NOTE, describe_image};
 use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 
@@ -14,21 +14,21 @@ use outlast_kernel::{Timestamp, text};
 /// and a link's definition counts for the whole document.
 const UNQUOTABLE: [&str; 3] = ["<", "![", "]:"];
 
-pub(super) fn head(head: &Header) -> String {
-    let fact = |(name, value): (&str, String)| format!("- {name}: {}\n", line(&value));
+pub(super) fn header(head: &Header) -> String {
+    let fact = |(name, value): (&str, String)| format!("- {name}: {}\n", escape_line(&value));
     let facts: String = head.facts().into_iter().map(fact).collect();
-    format!("# {}\n\n{facts}\n", line(&head.name()))
+    format!("# {}\n\n{facts}\n", escape_line(&head.document_title()))
 }
 
-pub(super) fn piece(piece: &Block) -> String {
+pub(super) fn block(piece: &Block) -> String {
     match piece {
         Block::Turn(number) => format!("## Turn {number}\n\n"),
-        Block::Said {
+        Block::Message {
             title: name,
             time,
             parts: said,
         } => title(name, *time) + &parts(said),
-        Block::Failed {
+        Block::FailedAttempt {
             title: name,
             time,
             message,
@@ -41,24 +41,24 @@ pub(super) fn piece(piece: &Block) -> String {
             }
             failed
         }
-        Block::Output { title, output } => {
-            format!("**{}**\n\n", line(title)) + &fence("text", output)
+        Block::ToolOutput { title, output } => {
+            format!("**{}**\n\n", escape_line(title)) + &fence("text", output)
         }
         Block::Note(note) => paragraph(note),
-        Block::Ended {
+        Block::TurnEnd {
             title: name,
             time,
             message,
             tokens,
         } => title(name, *time) + &details(message) + &paragraph(tokens),
         Block::Unreadable { title, body } => {
-            format!("✗ **{}**\n\n", line(title)) + &fence("text", body)
+            format!("✗ **{}**\n\n", escape_line(title)) + &fence("text", body)
         }
     }
 }
 
 fn title(title: &str, time: Timestamp) -> String {
-    format!("**{}** ({time})\n\n", line(title))
+    format!("**{}** ({time})\n\n", escape_line(title))
 }
 
 fn details(message: &str) -> String {
@@ -69,7 +69,7 @@ fn details(message: &str) -> String {
 }
 
 fn paragraph(text: &str) -> String {
-    format!("{}\n\n", line(text))
+    format!("{}\n\n", escape_line(text))
 }
 
 fn parts(parts: &[Part]) -> String {
@@ -79,14 +79,16 @@ fn parts(parts: &[Part]) -> String {
 fn part(part: &Part) -> String {
     match part {
         Part::Text { text } => speech(text),
-        Part::Image(image) => paragraph(&picture(image)),
+        Part::Image(image) => paragraph(&describe_image(image)),
         Part::Reasoning(reasoning) if reasoning.text.is_empty() => paragraph(HIDDEN_REASONING_NOTE),
         Part::Reasoning(reasoning) => "Reasoning:\n\n".to_owned() + &fence("text", &reasoning.text),
         Part::ToolCall(call) => {
-            format!("**Tool call {}**\n\n", line(&call.name)) + &fence("json", &call.arguments)
+            format!("**Tool call {}**\n\n", escape_line(&call.name))
+                + &fence("json", &call.arguments)
         }
         Part::ToolResult(result) => {
-            format!("**Output of {}**\n\n", line(&result.id)) + &fence("text", &result.output)
+            format!("**Output of {}**\n\n", escape_line(&result.id))
+                + &fence("text", &result.output)
         }
     }
 }

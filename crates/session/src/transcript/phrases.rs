@@ -15,13 +15,13 @@ pub(super) const PARTIAL_OUTPUT_NOTE: &str =
 pub(super) const HIDDEN_REASONING_NOTE: &str = "Reasoning that its provider does not show.";
 
 /// Describes a picture in words instead of its bytes.
-pub(super) fn picture(image: &Image) -> String {
+pub(super) fn describe_image(image: &Image) -> String {
     let digits = image.data.trim_end_matches('=').len();
     let bytes = digits / 4 * 3 + digits % 4 * 3 / 4;
     format!("Picture: {}, {bytes} bytes", image.media_type)
 }
 
-pub(super) fn answer(model: &str, stop_reason: StopReason) -> String {
+pub(super) fn response_title(model: &str, stop_reason: StopReason) -> String {
     let of = match model {
         "" => String::new(),
         model => format!(" of {model}"),
@@ -35,7 +35,7 @@ pub(super) fn answer(model: &str, stop_reason: StopReason) -> String {
     format!("Answer{of}{stopped}")
 }
 
-pub(super) fn failed(
+pub(super) fn failed_attempt(
     attempt: u32,
     time: Timestamp,
     judged: Option<ClassifiedFailure>,
@@ -51,7 +51,7 @@ pub(super) fn failed(
         }
         None => (format!("Attempt {attempt} was cancelled"), String::new()),
     };
-    Block::Failed {
+    Block::FailedAttempt {
         title,
         time,
         message,
@@ -59,7 +59,7 @@ pub(super) fn failed(
     }
 }
 
-pub(super) fn ended(
+pub(super) fn turn_end(
     seal: TurnStatus,
     time: Timestamp,
     usage: Usage,
@@ -78,7 +78,7 @@ pub(super) fn ended(
         }) => (format!("{word}: {}: {reason}", cause.phrase()), message),
         None => (word.to_owned(), String::new()),
     };
-    Block::Ended {
+    Block::TurnEnd {
         title,
         time,
         message,
@@ -98,10 +98,10 @@ fn tokens(usage: Usage) -> String {
     )
 }
 
-pub(super) fn unreadable(stored: &StoredEntry) -> Block {
-    let (seq, kind) = (stored.seq, &stored.line.kind);
+pub(super) fn unreadable_entry(stored: &StoredEntry) -> Block {
+    let (seq, kind) = (stored.seq, &stored.entry.kind);
     Block::Unreadable {
         title: format!("Entry {seq} ({kind}) cannot be read"),
-        body: stored.line.body.clone(),
+        body: stored.entry.body.clone(),
     }
 }

@@ -5,7 +5,7 @@
 
 use super::Header;
 use super::blocks::Block;
-use super::phrases::{HIDDEN_REASONING_NOTE, PARTIAL_OUTPUT_NOTE, picture};
+use super::phrases::{HIDDEN_REASONING_NOTE, PARTIAL_OUTPUT_NOTE, describe_image};
 use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 
@@ -13,21 +13,21 @@ use outlast_kernel::{Timestamp, text};
 const LINES: usize = 6;
 const LINE_BYTES: usize = 240;
 
-pub(super) fn head(head: &Header) -> String {
+pub(super) fn header(head: &Header) -> String {
     let fact = |(name, value): (&str, String)| format!("  {name:<8} {}\n", line(&value));
     let facts: String = head.facts().into_iter().map(fact).collect();
-    format!("{}\n{facts}", line(&head.name()))
+    format!("{}\n{facts}", line(&head.document_title()))
 }
 
-pub(super) fn piece(piece: &Block) -> String {
+pub(super) fn block(piece: &Block) -> String {
     match piece {
         Block::Turn(number) => format!("\n=== Turn {number} ===\n"),
-        Block::Said {
+        Block::Message {
             title: name,
             time,
             parts: said,
         } => title(name, *time) + &parts(said),
-        Block::Failed {
+        Block::FailedAttempt {
             title: name,
             time,
             message,
@@ -40,9 +40,9 @@ pub(super) fn piece(piece: &Block) -> String {
             }
             failed
         }
-        Block::Output { title, output } => format!("\n{}\n", line(title)) + &short(output),
+        Block::ToolOutput { title, output } => format!("\n{}\n", line(title)) + &short(output),
         Block::Note(note) => format!("\n{}\n", line(note)),
-        Block::Ended {
+        Block::TurnEnd {
             title: name,
             time,
             message,
@@ -63,7 +63,7 @@ fn parts(parts: &[Part]) -> String {
 fn part(part: &Part) -> String {
     match part {
         Part::Text { text } => whole(text),
-        Part::Image(image) => whole(&picture(image)),
+        Part::Image(image) => whole(&describe_image(image)),
         Part::Reasoning(reasoning) if reasoning.text.is_empty() => whole(HIDDEN_REASONING_NOTE),
         Part::Reasoning(reasoning) => "  Reasoning:\n".to_owned() + &short(&reasoning.text),
         Part::ToolCall(call) => {

@@ -54,7 +54,7 @@ impl Provider for RecordingProvider {
 /// Summarisers with a script each; the first one is asked first.
 struct Fixture {
     clock: Arc<dyn Clock>,
-    heard: Vec<Arc<RecordingProvider>>,
+    providers: Vec<Arc<RecordingProvider>>,
     routes: Vec<ModelTarget>,
     policy: Policy,
 }
@@ -69,7 +69,7 @@ impl Fixture {
             let requests = Mutex::default();
             Arc::new(RecordingProvider { provider, requests })
         };
-        let heard: Vec<Arc<RecordingProvider>> = scripts.iter().map(hear).collect();
+        let providers: Vec<Arc<RecordingProvider>> = scripts.iter().map(hear).collect();
         let route = |(index, heard): (usize, &Arc<RecordingProvider>)| {
             ModelTarget::new(
                 Arc::clone(heard) as Arc<dyn Provider>,
@@ -77,8 +77,8 @@ impl Fixture {
             )
         };
         Self {
-            routes: heard.iter().enumerate().map(route).collect(),
-            heard,
+            routes: providers.iter().enumerate().map(route).collect(),
+            providers,
             clock,
             policy: Policy::named("session").unwrap(),
         }
@@ -92,7 +92,7 @@ impl Fixture {
     }
 
     fn calls(&self) -> Vec<usize> {
-        self.heard.iter().map(|heard| heard.calls()).collect()
+        self.providers.iter().map(|heard| heard.calls()).collect()
     }
 
     async fn compact(&self) -> CompactionResult {
@@ -117,9 +117,12 @@ impl Fixture {
         let settings = Settings::default();
         let clock = Arc::clone(&self.clock);
         let compaction = Compaction::new(self.routes.clone(), retry, clock, settings);
-        let mut said = Vec::new();
-        let mut say = |body| said.push(body);
-        let (tokens, left) = (token_estimate::tokens(request), Exclusions::default());
+        let mut events = Vec::new();
+        let mut say = |body| events.push(body);
+        let (tokens, left) = (
+            token_estimate::request_tokens(request),
+            Exclusions::default(),
+        );
         let job = Job {
             focus: None,
             request,
@@ -130,15 +133,15 @@ impl Fixture {
             reason: CompactionReason::Threshold,
             budget,
             cancel,
-            left: &left,
-            say: &mut say,
+            unavailable_models: &left,
+            emit: &mut say,
         };
         let since = self.clock.now();
         let outcome = compaction.compact(job).await;
         let took = self.clock.now().since(since);
         CompactionResult {
             outcome,
-            said,
+            events,
             took,
         }
     }
@@ -146,7 +149,7 @@ impl Fixture {
 
 struct CompactionResult {
     outcome: Outcome,
-    said: Vec<Body>,
+    events: Vec<Body>,
     took: Duration,
 }
 
@@ -169,7 +172,7 @@ impl CompactionResult {
             } => (*attempt, retry_at.since(START).as_secs(), *cause),
             other => panic!("{other:?}"),
         };
-        self.said.iter().map(retry).collect()
+        self.events.iter().map(retry).collect()
     }
 }
 
@@ -223,7 +226,7 @@ async fn whoever_cannot_summarise_is_left_for_the_next_one() {
         let second = usize::from(expected_model == "model-1");
         let got = (done.model(), world.calls(), done.took.as_secs());
         if got != (Some(expected_model), vec![calls, second], seconds) {
-            wrong.push(format!("{script}: {got:?} {:?}", done.said));
+            wrong.push(format!("{script}: {got:?} {:?}", done.events));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -278,14 +281,14 @@ async fn a_long_conversation_is_clipped_to_what_the_summariser_can_read() {
         let world = Fixture::new(&["ok"]).with_windows(window);
         let done = world.compact().await;
         assert_eq!(done.model(), Some("model-0"), "{window}");
-        let asked = world.heard[0].requests.lock().unwrap()[0].clone();
+        let asked = world.providers[0].requests.lock().unwrap()[0].clone();
         let most = u64::from(asked.max_tokens.unwrap());
         assert!(
-            most <= 4096.min(window / 4) && token_estimate::tokens(&asked) + most <= window,
+            most <= 4096.min(window / 4) && token_estimate::request_tokens(&asked) + most <= window,
             "{window}"
         );
         assert!(
-            token_estimate::tokens(&asked) > window / 4,
+            token_estimate::request_tokens(&asked) > window / 4,
             "no more is left out than needed"
         );
         let told = asked.messages[0].text();

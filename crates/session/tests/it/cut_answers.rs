@@ -53,7 +53,7 @@ async fn prompt(way: CutCase, cut: usize) -> PromptResult {
     let mut setup = Setup::new(Arc::new(provider), "m", Arc::clone(&clock));
     setup.retry = Some(Arc::new(PolicyRetry::new(policy, clock)));
     setup.tools = Some(tools.clone());
-    setup.offered = vec![note()];
+    setup.tool_definitions = vec![note()];
     setup.after_content = way.after_content;
     setup.traits.continues_by = way.continues_by;
     let session = Session::in_memory(setup);
@@ -150,7 +150,7 @@ fn check(way: CutCase, cut: usize, seen: &PromptResult) {
 
 /// Returns the places at which the first completion is cut: around the end of every frame, and within each. All places
 /// within a frame have the same effect.
-async fn places(dialect: Dialect) -> Vec<usize> {
+async fn cut_positions(dialect: Dialect) -> Vec<usize> {
     let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(START));
     let script = "ok:thinking-agent,times=always".parse().unwrap();
     let asked = outlast_dialect::Request {
@@ -163,7 +163,7 @@ async fn places(dialect: Dialect) -> Vec<usize> {
         method: Method::Post,
         path: dialect.path().to_owned(),
         headers: Vec::new(),
-        body: dialect.request(&asked).into(),
+        body: dialect.encode_request(&asked).into(),
     });
     let pieces: Vec<_> = response.await.unwrap().body.collect().await;
     let wire: Vec<u8> = pieces
@@ -190,7 +190,7 @@ async fn cut_everywhere(way: CutCase, places: &[usize]) -> usize {
     seams
 }
 
-fn ways(dialect: Dialect) -> Vec<(AfterContent, ContinueBy)> {
+fn continuation_cases(dialect: Dialect) -> Vec<(AfterContent, ContinueBy)> {
     let mut ways = vec![
         (AfterContent::Fail, ContinueBy::Prompt),
         (AfterContent::Retract, ContinueBy::Prompt),
@@ -206,9 +206,9 @@ fn ways(dialect: Dialect) -> Vec<(AfterContent, ContinueBy)> {
 }
 
 async fn cut_in(dialect: Dialect) {
-    let places = places(dialect).await;
+    let places = cut_positions(dialect).await;
     assert!(places.len() > 80, "{dialect:?}: only {}", places.len());
-    for (after_content, continues_by) in ways(dialect) {
+    for (after_content, continues_by) in continuation_cases(dialect) {
         let way = CutCase {
             dialect,
             after_content,

@@ -1,6 +1,6 @@
 //! Hooks, with real processes.
 
-use crate::support::{Fixture, answers, calls, fails, overloaded, stop, text, usage, used};
+use crate::support::{Fixture, answers, calls, fails, overloaded, stop, text, usage, usage_delta};
 use crate::tools_bash::{HANG_TIMEOUT, SOON, all_gone, written_pids};
 use outlast_dialect::Message;
 use outlast_engine::clock::WallClock;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 
 fn hook(on: &[HookEvent], command: &str) -> Hook {
     Hook {
-        on: on.to_vec(),
+        events: on.to_vec(),
         command: command.to_owned(),
         timeout: HANG_TIMEOUT,
     }
@@ -69,10 +69,13 @@ fn quick() -> Policy {
         max_delay: Some(Duration::from_millis(1)),
         ..Overrides::default()
     };
-    Policy::named("session").unwrap().with(overrides).unwrap()
+    Policy::named("session")
+        .unwrap()
+        .with_overrides(overrides)
+        .unwrap()
 }
 
-fn world(calls: impl IntoIterator<Item = crate::support::Call>) -> Fixture {
+fn fixture(calls: impl IntoIterator<Item = crate::support::Call>) -> Fixture {
     Fixture::by(Arc::new(WallClock::default()), calls)
 }
 
@@ -92,10 +95,10 @@ async fn a_hook_reads_what_happens_in_order_one_event_at_a_time() {
         "read -r line; [ -e slow ] && sleep 0.3; rm -f slow; printf '%s\\n' \"$line\" >> lines";
     fs::write(folder.path().join("slow"), "").unwrap();
     let (hooks, reported) = hooks(&folder, vec![hook(&HookEvent::ALL, command)]);
-    let world = world([
+    let world = fixture([
         fails(overloaded()),
         vec![
-            used(7, 2),
+            usage_delta(7, 2),
             text("…"),
             Ok(outlast_dialect::Delta::ToolCall(crate::support::call(
                 "a", "read",
@@ -104,13 +107,13 @@ async fn a_hook_reads_what_happens_in_order_one_event_at_a_time() {
         ]
         .into(),
         calls(&[("b", "forbidden")]),
-        vec![used(10, 3), text("done"), stop(StopReason::EndTurn)].into(),
+        vec![usage_delta(10, 3), text("done"), stop(StopReason::EndTurn)].into(),
     ]);
     let session = Session::in_memory(world.setup_by(quick()));
-    let subscription = hooks.listen(&session);
+    let subscription = hooks.subscribe_to(&session);
     ask(&session).await;
     drop(subscription);
-    hooks.stopped(&session, ExitReason::Ended);
+    hooks.session_stopped(&session, ExitReason::Ended);
     hooks.finish(HANG_TIMEOUT).await;
 
     let lines = lines(folder.path());
@@ -187,13 +190,13 @@ async fn a_turn_that_fails_says_why() {
             "cat >> lines",
         )],
     );
-    let world = world([fails(overloaded())]);
+    let world = fixture([fails(overloaded())]);
     let overrides = Overrides {
         max_attempts: std::num::NonZeroU32::new(2),
         ..Overrides::default()
     };
-    let session = Session::in_memory(world.setup_by(quick().with(overrides).unwrap()));
-    let _subscription = hooks.listen(&session);
+    let session = Session::in_memory(world.setup_by(quick().with_overrides(overrides).unwrap()));
+    let _subscription = hooks.subscribe_to(&session);
     ask(&session).await;
     hooks.finish(HANG_TIMEOUT).await;
     let lines = lines(folder.path());
@@ -229,9 +232,9 @@ async fn a_hook_that_hangs_delays_neither_the_session_nor_other_hooks() {
         hook(&moments, "cat >> lines; echo $$ >> others"),
     ];
     let (hooks, reported) = hooks(&folder, all);
-    let world = world([answers("hello")]);
+    let world = fixture([answers("hello")]);
     let session = Session::in_memory(world.setup());
-    let _subscription = hooks.listen(&session);
+    let _subscription = hooks.subscribe_to(&session);
     for _ in 0..3 {
         ask(&session).await;
     }
@@ -270,8 +273,8 @@ async fn the_time_limit_kills_all_that_a_hook_started() {
         )
     };
     let (hooks, reported) = hooks(&folder, vec![slow]);
-    let session = Session::in_memory(world([answers("hello")]).setup());
-    let _subscription = hooks.listen(&session);
+    let session = Session::in_memory(fixture([answers("hello")]).setup());
+    let _subscription = hooks.subscribe_to(&session);
     ask(&session).await;
     let pids = written_pids(&folder.path().join("pids"), 2).await;
     // The clock jumps ahead to the limit.
@@ -292,8 +295,8 @@ async fn when_too_much_waits_the_newest_is_dropped_and_counted() {
     let folder = TempDir::new().unwrap();
     let command = "cat >> lines; while [ ! -e go ]; do sleep 0.01; done";
     let (hooks, reported) = hooks(&folder, vec![hook(&[HookEvent::SessionStopped], command)]);
-    let session = Session::in_memory(world([answers("hello")]).setup());
-    hooks.stopped(&session, ExitReason::Ended);
+    let session = Session::in_memory(fixture([answers("hello")]).setup());
+    hooks.session_stopped(&session, ExitReason::Ended);
     let first_runs = async {
         while lines(folder.path()).is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -301,7 +304,7 @@ async fn when_too_much_waits_the_newest_is_dropped_and_counted() {
     };
     timeout(HANG_TIMEOUT, first_runs).await.unwrap();
     for _ in 0..64 + 5 {
-        hooks.stopped(&session, ExitReason::HungUp);
+        hooks.session_stopped(&session, ExitReason::HungUp);
     }
     assert_eq!(reported.lines().len(), 1, "{:?}", reported.lines());
     assert!(reported.lines()[0].contains("is too slow: 64 events wait"));
@@ -312,7 +315,7 @@ async fn when_too_much_waits_the_newest_is_dropped_and_counted() {
         }
     };
     timeout(HANG_TIMEOUT, until_there_is_room).await.unwrap();
-    hooks.stopped(&session, ExitReason::Interrupted);
+    hooks.session_stopped(&session, ExitReason::Interrupted);
     hooks.finish(HANG_TIMEOUT).await;
     let lines = lines(folder.path());
     assert_eq!(lines.len(), 1 + 64 + 1);
@@ -334,8 +337,8 @@ async fn a_failure_is_reported_once_without_escapes_and_fails_nothing() {
         &folder,
         vec![broken, hook(&[HookEvent::TurnEnd], "cat >> lines")],
     );
-    let session = Session::in_memory(world([answers("hello")]).setup());
-    let _subscription = hooks.listen(&session);
+    let session = Session::in_memory(fixture([answers("hello")]).setup());
+    let _subscription = hooks.subscribe_to(&session);
     ask(&session).await;
     ask(&session).await;
     hooks.finish(HANG_TIMEOUT).await;
@@ -366,8 +369,8 @@ async fn a_hook_that_reads_nothing_of_a_long_line_is_well() {
         Ok(outlast_dialect::Delta::ToolCall(call)),
         stop(StopReason::ToolUse),
     ];
-    let session = Session::in_memory(world([wants.into(), answers("done")]).setup());
-    let _subscription = hooks.listen(&session);
+    let session = Session::in_memory(fixture([wants.into(), answers("done")]).setup());
+    let _subscription = hooks.subscribe_to(&session);
     ask(&session).await;
     hooks.finish(HANG_TIMEOUT).await;
     assert_eq!(reported.lines(), [""; 0]);
@@ -388,8 +391,8 @@ async fn a_hook_does_not_see_hidden_variables() {
     let hidden = vec!["PATH".to_owned()];
     let reported = ReportedProblems::default();
     let hooks = Hooks::new(all, folder.path().to_owned(), hidden, reported.report());
-    let session = Session::in_memory(world([answers("hello")]).setup());
-    hooks.stopped(&session, ExitReason::Terminated);
+    let session = Session::in_memory(fixture([answers("hello")]).setup());
+    hooks.session_stopped(&session, ExitReason::Terminated);
     hooks.finish(HANG_TIMEOUT).await;
     let variables = fs::read_to_string(folder.path().join("variables")).unwrap();
     assert!(

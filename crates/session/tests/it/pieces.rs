@@ -1,6 +1,6 @@
 //! Completions that contain reasoning, are invalid or break off, and the text that a client shows of them.
 
-use crate::support::{Call, Fixture, Item, Listener, START, TestJournal, elsewhere};
+use crate::support::{Call, Fixture, Item, Listener, START, TestJournal, on_other_thread};
 use outlast_dialect::{Delta, Message, Part, Tool};
 use outlast_engine::turn::TurnOutcome;
 use outlast_kernel::decision::{AfterContent, GiveUp};
@@ -63,7 +63,7 @@ pub(crate) fn continues(world: &Fixture, continues_by: ContinueBy) -> Setup {
 /// Creates a setup that offers a tool, and retracts broken completions.
 pub(crate) fn with_tools(world: &Fixture) -> Setup {
     Setup {
-        offered: vec![Tool {
+        tool_definitions: vec![Tool {
             name: "read".to_owned(),
             description: "Reads.".to_owned(),
             parameters: serde_json::json!({}),
@@ -120,7 +120,7 @@ pub(crate) fn assert_well_formed(messages: &[Message]) {
 }
 
 /// Returns the request to continue after these words.
-pub(crate) fn go_on(end: &str) -> String {
+pub(crate) fn continuation_prompt(end: &str) -> String {
     format!(
         "Your last answer was cut off by a failed connection. Go on exactly where it ended, without repeating any of it \
          and without a remark about it. It ended with:\n{end}"
@@ -180,7 +180,7 @@ pub(crate) async fn prompt_with(
 }
 
 /// Prompts, and resumes in another process from the journal as it was after the first step.
-pub(crate) async fn carried_on(world: &Fixture) -> Arc<Session> {
+pub(crate) async fn resume_elsewhere(world: &Fixture) -> Arc<Session> {
     let kept = Arc::new(TestJournal::new());
     let session = kept.begin(with_tools(world)).await;
     let (other, hold) = (Arc::clone(&kept), Arc::new(Mutex::new(None)));
@@ -188,7 +188,7 @@ pub(crate) async fn carried_on(world: &Fixture) -> Arc<Session> {
     let heard = Listener::with(&session, move |session, body| {
         if matches!(body, Body::StepComplete { .. }) {
             other.remove_locks();
-            let hold = elsewhere(other.elsewhere().claim(session.id())).unwrap();
+            let hold = on_other_thread(other.open_again().claim(session.id())).unwrap();
             *taken.lock().unwrap() = Some(hold);
         }
     });
@@ -196,7 +196,7 @@ pub(crate) async fn carried_on(world: &Fixture) -> Arc<Session> {
     let id = session.id().to_owned();
     drop((heard, session));
     let hold = hold.lock().unwrap().take().unwrap();
-    kept.elsewhere().release(hold).await.unwrap();
+    kept.open_again().release(hold).await.unwrap();
     let session = kept.open(&id, with_tools(world)).await;
     let ended = session.resume().await.unwrap();
     assert_eq!(ended.seal, TurnStatus::Completed);

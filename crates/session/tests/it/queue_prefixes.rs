@@ -3,7 +3,8 @@
 
 use crate::pieces::assert_well_formed;
 use crate::support::{
-    Call, Fixture, Listener, TestJournal, answers, calls, elsewhere, fails, overloaded, words,
+    Call, Fixture, Listener, TestJournal, answers, calls, describe_messages, fails,
+    on_other_thread, overloaded,
 };
 use outlast_dialect::{Message, Part, Role};
 use outlast_engine::clock::TimerClock;
@@ -47,7 +48,7 @@ async fn whole_session() -> (Vec<StoredEntry>, Vec<Message>) {
     let session = kept.begin(world.setup()).await;
     let _heard = Listener::with(&session, |session, body| {
         for (place, text) in comes_at(body) {
-            elsewhere(session.queue(*place, Message::user(*text))).unwrap();
+            on_other_thread(session.enqueue(*place, Message::user(*text))).unwrap();
         }
     });
     session.prompt("hi".into()).await.unwrap();
@@ -88,7 +89,7 @@ fn is_last_answer(entry: &Entry) -> bool {
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_said_once_wherever_the_session_was_cut_off() {
     let (stored, whole) = whole_session().await;
-    let read = |line| outlast_session::read("s", line).unwrap();
+    let read = |line| outlast_session::parse_entry("s", line).unwrap();
     let all: Vec<Entry> = stored.iter().map(read).collect();
     let every = ["s1", "s2", "f1", "n1", "x", "s3", "n2", "f2"];
     assert_eq!(queued(&all), every);
@@ -113,7 +114,7 @@ async fn what_waits_is_said_once_wherever_the_session_was_cut_off() {
         "bye",
         "three",
     ];
-    assert_eq!(words(&whole), expected);
+    assert_eq!(describe_messages(&whole), expected);
     for length in 1..=stored.len() {
         // The last completion is settled in one write.
         if is_last_answer(&all[length - 1]) {
@@ -122,28 +123,28 @@ async fn what_waits_is_said_once_wherever_the_session_was_cut_off() {
         let at = format!("cut off after {length}: {}", all[length - 1].kind());
         let kept = TestJournal::new();
         kept.write_down("s", &stored[..length]).await;
-        let restarted = stored[length - 1].line.time + Duration::from_millis(500);
+        let restarted = stored[length - 1].entry.time + Duration::from_millis(500);
         let clock = Arc::new(TimerClock::new(restarted));
         let world = Fixture::by(clock, [answers("so be it")]);
         let session = kept.open("s", world.setup()).await;
         queue_all(&session).await;
-        let conversation = words(&session.messages());
+        let conversation = describe_messages(&session.messages());
         for text in every {
             let said = conversation.iter().filter(|word| *word == text).count();
             let wanted = usize::from(queued(&all[..length]).iter().any(|queued| queued == text));
             assert_eq!(said, wanted, "{text}, {at}: {conversation:?}");
         }
         assert_well_formed(&session.messages());
-        let requests = world.provider.asked();
+        let requests = world.provider.requests();
         let last = requests.last().unwrap();
         assert_eq!(
-            words(&last.messages),
+            describe_messages(&last.messages),
             conversation[..conversation.len() - 1],
             "{at}"
         );
         drop(session);
         let session = kept.open("s", world.setup()).await;
-        assert_eq!(words(&session.messages()), conversation, "{at}");
+        assert_eq!(describe_messages(&session.messages()), conversation, "{at}");
     }
 }
 
@@ -151,17 +152,17 @@ async fn what_waits_is_said_once_wherever_the_session_was_cut_off() {
 async fn what_was_taken_out_is_not_said_wherever_the_session_was_cut_off() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("one")]));
     let session = kept.begin(world.setup()).await;
-    session.queue(Steering, Message::user("a")).await.unwrap();
-    session.queue(FollowUp, Message::user("b")).await.unwrap();
+    session.enqueue(Steering, Message::user("a")).await.unwrap();
+    session.enqueue(FollowUp, Message::user("b")).await.unwrap();
     session.clear_queue().await.unwrap();
-    session.queue(Steering, Message::user("c")).await.unwrap();
+    session.enqueue(Steering, Message::user("c")).await.unwrap();
     let stored = session.entries().await.unwrap();
     assert_eq!(stored.len(), 4);
     for (length, expected) in [(1, "a"), (2, "a b"), (3, ""), (4, "c")] {
         let kept = TestJournal::new();
         kept.write_down("s", &stored[..length]).await;
         let session = kept.open("s", world.setup()).await;
-        let waiting = session.waiting();
+        let waiting = session.queued_messages();
         let messages = waiting.steering.iter().chain(&waiting.follow_up);
         let texts: Vec<String> = messages.map(Message::text).collect();
         assert_eq!(texts.join(" "), expected, "after {length}");
@@ -190,14 +191,14 @@ fn nothing_is_gone_on_with_after_something_was_said() {
         kept: true,
         place: None,
     };
-    let said = Entry::Said {
+    let said = Entry::Delivered {
         ids: Vec::new(),
         messages: vec![Message::user("left")],
         note: false,
     };
     let kept = |entries: Vec<Entry>| {
-        let unfinished = State::after(entries).unfinished.unwrap();
-        unfinished.resume_state.kept.is_some()
+        let unfinished = State::from_entries(entries).unfinished.unwrap();
+        unfinished.resume_state.continuation.is_some()
     };
     assert!(kept(vec![prompt.clone(), failed.clone()]));
     assert!(

@@ -56,7 +56,7 @@ fn setup(scripts: [&str; 2], tools: &Arc<Notes>, now: Timestamp) -> Setup {
         after_content: AfterContent::Continue,
         retry: Some(retry),
         tools: Some(tools.clone()),
-        offered: vec![note()],
+        tool_definitions: vec![note()],
         ..Setup::new(first, "first", clock)
     }
 }
@@ -79,12 +79,12 @@ async fn whole_turn() -> Vec<StoredEntry> {
 }
 
 fn entries(stored: &[StoredEntry]) -> Vec<Entry> {
-    let read = |line| outlast_session::read("s", line).unwrap();
+    let read = |line| outlast_session::parse_entry("s", line).unwrap();
     stored.iter().map(read).collect()
 }
 
 /// Returns the arguments of the calls that began.
-fn begun(entries: &[Entry]) -> Vec<String> {
+fn started_tools(entries: &[Entry]) -> Vec<String> {
     let mut calls: Vec<ToolCall> = Vec::new();
     let mut begun = Vec::new();
     for entry in entries {
@@ -97,9 +97,9 @@ fn begun(entries: &[Entry]) -> Vec<String> {
     begun
 }
 
-async fn carried_on(prefix: &[StoredEntry]) -> (Arc<Session>, TestJournal, Vec<String>) {
+async fn resume_from(prefix: &[StoredEntry]) -> (Arc<Session>, TestJournal, Vec<String>) {
     let kept = TestJournal::new();
-    let restarted = prefix.last().unwrap().line.time + Duration::from_millis(500);
+    let restarted = prefix.last().unwrap().entry.time + Duration::from_millis(500);
     kept.write_down("s", prefix).await;
     let tools = Arc::new(Notes::default());
     let session = kept.open("s", setup([GOOD, GOOD], &tools, restarted)).await;
@@ -124,9 +124,9 @@ async fn a_turn_full_of_remedies_that_is_cut_off_after_any_entry_comes_to_a_good
         .unwrap();
     // The last completion is settled in one write.
     for length in second + 1..stored.len() - 1 {
-        let (session, kept, ran) = carried_on(&stored[..length]).await;
+        let (session, kept, ran) = resume_from(&stored[..length]).await;
         let at = format!("cut off after {length}: {}", all[length - 1].kind());
-        let mut tools = begun(&all[..length]);
+        let mut tools = started_tools(&all[..length]);
         tools.extend(ran);
         let every: Vec<String> = (1..=3)
             .map(|number| format!("{{\"number\": {number}}}"))

@@ -138,7 +138,7 @@ impl Routes {
     }
 
     /// Returns the models asked, each with the time in seconds after the start.
-    pub(crate) fn asked(&self) -> Vec<(u64, &'static str)> {
+    pub(crate) fn request_times(&self) -> Vec<(u64, &'static str)> {
         let log = self.log();
         let asked = log.iter().map(|one| (one.after.as_secs(), one.name));
         asked.collect()

@@ -3,8 +3,9 @@
 use crate::pieces::{breaks, continues, shown, with_tools};
 use crate::routes::Routes;
 use crate::support::{
-    Call, Fixture, Item, Listener, START, Scripted, TestJournal, answers, calls, elsewhere, fails,
-    is_wait, overloaded, run_until, stop, text, used, wants, words,
+    Call, Fixture, Item, Listener, START, Scripted, TestJournal, answers, calls, describe_messages,
+    fails, is_wait, on_other_thread, overloaded, run_until, stop, text, tool_call_delta,
+    usage_delta,
 };
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Request, StreamCursor};
@@ -72,7 +73,12 @@ fn compaction(world: &Fixture, summariser: Arc<Scripted>, price: Option<Price>) 
 }
 
 fn answers_for(answer: &str, tokens: u64) -> Call {
-    vec![text(answer), used(tokens, 0), stop(StopReason::EndTurn)].into()
+    vec![
+        text(answer),
+        usage_delta(tokens, 0),
+        stop(StopReason::EndTurn),
+    ]
+    .into()
 }
 
 fn summariser(world: &Fixture, calls: Vec<Call>) -> Arc<Scripted> {
@@ -125,7 +131,10 @@ async fn what_a_summary_has_cost_is_not_spent_again_on_the_call_after_it() {
     session.prompt("first".into()).await.unwrap();
     let ended = session.prompt(ask("second", at_most(400))).await.unwrap();
     assert_eq!(summaries.calls_made(), 1);
-    assert_eq!(ended.error.map(|(_, why)| why), Some(GiveUp::CostSpent));
+    assert_eq!(
+        ended.error.map(|(_, why)| why),
+        Some(GiveUp::CostLimitReached)
+    );
     assert_eq!(
         world.provider.calls_made(),
         1,
@@ -138,13 +147,13 @@ async fn what_a_summary_has_cost_is_not_spent_again_on_the_call_after_it() {
 async fn a_ceiling_counts_for_what_was_spent_before_a_summary() {
     let wanted: Call = vec![
         text(&"word ".repeat(5000)),
-        wants("c1", "read"),
-        used(300, 0),
+        tool_call_delta("c1", "read"),
+        usage_delta(300, 0),
         stop(StopReason::ToolUse),
     ]
     .into();
     let world = Fixture::new([answers(&"word ".repeat(10_000)), wanted, answers("Hello")]);
-    let fails_dearly: Call = vec![used(60, 0), Err(Box::new(overloaded()))].into();
+    let fails_dearly: Call = vec![usage_delta(60, 0), Err(Box::new(overloaded()))].into();
     let summaries = summariser(&world, vec![fails_dearly]);
     let compaction = compaction(&world, Arc::clone(&summaries), price(1));
     let session = Arc::new(Session::in_memory(long(&world, compaction)));
@@ -156,14 +165,22 @@ async fn a_ceiling_counts_for_what_was_spent_before_a_summary() {
         "the second would exceed the ceiling"
     );
     assert_eq!(ended.budget.cost(), Cost(360));
-    assert_eq!(ended.error.map(|(_, why)| why), Some(GiveUp::CostSpent));
+    assert_eq!(
+        ended.error.map(|(_, why)| why),
+        Some(GiveUp::CostLimitReached)
+    );
 }
 
 /// An expensive model that is down and a cheap one that takes its place; the process dies in the wait after the first
 /// step.
 async fn resumed_after_a_switch(prices: [u64; 2]) -> Vec<Cost> {
     let kept = TestJournal::new();
-    let step: Call = vec![wants("c1", "read"), used(100, 0), stop(StopReason::ToolUse)].into();
+    let step: Call = vec![
+        tool_call_delta("c1", "read"),
+        usage_delta(100, 0),
+        stop(StopReason::ToolUse),
+    ]
+    .into();
     let mut costs = Vec::new();
     for dies in [false, true] {
         let mut routes = Routes::new([
@@ -203,7 +220,12 @@ async fn what_was_paid_stays_what_it_was_after_a_restart_whichever_model_was_ask
 #[tokio::test(start_paused = true)]
 async fn what_a_model_used_that_is_gone_from_the_list_is_not_for_nothing() {
     let kept = TestJournal::new();
-    let step: Call = vec![wants("c1", "read"), used(100, 0), stop(StopReason::ToolUse)].into();
+    let step: Call = vec![
+        tool_call_delta("c1", "read"),
+        usage_delta(100, 0),
+        stop(StopReason::ToolUse),
+    ]
+    .into();
     let mut routes = Routes::new([
         ("one", vec![fails(refused_key()), answers_for("Hello", 50)]),
         ("two", vec![step]),
@@ -350,7 +372,7 @@ async fn what_a_model_is_told_is_not_taken_for_the_users_prompt() {
     let announced: Call = vec![text("Now I'll run the tests:"), stop(StopReason::EndTurn)].into();
     let wanted: Call = vec![
         text(&"word ".repeat(5000)),
-        wants("c1", "read"),
+        tool_call_delta("c1", "read"),
         stop(StopReason::ToolUse),
     ]
     .into();
@@ -371,7 +393,7 @@ async fn what_a_model_is_told_is_not_taken_for_the_users_prompt() {
     let prompt = "Never touch the file called dear.txt.";
     session.prompt(prompt.into()).await.unwrap();
     assert_eq!(summaries.calls_made(), 1);
-    let asked = words(&world.provider.asked().last().unwrap().messages);
+    let asked = describe_messages(&world.provider.requests().last().unwrap().messages);
     assert!(asked.iter().any(|said| said.contains(prompt)), "{asked:?}");
 }
 
@@ -385,7 +407,7 @@ async fn that_a_model_was_told_something_is_said_when_it_is_written_down() {
     let (noted, journal) = (Arc::clone(&written), Arc::clone(&kept));
     let _heard = Listener::with(&session, move |session, body| {
         if matches!(body, Body::Corrected { .. }) {
-            let kinds = elsewhere(journal.kinds(session.id()));
+            let kinds = on_other_thread(journal.kinds(session.id()));
             noted.lock().unwrap().push(kinds);
         }
     });
@@ -409,7 +431,7 @@ async fn who_lost_a_session_asks_no_other_model_and_says_nothing_of_one() {
     let heard = Listener::with(&session, move |session, body| {
         if matches!(body, Body::ToolStarted { .. }) {
             other.remove_locks();
-            let hold = elsewhere(other.elsewhere().claim(session.id())).unwrap();
+            let hold = on_other_thread(other.open_again().claim(session.id())).unwrap();
             std::mem::forget(hold);
         }
     });
@@ -454,7 +476,7 @@ async fn a_rest_that_never_comes_is_asked_for_in_words() {
         after: 3,
     };
     let world = Fixture::new([
-        breaks(vec![text("Hel"), Ok(Delta::Place(place))]),
+        breaks(vec![text("Hel"), Ok(Delta::Cursor(place))]),
         answers("lo"),
     ]);
     let provider = FailingResume {
@@ -469,5 +491,5 @@ async fn a_rest_that_never_comes_is_asked_for_in_words() {
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(ended.seal, TurnStatus::Completed, "{:?}", ended.error);
     assert_eq!(shown(&heard), "Hel|lo");
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
 }

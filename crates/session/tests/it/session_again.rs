@@ -4,7 +4,8 @@ use crate::pieces::{
     assert_well_formed, breaks, error, numbers, prompt, thinks, thought, with_tools,
 };
 use crate::support::{
-    Fixture, Item, Listener, START, TestJournal, answers, calls, hangs, stop, text, wants, words,
+    Fixture, Item, Listener, START, TestJournal, answers, calls, describe_messages, hangs, stop,
+    text, tool_call_delta,
 };
 use outlast_kernel::decision::{AfterContent, GiveUp};
 use outlast_kernel::event::{Body, StopReason, TurnStatus};
@@ -28,12 +29,15 @@ async fn half_a_thought_that_was_stopped_is_not_sent_again() {
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(ended.seal, TurnStatus::Aborted);
     session.prompt("go on".into()).await.unwrap();
-    let asked = &world.provider.asked()[1].messages;
-    assert_eq!(words(asked), ["hi", "go on"]);
+    let asked = &world.provider.requests()[1].messages;
+    assert_eq!(describe_messages(asked), ["hi", "go on"]);
     let id = session.id().to_owned();
     drop((heard, session));
     let session = kept.open(&id, world.setup()).await;
-    assert_eq!(words(&session.messages()), ["hi", "go on", "Hello"]);
+    assert_eq!(
+        describe_messages(&session.messages()),
+        ["hi", "go on", "Hello"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,7 +60,10 @@ async fn calls_that_were_stopped_before_they_began_are_told_as_not_run() {
         "c2! it was not run: the turn was cancelled before it began",
         "go on",
     ];
-    assert_eq!(words(&world.provider.asked()[1].messages), expected);
+    assert_eq!(
+        describe_messages(&world.provider.requests()[1].messages),
+        expected
+    );
 }
 
 // --- Given up, and retried by hand ---
@@ -65,10 +72,10 @@ async fn calls_that_were_stopped_before_they_began_are_told_as_not_run() {
 async fn an_answer_that_broke_off_in_its_calls_can_be_tried_again_also_by_the_next_process() {
     let begun: [Vec<Item>; 2] = [
         vec![text("I send.")],
-        vec![text("I send."), wants("c1", "send")],
+        vec![text("I send."), tool_call_delta("c1", "send")],
     ];
     for begun in begun {
-        let whole = vec![wants("c2", "send"), stop(StopReason::ToolUse)];
+        let whole = vec![tool_call_delta("c2", "send"), stop(StopReason::ToolUse)];
         let world = Fixture::new([breaks(begun), whole.into(), answers("Sent.")]);
         let setup = || Setup {
             after_content: AfterContent::Fail,
@@ -81,15 +88,18 @@ async fn an_answer_that_broke_off_in_its_calls_can_be_tried_again_also_by_the_ne
         let id = session.id().to_owned();
         drop(session);
         let session = kept.open(&id, setup()).await;
-        assert_eq!(words(&session.messages()), ["hi"]);
-        let ended = session.try_again("unused".into()).await.unwrap();
+        assert_eq!(describe_messages(&session.messages()), ["hi"]);
+        let ended = session.retry_last_turn("unused".into()).await.unwrap();
         assert_eq!(
             (ended.seal, world.tools.ran()),
             (TurnStatus::Completed, vec!["c2".to_owned()])
         );
         let expected = ["hi", "send(c2)", "c2: c2 is done", "Sent."];
-        assert_eq!(words(&session.messages()), expected);
-        assert_eq!(words(&world.provider.asked()[1].messages), ["hi"]);
+        assert_eq!(describe_messages(&session.messages()), expected);
+        assert_eq!(
+            describe_messages(&world.provider.requests()[1].messages),
+            ["hi"]
+        );
     }
 }
 
@@ -99,8 +109,12 @@ async fn an_answer_that_broke_off_in_its_calls_can_be_tried_again_also_by_the_ne
 async fn an_answer_that_can_never_be_read_is_asked_for_three_more_times_and_its_call_never_runs() {
     let message = "the arguments of a call are blanks without end";
     let failure = Failure::emitted("scripted", message, START)
-        .with_verdict(Verdict::of(Cause::MalformedOutput, Scope::Request));
-    let broken: Vec<Item> = vec![thought("Hm."), wants("c1", "send"), Err(Box::new(failure))];
+        .with_verdict(Verdict::new(Cause::MalformedOutput, Scope::Request));
+    let broken: Vec<Item> = vec![
+        thought("Hm."),
+        tool_call_delta("c1", "send"),
+        Err(Box::new(failure)),
+    ];
     let world = Fixture::new([broken.into()]);
     let (session, heard, ended) = prompt(with_tools(&world)).await;
     let expected = (Cause::MalformedOutput, message, GiveUp::NotRetryable);

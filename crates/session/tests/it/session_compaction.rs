@@ -4,8 +4,8 @@
 use crate::pieces::assert_well_formed;
 use crate::routes::Routes;
 use crate::support::{
-    Fate, Listener, TestJournal, answers, calls, fails, hanging, overloaded, run_until, stop, used,
-    wants, words,
+    Fate, Listener, TestJournal, answers, calls, describe_messages, fails, hang_at, overloaded,
+    run_until, stop, tool_call_delta, usage_delta,
 };
 use outlast_dialect::{Dialect, Message};
 use outlast_engine::provider::Adapter;
@@ -130,10 +130,12 @@ fn assert_goes_on_smaller(routes: &Routes) {
         let (before, after) = (&log[place - 1].request, &log[place + 1].request);
         let first = after.messages[0].text();
         assert!(first.contains("Summary of "), "{first}");
-        assert!(token_estimate::tokens(after) < token_estimate::tokens(before));
+        assert!(token_estimate::request_tokens(after) < token_estimate::request_tokens(before));
         assert_well_formed(&after.messages);
     }
-    let sizes = log.iter().map(|one| token_estimate::tokens(&one.request));
+    let sizes = log
+        .iter()
+        .map(|one| token_estimate::request_tokens(&one.request));
     assert!(sizes.max().unwrap() <= WINDOW);
 }
 
@@ -162,7 +164,7 @@ async fn an_agent_that_dies_after_its_conversation_was_made_smaller_goes_on_from
     let (routes, pages) = reader();
     let kept = TestJournal::new();
     let session = kept.begin(reading(&routes, &pages)).await;
-    let is_enough = hanging(&routes.world.provider, |body| {
+    let is_enough = hang_at(&routes.world.provider, |body| {
         matches!(body, Body::AutoCompactionEnded { .. })
     });
     let plan = plan(12);
@@ -190,8 +192,8 @@ async fn an_agent_that_dies_after_its_conversation_was_made_smaller_goes_on_from
 #[tokio::test(start_paused = true)]
 async fn what_was_billed_makes_it_due_and_what_was_billed_before_it_does_not() {
     let step = vec![
-        wants("c1", "read"),
-        used(9000, 10),
+        tool_call_delta("c1", "read"),
+        usage_delta(9000, 10),
         stop(StopReason::ToolUse),
     ];
     let script = vec![step.into(), fails(overloaded()), answers("Hello")];
@@ -207,7 +209,10 @@ async fn what_was_billed_makes_it_due_and_what_was_billed_before_it_does_not() {
         panic!("{said:?}");
     };
     assert!(before >= 9000 && after < 7500, "{said:?}");
-    assert_eq!((routes.asked().len(), heard.retries().len()), (3, 1));
+    assert_eq!(
+        (routes.request_times().len(), heard.retries().len()),
+        (3, 1)
+    );
 }
 
 // --- By hand ---
@@ -259,7 +264,7 @@ async fn it_is_not_made_smaller_by_hand_under_a_turn_which_goes_on() {
     assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
     assert_eq!(ended.unwrap().seal, TurnStatus::Completed);
     let conversation = ["hi", "slow(c1)", "c1: c1 is done", "Hello"];
-    assert_eq!(words(&session.messages()), conversation);
+    assert_eq!(describe_messages(&session.messages()), conversation);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,8 +2,8 @@
 
 use crate::session_compaction::{compacting, compactions, scripted};
 use crate::support::{
-    Fixture, Listener, TestJournal, answers, calls, elsewhere, fails, hangs, overloaded, run_until,
-    text, words,
+    Fixture, Listener, TestJournal, answers, calls, describe_messages, fails, hangs,
+    on_other_thread, overloaded, run_until, text,
 };
 use outlast_dialect::Message;
 use outlast_kernel::budget::Limits;
@@ -23,7 +23,7 @@ async fn two_turns(session: &Arc<Session>) {
         let is_text = matches!(body, Body::TextDelta { .. });
         if is_text && std::mem::take(&mut *once.lock().unwrap()) {
             let message = Message::user("and now");
-            elsewhere(session.queue(QueueKind::FollowUp, message)).unwrap();
+            on_other_thread(session.enqueue(QueueKind::FollowUp, message)).unwrap();
         }
     });
     session.prompt("hi".into()).await.unwrap();
@@ -32,13 +32,13 @@ async fn two_turns(session: &Arc<Session>) {
         .await
         .unwrap();
     let later = Message::user("later");
-    session.queue(QueueKind::FollowUp, later).await.unwrap();
+    session.enqueue(QueueKind::FollowUp, later).await.unwrap();
 }
 
 fn kinds(entries: &[StoredEntry]) -> Vec<(u64, &str)> {
     entries
         .iter()
-        .map(|stored| (stored.seq, stored.line.kind.as_str()))
+        .map(|stored| (stored.seq, stored.entry.kind.as_str()))
         .collect()
 }
 
@@ -55,7 +55,7 @@ fn world() -> Fixture {
 async fn a_session_can_be_copied_up_to_any_prompt_and_nowhere_else() {
     let (kept, world) = (TestJournal::new(), world());
     for session in [kept.begin(world.setup()).await, world.session()] {
-        let (is_kept, world) = (session.is_kept(), self::world());
+        let (is_kept, world) = (session.is_persistent(), self::world());
         session.change_setup(world.setup());
         two_turns(&session).await;
         let entries = session.entries().await.unwrap();
@@ -68,16 +68,19 @@ async fn a_session_can_be_copied_up_to_any_prompt_and_nowhere_else() {
         let mut copied = Vec::new();
         for stored in &entries {
             if let Ok(copy) = copy(Some(stored.seq)).await {
-                assert_eq!(copy.is_kept(), is_kept);
-                assert_eq!(copy.waiting(), Queued::default());
+                assert_eq!(copy.is_persistent(), is_kept);
+                assert_eq!(copy.queued_messages(), Queued::default());
                 let mut same = copy.entries().await.unwrap();
-                same.retain(|stored| stored.line.kind != "unqueued");
+                same.retain(|stored| stored.entry.kind != "unqueued");
                 assert!(entries.starts_with(&same));
-                copied.push((stored.line.kind.clone(), words(&copy.messages())));
+                copied.push((
+                    stored.entry.kind.clone(),
+                    describe_messages(&copy.messages()),
+                ));
             }
         }
         let one = || vec!["hi".to_owned(), "one".to_owned()];
-        let two = || words(&whole);
+        let two = || describe_messages(&whole);
         let expected = [
             ("prompt", vec![]),
             ("prompt", one()),
@@ -91,7 +94,7 @@ async fn a_session_can_be_copied_up_to_any_prompt_and_nowhere_else() {
             before,
             "it is as it was"
         );
-        let waiting = session.waiting();
+        let waiting = session.queued_messages();
         assert_eq!(waiting.follow_up.len(), 1);
     }
 }
@@ -106,12 +109,12 @@ async fn a_copy_goes_on_by_itself_and_is_there_after_a_restart() {
         .await
         .unwrap();
     copy.prompt("go on".into()).await.unwrap();
-    let conversation = words(&copy.messages());
+    let conversation = describe_messages(&copy.messages());
     assert_eq!(conversation[conversation.len() - 2..], ["go on", "three"]);
     let id = copy.id().to_owned();
     drop(copy);
     let copy = kept.open(&id, world.setup()).await;
-    assert_eq!(words(&copy.messages()), conversation);
+    assert_eq!(describe_messages(&copy.messages()), conversation);
     assert_eq!(copy.title(), "a title");
     let summary = kept.journal.summary(&id).await.unwrap();
     assert_eq!((summary.turns, summary.directory.as_str()), (3, "/"));
@@ -138,11 +141,11 @@ async fn a_copy_has_what_could_not_be_written_down_yet() {
     drop(copy);
     let copy = kept.open(&id, world.setup()).await;
     let conversation = ["first", "one", "second", "two"];
-    assert_eq!(words(&copy.messages()), conversation);
+    assert_eq!(describe_messages(&copy.messages()), conversation);
     assert_eq!(kept.journal.summary(&id).await.unwrap().turns, 2);
     session.close().await.unwrap();
     let session = kept.open(session.id(), world.setup()).await;
-    assert_eq!(words(&session.messages()), conversation);
+    assert_eq!(describe_messages(&session.messages()), conversation);
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,10 +169,10 @@ async fn a_session_whose_turn_runs_can_be_copied_up_to_that() {
         "{refused}"
     );
     let entries = session.entries().await.unwrap();
-    let last = entries.iter().rfind(|stored| stored.line.kind == "prompt");
+    let last = entries.iter().rfind(|stored| stored.entry.kind == "prompt");
     let before = last.map(|stored| stored.seq);
     let copy = session.fork(journal, before, world.setup()).await.unwrap();
-    assert_eq!(words(&copy.messages()), ["hi", "one"]);
+    assert_eq!(describe_messages(&copy.messages()), ["hi", "one"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,9 +184,9 @@ async fn a_session_in_memory_can_be_copied_into_a_journal_and_out_of_it() {
         .fork(Some(&kept.journal), None, world.setup())
         .await
         .unwrap();
-    assert!(copy.is_kept());
+    assert!(copy.is_persistent());
     let back = copy.fork(None, None, world.setup()).await.unwrap();
-    assert!(!back.is_kept());
+    assert!(!back.is_persistent());
     let id = copy.id().to_owned();
     drop(copy);
     let copy = kept.open(&id, world.setup()).await;
@@ -204,7 +207,7 @@ async fn a_session_can_be_renamed() {
         assert_eq!(session.title(), "Another title");
         let title = "Another title".to_owned();
         assert_eq!(heard.bodies(), [Body::Renamed { title }]);
-        if session.is_kept() {
+        if session.is_persistent() {
             let summary = kept.journal.summary(session.id()).await.unwrap();
             assert_eq!(summary.title, "Another title");
             std::fs::rename(kept.path(), kept.path().with_extension("aside")).unwrap();
@@ -249,7 +252,10 @@ async fn another_setup_counts_from_the_next_turn_on() {
     assert_eq!(session.setup().model, "another");
     session.prompt("and now".into()).await.unwrap();
     let expected = ["hi", "read(c1)", "c1: c1 is done", "old", "and now"];
-    assert_eq!(words(&new.provider.asked()[0].messages), expected);
+    assert_eq!(
+        describe_messages(&new.provider.requests()[0].messages),
+        expected
+    );
     let start = |body: Body| match body {
         Body::Start { model, .. } => Some(model),
         _ => None,
@@ -335,15 +341,15 @@ async fn a_session_that_was_closed_is_asked_nothing_more() {
         closed(session.prompt("too late".into()).await.err());
         closed(session.prompt_queued(PromptRequest::default()).await.err());
         closed(session.resume().await.err());
-        closed(session.queue(QueueKind::Steering, message()).await.err());
-        closed(session.note(message()).await.err());
+        closed(session.enqueue(QueueKind::Steering, message()).await.err());
+        closed(session.add_note(message()).await.err());
         closed(session.compact(None, Limits::default()).await.err());
         closed(session.rename("a").await.err());
         closed(session.fork(None, None, world.setup()).await.err());
-        assert_eq!(session.waiting(), Queued::default());
-        assert_eq!(words(&session.messages()), ["hi", "one"]);
-        if session.is_kept() {
-            let other = kept.elsewhere();
+        assert_eq!(session.queued_messages(), Queued::default());
+        assert_eq!(describe_messages(&session.messages()), ["hi", "one"]);
+        if session.is_persistent() {
+            let other = kept.open_again();
             Session::open(&other, session.id(), world.setup())
                 .await
                 .unwrap();
@@ -359,7 +365,7 @@ async fn a_session_in_which_nothing_happened_is_gone_when_it_is_closed() {
         kept.begin(world.setup()).await,
         kept.begin(world.setup()).await,
     );
-    used.queue(QueueKind::FollowUp, Message::user("later"))
+    used.enqueue(QueueKind::FollowUp, Message::user("later"))
         .await
         .unwrap();
     empty.close().await.unwrap();
@@ -398,5 +404,5 @@ async fn a_session_that_cannot_be_written_to_its_end_can_be_closed_later() {
     std::fs::rename(&aside, kept.path()).unwrap();
     session.close().await.unwrap();
     let session = kept.open(session.id(), world.setup()).await;
-    assert_eq!(words(&session.messages()), ["hi", "one"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "one"]);
 }

@@ -1,7 +1,7 @@
 //! A completion that is cut at every place, once or twice, in every mode of recovery.
 
 use crate::pieces::{assert_well_formed, continues, lost, number, shown, thinks, thought};
-use crate::support::{Fixture, Item, Listener, answers, stop, text, wants};
+use crate::support::{Fixture, Item, Listener, answers, stop, text, tool_call_delta};
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Message, Part, Request, Role};
 use outlast_engine::credential::Credential;
@@ -43,7 +43,7 @@ impl DeterministicModel {
 
     fn answer(messages: &[Message]) -> Vec<Item> {
         let results = messages.iter().filter(|message| has_results(message));
-        let calls = [wants("c1", "send"), wants("c2", "read")];
+        let calls = [tool_call_delta("c1", "send"), tool_call_delta("c2", "read")];
         let made = results.map(|message| message.parts.len()).sum();
         let missing: Vec<Item> = calls.into_iter().skip(made).collect();
         let begun = begun(messages);

@@ -37,7 +37,12 @@ async fn prompt(routes: &Routes, setup: Setup) -> (TurnStatus, Vec<Switch>) {
     let heard = Listener::new(&session);
     let ended = session.prompt("hi".into()).await.unwrap();
     if ended.seal == TurnStatus::Completed {
-        assert_eq!(ended.message.text(), "Hello", "{:?}", routes.asked());
+        assert_eq!(
+            ended.message.text(),
+            "Hello",
+            "{:?}",
+            routes.request_times()
+        );
     }
     (ended.seal, switches(&heard))
 }
@@ -59,7 +64,7 @@ async fn a_model_that_fails_by_itself_has_two_retries_before_another_is_asked() 
         let (seal, said) = prompt(&routes, routes.setup()).await;
         assert_eq!(seal, TurnStatus::Completed);
         let expected = [(0, "one"), (2, "one"), (6, "one"), (6, "two")];
-        assert_eq!(routes.asked(), expected, "{cause}");
+        assert_eq!(routes.request_times(), expected, "{cause}");
         assert_eq!(said, [switch("one", "two", cause, 306)]);
     }
 }
@@ -86,7 +91,7 @@ async fn an_overloaded_model_that_asks_for_too_long_a_wait_is_left_at_once_and_f
     let failure = overloaded().with_headers([("retry-after", "3600")]);
     let routes = against(&failure);
     let (_, said) = prompt(&routes, routes.setup()).await;
-    assert_eq!(routes.asked(), [(0, "one"), (0, "two")]);
+    assert_eq!(routes.request_times(), [(0, "one"), (0, "two")]);
     assert_eq!(said, [switch("one", "two", Cause::Overloaded, 3600)]);
 }
 
@@ -99,7 +104,7 @@ async fn a_plans_window_is_waited_for_when_it_ends_soon_and_not_when_it_does_not
     let routes = against(&in_two_hours);
     let (seal, said) = prompt(&routes, routes.setup()).await;
     assert_eq!(seal, TurnStatus::Completed);
-    assert_eq!(routes.asked(), [(0, "one"), (0, "two")]);
+    assert_eq!(routes.request_times(), [(0, "one"), (0, "two")]);
     assert_eq!(said, [switch("one", "two", Cause::UsageLimit, 7200)]);
 
     let soon = fails(limit("Try again in 4 minutes."));
@@ -109,7 +114,7 @@ async fn a_plans_window_is_waited_for_when_it_ends_soon_and_not_when_it_does_not
     ]);
     let (seal, said) = prompt(&routes, routes.setup()).await;
     assert_eq!((seal, said), (TurnStatus::Completed, vec![]));
-    assert_eq!(routes.asked(), [(0, "one"), (240, "one")]);
+    assert_eq!(routes.request_times(), [(0, "one"), (240, "one")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,13 +130,17 @@ async fn what_is_soon_is_a_setting_and_a_window_without_an_end_is_not() {
         let routes = against(&http(429, message));
         let setup = Setup {
             fallback_rules: Rules {
-                usage_wait: Duration::from_secs(60),
+                max_usage_wait: Duration::from_secs(60),
                 ..Rules::default()
             },
             ..routes.setup()
         };
         let (_, said) = prompt(&routes, setup).await;
-        assert_eq!(routes.asked(), [(0, "one"), (0, "two")], "{message}");
+        assert_eq!(
+            routes.request_times(),
+            [(0, "one"), (0, "two")],
+            "{message}"
+        );
         assert_eq!(said, [switch("one", "two", Cause::UsageLimit, until)]);
     }
 }
@@ -153,7 +162,7 @@ async fn a_hard_error_is_followed_by_another_model_at_once_and_no_retry_is_said(
         let heard = Listener::new(&session);
         let ended = session.prompt("hi".into()).await.unwrap();
         assert_eq!(ended.seal, TurnStatus::Completed, "{cause}");
-        assert_eq!(routes.asked(), [(0, "one"), (0, "two")], "{cause}");
+        assert_eq!(routes.request_times(), [(0, "one"), (0, "two")], "{cause}");
         assert_eq!(switches(&heard), [switch("one", "two", cause, until)]);
         assert_eq!((heard.retries(), heard.ends()), (vec![], vec![]));
         assert_eq!(heard.count("error"), 0);
@@ -310,7 +319,7 @@ async fn a_condition_that_is_not_listed_leaves_no_model() {
         let others = Condition::ALL.into_iter().filter(|on| *on != condition);
         let setup = Setup {
             fallback_rules: Rules {
-                on: others.collect(),
+                conditions: others.collect(),
                 ..Rules::default()
             },
             ..routes.setup()

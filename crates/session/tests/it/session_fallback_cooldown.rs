@@ -3,8 +3,8 @@
 
 use crate::routes::{Routes, back, switch, switches};
 use crate::support::{
-    Call, Fate, Fixture, Listener, START, TestJournal, answers, calls, elsewhere, fails, is_wait,
-    overloaded, run_until, stop, text,
+    Call, Fate, Fixture, Listener, START, TestJournal, answers, calls, fails, is_wait,
+    on_other_thread, overloaded, run_until, stop, text,
 };
 use outlast_engine::journal::Entry;
 use outlast_kernel::decision::AfterContent;
@@ -31,7 +31,7 @@ fn once(failure: Failure) -> Routes {
 
 fn chosen() -> PromptRequest {
     PromptRequest {
-        chosen: true,
+        model_chosen: true,
         ..PromptRequest::from("hi")
     }
 }
@@ -63,7 +63,7 @@ async fn a_model_is_asked_again_with_the_first_call_after_its_time_and_not_befor
         (300, "one"),
         (301, "one"),
     ];
-    assert_eq!(routes.asked(), expected);
+    assert_eq!(routes.request_times(), expected);
     let first = switch("one", "two", Cause::Auth, 300);
     assert_eq!(switches(&heard)[0], first);
 }
@@ -80,7 +80,7 @@ async fn the_way_back_is_not_taken_to_a_model_that_the_conversation_does_not_fit
         let session = routes.session();
         session.prompt(long.as_str().into()).await.unwrap();
         let expected = [(0, "one"), (0, "two"), (3600, last)];
-        assert_eq!(routes.asked(), expected, "{window}");
+        assert_eq!(routes.request_times(), expected, "{window}");
     }
 }
 
@@ -120,7 +120,7 @@ async fn the_way_back_is_taken_in_the_middle_of_a_turn() {
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(ended.message.text(), "done");
     let expected = [(0, "one"), (0, "two"), (0, "two"), (3600, "one")];
-    assert_eq!(routes.asked(), expected);
+    assert_eq!(routes.request_times(), expected);
     let there = switch("one", "two", Cause::Auth, 300);
     assert_eq!(switches(&heard), [there, back("two", "one")]);
 }
@@ -137,7 +137,7 @@ async fn the_way_back_is_taken_in_the_middle_of_a_chain_of_retries() {
     assert_eq!(ended.message.text(), "done");
     let twos = [(0, "two"), (5, "two"), (15, "two"), (45, "two")];
     let all = [&[(0, "one")][..], &twos, &[(105, "two"), (405, "one")]];
-    assert_eq!(routes.asked(), all.concat());
+    assert_eq!(routes.request_times(), all.concat());
     assert_eq!(heard.ends(), [(true, 5, None)]);
 }
 
@@ -207,7 +207,7 @@ async fn an_explicit_choice_that_fails_leaves_the_model_anew() {
         (60, "two"),
         (60, "two"),
     ];
-    assert_eq!(routes.asked(), expected);
+    assert_eq!(routes.request_times(), expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +221,7 @@ async fn a_change_is_written_down_before_it_is_said() {
     let (journal, id) = (Arc::clone(&kept), session.id().to_owned());
     let _reader = Listener::with(&session, move |_, body| {
         if is_switch(body) {
-            let entries = elsewhere(journal.entries(&id));
+            let entries = on_other_thread(journal.entries(&id));
             let switched = |entry: &Entry| matches!(entry, Entry::Switched { model: Some(_), .. });
             assert!(entries.iter().any(switched), "{entries:?}");
         }
@@ -239,7 +239,7 @@ async fn a_change_is_written_down_before_it_is_said() {
     assert!(
         !routes.names()[1..].contains(&"one"),
         "{:?}",
-        routes.asked()
+        routes.request_times()
     );
 }
 
@@ -272,7 +272,7 @@ async fn a_wait_for_a_fallback_is_carried_on_with_the_retries_that_it_has_left()
     assert_eq!(ended.seal, TurnStatus::Error);
     assert_eq!(heard.ends(), [(false, 3, Some("Overloaded".to_owned()))]);
     let twos = [(0, "two"), (2, "two"), (6, "two"), (14, "two")];
-    assert_eq!(routes.asked(), [&[(0, "one")][..], &twos].concat());
+    assert_eq!(routes.request_times(), [&[(0, "one")][..], &twos].concat());
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,7 +289,11 @@ async fn a_fallback_that_an_earlier_step_chose_has_no_more_retries_after_a_resta
     drop(session);
     let session = kept.open(&id, routes.setup()).await;
     session.resume().await.unwrap();
-    let times: Vec<u64> = routes.asked().iter().map(|(time, _)| *time).collect();
+    let times: Vec<u64> = routes
+        .request_times()
+        .iter()
+        .map(|(time, _)| *time)
+        .collect();
     assert_eq!(times, [0, 0, 0, 2, 6, 14]);
 }
 
@@ -309,7 +313,7 @@ async fn a_fallback_that_an_earlier_chain_asked_has_all_retries_after_a_restart(
     session.resume().await.unwrap();
     assert_eq!(heard.ends(), [(false, 5, Some("Overloaded".to_owned()))]);
     let after = |(time, name): &(u64, &'static str)| (time - 3600, *name);
-    let last: Vec<_> = routes.asked()[2..].iter().map(after).collect();
+    let last: Vec<_> = routes.request_times()[2..].iter().map(after).collect();
     let ones = [(0, "one"), (2, "one"), (6, "one")];
     let twos = [(6, "two"), (8, "two"), (12, "two"), (20, "two")];
     assert_eq!(last, [&ones[..], &twos].concat());

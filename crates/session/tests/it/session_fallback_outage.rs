@@ -62,7 +62,7 @@ async fn an_outage_of_hours_is_survived_without_asking_a_model_before_its_time()
     for takes in [1, 7, 100] {
         let routes = outage(takes);
         let (heard, _session) = work_through(&routes).await;
-        let asked = routes.asked();
+        let asked = routes.request_times();
         for (left, from, until) in leavings(&heard) {
             let is_early =
                 |(time, name): &&(u64, &str)| *name == from && (left..until).contains(time);
@@ -130,7 +130,7 @@ async fn one_is_down_and_the_other_has_no_key(down_first: bool) -> (Routes, Turn
 async fn a_model_that_can_never_succeed_does_not_end_the_wait_for_one_that_may_come_back() {
     for down_first in [true, false] {
         let (routes, seal) = one_is_down_and_the_other_has_no_key(down_first).await;
-        assert_eq!(seal, TurnStatus::Completed, "{:?}", routes.asked());
+        assert_eq!(seal, TurnStatus::Completed, "{:?}", routes.request_times());
         let of = |name: &str| {
             routes
                 .names()
@@ -139,7 +139,7 @@ async fn a_model_that_can_never_succeed_does_not_end_the_wait_for_one_that_may_c
                 .count()
         };
         // Each is asked again after its cooldown at most.
-        assert!(of("refused") < 3 * 12, "{:?}", routes.asked());
-        assert!(of("down") < 3 * 12, "{:?}", routes.asked());
+        assert!(of("refused") < 3 * 12, "{:?}", routes.request_times());
+        assert!(of("down") < 3 * 12, "{:?}", routes.request_times());
     }
 }

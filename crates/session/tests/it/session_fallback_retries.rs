@@ -100,7 +100,10 @@ async fn hard_errors_of_all_models_end_with_the_last_ones_error_and_no_word_of_r
     let heard = Listener::new(&session);
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(ended.error.unwrap().0.failure.message, "no key anywhere");
-    assert_eq!(routes.asked(), [(0, "one"), (0, "two"), (0, "three")]);
+    assert_eq!(
+        routes.request_times(),
+        [(0, "one"), (0, "two"), (0, "three")]
+    );
     assert_eq!((heard.count("error"), heard.ends()), (1, vec![]));
 }
 
@@ -280,7 +283,7 @@ async fn the_proof_of_a_models_reasoning_is_sent_to_no_other_model() {
         .log()
         .iter()
         .map(|logged| {
-            let body = Dialect::Anthropic.request(&logged.request);
+            let body = Dialect::Anthropic.encode_request(&logged.request);
             String::from_utf8(body).unwrap().contains("signed by two")
         })
         .collect();

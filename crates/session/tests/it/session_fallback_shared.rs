@@ -55,7 +55,7 @@ impl Provider for KeyRefusingProvider {
 fn with_accounts(refused: Vec<(&'static str, Failure)>) -> (Routes, SharedState) {
     let mut routes = Routes::none();
     let clock = Arc::clone(&routes.world.clock);
-    let knowledge = SharedState::alone(Arc::clone(&clock));
+    let knowledge = SharedState::process_local(Arc::clone(&clock));
     routes.push("one", Arc::new(KeyRefusingProvider { keys: refused }));
     routes.push("two", Arc::new(KeyRefusingProvider { keys: Vec::new() }));
     let account = |name: &'static str| Account {
@@ -70,12 +70,12 @@ fn with_accounts(refused: Vec<(&'static str, Failure)>) -> (Routes, SharedState)
 }
 
 /// Sends a prompt and returns its status, the models asked, and the number of announced accounts.
-async fn asked_with(
+async fn run_with(
     routes: &Routes,
     knowledge: SharedState,
 ) -> (TurnStatus, Vec<&'static str>, usize) {
     let setup = Setup {
-        knowledge: Some(knowledge),
+        shared_state: Some(knowledge),
         ..routes.setup()
     };
     let session = Arc::new(Session::in_memory(setup));
@@ -99,7 +99,7 @@ async fn another_account_is_asked_before_another_model() {
     for failure in credential_failures() {
         let what = failure.message.clone();
         let (routes, knowledge) = with_accounts(vec![("first", failure)]);
-        let asked = asked_with(&routes, knowledge).await;
+        let asked = run_with(&routes, knowledge).await;
         assert_eq!(
             asked,
             (TurnStatus::Completed, vec!["one", "one"], 2),
@@ -115,7 +115,7 @@ async fn another_model_is_asked_when_no_account_is_left() {
         let what = failure.message.clone();
         let refused = vec![("first", failure.clone()), ("second", failure)];
         let (routes, knowledge) = with_accounts(refused);
-        let asked = asked_with(&routes, knowledge).await;
+        let asked = run_with(&routes, knowledge).await;
         let expected = vec!["one", "one", "two"];
         assert_eq!(asked, (TurnStatus::Completed, expected, 2), "{what}");
         assert_eq!(routes.world.elapsed(), Duration::ZERO);
@@ -127,7 +127,7 @@ async fn a_fault_of_the_model_itself_does_not_go_through_the_accounts() {
     let missing = Failure::http("one", 404, "model: one", START).with_code("model_not_found");
     let refused = vec![("first", missing.clone()), ("second", missing)];
     let (routes, knowledge) = with_accounts(refused);
-    let asked = asked_with(&routes, knowledge).await;
+    let asked = run_with(&routes, knowledge).await;
     assert_eq!(asked, (TurnStatus::Completed, vec!["one", "two"], 1));
 }
 
@@ -146,9 +146,9 @@ impl HeldGate {
             ("one", vec![fails(overloaded())]),
             ("two", vec![answers("Hello")]),
         ]);
-        let knowledge = SharedState::alone(Arc::clone(&routes.world.clock));
+        let knowledge = SharedState::process_local(Arc::clone(&routes.world.clock));
         let alone = Setup {
-            knowledge: Some(knowledge.clone()),
+            shared_state: Some(knowledge.clone()),
             fallbacks: Vec::new(),
             ..routes.setup_by("overnight")
         };
@@ -168,7 +168,7 @@ impl HeldGate {
 
     fn session(&self, fallback_rules: Rules) -> (Arc<Session>, Listener) {
         let setup = Setup {
-            knowledge: Some(self.knowledge.clone()),
+            shared_state: Some(self.knowledge.clone()),
             fallback_rules,
             ..self.routes.setup_by("overnight")
         };
@@ -213,7 +213,7 @@ async fn a_model_that_was_left_before_its_gate_is_left_by_the_next_turn_too() {
 async fn a_call_is_held_for_as_long_as_it_takes_where_overload_is_no_reason_to_leave() {
     let late = HeldGate::new().await;
     let rules = Rules {
-        on: vec![Condition::HardError],
+        conditions: vec![Condition::HardError],
         ..Rules::default()
     };
     let (session, heard) = late.session(rules);

@@ -1,8 +1,8 @@
 //! Steps, tools and history: the additions of a prompt to the conversation.
 
 use crate::support::{
-    Call, Fixture, Listener, TestJournal, answers, calls, fails, hangs, is_wait, overloaded, stop,
-    text, usage, used, wants, words,
+    Call, Fixture, Listener, TestJournal, answers, calls, describe_messages, fails, hangs, is_wait,
+    overloaded, stop, text, tool_call_delta, usage, usage_delta,
 };
 use outlast_dialect::Role;
 use outlast_engine::journal::Entry;
@@ -33,12 +33,12 @@ async fn each_step_is_asked_with_all_that_came_before() {
         "c3: c3 is done",
         "done",
     ];
-    let asked = world.provider.asked();
-    assert_eq!(words(&asked[0].messages), conversation[..1]);
-    assert_eq!(words(&asked[1].messages), conversation[..5]);
-    assert_eq!(words(&asked[2].messages), conversation[..7]);
-    assert_eq!(words(&session.messages()), conversation);
-    assert_eq!(words(&ended.messages), conversation[1..]);
+    let asked = world.provider.requests();
+    assert_eq!(describe_messages(&asked[0].messages), conversation[..1]);
+    assert_eq!(describe_messages(&asked[1].messages), conversation[..5]);
+    assert_eq!(describe_messages(&asked[2].messages), conversation[..7]);
+    assert_eq!(describe_messages(&session.messages()), conversation);
+    assert_eq!(describe_messages(&ended.messages), conversation[1..]);
     assert_eq!(ended.stop_reason, Some(StopReason::EndTurn));
     assert_eq!(world.tools.ran(), ["c1", "c2", "c3"]);
     let roles: Vec<Role> = session.messages().iter().map(|said| said.role).collect();
@@ -52,17 +52,17 @@ async fn the_next_prompt_goes_on_from_the_conversation() {
     let session = world.session();
     session.prompt("first".into()).await.unwrap();
     session.prompt("second".into()).await.unwrap();
-    let last = &world.provider.asked()[2].messages;
+    let last = &world.provider.requests()[2].messages;
     let expected = ["first", "read(c1)", "c1: c1 is done", "one", "second"];
-    assert_eq!(words(last), expected);
+    assert_eq!(describe_messages(last), expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn usage_is_added_up_over_steps_and_turns() {
     let answer = |input, output, name: Option<&str>| {
-        let wanted = name.map(|name| wants("c1", name));
+        let wanted = name.map(|name| tool_call_delta("c1", name));
         let reason = name.map_or(StopReason::EndTurn, |_| StopReason::ToolUse);
-        let items = [used(input, output), text("Well.")]
+        let items = [usage_delta(input, output), text("Well.")]
             .into_iter()
             .chain(wanted);
         items.chain([stop(reason)]).collect::<Vec<_>>().into()
@@ -112,7 +112,7 @@ async fn a_step_that_fails_for_good_keeps_the_steps_before_it() {
         (TurnStatus::Error, 5)
     );
     let conversation = ["hi", "send(c1)", "c1: c1 is done"];
-    assert_eq!(words(&session.messages()), conversation);
+    assert_eq!(describe_messages(&session.messages()), conversation);
     assert_eq!(world.tools.ran(), ["c1"], "no retry runs a tool again");
 }
 
@@ -126,13 +126,13 @@ async fn trying_a_failed_step_again_runs_no_tool_again() {
     let session = world.session();
     session.set_auto_retry_enabled(false);
     session.prompt("hi".into()).await.unwrap();
-    let ended = session.try_again("unused".into()).await.unwrap();
+    let ended = session.retry_last_turn("unused".into()).await.unwrap();
     assert_eq!(
         (ended.seal, world.tools.ran()),
         (TurnStatus::Completed, vec!["c1".to_owned()])
     );
     let conversation = ["hi", "send(c1)", "c1: c1 is done", "done"];
-    assert_eq!(words(&session.messages()), conversation);
+    assert_eq!(describe_messages(&session.messages()), conversation);
 }
 
 // --- Tools ---
@@ -152,9 +152,9 @@ async fn a_call_that_is_not_admitted_gets_the_refusal_as_its_result() {
         (heard.count("tool_started"), heard.count("tool_result")),
         (1, 2)
     );
-    let asked = &world.provider.asked()[1].messages;
+    let asked = &world.provider.requests()[1].messages;
     let results = ["c1! it is not allowed", "c2: c2 is done"];
-    assert_eq!(words(asked)[3..], results);
+    assert_eq!(describe_messages(asked)[3..], results);
     let started = |entry: &Entry| matches!(entry, Entry::ToolStarted { index: 0, .. });
     let entries = kept.entries(session.id()).await;
     assert!(
@@ -177,18 +177,21 @@ async fn without_tools_a_turn_ends_with_its_calls_answered_as_not_run() {
         (TurnStatus::Completed, Some(StopReason::ToolUse))
     );
     session.prompt("and?".into()).await.unwrap();
-    let asked = &world.provider.asked()[1].messages;
+    let asked = &world.provider.requests()[1].messages;
     let not_run = "c1! it was not run: the turn ended before it began";
-    assert_eq!(words(asked), ["hi", "read(c1)", not_run, "and?"]);
+    assert_eq!(
+        describe_messages(asked),
+        ["hi", "read(c1)", not_run, "and?"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn answers_that_are_taken_as_they_are_may_be_cut_short_and_their_calls_are_not_run() {
     for reason in [StopReason::Length, StopReason::Refusal] {
-        let cut = vec![text("Let me"), wants("c1", "send"), stop(reason)];
+        let cut = vec![text("Let me"), tool_call_delta("c1", "send"), stop(reason)];
         let world = Fixture::new([cut.into(), answers("Hello")]);
         let setup = Setup {
-            corrections: 0,
+            max_corrections: 0,
             ..world.setup()
         };
         let session = Arc::new(Session::in_memory(setup));
@@ -200,7 +203,7 @@ async fn answers_that_are_taken_as_they_are_may_be_cut_short_and_their_calls_are
         assert_eq!(world.tools.ran(), Vec::<String>::new());
         let not_run = "c1! it was not run: the turn ended before it began";
         assert_eq!(
-            words(&session.messages()),
+            describe_messages(&session.messages()),
             ["hi", "Let me", "send(c1)", not_run]
         );
     }
@@ -231,7 +234,10 @@ async fn an_abort_during_a_tool_ends_within_a_quarter_of_a_second() {
         assert_eq!(world.elapsed() - Duration::from_secs(60), goodbye);
         assert_eq!((world.provider.calls_made(), heard.count("error")), (1, 0));
         let not_run = "c2! it was not run: the turn was cancelled before it began";
-        assert_eq!(words(&session.messages())[3..], [result, not_run]);
+        assert_eq!(
+            describe_messages(&session.messages())[3..],
+            [result, not_run]
+        );
         assert_eq!(world.tools.ran(), ["c1"]);
     }
 }
@@ -247,9 +253,9 @@ async fn after_an_abort_during_a_tool_the_conversation_goes_on() {
     });
     session.prompt("hi".into()).await.unwrap();
     session.prompt("go on".into()).await.unwrap();
-    let asked = &world.provider.asked()[1].messages;
+    let asked = &world.provider.requests()[1].messages;
     assert_eq!(
-        words(asked),
+        describe_messages(asked),
         ["hi", "slow(c1)", "c1! it was stopped", "go on"]
     );
 }
@@ -299,10 +305,10 @@ async fn a_prompt_that_was_dropped_is_carried_on_by_the_same_session() {
         (ended.seal, world.elapsed()),
         (TurnStatus::Completed, Duration::from_secs(2))
     );
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
     assert!(matches!(
         session.resume().await,
-        Err(Error::NothingToDo { .. })
+        Err(Error::NothingToResume { .. })
     ));
 }
 
@@ -311,14 +317,20 @@ async fn an_answer_that_says_nothing_is_no_part_of_the_conversation() {
     let nothing = Call::from(vec![stop(StopReason::EndTurn)]);
     let world = Fixture::new([nothing, answers("Hello")]);
     let setup = Setup {
-        corrections: 0,
+        max_corrections: 0,
         ..world.setup()
     };
     let session = Arc::new(Session::in_memory(setup));
     session.prompt("one".into()).await.unwrap();
     session.prompt("two".into()).await.unwrap();
-    assert_eq!(words(&world.provider.asked()[1].messages), ["one", "two"]);
-    assert_eq!(words(&session.messages()), ["one", "two", "Hello"]);
+    assert_eq!(
+        describe_messages(&world.provider.requests()[1].messages),
+        ["one", "two"]
+    );
+    assert_eq!(
+        describe_messages(&session.messages()),
+        ["one", "two", "Hello"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

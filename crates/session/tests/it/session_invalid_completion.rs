@@ -1,12 +1,12 @@
 //! Invalid completions: the model is corrected a limited number of times, and nothing of them comes back.
 
 use crate::pieces::{
-    after_content, assert_well_formed, carried_on, corrected, error, numbers, prompt, shown,
+    after_content, assert_well_formed, corrected, error, numbers, prompt, resume_elsewhere, shown,
     thinks, thought, with_tools,
 };
 use crate::support::{
-    Call, Fate, Fixture, Item, Listener, START, TestJournal, answers, calls, fails, hanging,
-    overloaded, run_until, stop, text, used, words,
+    Call, Fate, Fixture, Item, Listener, START, TestJournal, answers, calls, describe_messages,
+    fails, hang_at, overloaded, run_until, stop, text, usage_delta,
 };
 use outlast_dialect::Delta;
 use outlast_kernel::completion::InvalidCompletion;
@@ -27,7 +27,7 @@ struct InvalidCase {
     stays: &'static [&'static str],
 }
 
-fn odd(
+fn invalid_case(
     oddity: InvalidCompletion,
     call: impl Into<Call>,
     stays: &'static [&'static str],
@@ -43,48 +43,48 @@ fn odd(
 /// Returns an incomplete call.
 fn cut_call(name: &str) -> Item {
     let name = name.to_owned();
-    Ok(Delta::CallCut { name })
+    Ok(Delta::IncompleteToolCall { name })
 }
 
 const CALL_AS_TEXT: &str = "<tool_call>{\"name\": \"read\", \"arguments\": {}}</tool_call>";
 const ANNOUNCED: &str = "Now I'll run the tests:";
 
 /// Returns the completions that are dropped.
-fn dropped() -> Vec<InvalidCase> {
+fn dropped_cases() -> Vec<InvalidCase> {
     let end = || stop(StopReason::EndTurn);
     let billed = InvalidCompletion::Empty { billed: true };
     let empty = InvalidCompletion::Empty { billed: false };
     vec![
-        odd(empty, vec![end()], &[]),
-        odd(empty, vec![text(" \n"), end()], &[]),
-        odd(empty, vec![thinks("Hm."), used(10, 5), end()], &[]),
-        odd(billed, vec![used(10, 5), end()], &[]),
-        odd(
+        invalid_case(empty, vec![end()], &[]),
+        invalid_case(empty, vec![text(" \n"), end()], &[]),
+        invalid_case(empty, vec![thinks("Hm."), usage_delta(10, 5), end()], &[]),
+        invalid_case(billed, vec![usage_delta(10, 5), end()], &[]),
+        invalid_case(
             InvalidCompletion::NoCall,
             vec![text("I look."), stop(StopReason::ToolUse)],
             &[],
         ),
-        odd(
+        invalid_case(
             InvalidCompletion::LengthEmpty,
             vec![stop(StopReason::Length)],
             &[],
         ),
-        odd(
+        invalid_case(
             InvalidCompletion::OnlyReasoned,
             vec![thinks("Hm."), thought("Hm."), stop(StopReason::Length)],
             &[],
         ),
-        odd(
+        invalid_case(
             InvalidCompletion::NamelessCall,
             vec![cut_call(""), stop(StopReason::ToolUse)],
             &[],
         ),
-        odd(
+        invalid_case(
             InvalidCompletion::NamelessCall,
             vec![text("I look."), cut_call(""), stop(StopReason::ToolUse)],
             &[],
         ),
-        odd(
+        invalid_case(
             InvalidCompletion::CutCall,
             vec![cut_call("send"), stop(StopReason::Length)],
             &[],
@@ -93,24 +93,24 @@ fn dropped() -> Vec<InvalidCase> {
 }
 
 /// Returns the completions that stay, and are followed by the missing part.
-fn kept() -> Vec<InvalidCase> {
+fn kept_cases() -> Vec<InvalidCase> {
     vec![
-        odd(
+        invalid_case(
             InvalidCompletion::ReasoningOnly,
             vec![thinks("Hm."), thought("Hm."), stop(StopReason::EndTurn)],
             &["(Hm.)"],
         ),
-        odd(
+        invalid_case(
             InvalidCompletion::CutCall,
             vec![text("I write."), cut_call("send"), stop(StopReason::Length)],
             &["I write."],
         ),
-        odd(
+        invalid_case(
             InvalidCompletion::CallAsText,
             answers(CALL_AS_TEXT),
             &[CALL_AS_TEXT],
         ),
-        odd(
+        invalid_case(
             InvalidCompletion::Announced,
             answers(ANNOUNCED),
             &[ANNOUNCED],
@@ -126,22 +126,26 @@ async fn the_model_is_told_what_was_wrong_and_asked_again_at_once() {
         oddity,
         call,
         stays,
-    } in dropped().into_iter().chain(kept())
+    } in dropped_cases().into_iter().chain(kept_cases())
     {
         let world = Fixture::new([call, answers("Hello")]);
         let (session, heard, ended) = prompt(with_tools(&world)).await;
         assert_eq!(ended.seal, TurnStatus::Completed, "{oddity:?}");
-        let asked = world.provider.asked();
-        let notice = oddity.notice().unwrap();
+        let asked = world.provider.requests();
+        let notice = oddity.correction().unwrap();
         let expected = [&["hi"][..], stays, &[notice]].concat();
         assert_eq!(
-            (asked.len(), words(&asked[1].messages)),
+            (asked.len(), describe_messages(&asked[1].messages)),
             (2, expected.iter().map(|word| (*word).to_owned()).collect()),
             "{oddity:?}"
         );
         let expected = [&expected[..], &["Hello"]].concat();
-        assert_eq!(words(&session.messages()), expected, "{oddity:?}");
-        let problem = oddity.problem().to_owned();
+        assert_eq!(
+            describe_messages(&session.messages()),
+            expected,
+            "{oddity:?}"
+        );
+        let problem = oddity.user_message().to_owned();
         assert_eq!(corrected(&heard), [(oddity.cause(), problem, 1, 3)]);
         assert_eq!((world.elapsed(), heard.retries()), (Duration::ZERO, vec![]));
         assert_eq!(world.tools.ran(), Vec::<String>::new());
@@ -153,17 +157,24 @@ async fn the_model_is_told_what_was_wrong_and_asked_again_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_no_answer_is_dropped_also_where_broken_answers_are_gone_on_with() {
-    for InvalidCase { oddity, call, .. } in dropped() {
+    for InvalidCase { oddity, call, .. } in dropped_cases() {
         let world = Fixture::new([call, answers("Hello")]);
         let setup = Setup {
             after_content: AfterContent::Continue,
             ..with_tools(&world)
         };
         let (session, heard, _) = prompt(setup).await;
-        let notice = oddity.notice().unwrap();
-        assert_eq!(words(&session.messages()), ["hi", notice, "Hello"]);
-        let asked = world.provider.asked();
-        assert_eq!(words(&asked[1].messages), ["hi", notice], "{oddity:?}");
+        let notice = oddity.correction().unwrap();
+        assert_eq!(
+            describe_messages(&session.messages()),
+            ["hi", notice, "Hello"]
+        );
+        let asked = world.provider.requests();
+        assert_eq!(
+            describe_messages(&asked[1].messages),
+            ["hi", notice],
+            "{oddity:?}"
+        );
         assert_eq!((shown(&heard).as_str(), heard.count("seam")), ("Hello", 0));
     }
 }
@@ -172,7 +183,7 @@ async fn what_is_no_answer_is_dropped_also_where_broken_answers_are_gone_on_with
 async fn an_answer_that_could_not_be_read_is_asked_for_again_with_what_was_wrong() {
     let message = "the arguments of a call are blanks without end";
     let failure = Failure::emitted("scripted", message, START)
-        .with_verdict(Verdict::of(Cause::MalformedOutput, Scope::Request));
+        .with_verdict(Verdict::new(Cause::MalformedOutput, Scope::Request));
     let broken = vec![text("I look."), Err(Box::new(failure))];
     let notice = format!("Your last answer could not be used ({message}). Answer again.");
     for after_content in [AfterContent::Retract, AfterContent::Continue] {
@@ -186,7 +197,10 @@ async fn an_answer_that_could_not_be_read_is_asked_for_again_with_what_was_wrong
             (ended.seal, numbers(&heard)),
             (TurnStatus::Completed, vec![1])
         );
-        assert_eq!(words(&session.messages()), ["hi", &notice, "Hello"]);
+        assert_eq!(
+            describe_messages(&session.messages()),
+            ["hi", &notice, "Hello"]
+        );
         assert_eq!(shown(&heard), "Hello");
     }
 }
@@ -195,14 +209,14 @@ async fn an_answer_that_could_not_be_read_is_asked_for_again_with_what_was_wrong
 
 #[tokio::test(start_paused = true)]
 async fn after_three_in_a_row_a_clear_error_ends_the_turn_for_good() {
-    let all = dropped().into_iter().chain(kept());
+    let all = dropped_cases().into_iter().chain(kept_cases());
     for InvalidCase { oddity, call, .. } in
         all.filter(|odd| odd.oddity != InvalidCompletion::Announced)
     {
         let world = Fixture::new([call]);
         let (session, heard, ended) = prompt(with_tools(&world)).await;
         assert_eq!(ended.seal, TurnStatus::Error, "{oddity:?}");
-        let expected = (oddity.cause(), oddity.problem(), GiveUp::NotRetryable);
+        let expected = (oddity.cause(), oddity.user_message(), GiveUp::NotRetryable);
         assert_eq!(error(&ended), expected);
         assert_eq!((numbers(&heard), heard.count("error")), (vec![1, 2, 3], 1));
         tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
@@ -213,19 +227,19 @@ async fn after_three_in_a_row_a_clear_error_ends_the_turn_for_good() {
         let notices = session
             .messages()
             .iter()
-            .filter(|message| message.text() == oddity.notice().unwrap())
+            .filter(|message| message.text() == oddity.correction().unwrap())
             .count();
         assert_eq!(notices, 3);
         assert_eq!(
             session.messages().last().unwrap().text(),
-            oddity.notice().unwrap()
+            oddity.correction().unwrap()
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_billed_and_never_came_names_a_filter_or_a_proxy() {
-    let world = Fixture::new([vec![used(10, 5), stop(StopReason::EndTurn)].into()]);
+    let world = Fixture::new([vec![usage_delta(10, 5), stop(StopReason::EndTurn)].into()]);
     let (_, heard, ended) = prompt(with_tools(&world)).await;
     let (cause, message, _) = error(&ended);
     assert_eq!(cause, Cause::EmptyOutput);
@@ -246,11 +260,11 @@ async fn an_announcement_that_is_made_again_and_again_is_an_answer() {
         (TurnStatus::Completed, 4)
     );
     assert_eq!((numbers(&heard), heard.count("done")), (vec![1, 2, 3], 1));
-    let notice = InvalidCompletion::Announced.notice().unwrap();
+    let notice = InvalidCompletion::Announced.correction().unwrap();
     let expected = [
         "hi", ANNOUNCED, notice, ANNOUNCED, notice, ANNOUNCED, notice, ANNOUNCED,
     ];
-    assert_eq!(words(&session.messages()), expected);
+    assert_eq!(describe_messages(&session.messages()), expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -291,7 +305,7 @@ async fn a_failure_in_between_does_not() {
         (vec![1, 2, 3], vec![(1, 2_000), (2, 4_000)])
     );
     let problem = InvalidCompletion::Empty { billed: false }
-        .problem()
+        .user_message()
         .to_owned();
     assert_eq!(heard.ends(), [(false, 2, Some(problem))]);
 }
@@ -319,7 +333,7 @@ fn without_retries(world: &Fixture) -> [Setup; 3] {
 
 #[tokio::test(start_paused = true)]
 async fn without_retries_nothing_is_corrected() {
-    for InvalidCase { oddity, call, .. } in dropped().into_iter().chain(kept()) {
+    for InvalidCase { oddity, call, .. } in dropped_cases().into_iter().chain(kept_cases()) {
         let world = Fixture::new([call]);
         let (seal, end) = match oddity {
             InvalidCompletion::Announced => (TurnStatus::Completed, "done"),
@@ -336,7 +350,7 @@ async fn without_retries_nothing_is_corrected() {
 
 #[tokio::test(start_paused = true)]
 async fn retries_that_are_switched_off_meanwhile_correct_nothing_more() {
-    for InvalidCase { oddity, call, .. } in dropped().into_iter().chain(kept()) {
+    for InvalidCase { oddity, call, .. } in dropped_cases().into_iter().chain(kept_cases()) {
         let world = Fixture::new([calls(&[("c1", "read")]), call]);
         let session = Arc::new(Session::in_memory(with_tools(&world)));
         let heard = Listener::with(&session, |session, body| {
@@ -352,10 +366,10 @@ async fn retries_that_are_switched_off_meanwhile_correct_nothing_more() {
 
 #[tokio::test(start_paused = true)]
 async fn every_answer_is_one_where_no_corrections_are_wanted() {
-    for InvalidCase { oddity, call, .. } in dropped().into_iter().chain(kept()) {
+    for InvalidCase { oddity, call, .. } in dropped_cases().into_iter().chain(kept_cases()) {
         let world = Fixture::new([call, answers("Hello")]);
         let setup = Setup {
-            corrections: 0,
+            max_corrections: 0,
             ..with_tools(&world)
         };
         let (session, heard, ended) = prompt(setup).await;
@@ -378,7 +392,7 @@ async fn reasoning_that_was_heard_cannot_be_asked_for_again_where_nothing_is_tak
             (world.provider.calls_made(), heard.count("corrected")),
             (1, 0)
         );
-        assert_eq!(words(&session.messages()), ["hi"]);
+        assert_eq!(describe_messages(&session.messages()), ["hi"]);
     }
 }
 
@@ -390,11 +404,11 @@ async fn an_answer_that_was_dropped_does_not_come_back_with_the_next_process() {
         oddity,
         call,
         stays,
-    } in dropped().into_iter().chain(kept())
+    } in dropped_cases().into_iter().chain(kept_cases())
     {
         let (kept, world) = (TestJournal::new(), Fixture::new([call, answers("Hello")]));
         let session = kept.begin(with_tools(&world)).await;
-        let is_told = hanging(&world.provider, |body| {
+        let is_told = hang_at(&world.provider, |body| {
             matches!(body, Body::Corrected { .. })
         });
         let fate = run_until(&session, session.prompt("hi".into()), is_told).await;
@@ -405,11 +419,18 @@ async fn an_answer_that_was_dropped_does_not_come_back_with_the_next_process() {
         let session = kept.open(&id, with_tools(&world)).await;
         let ended = session.resume().await.unwrap();
         assert_eq!(ended.seal, TurnStatus::Completed, "{oddity:?}");
-        let notice = oddity.notice().unwrap();
+        let notice = oddity.correction().unwrap();
         let expected = [&["hi"][..], stays, &[notice, "Hello"]].concat();
-        assert_eq!(words(&session.messages()), expected, "{oddity:?}");
-        let last = world.provider.asked().pop().unwrap();
-        assert_eq!(words(&last.messages), expected[..expected.len() - 1]);
+        assert_eq!(
+            describe_messages(&session.messages()),
+            expected,
+            "{oddity:?}"
+        );
+        let last = world.provider.requests().pop().unwrap();
+        assert_eq!(
+            describe_messages(&last.messages),
+            expected[..expected.len() - 1]
+        );
     }
 }
 
@@ -419,11 +440,15 @@ async fn an_answer_that_stays_is_never_left_without_what_the_model_is_told() {
         oddity,
         call,
         stays,
-    } in kept()
+    } in kept_cases()
     {
-        let session = carried_on(&Fixture::new([call, answers("Hello")])).await;
-        let notice = oddity.notice().unwrap();
+        let session = resume_elsewhere(&Fixture::new([call, answers("Hello")])).await;
+        let notice = oddity.correction().unwrap();
         let expected = [&["hi"][..], stays, &[notice, "Hello"]].concat();
-        assert_eq!(words(&session.messages()), expected, "{oddity:?}");
+        assert_eq!(
+            describe_messages(&session.messages()),
+            expected,
+            "{oddity:?}"
+        );
     }
 }

@@ -1,9 +1,11 @@
 //! Completions that are refused, cut by the output limit, or left without room in the window.
 
 use crate::pieces::{
-    assert_well_formed, carried_on, corrected, error, numbers, prompt, with_tools,
+    assert_well_formed, corrected, error, numbers, prompt, resume_elsewhere, with_tools,
 };
-use crate::support::{Call, Fixture, answers, calls, stop, text, used, wants, words};
+use crate::support::{
+    Call, Fixture, answers, calls, describe_messages, stop, text, tool_call_delta, usage_delta,
+};
 use outlast_dialect::{Message, Request};
 use outlast_engine::BoxFuture;
 use outlast_engine::compaction::{CompactedConversation, Compactor, Job, Outcome, Size};
@@ -40,12 +42,12 @@ async fn a_refusal_is_an_error_and_is_never_sent_again() {
             (TurnStatus::Error, 1)
         );
         let (cause, message, _) = error(&ended);
-        let problem = format!("{}: I can't.", InvalidCompletion::Refused.problem());
+        let problem = format!("{}: I can't.", InvalidCompletion::Refused.user_message());
         assert_eq!((cause, message), (Cause::ContentFilter, problem.as_str()));
         assert_eq!((heard.count("corrected"), heard.count("error")), (0, 1));
         session.prompt("again".into()).await.unwrap();
-        let asked = world.provider.asked();
-        assert_eq!(words(&asked[1].messages), ["hi", "again"]);
+        let asked = world.provider.requests();
+        assert_eq!(describe_messages(&asked[1].messages), ["hi", "again"]);
     }
 }
 
@@ -55,7 +57,7 @@ async fn a_refusal_without_a_word_is_an_error_too() {
     let (_, _, ended) = prompt(with_tools(&world)).await;
     let expected = (
         Cause::ContentFilter,
-        InvalidCompletion::Refused.problem(),
+        InvalidCompletion::Refused.user_message(),
         GiveUp::NotRetryable,
     );
     assert_eq!(error(&ended), expected);
@@ -64,14 +66,14 @@ async fn a_refusal_without_a_word_is_an_error_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_is_not_run() {
-    let refused = vec![wants("c1", "send"), stop(StopReason::Refusal)];
+    let refused = vec![tool_call_delta("c1", "send"), stop(StopReason::Refusal)];
     let world = Fixture::new([refused.into()]);
     let (session, _, ended) = prompt(with_tools(&world)).await;
     assert_eq!(
         (ended.seal, world.tools.ran().len()),
         (TurnStatus::Error, 0)
     );
-    assert_eq!(words(&session.messages()), ["hi"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi"]);
 }
 
 // --- The output limit ---
@@ -84,7 +86,7 @@ async fn text_that_the_output_limit_cut_is_kept_with_a_warning() {
         (ended.seal, ended.stop_reason),
         (TurnStatus::Completed, Some(StopReason::Length))
     );
-    assert_eq!(words(&session.messages()), ["hi", "Once upon"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Once upon"]);
     let message = "the answer reached the output limit and is incomplete".to_owned();
     assert!(heard.bodies().contains(&Body::Warning { message }));
     assert_eq!((heard.count("corrected"), heard.count("done")), (0, 1));
@@ -94,8 +96,8 @@ async fn text_that_the_output_limit_cut_is_kept_with_a_warning() {
 fn cut_calls() -> Call {
     let items = vec![
         text("I write."),
-        wants("c1", "send"),
-        wants("c2", "read"),
+        tool_call_delta("c1", "send"),
+        tool_call_delta("c2", "read"),
         stop(StopReason::Length),
     ];
     items.into()
@@ -111,10 +113,10 @@ async fn calls_that_the_output_limit_cut_are_not_run_and_the_model_is_told_to_sp
     );
     let (first, second) = (format!("c1! {NOT_RUN}"), format!("c2! {NOT_RUN}"));
     let expected = ["hi", "I write.", "send(c1)", "read(c2)", &first, &second];
-    let asked = world.provider.asked();
-    assert_eq!(words(&asked[1].messages), expected);
+    let asked = world.provider.requests();
+    assert_eq!(describe_messages(&asked[1].messages), expected);
     assert_well_formed(&session.messages());
-    let problem = InvalidCompletion::CutCall.problem().to_owned();
+    let problem = InvalidCompletion::CutCall.user_message().to_owned();
     assert_eq!(corrected(&heard), [(Cause::MalformedOutput, problem, 1, 3)]);
     assert_eq!(
         (heard.count("tool_started"), heard.count("tool_result")),
@@ -128,7 +130,7 @@ async fn calls_that_are_always_cut_end_the_turn() {
     let (session, heard, ended) = prompt(with_tools(&world)).await;
     let expected = (
         Cause::MalformedOutput,
-        InvalidCompletion::CutCall.problem(),
+        InvalidCompletion::CutCall.user_message(),
         GiveUp::NotRetryable,
     );
     assert_eq!((ended.seal, error(&ended)), (TurnStatus::Error, expected));
@@ -143,12 +145,12 @@ async fn calls_that_are_always_cut_end_the_turn() {
 #[tokio::test(start_paused = true)]
 async fn calls_that_were_cut_are_not_run_by_the_process_that_carries_on() {
     let world = Fixture::new([cut_calls(), answers("Hello")]);
-    let session = carried_on(&world).await;
+    let session = resume_elsewhere(&world).await;
     assert_eq!(world.tools.ran(), Vec::<String>::new());
     let (first, second) = (format!("c1! {NOT_RUN}"), format!("c2! {NOT_RUN}"));
     let called = ["hi", "I write.", "send(c1)", "read(c2)"];
     let expected = [&called[..], &[&first, &second, "Hello"]].concat();
-    assert_eq!(words(&session.messages()), expected);
+    assert_eq!(describe_messages(&session.messages()), expected);
 }
 
 // --- A full window ---
@@ -157,11 +159,16 @@ async fn calls_that_were_cut_are_not_run_by_the_process_that_carries_on() {
 struct UselessCompactor;
 
 impl Compactor for UselessCompactor {
-    fn is_due(&self, _: Size) -> bool {
+    fn should_compact(&self, _: Size) -> bool {
         false
     }
 
-    fn helps(&self, judged: &ClassifiedFailure, _: &Request, _: Size) -> Option<CompactionReason> {
+    fn reason_for(
+        &self,
+        judged: &ClassifiedFailure,
+        _: &Request,
+        _: Size,
+    ) -> Option<CompactionReason> {
         (judged.verdict.cause == Cause::ContextOverflow).then_some(CompactionReason::Overflow)
     }
 
@@ -192,7 +199,7 @@ fn small_window(world: &Fixture) -> Setup {
 }
 
 fn out_of_room() -> Call {
-    vec![used(985, 5), stop(StopReason::Length)].into()
+    vec![usage_delta(985, 5), stop(StopReason::Length)].into()
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +208,7 @@ async fn an_empty_answer_at_the_end_of_the_window_is_an_overflow() {
     let (_, heard, ended) = prompt(small_window(&world)).await;
     let expected = (
         Cause::ContextOverflow,
-        InvalidCompletion::OutOfRoom.problem(),
+        InvalidCompletion::OutOfRoom.user_message(),
         GiveUp::Overflow,
     );
     assert_eq!((ended.seal, error(&ended)), (TurnStatus::Error, expected));
@@ -220,7 +227,10 @@ async fn an_overflow_that_shows_as_an_empty_answer_is_compacted() {
     };
     let (session, heard, ended) = prompt(setup).await;
     assert_eq!(ended.seal, TurnStatus::Completed);
-    assert_eq!(words(&session.messages()), ["hi, in short", "Hello"]);
+    assert_eq!(
+        describe_messages(&session.messages()),
+        ["hi, in short", "Hello"]
+    );
     assert_eq!(
         (
             heard.count("auto_compaction_ended"),

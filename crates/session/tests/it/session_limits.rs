@@ -1,8 +1,8 @@
 //! The limits of a prompt, over all of its steps: its sleep, its deadline, its cost.
 
 use crate::support::{
-    Call, Fate, Fixture, Listener, START, TestJournal, answers, calls, fails, hangs, is_wait,
-    overloaded, run_until, stop, text, used, wants, words,
+    Call, Fate, Fixture, Listener, START, TestJournal, answers, calls, describe_messages, fails,
+    hangs, is_wait, overloaded, run_until, stop, text, tool_call_delta, usage_delta,
 };
 use outlast_engine::turn::TurnOutcome;
 use outlast_kernel::budget::{Cost, Limits, Price};
@@ -124,7 +124,7 @@ async fn a_deadline_in_the_middle_of_a_stream_ends_it() {
         );
         assert_eq!((heard.retries(), heard.count("error")), (vec![], 1));
         assert_eq!(reason(&ended), "no time is left for another try");
-        assert_eq!(words(&session.messages()), ["hi"]);
+        assert_eq!(describe_messages(&session.messages()), ["hi"]);
     }
 }
 
@@ -148,7 +148,10 @@ async fn a_deadline_in_the_middle_of_a_tool_ends_it_and_the_turn() {
         );
         assert_eq!(world.provider.calls_made(), 1, "nothing is asked after it");
         let too_late = "c2! it was not run: the time for this prompt was over before it began";
-        assert_eq!(words(&session.messages())[3..], [result, too_late]);
+        assert_eq!(
+            describe_messages(&session.messages())[3..],
+            [result, too_late]
+        );
     }
 }
 
@@ -189,9 +192,13 @@ fn cost(millionths: u64) -> Limits {
 
 /// Returns a failure after 30 tokens, a step of 50, a completion of 20.
 fn dear_steps() -> Vec<Call> {
-    let failing = Call::from(vec![used(30, 0), Err(Box::new(overloaded()))]);
-    let wanting = vec![wants("c1", "read"), used(40, 10), stop(StopReason::ToolUse)];
-    let answering = vec![text("done"), used(15, 5), stop(StopReason::EndTurn)];
+    let failing = Call::from(vec![usage_delta(30, 0), Err(Box::new(overloaded()))]);
+    let wanting = vec![
+        tool_call_delta("c1", "read"),
+        usage_delta(40, 10),
+        stop(StopReason::ToolUse),
+    ];
+    let answering = vec![text("done"), usage_delta(15, 5), stop(StopReason::EndTurn)];
     vec![failing, Call::from(wanting), Call::from(answering)]
 }
 

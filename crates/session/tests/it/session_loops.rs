@@ -1,7 +1,9 @@
 //! Models in a loop: in their reasoning, which is cut off, and in their calls, for which they are corrected.
 
 use crate::pieces::{assert_well_formed, corrected, numbers, prompt, shown, thinks, with_tools};
-use crate::support::{Call, Fixture, Item, answers, calls, hangs, stop, text, wants, words};
+use crate::support::{
+    Call, Fixture, Item, answers, calls, describe_messages, hangs, stop, text, tool_call_delta,
+};
 use outlast_engine::target::ModelTarget;
 use outlast_kernel::completion::InvalidCompletion;
 use outlast_kernel::decision::{AfterContent, GiveUp};
@@ -17,7 +19,7 @@ const REPEATS: &str = "You have made the same tool calls with the same results s
 // --- Reasoning ---
 
 /// Returns a call that yields these items, then repeats the same thought without an end.
-fn circles(before: Vec<Item>) -> Call {
+fn looping_calls(before: Vec<Item>) -> Call {
     let again = (0..40).map(|_| thinks("Wait, let me check that once more. "));
     hangs(before.into_iter().chain(again).collect())
 }
@@ -25,17 +27,25 @@ fn circles(before: Vec<Item>) -> Call {
 #[tokio::test(start_paused = true)]
 async fn reasoning_in_circles_is_cut_off_taken_back_and_asked_for_again() {
     for after_content in [AfterContent::Retract, AfterContent::Continue] {
-        let world = Fixture::new([circles(vec![]), answers("Hello")]);
+        let world = Fixture::new([looping_calls(vec![]), answers("Hello")]);
         let setup = Setup {
             after_content,
             ..with_tools(&world)
         };
         let (session, heard, ended) = prompt(setup).await;
         assert_eq!(ended.seal, TurnStatus::Completed);
-        let notice = InvalidCompletion::RepeatedReasoning.notice().unwrap();
-        assert_eq!(words(&world.provider.asked()[1].messages), ["hi", notice]);
-        assert_eq!(words(&session.messages()), ["hi", notice, "Hello"]);
-        let problem = InvalidCompletion::RepeatedReasoning.problem().to_owned();
+        let notice = InvalidCompletion::RepeatedReasoning.correction().unwrap();
+        assert_eq!(
+            describe_messages(&world.provider.requests()[1].messages),
+            ["hi", notice]
+        );
+        assert_eq!(
+            describe_messages(&session.messages()),
+            ["hi", notice, "Hello"]
+        );
+        let problem = InvalidCompletion::RepeatedReasoning
+            .user_message()
+            .to_owned();
         assert_eq!(corrected(&heard), [(Cause::MalformedOutput, problem, 1, 3)]);
         let kinds = heard.kinds();
         let place = |kind: &str| kinds.iter().position(|other| other == kind).unwrap();
@@ -51,15 +61,18 @@ async fn reasoning_in_circles_is_cut_off_taken_back_and_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn a_circle_that_follows_text_or_a_call_is_cut_off_with_them() {
     for after_content in [AfterContent::Retract, AfterContent::Continue] {
-        for before in [text("I look."), wants("c1", "send")] {
-            let world = Fixture::new([circles(vec![before]), answers("Hello")]);
+        for before in [text("I look."), tool_call_delta("c1", "send")] {
+            let world = Fixture::new([looping_calls(vec![before]), answers("Hello")]);
             let setup = Setup {
                 after_content,
                 ..with_tools(&world)
             };
             let (session, heard, _) = prompt(setup).await;
-            let notice = InvalidCompletion::RepeatedReasoning.notice().unwrap();
-            assert_eq!(words(&session.messages()), ["hi", notice, "Hello"]);
+            let notice = InvalidCompletion::RepeatedReasoning.correction().unwrap();
+            assert_eq!(
+                describe_messages(&session.messages()),
+                ["hi", notice, "Hello"]
+            );
             assert_eq!(
                 (shown(&heard).as_str(), world.tools.ran()),
                 ("Hello", vec![])
@@ -70,7 +83,7 @@ async fn a_circle_that_follows_text_or_a_call_is_cut_off_with_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_never_leaves_its_circle_is_given_up_and_no_other_is_asked() {
-    let world = Fixture::new([circles(vec![])]);
+    let world = Fixture::new([looping_calls(vec![])]);
     let other = Fixture::by(Arc::clone(&world.clock), [answers("Hello")]);
     let setup = Setup {
         fallbacks: vec![ModelTarget::new(other.setup().provider, "other")],
@@ -78,7 +91,7 @@ async fn a_model_that_never_leaves_its_circle_is_given_up_and_no_other_is_asked(
     };
     let (session, heard, ended) = prompt(setup).await;
     let (judged, why) = ended.error.unwrap();
-    let problem = InvalidCompletion::RepeatedReasoning.problem();
+    let problem = InvalidCompletion::RepeatedReasoning.user_message();
     assert_eq!(
         (judged.verdict.cause, judged.failure.message.as_str()),
         (Cause::MalformedOutput, problem)
@@ -101,7 +114,7 @@ async fn a_model_that_never_leaves_its_circle_is_given_up_and_no_other_is_asked(
 
 #[tokio::test(start_paused = true)]
 async fn a_circle_ends_the_turn_where_nothing_is_taken_back() {
-    let world = Fixture::new([circles(vec![]), answers("Hello")]);
+    let world = Fixture::new([looping_calls(vec![]), answers("Hello")]);
     let setup = Setup {
         after_content: AfterContent::Fail,
         ..with_tools(&world)
@@ -112,7 +125,7 @@ async fn a_circle_ends_the_turn_where_nothing_is_taken_back() {
         (world.provider.calls_made(), heard.count("corrected")),
         (1, 0)
     );
-    assert_eq!(words(&session.messages()), ["hi"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,7 +134,7 @@ async fn reasoning_is_left_alone_where_no_corrections_are_wanted() {
     let end = [text("Hello"), stop(StopReason::EndTurn)];
     let world = Fixture::new([again.chain(end).collect::<Vec<_>>().into()]);
     let setup = Setup {
-        corrections: 0,
+        max_corrections: 0,
         ..with_tools(&world)
     };
     let (_, heard, ended) = prompt(setup).await;
@@ -134,7 +147,7 @@ async fn reasoning_is_left_alone_where_no_corrections_are_wanted() {
 #[tokio::test(start_paused = true)]
 async fn a_thought_after_a_circle_is_a_new_one() {
     let good = vec![thinks("I see."), text("Hello"), stop(StopReason::EndTurn)];
-    let world = Fixture::new([circles(vec![]), good.into()]);
+    let world = Fixture::new([looping_calls(vec![]), good.into()]);
     let (_, heard, ended) = prompt(with_tools(&world)).await;
     assert_eq!(
         (ended.seal, numbers(&heard)),
@@ -159,10 +172,13 @@ async fn a_model_that_makes_the_same_calls_five_times_is_told() {
         corrected(&heard),
         [(Cause::MalformedOutput, problem.to_owned(), 1, 3)]
     );
-    let asked = world.provider.asked();
-    let told = |messages| words(messages).contains(&REPEATS.to_owned());
+    let asked = world.provider.requests();
+    let told = |messages| describe_messages(messages).contains(&REPEATS.to_owned());
     assert!(!told(&asked[4].messages));
-    assert_eq!(words(&asked[5].messages).last().unwrap(), REPEATS);
+    assert_eq!(
+        describe_messages(&asked[5].messages).last().unwrap(),
+        REPEATS
+    );
     assert_eq!(world.tools.ran().len(), 10);
     assert_well_formed(&session.messages());
 }
@@ -221,7 +237,7 @@ async fn calls_are_not_counted_where_no_corrections_are_wanted() {
     let same = (0..25).map(|_| same_calls());
     let world = Fixture::new(same.chain([answers("Hello")]));
     let setup = Setup {
-        corrections: 0,
+        max_corrections: 0,
         ..with_tools(&world)
     };
     let (_, heard, ended) = prompt(setup).await;

@@ -3,7 +3,7 @@
 use crate::pieces::error;
 use crate::routes::Routes;
 use crate::session_compaction::{compacting, compactions, scripted};
-use crate::support::{Call, Listener, START, answers, fails, words};
+use crate::support::{Call, Listener, START, answers, describe_messages, fails};
 use outlast_engine::token_estimate;
 use outlast_engine::turn::TurnOutcome;
 use outlast_kernel::decision::GiveUp;
@@ -134,7 +134,7 @@ async fn a_conversation_that_cannot_be_made_to_fit_is_as_it_was_and_one_error_sa
     ] {
         assert!(reason.contains(part), "{reason}");
     }
-    assert_eq!(words(&session.messages()), ["What is left?"]);
+    assert_eq!(describe_messages(&session.messages()), ["What is left?"]);
 }
 
 // --- Bytes ---
@@ -153,7 +153,7 @@ async fn too_many_bytes_are_cut_without_a_summary_where_the_window_is_not_known(
         "{said:?}"
     );
     assert_eq!(routes.names(), ["model"; 4]);
-    let sent = token_estimate::bytes(&routes.log().pop().unwrap().request);
+    let sent = token_estimate::request_bytes(&routes.log().pop().unwrap().request);
     assert!(sent < 20_000, "{sent}");
 }
 

@@ -1,8 +1,8 @@
 //! The ownership of a session, and the behaviour when its journal cannot be written.
 
 use crate::support::{
-    Fixture, Listener, TestJournal, answers, calls, elsewhere, fails, is_wait, overloaded,
-    run_until, words,
+    Fixture, Listener, TestJournal, answers, calls, describe_messages, fails, is_wait,
+    on_other_thread, overloaded, run_until,
 };
 use futures_util::FutureExt;
 use outlast_engine::journal::Entry;
@@ -22,7 +22,7 @@ fn starts_tool(body: &Body) -> bool {
 async fn a_session_that_is_in_use_cannot_be_opened() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("Hello")]));
     let session = kept.begin(world.setup()).await;
-    let other = kept.elsewhere();
+    let other = kept.open_again();
     let open = || Session::open(&other, session.id(), world.setup());
     let in_use = |opened| {
         matches!(
@@ -38,7 +38,7 @@ async fn a_session_that_is_in_use_cannot_be_opened() {
     // All earlier requests to the store are done first.
     kept.journal.sessions().await.unwrap();
     let session = Session::open(&other, &id, world.setup()).await.unwrap();
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
 }
 
 /// Has another process take the session over at that event, believing its owner dead.
@@ -57,18 +57,18 @@ async fn lose_ownership_at(event: fn(&Body) -> bool) -> (TestJournal, Fixture, S
     let heard = Listener::with(&session, move |session, body| {
         if event(body) {
             other.remove_locks();
-            let hold = elsewhere(other.elsewhere().claim(session.id())).unwrap();
+            let hold = on_other_thread(other.open_again().claim(session.id())).unwrap();
             *take.lock().unwrap() = Some((provider.calls_made(), hold));
         }
     });
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!((ended.seal, ended.recorded), (TurnStatus::Error, false));
+    assert_eq!((ended.seal, ended.is_recorded), (TurnStatus::Error, false));
     let (calls_then, hold) = taken.lock().unwrap().take().unwrap();
     assert_eq!(world.provider.calls_made(), calls_then, "no call after it");
     let kinds = kept.kinds(&id).await;
     assert!(!kinds.contains(&"settled"), "{kinds:?}");
     drop((heard, session));
-    kept.elsewhere().release(hold).await.unwrap();
+    kept.open_again().release(hold).await.unwrap();
     (Arc::into_inner(kept).unwrap(), world, id)
 }
 
@@ -78,7 +78,10 @@ async fn who_lost_a_session_in_a_wait_makes_no_call_and_another_carries_it_on() 
     assert_eq!(world.provider.calls_made(), 1);
     let session = kept.open(&id, world.setup()).await;
     let ended = session.resume().await.unwrap();
-    assert_eq!((ended.seal, ended.recorded), (TurnStatus::Completed, true));
+    assert_eq!(
+        (ended.seal, ended.is_recorded),
+        (TurnStatus::Completed, true)
+    );
     assert_eq!(world.provider.calls_made(), 3);
 }
 
@@ -106,21 +109,27 @@ async fn a_turn_that_could_not_be_written_down_is_written_with_the_next_one() {
     session.prompt("first".into()).await.unwrap();
     std::fs::rename(kept.path(), &aside).unwrap();
     let ended = session.prompt("second".into()).await.unwrap();
-    assert_eq!((ended.seal, ended.recorded), (TurnStatus::Completed, false));
+    assert_eq!(
+        (ended.seal, ended.is_recorded),
+        (TurnStatus::Completed, false)
+    );
     assert_eq!(heard.count("unrecorded"), 1);
     assert_eq!(
-        words(&session.messages()),
+        describe_messages(&session.messages()),
         ["first", "one", "second", "two"]
     );
     std::fs::rename(&aside, kept.path()).unwrap();
     let ended = session.prompt("third".into()).await.unwrap();
-    assert_eq!((ended.seal, ended.recorded), (TurnStatus::Completed, true));
+    assert_eq!(
+        (ended.seal, ended.is_recorded),
+        (TurnStatus::Completed, true)
+    );
     let conversation = ["first", "one", "second", "two", "third", "three"];
-    assert_eq!(words(&session.messages()), conversation);
+    assert_eq!(describe_messages(&session.messages()), conversation);
     let id = session.id().to_owned();
     drop(session);
     let session = kept.open(&id, world.setup()).await;
-    assert_eq!(words(&session.messages()), conversation);
+    assert_eq!(describe_messages(&session.messages()), conversation);
     assert_eq!(kept.journal.summary(&id).await.unwrap().turns, 3);
 }
 
@@ -153,8 +162,11 @@ async fn a_prompt_that_was_dropped_while_it_was_written_down_is_carried_on() {
         "what follows is folded from its beginning"
     );
     let ended = session.resume().await.unwrap();
-    assert_eq!((ended.seal, ended.recorded), (TurnStatus::Completed, true));
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(
+        (ended.seal, ended.is_recorded),
+        (TurnStatus::Completed, true)
+    );
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
     let attempt = "attempt_started";
     let expected = ["prompt", attempt, attempt, "message", "settled"];
     assert_eq!(kept.kinds(session.id()).await, expected);

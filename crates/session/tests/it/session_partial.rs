@@ -1,12 +1,12 @@
 //! Completions that broke off after part of them was delivered: retracted, or continued.
 
 use crate::pieces::{
-    after_content, assert_well_formed, billed_twice, breaks, continues, go_on, prompt, shown,
-    thinks, thought,
+    after_content, assert_well_formed, billed_twice, breaks, continuation_prompt, continues,
+    prompt, shown, thinks, thought,
 };
 use crate::support::{
-    Fate, Fixture, Listener, START, TestJournal, answers, calls, fails, hanging, overloaded,
-    run_until, stop, text, wants, words,
+    Fate, Fixture, Listener, START, TestJournal, answers, calls, describe_messages, fails, hang_at,
+    overloaded, run_until, stop, text, tool_call_delta,
 };
 use outlast_dialect::Role;
 use outlast_engine::target::ModelTarget;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns the position of the first event of that kind.
-fn place(heard: &Listener, kind: &str) -> usize {
+fn event_index(heard: &Listener, kind: &str) -> usize {
     let kinds = heard.kinds();
     kinds.iter().position(|other| other == kind).unwrap()
 }
@@ -56,8 +56,11 @@ async fn what_is_taken_back_is_said_before_the_retry_that_it_is_for() {
     assert_eq!(heard.kinds(), expected);
     assert!(heard.bodies().contains(&Body::Retracted { attempt: 1 }));
     assert_eq!(shown(&heard), "Hello");
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
-    assert_eq!(words(&world.provider.asked()[1].messages), ["hi"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(
+        describe_messages(&world.provider.requests()[1].messages),
+        ["hi"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,12 +89,12 @@ async fn several_broken_answers_are_each_taken_back_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_taken_back_is_not_run() {
-    let broken = breaks(vec![text("I send."), wants("c1", "send")]);
+    let broken = breaks(vec![text("I send."), tool_call_delta("c1", "send")]);
     let world = Fixture::new([broken, calls(&[("c2", "send")]), answers("Sent.")]);
     let (session, heard, _) = prompt(after_content(&world, AfterContent::Retract)).await;
     assert_eq!(world.tools.ran(), ["c2"]);
     let expected = ["hi", "send(c2)", "c2: c2 is done", "Sent."];
-    assert_eq!(words(&session.messages()), expected);
+    assert_eq!(describe_messages(&session.messages()), expected);
     assert_eq!(shown(&heard), "Sent.");
 }
 
@@ -107,12 +110,12 @@ async fn the_last_broken_answer_stays_to_be_read() {
         (shown(&heard), ended.message.text()),
         ("Hel".to_owned(), "Hel".to_owned())
     );
-    assert_eq!(words(&session.messages()), ["hi"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_nothing_may_be_taken_back_the_turn_ends() {
-    for heard_piece in [text("Hel"), thinks("Hm."), wants("c1", "read")] {
+    for heard_piece in [text("Hel"), thinks("Hm."), tool_call_delta("c1", "read")] {
         let world = Fixture::new([breaks(vec![heard_piece]), answers("Hello")]);
         let (_, heard, ended) = prompt(after_content(&world, AfterContent::Fail)).await;
         assert_eq!(ended.error.unwrap().1, GiveUp::ContentSent);
@@ -129,8 +132,11 @@ async fn where_nothing_may_be_taken_back_the_turn_ends() {
 async fn a_model_is_shown_what_it_said_and_asked_to_go_on() {
     let world = Fixture::new([breaks(vec![text("Hel")]), answers("lo")]);
     let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
-    let asked = world.provider.asked();
-    assert_eq!(words(&asked[1].messages), ["hi", "Hel", &go_on("Hel")]);
+    let asked = world.provider.requests();
+    assert_eq!(
+        describe_messages(&asked[1].messages),
+        ["hi", "Hel", &continuation_prompt("Hel")]
+    );
     let roles = asked[1].messages.iter().map(|message| message.role);
     assert_eq!(
         roles.collect::<Vec<_>>(),
@@ -144,7 +150,7 @@ async fn a_model_is_shown_what_it_said_and_asked_to_go_on() {
         (heard.count("retracted"), heard.retries()),
         (0, vec![(1, 2_000)])
     );
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
     assert_eq!(
         (ended.message.text().as_str(), ended.messages.len()),
         ("Hello", 1)
@@ -156,10 +162,10 @@ async fn only_the_end_of_a_long_answer_is_quoted() {
     let long = format!("{}{}", "x".repeat(50), "é".repeat(200));
     let world = Fixture::new([breaks(vec![text(&long)]), answers(".")]);
     prompt(continues(&world, ContinueBy::Prompt)).await;
-    let asked = world.provider.asked();
+    let asked = world.provider.requests();
     assert_eq!(
-        words(&asked[1].messages),
-        ["hi", &long, &go_on(&"é".repeat(200))]
+        describe_messages(&asked[1].messages),
+        ["hi", &long, &continuation_prompt(&"é".repeat(200))]
     );
 }
 
@@ -167,9 +173,9 @@ async fn only_the_end_of_a_long_answer_is_quoted() {
 async fn a_model_that_can_goes_on_after_its_own_words() {
     let world = Fixture::new([breaks(vec![text("Hello, ")]), answers("world")]);
     let (session, heard, _) = prompt(continues(&world, ContinueBy::Prefill)).await;
-    let asked = world.provider.asked();
+    let asked = world.provider.requests();
     assert_eq!(
-        words(&asked[1].messages),
+        describe_messages(&asked[1].messages),
         ["hi", "Hello,"],
         "no space at the end"
     );
@@ -178,7 +184,10 @@ async fn a_model_that_can_goes_on_after_its_own_words() {
         (shown(&heard).as_str(), seams(&heard)),
         ("Hello, |world", vec![ContinueBy::Prefill])
     );
-    assert_eq!(words(&session.messages()), ["hi", "Hello, world"]);
+    assert_eq!(
+        describe_messages(&session.messages()),
+        ["hi", "Hello, world"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,7 +198,7 @@ async fn a_space_that_the_model_says_again_is_not_doubled() {
         let world = Fixture::new([breaks(vec![text("Hello, ")]), items.into()]);
         let (session, heard, _) = prompt(continues(&world, ContinueBy::Prefill)).await;
         assert_eq!(
-            words(&session.messages()),
+            describe_messages(&session.messages()),
             ["hi", "Hello, world"],
             "{rest:?}"
         );
@@ -222,10 +231,16 @@ async fn a_seam_stands_before_the_next_byte_and_once_for_each_time() {
         kinds[seam - 1..=seam + 1],
         ["attempt_started", "seam", "reasoning_delta"]
     );
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
-    let asked = world.provider.asked();
-    assert_eq!(words(&asked[2].messages), ["hi", "Hel", &go_on("Hel")]);
-    assert_eq!(words(&asked[3].messages), ["hi", "Hel", &go_on("Hel")]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
+    let asked = world.provider.requests();
+    assert_eq!(
+        describe_messages(&asked[2].messages),
+        ["hi", "Hel", &continuation_prompt("Hel")]
+    );
+    assert_eq!(
+        describe_messages(&asked[3].messages),
+        ["hi", "Hel", &continuation_prompt("Hel")]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,8 +248,11 @@ async fn a_model_that_cannot_go_on_is_asked_anew() {
     let world = Fixture::new([breaks(vec![text("Hel")]), answers("Hello")]);
     let (session, heard, _) = prompt(continues(&world, ContinueBy::Restart)).await;
     assert_eq!((heard.count("retracted"), seams(&heard)), (1, vec![]));
-    assert_eq!(words(&world.provider.asked()[1].messages), ["hi"]);
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(
+        describe_messages(&world.provider.requests()[1].messages),
+        ["hi"]
+    );
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
     assert_eq!(shown(&heard), "Hello");
 }
 
@@ -243,12 +261,15 @@ async fn proven_reasoning_goes_along_with_the_words_that_followed_it() {
     let broken = breaks(vec![thinks("Hm."), thought("Hm."), text("Hel")]);
     let world = Fixture::new([broken, answers("lo")]);
     let (session, _, _) = prompt(continues(&world, ContinueBy::Prompt)).await;
-    let asked = world.provider.asked();
+    let asked = world.provider.requests();
     assert_eq!(
-        words(&asked[1].messages),
-        ["hi", "(Hm.)", "Hel", &go_on("Hel")]
+        describe_messages(&asked[1].messages),
+        ["hi", "(Hm.)", "Hel", &continuation_prompt("Hel")]
     );
-    assert_eq!(words(&session.messages()), ["hi", "(Hm.)", "Hello"]);
+    assert_eq!(
+        describe_messages(&session.messages()),
+        ["hi", "(Hm.)", "Hello"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,10 +282,16 @@ async fn reasoning_alone_is_nothing_to_go_on_with() {
         let world = Fixture::new([breaks(broken), answers("Hello")]);
         let (session, heard, _) = prompt(continues(&world, ContinueBy::Prompt)).await;
         assert_eq!((heard.count("retracted"), seams(&heard)), (1, vec![]));
-        assert!(place(&heard, "retracted") < place(&heard, "retry_scheduled"));
-        assert_eq!(words(&world.provider.asked()[1].messages), ["hi"]);
+        assert!(event_index(&heard, "retracted") < event_index(&heard, "retry_scheduled"));
         assert_eq!(
-            (shown(&heard).as_str(), words(&session.messages())),
+            describe_messages(&world.provider.requests()[1].messages),
+            ["hi"]
+        );
+        assert_eq!(
+            (
+                shown(&heard).as_str(),
+                describe_messages(&session.messages())
+            ),
             ("Hello", vec!["hi".to_owned(), "Hello".to_owned()])
         );
     }
@@ -279,7 +306,7 @@ async fn all_that_was_heard_stays_to_be_read_when_it_is_given_up() {
         (TurnStatus::Error, "Helll")
     );
     assert_eq!(shown(&heard), "He|l|l|l");
-    assert_eq!(words(&session.messages()), ["hi"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi"]);
 }
 
 // --- A prefix that the provider refuses ---
@@ -301,16 +328,19 @@ async fn a_beginning_that_is_refused_is_quoted_instead_at_once() {
         (ended.seal, world.provider.called_at()),
         (TurnStatus::Completed, vec![0, 2, 2])
     );
-    let asked = world.provider.asked();
+    let asked = world.provider.requests();
     assert_eq!(
-        words(&asked[2].messages),
-        ["hi", "Hello, ", &go_on("Hello, ")]
+        describe_messages(&asked[2].messages),
+        ["hi", "Hello, ", &continuation_prompt("Hello, ")]
     );
     assert_eq!(
         (shown(&heard).as_str(), seams(&heard)),
         ("Hello, |world", vec![ContinueBy::Prompt])
     );
-    assert_eq!(words(&session.messages()), ["hi", "Hello, world"]);
+    assert_eq!(
+        describe_messages(&session.messages()),
+        ["hi", "Hello, world"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,7 +356,7 @@ async fn a_beginning_that_is_refused_is_no_reason_to_ask_another_model() {
         (world.provider.calls_made(), other.provider.calls_made()),
         (3, 0)
     );
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -339,7 +369,10 @@ async fn a_quote_that_is_refused_too_ends_the_turn() {
     );
     assert_eq!(ended.error.unwrap().1, GiveUp::NotRetryable);
     assert_eq!(
-        (shown(&heard).as_str(), words(&session.messages())),
+        (
+            shown(&heard).as_str(),
+            describe_messages(&session.messages())
+        ),
         ("Hel", vec!["hi".to_owned()])
     );
 }
@@ -350,8 +383,8 @@ async fn a_quote_that_is_refused_too_ends_the_turn() {
 async fn calls_that_were_whole_are_run_once_and_a_half_one_is_dropped() {
     let broken = breaks(vec![
         text("I send."),
-        wants("c1", "send"),
-        wants("c2", "read"),
+        tool_call_delta("c1", "send"),
+        tool_call_delta("c2", "read"),
     ]);
     let world = Fixture::new([broken, answers("Sent.")]);
     let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
@@ -368,7 +401,10 @@ async fn calls_that_were_whole_are_run_once_and_a_half_one_is_dropped() {
     );
     let called = ["hi", "I send.", "send(c1)", "read(c2)"];
     let done = ["c1: c1 is done", "c2: c2 is done", "Sent."];
-    assert_eq!(words(&session.messages()), [&called[..], &done].concat());
+    assert_eq!(
+        describe_messages(&session.messages()),
+        [&called[..], &done].concat()
+    );
     assert_eq!((heard.count("warning"), heard.count("retracted")), (1, 0));
     assert_eq!(
         (shown(&heard).as_str(), billed_twice(&heard)),
@@ -380,13 +416,13 @@ async fn calls_that_were_whole_are_run_once_and_a_half_one_is_dropped() {
 async fn calls_that_follow_a_seam_are_run_as_well() {
     let world = Fixture::new([
         breaks(vec![text("I ")]),
-        breaks(vec![text("send."), wants("c1", "send")]),
+        breaks(vec![text("send."), tool_call_delta("c1", "send")]),
         answers("Sent."),
     ]);
     let (session, heard, _) = prompt(continues(&world, ContinueBy::Prompt)).await;
     assert_eq!(world.tools.ran(), ["c1"]);
     let expected = ["hi", "I send.", "send(c1)", "c1: c1 is done", "Sent."];
-    assert_eq!(words(&session.messages()), expected);
+    assert_eq!(describe_messages(&session.messages()), expected);
     assert_eq!(
         (shown(&heard).as_str(), heard.ends()),
         ("I |send.Sent.", vec![(true, 1, None)])
@@ -396,11 +432,11 @@ async fn calls_that_follow_a_seam_are_run_as_well() {
 #[tokio::test(start_paused = true)]
 async fn calls_of_an_answer_that_can_never_succeed_are_not_run() {
     let refused = overloaded().with_retryable(false);
-    let broken = vec![wants("c1", "send"), Err(Box::new(refused))];
+    let broken = vec![tool_call_delta("c1", "send"), Err(Box::new(refused))];
     let world = Fixture::new([broken.into()]);
     let (session, _, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
     assert_eq!((ended.seal, world.tools.ran()), (TurnStatus::Error, vec![]));
-    assert_eq!(words(&session.messages()), ["hi"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -408,7 +444,7 @@ async fn calls_that_nobody_runs_are_taken_back_with_what_was_kept_before_them() 
     let world = Fixture::new([
         breaks(vec![text("I ")]),
         breaks(vec![text("se")]),
-        breaks(vec![text("nd."), wants("c1", "send")]),
+        breaks(vec![text("nd."), tool_call_delta("c1", "send")]),
         answers("I cannot send."),
     ]);
     let setup = Setup {
@@ -420,17 +456,26 @@ async fn calls_that_nobody_runs_are_taken_back_with_what_was_kept_before_them() 
         (heard.count("retracted"), shown(&heard).as_str()),
         (3, "I cannot send.")
     );
-    assert_eq!(words(&session.messages()), ["hi", "I cannot send."]);
-    assert_eq!(words(&world.provider.asked()[3].messages), ["hi"]);
+    assert_eq!(
+        describe_messages(&session.messages()),
+        ["hi", "I cannot send."]
+    );
+    assert_eq!(
+        describe_messages(&world.provider.requests()[3].messages),
+        ["hi"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_of_a_broken_answer_do_not_run_again_after_a_restart() {
-    let broken = breaks(vec![wants("c1", "send"), wants("c2", "read")]);
+    let broken = breaks(vec![
+        tool_call_delta("c1", "send"),
+        tool_call_delta("c2", "read"),
+    ]);
     let (kept, world) = (TestJournal::new(), Fixture::new([broken, answers("Sent.")]));
     let setup = || continues(&world, ContinueBy::Prompt);
     let session = kept.begin(setup()).await;
-    let is_done = hanging(&world.provider, |body| {
+    let is_done = hang_at(&world.provider, |body| {
         matches!(body, Body::ToolResult { .. })
     });
     let fate = run_until(&session, session.prompt("hi".into()), is_done).await;

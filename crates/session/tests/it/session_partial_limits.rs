@@ -1,11 +1,11 @@
 //! Completions that broke off, combined with restarts, prices, deadlines and aborts.
 
 use crate::pieces::{
-    after_content, billed_twice, breaks, continues, go_on, prompt, prompt_with, shown,
+    after_content, billed_twice, breaks, continuation_prompt, continues, prompt, prompt_with, shown,
 };
 use crate::support::{
-    Fate, Fixture, Listener, START, TestJournal, answers, fails, is_wait, overloaded, run_until,
-    text, usage, used, wants, words,
+    Fate, Fixture, Listener, START, TestJournal, answers, describe_messages, fails, is_wait,
+    overloaded, run_until, text, tool_call_delta, usage, usage_delta,
 };
 use outlast_engine::target::ModelTarget;
 use outlast_kernel::budget::{Cost, Limits, Price};
@@ -52,14 +52,17 @@ async fn the_next_process_goes_on_where_the_answer_broke_off() {
             (ended.seal, ended.message.text().as_str()),
             (TurnStatus::Completed, "Hello")
         );
-        let last = world.provider.asked().pop().unwrap();
-        assert_eq!(words(&last.messages), ["hi", "Hel", &go_on("Hel")]);
+        let last = world.provider.requests().pop().unwrap();
+        assert_eq!(
+            describe_messages(&last.messages),
+            ["hi", "Hel", &continuation_prompt("Hel")]
+        );
         assert_eq!(
             shown(&heard),
             "Hel|lo",
             "who listens now has heard nothing before"
         );
-        assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+        assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
     }
 }
 
@@ -67,7 +70,7 @@ async fn the_next_process_goes_on_where_the_answer_broke_off() {
 async fn what_the_next_process_says_again_it_can_take_back() {
     let world = Fixture::new([
         breaks(vec![text("I ")]),
-        breaks(vec![text("send."), wants("c1", "send")]),
+        breaks(vec![text("send."), tool_call_delta("c1", "send")]),
         answers("I cannot send."),
     ]);
     let kept = TestJournal::new();
@@ -80,7 +83,10 @@ async fn what_the_next_process_says_again_it_can_take_back() {
     let heard = Listener::new(&session);
     session.resume().await.unwrap();
     assert_eq!(shown(&heard), "I cannot send.");
-    assert_eq!(words(&session.messages()), ["hi", "I cannot send."]);
+    assert_eq!(
+        describe_messages(&session.messages()),
+        ["hi", "I cannot send."]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +101,7 @@ async fn what_was_taken_back_does_not_come_back_with_the_next_process() {
     let heard = Listener::new(&session);
     session.resume().await.unwrap();
     assert_eq!((shown(&heard).as_str(), heard.count("seam")), ("Hello", 0));
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,14 +125,14 @@ async fn the_next_process_does_not_ask_a_model_that_was_left_to_go_on() {
         (world.provider.calls_made(), other.provider.calls_made()),
         (1, 2)
     );
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
 }
 
 // --- Cost ---
 
 #[tokio::test(start_paused = true)]
 async fn what_is_paid_twice_is_said_as_the_provider_counted_it() {
-    let broken = || breaks(vec![used(100, 7), text("Hel")]);
+    let broken = || breaks(vec![usage_delta(100, 7), text("Hel")]);
     let cases = [
         (AfterContent::Retract, usage(100, 7)),
         (AfterContent::Continue, usage(100, 0)),
@@ -135,7 +141,10 @@ async fn what_is_paid_twice_is_said_as_the_provider_counted_it() {
         let world = Fixture::new([broken(), answers("lo")]);
         let (_, heard, ended) = prompt(after_content(&world, mode)).await;
         assert_eq!(billed_twice(&heard), Some((twice, false)), "{mode:?}");
-        assert_eq!((ended.billed_twice, ended.usage), (twice, usage(100, 7)));
+        assert_eq!(
+            (ended.extra_retry_usage, ended.usage),
+            (twice, usage(100, 7))
+        );
         assert_eq!(
             heard.kinds().iter().rev().take(2).collect::<Vec<_>>(),
             ["sealed", "billed_twice"]
@@ -155,7 +164,10 @@ async fn what_the_provider_never_counted_is_estimated() {
         estimated && twice.input > 0 && twice.output > 4,
         "{twice:?}"
     );
-    assert_eq!((ended.billed_twice, ended.usage), (twice, Usage::default()));
+    assert_eq!(
+        (ended.extra_retry_usage, ended.usage),
+        (twice, Usage::default())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +175,7 @@ async fn nothing_is_paid_twice_where_nothing_broke_off() {
     let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let (_, heard, ended) = prompt(after_content(&world, AfterContent::Retract)).await;
     assert_eq!(
-        (billed_twice(&heard), ended.billed_twice),
+        (billed_twice(&heard), ended.extra_retry_usage),
         (None, Usage::default())
     );
 }
@@ -192,7 +204,7 @@ async fn a_deadline_ends_it_all_the_same() {
         );
         assert_eq!(
             (ended.error.unwrap().1, heard.count("error")),
-            (GiveUp::DeadlineSpent, 1)
+            (GiveUp::DeadlineExceeded, 1)
         );
     }
 }
@@ -200,7 +212,7 @@ async fn a_deadline_ends_it_all_the_same() {
 #[tokio::test(start_paused = true)]
 async fn a_cost_ceiling_ends_it_all_the_same() {
     for mode in AFTER_CONTENT_MODES {
-        let world = Fixture::new([breaks(vec![used(10, 10), text("Hel")])]);
+        let world = Fixture::new([breaks(vec![usage_delta(10, 10), text("Hel")])]);
         let setup = Setup {
             price: Some(Price {
                 output: Cost(1_000_000),
@@ -218,7 +230,7 @@ async fn a_cost_ceiling_ends_it_all_the_same() {
         let (_, _, ended) = prompt_with(setup, ask).await;
         assert_eq!(
             (ended.error.unwrap().1, world.provider.calls_made()),
-            (GiveUp::CostSpent, 2),
+            (GiveUp::CostLimitReached, 2),
             "{mode:?}"
         );
     }
@@ -245,9 +257,9 @@ async fn an_abort_ends_it_all_the_same() {
             [(false, 1, Some("Retry cancelled".to_owned()))]
         );
         session.prompt("again".into()).await.unwrap();
-        let asked = world.provider.asked();
+        let asked = world.provider.requests();
         assert_eq!(
-            words(&asked[1].messages),
+            describe_messages(&asked[1].messages),
             ["hi", "again"],
             "nothing is gone on with"
         );

@@ -1,8 +1,8 @@
 //! One turn, cut off after each of its entries, and resumed by another process.
 
 use crate::support::{
-    Call, Fixture, Listener, TestJournal, answers, calls, effect, fails, overloaded, text, usage,
-    used, wants, words,
+    Call, Fixture, Listener, TestJournal, answers, calls, describe_messages, effect, fails,
+    overloaded, text, tool_call_delta, usage, usage_delta,
 };
 use outlast_dialect::{Message, Part};
 use outlast_engine::clock::TimerClock;
@@ -19,11 +19,11 @@ const INTERRUPTED: &str = "it was interrupted by a restart and may have partly r
 
 /// Returns two failures, a step of three tools, one more failure, a step of one tool, and the final completion.
 fn script() -> Vec<Call> {
-    let failing = || vec![used(1, 0), Err(Box::new(overloaded()))].into();
+    let failing = || vec![usage_delta(1, 0), Err(Box::new(overloaded()))].into();
     let step = |tools: &[(&str, &str)]| {
-        let wanted = tools.iter().map(|(id, name)| wants(id, name));
+        let wanted = tools.iter().map(|(id, name)| tool_call_delta(id, name));
         let stopped = Ok(outlast_dialect::Delta::Stopped(StopReason::ToolUse));
-        let items = [used(100, 10), text("Let me see.")]
+        let items = [usage_delta(100, 10), text("Let me see.")]
             .into_iter()
             .chain(wanted);
         items.chain([stopped]).collect::<Vec<_>>().into()
@@ -56,7 +56,7 @@ async fn whole_turn() -> (Vec<StoredEntry>, Vec<Message>) {
 fn entries(stored: &[StoredEntry]) -> Vec<Entry> {
     stored
         .iter()
-        .map(|line| session::read("s", line).unwrap())
+        .map(|line| session::parse_entry("s", line).unwrap())
         .collect()
 }
 
@@ -97,7 +97,7 @@ struct RestartedProcess {
 impl RestartedProcess {
     async fn new(prefix: &[StoredEntry]) -> Self {
         let before = entries(prefix);
-        let restarted = prefix.last().unwrap().line.time + Duration::from_millis(500);
+        let restarted = prefix.last().unwrap().entry.time + Duration::from_millis(500);
         let is_over =
             |entry: &&Entry| matches!(entry, Entry::AttemptFailed { .. } | Entry::Message { .. });
         let answered = before.iter().filter(is_over).count();
@@ -160,10 +160,16 @@ impl RestartedProcess {
         let session = self.kept.open("s", self.world.setup()).await;
         let heard = Listener::new(&session);
         let ended = session.resume().await.unwrap();
-        assert_eq!((ended.seal, ended.recorded), (TurnStatus::Completed, true));
+        assert_eq!(
+            (ended.seal, ended.is_recorded),
+            (TurnStatus::Completed, true)
+        );
         assert_eq!(ended.usage, usage(203, 20), "what was used before counts");
         let expected = self.expected(whole);
-        assert_eq!(words(&session.messages()), words(&expected));
+        assert_eq!(
+            describe_messages(&session.messages()),
+            describe_messages(&expected)
+        );
         assert_eq!(session.messages(), expected);
         assert_eq!(self.world.tools.ran(), self.to_run());
         self.check_wait(&heard);
@@ -200,7 +206,7 @@ impl RestartedProcess {
         });
         let rest = u64::try_from(until.since(self.restarted).as_millis()).unwrap();
         assert_eq!(first, Some((spent.chain.retries(), rest, *until)));
-        let called = self.world.provider.asked()[0].after;
+        let called = self.world.provider.requests()[0].after;
         assert_eq!(crate::support::START + called, *until);
     }
 }
@@ -228,7 +234,7 @@ async fn a_turn_that_was_settled_is_not_carried_on() {
     let session = after.kept.open("s", after.world.setup()).await;
     assert!(matches!(
         session.resume().await,
-        Err(Error::NothingToDo { .. })
+        Err(Error::NothingToResume { .. })
     ));
     assert_eq!(session.messages(), whole);
     assert_eq!(after.world.provider.calls_made(), 0);
@@ -258,15 +264,15 @@ async fn what_a_turn_has_used_and_done_is_known_after_every_entry() {
     let all = entries(&stored);
     let mut used = 0;
     for length in 1..all.len() {
-        let standing = State::after(all[..length].to_vec());
+        let standing = State::from_entries(all[..length].to_vec());
         let Some(unfinished) = standing.unfinished else {
             panic!("settled after {length} entries");
         };
         let resume_state = unfinished.resume_state;
         let (started, finished) = tools(&all[..length]);
-        for call in &resume_state.calls {
+        for call in &resume_state.outstanding_calls {
             let id = call.call.id.as_str();
-            let expected = match &call.so_far {
+            let expected = match &call.progress {
                 CallProgress::NotStarted => (false, false),
                 CallProgress::Started(_) => (true, false),
                 CallProgress::Finished(_) => (true, true),
@@ -303,5 +309,5 @@ async fn a_turn_with_a_tool_is_written_down_as_these_entries() {
         "settled",
     ];
     assert_eq!(kinds, expected);
-    assert_eq!(State::after(all).messages, session.messages());
+    assert_eq!(State::from_entries(all).messages, session.messages());
 }

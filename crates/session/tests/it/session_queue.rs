@@ -2,8 +2,8 @@
 
 use crate::pieces::{assert_well_formed, breaks, continues};
 use crate::support::{
-    Fixture, Listener, TestJournal, answers, calls, elsewhere, fails, hangs, is_wait, overloaded,
-    stop, text, wants, words,
+    Fixture, Listener, TestJournal, answers, calls, describe_messages, fails, hangs, is_wait,
+    on_other_thread, overloaded, stop, text, tool_call_delta,
 };
 use outlast_dialect::Message;
 use outlast_engine::journal::Entry;
@@ -25,7 +25,7 @@ fn queues(
     Listener::with(session, move |session, body| {
         if at(body) && std::mem::take(&mut once) {
             for (place, text) in messages {
-                elsewhere(session.queue(*place, Message::user(*text))).unwrap();
+                on_other_thread(session.enqueue(*place, Message::user(*text))).unwrap();
             }
         }
     })
@@ -40,9 +40,12 @@ fn says_text(body: &Body) -> bool {
 }
 
 /// Returns the conversation of each call, in words.
-fn asked(world: &Fixture) -> Vec<Vec<String>> {
-    let asked = world.provider.asked();
-    asked.iter().map(|asked| words(&asked.messages)).collect()
+fn request_texts(world: &Fixture) -> Vec<Vec<String>> {
+    let asked = world.provider.requests();
+    asked
+        .iter()
+        .map(|asked| describe_messages(&asked.messages))
+        .collect()
 }
 
 fn inputs(heard: &Listener) -> Vec<String> {
@@ -73,7 +76,7 @@ fn waiting(session: &Session) -> (Vec<String>, Vec<String>) {
     let Queued {
         steering,
         follow_up,
-    } = session.waiting();
+    } = session.queued_messages();
     (texts(&steering), texts(&follow_up))
 }
 
@@ -101,9 +104,15 @@ async fn steering_is_said_between_two_steps_after_the_results_of_tools() {
         "c2: c2 is done",
         "left",
     ];
-    assert_eq!(asked(&world)[1], said);
-    assert_eq!(words(&session.messages()), [&said[..], &["done"]].concat());
-    assert_eq!(words(&ended.messages), [&said[1..], &["done"]].concat());
+    assert_eq!(request_texts(&world)[1], said);
+    assert_eq!(
+        describe_messages(&session.messages()),
+        [&said[..], &["done"]].concat()
+    );
+    assert_eq!(
+        describe_messages(&ended.messages),
+        [&said[1..], &["done"]].concat()
+    );
     assert_well_formed(&session.messages());
     let expected = [owned([&["left"], &[]]), owned([&[], &[]])];
     assert_eq!(changes(&heard), expected);
@@ -132,18 +141,22 @@ async fn steering_is_said_before_a_retry() {
     let heard = queues(&session, is_wait, &[(Steering, "left")]);
     session.prompt("hi".into()).await.unwrap();
     let expected = [vec!["hi"], vec!["hi", "left"]];
-    assert_eq!(asked(&world), expected);
+    assert_eq!(request_texts(&world), expected);
     assert_eq!(heard.retries(), [(1, 2_000)], "the schedule is as it was");
 }
 
 #[tokio::test(start_paused = true)]
 async fn steering_waits_while_an_answer_that_broke_off_is_gone_on_with() {
-    let go_on = vec![text("lo"), wants("c1", "read"), stop(StopReason::ToolUse)];
+    let go_on = vec![
+        text("lo"),
+        tool_call_delta("c1", "read"),
+        stop(StopReason::ToolUse),
+    ];
     let world = Fixture::new([breaks(vec![text("Hel")]), go_on.into(), answers("done")]);
     let session = Arc::new(Session::in_memory(continues(&world, ContinueBy::Prefill)));
     let heard = queues(&session, is_wait, &[(Steering, "left")]);
     session.prompt("hi".into()).await.unwrap();
-    let asked = asked(&world);
+    let asked = request_texts(&world);
     assert_eq!(asked[1], ["hi", "Hel"], "not into the middle of it");
     assert_eq!(
         asked[2],
@@ -172,7 +185,7 @@ async fn as_many_are_said_at_a_time_as_the_mode_says() {
         session.prompt("hi".into()).await.unwrap();
         let said = |call: usize| {
             let is_said = |word: &String| ["a", "b", "c"].contains(&word.as_str());
-            asked(&world)[call]
+            request_texts(&world)[call]
                 .iter()
                 .filter(|word| is_said(word))
                 .cloned()
@@ -188,15 +201,15 @@ async fn a_prompt_is_said_before_what_waits() {
     let session = world.session();
     let heard = Listener::new(&session);
     session
-        .queue(Steering, Message::user("left"))
+        .enqueue(Steering, Message::user("left"))
         .await
         .unwrap();
     session
-        .queue(FollowUp, Message::user("later"))
+        .enqueue(FollowUp, Message::user("later"))
         .await
         .unwrap();
     session.prompt("hi".into()).await.unwrap();
-    assert_eq!(asked(&world), [["hi", "left"]]);
+    assert_eq!(request_texts(&world), [["hi", "left"]]);
     assert_eq!(inputs(&heard), ["hi", "left"]);
     assert_eq!(waiting(&session), owned([&[], &["later"]]));
 }
@@ -223,7 +236,7 @@ async fn follow_ups_are_a_turn_of_their_own() {
         (ended.seal, ended.message.text()),
         (TurnStatus::Completed, "two".to_owned())
     );
-    assert_eq!(asked(&world)[1], ["hi", "one", "a"]);
+    assert_eq!(request_texts(&world)[1], ["hi", "one", "a"]);
     let expected = ["start", "queue_changed", "input", "attempt_started"];
     assert_eq!(heard.kinds()[before..before + 4], expected);
     session
@@ -239,7 +252,7 @@ async fn follow_ups_are_a_turn_of_their_own() {
             .is_none()
     );
     assert_eq!(
-        words(&session.messages()),
+        describe_messages(&session.messages()),
         ["hi", "one", "a", "two", "b", "three"]
     );
     assert_eq!(inputs(&heard), ["hi", "a", "b"]);
@@ -256,13 +269,16 @@ async fn all_follow_ups_begin_a_turn_together_if_that_is_wanted() {
     session.set_follow_up_mode(DrainMode::All);
     let heard = Listener::new(&session);
     for text in ["a", "b"] {
-        session.queue(FollowUp, Message::user(text)).await.unwrap();
+        session
+            .enqueue(FollowUp, Message::user(text))
+            .await
+            .unwrap();
     }
     session
         .prompt_queued(PromptRequest::default())
         .await
         .unwrap();
-    assert_eq!(asked(&world), [["a", "b"]]);
+    assert_eq!(request_texts(&world), [["a", "b"]]);
     assert_eq!(inputs(&heard), ["a", "b"]);
     assert_eq!(changes(&heard).last(), Some(&owned([&[], &[]])));
 }
@@ -272,19 +288,19 @@ async fn a_turn_of_what_waits_begins_with_steering_one_at_a_time() {
     let world = Fixture::new([calls(&[("c1", "read")]), answers("one"), answers("two")]);
     let session = world.session();
     for (place, text) in [(FollowUp, "f"), (Steering, "a"), (Steering, "b")] {
-        session.queue(place, Message::user(text)).await.unwrap();
+        session.enqueue(place, Message::user(text)).await.unwrap();
     }
     session
         .prompt_queued(PromptRequest::default())
         .await
         .unwrap();
-    assert_eq!(asked(&world)[0], ["a"], "one at a time");
-    assert_eq!(asked(&world)[1].last().unwrap(), "b");
+    assert_eq!(request_texts(&world)[0], ["a"], "one at a time");
+    assert_eq!(request_texts(&world)[1].last().unwrap(), "b");
     session
         .prompt_queued(PromptRequest::default())
         .await
         .unwrap();
-    assert_eq!(asked(&world)[2].last().unwrap(), "f");
+    assert_eq!(request_texts(&world)[2].last().unwrap(), "f");
 }
 
 // --- Messages that are not sent ---
@@ -312,7 +328,7 @@ async fn an_abort_keeps_what_waits_and_nothing_is_said_until_the_next_prompt() {
     assert_eq!(waiting(&session), owned([&["left"], &["later"]]));
     assert_eq!(inputs(&heard), ["hi"]);
     session.prompt("again".into()).await.unwrap();
-    assert_eq!(asked(&world)[1], ["hi", "again", "left"]);
+    assert_eq!(request_texts(&world)[1], ["hi", "again", "left"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -321,7 +337,7 @@ async fn what_is_taken_out_of_the_queue_is_handed_back_and_not_said() {
     let session = kept.begin(world.setup()).await;
     let heard = Listener::new(&session);
     for (place, text) in [(Steering, "a"), (FollowUp, "b"), (Note, "n")] {
-        session.queue(place, Message::user(text)).await.unwrap();
+        session.enqueue(place, Message::user(text)).await.unwrap();
     }
     let Queued {
         steering,
@@ -335,14 +351,14 @@ async fn what_is_taken_out_of_the_queue_is_handed_back_and_not_said() {
     assert_eq!(heard.count("queue_changed"), 3);
     session.prompt("hi".into()).await.unwrap();
     assert_eq!(
-        asked(&world),
+        request_texts(&world),
         [["n", "hi"]],
         "a note is a part of the conversation"
     );
     let id = session.id().to_owned();
     drop(session);
     let session = kept.open(&id, world.setup()).await;
-    assert_eq!(session.waiting(), Queued::default());
+    assert_eq!(session.queued_messages(), Queued::default());
 }
 
 // --- Notes ---
@@ -352,16 +368,19 @@ async fn a_note_is_part_of_the_conversation_at_once_and_asks_nothing() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("done")]));
     let session = kept.begin(world.setup()).await;
     let heard = Listener::new(&session);
-    session.note(Message::user("ls: a b")).await.unwrap();
-    assert_eq!(words(&session.messages()), ["ls: a b"]);
+    session.add_note(Message::user("ls: a b")).await.unwrap();
+    assert_eq!(describe_messages(&session.messages()), ["ls: a b"]);
     assert_eq!((world.provider.calls_made(), heard.kinds().len()), (0, 0));
     session.prompt("hi".into()).await.unwrap();
-    assert_eq!(asked(&world), [["ls: a b", "hi"]]);
+    assert_eq!(request_texts(&world), [["ls: a b", "hi"]]);
     assert_eq!(inputs(&heard), ["hi"]);
     let id = session.id().to_owned();
     drop(session);
     let session = kept.open(&id, world.setup()).await;
-    assert_eq!(words(&session.messages()), ["ls: a b", "hi", "done"]);
+    assert_eq!(
+        describe_messages(&session.messages()),
+        ["ls: a b", "hi", "done"]
+    );
 }
 
 /// Adds a note at the first such event.
@@ -369,7 +388,7 @@ fn notes(session: &Arc<Session>, at: fn(&Body) -> bool) -> Listener {
     let mut once = true;
     Listener::with(session, move |session, body| {
         if at(body) && std::mem::take(&mut once) {
-            elsewhere(session.note(Message::user("ls: a b"))).unwrap();
+            on_other_thread(session.add_note(Message::user("ls: a b"))).unwrap();
         }
     })
 }
@@ -381,7 +400,7 @@ async fn a_note_in_a_turn_is_said_with_its_next_call() {
     let heard = notes(&session, starts_tool);
     session.prompt("hi".into()).await.unwrap();
     let expected = ["hi", "read(c1)", "c1: c1 is done", "ls: a b"];
-    assert_eq!(asked(&world)[1], expected);
+    assert_eq!(request_texts(&world)[1], expected);
     assert_eq!((inputs(&heard).len(), heard.count("queue_changed")), (1, 0));
 }
 
@@ -391,7 +410,10 @@ async fn a_note_after_the_last_call_of_a_turn_follows_its_answer() {
     let session = world.session();
     let _heard = notes(&session, says_text);
     session.prompt("hi".into()).await.unwrap();
-    assert_eq!(words(&session.messages()), ["hi", "done", "ls: a b"]);
+    assert_eq!(
+        describe_messages(&session.messages()),
+        ["hi", "done", "ls: a b"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -401,11 +423,11 @@ async fn a_note_in_an_unfinished_turn_stays_out_of_its_tool_calls() {
     world.tools.hang(true);
     let running = session.prompt("hi".into());
     crate::support::run_until(&session, running, starts_tool).await;
-    session.note(Message::user("ls: a b")).await.unwrap();
+    session.add_note(Message::user("ls: a b")).await.unwrap();
     world.tools.hang(false);
     session.resume().await.unwrap();
     let expected = ["hi", "read(c1)", "c1: c1 is done", "ls: a b", "done"];
-    assert_eq!(words(&session.messages()), expected);
+    assert_eq!(describe_messages(&session.messages()), expected);
     assert_well_formed(&session.messages());
 }
 
@@ -415,12 +437,12 @@ async fn a_note_in_an_unfinished_turn_stays_out_of_its_tool_calls() {
 async fn what_cannot_be_written_down_does_not_wait() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("done")]));
     let session = kept.begin(world.setup()).await;
-    session.queue(Steering, Message::user("a")).await.unwrap();
+    session.enqueue(Steering, Message::user("a")).await.unwrap();
     let heard = Listener::new(&session);
     let aside = kept.path().with_extension("aside");
     std::fs::rename(kept.path(), &aside).unwrap();
     session
-        .queue(Steering, Message::user("b"))
+        .enqueue(Steering, Message::user("b"))
         .await
         .unwrap_err();
     session.clear_queue().await.unwrap_err();
@@ -428,7 +450,7 @@ async fn what_cannot_be_written_down_does_not_wait() {
     assert_eq!(heard.count("queue_changed"), 0);
     std::fs::rename(&aside, kept.path()).unwrap();
     session.prompt("hi".into()).await.unwrap();
-    assert_eq!(asked(&world), [["hi", "a"]]);
+    assert_eq!(request_texts(&world), [["hi", "a"]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -445,14 +467,17 @@ async fn what_waits_is_said_once_although_that_cannot_be_written_down() {
     let (path, away) = (kept.path(), aside.clone());
     let heard = Listener::with(&session, move |session, body| {
         if is_wait(body) {
-            elsewhere(session.queue(Steering, Message::user("left"))).unwrap();
+            on_other_thread(session.enqueue(Steering, Message::user("left"))).unwrap();
             std::fs::rename(&path, &away).unwrap();
         }
     });
     let ended = session.prompt("hi".into()).await.unwrap();
-    assert_eq!((ended.seal, ended.recorded), (TurnStatus::Completed, false));
+    assert_eq!(
+        (ended.seal, ended.is_recorded),
+        (TurnStatus::Completed, false)
+    );
     let expected = ["hi", "left", "read(c1)", "c1: c1 is done", "one"];
-    assert_eq!(words(&session.messages()), expected);
+    assert_eq!(describe_messages(&session.messages()), expected);
     assert_eq!(
         (inputs(&heard).len(), waiting(&session)),
         (2, owned([&[], &[]]))
@@ -463,7 +488,7 @@ async fn what_waits_is_said_once_although_that_cannot_be_written_down() {
     drop((heard, session));
     let session = kept.open(&id, world.setup()).await;
     assert_eq!(
-        words(&session.messages()),
+        describe_messages(&session.messages()),
         [&expected[..], &["and now", "two"]].concat()
     );
     assert_eq!(waiting(&session), owned([&[], &[]]));
@@ -486,7 +511,7 @@ async fn events_that_come_from_elsewhere_have_their_place_among_those_of_the_tur
     let numbers: Vec<u64> = second.events().iter().map(|event| event.seq).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
     assert_eq!(first.events(), second.events());
-    assert_eq!(session.snapshot().events, numbers.len() as u64);
+    assert_eq!(session.snapshot().last_seq, numbers.len() as u64);
     let turn = &second.events()[0].turn_id;
     let queue = |event: &outlast_kernel::event::Event| {
         let is_queue = matches!(event.body, Body::QueueChanged { .. });
@@ -515,10 +540,10 @@ async fn whoever_takes_a_turn_up_hears_all_that_was_said_in_it() {
     let heard = Listener::new(&session);
     session.resume().await.unwrap();
     assert_eq!(inputs(&heard), ["hi", "left"]);
-    assert_eq!(asked(&world), [["hi", "ls: a b", "left"]]);
+    assert_eq!(request_texts(&world), [["hi", "ls: a b", "left"]]);
     let said = kept.entries(&id).await;
     let said = said
         .iter()
-        .filter(|entry| matches!(entry, Entry::Said { .. }));
+        .filter(|entry| matches!(entry, Entry::Delivered { .. }));
     assert_eq!(said.count(), 2, "the note and what was said");
 }

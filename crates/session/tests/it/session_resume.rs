@@ -1,8 +1,8 @@
 //! The state of a session after its process died, and resuming its turn.
 
 use crate::support::{
-    Fate, Fixture, Listener, START, TestJournal, answers, calls, fails, hangs, is_wait, overloaded,
-    run_until, stop, text, usage, used, words,
+    Fate, Fixture, Listener, START, TestJournal, answers, calls, describe_messages, fails, hangs,
+    is_wait, overloaded, run_until, stop, text, usage, usage_delta,
 };
 use outlast_engine::journal::{Entry, Spent};
 use outlast_kernel::budget::{Limits, Prompt};
@@ -62,7 +62,7 @@ async fn a_wait_goes_on_to_its_original_end() {
         "a second of the wait was left"
     );
     assert_eq!(heard.ends(), [(true, 2, None)]);
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +207,7 @@ async fn a_wait_that_was_cut_short_before_the_restart_costs_what_was_slept() {
     });
     let second = |body: &Body| matches!(body, Body::AttemptStarted { attempt: 2 });
     run_until(&session, session.prompt(ask), second).await;
-    let unfinished = State::after(kept.entries(session.id()).await).unfinished;
+    let unfinished = State::from_entries(kept.entries(session.id()).await).unfinished;
     let unfinished = unfinished.unwrap();
     assert_eq!(unfinished.budget.sleep_left(), limits.sleep);
     assert_eq!(unfinished.resume_state.chain.retries(), 1);
@@ -241,7 +241,7 @@ async fn a_turn_whose_deadline_came_meanwhile_makes_no_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_cut_off_is_made_again_under_its_next_number() {
-    let broken = hangs(vec![used(10, 0), text("Hel")]);
+    let broken = hangs(vec![usage_delta(10, 0), text("Hel")]);
     let (kept, world) = (TestJournal::new(), Fixture::new([broken, answers("Hello")]));
     let partly = |body: &Body| matches!(body, Body::TextDelta { .. });
     let id = run_until_death_at(&kept, &world, "hi".into(), partly).await;
@@ -253,7 +253,7 @@ async fn a_call_that_was_cut_off_is_made_again_under_its_next_number() {
             .bodies()
             .contains(&Body::AttemptStarted { attempt: 2 })
     );
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,7 +279,7 @@ async fn a_tool_that_was_interrupted_runs_again_only_if_that_does_no_harm() {
                 ran.iter().map(ToString::to_string).collect()
             )
         );
-        assert_eq!(words(&session.messages())[3], result, "{name}");
+        assert_eq!(describe_messages(&session.messages())[3], result, "{name}");
         assert_eq!(world.provider.calls_made(), 2);
     }
 }
@@ -302,7 +302,7 @@ async fn a_tool_that_began_and_may_not_begin_again_is_not_said_to_have_never_run
     let session = kept.open(&id, world.setup()).await;
     session.resume().await.unwrap();
     assert_eq!(world.tools.ran(), ["c1"], "its time was over");
-    let result = &words(&session.messages())[2];
+    let result = &describe_messages(&session.messages())[2];
     assert!(result.contains("may have partly run"), "{result}");
 }
 
@@ -339,7 +339,7 @@ async fn a_tool_that_has_finished_never_runs_again() {
     let session = kept.open(&id, world.setup()).await;
     session.resume().await.unwrap();
     assert_eq!(world.tools.ran(), ["c1", "c2"]);
-    assert_eq!(words(&session.messages())[3], "c1: c1 is done");
+    assert_eq!(describe_messages(&session.messages())[3], "c1: c1 is done");
 }
 
 #[tokio::test(start_paused = true)]
@@ -402,7 +402,7 @@ async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened()
         "c2: c2 is done",
         "done",
     ];
-    assert_eq!(words(&session.messages()), conversation);
+    assert_eq!(describe_messages(&session.messages()), conversation);
     assert_eq!(world.provider.calls_made(), 5, "no call was made twice");
     let kinds = kept.kinds(&id).await;
     let count = |kind| kinds.iter().filter(|other| **other == kind).count();
@@ -413,7 +413,7 @@ async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened()
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_opened_stands_where_it_stood() {
-    let answer = vec![used(10, 5), text("Hello"), stop(StopReason::EndTurn)];
+    let answer = vec![usage_delta(10, 5), text("Hello"), stop(StopReason::EndTurn)];
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([calls(&[("c1", "send")]), answer.into()]),
@@ -429,7 +429,7 @@ async fn a_session_that_is_opened_stands_where_it_stood() {
     assert!(session.unfinished_turn().is_none());
     assert!(matches!(
         session.resume().await,
-        Err(Error::NothingToDo { .. })
+        Err(Error::NothingToResume { .. })
     ));
     session.prompt("third".into()).await.unwrap();
     assert_eq!(kept.journal.summary(&id).await.unwrap().turns, 3);
@@ -458,7 +458,7 @@ async fn an_unfinished_turn_is_carried_on_before_anything_else_is_said() {
     assert!(kept.journal.unfinished().await.unwrap().is_empty());
     session.prompt("again".into()).await.unwrap();
     assert_eq!(
-        words(&session.messages()),
+        describe_messages(&session.messages()),
         ["hi", "Hello", "again", "Hello"]
     );
 }
@@ -504,7 +504,13 @@ fn the_accounts_that_a_turn_has_left_are_known_after_a_restart() {
         left: Some(name.to_owned()),
         spent: Spent::default(),
     };
-    let left = |entries: Vec<Entry>| State::after(entries).unfinished.unwrap().resume_state.left;
+    let left = |entries: Vec<Entry>| {
+        State::from_entries(entries)
+            .unfinished
+            .unwrap()
+            .resume_state
+            .abandoned_accounts
+    };
     let entries = vec![prompt("t"), switched("first"), switched("second")];
     assert_eq!(left(entries.clone()), ["first", "second"]);
     let next = [entries, vec![prompt("u")]].concat();

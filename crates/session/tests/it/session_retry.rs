@@ -1,8 +1,8 @@
 //! The auto-retry of a session, statement by statement: each test name is one.
 
 use crate::support::{
-    Fixture, Listener, START, TestJournal, answers, calls, fails, overloaded, text, usage, used,
-    wants, words,
+    Fixture, Listener, START, TestJournal, answers, calls, describe_messages, fails, overloaded,
+    text, tool_call_delta, usage, usage_delta,
 };
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Request};
@@ -26,7 +26,10 @@ fn retries(count: u32) -> Policy {
         max_attempts: NonZeroU32::new(count + 1),
         ..Overrides::default()
     };
-    Policy::named("session").unwrap().with(more).unwrap()
+    Policy::named("session")
+        .unwrap()
+        .with_overrides(more)
+        .unwrap()
 }
 
 // --- Numbers and delays ---
@@ -265,7 +268,7 @@ async fn a_stated_wait_within_the_limit_is_kept_and_a_longer_one_fails_at_once()
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_retried_after_a_whole_tool_call_and_the_tool_does_not_run() {
-    let broken = vec![wants("c1", "send"), Err(Box::new(overloaded()))];
+    let broken = vec![tool_call_delta("c1", "send"), Err(Box::new(overloaded()))];
     let world = Fixture::new([broken.into(), answers("Hello")]);
     let session = world.session();
     let ended = session.prompt("hi".into()).await.unwrap();
@@ -274,7 +277,7 @@ async fn nothing_is_retried_after_a_whole_tool_call_and_the_tool_does_not_run() 
         (TurnStatus::Error, 1)
     );
     assert_eq!(world.tools.ran(), Vec::<String>::new());
-    assert_eq!(words(&session.messages()), ["hi"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi"]);
 }
 
 // --- History ---
@@ -295,24 +298,27 @@ async fn the_failed_message_stays_in_history_and_out_of_context() {
     };
     let id = session.id().to_owned();
     assert_eq!(failed(kept.entries(&id).await), ["", "Hel"]);
-    assert_eq!(words(&session.messages()), ["hi"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi"]);
     session.prompt("again".into()).await.unwrap();
-    let asked = world.provider.asked();
-    assert_eq!(words(&asked[2].messages), ["hi", "again"]);
+    let asked = world.provider.requests();
+    assert_eq!(describe_messages(&asked[2].messages), ["hi", "again"]);
     drop(session);
     // Also after a restart.
     let session = kept.open(&id, world.setup()).await;
     assert_eq!(failed(kept.entries(&id).await), ["", "Hel"]);
-    assert_eq!(words(&session.messages()), ["hi", "again", "Hello"]);
+    assert_eq!(
+        describe_messages(&session.messages()),
+        ["hi", "again", "Hello"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn usage_of_failed_attempts_is_counted() {
-    let failing = vec![used(10, 0), Err(Box::new(overloaded()))];
+    let failing = vec![usage_delta(10, 0), Err(Box::new(overloaded()))];
     let answer = vec![
-        used(10, 0),
+        usage_delta(10, 0),
         text("Hello"),
-        used(10, 5),
+        usage_delta(10, 5),
         Ok(Delta::Stopped(StopReason::EndTurn)),
     ];
     let world = Fixture::new([failing.into(), answer.into()]);
@@ -374,7 +380,7 @@ async fn a_usage_limit_switches_the_account_without_a_wait() {
     let provider = Arc::new(LimitedKeyProvider {
         asked: Mutex::default(),
     });
-    let knowledge = SharedState::alone(Arc::clone(&world.clock));
+    let knowledge = SharedState::process_local(Arc::clone(&world.clock));
     let account = |(name, key): (&str, &'static str)| Account {
         name: name.to_owned(),
         source: Arc::new(Key(key)),
@@ -385,7 +391,7 @@ async fn a_usage_limit_switches_the_account_without_a_wait() {
     let setup = Setup {
         provider: Arc::clone(&provider) as Arc<dyn Provider>,
         accounts: Some(Arc::new(accounts)),
-        knowledge: Some(knowledge),
+        shared_state: Some(knowledge),
         ..world.setup()
     };
     let kept = TestJournal::new();
@@ -469,6 +475,6 @@ async fn the_events_of_several_prompts_are_numbered_without_gaps() {
     let events = heard.events();
     let numbers: Vec<u64> = events.iter().map(|event| event.seq).collect();
     assert_eq!(numbers, (1..=events.len() as u64).collect::<Vec<_>>());
-    assert_eq!(session.snapshot().events, events.len() as u64);
+    assert_eq!(session.snapshot().last_seq, events.len() as u64);
     assert!(events.iter().all(|event| event.session_id == session.id()));
 }

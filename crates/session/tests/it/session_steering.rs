@@ -1,8 +1,8 @@
 //! The controls of a session that runs or waits, and its snapshot.
 
 use crate::support::{
-    Fixture, Listener, START, answers, calls, fails, hangs, is_wait, overloaded, run_until, text,
-    words,
+    Fixture, Listener, START, answers, calls, describe_messages, fails, hangs, is_wait, overloaded,
+    run_until, text,
 };
 use outlast_engine::CancellationToken;
 use outlast_kernel::event::{Body, TurnStatus};
@@ -89,7 +89,7 @@ async fn abort_in_the_stream_of_a_retry_ends_the_chain_as_cancelled() {
     );
     let end = (false, 1, Some("Retry cancelled".to_owned()));
     assert_eq!((heard.ends(), heard.count("error")), (vec![end], 0));
-    assert_eq!(words(&session.messages()), ["hi"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +123,10 @@ async fn nothing_restarts_what_was_aborted_and_the_next_prompt_runs() {
     assert_eq!(world.provider.calls_made(), 1);
     let ended = session.prompt("again".into()).await.unwrap();
     assert_eq!(ended.seal, TurnStatus::Completed);
-    assert_eq!(words(&session.messages()), ["hi", "again", "Hello"]);
+    assert_eq!(
+        describe_messages(&session.messages()),
+        ["hi", "again", "Hello"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,7 +215,7 @@ async fn a_second_prompt_is_refused_while_one_runs_or_waits() {
     let (first, second) = tokio::join!(session.prompt("hi".into()), second);
     assert_eq!(first.unwrap().seal, TurnStatus::Completed);
     assert!(matches!(second, Err(Error::Busy)));
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,15 +223,18 @@ async fn trying_again_says_nothing_anew() {
     let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     session.set_auto_retry_enabled(false);
-    let nothing = session.try_again("unused".into()).await;
-    assert!(matches!(nothing, Err(Error::NothingToDo { .. })));
+    let nothing = session.retry_last_turn("unused".into()).await;
+    assert!(matches!(nothing, Err(Error::NothingToResume { .. })));
     session.prompt("hi".into()).await.unwrap();
-    let ended = session.try_again("unused".into()).await.unwrap();
+    let ended = session.retry_last_turn("unused".into()).await.unwrap();
     assert_eq!(ended.seal, TurnStatus::Completed);
-    assert_eq!(words(&world.provider.asked()[1].messages), ["hi"]);
-    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
-    let nothing = session.try_again("unused".into()).await;
-    assert!(matches!(nothing, Err(Error::NothingToDo { .. })));
+    assert_eq!(
+        describe_messages(&world.provider.requests()[1].messages),
+        ["hi"]
+    );
+    assert_eq!(describe_messages(&session.messages()), ["hi", "Hello"]);
+    let nothing = session.retry_last_turn("unused".into()).await;
+    assert!(matches!(nothing, Err(Error::NothingToResume { .. })));
 }
 
 // --- Watching ---
@@ -269,10 +275,10 @@ async fn a_snapshot_holds_attempt_cause_and_wake_time_at_any_moment() {
     let Snapshot {
         turn_id,
         retry,
-        held,
+        gate_hold,
         ..
     } = session.snapshot();
-    assert_eq!((turn_id, retry, held), (None, None, None::<GateHold>));
+    assert_eq!((turn_id, retry, gate_hold), (None, None, None::<GateHold>));
 }
 
 #[tokio::test(start_paused = true)]
@@ -298,7 +304,7 @@ async fn a_snapshot_and_the_events_after_its_number_say_everything() {
     let all = Listener::new(&session);
     let late = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        (session.snapshot().events, Listener::new(&session))
+        (session.snapshot().last_seq, Listener::new(&session))
     };
     let (_, (seen, late)) = tokio::join!(session.prompt("hi".into()), late);
     let rest = &all.events()[usize::try_from(seen).unwrap()..];

@@ -15,7 +15,7 @@ fn shell(folder: &Path, command: &str) -> ShellCommand {
     }
 }
 
-async fn ran(command: &str) -> (Vec<String>, ShellOutput) {
+async fn run_shell(command: &str) -> (Vec<String>, ShellOutput) {
     let folder = TempDir::new().unwrap();
     let mut pieces = Vec::new();
     let mut on_piece = |piece: &str| pieces.push(piece.to_owned());
@@ -26,7 +26,8 @@ async fn ran(command: &str) -> (Vec<String>, ShellOutput) {
 
 #[tokio::test]
 async fn what_it_prints_is_told_and_handed_back_without_escapes() {
-    let (pieces, end) = ran(r"printf '\033[31mred\033[0m\r\n'; printf 'é…' >&2; exit 3").await;
+    let (pieces, end) =
+        run_shell(r"printf '\033[31mred\033[0m\r\n'; printf 'é…' >&2; exit 3").await;
     assert_eq!(pieces.concat(), "red\né…");
     assert_eq!(end.output, "red\né…");
     assert_eq!(end.exit_code, Some(3));
@@ -52,7 +53,7 @@ async fn a_piece_is_told_before_the_command_ends() {
 
 #[tokio::test]
 async fn a_long_output_is_told_in_full_and_handed_back_shortened() {
-    let (pieces, end) = ran("printf first; yes 12345678 | head -n 100000; printf last").await;
+    let (pieces, end) = run_shell("printf first; yes 12345678 | head -n 100000; printf last").await;
     assert_eq!(pieces.concat().len(), 900_009);
     assert!(end.truncated);
     assert!(end.output.len() <= 64 * 1024);

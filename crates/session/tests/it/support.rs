@@ -58,7 +58,7 @@ pub(crate) struct RecordedRequest {
 /// Answers each call with the next script; the last one is repeated.
 pub(crate) struct Scripted {
     calls: Mutex<VecDeque<Call>>,
-    asked: Mutex<Vec<RecordedRequest>>,
+    requests: Mutex<Vec<RecordedRequest>>,
     hang: AtomicBool,
     clock: Arc<dyn Clock>,
 }
@@ -73,17 +73,17 @@ impl Scripted {
         self.hang.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
     pub(crate) fn calls_made(&self) -> usize {
-        self.asked.lock().unwrap().len()
+        self.requests.lock().unwrap().len()
     }
 
     /// Returns the time of each call, in seconds after the start.
     pub(crate) fn called_at(&self) -> Vec<u64> {
-        let asked = self.asked();
+        let asked = self.requests();
         asked.iter().map(|asked| asked.after.as_secs()).collect()
     }
 }
@@ -97,7 +97,7 @@ impl Provider for Scripted {
         if self.is_hanging() {
             return stream::pending().boxed();
         }
-        self.asked.lock().unwrap().push(RecordedRequest {
+        self.requests.lock().unwrap().push(RecordedRequest {
             after: self.clock.now().since(START),
             messages: request.messages.clone(),
         });
@@ -124,7 +124,7 @@ pub(crate) fn stop(reason: StopReason) -> Item {
     Ok(Delta::Stopped(reason))
 }
 
-pub(crate) fn used(input: u64, output: u64) -> Item {
+pub(crate) fn usage_delta(input: u64, output: u64) -> Item {
     Ok(Delta::Usage(usage(input, output)))
 }
 
@@ -152,13 +152,13 @@ pub(crate) fn call(id: &str, name: &str) -> ToolCall {
     }
 }
 
-pub(crate) fn wants(id: &str, name: &str) -> Item {
+pub(crate) fn tool_call_delta(id: &str, name: &str) -> Item {
     Ok(Delta::ToolCall(call(id, name)))
 }
 
 /// Returns a completion with these tool calls: id and name.
 pub(crate) fn calls(tools: &[(&str, &str)]) -> Call {
-    let wanted = tools.iter().map(|(id, name)| wants(id, name));
+    let wanted = tools.iter().map(|(id, name)| tool_call_delta(id, name));
     let items: Vec<Item> = wanted.chain([stop(StopReason::ToolUse)]).collect();
     items.into()
 }
@@ -245,7 +245,7 @@ impl Fixture {
     pub(crate) fn by(clock: Arc<dyn Clock>, calls: impl IntoIterator<Item = Call>) -> Self {
         let provider = Arc::new(Scripted {
             calls: Mutex::new(calls.into_iter().collect()),
-            asked: Mutex::default(),
+            requests: Mutex::default(),
             hang: AtomicBool::new(false),
             clock: Arc::clone(&clock),
         });
@@ -366,15 +366,15 @@ pub(crate) fn is_wait(body: &Body) -> bool {
 }
 
 /// Returns a conversation in words: messages, tool calls and results.
-pub(crate) fn words(messages: &[Message]) -> Vec<String> {
+pub(crate) fn describe_messages(messages: &[Message]) -> Vec<String> {
     messages
         .iter()
         .flat_map(|message| &message.parts)
-        .map(word)
+        .map(describe_part)
         .collect()
 }
 
-fn word(part: &Part) -> String {
+fn describe_part(part: &Part) -> String {
     match part {
         Part::Text { text } => text.clone(),
         Part::ToolCall(call) => format!("{}({})", call.name, call.id),
@@ -408,7 +408,7 @@ impl TestJournal {
     }
 
     /// Opens the journal as another process would.
-    pub(crate) fn elsewhere(&self) -> Journal {
+    pub(crate) fn open_again(&self) -> Journal {
         Journal::open(&self.path()).unwrap().journal
     }
 
@@ -422,7 +422,7 @@ impl TestJournal {
 
     pub(crate) async fn begin(&self, setup: Setup) -> Arc<Session> {
         Arc::new(
-            Session::begin(&self.journal, ("/", "a title"), setup)
+            Session::create(&self.journal, ("/", "a title"), setup)
                 .await
                 .unwrap(),
         )
@@ -440,8 +440,8 @@ impl TestJournal {
             directory: "/".to_owned(),
             now: START,
         };
-        let hold = self.journal.begin(new).await.unwrap();
-        let lines = stored.iter().map(|stored| stored.line.clone()).collect();
+        let hold = self.journal.create(new).await.unwrap();
+        let lines = stored.iter().map(|stored| stored.entry.clone()).collect();
         self.journal.append(&hold, lines).await.unwrap();
         self.journal.release(hold).await.unwrap();
     }
@@ -456,7 +456,7 @@ impl TestJournal {
         let stored = self.journal.read(id, page).await.unwrap();
         stored
             .iter()
-            .map(|line| session::read(id, line).unwrap())
+            .map(|line| session::parse_entry(id, line).unwrap())
             .collect()
     }
 
@@ -494,7 +494,7 @@ pub(crate) async fn run_until(
 }
 
 /// Returns a predicate for the event; from the first match on the provider hangs.
-pub(crate) fn hanging(
+pub(crate) fn hang_at(
     provider: &Arc<Scripted>,
     is_it: fn(&Body) -> bool,
 ) -> impl Fn(&Body) -> bool + Send + 'static {
@@ -509,7 +509,7 @@ pub(crate) fn hanging(
 }
 
 /// Runs the future in a thread of its own, while all other tasks stand still.
-pub(crate) fn elsewhere<T: Send>(work: impl Future<Output = T> + Send) -> T {
+pub(crate) fn on_other_thread<T: Send>(work: impl Future<Output = T> + Send) -> T {
     let run = || {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.unwrap().block_on(work)

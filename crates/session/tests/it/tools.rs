@@ -38,22 +38,22 @@ pub(crate) async fn run(tools: &Tools, name: &str, arguments: Value) -> Output {
 /// An approver that returns the decisions in their order and records the questions.
 #[derive(Default)]
 pub(crate) struct ScriptedApprover {
-    answers: Mutex<Vec<ApprovalDecision>>,
-    asked: Mutex<Vec<ApprovalRequest>>,
+    decisions: Mutex<Vec<ApprovalDecision>>,
+    requests: Mutex<Vec<ApprovalRequest>>,
 }
 
 impl ScriptedApprover {
-    pub(crate) fn saying(answers: &[ApprovalDecision]) -> Arc<Self> {
+    pub(crate) fn deciding(answers: &[ApprovalDecision]) -> Arc<Self> {
         let mut answers = answers.to_vec();
         answers.reverse();
         Arc::new(Self {
-            answers: Mutex::new(answers),
+            decisions: Mutex::new(answers),
             ..Self::default()
         })
     }
 
-    pub(crate) fn asked(&self) -> Vec<(String, String)> {
-        let asked = self.asked.lock().unwrap();
+    pub(crate) fn requests(&self) -> Vec<(String, String)> {
+        let asked = self.requests.lock().unwrap();
         let shown =
             |question: &ApprovalRequest| (question.permission.clone(), question.summary.clone());
         asked.iter().map(shown).collect()
@@ -61,11 +61,14 @@ impl ScriptedApprover {
 }
 
 impl Approver for ScriptedApprover {
-    fn ask<'a>(&'a self, question: &'a ApprovalRequest) -> BoxFuture<'a, ApprovalDecision> {
+    fn request_approval<'a>(
+        &'a self,
+        question: &'a ApprovalRequest,
+    ) -> BoxFuture<'a, ApprovalDecision> {
         Box::pin(async {
-            self.asked.lock().unwrap().push(question.clone());
+            self.requests.lock().unwrap().push(question.clone());
             tokio::time::sleep(Duration::from_millis(10)).await;
-            self.answers.lock().unwrap().pop().unwrap()
+            self.decisions.lock().unwrap().pop().unwrap()
         })
     }
 }
@@ -108,16 +111,20 @@ fn nothing(_: Context) -> BoxFuture<'static, Output> {
 }
 
 fn names(tools: &Tools) -> Vec<String> {
-    tools.offered().into_iter().map(|tool| tool.name).collect()
+    tools
+        .definitions()
+        .into_iter()
+        .map(|tool| tool.name)
+        .collect()
 }
 
 #[tokio::test]
 async fn only_tools_that_could_run_are_offered() {
     let folder = TempDir::new().unwrap();
     assert_eq!(names(&standard(folder.path())), ["grep", "read"]);
-    let writing = standard(folder.path()).allowing(["write"]);
+    let writing = standard(folder.path()).with_allowed(["write"]);
     assert_eq!(names(&writing), ["edit", "grep", "read", "write"]);
-    let asking = standard(folder.path()).asking(ScriptedApprover::saying(&[]));
+    let asking = standard(folder.path()).with_approver(ScriptedApprover::deciding(&[]));
     assert_eq!(names(&asking), ["bash", "edit", "grep", "read", "write"]);
     assert_eq!(
         names(&with_custom(Effect::Pure, nothing)),
@@ -150,7 +157,7 @@ async fn what_was_not_allowed_is_refused_before_it_begins() {
     }
     let custom = with_custom(Effect::AtMostOnce, nothing);
     assert!(custom.admit(&call("custom", json!({}))).await.is_err());
-    let allowed = custom.allowing(["custom"]);
+    let allowed = custom.with_allowed(["custom"]);
     assert_eq!(
         allowed.admit(&call("custom", json!({}))).await,
         Ok(Effect::AtMostOnce)
@@ -161,7 +168,7 @@ async fn what_was_not_allowed_is_refused_before_it_begins() {
 #[tokio::test]
 async fn a_call_that_makes_no_sense_is_told_what_is_wrong_with_it() {
     let folder = TempDir::new().unwrap();
-    let tools = standard(folder.path()).allowing(["bash", "write"]);
+    let tools = standard(folder.path()).with_allowed(["bash", "write"]);
     let table = [
         (
             "delete",
@@ -223,12 +230,12 @@ async fn a_call_that_makes_no_sense_is_told_what_is_wrong_with_it() {
 #[tokio::test]
 async fn a_person_is_asked_until_they_say_always() {
     let folder = TempDir::new().unwrap();
-    let person = ScriptedApprover::saying(&[
-        ApprovalDecision::No,
-        ApprovalDecision::Yes,
-        ApprovalDecision::Always,
+    let person = ScriptedApprover::deciding(&[
+        ApprovalDecision::Deny,
+        ApprovalDecision::AllowOnce,
+        ApprovalDecision::AllowAlways,
     ]);
-    let tools = standard(folder.path()).asking(person.clone());
+    let tools = standard(folder.path()).with_approver(person.clone());
     let mut admitted = Vec::new();
     for _ in 0..5 {
         let bash = call("bash", json!({"command": "echo a\necho b"}));
@@ -241,18 +248,18 @@ async fn a_person_is_asked_until_they_say_always() {
         [refused, fine.clone(), fine.clone(), fine.clone(), fine]
     );
     let question = ("bash".to_owned(), "bash: echo a ⏎ echo b".to_owned());
-    assert_eq!(person.asked(), vec![question; 3]);
+    assert_eq!(person.requests(), vec![question; 3]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_for_the_session_settles_questions_that_were_waiting() {
     let folder = TempDir::new().unwrap();
-    let person = ScriptedApprover::saying(&[ApprovalDecision::Always]);
-    let tools = standard(folder.path()).asking(person.clone());
+    let person = ScriptedApprover::deciding(&[ApprovalDecision::AllowAlways]);
+    let tools = standard(folder.path()).with_approver(person.clone());
     let bash = call("bash", json!({"command": "true"}));
     let (one, other) = tokio::join!(tools.admit(&bash), tools.admit(&bash));
     assert!(one.is_ok() && other.is_ok());
-    assert_eq!(person.asked().len(), 1);
+    assert_eq!(person.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -260,13 +267,13 @@ async fn whoever_leaves_the_folder_is_asked_about_once_and_may_then_do_just_that
     let (folder, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let file = elsewhere.path().join("file");
     let write = json!({"path": file, "content": "new"});
-    let person = ScriptedApprover::saying(&[
-        ApprovalDecision::Yes,
-        ApprovalDecision::No,
-        ApprovalDecision::Always,
-        ApprovalDecision::Yes,
+    let person = ScriptedApprover::deciding(&[
+        ApprovalDecision::AllowOnce,
+        ApprovalDecision::Deny,
+        ApprovalDecision::AllowAlways,
+        ApprovalDecision::AllowOnce,
     ]);
-    let tools = standard(folder.path()).asking(person.clone());
+    let tools = standard(folder.path()).with_approver(person.clone());
     let done = run(&tools, "write", write.clone()).await;
     assert!(!done.is_error, "{}", done.text);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
@@ -288,7 +295,11 @@ async fn whoever_leaves_the_folder_is_asked_about_once_and_may_then_do_just_that
         Output::ok("new")
     );
     assert!(!run(&tools, "write", write).await.is_error);
-    let permissions: Vec<_> = person.asked().into_iter().map(|(name, _)| name).collect();
+    let permissions: Vec<_> = person
+        .requests()
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
     assert_eq!(
         permissions,
         [

@@ -20,7 +20,7 @@ pub(crate) const SOON: Duration = Duration::from_millis(250);
 pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn with_bash(folder: &Path) -> Tools {
-    standard(folder).allowing(["bash"])
+    standard(folder).with_allowed(["bash"])
 }
 
 async fn bash(tools: &Tools, command: &str) -> Output {
@@ -157,7 +157,7 @@ async fn a_command_runs_in_the_folder_without_the_hidden_variables() {
     )
     .await;
     assert_eq!(seen.text, format!("{}\npath manifest\n", place.display()));
-    let hiding = with_bash(&place).hiding(["CARGO_MANIFEST_DIR", "NOT_THERE"]);
+    let hiding = with_bash(&place).with_hidden_variables(["CARGO_MANIFEST_DIR", "NOT_THERE"]);
     let hidden = bash(
         &hiding,
         "echo ${PATH:+path} ${CARGO_MANIFEST_DIR:+manifest}; env",
@@ -310,7 +310,7 @@ async fn whoever_stops_waiting_for_a_command_ends_it() {
 async fn a_command_that_takes_too_long_is_killed_by_the_clock_of_the_session() {
     let folder = TempDir::new().unwrap();
     let clock = TimerClock::new(Timestamp::from_millis(1_800_000_000_000));
-    let tools = Tools::standard(folder.path(), Arc::new(clock)).allowing(["bash"]);
+    let tools = Tools::standard(folder.path(), Arc::new(clock)).with_allowed(["bash"]);
     let file = folder.path().join("pids");
     let command = "echo begun; echo $$ > pids; sleep 1000";
     let arguments = json!({"command": command, "timeout": 300});

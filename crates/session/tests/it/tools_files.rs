@@ -93,7 +93,7 @@ async fn only_text_is_read_and_nothing_hangs() {
     fs::create_dir(folder.path().join("folder")).unwrap();
     fs::write(folder.path().join("binary"), b"text\0more").unwrap();
     fs::write(folder.path().join("latin"), b"caf\xe9\n").unwrap();
-    let tools = standard(folder.path()).allowing(["outside", "write"]);
+    let tools = standard(folder.path()).with_allowed(["outside", "write"]);
     let table = [
         ("pipe", "pipe: is not a regular file"),
         ("/dev/zero", "/dev/zero: is not a regular file"),
@@ -140,7 +140,7 @@ async fn a_written_file_keeps_its_permissions_and_leaves_nothing_beside_it() {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o750)).unwrap();
     symlink("script", folder.path().join("link")).unwrap();
     symlink("new/file", folder.path().join("hanging")).unwrap();
-    let tools = standard(folder.path()).allowing(["write"]);
+    let tools = standard(folder.path()).with_allowed(["write"]);
     for (path, content) in [
         ("link", "new"),
         ("deep/er/file", "deep"),
@@ -172,7 +172,7 @@ async fn a_read_only_file_is_left_alone() {
     let file = folder.path().join("file");
     fs::write(&file, "old").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
-    let tools = standard(folder.path()).allowing(["write"]);
+    let tools = standard(folder.path()).with_allowed(["write"]);
     let written = run(&tools, "write", json!({"path": "file", "content": "new"})).await;
     assert_eq!(written, Output::error("file: is read-only"));
     let edited = run(
@@ -190,7 +190,7 @@ async fn an_edit_changes_one_place_or_nothing() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "one\r\ntwo\r\ntwo\r\n").unwrap();
-    let tools = standard(folder.path()).allowing(["write"]);
+    let tools = standard(folder.path()).with_allowed(["write"]);
     let edit = |old: &str, new: &str| {
         run(
             &tools,
@@ -222,7 +222,7 @@ async fn changes_made_at_once_are_all_there_in_the_end() {
     let lines =
         |word: &str| -> String { (100..140).map(|line| format!("{word} {line}\n")).collect() };
     fs::write(&file, lines("old")).unwrap();
-    let tools = standard(folder.path()).allowing(["write"]);
+    let tools = standard(folder.path()).with_allowed(["write"]);
     let edits = (100..140).map(|line| {
         let (old, new) = (format!("old {line}"), format!("new {line}"));
         run(
@@ -241,7 +241,7 @@ async fn changes_made_at_once_are_all_there_in_the_end() {
 async fn what_is_too_long_is_not_written() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("long"), "a".repeat((16 << 20) + 1)).unwrap();
-    let tools = standard(folder.path()).allowing(["write"]);
+    let tools = standard(folder.path()).with_allowed(["write"]);
     let content = "x".repeat((16 << 20) + 1);
     let written = run(&tools, "write", json!({"path": "new", "content": content})).await;
     assert!(
@@ -269,7 +269,7 @@ async fn a_link_that_leaves_the_folder_is_refused() {
         folder.path().join("hanging"),
     )
     .unwrap();
-    let tools = standard(folder.path()).allowing(["write"]);
+    let tools = standard(folder.path()).with_allowed(["write"]);
     for path in ["out/file", "out/new", "hanging", "../x", "/etc/hosts"] {
         let calls = [
             ("read", json!({"path": path})),
@@ -297,7 +297,7 @@ async fn a_link_that_leaves_the_folder_is_refused() {
 #[tokio::test]
 async fn a_path_that_leads_outside_by_the_time_the_call_runs_is_refused_then() {
     let (folder, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let tools = standard(folder.path()).allowing(["write"]);
+    let tools = standard(folder.path()).with_allowed(["write"]);
     let write = call("write", json!({"path": "sub/file", "content": "x"}));
     tools.admit(&write).await.unwrap();
     symlink(elsewhere.path(), folder.path().join("sub")).unwrap();

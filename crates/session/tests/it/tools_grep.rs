@@ -188,7 +188,7 @@ async fn links_and_pipes_are_not_followed_and_leaving_the_folder_is_refused() {
         "{}",
         refused.text
     );
-    let outside = standard(folder.path()).allowing(["outside"]);
+    let outside = standard(folder.path()).with_allowed(["outside"]);
     let found = run(
         &outside,
         "grep",

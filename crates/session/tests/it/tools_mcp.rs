@@ -1,6 +1,6 @@
 //! Tools of MCP servers with a real server process.
 
-use crate::support::{Fixture, TestJournal, answers, calls, words};
+use crate::support::{Fixture, TestJournal, answers, calls, describe_messages};
 use crate::tools::{ScriptedApprover, call, run, standard};
 use crate::tools_bash::{HANG_TIMEOUT, SOON, all_gone, hold_time_until, is_alive};
 use outlast_engine::CancellationToken;
@@ -34,14 +34,14 @@ impl TestServer {
     }
 
     /// Returns the server's records, without its process ids.
-    fn noted(&self) -> Vec<String> {
+    fn recorded(&self) -> Vec<String> {
         recorded_in(&self.log())
     }
 
     /// Waits until that is the server's last record.
     async fn wait_for_record(&self, line: &str) {
         let look = async {
-            while self.noted().last().is_none_or(|last| last != line) {
+            while self.recorded().last().is_none_or(|last| last != line) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -70,9 +70,9 @@ impl TestServer {
 
     /// Creates the tools of a working server, all of them allowed.
     async fn tools(&self) -> Tools {
-        let tools = standard(self.path()).allowing(["mcp"]);
+        let tools = standard(self.path()).with_allowed(["mcp"]);
         let (tools, problems) = tools.with_servers(vec![self.server("")]).await;
-        assert_eq!(said(&problems), [SAME_NAME]);
+        assert_eq!(messages(&problems), [SAME_NAME]);
         tools
     }
 }
@@ -86,12 +86,12 @@ fn recorded_in(log: &Path) -> Vec<String> {
 /// Two of the test server's tools differ only in a character that no provider accepts.
 const SAME_NAME: &str = "`mcp__test__a_b` would be the name of several MCP tools, and is given to none: `a.b` of `test`, `a_b` of `test`";
 
-fn said(problems: &[Error]) -> Vec<String> {
+fn messages(problems: &[Error]) -> Vec<String> {
     problems.iter().map(Error::to_string).collect()
 }
 
 fn mcp_names(tools: &Tools) -> Vec<String> {
-    let names = tools.offered().into_iter().map(|tool| tool.name);
+    let names = tools.definitions().into_iter().map(|tool| tool.name);
     names.filter(|name| name.starts_with("mcp__")).collect()
 }
 
@@ -114,7 +114,7 @@ async fn tools_are_listed_under_names_that_providers_take_and_called() {
         "mcp__test__refuse",
     ];
     assert_eq!(mcp_names(&tools), expected);
-    let offered = tools.offered();
+    let offered = tools.definitions();
     let echo = offered
         .iter()
         .find(|tool| tool.name.ends_with("echo"))
@@ -169,8 +169,8 @@ async fn a_server_sees_no_hidden_variable_and_its_own_and_runs_in_the_folder() {
     let place = TestServer::new();
     // Cargo gives both of them to tests.
     let tools = standard(place.path())
-        .allowing(["test"])
-        .hiding(["CARGO_PKG_NAME"]);
+        .with_allowed(["test"])
+        .with_hidden_variables(["CARGO_PKG_NAME"]);
     let mut server = place.server("");
     server.variables.insert("OWN".to_owned(), "mine".to_owned());
     let (tools, _) = tools.with_servers(vec![server]).await;
@@ -193,7 +193,7 @@ async fn a_tool_runs_when_all_its_server_or_itself_is_allowed() {
     ];
     for (allowed, expected) in table {
         let place = TestServer::new();
-        let tools = standard(place.path()).allowing([allowed]);
+        let tools = standard(place.path()).with_allowed([allowed]);
         let mut server = place.server("");
         // Even a tool that the user calls pure needs a permission.
         let pure = |name: &str| (name.to_owned(), Effect::Pure);
@@ -218,15 +218,16 @@ async fn a_tool_runs_when_all_its_server_or_itself_is_allowed() {
 #[tokio::test]
 async fn a_refused_call_is_said_as_that_of_a_command_and_a_person_is_asked_about_it() {
     let place = TestServer::new();
-    let tools = standard(place.path()).allowing(["mcp__test__fail"]);
+    let tools = standard(place.path()).with_allowed(["mcp__test__fail"]);
     let (tools, _) = tools.with_servers(vec![place.server("")]).await;
     let refused = run(&tools, "mcp__test__echo", json!({"text": "a"})).await;
     assert_eq!(
         refused,
         Output::error("`mcp__test__echo` was not run: it is not allowed here")
     );
-    let person = ScriptedApprover::saying(&[ApprovalDecision::No, ApprovalDecision::Always]);
-    let tools = standard(place.path()).asking(person.clone());
+    let person =
+        ScriptedApprover::deciding(&[ApprovalDecision::Deny, ApprovalDecision::AllowAlways]);
+    let tools = standard(place.path()).with_approver(person.clone());
     let (tools, _) = tools.with_servers(vec![place.server("")]).await;
     let mut heard = Vec::new();
     for _ in 0..3 {
@@ -243,19 +244,19 @@ async fn a_refused_call_is_said_as_that_of_a_command_and_a_person_is_asked_about
         "mcp__test__echo".to_owned(),
         "mcp__test__echo: {\"text\":\"a\"}".to_owned(),
     );
-    assert_eq!(person.asked(), [question.clone(), question]);
+    assert_eq!(person.requests(), [question.clone(), question]);
 }
 
 #[tokio::test]
 async fn what_running_twice_would_do_is_said_by_the_user_and_not_by_the_server() {
     let place = TestServer::new();
-    let tools = standard(place.path()).allowing(["mcp"]);
+    let tools = standard(place.path()).with_allowed(["mcp"]);
     let mut server = place.server("");
     let set = [("fail", Effect::Idempotent), ("echos", Effect::Pure)];
     server.effects = set.map(|(name, effect)| (name.to_owned(), effect)).into();
     let (tools, problems) = tools.with_servers(vec![server]).await;
     let unknown = "the MCP server `test` has no tool `echos`, whose effect is set";
-    assert_eq!(said(&problems), [unknown, SAME_NAME]);
+    assert_eq!(messages(&problems), [unknown, SAME_NAME]);
     for (name, effect) in [("echo", Effect::AtMostOnce), ("fail", Effect::Idempotent)] {
         let call = call(&format!("mcp__test__{name}"), json!({}));
         assert_eq!(tools.admit(&call).await, Ok(effect), "{name}");
@@ -273,7 +274,7 @@ async fn a_server_that_dies_fails_its_call_and_is_there_again_for_the_next() {
     assert_eq!(died, Output::error(expected));
     let heard = run(&tools, "mcp__test__echo", json!({"text": "you"})).await;
     assert_eq!(heard, Output::ok("heard you"));
-    assert_eq!(place.noted(), ["die", "echo"], "nothing is asked twice");
+    assert_eq!(place.recorded(), ["die", "echo"], "nothing is asked twice");
     assert_eq!(place.pids().len(), 2);
 }
 
@@ -288,7 +289,7 @@ async fn a_server_that_dies_again_and_again_is_given_up() {
     let given_up = run(&tools, "mcp__test__die", json!({})).await;
     let expected = "it was not run: its server `test` was started 3 times and has answered nothing; it is not started again";
     assert_eq!(given_up, Output::error(expected));
-    assert_eq!(place.noted(), ["die"; 3]);
+    assert_eq!(place.recorded(), ["die"; 3]);
 }
 
 #[tokio::test]
@@ -309,7 +310,7 @@ async fn a_server_that_ended_between_two_calls_is_started_without_a_word() {
 #[tokio::test]
 async fn servers_that_do_not_start_are_named_and_cost_only_their_own_tools() {
     let place = TestServer::new();
-    let tools = standard(place.path()).allowing(["mcp"]);
+    let tools = standard(place.path()).with_allowed(["mcp"]);
     let named = |name: &str, server: ServerConfig| {
         let name = name.to_owned();
         ServerConfig { name, ..server }
@@ -325,7 +326,7 @@ async fn servers_that_do_not_start_are_named_and_cost_only_their_own_tools() {
         place.server(""),
     ];
     let (tools, problems) = tools.with_servers(servers).await;
-    let [missing, broken, same] = &said(&problems)[..] else {
+    let [missing, broken, same] = &messages(&problems)[..] else {
         panic!("{problems:?}");
     };
     let expected = "the MCP server `missing` could not be started: /no/such/program: No such file or directory (os error 2)";
@@ -350,10 +351,10 @@ async fn servers_that_do_not_start_are_named_and_cost_only_their_own_tools() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_is_not_waited_for_without_end() {
     let place = TestServer::new();
-    let tools = standard(place.path()).allowing(["mcp"]);
+    let tools = standard(place.path()).with_allowed(["mcp"]);
     let (tools, problems) = tools.with_servers(vec![place.server("mute")]).await;
     let expected = "the MCP server `test` does not work: it has not introduced itself within 60s";
-    assert_eq!(said(&problems), [expected]);
+    assert_eq!(messages(&problems), [expected]);
     assert_eq!(mcp_names(&tools), [""; 0]);
     tokio::time::resume();
     all_gone(&place.pids()).await;
@@ -365,7 +366,7 @@ async fn a_server_that_says_nothing_is_not_waited_for_without_end() {
 async fn a_call_that_hangs_is_cancelled_within_a_moment_and_the_server_is_told() {
     for mode in ["", "stubborn"] {
         let place = TestServer::new();
-        let tools = standard(place.path()).allowing(["mcp"]);
+        let tools = standard(place.path()).with_allowed(["mcp"]);
         let (tools, _) = tools.with_servers(vec![place.server(mode)]).await;
         let cancel = CancellationToken::new();
         let hang = call("mcp__test__hang", json!({}));
@@ -394,7 +395,7 @@ async fn a_call_that_hangs_is_cancelled_within_a_moment_and_the_server_is_told()
         let expected = "`mcp__test__hang` was interrupted; it may have partly run";
         assert_eq!(output, Output::error(expected), "{mode}");
         all_gone(&place.pids()).await;
-        assert_eq!(place.noted(), ["hang", "cancelled"], "{mode}");
+        assert_eq!(place.recorded(), ["hang", "cancelled"], "{mode}");
         let heard = run(&tools, "mcp__test__echo", json!({"text": "you"})).await;
         assert_eq!(heard, Output::ok("heard you"), "{mode}");
     }
@@ -403,7 +404,7 @@ async fn a_call_that_hangs_is_cancelled_within_a_moment_and_the_server_is_told()
 #[tokio::test]
 async fn a_call_takes_as_long_as_its_server_may_and_no_longer() {
     let place = TestServer::new();
-    let tools = standard(place.path()).allowing(["mcp"]);
+    let tools = standard(place.path()).with_allowed(["mcp"]);
     let mut server = place.server("");
     server.timeout = Duration::from_millis(300);
     let (tools, _) = tools.with_servers(vec![server]).await;
@@ -418,14 +419,14 @@ async fn a_call_takes_as_long_as_its_server_may_and_no_longer() {
 async fn servers_end_with_the_tools_whether_they_are_closed_or_forgotten() {
     for mode in ["", "stubborn"] {
         let place = TestServer::new();
-        let tools = standard(place.path()).allowing(["mcp"]);
+        let tools = standard(place.path()).with_allowed(["mcp"]);
         let (tools, _) = tools.with_servers(vec![place.server(mode)]).await;
         assert!(is_alive(&place.pids()[0]));
         tools.close().await;
         // A killed process is gone as soon as the machine has reaped it.
         all_gone(&place.pids()).await;
         let (tools, _) = standard(place.path())
-            .allowing(["mcp"])
+            .with_allowed(["mcp"])
             .with_servers(vec![place.server(mode)])
             .await;
         drop(tools);
@@ -446,7 +447,7 @@ async fn after_a_restart(effect: Option<Effect>) -> (TestServer, Vec<String>) {
             .map(|effect| ("once".to_owned(), effect))
             .into_iter()
             .collect();
-        let tools = standard(place.path()).allowing(["mcp"]);
+        let tools = standard(place.path()).with_allowed(["mcp"]);
         let (tools, _) = tools.with_servers(vec![server]).await;
         Setup {
             tools: Some(Arc::new(tools)),
@@ -464,14 +465,14 @@ async fn after_a_restart(effect: Option<Effect>) -> (TestServer, Vec<String>) {
     let session = kept.open(&id, setup().await).await;
     let ended = session.resume().await.unwrap();
     assert_eq!(ended.seal, TurnStatus::Completed);
-    let said = words(&session.messages());
+    let said = describe_messages(&session.messages());
     (place, said)
 }
 
 #[tokio::test]
 async fn a_call_that_a_restart_interrupted_is_not_made_again() {
     let (place, said) = after_a_restart(None).await;
-    assert_eq!(place.noted(), ["once"]);
+    assert_eq!(place.recorded(), ["once"]);
     let told = "first! it was interrupted by a restart and may have partly run, or may still be running; it was not run again";
     assert_eq!(said, ["go on", "mcp__test__once(first)", told, "all done"]);
 }
@@ -479,6 +480,6 @@ async fn a_call_that_a_restart_interrupted_is_not_made_again() {
 #[tokio::test]
 async fn a_call_that_the_user_calls_harmless_is_made_again_after_a_restart() {
     let (place, said) = after_a_restart(Some(Effect::Idempotent)).await;
-    assert_eq!(place.noted(), ["once", "once"]);
+    assert_eq!(place.recorded(), ["once", "once"]);
     assert_eq!(said[2], "first: done at last");
 }

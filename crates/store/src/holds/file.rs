@@ -20,20 +20,20 @@ pub(super) struct HoldsFile {
 
 impl HoldsFile {
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Row>, Option<PathBuf>), Error> {
-        let owned = database::own(path)?;
+        let owned = database::lock_exclusively(path)?;
         let (mut connection, mut replaced) = database::open(path, &HOLDS)?;
         // An unreadable file is detected now and not in the middle of an outage.
-        let rows = match read(&connection).map_err(|error| error.of(path)) {
+        let rows = match read(&connection).map_err(|error| error.with_path(path)) {
             Err(error) if error.is_corruption() => {
                 (connection, replaced) = database::replace(path, &HOLDS)?;
                 read(&connection)
             }
             rows => rows,
         };
-        let rows = rows.map_err(|error| error.of(path))?;
+        let rows = rows.map_err(|error| error.with_path(path))?;
         let file = Self {
             path: path.to_owned(),
-            identity: database::identity(path),
+            identity: database::file_identity(path),
             connection,
             _owned: owned,
         };
@@ -43,7 +43,7 @@ impl HoldsFile {
     /// Writes a group of changes as one transaction, to a new file if this one is damaged or gone.
     pub(super) fn write(&mut self, group: &Group) -> Result<WriteOutcome, Error> {
         // Rows written to a file that was removed would never be found again.
-        if database::identity(&self.path) != self.identity {
+        if database::file_identity(&self.path) != self.identity {
             let (connection, aside) = database::open(&self.path, &HOLDS)?;
             return self.write_to_new_file(group, connection, aside);
         }
@@ -52,7 +52,7 @@ impl HoldsFile {
                 let (connection, aside) = database::replace(&self.path, &HOLDS)?;
                 self.write_to_new_file(group, connection, aside)
             }
-            written => written.map(|()| WriteOutcome::ToTheSame),
+            written => written.map(|()| WriteOutcome::SameFile),
         }
     }
 
@@ -63,15 +63,15 @@ impl HoldsFile {
         aside: Option<PathBuf>,
     ) -> Result<WriteOutcome, Error> {
         self.connection = connection;
-        self.identity = database::identity(&self.path);
+        self.identity = database::file_identity(&self.path);
         self.try_write(group)?;
-        Ok(WriteOutcome::ToANew(aside))
+        Ok(WriteOutcome::NewFile(aside))
     }
 
     fn try_write(&mut self, group: &Group) -> Result<(), Error> {
         let written =
             database::transact(&mut self.connection, |connection| write(connection, group));
-        written.map_err(|error| error.of(&self.path))
+        written.map_err(|error| error.with_path(&self.path))
     }
 }
 

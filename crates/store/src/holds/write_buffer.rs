@@ -21,9 +21,9 @@ pub(super) const MAX_PENDING_CHANGES: usize = 50_000;
 
 #[derive(Debug, Default)]
 pub(super) struct WriteBuffer {
-    waiting: Mutex<PendingChanges>,
+    pending: Mutex<PendingChanges>,
     /// Notifies the thread of changes.
-    bell: Condvar,
+    wakeup: Condvar,
 }
 
 /// The new content of a row.
@@ -40,7 +40,7 @@ pub(super) struct Group {
     pub(super) changes: HashMap<Box<str>, Option<RowContent>>,
     pub(super) prune: Option<Timestamp>,
     /// The callers that wait until the group is on the disk.
-    settling: Vec<oneshot::Sender<()>>,
+    flush_waiters: Vec<oneshot::Sender<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -53,13 +53,13 @@ struct PendingChanges {
 /// The outcome of writing a group.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
-    ToTheSame,
+    SameFile,
     /// Written to a new file; the path is that of an old file that could not be read.
-    ToANew(Option<PathBuf>),
+    NewFile(Option<PathBuf>),
 }
 
 impl WriteBuffer {
-    pub(super) fn hand_in(&self, key: &str, change: Option<RowContent>) {
+    pub(super) fn push(&self, key: &str, change: Option<RowContent>) {
         let mut waiting = self.lock();
         let is_first = waiting.group.is_empty();
         // A change after the end would never be written.
@@ -72,25 +72,25 @@ impl WriteBuffer {
             None => {}
         }
         if is_first {
-            self.bell.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
     pub(super) fn prune(&self, before: Timestamp) {
         let mut waiting = self.lock();
         waiting.group.prune = waiting.group.prune.max(Some(before));
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Writes pending changes at once. The receiver resolves when they are on the disk, and fails if they could not be
     /// written.
-    pub(super) fn settle(&self) -> oneshot::Receiver<()> {
+    pub(super) fn flush(&self) -> oneshot::Receiver<()> {
         let (written, settled) = oneshot::channel();
         let mut waiting = self.lock();
         // After the end no thread would reply.
         if !waiting.is_closed {
-            waiting.group.settling.push(written);
-            self.bell.notify_one();
+            waiting.group.flush_waiters.push(written);
+            self.wakeup.notify_one();
         }
         settled
     }
@@ -98,84 +98,84 @@ impl WriteBuffer {
     /// Writes pending changes at once, and lets the thread end after it.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Writes group after group, until the end.
-    pub(super) fn serve(
+    pub(super) fn run(
         &self,
         mut write: impl FnMut(&Group) -> Result<WriteOutcome, Error>,
         tell: &dyn Fn(HoldsEvent),
     ) {
-        while let Some(group) = self.next() {
+        while let Some(group) = self.next_group() {
             match write(&group) {
-                Ok(written) => self.done(group, written, tell),
-                Err(error) => self.failed(group, error, tell),
+                Ok(written) => self.on_written(group, written, tell),
+                Err(error) => self.on_write_failed(group, error, tell),
             }
         }
     }
 
     /// Waits until there is a change, and a little for more.
-    fn next(&self) -> Option<Group> {
+    fn next_group(&self) -> Option<Group> {
         let idle = |waiting: &mut PendingChanges| waiting.group.is_empty() && !waiting.is_closed;
-        let waiting = self.bell.wait_while(self.lock(), idle);
+        let waiting = self.wakeup.wait_while(self.lock(), idle);
         let waiting = waiting.unwrap_or_else(PoisonError::into_inner);
         let pause = if waiting.is_failing {
             RETRY_DELAY
         } else {
             GROUP_DELAY
         };
-        let calm = |waiting: &mut PendingChanges| !waiting.is_hurried();
-        let waited = self.bell.wait_timeout_while(waiting, pause, calm);
+        let calm = |waiting: &mut PendingChanges| !waiting.should_write_now();
+        let waited = self.wakeup.wait_timeout_while(waiting, pause, calm);
         let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let group = std::mem::take(&mut waiting.group);
         (!group.is_empty()).then_some(group)
     }
 
-    fn done(&self, group: Group, written: WriteOutcome, tell: &dyn Fn(HoldsEvent)) {
+    fn on_written(&self, group: Group, written: WriteOutcome, tell: &dyn Fn(HoldsEvent)) {
         let was_failing = std::mem::take(&mut self.lock().is_failing);
         if was_failing {
-            tell(HoldsEvent::Again);
+            tell(HoldsEvent::WriteRecovered);
         }
-        if let WriteOutcome::ToANew(aside) = written {
+        if let WriteOutcome::NewFile(aside) = written {
             tell(HoldsEvent::Replaced(aside));
         }
-        for settling in group.settling {
+        for settling in group.flush_waiters {
             // A caller that has left need not be told.
             settling.send(()).ok();
         }
     }
 
-    fn failed(&self, group: Group, error: Error, tell: &dyn Fn(HoldsEvent)) {
+    fn on_write_failed(&self, group: Group, error: Error, tell: &dyn Fn(HoldsEvent)) {
         let mut waiting = self.lock();
         // At the end there is no thread left to retry.
         if !waiting.is_closed {
-            waiting.group.take_back(group);
+            waiting.group.restore(group);
         }
         if !std::mem::replace(&mut waiting.is_failing, true) {
             drop(waiting);
-            tell(HoldsEvent::Failing(error));
+            tell(HoldsEvent::WriteFailed(error));
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, PendingChanges> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl PendingChanges {
-    fn is_hurried(&self) -> bool {
-        self.is_closed || !self.group.settling.is_empty()
+    fn should_write_now(&self) -> bool {
+        self.is_closed || !self.group.flush_waiters.is_empty()
     }
 }
 
 impl Group {
     fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.prune.is_none() && self.settling.is_empty()
+        self.changes.is_empty() && self.prune.is_none() && self.flush_waiters.is_empty()
     }
 
     /// Takes back the changes of a failed group, except where there is a newer one.
-    fn take_back(&mut self, older: Self) {
+    fn restore(&mut self, older: Self) {
         self.prune = self.prune.max(older.prune);
         for (key, change) in older.changes {
             if self.changes.len() >= MAX_PENDING_CHANGES {

@@ -4,7 +4,7 @@
 //! copy ends in the middle of a turn, because nobody could resume that turn.
 
 use super::session_lock::{self, owner_of};
-use super::{Journal, NewSession, SessionLock, integer};
+use super::{Journal, NewSession, SessionLock, to_i64};
 use crate::Error;
 use rusqlite::{Connection, params};
 
@@ -18,8 +18,8 @@ impl Journal {
         session: NewSession,
     ) -> Result<SessionLock, Error> {
         let (from, id) = (from.to_owned(), session.id.clone());
-        let before = before.map_or(i64::MAX, integer);
-        self.own(id, move |connection, owner| {
+        let before = before.map_or(i64::MAX, to_i64);
+        self.acquire(id, move |connection, owner| {
             owner_of(connection, &from)?;
             refuse_open_turn(connection, &from, before)?;
             let owned = session_lock::insert(connection, &session, &owner.name()?)?;

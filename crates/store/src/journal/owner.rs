@@ -49,7 +49,7 @@ impl Drop for Lock {
 
 impl Owner {
     pub(super) fn new(database: &Path) -> Self {
-        let folder = database::beside(database, ".owners");
+        let folder = database::with_suffix(database, ".owners");
         let lock = Mutex::default();
         Self { folder, lock }
     }
@@ -107,19 +107,19 @@ impl Owner {
     }
 
     /// Returns whether an owner is alive.
-    pub(super) fn life(&self, name: &str) -> Result<Liveness, Error> {
-        Ok(match self.find(name)? {
+    pub(super) fn liveness(&self, name: &str) -> Result<Liveness, Error> {
+        Ok(match self.inspect(name)? {
             OwnerFile::Locked => Liveness::Alive,
-            OwnerFile::Nothing | OwnerFile::Remains { .. } => Liveness::Dead,
+            OwnerFile::Missing | OwnerFile::Stale { .. } => Liveness::Dead,
         })
     }
 
     /// Returns whether an owner is alive, and removes the file of a dead one.
-    pub(super) fn bury(&self, name: &str) -> Result<Liveness, Error> {
-        Ok(match self.find(name)? {
+    pub(super) fn remove_if_dead(&self, name: &str) -> Result<Liveness, Error> {
+        Ok(match self.inspect(name)? {
             OwnerFile::Locked => Liveness::Alive,
-            OwnerFile::Nothing => Liveness::Dead,
-            OwnerFile::Remains { path, _lock } => {
+            OwnerFile::Missing => Liveness::Dead,
+            OwnerFile::Stale { path, _lock } => {
                 // The next look finds a file that stays, and its owner dead again.
                 fs::remove_file(path).ok();
                 Liveness::Dead
@@ -131,25 +131,25 @@ impl Owner {
         let failed = |source| Error::file(&self.folder, source);
         for found in fs::read_dir(&self.folder).map_err(failed)? {
             if let Some(name) = found.map_err(failed)?.file_name().to_str() {
-                self.bury(name)?;
+                self.remove_if_dead(name)?;
             }
         }
         Ok(())
     }
 
-    fn find(&self, name: &str) -> Result<OwnerFile, Error> {
+    fn inspect(&self, name: &str) -> Result<OwnerFile, Error> {
         // Names are UUIDs; any other name must not become a path.
         if Uuid::try_parse(name).is_err() {
-            return Ok(OwnerFile::Nothing);
+            return Ok(OwnerFile::Missing);
         }
         let path = self.folder.join(name);
         let file = match File::open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(OwnerFile::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(OwnerFile::Missing),
             Err(source) => return Err(Error::file(&path, source)),
         };
         match file.try_lock_shared() {
-            Ok(()) => Ok(OwnerFile::Remains { path, _lock: file }),
+            Ok(()) => Ok(OwnerFile::Stale { path, _lock: file }),
             Err(TryLockError::WouldBlock) => Ok(OwnerFile::Locked),
             Err(TryLockError::Error(source)) => Err(Error::file(&path, source)),
         }
@@ -161,9 +161,9 @@ enum OwnerFile {
     /// The file exists and its process holds the lock.
     Locked,
     /// The file exists and nobody holds it; the shared lock keeps others from taking it for a living owner's.
-    Remains { path: PathBuf, _lock: File },
+    Stale { path: PathBuf, _lock: File },
     /// There is no file.
-    Nothing,
+    Missing,
 }
 
 fn make_private_folder(path: &Path) -> Result<(), Error> {

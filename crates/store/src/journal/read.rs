@@ -2,7 +2,7 @@
 
 use super::owner::{Liveness, Owner};
 use super::session_lock::{self, owner_of};
-use super::{Journal, RawEntry, StoredEntry, integer, natural};
+use super::{Journal, RawEntry, StoredEntry, to_i64, to_u64};
 use crate::Error;
 use crate::queue::timestamp;
 use outlast_kernel::Timestamp;
@@ -60,7 +60,7 @@ pub struct Summary {
     /// The turn that is not settled, if there is one.
     pub open_turn: Option<u64>,
     /// Whether the session can be claimed.
-    pub state: Availability,
+    pub availability: Availability,
 }
 
 /// Whether a session can be claimed.
@@ -78,20 +78,24 @@ impl Journal {
     /// Returns entries of a session, in order.
     pub async fn read(&self, id: &str, page: Page) -> Result<Vec<StoredEntry>, Error> {
         let session = id.to_owned();
-        self.look(move |connection| {
+        self.query(move |connection| {
             owner_of(connection, &session)?;
             let kinds = page.kinds.map(serde_json::to_string).transpose();
-            let kinds = kinds.map_err(|_| Error::Unwritable { what: "kind" })?;
-            let values = params![session, integer(page.after), kinds, page.limit];
+            let kinds = kinds.map_err(|_| Error::NotSerializable { what: "kind" })?;
+            let values = params![session, to_i64(page.after), kinds, page.limit];
             entries(connection, PAGE, values)
         })
         .await
     }
 
     /// Returns the last entry of that kind, if there is one.
-    pub async fn last(&self, id: &str, kind: &'static str) -> Result<Option<StoredEntry>, Error> {
+    pub async fn last_of_kind(
+        &self,
+        id: &str,
+        kind: &'static str,
+    ) -> Result<Option<StoredEntry>, Error> {
         let session = id.to_owned();
-        self.look(move |connection| {
+        self.query(move |connection| {
             owner_of(connection, &session)?;
             Ok(entries(connection, LAST, params![session, kind])?.pop())
         })
@@ -107,9 +111,9 @@ impl Journal {
         limit: u32,
     ) -> Result<Vec<StoredEntry>, Error> {
         let session = id.to_owned();
-        self.look(move |connection| {
+        self.query(move |connection| {
             owner_of(connection, &session)?;
-            entries(connection, CONTEXT, params![session, integer(after), limit])
+            entries(connection, CONTEXT, params![session, to_i64(after), limit])
         })
         .await
     }
@@ -126,14 +130,14 @@ impl Journal {
 
     async fn summaries(&self, filter: &'static str) -> Result<Vec<Summary>, Error> {
         let owner = Arc::clone(&self.owner);
-        self.look(move |connection| summaries(connection, &owner, filter, []))
+        self.query(move |connection| summaries(connection, &owner, filter, []))
             .await
     }
 
     /// Returns the session of that name, or the only one whose name begins with the prefix.
     pub async fn summary(&self, prefix: &str) -> Result<Summary, Error> {
         let (prefix, owner) = (prefix.to_owned(), Arc::clone(&self.owner));
-        self.look(move |connection| {
+        self.query(move |connection| {
             let mut found = summaries(connection, &owner, NAMED, [&prefix])?;
             // The exact name sorts before all names that begin with it.
             let is_name = found.first().is_some_and(|first| first.id == prefix);
@@ -150,9 +154,9 @@ impl Journal {
     }
 
     /// Checks the whole file for damage.
-    pub async fn check(&self) -> Result<(), Error> {
-        let place = Arc::clone(&self.place);
-        self.look(move |connection| {
+    pub async fn check_integrity(&self) -> Result<(), Error> {
+        let place = Arc::clone(&self.file);
+        self.query(move |connection| {
             let said: String =
                 connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
             if said == "ok" {
@@ -172,19 +176,19 @@ fn entries(
     values: impl Params,
 ) -> Result<Vec<StoredEntry>, Error> {
     let mut statement = connection.prepare_cached(&format!("{ENTRIES} {filter}"))?;
-    let rows = statement.query_map(values, stored)?;
+    let rows = statement.query_map(values, read_entry)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn stored(row: &Row<'_>) -> rusqlite::Result<StoredEntry> {
-    let line = RawEntry {
-        turn: natural(row.get(1)?),
+fn read_entry(row: &Row<'_>) -> rusqlite::Result<StoredEntry> {
+    let entry = RawEntry {
+        turn: to_u64(row.get(1)?),
         kind: row.get(2)?,
         time: timestamp(row.get(3)?),
         body: row.get(4)?,
     };
-    let seq = natural(row.get(0)?);
-    Ok(StoredEntry { seq, line })
+    let seq = to_u64(row.get(0)?);
+    Ok(StoredEntry { seq, entry })
 }
 
 fn summaries(
@@ -205,12 +209,12 @@ fn summaries(
             changed: timestamp(row.get(2)?),
             directory: row.get(3)?,
             title: row.get(4)?,
-            turns: natural(row.get(5)?),
-            entries: natural(row.get(6)?),
-            open_turn: open_turn.map(natural),
-            state: match &owned_by {
+            turns: to_u64(row.get(5)?),
+            entries: to_u64(row.get(6)?),
+            open_turn: open_turn.map(to_u64),
+            availability: match &owned_by {
                 None => Availability::Free,
-                Some(by) => match owner.life(session_lock::name(by))? {
+                Some(by) => match owner.liveness(session_lock::owner_name(by))? {
                     Liveness::Alive => Availability::InUse,
                     Liveness::Dead if session_lock::is_clean_owner(by) => Availability::Free,
                     Liveness::Dead => Availability::Abandoned,

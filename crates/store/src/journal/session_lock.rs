@@ -33,7 +33,7 @@ pub struct NewSession {
 #[derive(Debug)]
 #[must_use = "a session is let go of when its hold is dropped"]
 pub struct SessionLock {
-    key: FencingToken,
+    token: FencingToken,
     /// The journal that releases the session; `None` once the release is under way.
     journal: Option<Journal>,
 }
@@ -41,11 +41,11 @@ pub struct SessionLock {
 impl SessionLock {
     /// Returns the name of the session.
     pub fn session(&self) -> &str {
-        &self.key.session
+        &self.token.session
     }
 
-    pub(super) fn key(&self) -> FencingToken {
-        self.key.clone()
+    pub(super) fn token(&self) -> FencingToken {
+        self.token.clone()
     }
 }
 
@@ -53,7 +53,7 @@ impl Drop for SessionLock {
     fn drop(&mut self) {
         if let Some(journal) = self.journal.take() {
             // The release is under way when this returns; nobody is left to receive its result.
-            drop(journal.release_token(self.key()));
+            drop(journal.release_token(self.token()));
         }
     }
 }
@@ -84,9 +84,9 @@ impl FencingToken {
 
 impl Journal {
     /// Begins a session, which this process then owns.
-    pub async fn begin(&self, session: NewSession) -> Result<SessionLock, Error> {
+    pub async fn create(&self, session: NewSession) -> Result<SessionLock, Error> {
         let id = session.id.clone();
-        self.own(id, move |connection, owner| {
+        self.acquire(id, move |connection, owner| {
             insert(connection, &session, &owner.name()?)
         })
         .await
@@ -95,7 +95,7 @@ impl Journal {
     /// Claims a session that nobody owns, or whose owner has died.
     pub async fn claim(&self, id: &str) -> Result<SessionLock, Error> {
         let session = id.to_owned();
-        self.own(id.to_owned(), move |connection, owner| {
+        self.acquire(id.to_owned(), move |connection, owner| {
             take_over(connection, &session, owner)
         })
         .await
@@ -107,7 +107,7 @@ impl Journal {
         mut hold: SessionLock,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         hold.journal = None;
-        self.release_token(hold.key())
+        self.release_token(hold.token())
     }
 
     /// Releases a session, or removes it if it has no entries. It is done even if nobody waits for it.
@@ -116,14 +116,14 @@ impl Journal {
         mut hold: SessionLock,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         hold.journal = None;
-        let key = hold.key();
+        let key = hold.token();
         self.change(move |connection| {
             key.check(connection)?;
             let removed = connection
                 .prepare_cached("DELETE FROM sessions WHERE id = ?1 AND entries = 0")?
                 .execute([&key.session])?;
             match removed {
-                0 => free(connection, &key),
+                0 => clear_owner(connection, &key),
                 _ => Ok(()),
             }
         })
@@ -135,7 +135,7 @@ impl Journal {
         hold: &SessionLock,
         title: &str,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
-        let (key, title) = (hold.key(), title.to_owned());
+        let (key, title) = (hold.token(), title.to_owned());
         self.change(move |connection| {
             key.check(connection)?;
             connection
@@ -151,36 +151,36 @@ impl Journal {
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         self.change(move |connection| {
             key.check(connection)?;
-            free(connection, &key)
+            clear_owner(connection, &key)
         })
     }
 
     /// Makes this process the owner of a session; `own` returns the new fence and owner.
-    pub(super) async fn own(
+    pub(super) async fn acquire(
         &self,
         session: String,
         own: impl FnOnce(&Connection, &Owner) -> Result<(i64, String), Error> + Send + 'static,
     ) -> Result<SessionLock, Error> {
-        let (journal, place) = (self.clone(), Arc::clone(&self.place));
+        let (journal, place) = (self.clone(), Arc::clone(&self.file));
         let owner = Arc::clone(&self.owner);
         let change = move |connection: &Connection| {
-            place.check()?;
+            place.check_in_place()?;
             own(connection, &owner)
         };
         // Made once the change is on the disk: if the caller has left, dropping the lock releases the session.
         let hold = move |(fence, owner)| SessionLock {
-            key: FencingToken {
+            token: FencingToken {
                 session,
                 fence,
                 owner,
             },
             journal: Some(journal),
         };
-        self.worker.change(OnCallerGone::Drop, change, hold).await
+        self.worker.change(OnCallerGone::Skip, change, hold).await
     }
 }
 
-fn free(connection: &Connection, key: &FencingToken) -> Result<(), Error> {
+fn clear_owner(connection: &Connection, key: &FencingToken) -> Result<(), Error> {
     connection
         .prepare_cached("UPDATE sessions SET owner = NULL WHERE id = ?1")?
         .execute([&key.session])?;
@@ -221,7 +221,7 @@ fn take_over(
 ) -> Result<(i64, String), Error> {
     let before = owner_of(connection, session)?;
     if let Some(before) = &before
-        && owner.bury(name(before))? == Liveness::Alive
+        && owner.remove_if_dead(owner_name(before))? == Liveness::Alive
     {
         let session = session.to_owned();
         return Err(Error::InUse { session });
@@ -242,7 +242,7 @@ fn take_over(
 }
 
 /// Returns the name of an owner without its mark.
-pub(super) fn name(owner: &str) -> &str {
+pub(super) fn owner_name(owner: &str) -> &str {
     owner.trim_end_matches(CLEAN_OWNER_MARK)
 }
 

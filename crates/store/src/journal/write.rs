@@ -6,7 +6,7 @@
 
 use super::owner::Liveness;
 use super::session_lock::{self, FencingToken, SessionLock};
-use super::{Journal, RawEntry, integer};
+use super::{Journal, RawEntry, to_i64};
 use crate::Error;
 use crate::queue::millis;
 use rusqlite::{Connection, ErrorCode, params};
@@ -19,11 +19,11 @@ impl Journal {
         hold: &SessionLock,
         lines: Vec<RawEntry>,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
-        let key = hold.key();
+        let key = hold.token();
         self.change(move |connection| {
             key.check(connection)?;
             lines.iter().try_for_each(|line| {
-                let seq = count(connection, &key, line)?;
+                let seq = next_seq(connection, &key, line)?;
                 insert(connection, &key, seq, line)
             })
         })
@@ -34,7 +34,7 @@ impl Journal {
         let (session, owner) = (id.to_owned(), Arc::clone(&self.owner));
         self.change(move |connection| {
             if let Some(by) = session_lock::owner_of(connection, &session)?
-                && owner.life(session_lock::name(&by))? == Liveness::Alive
+                && owner.liveness(session_lock::owner_name(&by))? == Liveness::Alive
             {
                 return Err(Error::InUse { session });
             }
@@ -57,7 +57,7 @@ impl Journal {
 }
 
 /// Counts a new entry in its session's row and returns the number of the entry.
-fn count(connection: &Connection, key: &FencingToken, line: &RawEntry) -> Result<i64, Error> {
+fn next_seq(connection: &Connection, key: &FencingToken, line: &RawEntry) -> Result<i64, Error> {
     let mut statement = connection.prepare_cached(
         "UPDATE sessions SET
              entries = entries + 1,
@@ -70,7 +70,7 @@ fn count(connection: &Connection, key: &FencingToken, line: &RawEntry) -> Result
              owner = CASE ?4 WHEN 'prompt' THEN rtrim(owner, '~') ELSE owner END
          WHERE id = ?1 RETURNING entries",
     )?;
-    let (time, turn) = (millis(line.time), integer(line.turn));
+    let (time, turn) = (millis(line.time), to_i64(line.turn));
     let values = params![key.session, time, turn, line.kind];
     Ok(statement.query_row(values, |row| row.get(0))?)
 }
@@ -89,14 +89,14 @@ fn insert(
         .execute(params![
             key.session,
             seq,
-            integer(line.turn),
+            to_i64(line.turn),
             line.kind,
             millis(line.time),
             line.body,
         ]);
     match inserted {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
-            Err(Error::Repeated {
+            Err(Error::DuplicateEntry {
                 session: key.session.clone(),
                 turn: line.turn,
                 kind: line.kind.clone(),

@@ -74,8 +74,14 @@ fn what_is_no_hash_leads_nowhere() {
     let dots = format!("../{}", &ABC[3..]);
     let split = format!("é{}", &ABC[2..]);
     for text in ["", "ba", "../../secret", &ABC[1..], &upper, &dots, &split] {
-        assert!(matches!(artifacts.path(text), Err(Error::NoHash { .. })));
-        assert!(matches!(artifacts.get(text), Err(Error::NoHash { .. })));
+        assert!(matches!(
+            artifacts.path(text),
+            Err(Error::InvalidHash { .. })
+        ));
+        assert!(matches!(
+            artifacts.get(text),
+            Err(Error::InvalidHash { .. })
+        ));
     }
 }
 

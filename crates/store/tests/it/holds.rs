@@ -82,7 +82,7 @@ async fn it_is_on_the_disk_soon_after_it_was_handed_in() {
     for number in 0..10 {
         let start = Instant::now();
         put(&holds, &row(&format!("hurried {number}"), "{}", 1));
-        assert!(holds.settle().await);
+        assert!(holds.flush().await);
         hurried.push(start.elapsed());
         let start = Instant::now();
         put(&holds, &row(&number.to_string(), "{}", 1));
@@ -148,12 +148,12 @@ async fn a_file_that_is_taken_away_or_spoilt_meanwhile_is_made_anew_and_said() {
         for number in 0..1000 {
             put(&holds, &row(&number.to_string(), "{}", 1));
         }
-        assert!(holds.settle().await);
+        assert!(holds.flush().await);
         damage(&place.path());
         for number in 0..1000 {
             put(&holds, &row(&number.to_string(), "{}", 2));
         }
-        assert!(holds.settle().await);
+        assert!(holds.flush().await);
         let said = told.recv_timeout(HANG_TIMEOUT).unwrap();
         assert!(matches!(said, HoldsEvent::Replaced(_)));
         holds.close().await;
@@ -206,7 +206,7 @@ async fn a_gateway_of_its_own() {
     let holds = open(Path::new(&path)).unwrap().holds;
     for number in 0.. {
         put(&holds, &row(&number.to_string(), "{}", 1));
-        assert!(holds.settle().await);
+        assert!(holds.flush().await);
         eprintln!("{number}");
     }
 }
@@ -229,7 +229,7 @@ async fn one_process_has_it_and_what_it_was_told_is_written_outlives_its_death()
         assert_ne!(told.read_line(&mut line).unwrap(), 0, "it ended");
     }
     let refused = open(&place.path()).unwrap_err();
-    assert!(matches!(refused, Error::Taken { .. }), "{refused}");
+    assert!(matches!(refused, Error::FileInUse { .. }), "{refused}");
     child.kill().unwrap();
     child.wait().unwrap();
     let mut rest = String::new();

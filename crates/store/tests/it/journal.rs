@@ -74,7 +74,7 @@ async fn begin(journal: &Journal, id: &str) -> SessionLock {
         directory: "/somewhere".to_owned(),
         now: at(1),
     };
-    journal.begin(session).await.unwrap()
+    journal.create(session).await.unwrap()
 }
 
 async fn append(journal: &Journal, hold: &SessionLock, lines: &[(u64, &str)]) {
@@ -85,7 +85,7 @@ async fn append(journal: &Journal, hold: &SessionLock, lines: &[(u64, &str)]) {
 /// Returns the entries as `seq turn kind`.
 fn told(entries: &[StoredEntry]) -> Vec<String> {
     let tell =
-        |entry: &StoredEntry| format!("{} {} {}", entry.seq, entry.line.turn, entry.line.kind);
+        |entry: &StoredEntry| format!("{} {} {}", entry.seq, entry.entry.turn, entry.entry.kind);
     entries.iter().map(tell).collect()
 }
 

@@ -27,7 +27,7 @@ fn waiter(name: &str) -> Waiter {
         since: at(1),
         own_wake: at(100),
         deadline: None,
-        crowd: None,
+        batch: None,
     }
 }
 
@@ -54,7 +54,7 @@ impl File {
 const KEY: &str = "p/a/m";
 
 async fn ask(store: &Store, name: &str, now: Timestamp) -> GateReply {
-    let asked = store.ask(KEY, waiter(name), now);
+    let asked = store.request_pass(KEY, waiter(name), now);
     asked.await.unwrap().0
 }
 
@@ -66,7 +66,7 @@ async fn report(store: &Store, report: Report, now: Timestamp) {
 /// Two callers fail and wait.
 async fn fail(store: &Store) {
     for name in ["a", "b"] {
-        if let GateReply::Go(pass) = ask(store, name, at(1)).await {
+        if let GateReply::Proceed(pass) = ask(store, name, at(1)).await {
             let waiter = Some(waiter(name));
             let failed = Report::Failed {
                 pass,
@@ -88,10 +88,10 @@ async fn what_one_learns_all_know_and_are_told() {
     fail(&one).await;
     assert!(other.has_external_changes().await.unwrap());
     assert!(!other.has_external_changes().await.unwrap());
-    let scenes = other.scenes(at(2)).await.unwrap();
+    let scenes = other.gate_snapshots(at(2)).await.unwrap();
     assert_eq!((scenes.len(), scenes[0].0.as_str()), (1, KEY));
     assert!(!scenes[0].1.gate.is_closed());
-    assert_eq!(scenes[0].1.line.len(), 2);
+    assert_eq!(scenes[0].1.queue.len(), 2);
     assert_eq!(scenes[0].1.cause, Some(Cause::Overloaded));
 }
 
@@ -121,9 +121,9 @@ async fn an_old_fence_changes_nothing() {
         panic!("the lease is over");
     };
     let gate = |scenes: Vec<(String, GateSnapshot)>| scenes[0].1.gate.clone();
-    let before = gate(other.scenes(at(501)).await.unwrap());
+    let before = gate(other.gate_snapshots(at(501)).await.unwrap());
     report(&one, Report::Succeeded(old), at(501)).await;
-    assert_eq!(gate(other.scenes(at(501)).await.unwrap()), before);
+    assert_eq!(gate(other.gate_snapshots(at(501)).await.unwrap()), before);
 }
 
 #[tokio::test]
@@ -152,14 +152,26 @@ async fn the_dead_leave_the_line() {
     let file = File::new();
     let store = file.open();
     fail(&store).await;
-    assert_eq!(store.scenes(at(20)).await.unwrap()[0].1.line.len(), 2);
+    assert_eq!(
+        store.gate_snapshots(at(20)).await.unwrap()[0].1.queue.len(),
+        2
+    );
     store.renew_waiter(KEY, waiter("b"), at(20)).await.unwrap();
-    assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 1);
+    assert_eq!(
+        store.gate_snapshots(at(35)).await.unwrap()[0].1.queue.len(),
+        1
+    );
     store.leave_queue(KEY, waiter("b")).await.unwrap();
-    assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 0);
+    assert_eq!(
+        store.gate_snapshots(at(35)).await.unwrap()[0].1.queue.len(),
+        0
+    );
     // A caller that renews itself just when it is admitted does not queue again.
     store.renew_waiter(KEY, waiter("b"), at(35)).await.unwrap();
-    assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 0);
+    assert_eq!(
+        store.gate_snapshots(at(35)).await.unwrap()[0].1.queue.len(),
+        0
+    );
 }
 
 #[tokio::test]
@@ -179,10 +191,12 @@ async fn blocks_are_shared_and_end() {
         .await
         .unwrap();
     let seen = other.blocks(at(2)).await.unwrap();
-    assert_eq!(seen.on("a", "m", at(2)), Some(&same));
+    assert_eq!(seen.active_block("a", "m", at(2)), Some(&same));
     assert_eq!(other.blocks(at(100)).await.unwrap().iter().count(), 0);
     other
-        .change_blocks(at(3), |blocks| assert!(blocks.heal("a", "m", at(3))))
+        .change_blocks(at(3), |blocks| {
+            assert!(blocks.clear_after_success("a", "m", at(3)))
+        })
         .await
         .unwrap();
     assert_eq!(one.blocks(at(3)).await.unwrap().iter().count(), 0);
@@ -197,21 +211,26 @@ async fn seats_are_counted_over_all_and_lost_by_the_dead() {
         let claim = PermitRequest {
             account: "a".to_owned(),
             holder: holder.to_owned(),
-            most: 2,
+            limit: 2,
         };
-        async move { store.take_seat(claim, at(now), at(now + 60)).await.unwrap() }
+        async move {
+            store
+                .acquire_permit(claim, at(now), at(now + 60))
+                .await
+                .unwrap()
+        }
     };
-    assert_eq!(taken(&one, "x", 0).await, PermitReply::Taken);
-    assert_eq!(taken(&other, "y", 5).await, PermitReply::Taken);
+    assert_eq!(taken(&one, "x", 0).await, PermitReply::Granted);
+    assert_eq!(taken(&other, "y", 5).await, PermitReply::Granted);
     assert_eq!(
         taken(&other, "z", 6).await,
         PermitReply::Full { until: at(60) }
     );
-    assert_eq!(taken(&one, "x", 30).await, PermitReply::Taken);
+    assert_eq!(taken(&one, "x", 30).await, PermitReply::Granted);
     // `y` has died: its permit is free when its time is up.
-    assert_eq!(taken(&other, "z", 65).await, PermitReply::Taken);
-    one.leave_seat("x").await.unwrap();
-    assert_eq!(taken(&one, "w", 66).await, PermitReply::Taken);
+    assert_eq!(taken(&other, "z", 65).await, PermitReply::Granted);
+    one.release_permit("x").await.unwrap();
+    assert_eq!(taken(&one, "w", 66).await, PermitReply::Granted);
 }
 
 #[tokio::test]
@@ -230,7 +249,7 @@ async fn a_damaged_file_is_kept_and_replaced() {
         assert_eq!(opened.replaced, Some(aside(number)));
         let kept = std::fs::read_to_string(aside(number)).unwrap();
         assert!(kept.starts_with("this is no database"));
-        assert_eq!(opened.store.scenes(at(1)).await.unwrap().len(), 0);
+        assert_eq!(opened.store.gate_snapshots(at(1)).await.unwrap().len(), 0);
     }
 }
 
@@ -245,7 +264,10 @@ async fn what_cannot_be_used_is_an_error_and_not_a_wait_without_end() {
     let newer = rusqlite::Connection::open(&file.path).unwrap();
     newer.pragma_update(None, "user_version", 99).unwrap();
     let error = Store::open(&file.path).unwrap_err();
-    assert!(matches!(error, Error::Newer { found: 99, .. }), "{error}");
+    assert!(
+        matches!(error, Error::NewerFormat { found: 99, .. }),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -254,7 +276,7 @@ async fn a_file_that_somebody_holds_is_an_error_after_a_while() {
     let store = file.open();
     let holder = rusqlite::Connection::open(&file.path).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let refused = store.ask(KEY, waiter("a"), at(1)).await;
+    let refused = store.request_pass(KEY, waiter("a"), at(1)).await;
     assert!(matches!(refused, Err(Error::Database(_))), "{refused:?}");
     holder.execute_batch("COMMIT").unwrap();
     fail(&store).await;

@@ -1,6 +1,6 @@
 //! The same picture as SVG.
 
-use super::picture::{AgentState, Totals, brief, length, names, stretches};
+use super::picture::{AgentState, Totals, format_duration, intervals, length, row_labels};
 use super::record::{MomentKind, Record};
 use plotters::coord::Shift;
 use plotters::prelude::{
@@ -44,7 +44,7 @@ fn draw(svg: &mut String, size: (u32, u32), records: &[Record], totals: &Totals)
     let title = "An outage, outlasted: blue asks, yellow waits, red breaks, green is done; each row over its own time";
     write(&area, (WIDTH / 2, 24), title, 18)?;
     let mut top = TOP;
-    for (record, name) in records.iter().zip(names(records)) {
+    for (record, name) in records.iter().zip(row_labels(records)) {
         row(&area, record, &name, top)?;
         top += ROW;
     }
@@ -67,16 +67,19 @@ fn row(area: &Area<'_>, record: &Record, name: &str, top: i32) -> DrawResult {
         style,
     ))?;
     let length = length(record);
-    for (from, to, state) in stretches(record) {
-        let corners = [(place(from, length), top), (place(to, length), top + BAR)];
+    for (from, to, state) in intervals(record) {
+        let corners = [
+            (x_position(from, length), top),
+            (x_position(to, length), top + BAR),
+        ];
         match state {
-            AgentState::Works => {
+            AgentState::Working => {
                 area.draw(&Rectangle::new(corners, WORKING_COLOR.mix(0.5).filled()))?
             }
-            AgentState::Waits => {
+            AgentState::Waiting => {
                 area.draw(&Rectangle::new(corners, WAITING_COLOR.mix(0.5).filled()))?
             }
-            AgentState::Gone => {
+            AgentState::Down => {
                 area.draw(&Rectangle::new(corners, FAILED_COLOR.stroke_width(1)))?
             }
         }
@@ -85,19 +88,19 @@ fn row(area: &Area<'_>, record: &Record, name: &str, top: i32) -> DrawResult {
     let mut heights = [BAR + 14, BAR + 32].into_iter().cycle();
     let mut last = None;
     for moment in &record.moments {
-        let Some((colour, word)) = sign(moment.what) else {
+        let Some((colour, word)) = marker(moment.kind) else {
             continue;
         };
-        let x = place(moment.at, length);
+        let x = x_position(moment.at, length);
         area.draw(&Circle::new((x, top + BAR / 2), 5, colour.filled()))?;
         let is_apart = last.is_none_or(|last| x - last > 50);
         let always = matches!(
-            moment.what,
-            MomentKind::Cut | MomentKind::Answered | MomentKind::Stopped
+            moment.kind,
+            MomentKind::AnswerBroken | MomentKind::Answered | MomentKind::GivenUp
         );
         if is_apart || always {
             let height = heights.next().unwrap_or(BAR);
-            let label = format!("{word} {}", brief(moment.at));
+            let label = format!("{word} {}", format_duration(moment.at));
             write(area, (x, top + height), &label, 14)?;
             last = Some(x);
         }
@@ -106,23 +109,23 @@ fn row(area: &Area<'_>, record: &Record, name: &str, top: i32) -> DrawResult {
 }
 
 /// Where that moment is; what takes no time is at the beginning.
-fn place(at: Duration, length: Option<Duration>) -> i32 {
+fn x_position(at: Duration, length: Option<Duration>) -> i32 {
     let Some(length) = length else { return LEFT };
     let room = u128::from((RIGHT - LEFT).unsigned_abs());
     let from_left = at.as_millis() * room / length.as_millis().max(1);
     LEFT + i32::try_from(from_left).unwrap_or_default()
 }
 
-fn sign(what: MomentKind) -> Option<(RGBColor, &'static str)> {
+fn marker(what: MomentKind) -> Option<(RGBColor, &'static str)> {
     Some(match what {
-        MomentKind::Asked => (WORKING_COLOR, "asks"),
-        MomentKind::Waits => return None,
-        MomentKind::Tool => (WORKING_COLOR, "tool"),
-        MomentKind::Cut => (FAILED_COLOR, "cut"),
+        MomentKind::RequestSent => (WORKING_COLOR, "asks"),
+        MomentKind::WaitStarted => return None,
+        MomentKind::ToolStarted => (WORKING_COLOR, "tool"),
+        MomentKind::AnswerBroken => (FAILED_COLOR, "cut"),
         MomentKind::Killed => (FAILED_COLOR, "killed"),
         MomentKind::Resumed => (WORKING_COLOR, "again"),
         MomentKind::Answered => (SUCCESS_COLOR, "answered"),
-        MomentKind::Stopped => (FAILED_COLOR, "stopped"),
+        MomentKind::GivenUp => (FAILED_COLOR, "stopped"),
     })
 }
 

@@ -1,6 +1,6 @@
 //! What came of a scene: each thing that was promised, and whether what was measured bears it out.
 
-use super::picture::{brief, listed};
+use super::picture::{format_duration, join_durations};
 use super::record::{MomentKind, Record};
 use super::scenes::{Scene, SceneKind, TOOL_LOG_FILE};
 use std::time::Duration;
@@ -8,31 +8,36 @@ use std::time::Duration;
 /// Something that was promised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    pub(super) holds: bool,
+    pub(super) has_passed: bool,
     /// What was measured.
-    pub(super) says: String,
+    pub(super) message: String,
 }
 
 pub(super) fn findings(scene: &Scene, record: &Record) -> Vec<Finding> {
-    let mut findings = vec![requests(scene, record)];
-    match scene.course {
-        SceneKind::Answered if record.count(MomentKind::Cut) > 0 => findings.push(words(record)),
-        SceneKind::Answered => findings.push(waits(scene, record)),
-        SceneKind::Killed { .. } => findings.extend([rest(record), tool(record)]),
+    let mut findings = vec![check_requests(scene, record)];
+    match scene.kind {
+        SceneKind::Answered if record.count(MomentKind::AnswerBroken) > 0 => {
+            findings.push(check_words(record))
+        }
+        SceneKind::Answered => findings.push(check_waits(scene, record)),
+        SceneKind::Killed { .. } => {
+            findings.extend([check_interrupted_wait(record), check_tool(record)])
+        }
         SceneKind::Refused => {}
     }
     findings
 }
 
-fn requests(scene: &Scene, record: &Record) -> Finding {
-    let end = match scene.course {
+fn check_requests(scene: &Scene, record: &Record) -> Finding {
+    let end = match scene.kind {
         SceneKind::Answered | SceneKind::Killed { .. } => MomentKind::Answered,
-        SceneKind::Refused => MomentKind::Stopped,
+        SceneKind::Refused => MomentKind::GivenUp,
     };
     let ended = record.last() == Some(end);
     let whole = record.words_missing() == 0 && record.words_shown_twice() == 0;
     let count = record.requests;
-    let as_many = count == scene.requests() && count == record.count(MomentKind::Asked);
+    let as_many =
+        count == scene.expected_requests() && count == record.count(MomentKind::RequestSent);
     let requests = if count == 1 { "request" } else { "requests" };
     let then = match (end, ended && whole) {
         (MomentKind::Answered, true) => "and the answer is here",
@@ -41,8 +46,8 @@ fn requests(scene: &Scene, record: &Record) -> Finding {
         (_, false) => "and it did not end as it should",
     };
     Finding {
-        holds: ended && whole && as_many,
-        says: format!("{count} {requests} reached the provider, {then}."),
+        has_passed: ended && whole && as_many,
+        message: format!("{count} {requests} reached the provider, {then}."),
     }
 }
 
@@ -51,43 +56,44 @@ fn is_long_enough(time: Duration, least: Duration) -> bool {
     time + least / 100 >= least
 }
 
-fn waits(scene: &Scene, record: &Record) -> Finding {
+fn check_waits(scene: &Scene, record: &Record) -> Finding {
     let waits = record.waits();
     let long_enough = |(wait, least): (&Duration, &Duration)| is_long_enough(*wait, *least);
-    let stated = scene.waits.last().copied().unwrap_or_default();
-    let holds = waits.len() == scene.waits.len() && waits.iter().zip(scene.waits).all(long_enough);
-    let (waits, stated) = (listed(&waits), brief(stated));
+    let stated = scene.expected_waits.last().copied().unwrap_or_default();
+    let has_passed = waits.len() == scene.expected_waits.len()
+        && waits.iter().zip(scene.expected_waits).all(long_enough);
+    let (waits, stated) = (join_durations(&waits), format_duration(stated));
     Finding {
-        holds,
-        says: format!("It waited {waits}; the last time it was told {stated}."),
+        has_passed,
+        message: format!("It waited {waits}; the last time it was told {stated}."),
     }
 }
 
-fn words(record: &Record) -> Finding {
+fn check_words(record: &Record) -> Finding {
     let (missing, twice) = (record.words_missing(), record.words_shown_twice());
-    let all = record.wanted.split_whitespace().count();
+    let all = record.expected_text.split_whitespace().count();
     let shown = all - missing.min(all);
     Finding {
-        holds: missing == 0 && twice == 0,
-        says: format!("{shown} of {all} words were shown, {twice} of them twice."),
+        has_passed: missing == 0 && twice == 0,
+        message: format!("{shown} of {all} words were shown, {twice} of them twice."),
     }
 }
 
 /// The rest of a wait that a kill has interrupted.
-fn rest(record: &Record) -> Finding {
+fn check_interrupted_wait(record: &Record) -> Finding {
     let asked = record
         .moments
         .iter()
         .rev()
-        .find(|moment| moment.what == MomentKind::Asked);
+        .find(|moment| moment.kind == MomentKind::RequestSent);
     let asked = asked.map(|moment| moment.at).unwrap_or_default();
-    let until = record.until.unwrap_or_default();
-    let waited = brief(record.waits().iter().sum());
+    let until = record.last_wait_end.unwrap_or_default();
+    let waited = format_duration(record.waits().iter().sum());
     let in_time = is_long_enough(asked, until);
-    let late = brief(asked.saturating_sub(until));
+    let late = format_duration(asked.saturating_sub(until));
     Finding {
-        holds: in_time && record.kills_survived() == 1,
-        says: match in_time {
+        has_passed: in_time && record.kills_survived() == 1,
+        message: match in_time {
             true => format!(
                 "It waited {waited} in all, across the kill, and asked {late} after its time had come."
             ),
@@ -96,15 +102,17 @@ fn rest(record: &Record) -> Finding {
     }
 }
 
-fn tool(record: &Record) -> Finding {
+fn check_tool(record: &Record) -> Finding {
     let (runs, twice) = (record.tool_runs.len(), record.tools_run_twice());
     let (lines, often) = match runs {
         1 => ("line", "once".to_owned()),
         _ => ("lines", format!("{runs} times")),
     };
     Finding {
-        holds: runs == 1 && twice == 0,
-        says: format!("{TOOL_LOG_FILE} has {runs} {lines}: across the kill, the tool ran {often}."),
+        has_passed: runs == 1 && twice == 0,
+        message: format!(
+            "{TOOL_LOG_FILE} has {runs} {lines}: across the kill, the tool ran {often}."
+        ),
     }
 }
 
@@ -120,26 +128,26 @@ mod tests {
 
     /// The scene with the kill, as it should go.
     fn killed() -> Record {
-        use MomentKind::{Answered, Asked, Killed, Resumed, Tool, Waits};
+        use MomentKind::{Answered, Killed, RequestSent, Resumed, ToolStarted, WaitStarted};
         let mut record = Record::new(SCENES[2].name, SCENES[2].answer);
         let moments = [
-            (0, Asked),
-            (1, Tool),
-            (2, Asked),
-            (3, Waits),
+            (0, RequestSent),
+            (1, ToolStarted),
+            (2, RequestSent),
+            (3, WaitStarted),
             (7200, Killed),
             (9000, Resumed),
-            (9000, Waits),
-            (18_004, Asked),
+            (9000, WaitStarted),
+            (18_004, RequestSent),
             (18_005, Answered),
         ];
         for (seconds, what) in moments {
-            record.note(at(seconds), what);
+            record.add(at(seconds), what);
         }
         record.requests = 3;
         record.text = SCENES[2].answer.to_owned();
         record.tool_runs = vec!["ran".to_owned()];
-        record.until = Some(Duration::from_secs(18_003));
+        record.last_wait_end = Some(Duration::from_secs(18_003));
         record
     }
 
@@ -147,8 +155,8 @@ mod tests {
         let mut record = killed();
         change(&mut record);
         let findings = findings(&SCENES[2], &record).into_iter();
-        let broken = findings.filter(|finding| !finding.holds);
-        broken.map(|finding| finding.says).collect()
+        let broken = findings.filter(|finding| !finding.has_passed);
+        broken.map(|finding| finding.message).collect()
     }
 
     #[test]
@@ -176,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_wait_that_ended_early_is_found() {
-        let found = broken(|record| record.until = Some(Duration::from_secs(19_000)));
+        let found = broken(|record| record.last_wait_end = Some(Duration::from_secs(19_000)));
         assert_eq!(found, ["It asked before its time had come."]);
     }
 

@@ -4,7 +4,7 @@
 
 use super::record::{Moment, MomentKind, Record};
 use super::view::wrapped;
-use crate::output::run_view::{cut, width};
+use crate::output::run_view::{truncate, width};
 use outlast_kernel::time::Span;
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ pub(super) struct Totals {
     tools_run_twice: usize,
     words_shown_twice: usize,
     /// How long it took on the clock on the wall.
-    took: Duration,
+    elapsed: Duration,
 }
 
 impl Totals {
-    pub(super) fn of(records: &[Record], took: Duration) -> Self {
+    pub(super) fn from_records(records: &[Record], elapsed: Duration) -> Self {
         let sum = |of: fn(&Record) -> usize| records.iter().map(of).sum();
         Self {
             requests: sum(|record| record.requests),
@@ -33,7 +33,7 @@ impl Totals {
             tools_run: sum(|record| record.tool_runs.len()),
             tools_run_twice: sum(Record::tools_run_twice),
             words_shown_twice: sum(Record::words_shown_twice),
-            took,
+            elapsed,
         }
     }
 
@@ -41,8 +41,8 @@ impl Totals {
         format!(
             "Requests: {}. Waited: {} (in {} of yours). Kills survived: {}. Tools run: {}, twice: {}. Words shown twice: {}.",
             self.requests,
-            brief(self.waited),
-            brief(self.took),
+            format_duration(self.waited),
+            format_duration(self.elapsed),
             self.kills_survived,
             self.tools_run,
             self.tools_run_twice,
@@ -54,17 +54,17 @@ impl Totals {
 /// What goes on between two moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AgentState {
-    Works,
-    Waits,
-    Gone,
+    Working,
+    Waiting,
+    Down,
 }
 
 impl AgentState {
     const fn cell(self) -> char {
         match self {
-            Self::Works => '─',
-            Self::Waits => '░',
-            Self::Gone => ' ',
+            Self::Working => '─',
+            Self::Waiting => '░',
+            Self::Down => ' ',
         }
     }
 }
@@ -73,36 +73,36 @@ impl MomentKind {
     /// How a moment is marked; a wait is no moment.
     pub(super) const fn mark(self) -> Option<char> {
         Some(match self {
-            Self::Asked => '▲',
-            Self::Waits => return None,
-            Self::Tool => '●',
-            Self::Cut => '✂',
+            Self::RequestSent => '▲',
+            Self::WaitStarted => return None,
+            Self::ToolStarted => '●',
+            Self::AnswerBroken => '✂',
             Self::Killed => '✗',
             Self::Resumed => '↻',
             Self::Answered => '✓',
-            Self::Stopped => '■',
+            Self::GivenUp => '■',
         })
     }
 
     /// What has its time said first where there is no room for all.
     const fn rank(self) -> u8 {
         match self {
-            Self::Answered | Self::Stopped => 0,
+            Self::Answered | Self::GivenUp => 0,
             Self::Killed => 1,
             Self::Resumed => 2,
-            Self::Asked | Self::Waits | Self::Tool | Self::Cut => 3,
+            Self::RequestSent | Self::WaitStarted | Self::ToolStarted | Self::AnswerBroken => 3,
         }
     }
 }
 
 /// What goes on, from when to when.
-pub(super) fn stretches(record: &Record) -> Vec<(Duration, Duration, AgentState)> {
+pub(super) fn intervals(record: &Record) -> Vec<(Duration, Duration, AgentState)> {
     let ends = record.moments.iter().skip(1).map(|moment| moment.at);
     let stretch = |(moment, end): (&Moment, Duration)| {
-        let state = match moment.what {
-            MomentKind::Waits => AgentState::Waits,
-            MomentKind::Killed => AgentState::Gone,
-            _ => AgentState::Works,
+        let state = match moment.kind {
+            MomentKind::WaitStarted => AgentState::Waiting,
+            MomentKind::Killed => AgentState::Down,
+            _ => AgentState::Working,
         };
         (moment.at, end, state)
     };
@@ -112,11 +112,11 @@ pub(super) fn stretches(record: &Record) -> Vec<(Duration, Duration, AgentState)
 /// How long a scene took; nothing for one that nothing was waited for in.
 pub(super) fn length(record: &Record) -> Option<Duration> {
     let end = record.moments.last().map(|moment| moment.at);
-    end.filter(|end| record.count(MomentKind::Waits) > 0 && !end.is_zero())
+    end.filter(|end| record.count(MomentKind::WaitStarted) > 0 && !end.is_zero())
 }
 
 /// A duration as short as it can be said.
-pub(super) fn brief(time: Duration) -> String {
+pub(super) fn format_duration(time: Duration) -> String {
     let seconds = (time + Duration::from_millis(500)).as_secs();
     match seconds {
         0 if time.is_zero() => "0s".to_owned(),
@@ -127,8 +127,8 @@ pub(super) fn brief(time: Duration) -> String {
 }
 
 /// `5s, 10s and 45s`.
-pub(super) fn listed(times: &[Duration]) -> String {
-    let times: Vec<String> = times.iter().copied().map(brief).collect();
+pub(super) fn join_durations(times: &[Duration]) -> String {
+    let times: Vec<String> = times.iter().copied().map(format_duration).collect();
     match times.split_last() {
         None => "0s".to_owned(),
         Some((only, [])) => only.clone(),
@@ -138,7 +138,7 @@ pub(super) fn listed(times: &[Duration]) -> String {
 
 /// The whole picture, no wider than that.
 pub(super) fn text(records: &[Record], totals: &Totals, columns: usize) -> String {
-    let names: Vec<String> = names(records).collect();
+    let names: Vec<String> = row_labels(records).collect();
     let label = names
         .iter()
         .map(|name| width(name))
@@ -159,12 +159,12 @@ pub(super) fn text(records: &[Record], totals: &Totals, columns: usize) -> Strin
     lines.extend(wrapped(&totals.line(), "", columns));
     let lines = lines
         .iter()
-        .map(|line| cut(line.trim_end(), columns) + "\n");
+        .map(|line| truncate(line.trim_end(), columns) + "\n");
     lines.collect()
 }
 
 /// What the rows are called.
-pub(super) fn names(records: &[Record]) -> impl Iterator<Item = String> {
+pub(super) fn row_labels(records: &[Record]) -> impl Iterator<Item = String> {
     (1..)
         .zip(records)
         .map(|(number, record)| format!("{number} {}", record.name))
@@ -190,22 +190,25 @@ fn row(record: &Record, room: usize) -> (String, String) {
     let marked: Vec<(Moment, char)> = record
         .moments
         .iter()
-        .filter_map(|moment| Some((*moment, moment.what.mark()?)))
+        .filter_map(|moment| Some((*moment, moment.kind.mark()?)))
         .collect();
     let Some(length) = length(record) else {
         let marks = marked.iter().map(|(_, mark)| *mark).collect();
-        let end = record.moments.last().map(|moment| brief(moment.at));
+        let end = record
+            .moments
+            .last()
+            .map(|moment| format_duration(moment.at));
         return (marks, end.unwrap_or_default());
     };
     let cell = |at: Duration| cell_of(at, length, room);
     let mut bar = vec![' '; room];
-    for (from, to, state) in stretches(record) {
+    for (from, to, state) in intervals(record) {
         for place in &mut bar[cell(from)..cell(to)] {
             *place = state.cell();
         }
     }
     let ideal: Vec<usize> = marked.iter().map(|(moment, _)| cell(moment.at)).collect();
-    let places = apart(&ideal, room);
+    let places = spread_cells(&ideal, room);
     for ((_, mark), place) in marked.iter().zip(&places) {
         bar[*place] = *mark;
     }
@@ -227,7 +230,7 @@ fn cell_of(at: Duration, length: Duration, room: usize) -> usize {
 }
 
 /// The same places in the same order, none of them twice.
-fn apart(ideal: &[usize], room: usize) -> Vec<usize> {
+fn spread_cells(ideal: &[usize], room: usize) -> Vec<usize> {
     let mut places = Vec::new();
     let mut free = 0;
     for place in ideal {
@@ -247,10 +250,10 @@ fn apart(ideal: &[usize], room: usize) -> Vec<usize> {
 /// When it was, below the marks, where there is room; what matters most comes first.
 fn times(moments: &[(Moment, usize)], room: usize) -> String {
     let mut order: Vec<&(Moment, usize)> = moments.iter().collect();
-    order.sort_by_key(|(moment, _)| moment.what.rank());
+    order.sort_by_key(|(moment, _)| moment.kind.rank());
     let mut line = vec![' '; room];
     for (moment, place) in order {
-        let label: Vec<char> = brief(moment.at).chars().collect();
+        let label: Vec<char> = format_duration(moment.at).chars().collect();
         let start = (*place).min(room.saturating_sub(label.len()));
         let end = (start + label.len()).min(room);
         let around = start.saturating_sub(1)..(end + 1).min(room);

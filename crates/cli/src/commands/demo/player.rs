@@ -1,6 +1,6 @@
 //! Plays a scene: starts the processes, tells what they say as it happens, and takes note of it.
 
-use crate::commands::demo::picture::brief;
+use crate::commands::demo::picture::format_duration;
 use crate::commands::demo::processes::{AgentOutput, Processes};
 use crate::commands::demo::record::{MomentKind, Record};
 use crate::commands::demo::scenes::{Pace, Scene, SceneKind, TOOL_LOG_FILE};
@@ -26,7 +26,7 @@ const LONG_WAIT: Duration = Duration::from_secs(600);
 const BAR_WIDTH: u32 = 20;
 
 pub(in crate::commands::demo) struct Player<'a, Out: Write> {
-    stage: &'a mut Processes,
+    processes: &'a mut Processes,
     view: &'a mut View<Out>,
     pace: Pace,
 }
@@ -35,11 +35,11 @@ pub(in crate::commands::demo) struct Player<'a, Out: Write> {
 struct SceneRun {
     clock: WallClock,
     /// What the clock on the wall showed when the agent's showed that.
-    start: (jiff::Zoned, Timestamp),
+    clock_start: (jiff::Zoned, Timestamp),
     record: Record,
     wait: Option<Wait>,
     /// What was said of the answer, and not shown yet.
-    unsaid: String,
+    pending_text: String,
     tool: String,
 }
 
@@ -51,11 +51,15 @@ struct Wait {
 
 impl<'a, Out: Write> Player<'a, Out> {
     pub(in crate::commands::demo) fn new(
-        stage: &'a mut Processes,
+        processes: &'a mut Processes,
         view: &'a mut View<Out>,
         pace: Pace,
     ) -> Self {
-        Self { stage, view, pace }
+        Self {
+            processes,
+            view,
+            pace,
+        }
     }
 
     pub(in crate::commands::demo) async fn play(
@@ -63,51 +67,53 @@ impl<'a, Out: Write> Player<'a, Out> {
         scene: &Scene,
     ) -> anyhow::Result<Record> {
         let speed = self.pace.speed(scene);
-        self.view.paragraph(scene.before)?;
-        self.stage.provider(scene.script, speed).await?;
-        self.pace.let_read(scene.before).await;
+        self.view.paragraph(scene.introduction)?;
+        self.processes.start_provider(scene.script, speed).await?;
+        self.pace.pause_for_reading(scene.introduction).await;
         let mut run = SceneRun::new(scene, speed)?;
         let time = run.time_of_day(run.clock.now());
-        self.view.happens(
+        self.view.event(
             '·',
             &format!("it is {time}; the clock runs {speed} times as fast"),
         )?;
-        match scene.course {
-            SceneKind::Answered => self.answered(scene, &mut run).await?,
-            SceneKind::Killed { after, gone } => self.killed(scene, &mut run, after, gone).await?,
-            SceneKind::Refused => self.refused(scene, &mut run).await?,
+        match scene.kind {
+            SceneKind::Answered => self.play_until_answer(scene, &mut run).await?,
+            SceneKind::Killed { after, gone } => {
+                self.play_with_kill(scene, &mut run, after, gone).await?
+            }
+            SceneKind::Refused => self.play_refusal(scene, &mut run).await?,
         }
-        run.record.requests = self.stage.requests().await?.len();
+        run.record.requests = self.processes.requests().await?.len();
         Ok(run.record)
     }
 
-    async fn answered(&mut self, scene: &Scene, run: &mut SceneRun) -> anyhow::Result<()> {
-        let mut says = self.start(scene, &["--json"])?;
+    async fn play_until_answer(&mut self, scene: &Scene, run: &mut SceneRun) -> anyhow::Result<()> {
+        let mut says = self.start_agent(scene, &["--json"])?;
         self.follow(run, &mut says, None).await?;
-        self.ended(&mut says).await
+        self.expect_success(&mut says).await
     }
 
-    async fn killed(
+    async fn play_with_kill(
         &mut self,
         scene: &Scene,
         run: &mut SceneRun,
         after: Duration,
         gone: Duration,
     ) -> anyhow::Result<()> {
-        let mut says = self.start(scene, &["--json"])?;
+        let mut says = self.start_agent(scene, &["--json"])?;
         self.follow(run, &mut says, Some(after)).await?;
-        self.stage.kill_agent().await?;
+        self.processes.kill_agent().await?;
         let killed = run.clock.now();
-        run.record.note(killed, MomentKind::Killed);
+        run.record.add(killed, MomentKind::Killed);
         let time = run.time_of_day(killed);
         let left = run
             .wait
             .map_or(Duration::ZERO, |wait| wait.until.since(killed));
-        self.view.happens(
+        self.view.event(
             '✗',
             &format!(
                 "{time}: kill -9, with {} to wait; nothing of it runs now",
-                brief(left)
+                format_duration(left)
             ),
         )?;
         while run.clock.now() < killed + gone {
@@ -117,18 +123,18 @@ impl<'a, Out: Write> Player<'a, Out> {
             let next = (run.clock.now() + tick).min(killed + gone);
             run.clock.sleep_until(next).await;
         }
-        self.typed("outlast resume")?;
-        let mut says = self.stage.resume_agent(self.pace.speed(scene))?;
+        self.show_command("outlast resume")?;
+        let mut says = self.processes.resume_agent(self.pace.speed(scene))?;
         self.follow(run, &mut says, None).await?;
-        self.ended(&mut says).await?;
-        let proof = std::fs::read_to_string(self.stage.file(TOOL_LOG_FILE)).unwrap_or_default();
+        self.expect_success(&mut says).await?;
+        let proof = std::fs::read_to_string(self.processes.file(TOOL_LOG_FILE)).unwrap_or_default();
         run.record.tool_runs = proof.lines().map(str::to_owned).collect();
         Ok(())
     }
 
     /// Without events: what is said to a person is the point.
-    async fn refused(&mut self, scene: &Scene, run: &mut SceneRun) -> anyhow::Result<()> {
-        let mut says = self.start(scene, &[])?;
+    async fn play_refusal(&mut self, scene: &Scene, run: &mut SceneRun) -> anyhow::Result<()> {
+        let mut says = self.start_agent(scene, &[])?;
         let said = async {
             let mut lines = Vec::new();
             while let Some(line) = says.stderr.next_line().await? {
@@ -138,28 +144,28 @@ impl<'a, Out: Write> Player<'a, Out> {
         };
         let said = tokio::time::timeout(SILENCE_TIMEOUT, said).await;
         let said = said.context("the agent does not end")??;
-        let ended = self.stage.wait_for_agent().await?;
-        for request in self.stage.requests().await? {
-            run.record.note(request.time, MomentKind::Asked);
+        let ended = self.processes.wait_for_agent().await?;
+        for request in self.processes.requests().await? {
+            run.record.add(request.time, MomentKind::RequestSent);
         }
         if !ended.success() {
-            run.record.note(run.clock.now(), MomentKind::Stopped);
+            run.record.add(run.clock.now(), MomentKind::GivenUp);
         }
         for line in said {
-            self.view.happens('■', &one_line(&line))?;
+            self.view.event('■', &one_line(&line))?;
         }
         Ok(())
     }
 
-    fn start(&mut self, scene: &Scene, more: &[&str]) -> anyhow::Result<AgentOutput> {
-        self.typed(&scene.typed())?;
+    fn start_agent(&mut self, scene: &Scene, more: &[&str]) -> anyhow::Result<AgentOutput> {
+        self.show_command(&scene.command_line())?;
         let prompt = scene.prompt();
         let typed = [&["-p", &prompt], scene.flags, more].concat();
-        self.stage.agent(&typed, self.pace.speed(scene))
+        self.processes.prompt_agent(&typed, self.pace.speed(scene))
     }
 
-    fn typed(&mut self, line: &str) -> anyhow::Result<()> {
-        self.view.happens('$', line)
+    fn show_command(&mut self, line: &str) -> anyhow::Result<()> {
+        self.view.event('$', line)
     }
 
     /// Follows the agent to the end of its turn, or until it has waited that long.
@@ -176,7 +182,7 @@ impl<'a, Out: Write> Player<'a, Out> {
                 line = says.stdout.next_line() => {
                     let Some(line) = line? else { return Ok(()) };
                     let event: Event = serde_json::from_str(&line).context("cannot read an event of the agent")?;
-                    self.happens(run, &event)?;
+                    self.handle_event(run, &event)?;
                     silent_since = tokio::time::Instant::now();
                 }
                 () = tick => {}
@@ -208,7 +214,7 @@ impl<'a, Out: Write> Player<'a, Out> {
         let bar =
             "█".repeat(filled) + &"░".repeat(usize::try_from(BAR_WIDTH)?.saturating_sub(filled));
         let left = Duration::from_secs(millis(wait.until.since(now)).div_ceil(1000));
-        let left = brief(left);
+        let left = format_duration(left);
         let time = match whole >= LONG_WAIT {
             true => format!("{}  ", run.time_of_day(now)),
             false => String::new(),
@@ -216,71 +222,71 @@ impl<'a, Out: Write> Player<'a, Out> {
         self.view.paint(&format!("    {time}{bar}  {left} left"))
     }
 
-    fn happens(&mut self, run: &mut SceneRun, event: &Event) -> anyhow::Result<()> {
+    fn handle_event(&mut self, run: &mut SceneRun, event: &Event) -> anyhow::Result<()> {
         let is_resumed = run.record.last() == Some(MomentKind::Killed);
         if is_resumed && matches!(event.body, Body::Start { .. }) {
-            run.record.note(event.time, MomentKind::Resumed);
+            run.record.add(event.time, MomentKind::Resumed);
         }
-        run.record.event(event.time, &event.body);
+        run.record.add_event(event.time, &event.body);
         match &event.body {
             Body::AttemptStarted { .. } => {
                 run.wait = None;
-                let number = run.record.count(MomentKind::Asked);
+                let number = run.record.count(MomentKind::RequestSent);
                 let time = run.time_of_day(event.time);
-                self.view.happens(
+                self.view.event(
                     '▲',
                     &format!("{time}: asks the provider (request {number})"),
                 )
             }
             Body::RetryScheduled { retry_at, .. } => {
-                self.say(run, '✂')?;
-                let line = run.failed(&event.body, event.time);
+                self.show_pending_text(run, '✂')?;
+                let line = run.describe_retry(&event.body, event.time);
                 // A wait that another process takes up began when it began.
                 let since = run.wait.map_or(event.time, |wait| wait.since);
                 let until = *retry_at;
                 run.wait = Some(Wait { since, until });
-                self.view.happens('⚠', &line)
+                self.view.event('⚠', &line)
             }
             Body::ToolCall(call) => {
-                run.unsaid.clear();
+                run.pending_text.clear();
                 run.tool = format!("{} {}", call.name, call.arguments);
                 Ok(())
             }
             Body::ToolStarted { .. } => {
                 let line = format!("runs its tool: {}", one_line(&run.tool));
-                self.view.happens('●', &line)
+                self.view.event('●', &line)
             }
             Body::TextDelta { text } => {
-                run.unsaid += text;
+                run.pending_text += text;
                 Ok(())
             }
-            Body::Done { .. } => self.say(run, '✓'),
-            Body::Error { message, .. } => self.view.happens('■', &one_line(message)),
+            Body::Done { .. } => self.show_pending_text(run, '✓'),
+            Body::Error { message, .. } => self.view.event('■', &one_line(message)),
             _ => Ok(()),
         }
     }
 
     /// Shows what the answer has had to say since the last time; the mark tells why just now.
-    fn say(&mut self, run: &mut SceneRun, mark: char) -> anyhow::Result<()> {
-        let said = std::mem::take(&mut run.unsaid);
+    fn show_pending_text(&mut self, run: &mut SceneRun, mark: char) -> anyhow::Result<()> {
+        let said = std::mem::take(&mut run.pending_text);
         let said = one_line(&said);
         if said.is_empty() {
             return Ok(());
         }
-        let before = if run.record.count(MomentKind::Cut) > 0 {
+        let before = if run.record.count(MomentKind::AnswerBroken) > 0 {
             "… "
         } else {
             ""
         };
         match mark {
-            '✂' => self.view.happens(mark, &format!("“{said} … (cut off)")),
-            _ => self.view.happens(mark, &format!("“{before}{said}”")),
+            '✂' => self.view.event(mark, &format!("“{said} … (cut off)")),
+            _ => self.view.event(mark, &format!("“{before}{said}”")),
         }
     }
 
     /// Makes sure that an agent that has said everything has ended well.
-    async fn ended(&mut self, says: &mut AgentOutput) -> anyhow::Result<()> {
-        let ended = self.stage.wait_for_agent().await?;
+    async fn expect_success(&mut self, says: &mut AgentOutput) -> anyhow::Result<()> {
+        let ended = self.processes.wait_for_agent().await?;
         if ended.success() {
             return Ok(());
         }
@@ -301,17 +307,17 @@ impl SceneRun {
         let now = jiff::Timestamp::from_millisecond(now)?.to_zoned(jiff::tz::TimeZone::system());
         Ok(Self {
             clock,
-            start: (now, clock.now()),
+            clock_start: (now, clock.now()),
             record: Record::new(scene.name, scene.answer),
             wait: None,
-            unsaid: String::new(),
+            pending_text: String::new(),
             tool: String::new(),
         })
     }
 
     /// What a clock would show that was right when the scene began, and runs as fast as the agent's.
     fn time_of_day(&self, at: Timestamp) -> String {
-        let (start, began) = &self.start;
+        let (start, began) = &self.clock_start;
         let shown = start.checked_add(at.since(*began));
         shown.map_or_else(
             |_| at.to_string(),
@@ -320,7 +326,7 @@ impl SceneRun {
     }
 
     /// What went wrong, and until when is waited.
-    fn failed(&self, body: &Body, now: Timestamp) -> String {
+    fn describe_retry(&self, body: &Body, now: Timestamp) -> String {
         let Body::RetryScheduled {
             retry_at,
             cause,
@@ -333,7 +339,7 @@ impl SceneRun {
         let code = code
             .as_ref()
             .map_or(String::new(), |code| format!(" ({})", one_line(code)));
-        let (phrase, left) = (cause.phrase(), brief(retry_at.since(now)));
+        let (phrase, left) = (cause.phrase(), format_duration(retry_at.since(now)));
         let time = self.time_of_day(*retry_at);
         let rest = if self.wait.is_some() {
             "the rest, "

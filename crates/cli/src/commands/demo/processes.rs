@@ -60,7 +60,7 @@ impl Processes {
     }
 
     /// Starts a provider that fails by that script, in the place of the one before.
-    pub(in crate::commands::demo) async fn provider(
+    pub(in crate::commands::demo) async fn start_provider(
         &mut self,
         script: &str,
         speed: u32,
@@ -93,7 +93,7 @@ impl Processes {
     }
 
     /// Starts an agent with a prompt for the provider.
-    pub(in crate::commands::demo) fn agent(
+    pub(in crate::commands::demo) fn prompt_agent(
         &mut self,
         typed: &[&str],
         speed: u32,
@@ -174,7 +174,7 @@ impl Processes {
     /// What has reached the provider, by its own log.
     pub(in crate::commands::demo) async fn requests(&self) -> anyhow::Result<Vec<Request>> {
         let (_, url) = self.provider.as_ref().context("there is no provider")?;
-        let asked = tokio::time::timeout(PROCESS_TIMEOUT, log(url)).await;
+        let asked = tokio::time::timeout(PROCESS_TIMEOUT, fetch_log(url)).await;
         let log: RequestLog = asked.context("the provider's log cannot be read")??;
         if log.dropped > 0 {
             bail!("the provider's log is not complete");
@@ -192,7 +192,7 @@ impl Processes {
     }
 
     /// Ends every process, and removes the folder.
-    pub(in crate::commands::demo) async fn end(&mut self) -> anyhow::Result<()> {
+    pub(in crate::commands::demo) async fn shut_down(&mut self) -> anyhow::Result<()> {
         let stopped = self.stop().await;
         let removed = self.folder.remove();
         let folder = self.folder.path().display();
@@ -201,7 +201,7 @@ impl Processes {
     }
 }
 
-async fn log(url: &str) -> anyhow::Result<RequestLog> {
+async fn fetch_log(url: &str) -> anyhow::Result<RequestLog> {
     let settings = HttpSettings {
         base_url: url.to_owned(),
         connect_timeout: PROCESS_TIMEOUT,

@@ -10,13 +10,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MomentKind {
     /// The provider is asked.
-    Asked,
+    RequestSent,
     /// From here on the agent waits.
-    Waits,
+    WaitStarted,
     /// A tool begins to run.
-    Tool,
+    ToolStarted,
     /// The answer broke off.
-    Cut,
+    AnswerBroken,
     /// The agent was killed.
     Killed,
     /// Another process went on.
@@ -24,14 +24,14 @@ pub(super) enum MomentKind {
     /// The answer is complete.
     Answered,
     /// It was given up.
-    Stopped,
+    GivenUp,
 }
 
 /// What happened, and how long after the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) at: Duration,
-    pub(super) what: MomentKind,
+    pub(super) kind: MomentKind,
 }
 
 /// A request, as the provider's log has it.
@@ -50,66 +50,66 @@ pub(super) struct Record {
     /// What the agent handed on of its answer, and did not take back.
     pub(super) text: String,
     /// What the answer should be.
-    pub(super) wanted: &'static str,
+    pub(super) expected_text: &'static str,
     /// A line for each time that a tool ran.
     pub(super) tool_runs: Vec<String>,
     /// When the last wait was to end.
-    pub(super) until: Option<Duration>,
-    began: Option<Timestamp>,
+    pub(super) last_wait_end: Option<Duration>,
+    started_at: Option<Timestamp>,
 }
 
 impl Record {
-    pub(super) fn new(name: &'static str, wanted: &'static str) -> Self {
+    pub(super) fn new(name: &'static str, expected_text: &'static str) -> Self {
         Self {
             name,
             moments: Vec::new(),
             requests: 0,
             text: String::new(),
-            wanted,
+            expected_text,
             tool_runs: Vec::new(),
-            until: None,
-            began: None,
+            last_wait_end: None,
+            started_at: None,
         }
     }
 
     /// How long after the beginning that is: the first thing that is noted.
     fn elapsed(&mut self, time: Timestamp) -> Duration {
-        time.since(*self.began.get_or_insert(time))
+        time.since(*self.started_at.get_or_insert(time))
     }
 
-    pub(super) fn note(&mut self, time: Timestamp, what: MomentKind) {
+    pub(super) fn add(&mut self, time: Timestamp, kind: MomentKind) {
         let at = self.elapsed(time);
-        self.moments.push(Moment { at, what });
+        self.moments.push(Moment { at, kind });
     }
 
     /// Takes note of what the agent says.
-    pub(super) fn event(&mut self, time: Timestamp, body: &Body) {
+    pub(super) fn add_event(&mut self, time: Timestamp, body: &Body) {
         match body {
-            Body::AttemptStarted { .. } => self.note(time, MomentKind::Asked),
+            Body::AttemptStarted { .. } => self.add(time, MomentKind::RequestSent),
             Body::RetryScheduled { retry_at, .. } => {
-                let is_cut = !self.text.is_empty() && self.last() == Some(MomentKind::Asked);
+                let is_cut = !self.text.is_empty() && self.last() == Some(MomentKind::RequestSent);
                 if is_cut {
-                    self.note(time, MomentKind::Cut);
+                    self.add(time, MomentKind::AnswerBroken);
                 }
-                self.note(time, MomentKind::Waits);
-                self.until = Some(self.elapsed(*retry_at));
+                self.add(time, MomentKind::WaitStarted);
+                self.last_wait_end = Some(self.elapsed(*retry_at));
             }
-            Body::ToolStarted { .. } => self.note(time, MomentKind::Tool),
+            Body::ToolStarted { .. } => self.add(time, MomentKind::ToolStarted),
             Body::TextDelta { text } => self.text += text,
             // What was said before a tool is no part of the answer; what was taken back does not count.
             Body::ToolCall(_) | Body::Retracted { .. } => self.text.clear(),
-            Body::Done { .. } => self.note(time, MomentKind::Answered),
-            Body::Error { .. } => self.note(time, MomentKind::Stopped),
+            Body::Done { .. } => self.add(time, MomentKind::Answered),
+            Body::Error { .. } => self.add(time, MomentKind::GivenUp),
             _ => {}
         }
     }
 
     pub(super) fn last(&self) -> Option<MomentKind> {
-        self.moments.last().map(|moment| moment.what)
+        self.moments.last().map(|moment| moment.kind)
     }
 
     pub(super) fn count(&self, what: MomentKind) -> usize {
-        let such = |moment: &&Moment| moment.what == what;
+        let such = |moment: &&Moment| moment.kind == what;
         self.moments.iter().filter(such).count()
     }
 
@@ -118,9 +118,11 @@ impl Record {
         let mut waits = Vec::new();
         let mut since = None;
         for moment in &self.moments {
-            match moment.what {
-                MomentKind::Waits => since = since.or(Some(moment.at)),
-                MomentKind::Asked => waits.extend(since.take().map(|since| moment.at - since)),
+            match moment.kind {
+                MomentKind::WaitStarted => since = since.or(Some(moment.at)),
+                MomentKind::RequestSent => {
+                    waits.extend(since.take().map(|since| moment.at - since))
+                }
                 _ => {}
             }
         }
@@ -129,12 +131,18 @@ impl Record {
 
     /// How many words were shown more often than the answer has them.
     pub(super) fn words_shown_twice(&self) -> usize {
-        surplus(self.text.split_whitespace(), self.wanted.split_whitespace())
+        surplus(
+            self.text.split_whitespace(),
+            self.expected_text.split_whitespace(),
+        )
     }
 
     /// How many words of the answer were not shown.
     pub(super) fn words_missing(&self) -> usize {
-        surplus(self.wanted.split_whitespace(), self.text.split_whitespace())
+        surplus(
+            self.expected_text.split_whitespace(),
+            self.text.split_whitespace(),
+        )
     }
 
     /// How often a tool ran again that had run.

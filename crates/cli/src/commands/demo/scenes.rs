@@ -19,7 +19,7 @@ pub(super) struct Scene {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     /// What will go wrong, and what to look at.
-    pub(super) before: &'static str,
+    pub(super) introduction: &'static str,
     /// How the provider fails.
     pub(super) script: &'static str,
     /// What the agent does before it answers, for the scripted provider.
@@ -31,8 +31,8 @@ pub(super) struct Scene {
     /// How many times as fast as the clock on the wall the agent's runs.
     speed: u32,
     /// How long it waits, by the agent's clock.
-    pub(super) waits: &'static [Duration],
-    pub(super) course: SceneKind,
+    pub(super) expected_waits: &'static [Duration],
+    pub(super) kind: SceneKind,
 }
 
 /// How a scene goes.
@@ -58,33 +58,33 @@ pub(super) const SCENES: [Scene; 4] = [
     Scene {
         name: "overload",
         title: "too busy, then told to wait",
-        before: "The provider has too much to do, twice (529). Then it says: too many requests, come back in 45 seconds \
+        introduction: "The provider has too much to do, twice (529). Then it says: too many requests, come back in 45 seconds \
             (429). RenderContext at the waits: a little longer each time, and then as long as was said.",
         script: "overloaded:2+rate-limited:retry-after=45+ok:agent,times=always",
         work: "",
         answer: "All is well again.",
         flags: &["--policy", "overnight"],
         speed: 5,
-        waits: &[seconds(5), seconds(10), seconds(45)],
-        course: SceneKind::Answered,
+        expected_waits: &[seconds(5), seconds(10), seconds(45)],
+        kind: SceneKind::Answered,
     },
     Scene {
         name: "cut",
         title: "an answer that breaks off",
-        before: "The connection is lost in the middle of a sentence. RenderContext at the words: the answer goes on where it broke \
+        introduction: "The connection is lost in the middle of a sentence. RenderContext at the words: the answer goes on where it broke \
             off, and none of them comes twice.",
         script: "drop-after:9,of=agent+ok:agent,times=always",
         work: "",
         answer: "The line went dead in the middle of this sentence, and still you read every word of it once.",
         flags: &["--policy", "overnight", "--after-content", "continue"],
         speed: 2,
-        waits: &[seconds(5)],
-        course: SceneKind::Answered,
+        expected_waits: &[seconds(5)],
+        kind: SceneKind::Answered,
     },
     Scene {
         name: "5h window",
         title: "five hours, and kill -9",
-        before: "The agent runs a tool, which adds a line to a file. Then the plan's usage window is closed for five hours. \
+        introduction: "The agent runs a tool, which adds a line to a file. Then the plan's usage window is closed for five hours. \
             In the middle of that wait the process is killed, and later started again. RenderContext at the time of day at which it \
             asks again, and at the file.",
         script: "ok:agent+usage-limit:reset=18000+ok:agent,times=always",
@@ -92,8 +92,8 @@ pub(super) const SCENES: [Scene; 4] = [
         answer: "The line is in the file.",
         flags: &["--policy", "overnight", "--allow", "bash"],
         speed: 1200,
-        waits: &[minutes(300)],
-        course: SceneKind::Killed {
+        expected_waits: &[minutes(300)],
+        kind: SceneKind::Killed {
             after: minutes(120),
             gone: minutes(60),
         },
@@ -101,14 +101,14 @@ pub(super) const SCENES: [Scene; 4] = [
     Scene {
         name: "wrong key",
         title: "what never succeeds",
-        before: "Some failures do not pass: here the key is refused (401). RenderContext at how often it asks, and at what it says.",
+        introduction: "Some failures do not pass: here the key is refused (401). RenderContext at how often it asks, and at what it says.",
         script: "error:401,times=always",
         work: "",
         answer: "",
         flags: &["--policy", "overnight"],
         speed: 5,
-        waits: &[],
-        course: SceneKind::Refused,
+        expected_waits: &[],
+        kind: SceneKind::Refused,
     },
 ];
 
@@ -123,14 +123,14 @@ impl Scene {
     }
 
     /// What a person would have typed.
-    pub(super) fn typed(&self) -> String {
+    pub(super) fn command_line(&self) -> String {
         format!("outlast -p … {}", self.flags.join(" "))
     }
 
     /// How many requests that takes: one after each wait, one for each tool, and the first.
-    pub(super) fn requests(&self) -> usize {
+    pub(super) fn expected_requests(&self) -> usize {
         let tools = usize::from(!self.work.is_empty());
-        1 + tools + self.waits.len()
+        1 + tools + self.expected_waits.len()
     }
 }
 
@@ -159,7 +159,7 @@ impl Pace {
     }
 
     /// How long it takes to read that.
-    fn reading(self, text: &str) -> Duration {
+    fn reading_time(self, text: &str) -> Duration {
         let words = u32::try_from(text.split_whitespace().count()).unwrap_or(u32::MAX);
         match self {
             Self::Reading => Duration::from_secs(60) * words / Self::WORDS_A_MINUTE,
@@ -167,7 +167,7 @@ impl Pace {
         }
     }
 
-    const fn look(self) -> Duration {
+    const fn result_pause(self) -> Duration {
         match self {
             Self::Reading => Self::RESULT_PAUSE,
             Self::Fast => Duration::ZERO,
@@ -175,23 +175,23 @@ impl Pace {
     }
 
     /// Waits while a person reads.
-    pub(super) async fn let_read(self, text: &str) {
-        tokio::time::sleep(self.reading(text)).await;
+    pub(super) async fn pause_for_reading(self, text: &str) {
+        tokio::time::sleep(self.reading_time(text)).await;
     }
 
     /// Waits while a person looks at what came of a scene.
-    pub(super) async fn let_see(self) {
-        tokio::time::sleep(self.look()).await;
+    pub(super) async fn pause_for_result(self) {
+        tokio::time::sleep(self.result_pause()).await;
     }
 
     /// How long it all takes on the clock on the wall, but for what computing takes.
     #[cfg(test)]
-    fn planned(self) -> Duration {
+    fn planned_duration(self) -> Duration {
         let scenes = SCENES.iter().map(|scene| {
-            let waits: Duration = scene.waits.iter().sum();
-            self.reading(scene.before) + waits / self.speed(scene) + self.look()
+            let waits: Duration = scene.expected_waits.iter().sum();
+            self.reading_time(scene.introduction) + waits / self.speed(scene) + self.result_pause()
         });
-        self.reading(INTRODUCTION) + scenes.sum::<Duration>()
+        self.reading_time(INTRODUCTION) + scenes.sum::<Duration>()
     }
 }
 
@@ -201,17 +201,17 @@ mod tests {
 
     #[test]
     fn it_takes_about_ninety_seconds_and_much_less_for_those_who_do_not_read() {
-        let planned = Pace::Reading.planned().as_secs();
+        let planned = Pace::Reading.planned_duration().as_secs();
         assert!((75..=105).contains(&planned), "{planned}s");
-        let fast = Pace::Fast.planned().as_secs();
+        let fast = Pace::Fast.planned_duration().as_secs();
         assert!(fast <= 15, "{fast}s");
     }
 
     #[test]
     fn a_killed_agent_is_back_before_its_wait_is_over() {
         for scene in &SCENES {
-            if let SceneKind::Killed { after, gone } = scene.course {
-                let last = scene.waits.last().copied().unwrap_or_default();
+            if let SceneKind::Killed { after, gone } = scene.kind {
+                let last = scene.expected_waits.last().copied().unwrap_or_default();
                 assert!(after + gone < last, "{}", scene.name);
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: no line is wider than there is room for; nowhere but on a terminal is there anything but text.
 
-use crate::output::run_view::{cut, stdout_size, width};
+use crate::output::run_view::{stdout_size, truncate, width};
 use outlast_kernel::text;
 use std::io::{IsTerminal, Write};
 
@@ -70,16 +70,16 @@ impl<Out: Write> View<Out> {
     }
 
     /// Something that happens: a mark, and words that may take several lines.
-    pub(super) fn happens(&mut self, mark: char, text: &str) -> anyhow::Result<()> {
-        self.marked(&format!("  {mark} "), text)
+    pub(super) fn event(&mut self, mark: char, text: &str) -> anyhow::Result<()> {
+        self.write_marked(&format!("  {mark} "), text)
     }
 
     /// What came of a scene.
     pub(super) fn finding(&mut self, holds: bool, text: &str) -> anyhow::Result<()> {
-        self.marked(if holds { "✓ " } else { "✗ " }, text)
+        self.write_marked(if holds { "✓ " } else { "✗ " }, text)
     }
 
-    fn marked(&mut self, mark: &str, text: &str) -> anyhow::Result<()> {
+    fn write_marked(&mut self, mark: &str, text: &str) -> anyhow::Result<()> {
         let indent = " ".repeat(width(mark));
         let mut lines = wrapped(text, &indent, self.columns());
         if let Some(first) = lines.first_mut() {
@@ -91,14 +91,14 @@ impl<Out: Write> View<Out> {
     /// Lines as they are.
     pub(super) fn block(&mut self, text: &str) -> anyhow::Result<()> {
         let columns = self.columns();
-        let lines: Vec<String> = text.lines().map(|line| cut(line, columns)).collect();
+        let lines: Vec<String> = text.lines().map(|line| truncate(line, columns)).collect();
         self.write_lines(&lines)
     }
 
     /// What holds just now; on a terminal only.
     pub(super) fn paint(&mut self, line: &str) -> anyhow::Result<()> {
         // The last column stays free: terminals differ in what they do there.
-        let line = cut(&text::plain(line), self.columns().saturating_sub(1));
+        let line = truncate(&text::plain(line), self.columns().saturating_sub(1));
         if self.columns.is_none() || line == self.painted {
             return Ok(());
         }
@@ -158,7 +158,10 @@ pub(super) fn wrapped(text: &str, indent: &str, columns: usize) -> Vec<String> {
         line += word;
     }
     lines.push(line);
-    lines.into_iter().map(|line| cut(&line, columns)).collect()
+    lines
+        .into_iter()
+        .map(|line| truncate(&line, columns))
+        .collect()
 }
 
 #[cfg(test)]
@@ -170,7 +173,7 @@ mod tests {
         let mut view = View::new(&mut out, columns);
         view.paint("  1s left").unwrap();
         view.paint("  1s left").unwrap();
-        view.happens(
+        view.event(
             '⚠',
             "\u{1b}[31mword word word word word word word word word",
         )

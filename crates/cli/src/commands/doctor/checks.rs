@@ -28,29 +28,29 @@ const MAX_FILES: usize = 1000;
 const PROVIDER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Runs all checks, in the order in which a prompt needs their subjects.
-pub(super) fn all(arguments: &DoctorArguments) -> anyhow::Result<Vec<Check>> {
+pub(super) fn run_all(arguments: &DoctorArguments) -> anyhow::Result<Vec<Check>> {
     let mut checks = files()?;
     checks.extend(sessions());
-    let gathered = config::gather(&arguments.flags.overrides())?;
+    let gathered = config::load_layers(&arguments.flags.overrides())?;
     let warning = gathered.warning();
     let settings = gathered
         .without_problems()
-        .and_then(|layers| Settings::of(&layers));
+        .and_then(|layers| Settings::from_layers(&layers));
     let settings = match settings {
         Ok(settings) => settings,
         Err(problems) => {
-            checks.push(Check::wrong("settings", problems.0, "mend what is named"));
+            checks.push(Check::failed("settings", problems.0, "mend what is named"));
             return Ok(checks);
         }
     };
     checks.push(match warning {
-        None => Check::well("settings", "they can be read"),
-        Some(ignored) => Check::doubtful("settings", ignored, "if you know the project, trust it"),
+        None => Check::passed("settings", "they can be read"),
+        Some(ignored) => Check::warning("settings", ignored, "if you know the project, trust it"),
     });
     checks.extend(time_scale());
     checks.extend(provider(&settings));
     checks.extend(proxy(&settings));
-    checks.extend(way(arguments, &settings)?);
+    checks.extend(connection(arguments, &settings)?);
     Ok(checks)
 }
 
@@ -61,19 +61,19 @@ fn files() -> anyhow::Result<Vec<Check>> {
     let shown = home.display();
     if !home.exists() {
         let says = format!("{shown} is not there yet; it is made when it is needed");
-        return Ok(vec![Check::well("files", says)]);
+        return Ok(vec![Check::passed("files", says)]);
     }
-    let open = open_to_others(&home);
+    let open = accessible_to_others(&home);
     let remedy = format!("chmod -R go-rwx '{shown}'");
     Ok(vec![match open.first() {
-        None => Check::well("files", format!("{shown} is private")),
+        None => Check::passed("files", format!("{shown} is private")),
         Some(first) if *first == shown.to_string() => {
             let says = format!("others on this machine can look into {}", open.join(", "));
-            Check::wrong("files", says, &remedy)
+            Check::failed("files", says, &remedy)
         }
         Some(_) => {
             let says = format!("only their folder keeps others from {}", open.join(", "));
-            Check::doubtful("files", says, &remedy)
+            Check::warning("files", says, &remedy)
         }
     }])
 }
@@ -81,19 +81,19 @@ fn files() -> anyhow::Result<Vec<Check>> {
 /// Checks that the sessions can be read, if there are any, and reports unfinished ones.
 fn sessions() -> Option<Check> {
     let remedy = "put the file aside; `outlast -p` begins a new one";
-    let aside = home::path().map(|home| journal::damaged(&home));
+    let aside = home::path().map(|home| journal::damaged_files(&home));
     let aside = aside.unwrap_or_default();
     let aside: Vec<String> = aside
         .iter()
         .map(|file| file.display().to_string())
         .collect();
-    let looked = journal::existing().and_then(|journal| {
+    let looked = journal::open_existing().and_then(|journal| {
         let Some(journal) = journal else {
             return Ok(None);
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         runtime.block_on(async {
-            journal.check().await?;
+            journal.check_integrity().await?;
             Ok(Some((
                 journal.sessions().await?,
                 journal.unfinished().await?,
@@ -105,23 +105,23 @@ fn sessions() -> Option<Check> {
         Ok(Some(_)) if !aside.is_empty() => {
             let says = format!("damaged ones are kept as {}", aside.join(", "));
             let remedy = "`sqlite3 FILE .recover` reads what is whole; then remove the file";
-            Some(Check::doubtful("sessions", says, remedy))
+            Some(Check::warning("sessions", says, remedy))
         }
         Ok(Some((all, unfinished))) => {
             let left = unfinished
                 .iter()
-                .filter(|session| session.state != Availability::InUse)
+                .filter(|session| session.availability != Availability::InUse)
                 .count();
             let says = format!("{} are there, {left} to be resumed", all.len());
-            Some(Check::well("sessions", says))
+            Some(Check::passed("sessions", says))
         }
-        Err(error) => Some(Check::wrong("sessions", format!("{error:#}"), remedy)),
+        Err(error) => Some(Check::failed("sessions", format!("{error:#}"), remedy)),
     }
 }
 
 /// Returns the files in our folder that other users may read or write.
 #[cfg(unix)]
-fn open_to_others(home: &Path) -> Vec<String> {
+fn accessible_to_others(home: &Path) -> Vec<String> {
     use std::os::unix::fs::PermissionsExt;
     let inside = std::fs::read_dir(home).into_iter().flatten().flatten();
     let inside = inside.take(MAX_FILES).map(|entry| entry.path());
@@ -137,7 +137,7 @@ fn open_to_others(home: &Path) -> Vec<String> {
 }
 
 #[cfg(not(unix))]
-fn open_to_others(_: &Path) -> Vec<String> {
+fn accessible_to_others(_: &Path) -> Vec<String> {
     Vec::new()
 }
 
@@ -145,13 +145,13 @@ fn open_to_others(_: &Path) -> Vec<String> {
 
 fn time_scale() -> Option<Check> {
     let remedy = "unset OUTLAST_TIME_SCALE for real work";
-    match clock::scale() {
+    match clock::time_scale() {
         Ok(None) => None,
         Ok(Some(scale)) => {
             let says = format!("the clock runs {scale} times as fast");
-            Some(Check::doubtful("time scale", says, remedy))
+            Some(Check::warning("time scale", says, remedy))
         }
-        Err(problem) => Some(Check::wrong("time scale", problem.0, remedy)),
+        Err(problem) => Some(Check::failed("time scale", problem.0, remedy)),
     }
 }
 
@@ -159,13 +159,13 @@ fn provider(settings: &Settings) -> Vec<Check> {
     let Some(provider) = settings.provider.filter(|chosen| *chosen != Provider::Mock) else {
         let says = "none is chosen: the scripted one answers";
         let remedy = "set `provider` and `model` in outlast.toml, or use --provider and --model";
-        return vec![Check::doubtful("provider", says, remedy)];
+        return vec![Check::warning("provider", says, remedy)];
     };
     let model = match &settings.model {
-        Some(model) => Check::well("provider", format!("{}, model {model}", provider.name())),
+        Some(model) => Check::passed("provider", format!("{}, model {model}", provider.name())),
         None => {
             let says = format!("{} without a model", provider.name());
-            Check::doubtful("provider", says, "set `model`, or use --model")
+            Check::warning("provider", says, "set `model`, or use --model")
         }
     };
     if !provider::accounts(settings, None).is_empty() {
@@ -174,9 +174,9 @@ fn provider(settings: &Settings) -> Vec<Check> {
     let key = match &settings.api_key_variable {
         Some(variable) => {
             let remedy = format!("set {variable}, or an account in outlast.toml");
-            Check::doubtful("key", "there is none", &remedy)
+            Check::warning("key", "there is none", &remedy)
         }
-        None => Check::doubtful("key", "there is none", "set an account in outlast.toml"),
+        None => Check::warning("key", "there is none", "set an account in outlast.toml"),
     };
     vec![model, key]
 }
@@ -192,30 +192,31 @@ fn proxy(settings: &Settings) -> Vec<Check> {
         .into_iter()
         .filter_map(|(kind, proxy)| {
             let says = format!("{kind} addresses through {}{except}", proxy.as_ref()?);
-            Some(Check::well("proxy", says))
+            Some(Check::passed("proxy", says))
         })
         .collect()
 }
 
 // --- connection to the provider ---
 
-fn way(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Result<Vec<Check>> {
+fn connection(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Result<Vec<Check>> {
     let Ok(wall) = clock::clock() else {
         return Ok(Vec::new());
     };
     let clock: Arc<dyn Clock> = Arc::new(wall);
-    let adapter = match provider::provider(settings, arguments.base_url.as_deref(), clock.clone()) {
-        Ok(Some(adapter)) => adapter,
-        Ok(None) => return Ok(Vec::new()),
-        Err(problem) => {
-            let says = format!("{problem:#}");
-            return Ok(vec![Check::wrong(
-                "way",
-                says,
-                "mend the setting that is named",
-            )]);
-        }
-    };
+    let adapter =
+        match provider::provider_adapter(settings, arguments.base_url.as_deref(), clock.clone()) {
+            Ok(Some(adapter)) => adapter,
+            Ok(None) => return Ok(Vec::new()),
+            Err(problem) => {
+                let says = format!("{problem:#}");
+                return Ok(vec![Check::failed(
+                    "way",
+                    says,
+                    "mend the setting that is named",
+                )]);
+            }
+        };
     let adapter = adapter.with_timeouts(Timeouts {
         headers: PROVIDER_TIMEOUT,
         ..settings.timeouts
@@ -223,13 +224,21 @@ fn way(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Result<Vec<C
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let checks = runtime.block_on(look(&adapter, provider::accounts(settings, None), &*clock));
+    let checks = runtime.block_on(check_accounts(
+        &adapter,
+        provider::accounts(settings, None),
+        &*clock,
+    ));
     runtime.shutdown_background();
     Ok(checks)
 }
 
 /// Checks the provider with each configured account.
-async fn look(adapter: &Adapter, accounts: Vec<Account>, clock: &dyn Clock) -> Vec<Check> {
+async fn check_accounts(
+    adapter: &Adapter,
+    accounts: Vec<Account>,
+    clock: &dyn Clock,
+) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut seen = None;
     for account in &accounts {
@@ -237,27 +246,27 @@ async fn look(adapter: &Adapter, accounts: Vec<Account>, clock: &dyn Clock) -> V
         match account.source.fetch().await {
             Ok(key) => {
                 let checked = adapter.clone().with_credential(key).check().await;
-                checks.push(reached(&checked, &format!("account {name}: ")));
+                checks.push(reachability(&checked, &format!("account {name}: ")));
                 seen = Some(checked);
             }
             Err(problem) => {
                 let says = format!("account {name}: {problem}");
-                checks.push(Check::wrong("key", says, "mend where its key comes from"));
+                checks.push(Check::failed("key", says, "mend where its key comes from"));
             }
         }
     }
     if accounts.is_empty() {
         let checked = adapter.check().await;
-        checks.push(reached(&checked, ""));
+        checks.push(reachability(&checked, ""));
         seen = Some(checked);
     }
-    checks.extend(seen.and_then(|checked| skew(&checked, clock.now())));
+    checks.extend(seen.and_then(|checked| clock_skew(&checked, clock.now())));
     checks
 }
 
-fn reached(checked: &ProviderCheck, who: &str) -> Check {
+fn reachability(checked: &ProviderCheck, who: &str) -> Check {
     let failure = match &checked.result {
-        Ok(()) => return Check::well("way", format!("{who}the provider answers")),
+        Ok(()) => return Check::passed("way", format!("{who}the provider answers")),
         Err(failure) => failure,
     };
     let verdict = classify(failure);
@@ -267,21 +276,19 @@ fn reached(checked: &ProviderCheck, who: &str) -> Check {
         Cause::ModelNotFound | Cause::InvalidRequest if failure.status == Some(404) => {
             let remedy = "if prompts fail as well, look at the base URL";
             let says = format!("{who}the server answers, but lists no models");
-            Check::doubtful("way", says, remedy)
+            Check::warning("way", says, remedy)
         }
         cause => {
-            let remedy = remedy(cause, failure);
+            let remedy = hint(cause, failure);
             match cause.class() {
-                Class::Transient if failure.status.is_some() => {
-                    Check::doubtful("way", says, remedy)
-                }
-                _ => Check::wrong("way", says, remedy),
+                Class::Transient if failure.status.is_some() => Check::warning("way", says, remedy),
+                _ => Check::failed("way", says, remedy),
             }
         }
     }
 }
 
-fn remedy(cause: Cause, failure: &Failure) -> &'static str {
+fn hint(cause: Cause, failure: &Failure) -> &'static str {
     match cause {
         Cause::Auth | Cause::Permission => "look at the key: is it whole, and for this provider?",
         Cause::Billing => "look at the balance or the plan of the account",
@@ -296,14 +303,14 @@ fn remedy(cause: Cause, failure: &Failure) -> &'static str {
 }
 
 /// Checks the server's clock against ours: with a large difference, the times that the server states are wrong for us.
-fn skew(checked: &ProviderCheck, now: Timestamp) -> Option<Check> {
+fn clock_skew(checked: &ProviderCheck, now: Timestamp) -> Option<Check> {
     let date = checked.date.as_deref()?;
-    if clock::scale().ok().flatten().is_some() {
+    if clock::time_scale().ok().flatten().is_some() {
         return None;
     }
     let Ok(server) = DateTimeParser::new().parse_timestamp(date) else {
         let says = "the server states a date that is none";
-        return Some(Check::doubtful(
+        return Some(Check::warning(
             "clock",
             says,
             "times that it states are not used",
@@ -312,10 +319,10 @@ fn skew(checked: &ProviderCheck, now: Timestamp) -> Option<Check> {
     let server = Timestamp::from_millis(u64::try_from(server.as_millisecond()).unwrap_or_default());
     let skew = server.since(now).max(now.since(server));
     if skew <= MAX_CLOCK_SKEW {
-        return Some(Check::well("clock", "it agrees with the server's"));
+        return Some(Check::passed("clock", "it agrees with the server's"));
     }
     let says = format!("it differs from the server's by {}", Span(skew));
-    Some(Check::doubtful(
+    Some(Check::warning(
         "clock",
         says,
         "set the machine's clock (NTP)",

@@ -22,7 +22,7 @@ pub(super) struct LocalTime {
 }
 
 impl LocalTime {
-    pub(super) fn of(clock: &dyn Clock) -> Self {
+    pub(super) fn from_clock(clock: &dyn Clock) -> Self {
         let at = clock.now();
         let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
         let zoned =
@@ -175,7 +175,7 @@ impl Input {
         };
         Ok(Failure {
             local_offset_minutes: offset_minutes,
-            ..error_body::read(seen)
+            ..error_body::parse(seen)
         })
     }
 }

@@ -10,7 +10,7 @@ use outlast_kernel::time::Span;
 use outlast_kernel::verdict::{Cause, Class, Scope};
 
 /// Returns the coarse class of the public corpus: the kind of failure rather than the reaction to it.
-pub(in crate::commands::explain) fn label(judged: &ClassifiedFailure) -> &'static str {
+pub(in crate::commands::explain) fn corpus_label(judged: &ClassifiedFailure) -> &'static str {
     match judged.verdict.cause {
         // A timeout without a status is one of the client's.
         Cause::Timeout if judged.failure.status.is_none() => "network",
@@ -48,7 +48,7 @@ pub(in crate::commands::explain) fn action(cause: Cause) -> &'static str {
     }
 }
 
-fn concerns(scope: Scope) -> &'static str {
+fn scope_phrase(scope: Scope) -> &'static str {
     match scope {
         Scope::Request => "this request alone",
         Scope::Credential => "everyone who uses this credential",
@@ -70,13 +70,13 @@ fn class_phrase(class: Class) -> &'static str {
 }
 
 /// Describes the first reaction to the failure under the given policy.
-fn plan(judged: &ClassifiedFailure, policy: &Policy) -> String {
+fn next_action(judged: &ClassifiedFailure, policy: &Policy) -> String {
     let ClassifiedFailure { failure, verdict } = judged;
     let situation = Situation {
         verdict,
         retryable: failure.retryable,
         committed: false,
-        own_delay: policy.delay_for(0),
+        scheduled_delay: policy.delay_for(0),
         remedies: Remedies::NONE,
         now: failure.at,
     };
@@ -125,10 +125,10 @@ pub(in crate::commands::explain) fn explain(judged: &ClassifiedFailure, policy: 
         verdict.cause,
         verdict.cause.phrase(),
         class_phrase(verdict.class()),
-        concerns(verdict.scope),
+        scope_phrase(verdict.scope),
         action(verdict.cause).replace('_', " "),
         policy.name,
-        plan(judged, policy),
+        next_action(judged, policy),
         evidence.join("; "),
     );
     plain(&text).into_owned()

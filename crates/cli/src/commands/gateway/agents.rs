@@ -18,7 +18,7 @@ pub(super) enum Agent {
 
 impl Agent {
     /// Recognises the agent by the file name of its program.
-    pub(super) fn of(program: &OsStr) -> Self {
+    pub(super) fn from_program(program: &OsStr) -> Self {
         let name = Path::new(program).file_stem().unwrap_or_default();
         Self::Known(match name.to_str() {
             Some("claude") => AgentName::Claude,
@@ -37,7 +37,7 @@ pub(super) struct Variable {
     pub(super) name: &'static str,
     pub(super) value: String,
     /// The reason for the variable, if its name does not say it.
-    pub(super) why: Option<&'static str>,
+    pub(super) reason: Option<&'static str>,
 }
 
 /// Text to add to one of the agent's own files.
@@ -93,19 +93,19 @@ fn variable(name: &'static str, value: impl Into<String>) -> Variable {
     Variable {
         name,
         value: value.into(),
-        why: None,
+        reason: None,
     }
 }
 
-fn because(name: &'static str, value: &str, why: &'static str) -> Variable {
+fn variable_with_reason(name: &'static str, value: &str, why: &'static str) -> Variable {
     Variable {
-        why: Some(why),
+        reason: Some(why),
         ..variable(name, value)
     }
 }
 
 /// Returns the settings that point the given agent at the gateway.
-pub(super) fn recipe(agent: Agent, base: GatewayEndpoint<'_>, key: CodexKey) -> AgentSetup {
+pub(super) fn agent_setup(agent: Agent, base: GatewayEndpoint<'_>, key: CodexKey) -> AgentSetup {
     let anthropic = || variable("ANTHROPIC_BASE_URL", base.url);
     let openai = || variable("OPENAI_BASE_URL", base.openai());
     let openai_old = || variable("OPENAI_API_BASE", base.openai());
@@ -134,17 +134,17 @@ fn claude(base: GatewayEndpoint<'_>) -> AgentSetup {
     AgentSetup {
         variables: vec![
             variable("ANTHROPIC_BASE_URL", base.url),
-            because(
+            variable_with_reason(
                 "CLAUDE_STREAM_IDLE_TIMEOUT_MS",
                 "43200000",
                 "It believes in 30 signs of life in a row, and then waits for as long as this (5 minutes without it).",
             ),
-            because(
+            variable_with_reason(
                 CUSTOM_HEADERS,
                 "x-outlast-client: claude-code-patient",
                 "Tells the gateway that it was started like this. Further headers can stand on lines of their own.",
             ),
-            because(
+            variable_with_reason(
                 "API_TIMEOUT_MS",
                 "3600000",
                 "How long the head of an answer may take (10 minutes without it).",
@@ -198,7 +198,7 @@ fn opencode(base: GatewayEndpoint<'_>) -> AgentSetup {
         "openai": at(base.openai()),
     } });
     AgentSetup {
-        variables: vec![because(
+        variables: vec![variable_with_reason(
             "OPENCODE_CONFIG_CONTENT",
             &settings.to_string(),
             "Added to its own settings. It can stand in ~/.config/opencode/opencode.json as well.",

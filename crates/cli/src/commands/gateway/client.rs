@@ -31,11 +31,11 @@ pub(in crate::commands::gateway) enum ControlRequest<'a> {
     /// Returns the same as `Status`, in the form for a page that shows several gateways.
     Gateways,
     /// Returns the last requests that changed after the given sequence number.
-    Traffic(u64),
+    RequestLog(u64),
 }
 
 impl ControlRequest<'_> {
-    fn request(self, port: u16, token: &str) -> Request {
+    fn http_request(self, port: u16, token: &str) -> Request {
         let id = |id: &str| json!({ "id": id }).to_string();
         let get = |path: &str| (Method::Get, path.to_owned(), String::new());
         let post = |path: &str, body| (Method::Post, path.to_owned(), body);
@@ -44,7 +44,7 @@ impl ControlRequest<'_> {
             Self::RetryNow(one) => post("retry-now", one.map_or_else(|| "{}".to_owned(), id)),
             Self::Cancel(one) => post("cancel", id(one)),
             Self::Gateways => get("api/gateways"),
-            Self::Traffic(after) => get(&format!("api/gateways/{port}/traffic?after={after}")),
+            Self::RequestLog(after) => get(&format!("api/gateways/{port}/traffic?after={after}")),
         };
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         Request {
@@ -100,19 +100,19 @@ impl fmt::Display for ControlError {
 impl std::error::Error for ControlError {}
 
 /// Sends a control request to a gateway of this home and returns its JSON; `Null` if it holds no such request.
-pub(in crate::commands::gateway) async fn ask(
+pub(in crate::commands::gateway) async fn send_optional(
     running: &RunningGateway,
     home: &Path,
     question: ControlRequest<'_>,
 ) -> anyhow::Result<Value> {
-    match put(running, home, question).await {
+    match send(running, home, question).await {
         Err(ControlError::Refused { code, .. }) if code == NO_SUCH_REQUEST => Ok(Value::Null),
         answered => Ok(answered?),
     }
 }
 
 /// Sends a control request to a gateway of this home and returns its JSON.
-pub(in crate::commands::gateway) async fn put(
+pub(in crate::commands::gateway) async fn send(
     running: &RunningGateway,
     home: &Path,
     question: ControlRequest<'_>,
@@ -128,7 +128,7 @@ pub(in crate::commands::gateway) async fn put(
         ..HttpSettings::default()
     };
     let http = Http::new(&settings).map_err(|error| unreachable(error.to_string()))?;
-    let request = question.request(running.address.port(), token.reveal());
+    let request = question.http_request(running.address.port(), token.reveal());
     let answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange(&http, request)).await;
     let answer =
         answer.map_err(|_| unreachable(format!("the gateway at {url} does not answer")))?;
@@ -141,7 +141,7 @@ pub(in crate::commands::gateway) async fn put(
     // Gateways have two forms of errors; this reads both.
     let said = |name: &str, other: &str| {
         let said = body["error"][name].as_str().or(body[other].as_str());
-        text::message(said.unwrap_or_default())
+        text::sanitized_message(said.unwrap_or_default())
     };
     Err(ControlError::Refused {
         url,

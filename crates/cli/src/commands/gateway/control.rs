@@ -1,7 +1,7 @@
 //! `outlast gateway retry-now` and `cancel`: retries and cancels held requests.
 
 use crate::args::GatewaySelector;
-use crate::commands::gateway::client::{ControlRequest, ask};
+use crate::commands::gateway::client::{ControlRequest, send_optional};
 use crate::commands::gateway::registry::{self, RunningGateway};
 use crate::output::print;
 use crate::output::spinner::Spinner;
@@ -14,18 +14,18 @@ use std::path::Path;
 
 /// Retries one held request, or all of them, at once.
 pub(super) fn retry_now(which: GatewaySelector, typed: Option<&str>) -> anyhow::Result<Exit> {
-    let working = Spinner::on("asking the gateway");
+    let working = Spinner::start("asking the gateway");
     let woken = runtime::run(async {
         let home = home::path()?;
-        let meant = registry::meant(&home, which)?;
+        let meant = registry::select(&home, which)?;
         if let Some(typed) = typed {
-            let (running, id) = find(&home, &meant, typed).await?;
-            let answer = ask(running, &home, ControlRequest::RetryNow(Some(&id))).await?;
+            let (running, id) = find_waiting_request(&home, &meant, typed).await?;
+            let answer = send_optional(running, &home, ControlRequest::RetryNow(Some(&id))).await?;
             return Ok(answer["retried"].as_u64().unwrap_or_default());
         }
         let mut woken = 0;
         for running in &meant {
-            let answer = ask(running, &home, ControlRequest::RetryNow(None)).await?;
+            let answer = send_optional(running, &home, ControlRequest::RetryNow(None)).await?;
             woken += answer["retried"].as_u64().unwrap_or_default();
         }
         Ok(woken)
@@ -40,12 +40,12 @@ pub(super) fn retry_now(which: GatewaySelector, typed: Option<&str>) -> anyhow::
 
 /// Cancels one held request.
 pub(super) fn cancel(which: GatewaySelector, typed: &str) -> anyhow::Result<Exit> {
-    let _working = Spinner::on("asking the gateway");
+    let _working = Spinner::start("asking the gateway");
     runtime::run(async {
         let home = home::path()?;
-        let meant = registry::meant(&home, which)?;
-        let (running, id) = find(&home, &meant, typed).await?;
-        match ask(running, &home, ControlRequest::Cancel(&id)).await? {
+        let meant = registry::select(&home, which)?;
+        let (running, id) = find_waiting_request(&home, &meant, typed).await?;
+        match send_optional(running, &home, ControlRequest::Cancel(&id)).await? {
             Value::Null => print("It does not wait any more.\n"),
             _ => print("It is cancelled.\n"),
         }
@@ -53,14 +53,14 @@ pub(super) fn cancel(which: GatewaySelector, typed: &str) -> anyhow::Result<Exit
 }
 
 /// Finds the one held request whose id begins or ends with the given text, and its gateway.
-async fn find<'a>(
+async fn find_waiting_request<'a>(
     home: &Path,
     gateways: &'a [RunningGateway],
     typed: &str,
 ) -> anyhow::Result<(&'a RunningGateway, String)> {
     let mut found = Vec::new();
     for running in gateways {
-        let status = ask(running, home, ControlRequest::Status).await?;
+        let status = send_optional(running, home, ControlRequest::Status).await?;
         let waiting = status["waiting"].as_array();
         let ids = waiting
             .into_iter()

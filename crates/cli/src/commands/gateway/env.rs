@@ -1,7 +1,8 @@
 //! `outlast gateway env`: prints the variables that point an agent at the gateway.
 
 use super::agents::{
-    Agent, AgentSetup, CHATGPT_HOST, CHATGPT_PATH, CodexKey, GatewayEndpoint, OPENAI_PATH, recipe,
+    Agent, AgentSetup, CHATGPT_HOST, CHATGPT_PATH, CodexKey, GatewayEndpoint, OPENAI_PATH,
+    agent_setup,
 };
 use crate::args::{AgentName, EnvFormat, GatewaySelector};
 use crate::commands::gateway::registry;
@@ -23,18 +24,18 @@ pub(super) fn run(
     shell: EnvFormat,
 ) -> anyhow::Result<Exit> {
     let flags: [(&str, &str); 0] = [];
-    let ([settings, _], _) = config::load_for_gateway(&flags, Warnings::Aloud)?;
+    let ([settings, _], _) = config::load_for_gateway(&flags, Warnings::Print)?;
     let gateway = &settings.gateway;
     let address = address(&home::path()?, which, gateway);
     let base = GatewayEndpoint {
         url: &registry::url(address),
         openai_path: openai_path(&gateway.openai),
     };
-    let mut recipe = recipe(Agent::Known(agent), base, CodexKey::Login);
+    let mut recipe = agent_setup(Agent::Known(agent), base, CodexKey::Login);
     if gateway.use_accounts && !gateway.client_keys.is_empty() {
         recipe.notes.push(NEEDS_KEY);
     }
-    print(&written(&recipe, shell))
+    print(&render(&recipe, shell))
 }
 
 /// Returns the address of the running gateway, else the address that one would listen on.
@@ -52,12 +53,12 @@ fn address(home: &Path, which: GatewaySelector, settings: &GatewaySettings) -> S
 /// Returns the prefix of OpenAI's paths at the given upstream.
 pub(super) fn openai_path(upstream: &Upstream) -> &'static str {
     match upstream {
-        Upstream::Url(text) if url::place(text) == CHATGPT_HOST => CHATGPT_PATH,
+        Upstream::Url(text) if url::host_and_port(text) == CHATGPT_HOST => CHATGPT_PATH,
         _ => OPENAI_PATH,
     }
 }
 
-fn written(recipe: &AgentSetup, shell: EnvFormat) -> String {
+fn render(recipe: &AgentSetup, shell: EnvFormat) -> String {
     match shell {
         EnvFormat::Json => format!("{:#}\n", as_json(recipe)),
         EnvFormat::Sh => render_for_shell(recipe, |name, value| {
@@ -72,7 +73,7 @@ fn written(recipe: &AgentSetup, shell: EnvFormat) -> String {
 fn render_for_shell(recipe: &AgentSetup, line: fn(&str, &str) -> String) -> String {
     let mut text = String::new();
     for variable in &recipe.variables {
-        if let Some(why) = variable.why {
+        if let Some(why) = variable.reason {
             text += &format!("# {why}\n");
         }
         text += &format!("{}\n", line(variable.name, &variable.value));

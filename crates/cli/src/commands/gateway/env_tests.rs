@@ -9,8 +9,8 @@ const BASE: GatewayEndpoint<'_> = GatewayEndpoint {
 fn all(shell: EnvFormat) -> String {
     let agents = AgentName::value_variants().iter();
     let one = |agent: &AgentName| {
-        let recipe = recipe(Agent::Known(*agent), BASE, CodexKey::Login);
-        format!("== {agent:?}\n{}", written(&recipe, shell))
+        let recipe = agent_setup(Agent::Known(*agent), BASE, CodexKey::Login);
+        format!("== {agent:?}\n{}", render(&recipe, shell))
     };
     agents.map(one).collect()
 }
@@ -54,5 +54,5 @@ fn a_chatgpt_login_is_answered_at_another_path() {
     assert_eq!(openai_path(&chatgpt), "/backend-api/codex");
     let other = Upstream::Url("https://example.com".to_owned());
     assert_eq!(openai_path(&other), "/v1");
-    assert_eq!(openai_path(&Upstream::Own), "/v1");
+    assert_eq!(openai_path(&Upstream::ProviderDefault), "/v1");
 }

@@ -17,8 +17,8 @@ pub(super) fn greeting(address: SocketAddr, settings: &GatewaySettings) -> Strin
         openai_path: openai_path(&settings.openai),
     };
     let to = |upstream: &Upstream, dialect| match upstream {
-        Upstream::Own => provider::home_of(dialect).to_owned(),
-        Upstream::Url(text) => url::shown(&url::without_query(text)),
+        Upstream::ProviderDefault => provider::default_base_url(dialect).to_owned(),
+        Upstream::Url(text) => url::without_credentials(&url::without_query(text)),
         Upstream::Scripted(script) => format!("the scripted provider ({script})"),
     };
     let keys = match settings.use_accounts {
@@ -40,7 +40,7 @@ pub(super) fn greeting(address: SocketAddr, settings: &GatewaySettings) -> Strin
         policy = settings.policy.name,
         url = base.url,
         openai_url = base.openai(),
-        drain = duration::words(settings.limits.drain),
+        drain = duration::to_text(settings.limits.drain),
     );
     text::plain(&screen).into_owned()
 }

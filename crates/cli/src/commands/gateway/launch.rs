@@ -4,7 +4,7 @@
 //! on after it; all other signals are forwarded to the agent. We end when the agent does, with its exit code.
 
 use super::agents::{
-    Agent, CUSTOM_HEADERS, CodexKey, GatewayEndpoint, Variable, pi_extension, recipe,
+    Agent, CUSTOM_HEADERS, CodexKey, GatewayEndpoint, Variable, agent_setup, pi_extension,
 };
 use super::env::openai_path;
 use super::log;
@@ -34,12 +34,12 @@ const ANY_PORT: &str = "127.0.0.1:0";
 pub(super) fn run(arguments: &LaunchArguments) -> anyhow::Result<Exit> {
     let mut flags = arguments.flags.overrides();
     flags.push(("gateway.listen", ANY_PORT.to_owned()));
-    let (settings, _) = config::load_for_gateway(&flags, Warnings::Aloud)?;
+    let (settings, _) = config::load_for_gateway(&flags, Warnings::Print)?;
     let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
     runtime::run(async {
         // Listen before the program starts: a Ctrl-C from here on is the program's business, too.
         let signals = SignalStream::new();
-        let (log, traces) = Traces::beside(log::sink(arguments.log)?, &settings[0])?;
+        let (log, traces) = Traces::attach(log::sink(arguments.log)?, &settings[0])?;
         let started = start(&settings, Audience::Program, clock, log).await?;
         let ended = launch(&arguments.program, &settings, &started, signals).await;
         started.stop.cancel();
@@ -65,9 +65,9 @@ async fn launch(
         url: &url,
         openai_path: openai_path(&settings[0].gateway.openai),
     };
-    let agent = Agent::of(name);
-    let recipe = recipe(agent, base, codex_key());
-    let extension = extension(agent, typed, base, started)?;
+    let agent = Agent::from_program(name);
+    let recipe = agent_setup(agent, base, codex_key());
+    let extension = write_pi_extension(agent, typed, base, started)?;
     let mut command = Command::new(name);
     command
         .args(recipe.arguments)
@@ -87,11 +87,11 @@ async fn launch(
 async fn wait(mut child: Child, mut signals: SignalStream) -> anyhow::Result<Exit> {
     loop {
         tokio::select! {
-            ended = child.wait() => return Ok(exit(ended?)),
+            ended = child.wait() => return Ok(exit_from_status(ended?)),
             signal = signals.next() => {
                 let comes_by_itself = signal == Signal::Interrupt && std::io::stdin().is_terminal();
                 if let (false, Some(id)) = (comes_by_itself, child.id()) {
-                    pass_on(signal, id);
+                    forward_signal(signal, id);
                 }
             }
         }
@@ -99,7 +99,7 @@ async fn wait(mut child: Child, mut signals: SignalStream) -> anyhow::Result<Exi
 }
 
 #[cfg(unix)]
-fn pass_on(signal: Signal, process: u32) {
+fn forward_signal(signal: Signal, process: u32) {
     use nix::sys::signal::{Signal as Number, kill};
     let number = match signal {
         Signal::Interrupt => Number::SIGINT,
@@ -113,22 +113,22 @@ fn pass_on(signal: Signal, process: u32) {
 }
 
 #[cfg(not(unix))]
-fn pass_on(_: Signal, _: u32) {}
+fn forward_signal(_: Signal, _: u32) {}
 
 /// Converts the exit status of the program to the exit code that a shell would report.
-fn exit(status: ExitStatus) -> Exit {
-    let code = status.code().or_else(|| signalled(status));
+fn exit_from_status(status: ExitStatus) -> Exit {
+    let code = status.code().or_else(|| signal_exit_code(status));
     Exit::Program(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
 #[cfg(unix)]
-fn signalled(status: ExitStatus) -> Option<i32> {
+fn signal_exit_code(status: ExitStatus) -> Option<i32> {
     let signal = std::os::unix::process::ExitStatusExt::signal(&status)?;
     Some(128 + signal)
 }
 
 #[cfg(not(unix))]
-fn signalled(_: ExitStatus) -> Option<i32> {
+fn signal_exit_code(_: ExitStatus) -> Option<i32> {
     None
 }
 
@@ -160,7 +160,7 @@ impl Drop for PiExtension {
 }
 
 /// Creates pi's extension file, if the program is pi and is about to call a model.
-fn extension(
+fn write_pi_extension(
     agent: Agent,
     typed: &[OsString],
     base: GatewayEndpoint<'_>,
@@ -235,7 +235,7 @@ mod tests {
             ("python3", Agent::Unknown),
         ];
         for (program, agent) in table {
-            assert_eq!(Agent::of(OsStr::new(program)), agent, "{program}");
+            assert_eq!(Agent::from_program(OsStr::new(program)), agent, "{program}");
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::args::LogFormat;
 use crate::output::diagnostics;
-use crate::output::run_view::{one_line, whole};
+use crate::output::run_view::{one_line, whole_seconds};
 use outlast_gateway::observe::log::{
     self, Event, EventKind, Level, LineSink, Outcome, Record, Sink, cleaned, cleaned_path,
 };
@@ -26,15 +26,15 @@ pub(super) fn sink(form: LogFormat) -> io::Result<Arc<dyn Sink>> {
     Ok(match form {
         LogFormat::Off => Arc::new(()),
         LogFormat::Json => Arc::new(LineSink::new(io::stderr(), least, log::json)?),
-        LogFormat::Text => Arc::new(LineSink::new(io::stderr(), least, short)?),
+        LogFormat::Text => Arc::new(LineSink::new(io::stderr(), least, write_short)?),
     })
 }
 
 /// Formats an event as a short line, if the event is meant for people.
-fn short(event: &Event<'_>, out: &mut Vec<u8>) {
+fn write_short(event: &Event<'_>, out: &mut Vec<u8>) {
     let before = out.len();
     write_clock(event.at, out);
-    match words(event, out) {
+    match write_words(event, out) {
         Ok(true) => out.push(b'\n'),
         // Writing to memory does not fail.
         Ok(false) | Err(_) => out.truncate(before),
@@ -42,9 +42,9 @@ fn short(event: &Event<'_>, out: &mut Vec<u8>) {
 }
 
 /// Writes an event in words. Returns `false` for events that are not for people.
-fn words(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
+fn write_words(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
     let id = event.request.unwrap_or_default();
-    match event.what {
+    match event.kind {
         EventKind::Waiting {
             cause,
             attempt,
@@ -54,18 +54,18 @@ fn words(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
             let next = next_try(wake, event.at);
             write!(out, " ⚠ {id}: {cause} (attempt {attempt}), {next}")?;
         }
-        EventKind::TakenUp { attempts, .. } => write!(
+        EventKind::Resumed { attempts, .. } => write!(
             out,
             " ● {id}: its client sent it again; it goes on after {attempts} attempts"
         )?,
-        EventKind::Finished(record) => finished(record, id, out)?,
+        EventKind::Finished(record) => write_finished(record, id, out)?,
         EventKind::Refused {
             status, message, ..
-        } => write!(out, " ✗ refused ({status}): {}", shown(message))?,
+        } => write!(out, " ✗ refused ({status}): {}", sanitized(message))?,
         EventKind::Reload { problem: None } => write!(out, " ● the settings are read again")?,
         EventKind::Reload {
             problem: Some(problem),
-        } => write!(out, " ✗ the settings are not taken: {}", shown(problem))?,
+        } => write!(out, " ✗ the settings are not taken: {}", sanitized(problem))?,
         EventKind::Drain { in_flight, held } => write!(
             out,
             " ● ending: {in_flight} requests are under way, {held} wait"
@@ -80,13 +80,16 @@ fn next_try(wake: Option<Timestamp>, now: Timestamp) -> String {
     match wake {
         Some(wake) => {
             let seconds = millis(wake.since(now)).div_ceil(1000);
-            format!("next try in {}", whole(Duration::from_secs(seconds)))
+            format!(
+                "next try in {}",
+                whole_seconds(Duration::from_secs(seconds))
+            )
         }
         None => "waiting for its turn".to_owned(),
     }
 }
 
-fn finished(record: &Record<'_>, id: &str, out: &mut Vec<u8>) -> io::Result<()> {
+fn write_finished(record: &Record<'_>, id: &str, out: &mut Vec<u8>) -> io::Result<()> {
     let (mark, outcome) = match record.outcome {
         Outcome::Answered => ("✓", "answered"),
         Outcome::Failed => ("✗", "failed"),
@@ -96,7 +99,7 @@ fn finished(record: &Record<'_>, id: &str, out: &mut Vec<u8>) -> io::Result<()> 
         Outcome::Cancelled => ("■", "cancelled"),
     };
     let what = match record.model {
-        Some(model) => shown(model),
+        Some(model) => sanitized(model),
         None => one_line(&cleaned_path(record.path)),
     };
     write!(out, " {mark} {id}: {} {what} {outcome}", record.client)?;
@@ -106,14 +109,14 @@ fn finished(record: &Record<'_>, id: &str, out: &mut Vec<u8>) -> io::Result<()> 
     let took = Duration::from_millis(millis(record.duration));
     write!(out, " ({}", Span(took))?;
     if record.attempts > 1 {
-        let waited = whole(record.waited);
+        let waited = whole_seconds(record.waited);
         write!(out, ", {} attempts, waited {waited}", record.attempts)?;
     }
     write!(out, ")")
 }
 
 /// Makes a text from outside safe to show.
-fn shown(text: &str) -> String {
+fn sanitized(text: &str) -> String {
     one_line(&cleaned(text))
 }
 
@@ -123,12 +126,12 @@ fn write_clock(time: Timestamp, out: &mut Vec<u8>) {
     let second = time.as_millis() / 1000;
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.0 != second || last.1.is_empty() {
-        *last = (second, clock(time));
+        *last = (second, time_of_day(time));
     }
     out.extend_from_slice(last.1.as_bytes());
 }
 
-fn clock(time: Timestamp) -> String {
+fn time_of_day(time: Timestamp) -> String {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     match jiff::Timestamp::from_millisecond(millis) {
         Ok(time) => {
@@ -147,7 +150,7 @@ mod tests {
     fn record() -> Record<'static> {
         Record {
             id: "req-1",
-            begun: Timestamp::default(),
+            received_at: Timestamp::default(),
             client: "claude-code",
             dialect: Some(Dialect::Anthropic),
             model: Some("claude-opus-4-5"),
@@ -170,8 +173,8 @@ mod tests {
         let mut said = Vec::new();
         for (request, what) in all {
             let at = Timestamp::from_millis(1_800_000_000_000);
-            let (request, what) = (*request, *what);
-            short(&Event { at, request, what }, &mut said);
+            let (request, kind) = (*request, *what);
+            write_short(&Event { at, request, kind }, &mut said);
         }
         let said = String::from_utf8(said).unwrap();
         // The time of day depends on the machine.
@@ -207,7 +210,7 @@ mod tests {
             cause: Some(Cause::ServerError),
             ..record()
         };
-        let taken_up = EventKind::TakenUp {
+        let taken_up = EventKind::Resumed {
             attempts: 2,
             resent: 1,
             since: at,

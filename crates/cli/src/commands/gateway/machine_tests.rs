@@ -29,7 +29,7 @@ async fn start(home: &Path) -> (SocketAddr, Registration) {
     };
     let upstream = |name: &str| Upstream {
         name: name.to_owned(),
-        place: String::new(),
+        address: String::new(),
         forward: Forwarder::new(&settings).unwrap(),
         accounts: None,
     };
@@ -42,18 +42,18 @@ async fn start(home: &Path) -> (SocketAddr, Registration) {
             policies: Vec::new(),
             client: None,
             timeouts: Timeouts::default(),
-            least_throughput: 0,
+            min_throughput: 0,
         },
         limits: Limits::default(),
-        knowledge: SharedState::alone(clock.clone()),
+        shared_state: SharedState::process_local(clock.clone()),
         clock,
         holds_file: None,
-        spool: None,
-        names: AllowedNames::new("gateway", [], []),
+        body_dir: None,
+        allowed_names: AllowedNames::new("gateway", [], []),
         token: Some(Token::load_or_create_in(home).unwrap()),
         client_keys: None,
         log: Arc::new(()),
-        notices: Arc::new(|_| {}),
+        store_listener: Arc::new(|_| {}),
     });
     let gateway = gateway.await.unwrap();
     let left = known(home, gateway.address());
@@ -68,7 +68,7 @@ fn known(home: &Path, address: SocketAddr) -> Registration {
         pid: std::process::id(),
         for_program: false,
     };
-    Registration::in_home(home, &running).unwrap()
+    Registration::register(home, &running).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -89,7 +89,7 @@ async fn what_waits_at_a_gateway_is_seen_and_steered() {
             break id.to_owned();
         }
     };
-    let seen = traffic(home, port, 0).await.unwrap();
+    let seen = request_log(home, port, 0).await.unwrap();
     assert_eq!(seen["requests"][0]["id"], *id);
     let seq = seen["seq"].as_u64().unwrap();
     assert_eq!(
@@ -103,10 +103,10 @@ async fn what_waits_at_a_gateway_is_seen_and_steered() {
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();
     assert!(answer.contains("cancelled at the gateway"), "{answer}");
-    let later = traffic(home, port, seq).await.unwrap();
+    let later = request_log(home, port, seq).await.unwrap();
     assert_eq!(later["requests"][0]["outcome"], "cancelled");
     assert_eq!(
-        traffic(home, port, later["seq"].as_u64().unwrap())
+        request_log(home, port, later["seq"].as_u64().unwrap())
             .await
             .unwrap()["requests"],
         json!([])
@@ -131,7 +131,10 @@ async fn a_gateway_that_does_not_answer_is_said_to_be_one() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     assert_eq!(gateways(home).await, [json!(null); 0]);
-    assert_eq!(traffic(home, 9, 0).await, Err(ControlError::NoGateway(9)));
+    assert_eq!(
+        request_log(home, 9, 0).await,
+        Err(ControlError::NoGateway(9))
+    );
     let (address, _left) = start(home).await;
     let _other = known(home, "127.0.0.1:9".parse().unwrap());
     let all = gateways(home).await;

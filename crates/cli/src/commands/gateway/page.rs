@@ -10,7 +10,7 @@ use outlast_gateway::auth::Token;
 
 pub(super) fn run(which: GatewaySelector) -> anyhow::Result<Exit> {
     let home = home::path()?;
-    let running = only(registry::meant(&home, which)?)?;
+    let running = select_one(registry::select(&home, which)?)?;
     let token =
         Token::load_existing(&home)?.context("there is no token of a gateway in this home")?;
     // Browsers do not send the part after `#`: the page reads it, and no log does.
@@ -19,11 +19,11 @@ pub(super) fn run(which: GatewaySelector) -> anyhow::Result<Exit> {
 }
 
 /// Chooses the gateway. A gateway that everyone can use takes precedence over those that serve one program.
-fn only(mut found: Vec<RunningGateway>) -> Result<RunningGateway, UsageError> {
+fn select_one(mut found: Vec<RunningGateway>) -> Result<RunningGateway, UsageError> {
     if found.iter().any(|one| !one.for_program) {
         found.retain(|one| !one.for_program);
     }
-    let ports = registry::ports(&found);
+    let ports = registry::list_ports(&found);
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),
         _ => Err(UsageError(format!(
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn one_for_everybody_comes_before_those_for_a_program() {
-        let port = |found: Vec<RunningGateway>| only(found).map(|one| one.address.port());
+        let port = |found: Vec<RunningGateway>| select_one(found).map(|one| one.address.port());
         assert_eq!(port(vec![gateway(1, true)]).unwrap(), 1);
         let beside = vec![gateway(1, true), gateway(2, false), gateway(3, true)];
         assert_eq!(port(beside).unwrap(), 2);

@@ -42,7 +42,7 @@ pub(in crate::commands::gateway) struct Registration(PathBuf);
 
 impl Registration {
     /// Writes the registration file.
-    pub(in crate::commands::gateway) fn in_home(
+    pub(in crate::commands::gateway) fn register(
         home: &Path,
         running: &RunningGateway,
     ) -> io::Result<Self> {
@@ -98,12 +98,12 @@ pub(in crate::commands::gateway) fn running(home: &Path) -> Vec<RunningGateway> 
 }
 
 /// Returns the selected gateways, at least one.
-pub(in crate::commands::gateway) fn meant(
+pub(in crate::commands::gateway) fn select(
     home: &Path,
     which: GatewaySelector,
 ) -> Result<Vec<RunningGateway>, UsageError> {
     let mut found = running(home);
-    let all = ports(&found);
+    let all = list_ports(&found);
     if let Some(port) = which.port {
         found.retain(|running| running.address.port() == port);
     }
@@ -119,7 +119,7 @@ pub(in crate::commands::gateway) fn meant(
 }
 
 /// Formats the ports of gateways as a list.
-pub(in crate::commands::gateway) fn ports(all: &[RunningGateway]) -> String {
+pub(in crate::commands::gateway) fn list_ports(all: &[RunningGateway]) -> String {
     let ports = all.iter().map(|one| one.address.port().to_string());
     ports.collect::<Vec<_>>().join(", ")
 }
@@ -157,15 +157,15 @@ mod tests {
     fn a_gateway_is_known_while_it_runs() {
         let home = tempfile::tempdir().unwrap();
         let which = |port| GatewaySelector { port };
-        assert!(meant(home.path(), which(None)).is_err());
+        assert!(select(home.path(), which(None)).is_err());
         let own = gateway(4180, std::process::id());
-        let left = Registration::in_home(home.path(), &own).unwrap();
+        let left = Registration::register(home.path(), &own).unwrap();
         let parent = gateway(4181, std::os::unix::process::parent_id());
-        let _other = Registration::in_home(home.path(), &parent).unwrap();
+        let _other = Registration::register(home.path(), &parent).unwrap();
         let both = vec![own.clone(), parent.clone()];
-        assert_eq!(meant(home.path(), which(None)).unwrap(), both);
-        assert_eq!(meant(home.path(), which(Some(4181))).unwrap(), [parent]);
-        let problem = meant(home.path(), which(Some(1))).unwrap_err().0;
+        assert_eq!(select(home.path(), which(None)).unwrap(), both);
+        assert_eq!(select(home.path(), which(Some(4181))).unwrap(), [parent]);
+        let problem = select(home.path(), which(Some(1))).unwrap_err().0;
         assert!(problem.ends_with("4180, 4181"), "{problem}");
         drop(left);
         assert_eq!(running(home.path()).len(), 1);
@@ -176,7 +176,7 @@ mod tests {
     fn what_a_dead_gateway_left_is_removed() {
         let home = tempfile::tempdir().unwrap();
         // No process has that id.
-        let dead = Registration::in_home(home.path(), &gateway(4180, 0x7fff_fffe)).unwrap();
+        let dead = Registration::register(home.path(), &gateway(4180, 0x7fff_fffe)).unwrap();
         assert_eq!(running(home.path()), []);
         assert!(!dead.0.exists());
     }
@@ -186,7 +186,7 @@ mod tests {
     fn nobody_else_can_read_it() {
         use std::os::unix::fs::PermissionsExt;
         let home = tempfile::tempdir().unwrap();
-        let left = Registration::in_home(home.path(), &gateway(4180, std::process::id())).unwrap();
+        let left = Registration::register(home.path(), &gateway(4180, std::process::id())).unwrap();
         let mode = fs::metadata(&left.0).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

@@ -23,14 +23,14 @@ pub(super) struct SettingsWatcher {
     pub(super) files: Vec<PathBuf>,
     pub(super) address: SocketAddr,
     pub(super) handle: Handle,
-    pub(super) workshop: UpstreamFactory,
+    pub(super) upstream_factory: UpstreamFactory,
     pub(super) log: Arc<dyn Sink>,
 }
 
 impl SettingsWatcher {
     /// Starts to listen and to watch, and runs until the gateway ends.
     pub(super) fn watch(self, stop: CancellationToken) -> impl Future<Output = ()> + Send {
-        let (hang_up, known) = (HangUp::new(), state(&self.files));
+        let (hang_up, known) = (HangUp::new(), file_stamps(&self.files));
         self.run(stop, hang_up, known)
     }
 
@@ -41,19 +41,19 @@ impl SettingsWatcher {
                 () = hang_up.next() => {}
                 () = self.handle.reload_requested() => {}
                 () = tokio::time::sleep(POLL_INTERVAL) => {
-                    if state(&self.files) == known {
+                    if file_stamps(&self.files) == known {
                         continue;
                     }
                 }
             }
             // Stamped before the files are read: a change during the read is seen the next time.
-            known = state(&self.files);
+            known = file_stamps(&self.files);
             let read = self.reload().await;
             let problem = read.err().map(|error| format!("{error:#}"));
-            self.log.say(&Event {
-                at: self.workshop.clock.now(),
+            self.log.emit(&Event {
+                at: self.upstream_factory.clock.now(),
                 request: None,
-                what: EventKind::Reload {
+                kind: EventKind::Reload {
                     problem: problem.as_deref(),
                 },
             });
@@ -62,9 +62,9 @@ impl SettingsWatcher {
 
     async fn reload(&mut self) -> anyhow::Result<()> {
         let (settings, files): ([Settings; 2], _) =
-            config::load_for_gateway(&self.flags, Warnings::Silently)?;
+            config::load_for_gateway(&self.flags, Warnings::Suppress)?;
         check_not_itself(&settings[0], self.address)?;
-        let upstreams = self.workshop.upstreams(&settings).await?;
+        let upstreams = self.upstream_factory.upstreams(&settings).await?;
         self.handle.reload(upstreams);
         self.files = files;
         Ok(())
@@ -74,7 +74,7 @@ impl SettingsWatcher {
 /// Modification time and size of each file; `None` for one that cannot be read.
 type FileStamps = Vec<Option<(SystemTime, u64)>>;
 
-fn state(files: &[PathBuf]) -> FileStamps {
+fn file_stamps(files: &[PathBuf]) -> FileStamps {
     let one = |file: &PathBuf| {
         let found = std::fs::metadata(file).ok()?;
         Some((found.modified().ok()?, found.len()))

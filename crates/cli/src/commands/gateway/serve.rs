@@ -6,13 +6,13 @@ use super::reload::SettingsWatcher;
 use super::start::{Audience, start};
 use super::traces::Traces;
 use crate::args::GatewayServeArguments;
-use crate::complain;
 use crate::config::{self, Settings, Warnings};
 use crate::output::print;
 use crate::platform::clock;
 use crate::platform::exit::Exit;
 use crate::platform::runtime;
 use crate::platform::signals;
+use crate::print_diagnostic;
 use outlast_engine::Clock;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use std::time::Duration;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
 pub(super) fn run(arguments: &GatewayServeArguments) -> anyhow::Result<Exit> {
-    let (settings, files) = config::load_for_gateway(&arguments.overrides(), Warnings::Aloud)?;
+    let (settings, files) = config::load_for_gateway(&arguments.overrides(), Warnings::Print)?;
     let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
     if !settings[0].gateway.is_local() {
-        complain(
+        print_diagnostic(
             "warning: other machines can reach this gateway; keys and prompts come to it unencrypted",
         );
     }
@@ -45,14 +45,14 @@ async fn serve(
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Exit> {
     let mut signals = signals::signals_without_hang_up();
-    let (log, traces) = Traces::beside(log::sink(arguments.log)?, &settings[0])?;
+    let (log, traces) = Traces::attach(log::sink(arguments.log)?, &settings[0])?;
     let started = start(&settings, Audience::Everyone, clock, log.clone()).await?;
     let keeper = SettingsWatcher {
         flags: arguments.overrides(),
         files,
         address: started.running.address,
         handle: started.handle,
-        workshop: started.workshop,
+        upstream_factory: started.upstream_factory,
         log,
     };
     tokio::spawn(keeper.watch(started.stop.clone()));

@@ -2,13 +2,13 @@
 
 use crate::commands::gateway::registry::{Registration, RunningGateway};
 use crate::commands::gateway::upstream_factory::{
-    UpstreamFactory, limits, points_to_gateway, spool,
+    UpstreamFactory, body_store, limits, points_to_gateway,
 };
-use crate::complain;
 use crate::config::{GatewaySettings, Settings};
 use crate::factory::shared_state;
 use crate::platform::exit::UsageError;
 use crate::platform::home;
+use crate::print_diagnostic;
 use outlast_engine::shared_state::StoreEvent;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_gateway::auth::{AllowedNames, ClientKeys, Token, TokenError};
@@ -34,12 +34,12 @@ pub(super) struct StartedGateway {
     pub(super) running: RunningGateway,
     pub(super) home: PathBuf,
     pub(super) handle: Handle,
-    pub(super) workshop: UpstreamFactory,
+    pub(super) upstream_factory: UpstreamFactory,
     /// Cancelling it ends the gateway.
     pub(super) stop: CancellationToken,
     pub(super) serving: JoinHandle<()>,
     /// Keeps the gateway findable for other processes.
-    _left: Option<Registration>,
+    _registration: Option<Registration>,
 }
 
 /// Starts a gateway. `settings` are those of Anthropic and of OpenAI, in that order.
@@ -53,27 +53,31 @@ pub(super) async fn start(
     let home = home::prepare()?;
     let knowledge = shared_state::open(Some(home.clone()), &clock).await;
     let stop = CancellationToken::new();
-    let mut workshop = UpstreamFactory {
+    let mut upstream_factory = UpstreamFactory {
         clock: clock.clone(),
-        knowledge: knowledge.clone(),
+        shared_state: knowledge.clone(),
         scripted: HashMap::new(),
     };
     let token = token(&home, gateway)?;
     let setup = Setup {
         listen: gateway.listen,
-        upstreams: workshop.upstreams(settings).await?,
+        upstreams: upstream_factory.upstreams(settings).await?,
         limits: limits(gateway),
         clock,
-        knowledge,
+        shared_state: knowledge,
         holds_file: holds_file(whom, gateway.listen).map(|file| home.join(file)),
-        spool: spool(gateway, &home),
-        names: AllowedNames::new("gateway", gateway.names.clone(), gateway.origins.clone()),
+        body_dir: body_store(gateway, &home),
+        allowed_names: AllowedNames::new(
+            "gateway",
+            gateway.host_names.clone(),
+            gateway.origins.clone(),
+        ),
         client_keys: token
             .as_ref()
             .map(|token| ClientKeys::new(gateway.client_keys.clone(), token)),
         token,
         log,
-        notices: Arc::new(say),
+        store_listener: Arc::new(report_notice),
     };
     let served = Gateway::bind(setup).await?;
     let address = served.address();
@@ -83,17 +87,17 @@ pub(super) async fn start(
         pid: std::process::id(),
         for_program: whom == Audience::Program,
     };
-    let left = Registration::in_home(&home, &running);
-    let left = left.map_err(|error| unfindable(&error)).ok();
+    let left = Registration::register(&home, &running);
+    let left = left.map_err(|error| warn_unregistered(&error)).ok();
     let handle = served.handle();
     Ok(StartedGateway {
         running,
         home,
         handle,
-        workshop,
+        upstream_factory,
         serving: tokio::spawn(served.serve(stop.clone())),
         stop,
-        _left: left,
+        _registration: left,
     })
 }
 
@@ -102,36 +106,36 @@ pub(super) async fn start(
 fn token(home: &Path, gateway: &GatewaySettings) -> Result<Option<Token>, TokenError> {
     match Token::load_or_create_in(home) {
         Err(error) if gateway.is_local() => {
-            unfindable(&error);
+            warn_unregistered(&error);
             Ok(None)
         }
         token => token.map(Some),
     }
 }
 
-fn unfindable(error: &dyn std::error::Error) {
-    complain(&format!(
+fn warn_unregistered(error: &dyn std::error::Error) {
+    print_diagnostic(&format!(
         "warning: cannot write to Outlast's folder: {error}; `outlast gateway status` and the like do not find this gateway"
     ));
 }
 
 /// Reports events of the file of holds.
-fn say(notice: StoreEvent) {
+fn report_notice(notice: StoreEvent) {
     let warning = match notice {
-        StoreEvent::Joined => {
-            return crate::output::diagnostics::notice(
+        StoreEvent::Connected => {
+            return crate::output::diagnostics::print_status(
                 "Requests that wait are written down again.",
             );
         }
-        StoreEvent::Alone { why } => format!(
+        StoreEvent::Disconnected { why } => format!(
             "warning: requests that wait are not written down: {why}; they do not survive the gateway"
         ),
-        StoreEvent::Replaced { aside } => format!(
+        StoreEvent::Replaced { backup_path } => format!(
             "warning: the requests that waited are damaged; they are kept as {}, and a new file is begun",
-            aside.display()
+            backup_path.display()
         ),
     };
-    complain(&warning);
+    print_diagnostic(&warning);
 }
 
 /// Returns the name of the file of holds, or `None` for a gateway that nobody could find again.

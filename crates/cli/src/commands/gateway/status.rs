@@ -2,9 +2,9 @@
 
 use super::view::View;
 use crate::args::GatewaySelector;
-use crate::commands::gateway::client::{ControlRequest, ask};
+use crate::commands::gateway::client::{ControlRequest, send_optional};
 use crate::commands::gateway::registry::{self, RunningGateway};
-use crate::output::run_view::{cut, stdout_size};
+use crate::output::run_view::{stdout_size, truncate};
 use crate::output::spinner::Spinner;
 use crate::output::{print, safe_json};
 use crate::platform::exit::Exit;
@@ -35,7 +35,7 @@ pub(super) fn run(which: GatewaySelector, form: StatusOptions) -> anyhow::Result
     let home = home::path()?;
     runtime::run(async {
         if !form.watch {
-            let working = Spinner::on("asking the gateway");
+            let working = Spinner::start("asking the gateway");
             let all = fetch_all(&home, which).await?;
             drop(working);
             return match form.json {
@@ -55,8 +55,8 @@ type Statuses = Vec<(RunningGateway, Value)>;
 
 async fn fetch_all(home: &Path, which: GatewaySelector) -> anyhow::Result<Statuses> {
     let mut answers = Vec::new();
-    for running in registry::meant(home, which)? {
-        let answer = ask(&running, home, ControlRequest::Status).await?;
+    for running in registry::select(home, which)? {
+        let answer = send_optional(&running, home, ControlRequest::Status).await?;
         answers.push((running, answer));
     }
     Ok(answers)
@@ -108,7 +108,7 @@ async fn watch(home: &Path, which: GatewaySelector, form: StatusOptions) -> anyh
         let all = fetch_all(home, which).await?;
         let lines = match form.json {
             true => vec![json(&all)?.trim_end().to_owned()],
-            false => fitting(lines(&all, columns())?, in_place),
+            false => fit_to_terminal(lines(&all, columns())?, in_place),
         };
         if lines != painted {
             let back = match (in_place, painted.len()) {
@@ -123,13 +123,13 @@ async fn watch(home: &Path, which: GatewaySelector, form: StatusOptions) -> anyh
 }
 
 /// Limits the lines to the height of the terminal, so that all of them can be erased.
-fn fitting(mut lines: Vec<String>, in_place: bool) -> Vec<String> {
+fn fit_to_terminal(mut lines: Vec<String>, in_place: bool) -> Vec<String> {
     let (columns, rows) = stdout_size();
     let room = rows.saturating_sub(1).max(1);
     if in_place && lines.len() > room {
         let more = lines.len() - (room - 1);
         lines.truncate(room - 1);
-        lines.push(cut(&format!("  … and {more} more"), columns));
+        lines.push(truncate(&format!("  … and {more} more"), columns));
     }
     lines
 }

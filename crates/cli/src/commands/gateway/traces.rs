@@ -19,7 +19,7 @@ pub(super) struct Traces {
 
 impl Traces {
     /// Starts the export beside the log. Must be called within a runtime.
-    pub(super) fn beside(
+    pub(super) fn attach(
         log: Arc<dyn Sink>,
         settings: &Settings,
     ) -> anyhow::Result<(Arc<dyn Sink>, Self)> {
@@ -48,7 +48,7 @@ impl Traces {
 
     #[cfg(not(feature = "otel"))]
     fn begin(log: Arc<dyn Sink>, _: &HttpSettings) -> Result<(Arc<dyn Sink>, Self), UsageError> {
-        crate::complain(
+        crate::print_diagnostic(
             "warning: gateway.otlp_endpoint: traces are not built into this outlast; build it with \
              `cargo install --path crates/cli --features otel`",
         );
@@ -59,7 +59,7 @@ impl Traces {
     #[cfg(feature = "otel")]
     pub(super) async fn end(self) {
         if let Some(exporting) = self.exporting {
-            exporting.end().await;
+            exporting.shutdown().await;
         }
     }
 

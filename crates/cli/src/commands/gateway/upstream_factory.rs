@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Builds the reloadable parts of a gateway, once for each change of the settings.
 pub(in crate::commands::gateway) struct UpstreamFactory {
     pub(in crate::commands::gateway) clock: Arc<dyn Clock>,
-    pub(in crate::commands::gateway) knowledge: SharedState,
+    pub(in crate::commands::gateway) shared_state: SharedState,
     /// The addresses of the scripted providers that were started, by script.
     pub(in crate::commands::gateway) scripted: HashMap<String, String>,
 }
@@ -68,7 +68,7 @@ impl UpstreamFactory {
             policies: policies.collect(),
             client: gateway.client.clone(),
             timeouts: gateway.timeouts,
-            least_throughput: gateway.min_throughput,
+            min_throughput: gateway.min_throughput,
         };
         let both = [&upstreams.anthropic, &upstreams.openai];
         if gateway.use_accounts && both.iter().all(|upstream| upstream.accounts.is_none()) {
@@ -84,20 +84,20 @@ impl UpstreamFactory {
         settings: &Settings,
         upstream: &config::Upstream,
     ) -> anyhow::Result<Upstream> {
-        let (name, place, way) = match upstream {
-            config::Upstream::Own => {
-                let url = provider::home_of(side.dialect);
+        let (name, address, way) = match upstream {
+            config::Upstream::ProviderDefault => {
+                let url = provider::default_base_url(side.dialect);
                 let way = provider::http_settings(settings, url)?;
                 (side.name, String::new(), way)
             }
             config::Upstream::Url(url) => {
                 let way = provider::http_settings(settings, url)?;
-                (side.name, url::place(url), way)
+                (side.name, url::host_and_port(url), way)
             }
             config::Upstream::Scripted(script) => {
                 // The scripted provider is on this machine: no proxy, no certificates.
                 let base_url = self.scripted(script).await?;
-                let place = url::place(&base_url);
+                let place = url::host_and_port(&base_url);
                 let way = HttpSettings {
                     base_url,
                     ..HttpSettings::default()
@@ -108,8 +108,8 @@ impl UpstreamFactory {
         Ok(Upstream {
             name: name.to_owned(),
             forward: Forwarder::new(&way).map_err(|error| UsageError(error.to_string()))?,
-            accounts: self.accounts(side, settings, &place),
-            place,
+            accounts: self.accounts(side, settings, &address),
+            address,
         })
     }
 
@@ -123,7 +123,7 @@ impl UpstreamFactory {
             return None;
         }
         let list = provider::accounts_at(settings, side.providers, place);
-        let (knowledge, clock) = (self.knowledge.clone(), self.clock.clone());
+        let (knowledge, clock) = (self.shared_state.clone(), self.clock.clone());
         (!list.is_empty()).then(|| Arc::new(Accounts::new(list, knowledge, clock)))
     }
 
@@ -146,7 +146,7 @@ impl UpstreamFactory {
 
 /// Rejects an unknown client name.
 fn check_client(name: Option<&str>) -> Result<(), UsageError> {
-    let Some(name) = name.filter(|name| clients::named(name).is_none()) else {
+    let Some(name) = name.filter(|name| clients::by_name(name).is_none()) else {
         return Ok(());
     };
     let known: Vec<&str> = clients::ALL.iter().map(|known| known.name).collect();
@@ -160,21 +160,21 @@ fn check_client(name: Option<&str>) -> Result<(), UsageError> {
 pub(in crate::commands::gateway) fn limits(settings: &GatewaySettings) -> Limits {
     let whole = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     Limits {
-        body: usize::try_from(settings.limits.max_body).unwrap_or(usize::MAX),
-        connections: whole(settings.limits.max_connections).min(runtime::most_connections()),
-        waiting: whole(settings.limits.max_waiting),
-        drain: settings.limits.drain,
+        max_body_bytes: usize::try_from(settings.limits.max_body).unwrap_or(usize::MAX),
+        max_connections: whole(settings.limits.max_connections).min(runtime::max_connections()),
+        max_waiting: whole(settings.limits.max_waiting),
+        drain_timeout: settings.limits.drain,
         ..Limits::default()
     }
 }
 
 /// Returns the folder for the bodies of held requests; `None` keeps them in memory.
-pub(in crate::commands::gateway) fn spool(
+pub(in crate::commands::gateway) fn body_store(
     settings: &GatewaySettings,
     home: &Path,
 ) -> Option<PathBuf> {
-    match &settings.spool {
-        BodyStore::Own => Some(home.join("spool")),
+    match &settings.body_store {
+        BodyStore::DefaultFolder => Some(home.join("spool")),
         BodyStore::Folder(folder) => Some(folder.clone()),
         BodyStore::Memory => None,
     }
@@ -188,7 +188,7 @@ pub(in crate::commands::gateway) fn points_to_gateway(
     let config::Upstream::Url(text) = upstream else {
         return false;
     };
-    let place = url::place(text);
+    let place = url::host_and_port(text);
     let port = listen.port();
     let names = ["localhost", "127.0.0.1", "[::1]"].map(|name| format!("{name}:{port}"));
     place == listen.to_string() || names.contains(&place)

@@ -5,7 +5,7 @@
 
 use crate::commands::gateway::registry::RunningGateway;
 use crate::output::progress::time_of_day;
-use crate::output::run_view::{cut, one_line, whole, width};
+use crate::output::run_view::{one_line, truncate, whole_seconds, width};
 use outlast_gateway::control::{Account, Gate, GatewaySummary, Status, WaitingRequest};
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::millis;
@@ -29,7 +29,7 @@ impl View<'_> {
         lines.extend(section("accounts", accounts.collect()));
         lines.extend(section("providers that fail", gates.collect()));
         lines.extend(section("waiting", waiting.collect()));
-        lines.iter().map(|line| cut(line, columns)).collect()
+        lines.iter().map(|line| truncate(line, columns)).collect()
     }
 
     fn headline(&self) -> String {
@@ -43,7 +43,7 @@ impl View<'_> {
             ..
         } = about;
         let (url, pid) = (self.running.url(), self.running.pid);
-        let up = whole(now.since(*listening_since));
+        let up = whole_seconds(now.since(*listening_since));
         let state = match draining {
             true => ", ending",
             false => "",
@@ -52,8 +52,8 @@ impl View<'_> {
         let waiting = waiting.filter(|one| one.left.is_none()).count();
         format!(
             "{url} (pid {pid}, up {up}{state}): {}, {} under way, {waiting} waiting",
-            counted(counters.connections, "connection"),
-            counted(counters.in_flight, "request"),
+            pluralize(counters.connections, "connection"),
+            pluralize(counters.in_flight, "request"),
         )
     }
 
@@ -66,7 +66,7 @@ impl View<'_> {
                 let model = account.model.as_deref();
                 let model =
                     model.map_or(String::new(), |model| format!(" for {}", one_line(model)));
-                format!("{cause}{model}, free {}", self.left(until))
+                format!("{cause}{model}, free {}", self.time_left(until))
             }
         };
         vec![one_line(&account.name), one_line(&account.provider), state]
@@ -74,7 +74,7 @@ impl View<'_> {
 
     fn gate(&self, gate: &Gate) -> Vec<String> {
         let next = match gate.until {
-            Some(until) => format!("next try {}", self.left(until)),
+            Some(until) => format!("next try {}", self.time_left(until)),
             None => "being tried".to_owned(),
         };
         vec![
@@ -90,7 +90,7 @@ impl View<'_> {
         let account = one.account.as_deref().filter(|name| !name.is_empty());
         let account = account.map_or(String::new(), |name| format!(" ({})", one_line(name)));
         let next = match one.wake {
-            Some(wake) => format!("next try {}", self.left(wake)),
+            Some(wake) => format!("next try {}", self.time_left(wake)),
             None => "next try when its turn comes".to_owned(),
         };
         let state = match (one.left.is_some(), one.resent) {
@@ -106,18 +106,21 @@ impl View<'_> {
             one.cause.map_or("", Cause::phrase).to_owned(),
             format!("attempt {}", one.attempts),
             next,
-            format!("for {}", whole(self.status.about.now.since(one.since))),
+            format!(
+                "for {}",
+                whole_seconds(self.status.about.now.since(one.since))
+            ),
             state,
         ]
     }
 
     /// Formats the time that is left until the given time, and that time.
-    fn left(&self, until: Timestamp) -> String {
+    fn time_left(&self, until: Timestamp) -> String {
         let now = self.status.about.now;
         match millis(until.since(now)).div_ceil(1000) {
             0 => "now".to_owned(),
             seconds => {
-                let left = whole(Duration::from_secs(seconds));
+                let left = whole_seconds(Duration::from_secs(seconds));
                 format!("in {left}, at {}", time_of_day(until, now))
             }
         }
@@ -125,7 +128,7 @@ impl View<'_> {
 }
 
 /// Formats a number with its noun: `1 request`, `2 requests`.
-fn counted(number: u64, what: &str) -> String {
+fn pluralize(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what}"),
         number => format!("{number} {what}s"),

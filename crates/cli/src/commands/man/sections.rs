@@ -16,7 +16,7 @@ pub(super) struct Section {
 }
 
 /// Parses a text into sections.
-pub(super) fn read(text: &str) -> Vec<Section> {
+pub(super) fn parse(text: &str) -> Vec<Section> {
     let mut all: Vec<Section> = Vec::new();
     for line in text.lines() {
         if let Some(title) = title(line) {
@@ -122,7 +122,7 @@ mod tests {
     fn a_help_becomes_the_sections_of_a_manual() {
         let text =
             "It is so.\n\nExit codes:\n  0  well\n  1  not\n     well\n\nExamples:\n  one  # two\n";
-        let all = read(text);
+        let all = parse(text);
         let titles: Vec<&str> = all.iter().map(|section| section.title.as_str()).collect();
         assert_eq!(titles, ["NOTES", "EXIT STATUS", "EXAMPLES"]);
         let mut roff = Roff::new();

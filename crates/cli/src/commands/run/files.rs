@@ -1,6 +1,6 @@
 //! The files of pipeline runs in our folder.
 
-use crate::complain;
+use crate::print_diagnostic;
 use outlast_engine::Clock;
 use outlast_pipeline::host::{Host, RunResources};
 use outlast_pipeline::run_store::mailbox::Mailbox;
@@ -45,7 +45,7 @@ impl Files {
 fn journal(home: &Path, name: &str) -> anyhow::Result<Journal> {
     let opened = Journal::open(&home.join(name))?;
     if let Some(aside) = opened.replaced {
-        complain(&format!(
+        print_diagnostic(&format!(
             "warning: {name} is damaged; it is kept as {}, and a new file is begun",
             aside.display()
         ));

@@ -3,14 +3,14 @@
 pub(crate) mod gate_input;
 mod outputs;
 
-use crate::complain;
 use crate::output::approval::TerminalApprover;
 use crate::output::diagnostics;
-use crate::output::run_view::{Painter, planned, stderr_size};
+use crate::output::run_view::{Painter, planned_steps, stderr_size};
 use crate::output::safe_json;
 use crate::output::watcher::TICK_INTERVAL;
 use crate::platform::exit::Exit;
 use crate::platform::signals::{Signal, Signals};
+use crate::print_diagnostic;
 use anyhow::Context;
 use gate_input::GateInput;
 use outlast_engine::{CancellationToken, Clock};
@@ -30,7 +30,7 @@ const VERSION: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputMode {
     /// Progress, for a person.
-    People,
+    Human,
     /// All events, as lines of JSON.
     Json,
     /// The id of the run, once it is in the journal. Its reader may be gone at any time.
@@ -41,7 +41,7 @@ pub(super) enum OutputMode {
 enum WatchEnd {
     Ended(EndStatus),
     /// The run stays unfinished; another process can resume it.
-    Left(Exit),
+    Detached(Exit),
 }
 
 /// Runs a pipeline to its end, or until a signal stops it.
@@ -54,11 +54,11 @@ pub(super) async fn watch(
     let id = runner.id().to_owned();
     let resumes = || format!("`outlast run --resume {id}` carries on where it stopped");
     let view = Arc::new(Mutex::new(RunOutput::new(&runner, telling)));
-    let end = follow(&mut runner, &view, clock, signals).await;
+    let end = drive(&mut runner, &view, clock, signals).await;
     lock(&view).painter.clear();
     match end.with_context(resumes)? {
-        WatchEnd::Left(exit) => {
-            complain(&format!("Stopped: {}.", resumes()));
+        WatchEnd::Detached(exit) => {
+            print_diagnostic(&format!("Stopped: {}.", resumes()));
             Ok(exit)
         }
         WatchEnd::Ended(ended) => {
@@ -69,7 +69,7 @@ pub(super) async fn watch(
     }
 }
 
-async fn follow(
+async fn drive(
     runner: &mut Runner,
     view: &Arc<Mutex<RunOutput>>,
     clock: Arc<dyn Clock>,
@@ -77,7 +77,7 @@ async fn follow(
 ) -> anyhow::Result<WatchEnd> {
     let stop = CancellationToken::new();
     let told = Arc::clone(view);
-    let mut tell = move |said: RunEvent<'_>| lock(&told).said(&said);
+    let mut tell = move |said: RunEvent<'_>| lock(&told).handle_event(&said);
     let mut ticks = tokio::time::interval(TICK_INTERVAL);
     let mut run = Box::pin(runner.run(&stop, &mut tell));
     loop {
@@ -88,12 +88,12 @@ async fn follow(
                 view.tick(clock.now());
                 // Without a reader of the output, further calls would spend money for nothing.
                 if view.lost_stdout.is_some() {
-                    return Ok(WatchEnd::Left(Exit::Failed));
+                    return Ok(WatchEnd::Detached(Exit::Failed));
                 }
             }
             signal = signals.next() => match signal {
                 Signal::Interrupt => stop.cancel(),
-                signal => return Ok(WatchEnd::Left(Exit::Signalled(signal))),
+                signal => return Ok(WatchEnd::Detached(Exit::Signalled(signal))),
             },
         }
     }
@@ -101,7 +101,7 @@ async fn follow(
 
 /// Prints the outputs of the run and returns its exit code.
 fn finish(runner: &Runner, ended: &EndStatus, telling: OutputMode) -> anyhow::Result<Exit> {
-    if telling == OutputMode::People {
+    if telling == OutputMode::Human {
         outputs::print(runner)?;
     }
     Ok(match ended.outcome {
@@ -128,59 +128,59 @@ fn failed_on_budget(runner: &Runner) -> bool {
 
 struct RunOutput {
     painter: Painter<std::io::Stderr>,
-    answers: Option<GateInput>,
+    gate_input: Option<GateInput>,
     run_id: String,
-    telling: OutputMode,
+    mode: OutputMode,
     lost_stdout: Option<std::io::Error>,
 }
 
 impl RunOutput {
-    fn new(runner: &Runner, telling: OutputMode) -> Self {
+    fn new(runner: &Runner, mode: OutputMode) -> Self {
         let stderr = std::io::stderr();
         let size = stderr.is_terminal().then_some(stderr_size as fn() -> _);
         let mut painter = Painter::new(stderr, size, runner.id());
-        if diagnostics::is_quiet() || telling == OutputMode::Id {
-            painter = painter.quietly();
+        if diagnostics::is_quiet() || mode == OutputMode::Id {
+            painter = painter.quiet();
         }
-        painter.plan(planned(runner.pipeline()));
-        painter.begin(runner.state());
-        let is_attended = telling == OutputMode::People && TerminalApprover::is_attended();
+        painter.set_steps(planned_steps(runner.pipeline()));
+        painter.set_run(runner.state());
+        let is_attended = mode == OutputMode::Human && TerminalApprover::is_attended();
         Self {
             painter,
-            answers: is_attended.then(|| GateInput::new(runner.letters())),
+            gate_input: is_attended.then(|| GateInput::new(runner.request_sender())),
             run_id: runner.id().to_owned(),
-            telling,
+            mode,
             lost_stdout: None,
         }
     }
 
     fn tick(&mut self, now: Timestamp) {
-        let said = self.answers.as_ref().map(GateInput::take_messages);
+        let said = self.gate_input.as_ref().map(GateInput::take_messages);
         for line in said.unwrap_or_default() {
             self.painter.print(&line);
         }
         self.painter.tick(now);
     }
 
-    fn said(&mut self, said: &RunEvent<'_>) {
-        match self.telling {
-            OutputMode::People => {}
-            OutputMode::Json => return self.write(said),
-            OutputMode::Id => return self.announce(said),
+    fn handle_event(&mut self, said: &RunEvent<'_>) {
+        match self.mode {
+            OutputMode::Human => {}
+            OutputMode::Json => return self.print_json(said),
+            OutputMode::Id => return self.print_id(said),
         }
         match said {
             RunEvent::Entry { time, entry, .. } => {
                 self.painter.entry(*time, entry);
-                if let Some(answers) = &mut self.answers {
-                    answers.entry(entry);
+                if let Some(answers) = &mut self.gate_input {
+                    answers.handle_entry(entry);
                 }
             }
-            RunEvent::Live { step, time, body } => self.painter.event(step, body, *time),
+            RunEvent::SessionEvent { step, time, body } => self.painter.event(step, body, *time),
         }
     }
 
     /// Prints the id with the first entry of the journal.
-    fn announce(&self, said: &RunEvent<'_>) {
+    fn print_id(&self, said: &RunEvent<'_>) {
         if matches!(said, RunEvent::Entry { seq: 1, .. }) {
             let mut stdout = std::io::stdout().lock();
             let said = writeln!(stdout, "{}", self.run_id);
@@ -188,7 +188,7 @@ impl RunOutput {
         }
     }
 
-    fn write(&mut self, said: &RunEvent<'_>) {
+    fn print_json(&mut self, said: &RunEvent<'_>) {
         let mut line = match said {
             RunEvent::Entry {
                 seq, time, entry, ..
@@ -198,7 +198,7 @@ impl RunOutput {
                 line.insert("time".to_owned(), json!(time));
                 line
             }
-            RunEvent::Live { step, time, body } => {
+            RunEvent::SessionEvent { step, time, body } => {
                 let mut line = serde_json::Map::new();
                 line.insert("type".to_owned(), json!("session"));
                 line.insert("time".to_owned(), json!(time));

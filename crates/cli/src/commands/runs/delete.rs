@@ -1,8 +1,8 @@
 //! Deletes runs for good, with the sessions of their steps and the artifacts that no other run uses.
 
-use super::find::said;
+use super::find::explain_error;
 use crate::commands::sessions::parse_age;
-use crate::output::diagnostics::notice;
+use crate::output::diagnostics::print_status;
 use crate::platform::clock;
 use crate::platform::exit::{Exit, UsageError};
 use outlast_engine::Clock;
@@ -22,11 +22,11 @@ pub(super) async fn delete(home: &RunStore, names: &[String]) -> anyhow::Result<
     // Look all of them up before the first one is deleted.
     let mut found = Vec::new();
     for name in names {
-        found.push(home.find(name).await.map_err(said)?);
+        found.push(home.find(name).await.map_err(explain_error)?);
     }
     for run in &found {
         remove(home, run).await?;
-        notice(&format!("Deleted {}.", run.id));
+        print_status(&format!("Deleted {}.", run.id));
     }
     tidy(home).await?;
     Ok(Exit::Success)
@@ -37,7 +37,7 @@ pub(super) async fn delete_older(home: &RunStore, age: &str) -> anyhow::Result<E
     let age = parse_age(age)?;
     let now = clock::clock()?.now();
     let is_old = |run: &&Summary| {
-        let is_over = run.open_turn.is_none() && run.state != Availability::InUse;
+        let is_over = run.open_turn.is_none() && run.availability != Availability::InUse;
         is_over && now.since(run.changed) > age
     };
     let runs = home.all().await?;
@@ -46,19 +46,19 @@ pub(super) async fn delete_older(home: &RunStore, age: &str) -> anyhow::Result<E
         remove(home, run).await?;
     }
     tidy(home).await?;
-    notice(&format!("Deleted {}.", old.len()));
+    print_status(&format!("Deleted {}.", old.len()));
     Ok(Exit::Success)
 }
 
 /// Removes a run, its sessions first: a run that was not removed to the end can be removed again.
 async fn remove(home: &RunStore, run: &Summary) -> anyhow::Result<()> {
-    if run.state == Availability::InUse {
-        return Err(at_work(&run.id).into());
+    if run.availability == Availability::InUse {
+        return Err(in_use_error(&run.id).into());
     }
     let Some(runs) = home.runs().await? else {
         return Ok(());
     };
-    let mentions = history::mentions(&runs, &run.id).await?;
+    let mentions = history::references(&runs, &run.id).await?;
     if let Some(steps) = &home.steps().await? {
         for session in mentions.sessions {
             match steps.delete(&session).await {
@@ -68,8 +68,8 @@ async fn remove(home: &RunStore, run: &Summary) -> anyhow::Result<()> {
         }
     }
     match runs.delete(&run.id).await {
-        Err(Error::InUse { session }) => return Err(at_work(&session).into()),
-        deleted => deleted.map_err(|error| said(error.into()))?,
+        Err(Error::InUse { session }) => return Err(in_use_error(&session).into()),
+        deleted => deleted.map_err(|error| explain_error(error.into()))?,
     }
     // Nobody reads its remaining run requests and the scratch files of its attempts.
     drop(Mailbox::new(&home.folder().join(MAIL)).take(&run.id));
@@ -77,7 +77,7 @@ async fn remove(home: &RunStore, run: &Summary) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn at_work(run: &str) -> UsageError {
+fn in_use_error(run: &str) -> UsageError {
     UsageError(format!(
         "run {run} is at work; `outlast runs cancel {run}` ends it"
     ))
@@ -95,14 +95,18 @@ async fn tidy(home: &RunStore) -> anyhow::Result<()> {
     let folder = home.folder().join(ARTIFACTS);
     let all = runs.sessions().await?;
     // A running process may have made artifacts that are not in the journal yet.
-    if !folder.exists() || all.iter().any(|run| run.state == Availability::InUse) {
+    if !folder.exists()
+        || all
+            .iter()
+            .any(|run| run.availability == Availability::InUse)
+    {
         return Ok(());
     }
     let mut used = HashSet::new();
     for run in &all {
-        let mentions = history::mentions(&runs, &run.id).await?;
+        let mentions = history::references(&runs, &run.id).await?;
         // The artifacts of an unreadable run are unknown; keep all.
-        if !mentions.is_whole {
+        if !mentions.is_complete {
             return Ok(());
         }
         used.extend(mentions.artifacts);

@@ -1,7 +1,7 @@
 //! Lists all runs, one line each.
 
 use super::NO_RUNS;
-use crate::output::diagnostics::notice;
+use crate::output::diagnostics::print_status;
 use crate::output::{print, safe_json};
 use crate::platform::exit::Exit;
 use outlast_kernel::text;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub(super) async fn list(home: &RunStore, json: bool) -> anyhow::Result<Exit> {
     let mut runs = Vec::new();
     for run in home.all().await? {
-        let standing = home.standing(&run).await?.word();
+        let standing = home.status(&run).await?.as_str();
         runs.push((run, standing));
     }
     if json {
@@ -21,7 +21,7 @@ pub(super) async fn list(home: &RunStore, json: bool) -> anyhow::Result<Exit> {
         return print(&safe_json(&json));
     }
     if runs.is_empty() {
-        notice(NO_RUNS);
+        print_status(NO_RUNS);
         return Ok(Exit::Success);
     }
     let lines: String = runs.iter().map(line).collect();

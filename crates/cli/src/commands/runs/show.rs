@@ -38,7 +38,7 @@ pub(super) async fn show(
     match (arguments.json, arguments.watch) {
         (true, false) => print(&json_lines(&summary.id, &entries)?),
         (false, false) => {
-            let live = live(home, &run, &entries).await?;
+            let live = live_steps(home, &run, &entries).await?;
             let text = document(&summary, &run, &live, clock.now());
             print(&text)
         }
@@ -56,8 +56,8 @@ pub(super) async fn show(
 
 /// Reports whether a process is executing the run.
 pub(super) const fn process(summary: &Summary) -> ProcessStatus {
-    match summary.state {
-        Availability::InUse => ProcessStatus::Runs,
+    match summary.availability {
+        Availability::InUse => ProcessStatus::Running,
         Availability::Free | Availability::Abandoned => ProcessStatus::Gone,
     }
 }
@@ -94,15 +94,15 @@ pub(super) fn json_lines(run_id: &str, entries: &[RecordedEntry]) -> anyhow::Res
 // --- for a person ---
 
 /// Returns the steps of a run in order: those of its pipeline, or the known ones if the pipeline cannot be read any more.
-pub(super) fn plan(run: &Run) -> Vec<PlannedStep> {
-    match status::pipeline(run) {
-        Some(pipeline) => run_view::planned(&pipeline),
-        None => run_view::begun(run),
+pub(super) fn planned_steps(run: &Run) -> Vec<PlannedStep> {
+    match status::parse_pipeline(run) {
+        Some(pipeline) => run_view::planned_steps(&pipeline),
+        None => run_view::started_steps(run),
     }
 }
 
 /// Collects the live state that the run's own journal does not have: waits of sessions, and open questions.
-pub(super) async fn live(
+pub(super) async fn live_steps(
     home: &RunStore,
     run: &Run,
     entries: &[RecordedEntry],
@@ -111,11 +111,11 @@ pub(super) async fn live(
     for (id, step) in &run.steps {
         let found = match step.phase {
             Phase::Working => LiveStep {
-                retry: waiting(home, step).await?,
+                retry: session_wait(home, step).await?,
                 ..LiveStep::default()
             },
             Phase::AtGate { .. } => LiveStep {
-                asked: status::asked(id, entries),
+                question: status::open_question(id, entries),
                 ..LiveStep::default()
             },
             _ => continue,
@@ -126,11 +126,11 @@ pub(super) async fn live(
 }
 
 /// Returns the wait of a step's session, if there is one.
-pub(super) async fn waiting(
+pub(super) async fn session_wait(
     home: &RunStore,
     step: &StepState,
 ) -> anyhow::Result<Option<Countdown>> {
-    let waiting = home.waiting(step).await?;
+    let waiting = home.current_wait(step).await?;
     Ok(waiting.map(|waiting| Countdown {
         cause: waiting.span.cause,
         until: waiting.span.until,
@@ -149,7 +149,7 @@ pub(super) fn document(
         true => run_view::stdout_size().0,
         false => usize::MAX,
     };
-    let steps = plan(run);
+    let steps = planned_steps(run);
     let view = RunView {
         steps: &steps,
         run,
@@ -174,16 +174,19 @@ pub(super) fn document(
 
 fn head(summary: &Summary, run: &Run) -> String {
     let mut head = format!("Run      {}\n", summary.id);
-    for (name, value) in [("File", &run.begun.file), ("Folder", &run.begun.folder)] {
+    for (name, value) in [
+        ("File", &run.parameters.file),
+        ("Folder", &run.parameters.folder),
+    ] {
         // Writing to a string cannot fail.
         writeln!(head, "{name:<8} {}", one_line(value)).ok();
     }
-    for (name, value) in &run.begun.inputs {
+    for (name, value) in &run.parameters.inputs {
         let value = text::without_secrets(value);
         writeln!(head, "Input    {}: {}", one_line(name), one_line(&value)).ok();
     }
     writeln!(head, "Begun    {}", run.started).ok();
-    for time in last(&run.resumed) {
+    for time in last_attempts(&run.resumed_at) {
         writeln!(head, "Resumed  {time}").ok();
     }
     head.push('\n');
@@ -191,7 +194,7 @@ fn head(summary: &Summary, run: &Run) -> String {
 }
 
 /// Returns the last [`MAX_SHOWN_ATTEMPTS`] items.
-fn last<T>(all: &[T]) -> &[T] {
+fn last_attempts<T>(all: &[T]) -> &[T] {
     &all[all.len().saturating_sub(MAX_SHOWN_ATTEMPTS)..]
 }
 
@@ -203,7 +206,7 @@ fn attempts(run: &Run, step: &str) -> String {
         visit.attempts.iter().filter_map(failed).collect()
     };
     let lines: Vec<String> = visits.iter().flat_map(failed).collect();
-    let shown = last(&lines);
+    let shown = last_attempts(&lines);
     let mut text = match lines.len() - shown.len() {
         0 => String::new(),
         more => format!("      … earlier attempts that failed: {more}\n"),

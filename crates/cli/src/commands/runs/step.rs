@@ -15,7 +15,7 @@ use std::io::{IsTerminal, Write};
 pub(super) async fn show(home: &RunStore, run_id: &str, id: &str) -> anyhow::Result<Exit> {
     let (run, _) = home.read(run_id).await?;
     let Some(step) = run.steps.get(id) else {
-        return Err(UsageError(unknown(&run, id)).into());
+        return Err(UsageError(unknown_step_message(&run, id)).into());
     };
     print(&attempts(step))?;
     let sessions = sessions(step);
@@ -74,7 +74,7 @@ pub(super) async fn output(
     let run_id = find_or_newest(home, Some(run)).await?.id;
     let (run, _) = home.read(&run_id).await?;
     let Some(step) = run.steps.get(id) else {
-        return Err(UsageError(unknown(&run, id)).into());
+        return Err(UsageError(unknown_step_message(&run, id)).into());
     };
     let name = name.unwrap_or(OUTPUT);
     let Some(artifact) = step.artifacts.get(name) else {
@@ -106,7 +106,7 @@ fn sessions(step: &StepState) -> Vec<&str> {
     sessions
 }
 
-fn unknown(run: &Run, id: &str) -> String {
+fn unknown_step_message(run: &Run, id: &str) -> String {
     let names: Vec<&str> = run.steps.keys().map(String::as_str).collect();
     format!("no step {id} has begun; there are: {}", names.join(", "))
 }

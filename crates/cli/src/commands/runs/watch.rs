@@ -1,6 +1,6 @@
 //! `outlast runs show --watch`: follows a run of another process by reading its journal.
 
-use super::show::{document, json_lines, live, plan, process, waiting};
+use super::show::{document, json_lines, live_steps, planned_steps, process, session_wait};
 use crate::output::print;
 use crate::output::run_view::{Painter, ProcessStatus, stdout_size};
 use crate::platform::exit::Exit;
@@ -41,8 +41,8 @@ pub(super) async fn watch(
             after = *seq;
             watched.run.apply(*time, entry);
             if let Some(painter) = &mut painter {
-                if entry.step().is_some_and(|step| !painter.knows(step)) {
-                    painter.plan(plan(&watched.run));
+                if entry.step().is_some_and(|step| !painter.has_step(step)) {
+                    painter.set_steps(planned_steps(&watched.run));
                 }
                 painter.entry(*time, entry);
             }
@@ -52,7 +52,7 @@ pub(super) async fn watch(
                 print(&json_lines(id, &new)?)?;
             }
             Some(painter) => {
-                painter.process(process);
+                painter.set_process(process);
                 wait_for_providers(home, &watched.run, painter).await?;
                 painter.tick(clock.now());
             }
@@ -80,14 +80,14 @@ async fn begin(
         print(&json_lines(&summary.id, entries)?)?;
         return Ok(None);
     }
-    let live = live(home, run, entries).await?;
+    let live = live_steps(home, run, entries).await?;
     print(&document(summary, run, &live, clock.now()))?;
     let stdout = std::io::stdout();
     let size = stdout.is_terminal().then_some(stdout_size as fn() -> _);
     let mut painter = Painter::new(stdout, size, &summary.id);
-    painter.plan(plan(run));
+    painter.set_steps(planned_steps(run));
     for (_, time, entry) in entries {
-        painter.earlier(*time, entry);
+        painter.replay_entry(*time, entry);
     }
     Ok(Some(painter))
 }
@@ -99,8 +99,8 @@ async fn wait_for_providers(
 ) -> anyhow::Result<()> {
     for (id, step) in &run.steps {
         if step.phase == Phase::Working {
-            let countdown = waiting(home, step).await?;
-            painter.waits(id, countdown);
+            let countdown = session_wait(home, step).await?;
+            painter.set_wait(id, countdown);
         }
     }
     Ok(())

@@ -20,7 +20,9 @@ impl ServeSessionFactory {
             |error: &dyn std::fmt::Display| Problem::unavailable("unavailable", error.to_string());
         let home = home.map_err(|error| unavailable(&error))?;
         let answered = match question {
-            GatewayRequest::Traffic(after) => local_gateways::traffic(&home, port, after).await,
+            GatewayRequest::RequestLog(after) => {
+                local_gateways::request_log(&home, port, after).await
+            }
             GatewayRequest::RetryNow(id) => {
                 local_gateways::retry_now(&home, port, id.as_deref()).await
             }
@@ -36,7 +38,7 @@ impl ServeSessionFactory {
 
     /// Returns the gates that hold calls back.
     fn gates(&self, now: Timestamp) -> Vec<Gate> {
-        let open = self.common().knowledge().open_gates().into_iter();
+        let open = self.shared_host().shared_state().open_gates().into_iter();
         let shown = open.map(|open| Gate {
             name: open.name,
             cause: open.cause,
@@ -48,11 +50,14 @@ impl ServeSessionFactory {
 }
 
 impl HostServices for ServeSessionFactory {
-    fn known(&self) -> Result<(Vec<Account>, Vec<Gate>), String> {
-        let settings = config::load_in_silence(self.at(), &self.common().typed().overrides());
-        let settings = settings.map_err(|error| crate::platform::exit::reason(&error))?;
-        let (blocks, now) = (self.common().knowledge().blocks(), self.now());
-        let accounts = accounts::shown(&settings, &blocks, now);
+    fn provider_state(&self) -> Result<(Vec<Account>, Vec<Gate>), String> {
+        let settings = config::load_quietly(
+            self.working_folder(),
+            &self.shared_host().typed().overrides(),
+        );
+        let settings = settings.map_err(|error| crate::platform::exit::error_chain(&error))?;
+        let (blocks, now) = (self.shared_host().shared_state().blocks(), self.now());
+        let accounts = accounts::account_statuses(&settings, &blocks, now);
         Ok((accounts, self.gates(now)))
     }
 
@@ -65,7 +70,7 @@ impl HostServices for ServeSessionFactory {
         })
     }
 
-    fn ask_gateway(
+    fn send_to_gateway(
         &self,
         port: u16,
         question: GatewayRequest,

@@ -2,12 +2,12 @@
 
 use crate::args::SessionArguments;
 use crate::commands::resume;
-use crate::complain;
 use crate::factory::options::Options;
 use crate::factory::session::Attendance;
 use crate::factory::session_host::SessionHost;
 use crate::platform::exit::UsageError;
 use crate::platform::signals::{Signal, Signals};
+use crate::print_diagnostic;
 use futures_util::future::join_all;
 use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::{Timestamp, text};
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(in crate::commands::serve) struct ServeSessionFactory {
     /// The host with the shared parts; it has no session of its own.
-    common: SessionHost,
+    shared_host: SessionHost,
     clock: Arc<dyn Clock>,
     folder: PathBuf,
     /// The hosts whose hooks may still run.
@@ -37,7 +37,7 @@ impl ServeSessionFactory {
     ) -> anyhow::Result<Self> {
         let attendance = Attendance::Unattended;
         Ok(Self {
-            common: SessionHost::new(choice, Arc::clone(&clock), attendance).await?,
+            shared_host: SessionHost::new(choice, Arc::clone(&clock), attendance).await?,
             clock,
             folder,
             hosts: Mutex::default(),
@@ -48,11 +48,11 @@ impl ServeSessionFactory {
     /// otherwise it is a warning, as the settings in files may be meant for others than this server.
     pub(in crate::commands::serve) fn check(&self) -> anyhow::Result<()> {
         let host = self.host(&SessionOptions::default());
-        match host.look(&self.folder, None) {
-            Err(error) if *self.common.typed() != Options::default() => Err(error),
+        match host.describe(&self.folder, None) {
+            Err(error) if *self.shared_host.typed() != Options::default() => Err(error),
             Err(error) => {
-                let why = crate::platform::exit::reason(&error);
-                complain(&format!("warning: no session can be begun: {why}"));
+                let why = crate::platform::exit::error_chain(&error);
+                print_diagnostic(&format!("warning: no session can be begun: {why}"));
                 Ok(())
             }
             Ok(_) => Ok(()),
@@ -64,7 +64,7 @@ impl ServeSessionFactory {
     }
 
     /// Adds a host. Hosts whose sessions are closed finish their hooks and are dropped.
-    fn keep(&self, host: Arc<SessionHost>) {
+    fn track_host(&self, host: Arc<SessionHost>) {
         let mut hosts = self.hosts();
         let left = hosts.extract_if(.., |host| Arc::strong_count(host) == 1);
         for host in left.collect::<Vec<_>>() {
@@ -74,9 +74,9 @@ impl ServeSessionFactory {
     }
 
     /// Tells all hosts the signal that ends the process.
-    pub(in crate::commands::serve) fn signalled(&self, signal: Signal) {
+    pub(in crate::commands::serve) fn set_signal(&self, signal: Signal) {
         for host in &*self.hosts() {
-            host.signalled(signal);
+            host.set_signal(signal);
         }
     }
 
@@ -94,7 +94,7 @@ impl ServeSessionFactory {
             ("retry.policy", wishes.policy.clone()),
             ("after_content", wishes.after_content.clone()),
         ];
-        self.common.beside(&Options::said(said))
+        self.shared_host.for_session(&Options::from_settings(said))
     }
 
     /// Returns the folder of a session: the one in which it began, else the requested one.
@@ -113,12 +113,12 @@ impl ServeSessionFactory {
             return Ok(folder);
         }
         let shown = text::plain(&folder.to_string_lossy()).into_owned();
-        Err(FactoryError::Wrong(format!("there is no folder {shown}")))
+        Err(FactoryError::Invalid(format!("there is no folder {shown}")))
     }
 
-    async fn known(&self, name: &str) -> Result<Option<(Summary, Options)>, FactoryError> {
+    async fn find_session(&self, name: &str) -> Result<Option<(Summary, Options)>, FactoryError> {
         let failed = |error: &dyn std::fmt::Display| FactoryError::Failed(error.to_string());
-        let Some(journal) = self.common.journal() else {
+        let Some(journal) = self.shared_host.journal() else {
             return Ok(None);
         };
         let summary = match journal.summary(name).await {
@@ -126,7 +126,7 @@ impl ServeSessionFactory {
             Ok(_) | Err(outlast_store::Error::NoSuchSession { .. }) => return Ok(None),
             Err(error) => return Err(failed(&error)),
         };
-        let earlier = resume::options(journal, name).await;
+        let earlier = resume::last_options(journal, name).await;
         let earlier = earlier.map_err(|error| failed(&error))?;
         Ok(Some((summary, earlier)))
     }
@@ -137,7 +137,7 @@ impl ServeSessionFactory {
         wishes: &SessionOptions,
     ) -> Result<SessionDescription, FactoryError> {
         let known = match name {
-            Some(name) => self.known(name).await?,
+            Some(name) => self.find_session(name).await?,
             None => None,
         };
         let (summary, earlier) = known.unzip();
@@ -147,10 +147,12 @@ impl ServeSessionFactory {
             Some(summary) => PathBuf::from(&summary.directory),
             None => self.folder_of(None, wishes)?,
         };
-        match (host.look(&folder, earlier.clone()), earlier) {
+        match (host.describe(&folder, earlier.clone()), earlier) {
             // The history stays readable with any settings.
-            (Err(error), Some(earlier)) => Ok(host.name(earlier, wrong(&error).to_string())),
-            (looked, _) => looked.map_err(|error| wrong(&error)),
+            (Err(error), Some(earlier)) => {
+                Ok(host.describe_unavailable(earlier, settings_error(&error).to_string()))
+            }
+            (looked, _) => looked.map_err(|error| settings_error(&error)),
         }
     }
 
@@ -159,7 +161,7 @@ impl ServeSessionFactory {
         name: &str,
         wishes: &SessionOptions,
     ) -> Result<HostedSession, FactoryError> {
-        let known = self.known(name).await?;
+        let known = self.find_session(name).await?;
         let host = Arc::new(self.host(wishes));
         let folder = self.folder_of(known.as_ref().map(|(known, _)| known), wishes)?;
         let opened = match known {
@@ -169,16 +171,16 @@ impl ServeSessionFactory {
                 host.begin_named(&folder, (name, title)).await
             }
         };
-        let opened = opened.map_err(|error| because(name, &error))?;
-        self.keep(Arc::clone(&host));
+        let opened = opened.map_err(|error| open_error(name, &error))?;
+        self.track_host(Arc::clone(&host));
         Ok(HostedSession { opened, host })
     }
 
-    pub(in crate::commands::serve) fn common(&self) -> &SessionHost {
-        &self.common
+    pub(in crate::commands::serve) fn shared_host(&self) -> &SessionHost {
+        &self.shared_host
     }
 
-    pub(in crate::commands::serve) fn at(&self) -> &Path {
+    pub(in crate::commands::serve) fn working_folder(&self) -> &Path {
         &self.folder
     }
 
@@ -188,16 +190,16 @@ impl ServeSessionFactory {
 }
 
 /// Converts a settings error for a client: it has typed no flag, so the flag's name is left out.
-fn wrong(error: &anyhow::Error) -> FactoryError {
-    let reason = crate::platform::exit::reason(error);
+fn settings_error(error: &anyhow::Error) -> FactoryError {
+    let reason = crate::platform::exit::error_chain(error);
     let flag = reason.strip_prefix("flag --");
     let named = flag.and_then(|flag| flag.split_once(": "));
     let said = named.map(|(_, said)| said.to_owned());
-    FactoryError::Wrong(said.unwrap_or(reason))
+    FactoryError::Invalid(said.unwrap_or(reason))
 }
 
 /// Converts an error of opening a session.
-fn because(name: &str, error: &anyhow::Error) -> FactoryError {
+fn open_error(name: &str, error: &anyhow::Error) -> FactoryError {
     let name = name.to_owned();
     let store = match error.downcast_ref::<session::Error>() {
         Some(session::Error::Store(error)) => Some(error),
@@ -205,16 +207,16 @@ fn because(name: &str, error: &anyhow::Error) -> FactoryError {
     };
     match store {
         Some(outlast_store::Error::InUse { .. }) => FactoryError::InUse { name },
-        Some(outlast_store::Error::NoSuchSession { .. }) => FactoryError::Unknown { name },
+        Some(outlast_store::Error::NoSuchSession { .. }) => FactoryError::NotFound { name },
         Some(error) => FactoryError::Failed(error.to_string()),
-        None if error.is::<UsageError>() => wrong(error),
-        None => FactoryError::Failed(crate::platform::exit::reason(error)),
+        None if error.is::<UsageError>() => settings_error(error),
+        None => FactoryError::Failed(crate::platform::exit::error_chain(error)),
     }
 }
 
 impl SessionFactory for ServeSessionFactory {
     fn journal(&self) -> Option<&Journal> {
-        self.common.journal()
+        self.shared_host.journal()
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -225,7 +227,7 @@ impl SessionFactory for ServeSessionFactory {
         self.folder.clone()
     }
 
-    fn look<'a>(
+    fn describe<'a>(
         &'a self,
         name: Option<&'a str>,
         wishes: &'a SessionOptions,

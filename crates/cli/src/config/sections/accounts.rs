@@ -2,7 +2,7 @@
 
 use crate::config::key::Key;
 use crate::config::layers::Layers;
-use crate::config::settings::{Provider, file};
+use crate::config::settings::{Provider, resolve_path};
 use crate::config::value::Value;
 use crate::platform::exit::UsageError;
 use std::collections::BTreeSet;
@@ -58,16 +58,18 @@ pub(in crate::config) fn all(layers: &Layers) -> Result<Vec<AccountSettings>, Us
 }
 
 fn account(layers: &Layers, name: &str) -> Result<AccountSettings, UsageError> {
-    let key = |field: &str| Key::named(&format!("accounts.<account>.{field}"), name);
+    let key = |field: &str| Key::with_name(&format!("accounts.<account>.{field}"), name);
     let found = |field: &str| layers.effective.get(&key(field));
     let text = |field: &str| layers.text(&key(field)).map(str::to_owned);
     let wrong = |problem: &str| UsageError(format!("account `{name}`: {problem}"));
     let provider = text("provider")
-        .and_then(|provider| Provider::named(&provider))
+        .and_then(|provider| Provider::from_name(&provider))
         .ok_or_else(|| wrong("`provider` is missing"))?;
     let sources = [
         text("api_key_env").map(KeyLocation::Variable),
-        found("api_key_file").and_then(file).map(KeyLocation::File),
+        found("api_key_file")
+            .and_then(resolve_path)
+            .map(KeyLocation::File),
         text("api_key_command").map(KeyLocation::Command),
     ];
     let mut sources = sources.into_iter().flatten();

@@ -3,7 +3,7 @@
 //! Invariants: each model is in a chain once, and the chain's own model never; so a chain ends, whatever the chains of its
 //! models name. Not here: the conditions for a fallback (see the kernel's `fallback`).
 
-use crate::config::key::{Key, nearest, shown};
+use crate::config::key::{Key, closest_word, sanitized};
 use crate::config::layers::{Layer, Layers};
 use crate::config::settings::Provider;
 use crate::config::table::PROVIDERS;
@@ -34,24 +34,25 @@ pub(crate) struct ModelEntry<'a> {
 
 impl<'a> ModelEntry<'a> {
     /// Parses an entry. Names of models hold colons, too, so only a known provider before the first one is a provider.
-    pub(crate) fn read(text: &'a str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, String> {
         let text = text.trim();
         if text.contains(char::is_control) {
             return Err("it holds control characters".to_owned());
         }
         let (before, model) = text.split_once(':').unwrap_or(("", text));
-        let provider = Provider::named(before);
+        let provider = Provider::from_name(before);
         if provider.is_some() && !model.trim().is_empty() {
             let model = model.trim();
             return Ok(Self { provider, model });
         }
-        if provider.is_some() || Provider::named(text).is_some() {
+        if provider.is_some() || Provider::from_name(text).is_some() {
             return Err(
                 "it is a provider; name a model as well, as in `PROVIDER:MODEL`".to_owned(),
             );
         }
-        if let Some(near) = nearest(before, PROVIDERS).filter(|_| looks_like_one(before)) {
-            let before = shown(before);
+        if let Some(near) = closest_word(before, PROVIDERS).filter(|_| looks_like_provider(before))
+        {
+            let before = sanitized(before);
             return Err(format!(
                 "there is no provider `{before}`; did you mean `{near}`? A model of that name is written with its \
                  provider, as in `PROVIDER:{before}:…`"
@@ -67,7 +68,7 @@ impl<'a> ModelEntry<'a> {
     }
 
     /// Returns the model that the entry means in the list of a model at the given provider.
-    pub(crate) fn at(self, provider: Provider) -> ProviderModel {
+    pub(crate) fn resolve_for(self, provider: Provider) -> ProviderModel {
         ProviderModel {
             provider: self.provider.unwrap_or(provider),
             model: self.model.to_owned(),
@@ -76,40 +77,43 @@ impl<'a> ModelEntry<'a> {
 }
 
 /// Reports whether the text could be a provider: models have digits, dots and slashes before a colon, providers do not.
-fn looks_like_one(text: &str) -> bool {
+fn looks_like_provider(text: &str) -> bool {
     let in_name = |b: u8| b.is_ascii_alphabetic() || b"-_".contains(&b);
     !text.is_empty() && text.bytes().all(in_name)
 }
 
 /// Returns the fallback models of the given model: those of its own list, else of the default one, then those of the last
 /// one's own list, and so on.
-pub(in crate::config) fn of(layers: &Layers, first: &ProviderModel) -> Vec<ProviderModel> {
+pub(in crate::config) fn fallback_models(
+    layers: &Layers,
+    first: &ProviderModel,
+) -> Vec<ProviderModel> {
     let mut chain: Vec<ProviderModel> = Vec::new();
-    let mut entries = entries_of_first(layers, first);
+    let mut entries = entries_for_model(layers, first);
     loop {
         let before = chain.len();
         let provider = chain.last().unwrap_or(first).provider;
         for place in entries
             .iter()
-            .filter_map(|text| ModelEntry::read(text).ok())
+            .filter_map(|text| ModelEntry::parse(text).ok())
         {
-            let place = place.at(provider);
+            let place = place.resolve_for(provider);
             if place != *first && !chain.contains(&place) {
                 chain.push(place);
             }
         }
         match chain.last().filter(|_| chain.len() > before) {
-            Some(last) => entries = list(layers, &Key::named(MODEL_FALLBACK_PATH, &last.model)),
+            Some(last) => entries = list(layers, &Key::with_name(MODEL_FALLBACK_PATH, &last.model)),
             None => return chain,
         }
     }
 }
 
 /// Returns the list of the first model. A typed list overrides the list that a file has for one model.
-fn entries_of_first<'a>(layers: &'a Layers, first: &ProviderModel) -> &'a [String] {
+fn entries_for_model<'a>(layers: &'a Layers, first: &ProviderModel) -> &'a [String] {
     let (own, default) = (
-        Key::named(MODEL_FALLBACK_PATH, &first.model),
-        Key::of(DEFAULT_FALLBACK_PATH),
+        Key::with_name(MODEL_FALLBACK_PATH, &first.model),
+        Key::from_path(DEFAULT_FALLBACK_PATH),
     );
     let is_typed = |key: &Key| {
         let found = layers.effective.get(key);
@@ -158,11 +162,11 @@ mod tests {
             (" openai:antropic:m ", place(Provider::OpenAi, "antropic:m")),
         ];
         for (text, expected) in table {
-            let entry = ModelEntry::read(text).unwrap();
-            assert_eq!(entry.at(Provider::OpenAi), expected, "{text}");
+            let entry = ModelEntry::parse(text).unwrap();
+            assert_eq!(entry.resolve_for(Provider::OpenAi), expected, "{text}");
         }
         for wrong in ["", " ", "anthropic", "anthropic:", "antropic:m", "a\nb"] {
-            assert!(ModelEntry::read(wrong).is_err(), "{wrong:?}");
+            assert!(ModelEntry::parse(wrong).is_err(), "{wrong:?}");
         }
     }
 }

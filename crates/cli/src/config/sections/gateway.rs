@@ -2,8 +2,8 @@
 
 use crate::config::key::Key;
 use crate::config::layers::Layers;
-use crate::config::list::route;
-use crate::config::settings::{Secret, file};
+use crate::config::list::parse_route;
+use crate::config::settings::{Secret, resolve_path};
 use crate::config::url;
 use crate::config::value::Value;
 use crate::platform::exit::UsageError;
@@ -27,7 +27,7 @@ pub(crate) struct GatewaySettings {
     /// The client to assume, instead of recognising it.
     pub(crate) client: Option<String>,
     /// Additional host names under which the gateway responds.
-    pub(crate) names: Vec<String>,
+    pub(crate) host_names: Vec<String>,
     /// Origins of web pages that may send requests.
     pub(crate) origins: Vec<String>,
     pub(crate) client_keys: Vec<Secret>,
@@ -39,7 +39,7 @@ pub(crate) struct GatewaySettings {
     pub(crate) otlp_endpoint: Option<String>,
     /// Headers, each as `name=value`.
     pub(crate) otlp_headers: Vec<Secret>,
-    pub(crate) spool: BodyStore,
+    pub(crate) body_store: BodyStore,
 }
 
 /// Limits of a gateway.
@@ -55,7 +55,7 @@ pub(crate) struct GatewayLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Upstream {
     /// The provider of the request's dialect.
-    Own,
+    ProviderDefault,
     /// That address.
     Url(String),
     /// The scripted provider, in this process.
@@ -66,18 +66,21 @@ pub(crate) enum Upstream {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BodyStore {
     /// A folder in our home folder.
-    Own,
+    DefaultFolder,
     Folder(PathBuf),
     Memory,
 }
 
 impl GatewaySettings {
     /// Builds the settings, which hold for every provider and model.
-    pub(in crate::config) fn of(layers: &Layers, timeouts: Timeouts) -> Result<Self, UsageError> {
+    pub(in crate::config) fn from_layers(
+        layers: &Layers,
+        timeouts: Timeouts,
+    ) -> Result<Self, UsageError> {
         let policies = texts(layers, "gateway.policies");
-        let policies = policies.iter().filter_map(|text| route(text));
+        let policies = policies.iter().filter_map(|text| parse_route(text));
         let policies = policies.map(|(path, name)| Ok((path.to_owned(), policy(layers, name)?)));
-        let text = |path: &str| layers.text(&Key::of(path)).map(str::to_owned);
+        let text = |path: &str| layers.text(&Key::from_path(path)).map(str::to_owned);
         let duration = |path: &str, usual: Duration| match layers.value(path) {
             Some(Value::Duration(duration)) => *duration,
             _ => usual,
@@ -92,7 +95,7 @@ impl GatewaySettings {
             policy: policy(layers, &text("gateway.policy").unwrap_or_default())?,
             policies: policies.collect::<Result<_, UsageError>>()?,
             client: text("gateway.client"),
-            names: texts(layers, "gateway.names"),
+            host_names: texts(layers, "gateway.names"),
             origins: texts(layers, "gateway.origins"),
             client_keys: secrets(layers, "gateway.client_keys"),
             use_accounts: matches!(
@@ -117,7 +120,7 @@ impl GatewaySettings {
             min_throughput: count(layers, "gateway.min_throughput").unwrap_or_default(),
             otlp_endpoint: text("gateway.otlp_endpoint"),
             otlp_headers: secrets(layers, "gateway.otlp_headers"),
-            spool: spool(layers),
+            body_store: body_store(layers),
         })
     }
 
@@ -159,13 +162,13 @@ fn policy(layers: &Layers, name: &str) -> Result<Policy, UsageError> {
         wait_for_reset: Some(flag("retry.wait_for_reset")),
         ..Overrides::default()
     };
-    let policy = Policy::named(name).and_then(|policy| policy.with(overrides));
+    let policy = Policy::named(name).and_then(|policy| policy.with_overrides(overrides));
     policy.map_err(|error| UsageError(error.to_string()))
 }
 
 /// Returns the upstream of a dialect. A later layer wins; within a layer the setting of the dialect does.
 fn upstream(layers: &Layers, path: &str) -> Upstream {
-    let found = |path: &str| layers.effective.get(&Key::of(path));
+    let found = |path: &str| layers.effective.get(&Key::from_path(path));
     let chosen = match (found(path), found("gateway.upstream")) {
         (Some(own), Some(any)) if any.origin.layer() > own.origin.layer() => Some(any),
         (own, any) => own.or(any),
@@ -175,15 +178,15 @@ fn upstream(layers: &Layers, path: &str) -> Upstream {
             Some(script) => Upstream::Scripted(script.to_owned()),
             None => Upstream::Url(text.clone()),
         },
-        _ => Upstream::Own,
+        _ => Upstream::ProviderDefault,
     }
 }
 
-fn spool(layers: &Layers) -> BodyStore {
-    let found = layers.effective.get(&Key::of("gateway.spool"));
-    match found.map(|found| (&found.value, file(found))) {
+fn body_store(layers: &Layers) -> BodyStore {
+    let found = layers.effective.get(&Key::from_path("gateway.spool"));
+    match found.map(|found| (&found.value, resolve_path(found))) {
         Some((Value::Text(text), _)) if text == "none" => BodyStore::Memory,
         Some((_, Some(folder))) => BodyStore::Folder(folder),
-        _ => BodyStore::Own,
+        _ => BodyStore::DefaultFolder,
     }
 }

@@ -119,7 +119,7 @@ pub(in crate::config) const GATEWAY: &[Setting] = &[
     .restricted(),
     setting(
         "gateway.min_throughput",
-        Kind::Between(0, u32::MAX),
+        Kind::IntegerRange(0, u32::MAX),
         "How many bytes a second a streamed answer must have, over a minute; 0 means any number.",
     )
     .default("0")

@@ -39,11 +39,11 @@ pub(in crate::config) fn all(layers: &Layers) -> Result<Vec<McpServerSettings>, 
 }
 
 fn server(layers: &Layers, name: &str) -> Result<McpServerSettings, UsageError> {
-    let key = |field: &str| Key::named(&format!("mcp.<server>.{field}"), name);
+    let key = |field: &str| Key::with_name(&format!("mcp.<server>.{field}"), name);
     let wrong = |problem: String| UsageError(format!("MCP server `{name}`: {problem}"));
     let command = layers.text(&key("command"));
     let command = command.ok_or_else(|| wrong("`command` is missing".to_owned()))?;
-    let mut words = words(command).map_err(wrong)?.into_iter();
+    let mut words = split_command_line(command).map_err(wrong)?.into_iter();
     let program = words.next();
     let effects = layers.text(&key("effects")).unwrap_or_default();
     let timeout = layers.effective.get(&key("timeout"));
@@ -92,7 +92,7 @@ fn effects(text: &str) -> Result<BTreeMap<String, Effect>, String> {
 
 /// Splits a command line into words like a shell that knows nothing but quotes: `'…'` is kept as it is; in `"…"` and
 /// outside, a `\` keeps the character after it.
-fn words(line: &str) -> Result<Vec<String>, String> {
+fn split_command_line(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -137,10 +137,10 @@ mod tests {
             ("  ", &[]),
         ];
         for (line, expected) in table {
-            assert_eq!(words(line).unwrap(), expected, "{line}");
+            assert_eq!(split_command_line(line).unwrap(), expected, "{line}");
         }
         for line in ["run 'a", "run \"a", "run \\"] {
-            assert!(words(line).is_err(), "{line}");
+            assert!(split_command_line(line).is_err(), "{line}");
         }
     }
 

@@ -25,11 +25,11 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    pub(in crate::config) fn of(layers: &Layers) -> Self {
+    pub(in crate::config) fn from_layers(layers: &Layers) -> Self {
         let flag = |path| matches!(layers.value(path), Some(Value::Flag(true)));
         let usual = compaction::Settings::default();
         Self {
-            after_content: match layers.text(&Key::of("after_content")) {
+            after_content: match layers.text(&Key::from_path("after_content")) {
                 Some("fail") => AfterContent::Fail,
                 Some("continue") => AfterContent::Continue,
                 _ => AfterContent::Retract,
@@ -43,7 +43,7 @@ impl Recovery {
                 enabled: flag("compaction.enabled"),
                 threshold: count(layers, "compaction.threshold")
                     .map_or(usual.threshold, |percent| f64::from(percent) / 100.0),
-                keep: count(layers, "compaction.keep").map_or(usual.keep, u64::from),
+                keep_tokens: count(layers, "compaction.keep").map_or(usual.keep_tokens, u64::from),
                 ..usual
             },
         }
@@ -57,16 +57,16 @@ fn rules(layers: &Layers) -> Rules {
         _ => usual,
     };
     Rules {
-        on: match layers.value("fallback.on") {
+        conditions: match layers.value("fallback.on") {
             Some(Value::List(words)) => {
                 let is_named = |one: &Condition| words.iter().any(|word| word == one.as_str());
                 Condition::ALL.into_iter().filter(is_named).collect()
             }
-            _ => usual.on,
+            _ => usual.conditions,
         },
         overload_retries: count(layers, "fallback.overload_retries")
             .unwrap_or(usual.overload_retries),
-        usage_wait: duration("fallback.usage_wait", usual.usage_wait),
+        max_usage_wait: duration("fallback.usage_wait", usual.max_usage_wait),
         cooldown: duration("fallback.cooldown", usual.cooldown),
     }
 }
@@ -79,10 +79,10 @@ fn count(layers: &Layers, path: &str) -> Option<u32> {
 }
 
 /// Returns the capabilities of a model: the built-in ones, overridden by the settings.
-pub(in crate::config) fn traits(layers: &Layers, place: &ProviderModel) -> Capabilities {
+pub(in crate::config) fn model_traits(layers: &Layers, place: &ProviderModel) -> Capabilities {
     let ProviderModel { provider, model } = place;
-    let own = |field: &str| Key::named(&format!("models.<model>.{field}"), model);
-    let known = model_info::traits(provider.name(), model);
+    let own = |field: &str| Key::with_name(&format!("models.<model>.{field}"), model);
+    let known = model_info::capabilities(provider.name(), model);
     let window = layers.effective.get(&own("context_window"));
     Capabilities {
         window: match window.map(|found| &found.value) {

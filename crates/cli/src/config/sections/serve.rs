@@ -11,7 +11,7 @@ pub(crate) struct ServeSettings {
     pub(crate) listen: SocketAddr,
     pub(crate) require_token: bool,
     /// Additional host names under which the server responds.
-    pub(crate) names: Vec<String>,
+    pub(crate) host_names: Vec<String>,
     /// Origins of web pages that may send requests.
     pub(crate) origins: Vec<String>,
     pub(crate) max_body: u64,
@@ -20,14 +20,14 @@ pub(crate) struct ServeSettings {
 }
 
 impl ServeSettings {
-    pub(in crate::config) fn of(layers: &Layers) -> Self {
+    pub(in crate::config) fn from_layers(layers: &Layers) -> Self {
         Self {
             listen: match layers.value("serve.listen") {
                 Some(Value::Address(address)) => *address,
                 _ => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             },
             require_token: matches!(layers.value("serve.require_token"), Some(Value::Flag(true))),
-            names: texts(layers, "serve.names"),
+            host_names: texts(layers, "serve.names"),
             origins: texts(layers, "serve.origins"),
             max_body: match layers.value("serve.max_body") {
                 Some(Value::Size(bytes)) => *bytes,
@@ -41,7 +41,7 @@ impl ServeSettings {
     /// Reports whether others than this user's programs may reach the server: from other machines, through a proxy, or from
     /// pages elsewhere.
     pub(crate) fn requires_token(&self) -> bool {
-        let is_open = !self.names.is_empty() || !self.origins.is_empty();
+        let is_open = !self.host_names.is_empty() || !self.origins.is_empty();
         self.require_token || is_open || !self.is_local()
     }
 

@@ -1,10 +1,10 @@
 //! What a server needs of a session's host.
 
-use crate::complain;
 use crate::factory::hooks;
 use crate::factory::journal;
-use crate::factory::session_host::{SessionHost, SessionOrigin, lock, said};
+use crate::factory::session_host::{SessionHost, SessionOrigin, error_text, lock};
 use crate::platform::home;
+use crate::print_diagnostic;
 use outlast_engine::BoxFuture;
 use outlast_kernel::budget::Limits;
 use outlast_kernel::policy::Policy;
@@ -18,17 +18,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Host for SessionHost {
-    fn begin(&self) -> BoxFuture<'_, Result<OpenedSession, String>> {
+    fn create(&self) -> BoxFuture<'_, Result<OpenedSession, String>> {
         Box::pin(async {
-            let folder = lock(&self.in_use).folder.clone();
-            self.make(&folder, SessionOrigin::Nothing)
+            let folder = lock(&self.current).folder.clone();
+            self.open_session(&folder, SessionOrigin::New)
                 .await
-                .map_err(said)
+                .map_err(error_text)
         })
     }
 
     fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<OpenedSession, String>> {
-        Box::pin(async { self.reopen(name).await.map_err(said) })
+        Box::pin(async { self.reopen(name).await.map_err(error_text) })
     }
 
     fn fork<'a>(
@@ -37,28 +37,31 @@ impl Host for SessionHost {
         before: Option<u64>,
     ) -> BoxFuture<'a, Result<OpenedSession, String>> {
         Box::pin(async move {
-            let folder = lock(&self.in_use).folder.clone();
+            let folder = lock(&self.current).folder.clone();
             let made = self
-                .make(&folder, SessionOrigin::Copy(session, before))
+                .open_session(&folder, SessionOrigin::Fork(session, before))
                 .await;
-            made.map_err(said)
+            made.map_err(error_text)
         })
     }
 
     fn models(&self) -> Vec<Model> {
-        lock(&self.in_use).models.clone()
+        lock(&self.current).models.clone()
     }
 
-    fn choose<'a>(
+    fn setup_with_model<'a>(
         &'a self,
         now: Arc<Setup>,
         wanted: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Option<(Setup, Model)>, String>> {
-        Box::pin(async move { self.choose_model(&now, wanted.0, wanted.1).map_err(said) })
+        Box::pin(async move {
+            self.choose_model(&now, wanted.0, wanted.1)
+                .map_err(error_text)
+        })
     }
 
-    fn choose_policy(&self, now: &Setup, name: &str) -> Result<Setup, String> {
-        Self::choose_policy(self, now, name).map_err(said)
+    fn setup_with_policy(&self, now: &Setup, name: &str) -> Result<Setup, String> {
+        Self::choose_policy(self, now, name).map_err(error_text)
     }
 
     fn policy(&self) -> Option<Policy> {
@@ -66,24 +69,26 @@ impl Host for SessionHost {
     }
 
     fn limits(&self) -> Limits {
-        lock(&self.in_use).limits.from(self.clock.now())
+        lock(&self.current)
+            .limits
+            .limits_starting_at(self.clock.now())
     }
 
-    fn options(&self) -> Value {
-        serde_json::to_value(&lock(&self.in_use).options).unwrap_or_default()
+    fn resume_options(&self) -> Value {
+        serde_json::to_value(&lock(&self.current).options).unwrap_or_default()
     }
 
-    fn file(&self) -> Option<String> {
+    fn journal_path(&self) -> Option<String> {
         let home = self.journal.as_ref().and_then(|_| home::path().ok())?;
         Some(home.join(journal::FILE).to_string_lossy().into_owned())
     }
 
     fn folder(&self) -> PathBuf {
-        lock(&self.in_use).folder.clone()
+        lock(&self.current).folder.clone()
     }
 
-    fn shell(&self, command: &str) -> ShellCommand {
-        let in_use = lock(&self.in_use);
+    fn shell_command(&self, command: &str) -> ShellCommand {
+        let in_use = lock(&self.current);
         ShellCommand {
             command: command.to_owned(),
             directory: in_use.folder.clone(),
@@ -91,20 +96,20 @@ impl Host for SessionHost {
         }
     }
 
-    fn leave(&self, session: &Session) {
-        let reason = match *lock(&self.signalled) {
+    fn leave_session(&self, session: &Session) {
+        let reason = match *lock(&self.signal) {
             None if session.is_running() => ExitReason::HungUp,
-            signalled => hooks::reason(signalled),
+            signalled => hooks::exit_reason(signalled),
         };
         for hooked in &mut *lock(&self.hooks) {
             // Those of sessions before have been told.
-            if hooked.session == session.id() && hooked.listening.take().is_some() {
-                hooked.hooks.stopped(session, reason);
+            if hooked.session == session.id() && hooked.subscription.take().is_some() {
+                hooked.hooks.session_stopped(session, reason);
             }
         }
     }
 
     fn warn(&self, warning: &str) {
-        complain(&format!("warning: {warning}"));
+        print_diagnostic(&format!("warning: {warning}"));
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
             to,
             cause: Some(cause),
             until,
-        } => left(from, to, *cause, until.map(|until| (until, now))),
+        } => fallback_line(from, to, *cause, until.map(|until| (until, now))),
         Body::ModelSwitched {
             from, to, until, ..
         } => match (to == first, until) {
@@ -50,21 +50,26 @@ pub(crate) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
         ),
         Body::Warning { message } => format!("warning: {message}"),
         Body::BilledTwice { usage, estimated } => billed_twice(*usage, *estimated),
-        body => return compaction(body, now),
+        body => return compaction_line(body, now),
     })
 }
 
-fn left(from: &str, to: &str, cause: Cause, until: Option<(Timestamp, Timestamp)>) -> String {
+fn fallback_line(
+    from: &str,
+    to: &str,
+    cause: Cause,
+    until: Option<(Timestamp, Timestamp)>,
+) -> String {
     let phrase = cause.phrase();
     let until = until.map_or(String::new(), |(until, now)| {
-        let left = about(until.since(now));
+        let left = rounded(until.since(now));
         format!(" for {left}, until {}", time_of_day(until, now))
     });
     format!("⚠ {phrase}: {to} is asked instead of {from}{until}")
 }
 
 /// Rounds a time without a countdown, so that the moment before it was printed does not show.
-fn about(time: Duration) -> Span {
+fn rounded(time: Duration) -> Span {
     let seconds = (time + Duration::from_millis(500)).as_secs();
     let unit = match seconds {
         0..60 => 1,
@@ -76,7 +81,7 @@ fn about(time: Duration) -> Span {
 
 fn billed_twice(usage: Usage, estimated: bool) -> String {
     let about = if estimated { "about " } else { "" };
-    let read = format!("{about}{} tokens read", usage.read());
+    let read = format!("{about}{} tokens read", usage.total_input());
     let written = match usage.output {
         0 => String::new(),
         written => format!(" and {written} written"),
@@ -85,11 +90,11 @@ fn billed_twice(usage: Usage, estimated: bool) -> String {
 }
 
 /// Returns the line about a compaction. The command for a manual one reports its end itself.
-fn compaction(body: &Body, now: Timestamp) -> Option<String> {
+fn compaction_line(body: &Body, now: Timestamp) -> Option<String> {
     match body {
         Body::AutoCompactionStarted { reason, tokens } => Some(format!(
             "● making the conversation of about {tokens} tokens smaller{}",
-            why(*reason)
+            reason_phrase(*reason)
         )),
         Body::AutoCompactionRetry {
             attempt,
@@ -125,7 +130,7 @@ fn compaction(body: &Body, now: Timestamp) -> Option<String> {
     }
 }
 
-const fn why(reason: CompactionReason) -> &'static str {
+const fn reason_phrase(reason: CompactionReason) -> &'static str {
     match reason {
         CompactionReason::Threshold => ": it comes close to what the model can read",
         CompactionReason::Overflow => ": it is more than the model can read",
@@ -153,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_time_is_told_as_it_was_meant() {
-        let said = |millis| about(Duration::from_millis(millis)).to_string();
+        let said = |millis| rounded(Duration::from_millis(millis)).to_string();
         let table = [
             (299_990, "5m"),
             (296_000, "5m"),

@@ -4,7 +4,7 @@
 
 use crate::output::progress::time_of_day;
 use crate::output::run_view::formatting::{
-    self, TimeLeft, attempts, because, one_line, outcome_phrase,
+    self, TimeLeft, attempts, one_line, outcome_phrase, reason_suffix,
 };
 use crate::output::run_view::{PlannedStep, run_ended};
 use outlast_kernel::Timestamp;
@@ -50,7 +50,10 @@ impl EventContext<'_> {
                 format!("↻ {step}: {} makes good for it", one_line(by))
             }
             Entry::LoopRepeated { iterations, .. } => {
-                format!("↻ {step}: once more (has run {})", times(*iterations))
+                format!(
+                    "↻ {step}: once more (has run {})",
+                    count_phrase(*iterations)
+                )
             }
             Entry::StepEnded {
                 step,
@@ -71,8 +74,8 @@ impl EventContext<'_> {
     fn resumed(&self) -> String {
         let over = self.run.steps.values().filter(|step| step.phase.is_over());
         let (over, all) = (over.count(), self.steps.len());
-        let (name, id) = (one_line(&self.run.begun.name), self.run_id);
-        let folder = one_line(&self.run.begun.folder);
+        let (name, id) = (one_line(&self.run.parameters.name), self.run_id);
+        let folder = one_line(&self.run.parameters.folder);
         format!("● {name}: run {id} is taken up again in {folder}; {over} of {all} steps are over")
     }
 
@@ -109,7 +112,7 @@ impl EventContext<'_> {
         };
         match next {
             NextAction::Wait { until, .. } => {
-                let left = TimeLeft::of(*until, self.now).exact();
+                let left = TimeLeft::new(*until, self.now).exact();
                 format!("⚠ {step}: {phrase}, retrying {left} ({following}){message}")
             }
             NextAction::Again => {
@@ -144,7 +147,7 @@ impl EventContext<'_> {
         };
         let (clock, left) = (
             time_of_day(*until, self.now),
-            formatting::whole(until.since(self.now)),
+            formatting::whole_seconds(until.since(self.now)),
         );
         let Some(message) = message else {
             return format!("… {step}: waits until {clock} ({left})");
@@ -164,16 +167,22 @@ impl EventContext<'_> {
         // Why an attempt was the last one was told with it.
         let reason = match last {
             Some(NextAction::Stop { .. }) => String::new(),
-            _ => because(reason),
+            _ => reason_suffix(reason),
         };
-        let (mark, ended) = (formatting::mark(outcome), outcome_phrase(state, outcome));
+        let (mark, ended) = (
+            formatting::outcome_mark(outcome),
+            outcome_phrase(state, outcome),
+        );
         format!("{mark} {}: {ended}{reason}", one_line(id))
     }
 
     fn run_ended(&self) -> Option<String> {
         let ended = self.run.ended.as_ref()?;
-        let name = one_line(&self.run.begun.name);
-        let (mark, how) = (formatting::mark(ended.outcome), run_ended(self.run, ended));
+        let name = one_line(&self.run.parameters.name);
+        let (mark, how) = (
+            formatting::outcome_mark(ended.outcome),
+            run_ended(self.run, ended),
+        );
         let went_on =
             |(_, step): &(&String, &StepState)| step.phase == Phase::Ended(Outcome::Continued);
         let failed = self.run.steps.iter().filter(went_on);
@@ -187,7 +196,7 @@ impl EventContext<'_> {
     }
 }
 
-fn times(count: u32) -> String {
+fn count_phrase(count: u32) -> String {
     match count {
         1 => "once".to_owned(),
         count => format!("{count} times"),

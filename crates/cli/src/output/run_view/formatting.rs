@@ -29,7 +29,7 @@ pub(crate) fn width(text: &str) -> usize {
 }
 
 /// As much of a line as there is room for.
-pub(crate) fn cut(line: &str, columns: usize) -> String {
+pub(crate) fn truncate(line: &str, columns: usize) -> String {
     if width(line) <= columns {
         return line.to_owned();
     }
@@ -49,13 +49,13 @@ pub(crate) fn cut(line: &str, columns: usize) -> String {
 
 /// A name, as wide as it is said to be.
 pub(in crate::output::run_view) fn padded(name: &str, columns: usize) -> String {
-    let name = cut(&one_line(name), columns);
+    let name = truncate(&one_line(name), columns);
     let missing = columns.saturating_sub(width(&name));
     name + &" ".repeat(missing)
 }
 
 /// A time that passes, in whole seconds.
-pub(crate) fn whole(time: Duration) -> String {
+pub(crate) fn whole_seconds(time: Duration) -> String {
     match time.as_secs() {
         0 => "0s".to_owned(),
         seconds => Span(Duration::from_secs(seconds)).to_string(),
@@ -63,10 +63,10 @@ pub(crate) fn whole(time: Duration) -> String {
 }
 
 /// How long something took that is over.
-pub(in crate::output::run_view) fn took(time: Duration) -> String {
+pub(in crate::output::run_view) fn elapsed(time: Duration) -> String {
     match time.as_secs() {
         0 => Span(time).to_string(),
-        _ => whole(time),
+        _ => whole_seconds(time),
     }
 }
 
@@ -78,7 +78,7 @@ pub(in crate::output::run_view) struct TimeLeft {
 }
 
 impl TimeLeft {
-    pub(in crate::output::run_view) const fn of(until: Timestamp, now: Timestamp) -> Self {
+    pub(in crate::output::run_view) const fn new(until: Timestamp, now: Timestamp) -> Self {
         Self { until, now }
     }
 
@@ -86,7 +86,7 @@ impl TimeLeft {
     pub(in crate::output::run_view) fn exact(self) -> String {
         let left = self.until.since(self.now);
         match left < Duration::from_secs(1) {
-            true => self.words(left),
+            true => self.format(left),
             false => self.rounded(),
         }
     }
@@ -94,10 +94,10 @@ impl TimeLeft {
     /// As it counts down.
     pub(in crate::output::run_view) fn rounded(self) -> String {
         let seconds = millis(self.until.since(self.now)).div_ceil(1000);
-        self.words(Duration::from_secs(seconds))
+        self.format(Duration::from_secs(seconds))
     }
 
-    fn words(self, left: Duration) -> String {
+    fn format(self, left: Duration) -> String {
         match left {
             Duration::ZERO => "now…".to_owned(),
             left if left >= LONG_WAIT => {
@@ -119,7 +119,7 @@ pub(in crate::output::run_view) fn attempts(number: u32, most: Option<u32>) -> S
 
 /// What was used and paid, if anything was.
 pub(in crate::output::run_view) fn spent(usage: Usage, cost: Cost) -> String {
-    let tokens = usage.read().saturating_add(usage.output);
+    let tokens = usage.total_input().saturating_add(usage.output);
     let mut spent = String::new();
     if tokens > 0 {
         spent += &format!("; {tokens} tokens");
@@ -131,11 +131,11 @@ pub(in crate::output::run_view) fn spent(usage: Usage, cost: Cost) -> String {
 }
 
 /// Why, if anybody said so.
-pub(in crate::output::run_view) fn because(reason: Option<&str>) -> String {
+pub(in crate::output::run_view) fn reason_suffix(reason: Option<&str>) -> String {
     reason.map_or(String::new(), |reason| format!(": {}", one_line(reason)))
 }
 
-pub(in crate::output::run_view) const fn mark(outcome: Outcome) -> char {
+pub(in crate::output::run_view) const fn outcome_mark(outcome: Outcome) -> char {
     match outcome {
         Outcome::Completed => '✓',
         Outcome::Continued => '!',
@@ -146,10 +146,13 @@ pub(in crate::output::run_view) const fn mark(outcome: Outcome) -> char {
 }
 
 /// How a step ended, with why.
-pub(in crate::output::run_view) fn ended(step: &StepState, outcome: Outcome) -> String {
+pub(in crate::output::run_view) fn outcome_with_reason(
+    step: &StepState,
+    outcome: Outcome,
+) -> String {
     let visit = step.visit();
     let ended = visit.and_then(|visit| visit.ended.as_ref());
-    let reason = because(ended.and_then(|ended| ended.reason.as_deref()));
+    let reason = reason_suffix(ended.and_then(|ended| ended.reason.as_deref()));
     format!("{}{reason}", outcome_phrase(step, outcome))
 }
 

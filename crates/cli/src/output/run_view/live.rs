@@ -12,9 +12,9 @@ pub(crate) struct LiveStep {
     /// What its session waits for.
     pub(crate) retry: Option<Countdown>,
     /// What was heard of it last.
-    pub(crate) last: Option<String>,
+    pub(crate) last_activity: Option<String>,
     /// What a person is asked.
-    pub(crate) asked: Option<Question>,
+    pub(crate) question: Option<Question>,
     /// The model that its turn began with.
     pub(crate) first_model: String,
 }
@@ -30,16 +30,16 @@ pub(crate) struct Countdown {
 
 impl Countdown {
     /// As it counts down.
-    pub(super) fn words(&self, now: Timestamp) -> String {
-        self.with(&TimeLeft::of(self.until, now).rounded())
+    pub(super) fn remaining_text(&self, now: Timestamp) -> String {
+        self.text_with(&TimeLeft::new(self.until, now).rounded())
     }
 
     /// As it is said once.
-    pub(super) fn news(&self, now: Timestamp) -> String {
-        self.with(&TimeLeft::of(self.until, now).exact())
+    pub(super) fn announcement(&self, now: Timestamp) -> String {
+        self.text_with(&TimeLeft::new(self.until, now).exact())
     }
 
-    fn with(&self, left: &str) -> String {
+    fn text_with(&self, left: &str) -> String {
         let phrase = self.cause.map_or("Others are ahead", Cause::phrase);
         match self.retry {
             Some((retry, Some(most))) => format!("{phrase}, retrying {left} ({retry}/{most})"),
@@ -69,36 +69,41 @@ impl LiveStep {
                 retry_at,
                 cause,
                 ..
-            } => self.waits(Some(*cause), *retry_at, Some((*attempt, *max_attempts))),
+            } => self.start_wait(Some(*cause), *retry_at, Some((*attempt, *max_attempts))),
             Body::AutoCompactionRetry {
                 attempt,
                 retry_at,
                 cause,
                 ..
-            } => self.waits(Some(*cause), *retry_at, Some((*attempt, None))),
+            } => self.start_wait(Some(*cause), *retry_at, Some((*attempt, None))),
             // Before its own time, the wait that is shown is its own.
             Body::Held { until, cause } if self.own_wait_until() <= Some(now) => {
-                self.waits(*cause, *until, None);
+                self.start_wait(*cause, *until, None);
             }
             Body::AttemptStarted { .. } | Body::RetryEnded { .. } | Body::Sealed { .. } => {
                 self.retry = None;
             }
-            Body::TextDelta { .. } => self.heard("answers"),
-            Body::ReasoningDelta { .. } => self.heard("thinks"),
-            Body::ToolStarted { name, .. } => self.heard(name),
-            Body::ToolResult { .. } => self.heard("reads what the tool said"),
+            Body::TextDelta { .. } => self.note_activity("answers"),
+            Body::ReasoningDelta { .. } => self.note_activity("thinks"),
+            Body::ToolStarted { name, .. } => self.note_activity(name),
+            Body::ToolResult { .. } => self.note_activity("reads what the tool said"),
             _ => {}
         }
     }
 
     /// What was heard of it last; said for every piece of an answer, so nothing is made that is there already.
-    pub(super) fn heard(&mut self, what: &str) {
-        if self.last.as_deref() != Some(what) {
-            self.last = Some(one_line(what));
+    pub(super) fn note_activity(&mut self, what: &str) {
+        if self.last_activity.as_deref() != Some(what) {
+            self.last_activity = Some(one_line(what));
         }
     }
 
-    fn waits(&mut self, cause: Option<Cause>, until: Timestamp, retry: Option<(u32, Option<u32>)>) {
+    fn start_wait(
+        &mut self,
+        cause: Option<Cause>,
+        until: Timestamp,
+        retry: Option<(u32, Option<u32>)>,
+    ) {
         self.retry = Some(Countdown {
             cause,
             until,

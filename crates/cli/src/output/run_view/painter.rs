@@ -4,7 +4,7 @@
 //! Invariant: what is painted is no larger than the terminal, so that all of it can be taken back.
 
 use super::event_lines::EventContext;
-use super::formatting::{cut, one_line};
+use super::formatting::{one_line, truncate};
 use super::live::{Countdown, LiveStep};
 use super::{PlannedStep, ProcessStatus, RunView};
 use crate::output::diagnostics;
@@ -52,14 +52,14 @@ impl<Out: Write> Painter<Out> {
             steps: Vec::new(),
             run: Run::default(),
             live: BTreeMap::new(),
-            process: ProcessStatus::Runs,
+            process: ProcessStatus::Running,
             is_quiet: false,
             painted: Vec::new(),
         }
     }
 
     /// The same, with nothing said but what matters.
-    pub(crate) fn quietly(self) -> Self {
+    pub(crate) fn quiet(self) -> Self {
         Self {
             size: None,
             is_quiet: true,
@@ -68,27 +68,27 @@ impl<Out: Write> Painter<Out> {
     }
 
     /// The steps that there are, in order.
-    pub(crate) fn plan(&mut self, steps: Vec<PlannedStep>) {
+    pub(crate) fn set_steps(&mut self, steps: Vec<PlannedStep>) {
         self.steps = steps;
     }
 
     /// Whether that is one of them.
-    pub(crate) fn knows(&self, step: &str) -> bool {
+    pub(crate) fn has_step(&self, step: &str) -> bool {
         self.steps.iter().any(|known| known.id == step)
     }
 
     /// Whether a process is at work on it.
-    pub(crate) fn process(&mut self, process: ProcessStatus) {
+    pub(crate) fn set_process(&mut self, process: ProcessStatus) {
         self.process = process;
     }
 
     /// Goes on from where a run stands.
-    pub(crate) fn begin(&mut self, run: &Run) {
+    pub(crate) fn set_run(&mut self, run: &Run) {
         self.run = run.clone();
     }
 
     /// Takes note of what happened before anybody watched.
-    pub(crate) fn earlier(&mut self, time: Timestamp, entry: &Entry) {
+    pub(crate) fn replay_entry(&mut self, time: Timestamp, entry: &Entry) {
         self.apply(time, entry);
     }
 
@@ -115,7 +115,7 @@ impl<Out: Write> Painter<Out> {
                 choices,
                 ..
             } => {
-                self.live_step(step).asked = Some(Question {
+                self.live_step(step).question = Some(Question {
                     message: message.clone(),
                     choices: choices.clone(),
                 });
@@ -131,7 +131,7 @@ impl<Out: Write> Painter<Out> {
     }
 
     /// What the session of a step waits for, said by who knows it by other means than its events.
-    pub(crate) fn waits(&mut self, step: &str, countdown: Option<Countdown>) {
+    pub(crate) fn set_wait(&mut self, step: &str, countdown: Option<Countdown>) {
         self.live_step(step).retry = countdown;
     }
 
@@ -149,9 +149,10 @@ impl<Out: Write> Painter<Out> {
         match after {
             Some(wait) if Some(&wait) != before.as_ref() => {
                 let moved = before.filter(|before| before.retry.is_none() && wait.retry.is_none());
-                let is_news = moved.is_none_or(|before| far(before.until, wait.until));
+                let is_news =
+                    moved.is_none_or(|before| differs_noticeably(before.until, wait.until));
                 if is_news {
-                    self.print(&format!("⚠ {label}: {}", wait.news(now)));
+                    self.print(&format!("⚠ {label}: {}", wait.announcement(now)));
                 }
             }
             _ => {
@@ -178,10 +179,10 @@ impl<Out: Write> Painter<Out> {
         if lines.len() > room {
             let more = lines.len() - (room - 1);
             lines.truncate(room - 1);
-            lines.push(cut(&format!("  … and {more} more"), columns));
+            lines.push(truncate(&format!("  … and {more} more"), columns));
         }
         if lines != self.painted {
-            let painted = self.take_back() + &lines.join("\n") + "\n";
+            let painted = self.erase_painted() + &lines.join("\n") + "\n";
             self.write(&painted);
             self.painted = lines;
         }
@@ -189,21 +190,21 @@ impl<Out: Write> Painter<Out> {
 
     /// Says something, above what is painted.
     pub(crate) fn print(&mut self, line: &str) {
-        if self.is_quiet && diagnostics::is_news(line) {
+        if self.is_quiet && diagnostics::is_progress_line(line) {
             return;
         }
-        let line = self.take_back() + &text::plain(line) + "\n";
+        let line = self.erase_painted() + &text::plain(line) + "\n";
         self.write(&line);
     }
 
     /// Takes back what is painted, for others who write to the terminal.
     pub(crate) fn clear(&mut self) {
-        let cleared = self.take_back();
+        let cleared = self.erase_painted();
         self.write(&cleared);
     }
 
     /// What makes the terminal forget what is painted.
-    fn take_back(&mut self) -> String {
+    fn erase_painted(&mut self) -> String {
         match std::mem::take(&mut self.painted).len() {
             0 => String::new(),
             lines => format!("\u{1b}[{lines}A\r\u{1b}[J"),
@@ -235,7 +236,7 @@ fn size(known: Option<(terminal_size::Width, terminal_size::Height)>) -> Size {
     })
 }
 
-fn far(one: Timestamp, other: Timestamp) -> bool {
+fn differs_noticeably(one: Timestamp, other: Timestamp) -> bool {
     one.since(other).max(other.since(one)) >= MIN_GATE_CHANGE
 }
 

@@ -10,28 +10,28 @@ use outlast_kernel::verdict::Cause;
 use std::ops::Range;
 
 impl Chat {
-    pub(super) fn event(&mut self, body: &Body, now: Timestamp) {
+    pub(super) fn handle_event(&mut self, body: &Body, now: Timestamp) {
         match body {
             Body::Start { model, .. } => {
-                self.is_unheard = false;
+                self.has_pending_message = false;
                 self.turn = Turn {
                     is_running: true,
                     first_model: model.clone(),
-                    from: self.transcript.len(),
+                    first_block: self.transcript.len(),
                     ..Turn::default()
                 };
                 self.status.model.clone_from(model);
-                self.doing = Activity::Working { since: now };
+                self.activity = Activity::Working { since: now };
             }
-            Body::Input { text } => match self.repeats.checked_sub(1) {
-                Some(left) => self.repeats = left,
+            Body::Input { text } => match self.replays_left.checked_sub(1) {
+                Some(left) => self.replays_left = left,
                 None => self.transcript.user(text),
             },
             Body::AttemptStarted { attempt } => {
                 self.transcript.settle();
                 let begins = (*attempt, self.transcript.len());
                 self.turn.attempts.push(begins);
-                self.doing = Activity::Working { since: now };
+                self.activity = Activity::Working { since: now };
             }
             Body::TextDelta { text } => self.transcript.answer(text),
             Body::ReasoningDelta { text } => self.transcript.thought(text),
@@ -46,26 +46,30 @@ impl Chat {
                 self.transcript.retract(self.blocks_of_attempt(*attempt))
             }
             Body::Seam { .. } => {
-                self.news(body, now);
-                self.transcript.go_on();
+                self.push_event_line(body, now);
+                self.transcript.continue_answer();
             }
             Body::StepComplete { .. } => {
                 self.transcript.settle();
-                self.doing = Activity::Working { since: now };
+                self.activity = Activity::Working { since: now };
             }
-            Body::Sealed { status } => self.sealed(*status),
+            Body::Sealed { status } => self.finish_turn(*status),
             body => self.state_event(body, now),
         }
     }
 
     /// Returns the blocks of an attempt. The parts of a turn from an earlier process come before the first one.
     fn blocks_of_attempt(&self, attempt: u32) -> Range<usize> {
-        let Turn { attempts, from, .. } = &self.turn;
+        let Turn {
+            attempts,
+            first_block,
+            ..
+        } = &self.turn;
         let known = attempts.iter().position(|(number, _)| *number == attempt);
         let begins = known.and_then(|at| attempts.get(at));
         let next = attempts.get(known.map_or(0, |at| at + 1));
         let end = next.map_or(self.transcript.len(), |(_, at)| *at);
-        begins.map_or(*from, |(_, at)| *at)..end
+        begins.map_or(*first_block, |(_, at)| *at)..end
     }
 
     /// Updates the activity line and the status line.
@@ -76,30 +80,32 @@ impl Chat {
                 follow_up,
             } => self.queued = steering.iter().chain(follow_up).cloned().collect(),
             Body::Account { name } => self.status.account = Some(name.clone()),
-            Body::Usage(usage) => self.status.context = usage.read().saturating_add(usage.output),
+            Body::Usage(usage) => {
+                self.status.context = usage.total_input().saturating_add(usage.output)
+            }
             Body::ModelSwitched { to, .. } => {
                 self.status.model.clone_from(to);
-                self.news(body, now);
+                self.push_event_line(body, now);
             }
             Body::AutoCompactionStarted { .. } => {
-                self.doing = Activity::Compacting { since: now };
-                self.news(body, now);
+                self.activity = Activity::Compacting { since: now };
+                self.push_event_line(body, now);
             }
             Body::AutoCompactionEnded { after, error, .. } => {
                 if error.is_none() {
                     self.status.context = *after;
                 }
-                self.doing = match self.turn.is_running {
+                self.activity = match self.turn.is_running {
                     true => Activity::Working { since: now },
-                    false => Activity::Nothing,
+                    false => Activity::Idle,
                 };
-                self.news(body, now);
+                self.push_event_line(body, now);
             }
-            Body::Held { until, cause } => self.held(*until, *cause, now),
+            Body::Held { until, cause } => self.hold_at_gate(*until, *cause, now),
             Body::RetryScheduled { .. } | Body::RetryEnded { .. } | Body::Error { .. } => {
                 self.failure_event(body);
             }
-            body => self.news(body, now),
+            body => self.push_event_line(body, now),
         }
     }
 
@@ -115,7 +121,7 @@ impl Chat {
                 ..
             } => {
                 self.transcript.settle();
-                let failed = failed(*cause, message, code.as_deref());
+                let failed = failure_line(*cause, message, code.as_deref());
                 self.transcript.notice(Tone::Warning, &failed);
                 self.status.retries += 1;
                 let retrying = Retrying {
@@ -125,7 +131,7 @@ impl Chat {
                     early: None,
                 };
                 self.turn.retry = Some(retrying.clone());
-                self.doing = Activity::Retrying(retrying);
+                self.activity = Activity::Retrying(retrying);
             }
             Body::RetryEnded { success: true, .. } => self.turn.retry = None,
             Body::RetryEnded {
@@ -136,7 +142,7 @@ impl Chat {
                 let error = error.as_deref().unwrap_or_default();
                 let says = format!("Retry failed after {attempt} attempts: {error}");
                 self.transcript.notice(Tone::Error, &says);
-                self.turn.said_failed = true;
+                self.turn.has_reported_failure = true;
                 self.turn.retry = None;
             }
             // A failed retry chain has already reported its error.
@@ -146,8 +152,8 @@ impl Chat {
                 code,
                 reason,
                 ..
-            } if !self.turn.said_failed => {
-                let failed = failed(*cause, message, code.as_deref());
+            } if !self.turn.has_reported_failure => {
+                let failed = failure_line(*cause, message, code.as_deref());
                 self.transcript
                     .notice(Tone::Error, &format!("{failed}: {reason}"));
             }
@@ -157,28 +163,28 @@ impl Chat {
 
     /// Applies a hold of the gate. Within a retry chain the hold moves the retry, also after the failure of a call that
     /// the gate had admitted early.
-    fn held(&mut self, until: Timestamp, cause: Option<Cause>, now: Timestamp) {
-        if let (Activity::Working { .. }, Some(retry)) = (&self.doing, &self.turn.retry) {
-            self.doing = Activity::Retrying(Retrying {
+    fn hold_at_gate(&mut self, until: Timestamp, cause: Option<Cause>, now: Timestamp) {
+        if let (Activity::Working { .. }, Some(retry)) = (&self.activity, &self.turn.retry) {
+            self.activity = Activity::Retrying(Retrying {
                 at: until,
                 early: None,
                 ..retry.clone()
             });
             return;
         }
-        match &mut self.doing {
+        match &mut self.activity {
             Activity::Retrying(retrying) if retrying.at <= now => {
                 retrying.at = until;
                 retrying.early = None;
             }
             Activity::Retrying(retrying) => retrying.early = Some(until),
-            doing => *doing = Activity::InLine { until, cause },
+            doing => *doing = Activity::Queued { until, cause },
         }
     }
 
-    fn sealed(&mut self, status: TurnStatus) {
+    fn finish_turn(&mut self, status: TurnStatus) {
         self.transcript.seal();
-        self.doing = Activity::Nothing;
+        self.activity = Activity::Idle;
         self.question = None;
         if status == TurnStatus::Aborted {
             self.transcript.notice(Tone::Faint, "Interrupted.");
@@ -186,7 +192,7 @@ impl Chat {
     }
 
     /// Adds the line for an event to the transcript.
-    fn news(&mut self, body: &Body, now: Timestamp) {
+    fn push_event_line(&mut self, body: &Body, now: Timestamp) {
         if let Some(line) = event_lines::line(body, &self.turn.first_model, now) {
             let tone = match line.starts_with('●') {
                 true => Tone::Faint,
@@ -198,7 +204,7 @@ impl Chat {
 }
 
 /// Returns the error in one line.
-fn failed(cause: Cause, message: &str, code: Option<&str>) -> String {
+fn failure_line(cause: Cause, message: &str, code: Option<&str>) -> String {
     let phrase = cause.phrase();
     let code = code.map_or(String::new(), |code| format!(" ({code})"));
     let message = message.split_whitespace().collect::<Vec<_>>().join(" ");

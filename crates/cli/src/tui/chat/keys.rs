@@ -11,66 +11,66 @@ const LEAVE_HINT: &str = "Ctrl-C once more leaves";
 const ESCAPE: &str = "\u{1b}";
 
 impl Chat {
-    pub(super) fn key(&mut self, key: KeyEvent) {
+    pub(super) fn handle_key(&mut self, key: KeyEvent) {
         if key.kind == KeyEventKind::Release {
             return;
         }
         let hint = self.hint.take();
-        if self.answers(key) || self.chooses(key) {
+        if self.handle_question_key(key) || self.handle_choice_key(key) {
             return;
         }
         match (key.code, key.modifiers) {
             (KeyCode::Char('c'), KeyModifiers::CONTROL) if hint == Some(LEAVE_HINT) => {
-                self.want(Action::Quit);
+                self.push_action(Action::Quit);
             }
             (KeyCode::Char('c'), KeyModifiers::CONTROL) => self.interrupt(),
             (KeyCode::Char('d'), KeyModifiers::CONTROL) if self.editor.is_empty() => {
-                self.want(Action::Quit);
+                self.push_action(Action::Quit);
             }
-            (KeyCode::Char('z'), KeyModifiers::CONTROL) => self.want(Action::Suspend),
-            (KeyCode::Char('l'), KeyModifiers::CONTROL) => self.want(Action::Redraw),
+            (KeyCode::Char('z'), KeyModifiers::CONTROL) => self.push_action(Action::Suspend),
+            (KeyCode::Char('l'), KeyModifiers::CONTROL) => self.push_action(Action::Redraw),
             (KeyCode::Char('o'), KeyModifiers::CONTROL) => self.transcript.expand_tools(),
             (KeyCode::Char('t'), KeyModifiers::CONTROL) => self.transcript.show_thoughts(),
             (KeyCode::Esc, _) => self.escape(),
             (KeyCode::Char('r'), KeyModifiers::NONE)
                 if self.editor.is_empty() && self.is_waiting() =>
             {
-                self.want(Action::RetryNow);
+                self.push_action(Action::RetryNow);
             }
             (KeyCode::Enter, KeyModifiers::NONE) => self.enter(),
             (KeyCode::Enter, _) | (KeyCode::Char('j'), KeyModifiers::CONTROL) => self.new_line(),
-            _ if self.scrolls(key) => {}
+            _ if self.handle_scroll_key(key) => {}
             _ => {
                 self.editor.key(key);
                 let text = self.editor.text();
                 self.choices = match self.editor.is_browsing_history() {
                     true => Choices::default(),
-                    false => Choices::of(&text, &self.known),
+                    false => Choices::matching(&text, &self.candidates),
                 };
                 if text == SESSIONS {
-                    self.want(Action::ListSessions);
+                    self.push_action(Action::ListSessions);
                 }
             }
         }
     }
 
     /// Handles a whole line, for input whose keys cannot be read.
-    pub(super) fn line(&mut self, line: &str) {
+    pub(super) fn handle_line(&mut self, line: &str) {
         let text = line.trim();
         if text.chars().any(|c| c == '\u{1b}') && text.replace(ESCAPE, "").is_empty() {
             return self.escape();
         }
         if self.question.is_some() {
             return match text.to_lowercase().as_str() {
-                "y" | "yes" => self.answer(ApprovalDecision::Yes),
-                "a" | "always" => self.answer(ApprovalDecision::Always),
-                "n" | "no" => self.answer(ApprovalDecision::No),
+                "y" | "yes" => self.answer(ApprovalDecision::AllowOnce),
+                "a" | "always" => self.answer(ApprovalDecision::AllowAlways),
+                "n" | "no" => self.answer(ApprovalDecision::Deny),
                 // Any other text leaves the question open.
                 _ => {}
             };
         }
         if text == "r" && self.is_waiting() {
-            return self.want(Action::RetryNow);
+            return self.push_action(Action::RetryNow);
         }
         self.send(line);
     }
@@ -81,7 +81,7 @@ impl Chat {
             self.editor.clear();
             self.choices = Choices::default();
         } else if self.is_busy() {
-            self.stop();
+            self.abort();
         } else {
             self.hint = Some(LEAVE_HINT);
         }
@@ -89,16 +89,16 @@ impl Chat {
 
     /// Handles Esc: it cancels a scheduled retry, and otherwise the turn.
     fn escape(&mut self) {
-        match &self.doing {
-            _ if self.question.is_some() => self.answer(ApprovalDecision::No),
-            Activity::Retrying(_) => self.want(Action::AbortRetry),
-            _ if self.is_busy() => self.stop(),
+        match &self.activity {
+            _ if self.question.is_some() => self.answer(ApprovalDecision::Deny),
+            Activity::Retrying(_) => self.push_action(Action::AbortRetry),
+            _ if self.is_busy() => self.abort(),
             _ => self.transcript.go_to_end(),
         }
     }
 
-    fn stop(&mut self) {
-        self.want(Action::Abort);
+    fn abort(&mut self) {
+        self.push_action(Action::Abort);
     }
 
     /// Starts a new line; commands have only one.
@@ -117,7 +117,7 @@ impl Chat {
     }
 
     /// Whether the key answers the open question. Keys of a draft that was begun before it keep going to the draft.
-    fn answers(&mut self, key: KeyEvent) -> bool {
+    fn handle_question_key(&mut self, key: KeyEvent) -> bool {
         let Some(asked) = &self.question else {
             return false;
         };
@@ -126,14 +126,14 @@ impl Chat {
         };
         let is_expected = asked.is_armed && self.editor.is_empty();
         let answer = match (letter, key.modifiers) {
-            ('y', KeyModifiers::ALT) => ApprovalDecision::Yes,
-            ('n', KeyModifiers::ALT) => ApprovalDecision::No,
-            ('a', KeyModifiers::ALT) => ApprovalDecision::Always,
-            ('y', KeyModifiers::NONE) if is_expected => ApprovalDecision::Yes,
-            ('n', KeyModifiers::NONE) if is_expected => ApprovalDecision::No,
+            ('y', KeyModifiers::ALT) => ApprovalDecision::AllowOnce,
+            ('n', KeyModifiers::ALT) => ApprovalDecision::Deny,
+            ('a', KeyModifiers::ALT) => ApprovalDecision::AllowAlways,
+            ('y', KeyModifiers::NONE) if is_expected => ApprovalDecision::AllowOnce,
+            ('n', KeyModifiers::NONE) if is_expected => ApprovalDecision::Deny,
             // A lower-case letter begins many sentences.
             ('A', KeyModifiers::NONE | KeyModifiers::SHIFT) if is_expected => {
-                ApprovalDecision::Always
+                ApprovalDecision::AllowAlways
             }
             _ => return false,
         };
@@ -143,23 +143,25 @@ impl Chat {
 
     fn answer(&mut self, answer: ApprovalDecision) {
         self.question = None;
-        self.want(Action::Answer(answer));
+        self.push_action(Action::Answer(answer));
     }
 
     /// Whether the key goes to the open list.
-    fn chooses(&mut self, key: KeyEvent) -> bool {
+    fn handle_choice_key(&mut self, key: KeyEvent) -> bool {
         // Shift scrolls, and Alt begins a line.
         let choice = self.choices.selected().cloned();
         let Some(choice) = choice.filter(|_| key.modifiers.is_empty()) else {
             return false;
         };
         match key.code {
-            KeyCode::Up => self.choices.step(-1),
-            KeyCode::Down => self.choices.step(1),
+            KeyCode::Up => self.choices.move_selection(-1),
+            KeyCode::Down => self.choices.move_selection(1),
             KeyCode::Esc => self.choices = Choices::default(),
             KeyCode::Tab => self.complete(&choice.text),
-            KeyCode::Enter if self.choices.is_typed(&self.editor.text()) => return false,
-            KeyCode::Enter if choice.goes_on => {
+            KeyCode::Enter if self.choices.is_complete_command(&self.editor.text()) => {
+                return false;
+            }
+            KeyCode::Enter if choice.takes_argument => {
                 self.editor.clear();
                 self.send(&choice.text);
             }
@@ -174,14 +176,14 @@ impl Chat {
 
     fn complete(&mut self, text: &str) {
         self.editor.set(text);
-        self.choices = Choices::of(text, &self.known);
+        self.choices = Choices::matching(text, &self.candidates);
         if text == SESSIONS {
-            self.want(Action::ListSessions);
+            self.push_action(Action::ListSessions);
         }
     }
 
     /// Whether the key scrolls the question, or else the transcript.
-    fn scrolls(&mut self, key: KeyEvent) -> bool {
+    fn handle_scroll_key(&mut self, key: KeyEvent) -> bool {
         if let Some(asked) = &mut self.question {
             match key.code {
                 KeyCode::PageUp => asked.top = asked.top.saturating_sub(asked.page),

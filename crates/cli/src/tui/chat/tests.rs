@@ -87,13 +87,13 @@ pub(in crate::tui) fn sealed(status: TurnStatus) -> Body {
 }
 
 pub(in crate::tui) fn question() -> Input {
-    Input::Asked(ApprovalRequest {
+    Input::QuestionAsked(ApprovalRequest {
         tool: "bash".to_owned(),
         permission: "bash".to_owned(),
         summary: "bash: cargo test".to_owned(),
         arguments: serde_json::json!({ "command": "cargo test", "env": "A=1\nB=2" }),
         effect: Effect::AtMostOnce,
-        outside: None,
+        outside_path: None,
     })
 }
 
@@ -111,7 +111,7 @@ pub(in crate::tui) fn joined() -> Joined {
             .map(|number| format!("mock:model-{number}"))
             .collect(),
         messages: Vec::new(),
-        said_again: 0,
+        replayed_messages: 0,
         queued: Vec::new(),
         greeting: None,
     }
@@ -124,7 +124,7 @@ impl Chat {
         inputs: impl IntoIterator<Item = Input>,
     ) -> Vec<Action> {
         let inputs = inputs.into_iter();
-        inputs.flat_map(|input| self.take(input, NOW)).collect()
+        inputs.flat_map(|input| self.handle(input, NOW)).collect()
     }
 
     pub(in crate::tui) fn events(&mut self, bodies: impl IntoIterator<Item = Body>) -> Vec<Action> {
@@ -146,7 +146,7 @@ impl Chat {
 /// Creates a chat with an idle session.
 pub(in crate::tui) fn idle() -> Chat {
     let mut chat = Chat::new();
-    chat.take(Input::Joined(Box::new(joined())), NOW);
+    chat.handle(Input::SessionOpened(Box::new(joined())), NOW);
     chat
 }
 
@@ -164,8 +164,8 @@ pub(in crate::tui) fn retrying() -> Chat {
 
 pub(in crate::tui) fn asked() -> Chat {
     let mut chat = working();
-    chat.take(question(), NOW);
-    chat.take(Input::Armed(1), NOW);
+    chat.handle(question(), NOW);
+    chat.handle(Input::QuestionArmed(1), NOW);
     chat
 }
 
@@ -173,6 +173,6 @@ fn session(id: &str, title: &str) -> PastSession {
     PastSession {
         id: id.to_owned(),
         title: title.to_owned(),
-        about: String::new(),
+        description: String::new(),
     }
 }

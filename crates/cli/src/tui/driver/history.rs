@@ -1,15 +1,15 @@
 //! What the journal knows of earlier sessions: what was said in them, what they left, and which can be gone on with.
 
-use crate::commands::sessions::{first_words, standing};
+use crate::commands::sessions::{first_words, status_word};
 use crate::tui::chat::Input;
 use crate::tui::choices::PastSession;
-use crate::tui::driver::{Driver, Message, problem};
+use crate::tui::driver::{Driver, Message, error_input};
 use crate::tui::transcript::Tone;
 use outlast_engine::journal::Entry;
 use outlast_kernel::time::Span;
 use outlast_kernel::{Timestamp, text};
 use outlast_session::factory::Host;
-use outlast_session::read;
+use outlast_session::parse_entry;
 use outlast_store::Journal;
 use outlast_store::journal::{Availability, Page, Summary};
 use std::time::Duration;
@@ -19,7 +19,7 @@ const MAX_LISTED_SESSIONS: usize = 100;
 
 impl Driver {
     /// Looks for what was said here before, and for what was left unfinished.
-    pub(in crate::tui::driver) fn look_back(&self) {
+    pub(in crate::tui::driver) fn load_history(&self) {
         let (Some(host), Some(joined)) = (self.host.clone(), &self.session) else {
             return;
         };
@@ -32,9 +32,9 @@ impl Driver {
             // What cannot be read is missed by nobody here; `outlast sessions` says why.
             let folder = host.folder();
             let said = earlier_prompts(journal, &folder.to_string_lossy(), &current).await;
-            let said = Input::Remembered(said.unwrap_or_default());
+            let said = Input::HistoryLoaded(said.unwrap_or_default());
             sender.send(Message::Input(said)).ok();
-            if let Some(says) = unfinished(journal, &current).await {
+            if let Some(says) = unfinished_notice(journal, &current).await {
                 let notice = Input::Notice(Tone::Warning, says);
                 sender.send(Message::Input(notice)).ok();
             }
@@ -48,15 +48,15 @@ impl Driver {
         let current = self.session.as_ref();
         let current = current.map(|joined| joined.session.id().to_owned());
         let now = self.clock.now();
-        self.later(async move {
+        self.spawn_task(async move {
             let current = current.unwrap_or_default();
             let listed = match host.journal() {
-                Some(journal) => listed(journal, &current, now).await,
+                Some(journal) => past_sessions(journal, &current, now).await,
                 None => Ok(Vec::new()),
             };
             Some(match listed {
-                Ok(sessions) => Input::Sessions(sessions),
-                Err(error) => problem(&error),
+                Ok(sessions) => Input::SessionsListed(sessions),
+                Err(error) => error_input(&error),
             })
         });
     }
@@ -85,7 +85,7 @@ async fn earlier_prompts(
             if let Ok(Entry::Prompt {
                 message: Some(message),
                 ..
-            }) = read(&session.id, &stored)
+            }) = parse_entry(&session.id, &stored)
             {
                 said.push(message.text());
             }
@@ -95,16 +95,16 @@ async fn earlier_prompts(
 }
 
 /// What another process has left in the middle.
-async fn unfinished(journal: &Journal, current: &str) -> Option<String> {
+async fn unfinished_notice(journal: &Journal, current: &str) -> Option<String> {
     let unfinished = journal.unfinished().await.ok()?;
-    let is_left = |it: &&Summary| it.state != Availability::InUse && it.id != current;
+    let is_left = |it: &&Summary| it.availability != Availability::InUse && it.id != current;
     let left = unfinished.iter().filter(is_left).count();
     let turns = if left == 1 { "turn is" } else { "turns are" };
     (left > 0).then(|| format!("{left} earlier {turns} not finished: /sessions carries one on."))
 }
 
 /// What can be gone on with, the newest first.
-async fn listed(
+async fn past_sessions(
     journal: &Journal,
     current: &str,
     now: Timestamp,
@@ -112,17 +112,17 @@ async fn listed(
     let mut sessions = Vec::new();
     let all = journal.sessions().await?.into_iter();
     let others =
-        all.filter(|session| session.id != current && session.state != Availability::InUse);
+        all.filter(|session| session.id != current && session.availability != Availability::InUse);
     for session in others.take(MAX_LISTED_SESSIONS) {
         let title = match session.title.is_empty() {
             true => first_words(journal, &session.id).await?,
             false => session.title.clone(),
         };
-        let (standing, ago) = (standing(&session, None), ago(session.changed, now));
+        let (standing, ago) = (status_word(&session, None), time_ago(session.changed, now));
         let about = format!("{standing}, {ago}, in {}", session.directory);
         sessions.push(PastSession {
             title: text::plain(&title).into_owned(),
-            about: text::plain(&about).into_owned(),
+            description: text::plain(&about).into_owned(),
             id: session.id,
         });
     }
@@ -130,7 +130,7 @@ async fn listed(
 }
 
 /// How long ago that was, in the one unit that matters.
-fn ago(then: Timestamp, now: Timestamp) -> String {
+fn time_ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.since(then).as_secs();
     let unit = match seconds {
         0..60 => return "just now".to_owned(),

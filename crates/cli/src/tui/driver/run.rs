@@ -1,6 +1,6 @@
 //! A run: a message and all that follows from it by itself.
 
-use super::{Driver, Flow, Message, problem};
+use super::{Driver, Flow, Message, error_input};
 use crate::factory::session_host::SessionHost;
 use crate::output::screen;
 use crate::tui::chat::{Chat, Input, Outcome};
@@ -21,23 +21,23 @@ use std::sync::Arc;
 pub(super) enum RunStart {
     Prompt(ModelMessage),
     /// With what waits to be said.
-    Waiting,
+    Queued,
     /// With the turn that an earlier process left.
     Resume,
     /// With the turn that failed.
-    TryAgain,
+    Retry,
 }
 
 impl Driver {
-    pub(super) fn begin(&mut self, first: RunStart) {
+    pub(super) fn start_run(&mut self, first: RunStart) {
         let (Some(joined), Some(host)) = (&self.session, &self.host) else {
             return;
         };
         let (session, host) = (Arc::clone(&joined.session), Arc::clone(host));
-        let is_chosen = std::mem::take(&mut self.is_chosen);
+        let is_chosen = std::mem::take(&mut self.is_model_chosen);
         self.stop = CancellationToken::new();
         let stop = self.stop.clone();
-        self.tell(Input::Begun);
+        self.send_input(Input::TaskStarted);
         let sender = self.sender.clone();
         self.run = Some(tokio::spawn(async move {
             let work = AssertUnwindSafe(run(&session, &host, first, is_chosen, stop));
@@ -50,24 +50,24 @@ impl Driver {
     pub(super) fn run_ended(&mut self, outcome: Outcome, chat: &mut Chat) -> Flow {
         self.run = None;
         let waits = self.session.as_ref();
-        let waits = waits.is_some_and(|joined| !joined.session.waiting().is_empty());
+        let waits = waits.is_some_and(|joined| !joined.session.queued_messages().is_empty());
         // It came when the run was about to end. What was meant for one that was interrupted is handed back.
         if waits && outcome == Outcome::default() {
-            self.begin(RunStart::Waiting);
-            return Flow::GoOn;
+            self.start_run(RunStart::Queued);
+            return Flow::Continue;
         }
-        self.show(Input::Ended(outcome), chat)
+        self.handle_input(Input::TaskEnded(outcome), chat)
     }
 
-    pub(super) fn try_again(&mut self) {
+    pub(super) fn retry_turn(&mut self) {
         let Some(joined) = &self.session else {
             return;
         };
         match joined.session.last_seal() {
-            _ if self.is_occupied() => {}
+            _ if self.is_busy() => {}
             Some(TurnStatus::Error | TurnStatus::Aborted) => {
-                self.tell(Input::SaidAgain);
-                self.begin(RunStart::TryAgain);
+                self.send_input(Input::TurnReplayed);
+                self.start_run(RunStart::Retry);
             }
             _ => self.notice(Tone::Faint, "There is nothing to try again."),
         }
@@ -77,13 +77,13 @@ impl Driver {
         let (Some(joined), Some(host)) = (&self.session, &self.host) else {
             return;
         };
-        if self.is_occupied() {
+        if self.is_busy() {
             return;
         }
         let (session, limits) = (Arc::clone(&joined.session), host.limits());
         self.stop = CancellationToken::new();
         let stop = self.stop.clone();
-        self.tell(Input::Begun);
+        self.send_input(Input::TaskStarted);
         let sender = self.sender.clone();
         self.run = Some(tokio::spawn(async move {
             let focus = Some(focus.as_str()).filter(|focus| !focus.is_empty());
@@ -95,7 +95,7 @@ impl Driver {
                         compacted.before, compacted.after
                     ),
                 ),
-                Err(error) => problem(&error),
+                Err(error) => error_input(&error),
             };
             sender.send(Message::Input(says)).ok();
             sender.send(Message::RunEnded(Outcome::default())).ok();
@@ -113,8 +113,8 @@ async fn run(
     let ask = |message: Option<ModelMessage>| PromptRequest {
         message,
         limits: host.limits(),
-        options: host.options(),
-        chosen: is_chosen,
+        options: host.resume_options(),
+        model_chosen: is_chosen,
         abort: stop.clone(),
     };
     let mut ended = match first {
@@ -123,16 +123,16 @@ async fn run(
             match session.prompt(ask(Some(message))).await {
                 Ok(ended) => Ok(Some(ended)),
                 // Nothing was said; it can be said again.
-                Err(error) => return Outcome::unsaid(&error, text),
+                Err(error) => return Outcome::with_unsent_message(&error, text),
             }
         }
-        RunStart::Waiting => session.prompt_queued(ask(None)).await,
+        RunStart::Queued => session.prompt_queued(ask(None)).await,
         RunStart::Resume => session.resume_cancellable(stop.clone()).await.map(Some),
-        RunStart::TryAgain => session.try_again(ask(None)).await.map(Some),
+        RunStart::Retry => session.retry_last_turn(ask(None)).await.map(Some),
     };
     loop {
         match ended {
-            Ok(Some(turn)) if is_answered(&turn) && !session.waiting().is_empty() => {
+            Ok(Some(turn)) if is_answered(&turn) && !session.queued_messages().is_empty() => {
                 ended = session.prompt_queued(ask(None)).await;
             }
             ended => return outcome(ended, host.policy()),
@@ -141,10 +141,10 @@ async fn run(
 }
 
 impl Outcome {
-    fn unsaid(error: &Error, text: String) -> Self {
+    fn with_unsent_message(error: &Error, text: String) -> Self {
         Self {
             problem: Some(error.to_string()),
-            unsaid: Some(text),
+            unsent_message: Some(text),
             ..Self::default()
         }
     }
@@ -166,17 +166,17 @@ fn outcome(ended: Result<Option<TurnOutcome>, Error>, policy: Option<Policy>) ->
     match ended {
         Ok(None) => Outcome::default(),
         Ok(Some(ended)) => {
-            let (problem, remedy) = screen::afterword(&ended, policy.as_ref());
-            let remedy = remedy.map(chat_hint);
+            let (problem, remedy) = screen::outcome_messages(&ended, policy.as_ref());
+            let hint = remedy.map(chat_hint);
             Outcome {
-                is_cut_short: !is_answered(&ended),
+                is_interrupted: !is_answered(&ended),
                 problem,
-                remedy,
+                hint,
                 ..Outcome::default()
             }
         }
         Err(error) => Outcome {
-            is_cut_short: true,
+            is_interrupted: true,
             problem: Some(error.to_string()),
             ..Outcome::default()
         },

@@ -2,7 +2,7 @@
 
 use crate::config::{ModelName, Provider};
 use crate::tui::chat::{Change, Input};
-use crate::tui::driver::{Driver, problem};
+use crate::tui::driver::{Driver, error_input};
 use crate::tui::transcript::Tone;
 use anyhow::Context;
 use outlast_session::Setup;
@@ -13,7 +13,7 @@ impl Driver {
         let (Some(joined), Some(host)) = (&self.session, &self.host) else {
             return;
         };
-        let chosen = wanted(name, &joined.model.provider).and_then(|(provider, model)| {
+        let chosen = resolve_model(name, &joined.model.provider).and_then(|(provider, model)| {
             let setup = joined.session.setup();
             let chosen = host.choose_model(&setup, provider, &model)?;
             chosen.context("there is no such provider")
@@ -25,13 +25,13 @@ impl Driver {
                     window: setup.traits.window,
                 };
                 let says = format!("{}:{} is asked from here on.", model.provider, model.id);
-                self.change(setup, change, &says);
+                self.apply_setup(setup, change, &says);
                 if let Some(joined) = &mut self.session {
                     joined.model = model;
                 }
-                self.is_chosen = true;
+                self.is_model_chosen = true;
             }
-            Err(error) => self.tell(problem(&format!("{error:#}"))),
+            Err(error) => self.send_input(error_input(&format!("{error:#}"))),
         }
     }
 
@@ -43,16 +43,16 @@ impl Driver {
         match host.choose_policy(&joined.session.setup(), name) {
             Ok(setup) => {
                 let says = format!("From the next message on it is retried by `{name}`.");
-                self.change(setup, Change::Policy(name.to_owned()), &says);
+                self.apply_setup(setup, Change::Policy(name.to_owned()), &says);
             }
-            Err(error) => self.tell(problem(&format!("{error:#}"))),
+            Err(error) => self.send_input(error_input(&format!("{error:#}"))),
         }
     }
 
-    fn change(&self, setup: Setup, change: Change, says: &str) {
+    fn apply_setup(&self, setup: Setup, change: Change, says: &str) {
         if let Some(joined) = &self.session {
             joined.session.change_setup(setup);
-            self.tell(Input::Changed(change));
+            self.send_input(Input::Changed(change));
             self.notice(Tone::Faint, says);
         }
     }
@@ -61,17 +61,17 @@ impl Driver {
         let Some(host) = &self.host else {
             return;
         };
-        self.tell(match host.accounts() {
+        self.send_input(match host.accounts() {
             Ok(table) => Input::Notice(Tone::Plain, table),
-            Err(error) => problem(&format!("{error:#}")),
+            Err(error) => error_input(&format!("{error:#}")),
         });
     }
 }
 
 /// The provider and the model that are meant, at a provider that is asked now.
-fn wanted(name: &str, provider: &str) -> anyhow::Result<(&'static str, String)> {
-    let place = ModelName::read(name).map_err(anyhow::Error::msg)?;
-    let provider = Provider::named(provider).context("the provider is not known")?;
-    let place = place.at(provider);
+fn resolve_model(name: &str, provider: &str) -> anyhow::Result<(&'static str, String)> {
+    let place = ModelName::parse(name).map_err(anyhow::Error::msg)?;
+    let provider = Provider::from_name(provider).context("the provider is not known")?;
+    let place = place.resolve_for(provider);
     Ok((place.provider.name(), place.model))
 }

@@ -27,7 +27,7 @@ pub(super) enum SessionTarget {
 
 impl Driver {
     pub(super) fn open_host(&self) {
-        let (sender, asker) = (self.sender.clone(), self.asker());
+        let (sender, asker) = (self.sender.clone(), self.approver());
         let (choice, clock) = (self.choice.clone(), Arc::clone(&self.clock));
         tokio::spawn(async move {
             let attendance = Attendance::Attended(Arc::new(asker));
@@ -38,19 +38,19 @@ impl Driver {
 
     pub(super) fn open_first(&mut self) {
         let choice = self.choice.clone();
-        self.opening(async move |host| host.first(&choice).await);
+        self.spawn_open(async move |host| host.open_first(&choice).await);
     }
 
     /// Leaves the session for another one. One in which something runs is not left.
     pub(super) fn open(&mut self, which: SessionTarget) {
-        if self.is_occupied() {
+        if self.is_busy() {
             return;
         }
         self.is_opening = true;
         let current = self.session.as_ref().map(|it| Arc::clone(&it.session));
         let asked = self.session.as_ref();
         let asked = asked.map(|it| (it.model.provider.clone(), it.model.id.clone()));
-        self.opening(async move |host| {
+        self.spawn_open(async move |host| {
             // What it is left for is had first: a name that is wrong changes nothing.
             if let (SessionTarget::Named(name), Some(current)) = (&which, &current)
                 && let Some(journal) = host.journal()
@@ -64,20 +64,20 @@ impl Driver {
                     if let Some((provider, model)) = &asked {
                         host.choose_model_for_next(provider, model);
                     }
-                    host.begin().await
+                    host.create().await
                 }
                 SessionTarget::Named(name) => host.open(&name).await,
             };
             let opened = opened.map_err(anyhow::Error::msg)?;
             if let Some(current) = current {
-                host.leave(&current);
+                host.leave_session(&current);
                 current.close().await?;
             }
             Ok(opened)
         });
     }
 
-    fn opening<Work>(&mut self, work: impl FnOnce(Arc<SessionHost>) -> Work + Send + 'static)
+    fn spawn_open<Work>(&mut self, work: impl FnOnce(Arc<SessionHost>) -> Work + Send + 'static)
     where
         Work: Future<Output = anyhow::Result<OpenedSession>> + Send,
     {
@@ -92,7 +92,7 @@ impl Driver {
         });
     }
 
-    pub(super) fn opened(
+    pub(super) fn finish_open(
         &mut self,
         opened: anyhow::Result<Box<OpenedSession>>,
         chat: &mut Chat,
@@ -105,7 +105,7 @@ impl Driver {
             Err(error) => {
                 self.notice(Tone::Error, &format!("{error:#}"));
                 self.send_early_messages();
-                return Ok(Flow::GoOn);
+                return Ok(Flow::Continue);
             }
         };
         let sender = self.sender.clone();
@@ -116,26 +116,26 @@ impl Driver {
         self.session = Some(ActiveSession {
             session: Arc::clone(&session),
             model,
-            _listening: listening,
+            _subscription: listening,
         });
-        self.asking = None;
+        self.answer_sender = None;
         let is_first = chat.status.session.is_empty();
-        let next = self.show(Input::Joined(Box::new(joined)), chat);
+        let next = self.handle_input(Input::SessionOpened(Box::new(joined)), chat);
         if is_first {
-            self.look_back();
+            self.load_history();
         }
         if session.unfinished_turn().is_some() {
-            self.begin(RunStart::Resume);
-        } else if !session.waiting().is_empty() {
-            self.begin(RunStart::Waiting);
+            self.start_run(RunStart::Resume);
+        } else if !session.queued_messages().is_empty() {
+            self.start_run(RunStart::Queued);
         }
         self.send_early_messages();
         Ok(next)
     }
 
     fn send_early_messages(&mut self) {
-        for text in std::mem::take(&mut self.early) {
-            self.say(text);
+        for text in std::mem::take(&mut self.early_messages) {
+            self.send_message(text);
         }
     }
 
@@ -144,31 +144,33 @@ impl Driver {
         let host = self.host.as_ref();
         let policy = host.and_then(|host| host.policy());
         let setup = session.setup();
-        let waiting = session.waiting();
+        let waiting = session.queued_messages();
         let waiting = waiting.steering.iter().chain(&waiting.follow_up);
         let models = host.map(|host| host.models()).unwrap_or_default();
         let folder = host.map(|host| host.folder()).unwrap_or_default();
         chat::Joined {
             status: Status {
                 session: session.id().to_owned(),
-                folder: shown(&folder),
+                folder: display_folder(&folder),
                 model: session.snapshot().model,
                 policy: policy
                     .map(|policy| policy.name.to_string())
                     .unwrap_or_default(),
                 context: match session.message_count() {
                     0 => 0,
-                    _ => session.tokens(),
+                    _ => session.estimated_tokens(),
                 },
                 window: setup.traits.window,
-                cost: setup.price.map(|price| price.of(session.snapshot().usage)),
+                cost: setup
+                    .price
+                    .map(|price| price.cost(session.snapshot().usage)),
                 retries_off: !session.auto_retry_enabled(),
-                is_forgotten: !session.is_kept(),
+                is_unrecorded: !session.is_persistent(),
                 ..Status::default()
             },
             models: models.iter().map(name).collect(),
             messages: session.messages(),
-            said_again: session
+            replayed_messages: session
                 .unfinished_turn()
                 .map_or(0, |turn| turn.resume_state.inputs.len()),
             queued: waiting.map(outlast_dialect::Message::text).collect(),
@@ -182,24 +184,24 @@ impl Driver {
             return LeaveSummary::default();
         };
         if let Some(signal) = signal {
-            host.signalled(signal);
+            host.set_signal(signal);
         }
         let joined = self.session.take();
         let run = self.run.take();
         let is_running = run.is_some();
         if let Some(joined) = &joined {
-            host.leave(&joined.session);
+            host.leave_session(&joined.session);
         }
         if let Some(run) = run {
             run.abort();
             tokio::time::timeout(LEAVE_TIMEOUT, run).await.ok();
         }
         let mut left = match &joined {
-            Some(joined) => left(joined, is_running).await,
+            Some(joined) => close_session(joined, is_running).await,
             None => LeaveSummary::default(),
         };
         // That it is not written down was asked for.
-        left.is_lost &= !self.choice.no_session;
+        left.is_unrecorded &= !self.choice.no_session;
         host.finish(&signals::signals()).await;
         left
     }
@@ -209,30 +211,30 @@ impl Driver {
 #[derive(Default)]
 pub(in crate::tui) struct LeaveSummary {
     /// How to go on with it.
-    pub(in crate::tui) says: Option<String>,
+    pub(in crate::tui) resume_hint: Option<String>,
     /// What is wrong with it.
     pub(in crate::tui) warning: Option<String>,
     /// Whether something of it is not written down.
-    pub(in crate::tui) is_lost: bool,
+    pub(in crate::tui) is_unrecorded: bool,
 }
 
 /// Closes a session.
-async fn left(joined: &ActiveSession, is_running: bool) -> LeaveSummary {
+async fn close_session(joined: &ActiveSession, is_running: bool) -> LeaveSummary {
     let session = &joined.session;
-    let (id, is_kept) = (session.id(), session.is_kept());
+    let (id, is_kept) = (session.id(), session.is_persistent());
     let has_turns = session.turn_count() > 0;
     let mut left = LeaveSummary {
-        is_lost: has_turns && !is_kept,
+        is_unrecorded: has_turns && !is_kept,
         ..LeaveSummary::default()
     };
     if is_running && is_kept {
         let says = format!("Left in the middle: `outlast --session {id}` carries it on.");
-        left.says = Some(says);
+        left.resume_hint = Some(says);
     } else if let Err(error) = session.close().await {
         let warning = format!("warning: the session is not written down to its end: {error}");
-        (left.warning, left.is_lost) = (Some(warning), true);
+        (left.warning, left.is_unrecorded) = (Some(warning), true);
     } else if is_kept && has_turns {
-        left.says = Some(format!(
+        left.resume_hint = Some(format!(
             "`outlast --session {id}` goes on with this session."
         ));
     }
@@ -240,7 +242,7 @@ async fn left(joined: &ActiveSession, is_running: bool) -> LeaveSummary {
 }
 
 /// The folder, with a short name for the user's own.
-fn shown(folder: &Path) -> String {
+fn display_folder(folder: &Path) -> String {
     let home = std::env::home_dir();
     let below = home
         .as_ref()

@@ -17,7 +17,7 @@ impl Renderer<'_> {
             Block::None => {}
             Block::Text => self.draw_text(),
             Block::Heading(level) => self.draw_heading(level),
-            Block::Unsettled(underline) => {
+            Block::Ambiguous(underline) => {
                 self.inline.push(&format!("\n{underline}"));
                 self.inline.close();
                 self.draw_text();
@@ -49,7 +49,7 @@ impl Renderer<'_> {
         }
         let line = Line::from(self.inline.take());
         self.draw(line);
-        self.follows = LastDrawn::Text;
+        self.last_drawn = LastDrawn::Text;
     }
 
     /// Draws a heading with its marks, so that levels differ without colours as well.
@@ -90,7 +90,7 @@ impl Renderer<'_> {
     fn draw_within(&mut self, mut line: Line<'static>, indent: &Indent) {
         line.spans.splice(0..0, self.nesting.take_pending_markers());
         self.lines.extend(wrapped(&line, self.width, indent));
-        self.follows = LastDrawn::Other;
+        self.last_drawn = LastDrawn::Other;
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Inline {
 
 /// A link or an image whose text is being collected.
 struct OpenLink {
-    what: Target,
+    target: Target,
     /// The start of its text: the span, and the byte in it.
     begins: (usize, usize),
 }
@@ -80,24 +80,24 @@ impl Inline {
         self.styles.pop();
     }
 
-    pub(super) fn open_link(&mut self, what: Target, theme: &Theme) {
-        if matches!(what, Target::Named(_)) {
+    pub(super) fn open_link(&mut self, target: Target, theme: &Theme) {
+        if matches!(target, Target::Named(_)) {
             self.push("[");
         }
-        self.open(match what {
+        self.open(match target {
             Target::Link(_) => theme.link,
             Target::Image(_) | Target::Named(_) => Style::new(),
         });
         let begins = self.end();
-        self.links.push(OpenLink { what, begins });
+        self.links.push(OpenLink { target, begins });
     }
 
     pub(super) fn close_link(&mut self, theme: &Theme) {
         self.close();
-        let Some(OpenLink { what, begins }) = self.links.pop() else {
+        let Some(OpenLink { target, begins }) = self.links.pop() else {
             return;
         };
-        match what {
+        match target {
             Target::Named(end) => self.push(&end),
             Target::Image(address) if begins == self.end() => self.push(&address),
             Target::Image(_) => {}

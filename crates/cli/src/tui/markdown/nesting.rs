@@ -20,9 +20,9 @@ pub(super) struct Nesting {
     levels: Vec<Level>,
     prefixes: Vec<Prefix>,
     /// Markers without room for a prefix, until a line takes them as text.
-    homeless: Vec<Span<'static>>,
+    pending_markers: Vec<Span<'static>>,
     columns: usize,
-    most_columns: usize,
+    max_columns: usize,
 }
 
 struct Level {
@@ -42,9 +42,9 @@ impl Nesting {
         Self {
             levels: Vec::new(),
             prefixes: Vec::new(),
-            homeless: Vec::new(),
+            pending_markers: Vec::new(),
             columns: 0,
-            most_columns: width / 2,
+            max_columns: width / 2,
         }
     }
 
@@ -88,10 +88,10 @@ impl Nesting {
 
     fn enter_with(&mut self, kind: Kind, marker: Option<Span<'static>>, later: Span<'static>) {
         let columns = columns(std::slice::from_ref(&later));
-        let has_prefix = self.columns + columns <= self.most_columns;
+        let has_prefix = self.columns + columns <= self.max_columns;
         self.levels.push(Level { kind, has_prefix });
         if !has_prefix {
-            self.homeless.extend(marker);
+            self.pending_markers.extend(marker);
             return;
         }
         self.columns += columns;
@@ -115,12 +115,12 @@ impl Nesting {
         let owes_prefix = || self.prefixes.last().is_some_and(|p| p.marker.is_some());
         match self.levels.last() {
             Some(level) if level.has_prefix => owes_prefix(),
-            _ => !self.homeless.is_empty(),
+            _ => !self.pending_markers.is_empty(),
         }
     }
 
     pub(super) fn take_pending_markers(&mut self) -> Vec<Span<'static>> {
-        std::mem::take(&mut self.homeless)
+        std::mem::take(&mut self.pending_markers)
     }
 
     /// Returns the prefixes for the next lines. Each marker is returned once.

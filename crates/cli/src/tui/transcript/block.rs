@@ -105,16 +105,16 @@ pub(super) struct Block {
     pub(super) kind: Kind,
     pub(super) is_retracted: bool,
     /// Whether this is the block of a retracted range that shows the notice.
-    says_retracted: bool,
+    marks_retraction: bool,
     /// Whether more may be appended.
     is_growing: bool,
     /// Whether the user has expanded or collapsed it individually.
     is_toggled: bool,
-    part: Continuation,
+    continuation: Continuation,
     scan: Scan,
     /// The number of lines of a thought, including its later parts.
     lines: usize,
-    laid: Option<(Layout, Vec<Line<'static>>)>,
+    layout: Option<(Layout, Vec<Line<'static>>)>,
 }
 
 impl Block {
@@ -122,21 +122,21 @@ impl Block {
         Self {
             kind,
             is_retracted: false,
-            says_retracted: false,
+            marks_retraction: false,
             is_growing: false,
             is_toggled: false,
-            part: Continuation::default(),
+            continuation: Continuation::default(),
             scan: Scan::default(),
             lines: 0,
-            laid: None,
+            layout: None,
         }
     }
 
-    pub(super) fn open(kind: Kind, part: Continuation) -> Self {
+    pub(super) fn open(kind: Kind, continuation: Continuation) -> Self {
         Self {
             is_growing: true,
-            scan: Scan::within(part.opening.as_deref()),
-            part,
+            scan: Scan::within(continuation.opening.as_deref()),
+            continuation,
             ..Self::settled(kind)
         }
     }
@@ -148,14 +148,14 @@ impl Block {
     // --- Changes ---
 
     /// Appends to the text if the block is of that kind and still grows; returns whether it did.
-    pub(super) fn extends(&mut self, is_meant: fn(&Kind) -> bool, more: &str) -> bool {
+    pub(super) fn extend(&mut self, is_meant: fn(&Kind) -> bool, more: &str) -> bool {
         if !self.is_growing || !is_meant(&self.kind) {
             return false;
         }
         if let Kind::Answer(text) | Kind::Thought(text) = &mut self.kind {
             text.push_str(more);
         }
-        self.laid = None;
+        self.layout = None;
         true
     }
 
@@ -172,7 +172,7 @@ impl Block {
             is_gap,
         } = self.scan.cut(text, kind)?;
         let rest = text.split_off(at);
-        (self.is_growing, self.laid) = (false, None);
+        (self.is_growing, self.layout) = (false, None);
         let is_joined = !is_gap;
         Some((rest, Continuation { is_joined, opening }))
     }
@@ -188,7 +188,7 @@ impl Block {
     /// Adds lines of later parts to the thought that begins here.
     pub(super) fn count_lines(&mut self, more: usize) {
         self.lines += more;
-        self.laid = None;
+        self.layout = None;
     }
 
     /// Whether this is the same call, waiting to be run.
@@ -203,7 +203,7 @@ impl Block {
     pub(super) fn start_tool(&mut self) {
         if let Kind::Tool(tool) = &mut self.kind {
             tool.state = ToolState::Running;
-            self.laid = None;
+            self.layout = None;
         }
     }
 
@@ -211,12 +211,12 @@ impl Block {
         if let Kind::Tool(tool) = &mut self.kind {
             let output = text::bounded(output, MAX_LAYOUT_BYTES).into_owned();
             tool.state = ToolState::Ended { output, is_error };
-            (self.is_growing, self.laid) = (false, None);
+            (self.is_growing, self.layout) = (false, None);
         }
     }
 
     /// Counts the notice if it has this text; returns whether it does.
-    pub(super) fn repeats(&mut self, tone: Tone, said: &str) -> bool {
+    pub(super) fn count_repeat(&mut self, tone: Tone, said: &str) -> bool {
         match &mut self.kind {
             Kind::Notice {
                 tone: own,
@@ -224,7 +224,7 @@ impl Block {
                 times,
             } if *own == tone && text == said => {
                 *times += 1;
-                self.laid = None;
+                self.layout = None;
                 true
             }
             _ => false,
@@ -242,7 +242,7 @@ impl Block {
             && self.is_growing
         {
             tool.state = ToolState::Called;
-            self.laid = None;
+            self.layout = None;
         }
         self.is_growing = false;
     }
@@ -254,8 +254,8 @@ impl Block {
             Kind::Answer(_) | Kind::Thought(_) | Kind::Tool(_)
         );
         if counted {
-            (self.is_retracted, self.says_retracted) = (true, says_so);
-            (self.is_growing, self.laid) = (false, None);
+            (self.is_retracted, self.marks_retraction) = (true, says_so);
+            (self.is_growing, self.layout) = (false, None);
         }
         counted
     }
@@ -276,7 +276,7 @@ impl Block {
 
     /// Whether there is no blank line between the two.
     pub(super) const fn joins(&self, before: &Self) -> bool {
-        self.part.is_joined
+        self.continuation.is_joined
             || matches!(
                 (&before.kind, &self.kind),
                 (Kind::Tool(_), Kind::Tool(_)) | (Kind::Notice { .. }, Kind::Notice { .. })
@@ -284,7 +284,7 @@ impl Block {
     }
 
     pub(super) fn has_layout(&self, shown: Layout) -> bool {
-        matches!(&self.laid, Some((known, _)) if *known == shown)
+        matches!(&self.layout, Some((known, _)) if *known == shown)
     }
 
     /// Returns the number of bytes to lay out.
@@ -301,25 +301,25 @@ impl Block {
     }
 
     /// Drops its cached lines.
-    pub(super) fn forget(&mut self) {
-        self.laid = None;
+    pub(super) fn drop_layout(&mut self) {
+        self.layout = None;
     }
 
     pub(super) fn lines(&self) -> &[Line<'static>] {
-        self.laid.as_ref().map_or(&[], |(_, lines)| lines)
+        self.layout.as_ref().map_or(&[], |(_, lines)| lines)
     }
 
-    pub(super) fn lay(&mut self, shown: Layout, theme: &Theme) {
+    pub(super) fn lay_out(&mut self, shown: Layout, theme: &Theme) {
         let mut lines = Vec::new();
         lines.extend(shown.has_space.then(Line::default));
         let own = match &self.kind {
-            Kind::User(text) => render::said(text, shown, theme),
-            Kind::Answer(text) => render::answer(text, &self.part, shown, theme),
+            Kind::User(text) => render::user_lines(text, shown, theme),
+            Kind::Answer(text) => render::answer_lines(text, &self.continuation, shown, theme),
             Kind::Thought(text) if shown.is_open => {
                 render::plain_lines(text, shown.width, "┊ ", theme.faint)
             }
-            Kind::Thought(_) if self.part.is_joined => Vec::new(),
-            Kind::Thought(_) => vec![render::thought(self.lines, shown, theme)],
+            Kind::Thought(_) if self.continuation.is_joined => Vec::new(),
+            Kind::Thought(_) => vec![render::thought_line(self.lines, shown, theme)],
             Kind::Tool(tool) => render::tool_lines(tool, shown, theme),
             Kind::Notice { tone, text, times } => {
                 let times = match times {
@@ -335,10 +335,10 @@ impl Block {
             false => own,
         };
         lines.extend(
-            self.says_retracted
-                .then(|| render::broke_off(shown.width, theme)),
+            self.marks_retraction
+                .then(|| render::retracted_line(shown.width, theme)),
         );
         lines.extend(own);
-        self.laid = Some((shown, lines));
+        self.layout = Some((shown, lines));
     }
 }

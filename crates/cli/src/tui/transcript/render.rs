@@ -47,7 +47,7 @@ pub(in crate::tui::transcript) fn plain_lines(
     prefix: &str,
     style: Style,
 ) -> Vec<Line<'static>> {
-    let indent = Indent::even(vec![Span::styled(prefix.to_owned(), style)]);
+    let indent = Indent::uniform(vec![Span::styled(prefix.to_owned(), style)]);
     let clean = text::plain(text);
     let lines = clean.trim_end_matches('\n').split('\n');
     lines
@@ -56,7 +56,7 @@ pub(in crate::tui::transcript) fn plain_lines(
 }
 
 /// Renders a completion, or a part of one.
-pub(in crate::tui::transcript) fn answer(
+pub(in crate::tui::transcript) fn answer_lines(
     text: &str,
     part: &Continuation,
     shown: Layout,
@@ -73,7 +73,7 @@ pub(in crate::tui::transcript) fn answer(
     lines
 }
 
-pub(in crate::tui::transcript) fn said(
+pub(in crate::tui::transcript) fn user_lines(
     text: &str,
     shown: Layout,
     theme: &Theme,
@@ -101,11 +101,11 @@ pub(in crate::tui::transcript) fn said(
     }
     lines.truncate(most);
     let all = text.trim_end_matches('\n').split('\n').count();
-    lines.extend(more(all.saturating_sub(whole), theme, shown));
+    lines.extend(more_line(all.saturating_sub(whole), theme, shown));
     lines
 }
 
-pub(in crate::tui::transcript) fn thought(
+pub(in crate::tui::transcript) fn thought_line(
     lines: usize,
     shown: Layout,
     theme: &Theme,
@@ -141,21 +141,21 @@ pub(in crate::tui::transcript) fn tool_lines(
         false => vec![truncated(&title, shown.width)],
     };
     if let Some((old, new)) = &tool.change {
-        lines.extend(part_of(old, "  - ", theme.removed, shown, theme));
-        lines.extend(part_of(new, "  + ", theme.added, shown, theme));
+        lines.extend(preview_lines(old, "  - ", theme.removed, shown, theme));
+        lines.extend(preview_lines(new, "  + ", theme.added, shown, theme));
     }
     if let ToolState::Ended { output, is_error } = &tool.state {
         let style = match is_error {
             true => theme.error,
             false => theme.faint,
         };
-        lines.extend(part_of(output, "  │ ", style, shown, theme));
+        lines.extend(preview_lines(output, "  │ ", style, shown, theme));
     }
     lines
 }
 
 /// Renders a text, or its beginning and the number of hidden lines.
-fn part_of(
+fn preview_lines(
     text: &str,
     prefix: &str,
     style: Style,
@@ -172,7 +172,7 @@ fn part_of(
         false => PREVIEW_LINES,
     };
     let all = clean.split('\n').count();
-    let indent = Indent::even(vec![Span::styled(prefix.to_owned(), style)]);
+    let indent = Indent::uniform(vec![Span::styled(prefix.to_owned(), style)]);
     let (mut lines, mut whole) = (Vec::new(), 0);
     for line in clean.split('\n').take(most) {
         whole += 1;
@@ -189,11 +189,11 @@ fn part_of(
             break;
         }
     }
-    lines.extend(more(all.saturating_sub(whole), theme, shown));
+    lines.extend(more_line(all.saturating_sub(whole), theme, shown));
     lines
 }
 
-fn more(left: usize, theme: &Theme, shown: Layout) -> Option<Line<'static>> {
+fn more_line(left: usize, theme: &Theme, shown: Layout) -> Option<Line<'static>> {
     let how = match shown.is_open {
         true => "",
         false => " (ctrl-o)",
@@ -204,7 +204,7 @@ fn more(left: usize, theme: &Theme, shown: Layout) -> Option<Line<'static>> {
 }
 
 /// Renders the notice before retracted content.
-pub(in crate::tui::transcript) fn broke_off(width: u16, theme: &Theme) -> Line<'static> {
+pub(in crate::tui::transcript) fn retracted_line(width: u16, theme: &Theme) -> Line<'static> {
     let says = "(broke off, and is asked for again)";
     truncated(&Line::styled(says, theme.faint), width)
 }

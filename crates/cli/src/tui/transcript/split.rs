@@ -58,13 +58,13 @@ impl Scan {
     /// Returns the fence line of the code block that is open at the end of the part.
     pub(in crate::tui::transcript) fn open_code(&self, text: &str) -> Option<String> {
         let mut scan = self.clone();
-        scan.look(text);
+        scan.scan_lines(text);
         scan.fence.map(|fence| fence.opening)
     }
 
     /// Reads the new lines of the part, and returns where to split it, if at all.
     pub(in crate::tui::transcript) fn cut(&mut self, text: &str, kind: Kind) -> Option<SplitPoint> {
-        self.look(text);
+        self.scan_lines(text);
         if text.len() < SOFT_PART_LIMIT {
             return None;
         }
@@ -98,18 +98,18 @@ impl Scan {
         }
     }
 
-    fn look(&mut self, text: &str) {
+    fn scan_lines(&mut self, text: &str) {
         let new = text.get(self.searched..).unwrap_or_default();
         let end = new.rfind('\n').map(|at| self.searched + at + 1);
         self.searched = text.len();
         let lines = end.and_then(|end| text.get(self.seen..end));
         for line in lines.unwrap_or_default().split_inclusive('\n') {
-            self.look_at(line);
+            self.scan_line(line);
             self.seen += line.len();
         }
     }
 
-    fn look_at(&mut self, line: &str) {
+    fn scan_line(&mut self, line: &str) {
         match &self.fence {
             Some(fence) if fence.is_closed_by(line) => self.fence = None,
             Some(_) => {}

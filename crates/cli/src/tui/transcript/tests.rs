@@ -26,11 +26,11 @@ impl Transcript {
 
     /// Draws a frame and returns its cost.
     fn cost(&mut self, size: (u16, u16)) -> LayoutStats {
-        let before = self.laid_out;
+        let before = self.layout_stats;
         self.frame(size);
         LayoutStats {
-            blocks: self.laid_out.blocks - before.blocks,
-            bytes: self.laid_out.bytes - before.bytes,
+            blocks: self.layout_stats.blocks - before.blocks,
+            bytes: self.layout_stats.bytes - before.bytes,
         }
     }
 
@@ -42,7 +42,7 @@ impl Transcript {
             theme: &theme,
         };
         let all = 0..self.blocks.len();
-        all.flat_map(|number| texts(self.laid(number, &look)))
+        all.flat_map(|number| texts(self.block_lines(number, &look)))
             .collect()
     }
 
@@ -90,7 +90,7 @@ fn long() -> Transcript {
         })
         .collect();
     assert_eq!(messages.len(), 10_000);
-    Transcript::of(&messages)
+    Transcript::from_messages(&messages)
 }
 
 // --- Bounded work ---

@@ -13,15 +13,15 @@ const CACHED_MARGIN: usize = 200;
 
 impl Transcript {
     pub(crate) fn scroll(&mut self, lines: isize) {
-        self.pending = self.pending.saturating_add(lines);
+        self.pending_scroll = self.pending_scroll.saturating_add(lines);
     }
 
     pub(crate) fn go_to_beginning(&mut self) {
-        (self.top, self.pending) = (Some(BEGINNING), 0);
+        (self.top, self.pending_scroll) = (Some(BEGINNING), 0);
     }
 
     pub(crate) fn go_to_end(&mut self) {
-        (self.top, self.pending) = (None, 0);
+        (self.top, self.pending_scroll) = (None, 0);
     }
 
     /// Whether the view follows the newest line.
@@ -59,13 +59,13 @@ impl Transcript {
         self.rows.clear();
         let look = RenderContext { width, theme };
         let end = self.top_at_end(height.into(), &look);
-        let top = self.top.map_or(end, |top| self.within(top, &look));
-        let top = match std::mem::take(&mut self.pending) {
+        let top = self.top.map_or(end, |top| self.clamp_position(top, &look));
+        let top = match std::mem::take(&mut self.pending_scroll) {
             up @ ..0 => self.above(top, up.unsigned_abs(), &look),
             down => self.below(top, down.unsigned_abs(), &look),
         };
         self.top = (top < end).then_some(top);
-        self.cut = None;
+        self.first_cut_block = None;
         let lines = self.lines_from(top.min(end), height.into(), &look);
         self.evict_layouts(top.min(end), end);
         lines
@@ -73,18 +73,18 @@ impl Transcript {
 
     /// Drops cached lines far from the screen and from the end.
     fn evict_layouts(&mut self, top: LinePosition, end: LinePosition) {
-        if self.laid.len() <= MAX_CACHED_BLOCKS {
+        if self.laid_out_blocks.len() <= MAX_CACHED_BLOCKS {
             return;
         }
         let bottom = self.rows.last().copied().unwrap_or(top.block);
         let near = top.block.saturating_sub(CACHED_MARGIN)..=bottom.saturating_add(CACHED_MARGIN);
-        self.laid.sort_unstable();
-        self.laid.dedup();
+        self.laid_out_blocks.sort_unstable();
+        self.laid_out_blocks.dedup();
         let blocks = &mut self.blocks;
-        self.laid.retain(|number| {
+        self.laid_out_blocks.retain(|number| {
             let is_kept = near.contains(number) || *number >= end.block;
             if !is_kept && let Some(block) = blocks.get_mut(*number) {
-                block.forget();
+                block.drop_layout();
             }
             is_kept
         });
@@ -99,7 +99,7 @@ impl Transcript {
         let mut lines = Vec::with_capacity(height);
         let mut skipped = top.line;
         for number in top.block..self.blocks.len() {
-            for line in self.laid(number, look).iter().skip(skipped) {
+            for line in self.block_lines(number, look).iter().skip(skipped) {
                 lines.push(line.clone());
             }
             self.rows.resize(lines.len(), number);
@@ -117,7 +117,7 @@ impl Transcript {
     fn top_at_end(&mut self, height: usize, look: &RenderContext<'_>) -> LinePosition {
         let mut left = height;
         for block in (0..self.blocks.len()).rev() {
-            let lines = self.laid(block, look).len();
+            let lines = self.block_lines(block, look).len();
             if lines >= left {
                 let line = lines - left;
                 return LinePosition { block, line };
@@ -128,19 +128,19 @@ impl Transcript {
     }
 
     /// Clamps a position, because blocks may have become shorter.
-    fn within(&mut self, place: LinePosition, look: &RenderContext<'_>) -> LinePosition {
+    fn clamp_position(&mut self, place: LinePosition, look: &RenderContext<'_>) -> LinePosition {
         let Some(block) = self.blocks.len().checked_sub(1) else {
             return BEGINNING;
         };
         // The rest of a split block is in the next one.
-        if self.cut == Some(place.block) {
+        if self.first_cut_block == Some(place.block) {
             let block = place.block;
             return self.below(LinePosition { block, line: 0 }, place.line, look);
         }
         let block = place.block.min(block);
         let line = place
             .line
-            .min(self.laid(block, look).len().saturating_sub(1));
+            .min(self.block_lines(block, look).len().saturating_sub(1));
         LinePosition { block, line }
     }
 
@@ -155,7 +155,7 @@ impl Transcript {
             let Some(block) = place.block.checked_sub(1) else {
                 return BEGINNING;
             };
-            let line = self.laid(block, look).len();
+            let line = self.block_lines(block, look).len();
             place = LinePosition { block, line };
         }
         place.line -= lines;
@@ -169,7 +169,7 @@ impl Transcript {
         look: &RenderContext<'_>,
     ) -> LinePosition {
         while place.block + 1 < self.blocks.len() {
-            let left = self.laid(place.block, look).len() - place.line;
+            let left = self.block_lines(place.block, look).len() - place.line;
             if lines < left {
                 break;
             }
@@ -184,7 +184,7 @@ impl Transcript {
     }
 
     /// Returns the lines of a block, with the blank one before it.
-    pub(in crate::tui::transcript) fn laid(
+    pub(in crate::tui::transcript) fn block_lines(
         &mut self,
         number: usize,
         look: &RenderContext<'_>,
@@ -199,12 +199,12 @@ impl Transcript {
         if !block.has_layout(shown) {
             #[cfg(test)]
             {
-                self.laid_out.blocks += 1;
-                self.laid_out.bytes += block.size();
+                self.layout_stats.blocks += 1;
+                self.layout_stats.bytes += block.size();
             }
-            block.lay(shown, look.theme);
-            if self.laid.last() != Some(&number) {
-                self.laid.push(number);
+            block.lay_out(shown, look.theme);
+            if self.laid_out_blocks.last() != Some(&number) {
+                self.laid_out_blocks.push(number);
             }
         }
         block.lines()

@@ -3,7 +3,7 @@
 use super::scene::{
     Gateway, HttpResponse, PendingRequest, ask, command, free_port, lossy, post, provider,
 };
-use crate::support::{Outlast, after};
+use crate::support::{Outlast, run_script_before};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
@@ -70,7 +70,7 @@ fn serves(
         (answer.status, answer.text().as_str(), answer.is_whole),
         (200, ANSWER, true),
         "{what}: {}",
-        gateway.said()
+        gateway.stderr_so_far()
     );
     let taken = taken.lock().unwrap();
     assert!(body(&taken[0]) == body(&request), "{what}: another body");
@@ -86,7 +86,7 @@ fn a_disk_that_takes_nothing_stops_no_request() {
     let said = serves(
         "nothing",
         |_| {},
-        |command| after("trap '' XFSZ; ulimit -f 1", command),
+        |command| run_script_before("trap '' XFSZ; ulimit -f 1", command),
     );
     assert!(
         said.contains("requests that wait are not written down"),
@@ -99,7 +99,7 @@ fn a_disk_that_takes_some_stops_no_request() {
     // The database has room, a large request has not: it is refused in the middle.
     for kib in [1536, 2560] {
         let limit = format!("trap '' XFSZ; ulimit -f {}", kib * 2);
-        let said = serves("some", |_| {}, |command| after(&limit, command));
+        let said = serves("some", |_| {}, |command| run_script_before(&limit, command));
         assert!(!said.contains("warning"), "{said}");
     }
 }
@@ -112,7 +112,7 @@ fn is_root() -> bool {
 
 /// Returns the command in a mount namespace of its own, after the script.
 fn mounted(script: &str, command: &Command) -> Command {
-    let inner = after(script, command);
+    let inner = run_script_before(script, command);
     let mut outer = Command::new("unshare");
     outer
         .args(["--mount", "--propagation", "private"])
@@ -157,7 +157,7 @@ fn a_home_that_is_read_only_stops_no_request() {
     let script = "mount --bind \"$OUTLAST_HOME\" \"$OUTLAST_HOME\"; mount -o remount,ro,bind \"$OUTLAST_HOME\"";
     let limited = |command: &Command| match is_root() {
         true => mounted(script, command),
-        false => after(":", command),
+        false => run_script_before(":", command),
     };
     let said = serves("read-only", prepare, limited);
     assert!(said.contains("warning"), "{said}");
@@ -167,7 +167,7 @@ fn a_home_that_is_read_only_stops_no_request() {
 fn without_free_descriptors_it_lives_on_and_serves_when_there_are_some_again() {
     let outlast = Outlast::new();
     let command = command(&outlast, free_port(), &["--upstream", "mock:ok"]);
-    let gateway = Gateway::by(&mut after("ulimit -n 64", &command));
+    let gateway = Gateway::by(&mut run_script_before("ulimit -n 64", &command));
     let request = post(
         "/v1/messages",
         "",
@@ -186,7 +186,7 @@ fn without_free_descriptors_it_lives_on_and_serves_when_there_are_some_again() {
         std::thread::sleep(Duration::from_millis(300));
         drop(crowd);
         let answer = ask(&gateway.address, request.as_bytes());
-        assert_eq!(answer.status, 200, "{answer:?} {}", gateway.said());
+        assert_eq!(answer.status, 200, "{answer:?} {}", gateway.stderr_so_far());
     }
     // Requests that arrive while nothing is free are served later.
     let crowd: Vec<PendingRequest> = (0..60)

@@ -211,7 +211,11 @@ fn settings_that_are_broken_change_nothing_and_good_ones_do() {
     assert_eq!(answers(), "one");
     let reloads = |count: usize| {
         crate::mock_server::wait_for("reload", || {
-            gateway.said().matches(r#""event":"reload""#).count() >= count
+            gateway
+                .stderr_so_far()
+                .matches(r#""event":"reload""#)
+                .count()
+                >= count
         });
     };
     let broken = [
@@ -228,8 +232,8 @@ fn settings_that_are_broken_change_nothing_and_good_ones_do() {
         reloads(number + 1);
         assert_eq!(answers(), "one", "{broken}");
     }
-    let problems = gateway.said().matches(r#""problem":""#).count();
-    assert!(problems >= broken.len(), "{}", gateway.said());
+    let problems = gateway.stderr_so_far().matches(r#""problem":""#).count();
+    assert!(problems >= broken.len(), "{}", gateway.stderr_so_far());
     outlast.write("home/outlast.toml", settings(other));
     gateway.signal("-HUP");
     crate::mock_server::wait_for("the other provider", || answers() == "other");

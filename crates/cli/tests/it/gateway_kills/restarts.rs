@@ -35,7 +35,7 @@ fn script(mock: &MockServer, script: &str) {
 }
 
 /// Returns the times of the provider's requests.
-fn asked(mock: &MockServer) -> Vec<Timestamp> {
+fn request_times(mock: &MockServer) -> Vec<Timestamp> {
     let log: Value = serde_json::from_str(&mock.requests()).unwrap();
     let requests = log["requests"].as_array().unwrap().iter();
     let time = |request: &Value| request["time"].as_str().unwrap().parse().unwrap();
@@ -85,7 +85,7 @@ fn a_wait_goes_on_after_a_kill_in_every_dialect() {
     for path in ["/v1/messages", "/v1/chat/completions", "/v1/responses"] {
         let (mock, answer) = killed_in_a_wait(path, |_| {});
         assert_eq!((answer.status, attempts(&answer)), (200, 4), "{path}");
-        let asked = asked(&mock);
+        let asked = request_times(&mock);
         assert_eq!(asked.len(), 4, "{path}");
         let waited = asked[3].since(asked[2]);
         assert!(waited >= Duration::from_secs(240), "{path}: {waited:?}");
@@ -99,7 +99,7 @@ fn a_wait_goes_on_after_a_kill_in_every_dialect() {
 fn what_was_spent_is_kept_even_when_all_else_is_lost() {
     let (mock, answer) = killed_in_a_wait("/v1/messages", lose_knowledge);
     assert_eq!(answer.status, 200);
-    let asked = asked(&mock);
+    let asked = request_times(&mock);
     assert_eq!(asked.len(), attempts(&answer));
     assert!(asked.len() <= 5, "{asked:?}");
     let waited = asked.last().unwrap().since(asked[2]);
@@ -129,7 +129,7 @@ fn however_often_it_is_killed_attempts_do_not_start_over() {
     mock.wait_for_requests(KILLS + 2);
     script(&mock, "ok");
     let answer = asking.answer();
-    let (counted, made) = (attempts(&answer), asked(&mock).len());
+    let (counted, made) = (attempts(&answer), request_times(&mock).len());
     assert_eq!(answer.status, 200);
     // An attempt that was under way at a kill may be missing in the journal.
     assert!(
@@ -183,5 +183,9 @@ fn a_second_gateway_on_the_same_port_says_so_and_leaves_the_first_alone() {
     assert_eq!((answer.status, attempts(&answer)), (200, 2));
     let status = outlast.run(&["gateway", "status", "--json"]);
     assert!(status.stdout.contains(&first.address), "{}", status.stdout);
-    assert!(!first.said().contains("warning"), "{}", first.said());
+    assert!(
+        !first.stderr_so_far().contains("warning"),
+        "{}",
+        first.stderr_so_far()
+    );
 }

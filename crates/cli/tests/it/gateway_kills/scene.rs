@@ -89,12 +89,12 @@ impl Gateway {
     }
 
     /// Returns the stderr output so far.
-    pub(super) fn said(&self) -> String {
+    pub(super) fn stderr_so_far(&self) -> String {
         self.said.lock().unwrap().clone()
     }
 
     pub(super) fn wait_for_stderr(&self, words: &str) {
-        wait_for(words, || self.said().contains(words));
+        wait_for(words, || self.stderr_so_far().contains(words));
     }
 
     /// Waits until the file of holds has a request with at least that many attempts.
@@ -155,7 +155,7 @@ impl Gateway {
             assert!(
                 begun.elapsed() < HANG_TIMEOUT,
                 "it does not end: {}",
-                self.said()
+                self.stderr_so_far()
             );
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -164,7 +164,7 @@ impl Gateway {
         }
         Ended {
             code: self.child.wait().unwrap().code(),
-            said: self.said(),
+            said: self.stderr_so_far(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::scene::{Gateway, ask, command, free_port, lossy, post, provider};
 use crate::mock_server::MockServer;
-use crate::support::{Outlast, after};
+use crate::support::{Outlast, run_script_before};
 use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -170,7 +170,7 @@ fn a_provider_that_cannot_be_reached_is_named_without_the_keys() {
         has_no_key("the answer", &format!("{}{}", answer.head, answer.text()));
     }
     gateway.wait_for_stderr("attempt_failed");
-    has_no_key("the log", &gateway.said());
+    has_no_key("the log", &gateway.stderr_so_far());
 }
 
 /// A provider's words about keys are for its client and are not written to the log.
@@ -216,7 +216,7 @@ fn what_is_kept_is_for_the_user_alone() {
     let outlast = Outlast::new();
     let port = free_port();
     let inner = command(&outlast, port, &["--upstream", "mock:outage:86400"]);
-    let gateway = Gateway::by(&mut after("umask 000", &inner));
+    let gateway = Gateway::by(&mut run_script_before("umask 000", &inner));
     let waiting =
         super::scene::PendingRequest::send(&gateway.address, &with_keys("/v1/messages", "m"));
     gateway.wait_for_stderr(r#""event":"waiting""#);

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::in_real_time;
-use crate::support::{Outlast, after};
+use crate::support::{Outlast, run_script_before};
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
@@ -29,7 +29,7 @@ fn texts(client: &mut Client) -> Vec<String> {
 fn what_cannot_be_written_down_is_answered_and_said_on_stderr() {
     let outlast = Outlast::new();
     let inner = outlast.command(&["rpc", "--model", "ok"]);
-    let full = after("ulimit -f 1", &inner);
+    let full = run_script_before("ulimit -f 1", &inner);
     let mut nowhere = outlast.command(&["rpc", "--model", "ok"]);
     nowhere.env("OUTLAST_HOME", "/dev/null/home");
     for mut command in [full, nowhere] {

@@ -254,7 +254,7 @@ impl Scene {
         };
         let steps = self.journal("steps.db").unwrap();
         let read = self.runtime.block_on(steps.read(session, page)).unwrap();
-        read.into_iter().map(|stored| stored.line.body).collect()
+        read.into_iter().map(|stored| stored.entry.body).collect()
     }
 
     /// Returns the lines of a file that the commands or this test write.

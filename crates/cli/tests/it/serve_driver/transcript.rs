@@ -25,12 +25,12 @@ impl PartialEq for Transcript {
 impl Transcript {
     pub(crate) fn of<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut transcript = Self::default();
-        events.into_iter().for_each(|event| transcript.hear(event));
+        events.into_iter().for_each(|event| transcript.apply(event));
         transcript
     }
 
     /// Adds one event.
-    pub(crate) fn hear(&mut self, event: &Value) {
+    pub(crate) fn apply(&mut self, event: &Value) {
         let kind = event["type"].as_str().unwrap();
         let id = event["turnId"].as_str().unwrap();
         if kind == "start" {

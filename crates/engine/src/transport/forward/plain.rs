@@ -10,7 +10,7 @@ mod head;
 
 pub(super) use body::Body;
 
-use super::super::http::{address, below};
+use super::super::http::{join_path, request_url};
 use super::super::{Error, HttpSettings};
 use super::Payload;
 use ::http::{HeaderMap, Method, StatusCode};
@@ -67,22 +67,22 @@ struct IdleConnection {
 /// The reason why a request was not written to its end.
 enum WriteError {
     /// The connection broke.
-    Theirs(io::Error),
+    Connection(io::Error),
     /// The request body could not be read.
-    Ours(io::Error),
+    RequestBody(io::Error),
 }
 
 impl From<io::Error> for WriteError {
     fn from(error: io::Error) -> Self {
-        Self::Theirs(error)
+        Self::Connection(error)
     }
 }
 
 impl From<WriteError> for Error {
     fn from(unwritten: WriteError) -> Self {
         match unwritten {
-            WriteError::Theirs(error) => broken(&error),
-            WriteError::Ours(error) => Self {
+            WriteError::Connection(error) => io_error(&error),
+            WriteError::RequestBody(error) => Self {
                 io: IoKind::Misconfigured,
                 message: format!("the request cannot be read back: {error}"),
             },
@@ -129,13 +129,13 @@ impl PlainClient {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        let request = self.request(&method, path, headers, body.len());
+        let request = self.encode_request(&method, path, headers, body.len());
         // A provider may refuse a request before it has read all of it; its response then says more than the error.
-        let written = connection.write(request, body).await;
-        if let Err(error @ WriteError::Ours(_)) = written {
+        let written = connection.write_request(request, body).await;
+        if let Err(error @ WriteError::RequestBody(_)) = written {
             return Err(error.into());
         }
-        let head = match (connection.head().await, written) {
+        let head = match (connection.read_head().await, written) {
             (Ok(head), _) => head,
             (Err(_), Err(error)) => return Err(error.into()),
             (Err(error), Ok(())) => return Err(error),
@@ -143,27 +143,33 @@ impl PlainClient {
         let Head {
             status, headers, ..
         } = head;
-        let framing = head.framing.of(&method, status);
+        let framing = head.framing.for_response(&method, status);
         let keeper = head.keeps_alive.then(|| self.clone());
         Ok((status, headers, Body::new(connection, framing, keeper)))
     }
 
     /// Returns the request target of a path.
-    fn target(&self, path: &str) -> String {
+    fn request_target(&self, path: &str) -> String {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_".contains(&byte);
         if path.starts_with('/') && path.bytes().all(is_plain) && self.0.base.query().is_none() {
             // No character needs escaping, so the path need not be parsed.
-            return below(&self.0.base, path);
+            return join_path(&self.0.base, path);
         }
-        let url = address(&self.0.base, path);
+        let url = request_url(&self.0.base, path);
         match url.query() {
             Some(query) => [url.path(), "?", query].concat(),
             None => url.path().to_owned(),
         }
     }
 
-    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, length: u64) -> Vec<u8> {
-        let target = self.target(path);
+    fn encode_request(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        length: u64,
+    ) -> Vec<u8> {
+        let target = self.request_target(path);
         let own = self.0.headers.iter();
         let own = own.filter(|(name, _)| !headers.contains_key(*name));
         let mut request = head::Request {
@@ -191,7 +197,7 @@ impl PlainClient {
                     Err(error) => last = error,
                 }
             }
-            Err(failed(IoKind::Connect, &last))
+            Err(transport_error(IoKind::Connect, &last))
         };
         let limit = self.0.connect_timeout;
         let stream = match limit.is_zero() {
@@ -218,23 +224,23 @@ impl PlainClient {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let found = tokio::net::lookup_host((host, port)).await;
         Ok(found
-            .map_err(|error| failed(IoKind::Dns, &error))?
+            .map_err(|error| transport_error(IoKind::Dns, &error))?
             .collect())
     }
 
     /// Takes an idle connection that is still open.
     fn take_idle(&self) -> Option<Connection> {
         loop {
-            let idle = self.idle().pop_back()?;
-            if idle.since.elapsed() < IDLE_TIMEOUT && idle.connection.is_quiet() {
+            let idle = self.idle_connections().pop_back()?;
+            if idle.since.elapsed() < IDLE_TIMEOUT && idle.connection.is_reusable() {
                 return Some(idle.connection);
             }
         }
     }
 
-    fn keep(&self, connection: Connection) {
+    fn return_to_pool(&self, connection: Connection) {
         let since = Instant::now();
-        let mut idle = self.idle();
+        let mut idle = self.idle_connections();
         while idle
             .front()
             .is_some_and(|oldest| since - oldest.since >= IDLE_TIMEOUT)
@@ -244,19 +250,23 @@ impl PlainClient {
         idle.push_back(IdleConnection { connection, since });
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, VecDeque<IdleConnection>> {
+    fn idle_connections(&self) -> std::sync::MutexGuard<'_, VecDeque<IdleConnection>> {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Connection {
     /// Returns whether the connection is open and has no unexpected bytes to read.
-    fn is_quiet(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         let nothing_yet = self.stream.try_read(&mut [0]);
         nothing_yet.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    async fn write(&mut self, mut request: Vec<u8>, body: Payload) -> Result<(), WriteError> {
+    async fn write_request(
+        &mut self,
+        mut request: Vec<u8>,
+        body: Payload,
+    ) -> Result<(), WriteError> {
         let mut pieces = match body {
             Payload::Whole(body) if body.len() < MAX_COPIED_BODY_BYTES => {
                 request.extend_from_slice(&body);
@@ -267,7 +277,7 @@ impl Connection {
         };
         self.stream.write_all(&request).await?;
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(WriteError::Ours)?;
+            let piece = piece.map_err(WriteError::RequestBody)?;
             self.stream.write_all(&piece).await?;
         }
         Ok(())
@@ -286,7 +296,7 @@ impl Connection {
     }
 
     /// Reads the head of the response; the bytes after it stay in the input.
-    async fn head(&mut self) -> Result<Head, Error> {
+    async fn read_head(&mut self) -> Result<Head, Error> {
         loop {
             if !self.input.is_empty()
                 && let Some(head) = Head::take(&mut self.input)?
@@ -296,7 +306,7 @@ impl Connection {
                 }
                 continue;
             }
-            if self.fill().await.map_err(|error| broken(&error))? == 0 {
+            if self.fill().await.map_err(|error| io_error(&error))? == 0 {
                 return Err(Error {
                     io: IoKind::Reset,
                     message: "the connection was closed before a response came".to_owned(),
@@ -312,7 +322,7 @@ impl Connection {
     }
 }
 
-fn broken(error: &io::Error) -> Error {
+fn io_error(error: &io::Error) -> Error {
     let io = match error.kind() {
         io::ErrorKind::TimedOut => IoKind::Timeout,
         io::ErrorKind::ConnectionReset
@@ -320,17 +330,17 @@ fn broken(error: &io::Error) -> Error {
         | io::ErrorKind::BrokenPipe => IoKind::Reset,
         _ => IoKind::Other,
     };
-    failed(io, error)
+    transport_error(io, error)
 }
 
-fn failed(io: IoKind, error: &io::Error) -> Error {
+fn transport_error(io: IoKind, error: &io::Error) -> Error {
     Error {
         io,
         message: error.to_string(),
     }
 }
 
-fn unreadable(message: &str) -> Error {
+fn protocol_error(message: &str) -> Error {
     Error {
         io: IoKind::Protocol,
         message: message.to_owned(),

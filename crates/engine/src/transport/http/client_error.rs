@@ -13,9 +13,9 @@ const MAX_CAUSES: usize = 8;
 pub(in crate::transport) struct RequestBodyError(pub(in crate::transport) std::io::Error);
 
 /// Converts the client's error. Its URL is left out, as it may contain secrets.
-pub(in crate::transport) fn error(error: &reqwest::Error) -> Error {
+pub(in crate::transport) fn from_reqwest(error: &reqwest::Error) -> Error {
     Error {
-        io: kind(error),
+        io: io_kind(error),
         message: chain_without_url(error),
     }
 }
@@ -49,14 +49,14 @@ fn causes<'a>(
     std::iter::successors(Some(error), |error| (*error).source()).take(MAX_CAUSES)
 }
 
-fn kind(error: &reqwest::Error) -> IoKind {
+fn io_kind(error: &reqwest::Error) -> IoKind {
     if causes(error).any(is_misconfiguration) {
         IoKind::Misconfigured
     } else if error.is_timeout() {
         IoKind::Timeout
     } else if error.is_dns() {
         IoKind::Dns
-    } else if causes(error).any(|cause| tls(cause).is_some()) {
+    } else if causes(error).any(|cause| tls_error(cause).is_some()) {
         IoKind::Tls
     } else if error.is_connect() {
         IoKind::Connect
@@ -72,7 +72,7 @@ fn kind(error: &reqwest::Error) -> IoKind {
 /// Returns whether retrying cannot help: an untrusted certificate, or a proxy that requires authorization.
 fn is_misconfiguration(cause: &(dyn StdError + 'static)) -> bool {
     let certificate = matches!(
-        tls(cause),
+        tls_error(cause),
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
     );
     certificate
@@ -81,7 +81,7 @@ fn is_misconfiguration(cause: &(dyn StdError + 'static)) -> bool {
 }
 
 /// Returns the TLS error, which the layers above wrap in I/O errors.
-fn tls<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
+fn tls_error<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
     let mut cause = cause;
     for _ in 0..MAX_CAUSES {
         if let Some(error) = cause.downcast_ref() {

@@ -16,17 +16,17 @@ pub(in super::super) const CLAUDE_CODE: ClientModel = ClientModel {
     interim: Ok(false),
     until_headers: None,
     idle: Some(300),
-    counts: ActivityUnit::Bytes,
+    activity_unit: ActivityUnit::Bytes,
     budget: Some(30),
     total: None,
     resends: 10,
     // 0.5 s doubling up to 32 s, and a quarter more.
     backoff: |n| (500 << n.min(7)).min(32_000) * 5 / 4,
-    obeys: 60,
-    longer: ExcessRetryAfter::Fatal,
-    broken: DisconnectReaction::StopsStreaming,
-    chokes: |_| false,
-    bears: None,
+    max_retry_after: 60,
+    on_excess_retry_after: ExcessRetryAfter::Fatal,
+    on_disconnect: DisconnectReaction::StopsStreaming,
+    rejects_bytes: |_| false,
+    max_outage: None,
 };
 
 /// httpx, and the retries of a generated SDK.
@@ -40,8 +40,8 @@ const PYTHON: ClientModel = ClientModel {
     budget: None,
     resends: 2,
     backoff: |n| (500 << n).min(8_000),
-    longer: ExcessRetryAfter::Ignored,
-    broken: DisconnectReaction::Fails,
+    on_excess_retry_after: ExcessRetryAfter::Ignored,
+    on_disconnect: DisconnectReaction::Fails,
     ..CLAUDE_CODE
 };
 
@@ -52,7 +52,7 @@ const NODE: ClientModel = ClientModel {
     before_headers: Some(300),
     until_headers: Some(600),
     idle: Some(300),
-    obeys: u64::MAX,
+    max_retry_after: u64::MAX,
     ..PYTHON
 };
 
@@ -62,9 +62,9 @@ const AI_SDK: ClientModel = ClientModel {
     before_headers: Some(300),
     idle: Some(300),
     backoff: |n| 1000 << n,
-    obeys: 59,
-    broken: DisconnectReaction::Resends,
-    chokes: is_unknown_event,
+    max_retry_after: 59,
+    on_disconnect: DisconnectReaction::Resends,
+    rejects_bytes: is_unknown_event,
     ..PYTHON
 };
 
@@ -74,7 +74,7 @@ const OPENCODE: ClientModel = ClientModel {
     interim: Ok(false),
     resends: 5,
     backoff: |n| (1000 << n).min(30_000) * 5 / 4,
-    obeys: 24 * 86_400,
+    max_retry_after: 24 * 86_400,
     ..AI_SDK
 };
 
@@ -92,11 +92,11 @@ const CODEX: ClientModel = ClientModel {
     form: RESPONSES,
     before_headers: None,
     idle: Some(300),
-    counts: ActivityUnit::Events,
+    activity_unit: ActivityUnit::Events,
     resends: 5,
-    obeys: 120,
-    longer: ExcessRetryAfter::Fatal,
-    broken: DisconnectReaction::Resends,
+    max_retry_after: 120,
+    on_excess_retry_after: ExcessRetryAfter::Fatal,
+    on_disconnect: DisconnectReaction::Resends,
     ..PYTHON
 };
 
@@ -108,8 +108,8 @@ const GEMINI: ClientModel = ClientModel {
     idle: Some(300),
     resends: 10,
     backoff: |n| (2_500 << n.min(4)).min(30_000),
-    broken: DisconnectReaction::Resends,
-    chokes: |bytes| bytes.iter().any(|byte| !b"\r\n".contains(byte)),
+    on_disconnect: DisconnectReaction::Resends,
+    rejects_bytes: |bytes| bytes.iter().any(|byte| !b"\r\n".contains(byte)),
     ..PYTHON
 };
 
@@ -123,8 +123,8 @@ const GOOSE: ClientModel = ClientModel {
     total: Some(600),
     resends: 3,
     backoff: |n| (500 << n).min(30_000),
-    obeys: 0,
-    bears: Some(38 * 60),
+    max_retry_after: 0,
+    max_outage: Some(38 * 60),
     ..PYTHON
 };
 
@@ -137,7 +137,7 @@ const REQUESTS: ClientModel = ClientModel {
     interim: Err(()),
     idle: None,
     resends: 0,
-    chokes: is_event,
+    rejects_bytes: is_event,
     ..PYTHON
 };
 
@@ -156,7 +156,7 @@ pub(in super::super) const ALL: &[ClientModel] = &[
         name: "Claude Code, whole",
         form: ResponseFormat::Whole,
         total: Some(300),
-        bears: Some(3_600),
+        max_outage: Some(3_600),
         ..CLAUDE_CODE
     },
     PYTHON,
@@ -166,7 +166,7 @@ pub(in super::super) const ALL: &[ClientModel] = &[
     ClientModel {
         name: "openai SDK, Python (Chat)",
         form: CHAT,
-        chokes: is_event,
+        rejects_bytes: is_event,
         ..OPENAI_PYTHON
     },
     OPENAI_PYTHON,
@@ -175,8 +175,8 @@ pub(in super::super) const ALL: &[ClientModel] = &[
         name: "openai SDK, Node",
         profile: "openai-sdk-node",
         form: CHAT,
-        obeys: 60,
-        chokes: is_event,
+        max_retry_after: 60,
+        rejects_bytes: is_event,
         ..NODE
     },
     ClientModel {
@@ -184,8 +184,8 @@ pub(in super::super) const ALL: &[ClientModel] = &[
         profile: "openai-sdk-node",
         form: ResponseFormat::Whole,
         total: Some(600),
-        obeys: 60,
-        bears: Some(1_800),
+        max_retry_after: 60,
+        max_outage: Some(1_800),
         ..NODE
     },
     ClientModel {
@@ -194,8 +194,8 @@ pub(in super::super) const ALL: &[ClientModel] = &[
         form: ResponseFormat::Whole,
         interim: Ok(false),
         total: Some(600),
-        obeys: 60,
-        bears: Some(900),
+        max_retry_after: 60,
+        max_outage: Some(900),
         ..NODE
     },
     CODEX,
@@ -204,7 +204,7 @@ pub(in super::super) const ALL: &[ClientModel] = &[
     ClientModel {
         name: "opencode (Chat)",
         form: CHAT,
-        chokes: is_event,
+        rejects_bytes: is_event,
         ..OPENCODE
     },
     whole("opencode, whole", OPENCODE),
@@ -212,13 +212,13 @@ pub(in super::super) const ALL: &[ClientModel] = &[
     ClientModel {
         name: "AI SDK (Chat)",
         form: CHAT,
-        chokes: is_event,
+        rejects_bytes: is_event,
         ..AI_SDK
     },
     ClientModel {
         name: "AI SDK (Responses)",
         form: RESPONSES,
-        chokes: |_| false,
+        rejects_bytes: |_| false,
         ..AI_SDK
     },
     whole("AI SDK, whole", AI_SDK),
@@ -235,7 +235,7 @@ pub(in super::super) const ALL: &[ClientModel] = &[
         profile: "aider",
         form: CHAT,
         interim: Ok(false),
-        chokes: is_event,
+        rejects_bytes: is_event,
         ..PYTHON
     },
     GEMINI,
@@ -251,12 +251,12 @@ const OPENAI_PYTHON: ClientModel = ClientModel {
     name: "openai SDK, Python (Responses)",
     profile: "openai-sdk-python",
     form: RESPONSES,
-    obeys: 120,
-    longer: ExcessRetryAfter::Fatal,
+    max_retry_after: 120,
+    on_excess_retry_after: ExcessRetryAfter::Fatal,
     ..PYTHON
 };
 
-pub(in super::super) fn named(name: &str) -> ClientModel {
+pub(in super::super) fn by_name(name: &str) -> ClientModel {
     let found = ALL.iter().find(|model| model.name == name);
     *found.expect("a client of that name")
 }
@@ -266,7 +266,7 @@ const fn whole(name: &'static str, model: ClientModel) -> ClientModel {
         name,
         form: ResponseFormat::Whole,
         // Before a JSON document there may be white space and nothing else.
-        chokes: |bytes| bytes.iter().any(|byte| !byte.is_ascii_whitespace()),
+        rejects_bytes: |bytes| bytes.iter().any(|byte| !byte.is_ascii_whitespace()),
         ..model
     }
 }

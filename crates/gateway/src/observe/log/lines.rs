@@ -23,8 +23,8 @@ pub type LineFormat = fn(&Event<'_>, &mut Vec<u8>);
 /// A sink that writes a line for each event.
 pub struct LineSink {
     shared: Arc<Shared>,
-    lowest: Level,
-    form: LineFormat,
+    min_level: Level,
+    format: LineFormat,
 }
 
 #[derive(Default)]
@@ -38,8 +38,8 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    waiting: Vec<u8>,
-    left_out: u64,
+    buffered: Vec<u8>,
+    dropped_events: u64,
     is_writing: bool,
     is_over: bool,
 }
@@ -49,8 +49,8 @@ impl LineSink {
     /// it ends with this sink.
     pub fn new(
         writer: impl Write + Send + 'static,
-        lowest: Level,
-        form: LineFormat,
+        min_level: Level,
+        format: LineFormat,
     ) -> std::io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let write = {
@@ -61,16 +61,16 @@ impl LineSink {
         std::thread::Builder::new().name(name).spawn(write)?;
         Ok(Self {
             shared,
-            lowest,
-            form,
+            min_level,
+            format,
         })
     }
 }
 
 impl Sink for LineSink {
-    fn say(&self, event: &Event<'_>) {
-        if event.what.level() >= self.lowest {
-            self.shared.put(event, self.form);
+    fn emit(&self, event: &Event<'_>) {
+        if event.kind.level() >= self.min_level {
+            self.shared.put(event, self.format);
         }
     }
 }
@@ -80,7 +80,7 @@ impl Drop for LineSink {
         let mut state = self.shared.state();
         state.is_over = true;
         self.shared.filled.notify_one();
-        let is_busy = |state: &mut State| !state.waiting.is_empty() || state.is_writing;
+        let is_busy = |state: &mut State| !state.buffered.is_empty() || state.is_writing;
         // A reader that has stopped reading must not keep the program from ending.
         let emptied = &self.shared.emptied;
         let waited = emptied.wait_timeout_while(state, SHUTDOWN_TIMEOUT, is_busy);
@@ -95,22 +95,22 @@ impl Shared {
 
     fn put(&self, event: &Event<'_>, form: LineFormat) {
         let mut state = self.state();
-        if state.waiting.len() >= WAITING_LIMIT || state.is_over {
-            state.left_out += 1;
+        if state.buffered.len() >= WAITING_LIMIT || state.is_over {
+            state.dropped_events += 1;
             return;
         }
-        let was_empty = state.waiting.is_empty();
-        if state.left_out > 0 {
-            let events = std::mem::take(&mut state.left_out);
+        let was_empty = state.buffered.is_empty();
+        if state.dropped_events > 0 {
+            let events = std::mem::take(&mut state.dropped_events);
             let left_out = Event {
                 at: event.at,
                 request: None,
-                what: EventKind::LeftOut { events },
+                kind: EventKind::LeftOut { events },
             };
-            form(&left_out, &mut state.waiting);
+            form(&left_out, &mut state.buffered);
         }
-        form(event, &mut state.waiting);
-        let is_filled = was_empty && !state.waiting.is_empty();
+        form(event, &mut state.buffered);
+        let is_filled = was_empty && !state.buffered.is_empty();
         drop(state);
         if is_filled {
             self.filled.notify_one();
@@ -123,10 +123,10 @@ impl Shared {
         loop {
             let mut state = self.state();
             state.is_writing = false;
-            if state.waiting.is_empty() {
+            if state.buffered.is_empty() {
                 self.emptied.notify_all();
             }
-            let has_nothing = |state: &mut State| state.waiting.is_empty() && !state.is_over;
+            let has_nothing = |state: &mut State| state.buffered.is_empty() && !state.is_over;
             let waited = self.filled.wait_while(state, has_nothing);
             let state = waited.unwrap_or_else(PoisonError::into_inner);
             let goes_on = |state: &mut State| !state.is_over;
@@ -134,11 +134,11 @@ impl Shared {
                 .filled
                 .wait_timeout_while(state, BATCH_INTERVAL, goes_on);
             let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            if state.waiting.is_empty() {
+            if state.buffered.is_empty() {
                 return;
             }
             taken.clear();
-            std::mem::swap(&mut taken, &mut state.waiting);
+            std::mem::swap(&mut taken, &mut state.buffered);
             state.is_writing = true;
             drop(state);
             let written = writer.write_all(&taken).and_then(|()| writer.flush());
@@ -152,7 +152,7 @@ impl Shared {
     /// Discards everything, because nobody reads any more.
     fn give_up(&self) {
         let mut state = self.state();
-        state.waiting = Vec::new();
+        state.buffered = Vec::new();
         state.is_writing = false;
         state.is_over = true;
         self.emptied.notify_all();
@@ -170,16 +170,16 @@ struct Line<'a> {
     )]
     request: Option<&'a str>,
     #[serde(flatten)]
-    what: &'a EventKind<'a>,
+    kind: &'a EventKind<'a>,
 }
 
 /// Formats an event as one JSON object per line.
 pub fn json(event: &Event<'_>, out: &mut Vec<u8>) {
     let line = Line {
         time: event.at,
-        level: event.what.level(),
+        level: event.kind.level(),
         request: event.request,
-        what: &event.what,
+        kind: &event.kind,
     };
     let before = out.len();
     match serde_json::to_writer(&mut *out, &line) {

@@ -66,7 +66,7 @@ impl Metrics {
             causes,
             outcomes,
             refused: Family::default(),
-            all_refused: Counter::default(),
+            refused_total: Counter::default(),
             connections: Gauge::default(),
             in_flight: Gauge::default(),
             held: Gauge::default(),
@@ -74,7 +74,7 @@ impl Metrics {
             blocked: Gauge::default(),
             sent_upstream: Counter::default(),
             received_upstream: Counter::default(),
-            beats: Counter::default(),
+            heartbeats: Counter::default(),
             interims: Counter::default(),
         };
         made.register_counters();
@@ -107,7 +107,7 @@ impl Metrics {
             self.received_upstream.clone(),
         );
         let help = "Frames sent to keep clients alive";
-        registry.register("beats", help, self.beats.clone());
+        registry.register("beats", help, self.heartbeats.clone());
         let help = "Interim responses sent to keep clients alive";
         registry.register("interims", help, self.interims.clone());
     }

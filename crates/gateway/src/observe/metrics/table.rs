@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct LabelValues {
     label: &'static str,
     /// The values; the last one stands for everything else.
-    words: Arc<[&'static str]>,
+    values: Arc<[&'static str]>,
 }
 
 impl LabelValues {
@@ -25,14 +25,14 @@ impl LabelValues {
     ) -> Self {
         let mut all: Vec<_> = words.into_iter().filter(|word| *word != other).collect();
         all.push(other);
-        let words = all.into();
-        Self { label, words }
+        let values = all.into();
+        Self { label, values }
     }
 
     /// Returns the number of that value, or of the one for everything else.
-    pub(super) fn place_of(&self, word: &str) -> usize {
-        let last = self.words.len() - 1;
-        let found = self.words.iter().position(|known| *known == word);
+    pub(super) fn index_of(&self, word: &str) -> usize {
+        let last = self.values.len() - 1;
+        let found = self.values.iter().position(|known| *known == word);
         found.unwrap_or(last)
     }
 }
@@ -49,7 +49,7 @@ pub(super) struct SeriesTable<const N: usize, M> {
 impl<const N: usize, M: Clone> SeriesTable<N, M> {
     pub(super) fn new(labels: [&LabelValues; N], make: fn() -> M) -> Self {
         let labels = labels.map(LabelValues::clone);
-        let number = labels.iter().map(|words| words.words.len()).product();
+        let number = labels.iter().map(|words| words.values.len()).product();
         Self {
             labels,
             family: Family::new_with_constructor(make),
@@ -58,8 +58,8 @@ impl<const N: usize, M: Clone> SeriesTable<N, M> {
     }
 
     /// Returns the series at that place: for each label the number of its value.
-    pub(super) fn at(&self, place: [usize; N]) -> &M {
-        let words = |at: usize| &self.labels[at].words;
+    pub(super) fn series(&self, place: [usize; N]) -> &M {
+        let words = |at: usize| &self.labels[at].values;
         let cell = (0..N).fold(0, |cell, at| cell * words(at).len() + place[at]);
         self.cells[cell].get_or_init(|| {
             let label = |at: usize| (self.labels[at].label, words(at)[place[at]]);
@@ -80,7 +80,7 @@ where
 impl<const N: usize> SeriesTable<N, Counter> {
     /// Returns the sum of all series whose last label has a wanted value, by its number.
     pub(super) fn sum(&self, wanted: impl Fn(usize) -> bool) -> u64 {
-        let last = self.labels.last().map_or(1, |words| words.words.len());
+        let last = self.labels.last().map_or(1, |words| words.values.len());
         let all = self.cells.iter().enumerate();
         let chosen = all.filter(|(cell, _)| wanted(cell % last));
         chosen.filter_map(|(_, cell)| Some(cell.get()?.get())).sum()

@@ -42,22 +42,22 @@ const RESENT: &str = "outlast.resent";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpanEvent {
     at: Timestamp,
-    what: SpanEventKind,
+    kind: SpanEventKind,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum SpanEventKind {
-    Failed {
+    AttemptFailed {
         cause: Cause,
         attempt: u32,
         status: Option<u16>,
     },
-    Waits {
+    Waiting {
         cause: Cause,
         attempt: u32,
         wake: Option<Timestamp>,
     },
-    TakenUp {
+    Resumed {
         attempts: u32,
         resent: u32,
     },
@@ -65,14 +65,14 @@ enum SpanEventKind {
 
 impl SpanEvent {
     /// Returns the part of an event that is worth keeping, if any.
-    pub(super) fn of(at: Timestamp, what: EventKind<'_>) -> Option<Self> {
-        let what = match what {
+    pub(super) fn from_event(at: Timestamp, what: EventKind<'_>) -> Option<Self> {
+        let kind = match what {
             EventKind::AttemptFailed {
                 cause,
                 attempt,
                 status,
                 ..
-            } => SpanEventKind::Failed {
+            } => SpanEventKind::AttemptFailed {
                 cause,
                 attempt,
                 status,
@@ -81,22 +81,22 @@ impl SpanEvent {
                 cause,
                 attempt,
                 wake,
-            } => SpanEventKind::Waits {
+            } => SpanEventKind::Waiting {
                 cause,
                 attempt,
                 wake,
             },
-            EventKind::TakenUp {
+            EventKind::Resumed {
                 attempts, resent, ..
-            } => SpanEventKind::TakenUp { attempts, resent },
+            } => SpanEventKind::Resumed { attempts, resent },
             _ => return None,
         };
-        Some(Self { at, what })
+        Some(Self { at, kind })
     }
 
-    fn event(&self) -> Event {
-        let (name, attributes) = match self.what {
-            SpanEventKind::Failed {
+    fn otel_event(&self) -> Event {
+        let (name, attributes) = match self.kind {
+            SpanEventKind::AttemptFailed {
                 cause,
                 attempt,
                 status,
@@ -105,7 +105,7 @@ impl SpanEvent {
                 attributes.extend(status.map(|status| number(STATUS, status)));
                 ("attempt_failed", attributes)
             }
-            SpanEventKind::Waits {
+            SpanEventKind::Waiting {
                 cause,
                 attempt,
                 wake,
@@ -114,7 +114,7 @@ impl SpanEvent {
                 attributes.extend(wake.map(|wake| KeyValue::new(WAKE, wake.to_string())));
                 ("waiting", attributes)
             }
-            SpanEventKind::TakenUp { attempts, resent } => {
+            SpanEventKind::Resumed { attempts, resent } => {
                 let attributes = vec![number(ATTEMPTS, attempts), number(RESENT, resent)];
                 ("taken_up", attributes)
             }
@@ -132,17 +132,17 @@ pub(super) fn resource() -> Resource {
 }
 
 /// Returns the span of a request that is over.
-pub(super) fn of(record: &Record<'_>, moments: &[SpanEvent]) -> SpanData {
+pub(super) fn build_span(record: &Record<'_>, moments: &[SpanEvent]) -> SpanData {
     let mut events = SpanEvents::default();
-    events.events = moments.iter().map(SpanEvent::event).collect();
+    events.events = moments.iter().map(SpanEvent::otel_event).collect();
     SpanData {
         span_context: context(record.id),
         parent_span_id: SpanId::INVALID,
         parent_span_is_remote: false,
         span_kind: SpanKind::Client,
         name: name(record).into(),
-        start_time: time(record.begun),
-        end_time: time(record.begun + record.duration),
+        start_time: time(record.received_at),
+        end_time: time(record.received_at + record.duration),
         attributes: attributes(record),
         dropped_attributes_count: 0,
         events,

@@ -12,7 +12,7 @@ const MAX_BODY_BYTES: usize = 2 << 20;
 
 async fn small_bodies(provider: &Provider) -> TestGateway {
     let limits = Limits {
-        body: MAX_BODY_BYTES,
+        max_body_bytes: MAX_BODY_BYTES,
         ..Limits::default()
     };
     TestGateway::with(provider.address, 1, |setup| setup.limits = limits).await
@@ -182,7 +182,7 @@ async fn a_large_body_arrives_whole_wherever_it_was_kept_meanwhile() {
         Some("/dev/null/spool".into()),
     ] {
         let bench =
-            TestGateway::with(provider.address, 1, |setup| setup.spool = spool.clone()).await;
+            TestGateway::with(provider.address, 1, |setup| setup.body_dir = spool.clone()).await;
         let request = bench.post("/v1/echo", &body);
         let answers = responses(&bench.exchange(&request).await);
         assert!(
@@ -312,7 +312,7 @@ async fn a_long_request_for_a_stream_is_answered_with_one() {
     .await;
     let folder = tempfile::TempDir::new().unwrap();
     for spool in [None, Some(folder.path().to_owned())] {
-        let bench = TestGateway::with(provider.address, 1, |setup| setup.spool = spool).await;
+        let bench = TestGateway::with(provider.address, 1, |setup| setup.body_dir = spool).await;
         let said = "x".repeat(3 << 20);
         let body = format!(r#"{{"model":"m","messages":"{said}","stream":true}}"#);
         let mut stream = bench.connect().await;

@@ -16,14 +16,14 @@ const SHORT: Duration = Duration::from_millis(1500);
 /// A limit that no test reaches.
 const HOUR: Duration = Duration::from_secs(3600);
 const PATIENT: Limits = Limits {
-    body: 64 << 20,
-    connections: 1000,
-    waiting: 1000,
-    drain: HOUR,
-    head_time: HOUR,
-    body_pause: HOUR,
-    body_time: HOUR,
-    idle: HOUR,
+    max_body_bytes: 64 << 20,
+    max_connections: 1000,
+    max_waiting: 1000,
+    drain_timeout: HOUR,
+    head_timeout: HOUR,
+    body_idle_timeout: HOUR,
+    body_timeout: HOUR,
+    idle_timeout: HOUR,
 };
 
 async fn with_limits(provider: &Provider, limits: Limits) -> TestGateway {
@@ -54,7 +54,7 @@ async fn drip(bench: &TestGateway, beginning: &str, byte: &[u8]) -> (Vec<u8>, Du
 async fn a_head_that_comes_byte_by_byte_is_cut_short_while_others_are_served() {
     let provider = Provider::echo().await;
     let limits = Limits {
-        head_time: SHORT,
+        head_timeout: SHORT,
         ..PATIENT
     };
     let bench = with_limits(&provider, limits).await;
@@ -83,11 +83,11 @@ async fn a_body_that_comes_byte_by_byte_or_not_at_all_is_cut_short() {
     let provider = Provider::echo().await;
     // Only the limit in question can end it.
     let in_all = Limits {
-        body_time: SHORT,
+        body_timeout: SHORT,
         ..PATIENT
     };
     let pause = Limits {
-        body_pause: SHORT,
+        body_idle_timeout: SHORT,
         ..PATIENT
     };
     let head = "POST /v1/echo HTTP/1.1\r\nhost: localhost\r\n";
@@ -125,8 +125,8 @@ async fn a_connection_over_which_nothing_comes_is_ended() {
     // Before its first request, either limit may be the one that counts.
     let before = async {
         let limits = Limits {
-            head_time: SHORT,
-            idle: SHORT,
+            head_timeout: SHORT,
+            idle_timeout: SHORT,
             ..PATIENT
         };
         let bench = with_limits(&provider, limits).await;
@@ -139,7 +139,7 @@ async fn a_connection_over_which_nothing_comes_is_ended() {
     };
     let after = async {
         let limits = Limits {
-            idle: SHORT,
+            idle_timeout: SHORT,
             ..PATIENT
         };
         let bench = with_limits(&provider, limits).await;

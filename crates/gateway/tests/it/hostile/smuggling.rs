@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 
 const HIDDEN: &str = "GET /v1/hidden HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-fn asked(provider: &Provider) -> Vec<String> {
+fn received_bodies(provider: &Provider) -> Vec<String> {
     let line = |head: &str| head.lines().next().unwrap().to_owned();
     provider
         .seen()
@@ -36,7 +36,7 @@ async fn after_two_ways_to_tell_the_length_the_connection_is_over() {
             "{lines}: {statuses:?}"
         );
     }
-    let asked = asked(&provider);
+    let asked = received_bodies(&provider);
     assert!(
         asked.iter().all(|line| line == "POST /v1/echo HTTP/1.1"),
         "{asked:?}"
@@ -98,7 +98,7 @@ async fn a_request_in_a_body_is_a_body() {
     let answers = responses(&bench.exchange(request.as_bytes()).await);
     let bodies: Vec<String> = answers.iter().map(RawResponse::text).collect();
     assert_eq!(bodies, [body.as_str(), "ok"]);
-    assert_eq!(asked(&provider), ["POST /v1/echo HTTP/1.1"; 2]);
+    assert_eq!(received_bodies(&provider), ["POST /v1/echo HTTP/1.1"; 2]);
 }
 
 /// A line that ends without a CR may be read as one, but then for good: no server behind the gateway reads it another
@@ -172,5 +172,5 @@ async fn requests_that_come_while_another_is_answered_are_read_as_they_were_sent
         assert_eq!(got.status, 200);
         assert!(got.text() == body, "not the answer to {}", &body[..1]);
     }
-    assert_eq!(asked(&provider), ["POST /v1/echo HTTP/1.1"; 6]);
+    assert_eq!(received_bodies(&provider), ["POST /v1/echo HTTP/1.1"; 6]);
 }

@@ -16,36 +16,36 @@ pub(super) struct Instructions<'a> {
     /// The steps, each with its calls.
     pub(super) steps: Vec<Vec<Call<'a>>>,
     /// The text after the last step.
-    pub(super) said: Option<String>,
+    pub(super) final_text: Option<String>,
 }
 
 impl<'a> Instructions<'a> {
-    pub(super) fn read(lines: impl Iterator<Item = &'a str>) -> Self {
+    pub(super) fn parse(lines: impl Iterator<Item = &'a str>) -> Self {
         let mut part = Self::default();
         let mut in_step = false;
         for line in lines.map(str::trim) {
-            let first = call(line, "call ");
-            let further = call(line, "and ").filter(|_| in_step);
+            let first = parse_call(line, "call ");
+            let further = parse_call(line, "and ").filter(|_| in_step);
             in_step = first.is_some() || further.is_some();
             match (first, further, part.steps.last_mut()) {
                 (Some(call), ..) => part.steps.push(vec![call]),
                 (None, Some(call), Some(step)) => step.push(call),
-                _ => part.say(line),
+                _ => part.add_text(line),
             }
         }
         part
     }
 
-    fn say(&mut self, line: &str) {
+    fn add_text(&mut self, line: &str) {
         let Some(text) = line.strip_prefix("say ") else {
             return;
         };
-        match &mut self.said {
+        match &mut self.final_text {
             Some(said) => {
                 said.push('\n');
                 said.push_str(text);
             }
-            None => self.said = Some(text.to_owned()),
+            None => self.final_text = Some(text.to_owned()),
         }
     }
 
@@ -56,18 +56,18 @@ impl<'a> Instructions<'a> {
 
 /// Returns the part of the system prompt's script for the prompt of that number; the last part is for all further
 /// prompts.
-pub(super) fn scripted(system: &str, prompt: usize) -> Option<Instructions<'_>> {
+pub(super) fn from_system_text(system: &str, prompt: usize) -> Option<Instructions<'_>> {
     let mut lines = system.lines().map(str::trim);
     lines.find(|line| *line == SCRIPT_MARKER)?;
     let lines: Vec<&str> = lines.collect();
     let mut parts = lines.split(|line| *line == PROMPT_SEPARATOR);
     let last = parts.clone().next_back();
     let part = parts.nth(prompt.saturating_sub(1)).or(last)?;
-    Some(Instructions::read(part.iter().copied()))
+    Some(Instructions::parse(part.iter().copied()))
 }
 
 /// Parses the call on a line that begins with `word`; if the arguments are not an object, the line is not a call.
-fn call<'a>(line: &'a str, word: &str) -> Option<Call<'a>> {
+fn parse_call<'a>(line: &'a str, word: &str) -> Option<Call<'a>> {
     let call = line.strip_prefix(word)?.trim_start();
     let (name, arguments) = match call.split_once(char::is_whitespace) {
         Some((name, arguments)) => (name, arguments.trim_start()),
@@ -100,7 +100,7 @@ mod tests {
         ];
         for (prompt, expected) in table {
             assert_eq!(
-                Instructions::read(prompt.lines()).steps,
+                Instructions::parse(prompt.lines()).steps,
                 expected,
                 "{prompt}"
             );
@@ -116,20 +116,20 @@ mod tests {
             ("call look\n  say one\nand\nsay two", Some("one\ntwo")),
         ];
         for (prompt, expected) in table {
-            let part = Instructions::read(prompt.lines());
-            assert_eq!(part.said.as_deref(), expected, "{prompt}");
+            let part = Instructions::parse(prompt.lines());
+            assert_eq!(part.final_text.as_deref(), expected, "{prompt}");
         }
     }
 
     #[test]
     fn a_script_has_a_part_for_each_prompt() {
         let system = "Be brief.\nsay nothing\nscript:\ncall look\nsay one\nthen\nsay two\n";
-        let said = |prompt| scripted(system, prompt).unwrap().said;
-        let looks = |prompt| scripted(system, prompt).unwrap().steps.len();
+        let said = |prompt| from_system_text(system, prompt).unwrap().final_text;
+        let looks = |prompt| from_system_text(system, prompt).unwrap().steps.len();
         for (prompt, expected) in [(0, "one"), (1, "one"), (2, "two"), (3, "two")] {
             assert_eq!(said(prompt).as_deref(), Some(expected), "{prompt}");
         }
         assert_eq!([looks(1), looks(2)], [1, 0]);
-        assert_eq!(scripted("say one\nthen\nsay two", 1), None);
+        assert_eq!(from_system_text("say one\nthen\nsay two", 1), None);
     }
 }

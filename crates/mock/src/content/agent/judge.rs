@@ -18,7 +18,7 @@ pub(super) fn verdict(prompt: &str) -> Option<String> {
         if let Some(mark) = line.strip_prefix(BEGIN_MARKER) {
             break mark;
         }
-        match (numbered(line), criteria.last_mut()) {
+        match (parse_criterion(line), criteria.last_mut()) {
             (Some(criterion), _) => criteria.push(criterion.to_owned()),
             // The criterion continues on this line.
             (None, Some(criterion)) if line.starts_with(' ') => criterion.push_str(line),
@@ -30,19 +30,19 @@ pub(super) fn verdict(prompt: &str) -> Option<String> {
     let work = work.join("\n");
     let verdicts = (1..).zip(&criteria);
     let verdicts: Vec<Value> = verdicts
-        .map(|(number, criterion)| judged(number, criterion, &work))
+        .map(|(number, criterion)| judge_criterion(number, criterion, &work))
         .collect();
     Some(json!({ "criteria": verdicts }).to_string())
 }
 
 /// Parses the criterion on a line that begins with a number.
-fn numbered(line: &str) -> Option<&str> {
+fn parse_criterion(line: &str) -> Option<&str> {
     let (number, criterion) = line.split_once(". ")?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then_some(criterion)
 }
 
-fn judged(number: usize, criterion: &str, work: &str) -> Value {
+fn judge_criterion(number: usize, criterion: &str, work: &str) -> Value {
     let wanted = criterion.split('`').skip(1).step_by(2);
     let missing = wanted.into_iter().find(|word| !work.contains(word));
     let why = match missing {

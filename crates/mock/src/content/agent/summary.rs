@@ -18,7 +18,7 @@ const QUOTED_PROMPT_PREFIX: &str = "[The user's last prompt";
 enum TranscriptEntry {
     Prompt(String),
     /// The notice that a completion was cut off.
-    Remark,
+    CutOffNotice,
     Answer,
     Output,
 }
@@ -29,8 +29,8 @@ pub(super) fn is_requested(system: &str) -> bool {
 }
 
 /// Returns the summary of a transcript.
-pub(super) fn of_transcript(transcript: &str) -> String {
-    let said = read(transcript);
+pub(super) fn summarize(transcript: &str) -> String {
+    let said = parse_transcript(transcript);
     let count = |said: &[TranscriptEntry], wanted: &[TranscriptEntry]| {
         said.iter().filter(|one| wanted.contains(one)).count()
     };
@@ -41,18 +41,18 @@ pub(super) fn of_transcript(transcript: &str) -> String {
     if let Some([TranscriptEntry::Prompt(prompt), since @ ..]) = last.map(|last| &said[last..]) {
         // Each notice stands between two parts of one completion.
         let parts = count(since, &[TranscriptEntry::Answer]);
-        let answers = parts.saturating_sub(count(since, &[TranscriptEntry::Remark]));
+        let answers = parts.saturating_sub(count(since, &[TranscriptEntry::CutOffNotice]));
         let left = requested_instructions(prompt)
             .steps
             .into_iter()
             .skip(answers);
-        lines.extend(left.flat_map(told));
+        lines.extend(left.flat_map(step_lines));
     }
     lines.join("\n")
 }
 
 /// Formats a step as the lines of a prompt.
-fn told(calls: Vec<Call<'_>>) -> Vec<String> {
+fn step_lines(calls: Vec<Call<'_>>) -> Vec<String> {
     let words = std::iter::once("call").chain(std::iter::repeat("and"));
     let calls = words.zip(calls);
     calls
@@ -62,7 +62,7 @@ fn told(calls: Vec<Call<'_>>) -> Vec<String> {
 
 /// Returns the steps of a summary in this prompt: the lines right after its first line. The steps in the rest of the
 /// prompt, such as a quoted earlier prompt, are done.
-pub(super) fn find(prompt: &str) -> Option<Vec<&str>> {
+pub(super) fn find_steps(prompt: &str) -> Option<Vec<&str>> {
     let is_opening =
         |line: &str| line.starts_with(SUMMARY_PREFIX) && line.ends_with(SUMMARY_SUFFIX);
     let is_step = |line: &str| line.starts_with("call ") || line.starts_with("and ");
@@ -73,11 +73,11 @@ pub(super) fn find(prompt: &str) -> Option<Vec<&str>> {
 }
 
 /// Parses the messages of a transcript. A line without a role continues the message before it.
-fn read(transcript: &str) -> Vec<TranscriptEntry> {
+fn parse_transcript(transcript: &str) -> Vec<TranscriptEntry> {
     let mut everything: Vec<TranscriptEntry> = Vec::new();
     let lines = transcript.lines().filter_map(|line| line.strip_prefix('|'));
     for line in lines.map(|line| line.strip_prefix(' ').unwrap_or(line)) {
-        match (begun(line), everything.last_mut()) {
+        match (parse_entry_start(line), everything.last_mut()) {
             (Some(said), _) => everything.push(said),
             (None, Some(TranscriptEntry::Prompt(prompt))) => {
                 prompt.push('\n');
@@ -90,12 +90,12 @@ fn read(transcript: &str) -> Vec<TranscriptEntry> {
 }
 
 /// Returns the message that begins on a line.
-fn begun(line: &str) -> Option<TranscriptEntry> {
+fn parse_entry_start(line: &str) -> Option<TranscriptEntry> {
     if let Some(prompt) = line.strip_prefix("user:") {
         let prompt = prompt.trim_start();
         return match is_cut_off_notice(prompt) {
             _ if prompt.starts_with(QUOTED_PROMPT_PREFIX) => None,
-            true => Some(TranscriptEntry::Remark),
+            true => Some(TranscriptEntry::CutOffNotice),
             false => Some(TranscriptEntry::Prompt(prompt.to_owned())),
         };
     }
@@ -145,7 +145,7 @@ mod tests {
             ),
         ];
         for (transcript, expected) in table {
-            assert_eq!(of_transcript(&transcript), expected, "{transcript}");
+            assert_eq!(summarize(&transcript), expected, "{transcript}");
         }
     }
 
@@ -153,20 +153,17 @@ mod tests {
     fn a_summary_of_a_summary_tells_what_is_left_of_it() {
         let transcript = "| user: So far:\n| Summary of 9 messages.\n| call c {}\n| call d {}\n|\n| Asked was:\n\
             | call a {}\n| assistant: Step 1.\n";
-        assert_eq!(
-            of_transcript(transcript),
-            "Summary of 2 messages.\ncall d {}"
-        );
+        assert_eq!(summarize(transcript), "Summary of 2 messages.\ncall d {}");
         let quoted = "| user: Summary of 9 messages.\n| call c {}\n| call d {}\n| user: [The user's last prompt before it]\n\
             | call a {}\n| assistant: Step 1.\n";
-        assert_eq!(of_transcript(quoted), "Summary of 2 messages.\ncall d {}");
+        assert_eq!(summarize(quoted), "Summary of 2 messages.\ncall d {}");
     }
 
     #[test]
     fn only_the_lines_right_after_the_opening_are_steps() {
         let prompt = "So far:\n  Summary of 3 messages.\ncall c {}\nand d {}\n\ncall a {}";
-        assert_eq!(find(prompt), Some(vec!["call c {}", "and d {}"]));
-        assert_eq!(find("Summary of 3 messages."), Some(vec![]));
-        assert_eq!(find("A Summary of 3 messages.\ncall a {}"), None);
+        assert_eq!(find_steps(prompt), Some(vec!["call c {}", "and d {}"]));
+        assert_eq!(find_steps("Summary of 3 messages."), Some(vec![]));
+        assert_eq!(find_steps("A Summary of 3 messages.\ncall a {}"), None);
     }
 }

@@ -22,13 +22,16 @@ impl Simulator<'_> {
                 self.call(agent, None);
             };
         }
-        match self.shared.ask(&self.agents[agent].waiter, self.now) {
-            GateReply::Go(pass) => self.call(agent, Some(pass)),
-            GateReply::Probe(_) if self.dead_probes > 0 => self.die(agent),
+        match self
+            .shared
+            .request_admission(&self.agents[agent].waiter, self.now)
+        {
+            GateReply::Proceed(pass) => self.call(agent, Some(pass)),
+            GateReply::Probe(_) if self.dead_probes_left > 0 => self.die(agent),
             GateReply::Probe(pass) => self.call(agent, Some(pass)),
             GateReply::Hold(until) => self.hold(agent, until.as_millis()),
             // No agent has a deadline.
-            GateReply::TooLate => {}
+            GateReply::DeadlineExceeded => {}
         }
         self.refresh_process_view(agent);
     }
@@ -39,13 +42,13 @@ impl Simulator<'_> {
             Report::Failed { waits: true, .. } if down => {
                 return self.continue_without_store(agent);
             }
-            Report::Accepted(Some(pass)) if !down => self.shared.accepted(pass, self.now),
+            Report::Accepted(Some(pass)) if !down => self.shared.record_success(pass, self.now),
             Report::Failed {
                 pass,
                 stated,
                 waits,
             } if !down => {
-                self.shared.failed(pass, stated, self.now);
+                self.shared.record_failure(pass, stated, self.now);
                 if waits {
                     self.join(agent);
                 }
@@ -59,47 +62,49 @@ impl Simulator<'_> {
 
     /// An agent's process sees what the store answered it; the others will when they look.
     fn refresh_process_view(&mut self, agent: Index) {
-        self.shared.see(self.shared.process_of(agent));
+        self.shared.refresh_view(self.shared.process_of(agent));
         self.schedule_polls();
     }
 
     /// A process tells the gate what was carried without asking.
     pub(super) fn tally(&mut self, process: Index) {
-        if !self.shared.is_down(self.now) && !self.shared.processes[process].lost {
-            self.shared.tally(process, self.now);
+        if !self.shared.is_store_down(self.now) && !self.shared.processes[process].is_disconnected {
+            self.shared.report_successes(process, self.now);
         }
-        self.events
-            .push(self.now + REPORT_INTERVAL_MILLIS, Event::Tally(process));
+        self.events.push(
+            self.now + REPORT_INTERVAL_MILLIS,
+            Event::SuccessesReported(process),
+        );
     }
 
     /// Puts an agent in line.
     fn join(&mut self, agent: Index) {
         let waiter = self.agents[agent].waiter.clone();
-        self.shared.line.wait(waiter.clone());
+        self.shared.queue.join(waiter.clone());
         let wake = self.shared.wake_time(&waiter);
         self.hold(agent, wake);
     }
 
     /// Its process will see when its turn comes, unless that is before it looks again.
     fn hold(&mut self, agent: Index, until: u64) {
-        self.agents[agent].doing = Activity::Held;
+        self.agents[agent].activity = Activity::Queued;
         let key = (self.agents[agent].waiter.since, agent);
-        self.shared.process(agent).held.insert(key);
+        self.shared.process(agent).queued.insert(key);
         let process = self.shared.process_of(agent);
         self.stop_timer(agent);
-        if until < self.shared.next_look(process, self.now) {
+        if until < self.shared.next_poll(process, self.now) {
             self.set_timer(agent, until);
         }
     }
 
     /// Without the store an agent keeps to its own schedule, spread by chance.
     fn continue_without_store(&mut self, agent: Index) {
-        let entropy = self.chance.u64(..);
+        let entropy = self.rng.u64(..);
         let delay = self.agents[agent].delay_without_store(self.strategy, entropy);
         let waiter = self.agents[agent].waiter.clone();
         let process = self.shared.process(agent);
-        process.held.remove(&(waiter.since, agent));
-        process.stale.push(waiter);
+        process.queued.remove(&(waiter.since, agent));
+        process.stale_waiters.push(waiter);
         self.sleep(agent, self.time() + delay);
     }
 
@@ -107,7 +112,7 @@ impl Simulator<'_> {
     fn schedule_polls(&mut self) {
         for process in 0..self.shared.processes.len() {
             if self.shared.should_poll(process) {
-                let at = self.shared.next_look(process, self.now);
+                let at = self.shared.next_poll(process, self.now);
                 self.look_at(process, at);
             }
         }
@@ -115,17 +120,15 @@ impl Simulator<'_> {
 
     pub(super) fn handle_store_change(&mut self) {
         for process in 0..self.shared.processes.len() {
-            let next = self.shared.next_look(process, self.now);
-            let search = self
-                .shared
-                .next_reconnect(process, self.now, &mut self.chance);
-            let lost = self.shared.processes[process].lost;
+            let next = self.shared.next_poll(process, self.now);
+            let search = self.shared.next_reconnect(process, self.now, &mut self.rng);
+            let lost = self.shared.processes[process].is_disconnected;
             self.look_at(process, if lost { search } else { next });
         }
     }
 
     fn look_at(&mut self, process: Index, at: u64) {
-        let looks_at = &mut self.shared.processes[process].looks_at;
+        let looks_at = &mut self.shared.processes[process].next_poll_at;
         if looks_at.is_none_or(|planned| at < planned) {
             *looks_at = Some(at);
             self.events.push(at, Event::Poll(process));
@@ -134,20 +137,20 @@ impl Simulator<'_> {
 
     /// A process looks at the gate and sets the timers of those whose turn comes before it looks again.
     pub(super) fn look(&mut self, process: Index) {
-        self.shared.processes[process].looks_at = None;
-        if self.shared.is_down(self.now) {
-            self.shared.processes[process].lost = true;
-            let held = std::mem::take(&mut self.shared.processes[process].held);
+        self.shared.processes[process].next_poll_at = None;
+        if self.shared.is_store_down(self.now) {
+            self.shared.processes[process].is_disconnected = true;
+            let held = std::mem::take(&mut self.shared.processes[process].queued);
             held.into_iter()
                 .for_each(|(_, agent)| self.continue_without_store(agent));
             return;
         }
         self.join_again(process);
-        self.shared.see(process);
-        let next = self.shared.next_look(process, self.now);
-        let mut looks_at = (!self.shared.processes[process].held.is_empty()).then_some(next);
+        self.shared.refresh_view(process);
+        let next = self.shared.next_poll(process, self.now);
+        let mut looks_at = (!self.shared.processes[process].queued.is_empty()).then_some(next);
         let mut due = Vec::new();
-        for (_, agent) in &self.shared.processes[process].held {
+        for (_, agent) in &self.shared.processes[process].queued {
             let wake = self.shared.wake_time(&self.agents[*agent].waiter);
             if wake < next {
                 due.push((*agent, wake));
@@ -167,22 +170,22 @@ impl Simulator<'_> {
 
     /// The store is back: whoever waits by its own schedule waits in line again.
     fn join_again(&mut self, process: Index) {
-        if !std::mem::take(&mut self.shared.processes[process].lost) {
+        if !std::mem::take(&mut self.shared.processes[process].is_disconnected) {
             return;
         }
-        for waiter in std::mem::take(&mut self.shared.processes[process].stale) {
-            self.shared.line.leave(&waiter);
+        for waiter in std::mem::take(&mut self.shared.processes[process].stale_waiters) {
+            self.shared.queue.leave(&waiter);
         }
         let ours = (process..self.agents.len()).step_by(self.shared.processes.len());
         for agent in ours {
-            if self.agents[agent].doing == Activity::Sleeping {
+            if self.agents[agent].activity == Activity::Sleeping {
                 if self.agents[agent].is_retrying() {
-                    self.shared.failed(None, None, self.now);
+                    self.shared.record_failure(None, None, self.now);
                 }
                 self.join(agent);
             }
         }
-        self.record.joined_again = Some(self.now - self.shared.down.end);
+        self.recorder.rejoined_after = Some(self.now - self.shared.store_outage.end);
         self.schedule_polls();
     }
 }

@@ -6,7 +6,7 @@
 use super::WatchEvent;
 use crate::entry::Problem;
 use outlast_kernel::Timestamp;
-use outlast_kernel::text::{bounded, message, plain};
+use outlast_kernel::text::{bounded, plain, sanitized_message};
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::Cause;
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Returns the interval between looks at the clock: a fraction of the shortest limit.
-    fn look(&self) -> Duration {
+    fn check_interval(&self) -> Duration {
         let shortest = self.stall.into_iter().chain(self.timeout).min();
         let part = shortest.map_or(MAX_CHECK_INTERVAL, |limit| limit / 4);
         part.clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL)
@@ -52,12 +52,12 @@ enum ExceededLimit {
 pub(super) struct WatchState {
     limits: Limits,
     /// The time of the last look at the clock.
-    seen: Timestamp,
+    last_checked: Timestamp,
     /// The working time until then.
     worked: Duration,
     /// The working times of the last activity and of the last progress.
-    active: Duration,
-    progressed: Duration,
+    active_at: Duration,
+    progressed_at: Duration,
     is_paused: bool,
     events: VecDeque<RecordedEvent>,
 }
@@ -75,34 +75,36 @@ impl WatchState {
     pub(super) fn new(limits: Limits, now: Timestamp) -> Self {
         Self {
             limits,
-            seen: now,
+            last_checked: now,
             worked: Duration::ZERO,
-            active: Duration::ZERO,
-            progressed: Duration::ZERO,
+            active_at: Duration::ZERO,
+            progressed_at: Duration::ZERO,
             is_paused: false,
             events: VecDeque::with_capacity(MAX_EVENTS),
         }
     }
 
     /// Looks at the clock. After a much longer interval than planned the machine was asleep, and nothing worked.
-    pub(super) fn look(&mut self, now: Timestamp) {
+    pub(super) fn advance(&mut self, now: Timestamp) {
         if !self.is_paused {
-            let passed = now.since(self.seen).min(self.limits.look() * 2);
+            let passed = now
+                .since(self.last_checked)
+                .min(self.limits.check_interval() * 2);
             self.worked = self.worked.saturating_add(passed);
         }
-        self.seen = now;
+        self.last_checked = now;
     }
 
     /// Records an observation.
-    pub(super) fn sign(&mut self, now: Timestamp, sign: WatchEvent) {
-        self.look(now);
+    pub(super) fn record(&mut self, now: Timestamp, sign: WatchEvent) {
+        self.advance(now);
         match sign {
             WatchEvent::Activity(name) => {
-                self.active = self.worked;
+                self.active_at = self.worked;
                 self.remember(now, &name);
             }
             WatchEvent::Progress(name) => {
-                (self.active, self.progressed) = (self.worked, self.worked);
+                (self.active_at, self.progressed_at) = (self.worked, self.worked);
                 self.remember(now, &name);
             }
             WatchEvent::Paused => {
@@ -118,7 +120,7 @@ impl WatchState {
 
     /// Returns the exceeded limit, as a problem.
     pub(super) fn expired(&self) -> Option<Problem> {
-        let (passed, limit, _) = self.next().filter(|(.., due)| self.worked >= *due)?;
+        let (passed, limit, _) = self.next_limit().filter(|(.., due)| self.worked >= *due)?;
         // The same limit always gives the same text: the breaker counts it.
         let limit = Span(limit);
         let (cause, what) = match passed {
@@ -140,17 +142,17 @@ impl WatchState {
     }
 
     /// Returns the time until the next look; `None` if no limit can be exceeded before the attempt resumes.
-    pub(super) fn next_look(&self) -> Option<Duration> {
-        let (.., due) = self.next().filter(|_| !self.is_paused)?;
+    pub(super) fn next_check_in(&self) -> Option<Duration> {
+        let (.., due) = self.next_limit().filter(|_| !self.is_paused)?;
         // Timestamps have whole milliseconds: rounding down would cause a busy loop.
         let left = due.saturating_sub(self.worked) + Duration::from_nanos(999_999);
-        Some(left.min(self.limits.look()))
+        Some(left.min(self.limits.check_interval()))
     }
 
     /// Returns the last events, oldest first.
     pub(super) fn last_events(&self) -> Vec<String> {
         let say = |seen: &RecordedEvent| {
-            let (at, name) = (seen.at, message(&plain(&seen.name)));
+            let (at, name) = (seen.at, sanitized_message(&plain(&seen.name)));
             match seen.times {
                 1 => format!("{at} {name}"),
                 times => format!("{at} {name} ({times} times)"),
@@ -160,14 +162,14 @@ impl WatchState {
     }
 
     /// Returns the limit that is exceeded first, and the working time of that.
-    fn next(&self) -> Option<(ExceededLimit, Duration, Duration)> {
+    fn next_limit(&self) -> Option<(ExceededLimit, Duration, Duration)> {
         let Limits { stall, timeout } = self.limits;
         let timeout = timeout.map(|limit| (ExceededLimit::Timeout, limit, limit));
         let since = |passed, last: Duration| {
             stall.map(move |limit| (passed, limit, last.saturating_add(limit)))
         };
-        let active = since(ExceededLimit::Activity, self.active);
-        let progressed = since(ExceededLimit::Progress, self.progressed);
+        let active = since(ExceededLimit::Activity, self.active_at);
+        let progressed = since(ExceededLimit::Progress, self.progressed_at);
         // Of limits at the same time the first one counts.
         let all = [timeout, active, progressed].into_iter().flatten();
         all.min_by_key(|(.., due)| *due)

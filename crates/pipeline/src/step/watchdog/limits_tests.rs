@@ -27,9 +27,9 @@ fn progress() -> WatchEvent {
 fn first(mut watch: WatchState, signs: &[(u64, WatchEvent)]) -> (u64, Cause, String) {
     for second in 0.. {
         for (_, sign) in signs.iter().filter(|(at, _)| *at == second) {
-            watch.sign(at(second), sign.clone());
+            watch.record(at(second), sign.clone());
         }
-        watch.look(at(second));
+        watch.advance(at(second));
         if let Some(problem) = watch.expired() {
             return (second, problem.cause, problem.message);
         }
@@ -95,15 +95,15 @@ fn pauses_do_not_nest_and_what_is_heard_in_one_counts_and_does_not_end_it() {
 fn a_machine_that_slept_did_not_stall() {
     let mut watch = watch(Some(1800), Some(7200));
     for minute in 1..10 {
-        watch.look(at(60 * minute));
+        watch.advance(at(60 * minute));
     }
     let lid_opens = 540 + 8 * 3600;
-    watch.look(at(lid_opens));
+    watch.advance(at(lid_opens));
     assert_eq!(watch.expired().map(|problem| problem.message), None);
     let (mut now, mut problem) = (lid_opens, None);
     while problem.is_none() {
         now += 60;
-        watch.look(at(now));
+        watch.advance(at(now));
         problem = watch.expired();
     }
     // At most two look intervals of the sleep count.
@@ -114,15 +114,15 @@ fn a_machine_that_slept_did_not_stall() {
 #[test]
 fn a_clock_that_is_set_back_neither_ends_nor_prolongs_anything() {
     let mut watch = watch(Some(30), None);
-    watch.look(at(7));
-    watch.look(at(14));
+    watch.advance(at(7));
+    watch.advance(at(14));
     let back = |second: u64| Timestamp::from_millis(second * 1000);
-    watch.look(back(100));
+    watch.advance(back(100));
     assert_eq!(watch.worked, Duration::from_secs(14));
-    watch.look(back(107));
-    watch.look(back(114));
+    watch.advance(back(107));
+    watch.advance(back(114));
     assert!(watch.expired().is_none());
-    watch.look(back(116));
+    watch.advance(back(116));
     assert!(watch.expired().is_some());
 }
 
@@ -131,12 +131,12 @@ fn the_last_ten_signs_are_kept_and_those_of_a_kind_are_one() {
     let mut watch = watch(None, None);
     for second in 0..20 {
         let name = format!("tool {second}");
-        watch.sign(at(second), WatchEvent::Activity(name));
+        watch.record(at(second), WatchEvent::Activity(name));
     }
     for second in 20..520 {
-        watch.sign(at(second), progress());
+        watch.record(at(second), progress());
     }
-    watch.sign(at(600), WatchEvent::Paused);
+    watch.record(at(600), WatchEvent::Paused);
     let events = watch.last_events();
     assert_eq!(events.len(), 10);
     let last: Vec<_> = events.iter().map(|event| &event[25..]).collect();
@@ -151,8 +151,8 @@ fn the_last_ten_signs_are_kept_and_those_of_a_kind_are_one() {
 fn what_signs_say_is_bounded_and_without_secrets() {
     let mut watch = watch(None, None);
     let secret = format!("sk-{}", "a1B2".repeat(10));
-    watch.sign(at(0), WatchEvent::Activity("x".repeat(100_000)));
-    watch.sign(
+    watch.record(at(0), WatchEvent::Activity("x".repeat(100_000)));
+    watch.record(
         at(1),
         WatchEvent::Activity(format!("\u{1b}[31mcurl {secret}")),
     );
@@ -171,10 +171,10 @@ fn absurd_limits_are_limits_like_others() {
         let mut watch = WatchState::new(limits, at(0));
         assert!(
             watch
-                .next_look()
+                .next_check_in()
                 .is_some_and(|look| look >= Duration::from_nanos(999_999))
         );
-        watch.look(at(1));
+        watch.advance(at(1));
         assert!(watch.expired().is_some());
     }
     let limits = Limits {
@@ -182,10 +182,10 @@ fn absurd_limits_are_limits_like_others() {
         timeout: Some(Duration::MAX),
     };
     let mut watch = WatchState::new(limits, at(0));
-    watch.sign(at(10), progress());
-    watch.look(Timestamp::LATEST);
+    watch.record(at(10), progress());
+    watch.advance(Timestamp::LATEST);
     assert!(watch.expired().is_none());
-    assert_eq!(watch.next_look(), Some(MAX_CHECK_INTERVAL));
+    assert_eq!(watch.next_check_in(), Some(MAX_CHECK_INTERVAL));
 }
 
 /// A reference model that counts millisecond by millisecond.
@@ -240,14 +240,14 @@ proptest! {
             match sign {
                 Some(sign) => {
                     counted.sign(&sign);
-                    watch.sign(now, sign);
+                    watch.record(now, sign);
                 }
-                None => watch.look(now),
+                None => watch.advance(now),
             }
             let is_over = counted.worked >= timeout || counted.silent >= stall || counted.idle >= stall;
             prop_assert_eq!(watch.expired().is_some(), is_over);
-            prop_assert_eq!(watch.next_look().is_none(), counted.is_paused);
-            if !is_over && let Some(look) = watch.next_look() {
+            prop_assert_eq!(watch.next_check_in().is_none(), counted.is_paused);
+            if !is_over && let Some(look) = watch.next_check_in() {
                 let left = (timeout - counted.worked).min(stall - counted.silent.max(counted.idle));
                 prop_assert_eq!(look.as_millis(), u128::from(left.min(7_500)));
             }

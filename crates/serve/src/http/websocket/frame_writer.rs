@@ -102,32 +102,34 @@ fn length(message: &Message) -> usize {
 /// Puts frames into the queue.
 #[derive(Clone)]
 pub(super) struct FrameSender {
-    line: mpsc::Sender<QueuedFrame>,
+    queue: mpsc::Sender<QueuedFrame>,
     /// Remaining bytes of the queue.
-    room: Arc<Semaphore>,
+    byte_permits: Arc<Semaphore>,
     /// Lets one subscription at a time make a snapshot and hold it until the queue has room for it.
-    pub(super) snapshots: Arc<Semaphore>,
+    pub(super) snapshot_permit: Arc<Semaphore>,
 }
 
 impl FrameSender {
     /// Creates a queue: its sender and its receiver.
-    pub(super) fn line() -> (Self, mpsc::Receiver<QueuedFrame>) {
-        let (line, waiting) = mpsc::channel(MAX_QUEUED_FRAMES);
+    pub(super) fn channel() -> (Self, mpsc::Receiver<QueuedFrame>) {
+        let (queue, waiting) = mpsc::channel(MAX_QUEUED_FRAMES);
         let out = Self {
-            line,
-            room: Arc::new(Semaphore::new(MAX_QUEUED_BYTES)),
-            snapshots: Arc::new(Semaphore::new(1)),
+            queue,
+            byte_permits: Arc::new(Semaphore::new(MAX_QUEUED_BYTES)),
+            snapshot_permit: Arc::new(Semaphore::new(1)),
         };
         (out, waiting)
     }
 
     /// Queues a frame once there is room for it. Returns whether the queue is still open.
-    pub(super) async fn say(&self, frame: &Frame<'_>) -> bool {
+    pub(super) async fn send(&self, frame: &Frame<'_>) -> bool {
         let text = serde_json::to_string(frame).unwrap_or_default();
         let bytes = text.len().clamp(1, MAX_QUEUED_BYTES);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let permit = Arc::clone(&self.room).acquire_many_owned(bytes).await;
+        let permit = Arc::clone(&self.byte_permits)
+            .acquire_many_owned(bytes)
+            .await;
         let waiting = QueuedFrame(Message::text(text), permit.ok());
-        self.line.send(waiting).await.is_ok()
+        self.queue.send(waiting).await.is_ok()
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Connection {
     commands: mpsc::Sender<Vec<u8>>,
     state: Arc<ConnectionState>,
     /// Ends both tasks when the last client is dropped.
-    _left: DropGuard,
+    _tasks_guard: DropGuard,
 }
 
 /// The end of a connection.
@@ -42,14 +42,14 @@ struct ConnectionState {
     /// Cancelled when nothing more will be written.
     closing: CancellationToken,
     /// Cancelled when the server is gone.
-    gone: CancellationToken,
+    disconnected: CancellationToken,
     /// The exit status of the server's process.
     status: OnceLock<ExitStatus>,
 }
 
 impl Connection {
     /// Connects to a server over two streams; `child` is its process, if it was spawned here.
-    pub(super) fn over<R, W>(reader: R, writer: W, child: Option<Child>) -> Self
+    pub(super) fn from_streams<R, W>(reader: R, writer: W, child: Option<Child>) -> Self
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
@@ -59,28 +59,28 @@ impl Connection {
         let left = CancellationToken::new();
         let (commands, waiting) = mpsc::channel(MAX_QUEUED_COMMANDS);
         let writing = write(writer, waiting, inbox.clone(), state.clone());
-        let keeping = keep(reader, child, inbox.clone(), state.clone());
+        let keeping = supervise(reader, child, inbox.clone(), state.clone());
         tokio::spawn(left.clone().run_until_cancelled_owned(writing));
         tokio::spawn(left.clone().run_until_cancelled_owned(keeping));
-        let _left = left.drop_guard();
+        let _tasks_guard = left.drop_guard();
         Self {
             inbox,
             commands,
             state,
-            _left,
+            _tasks_guard,
         }
     }
 
     /// Queues a line for writing.
     pub(super) async fn write(&self, line: Vec<u8>) -> Result<(), ClientError> {
         let sent = self.commands.send(line).await;
-        sent.map_err(|_| self.inbox.over())
+        sent.map_err(|_| self.inbox.closed_error())
     }
 
     /// Closes the server's input and waits until the server is gone; kills it if it does not exit.
     pub(super) async fn close(&self) -> Option<ExitStatus> {
         self.state.closing.cancel();
-        self.state.gone.cancelled().await;
+        self.state.disconnected.cancelled().await;
         self.state.status.get().copied()
     }
 }
@@ -102,7 +102,7 @@ async fn write(
         };
         let Some(line) = line else { break };
         if let Err(error) = put(&mut out, &line).await {
-            inbox.end(&lost(error));
+            inbox.end(&connection_error(error));
             return;
         }
     }
@@ -116,7 +116,7 @@ async fn put(out: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result<()>
 }
 
 /// Reads until the server is gone, then waits for its process.
-async fn keep(
+async fn supervise(
     reader: impl AsyncRead + Unpin,
     mut child: Option<Child>,
     inbox: Arc<Inbox>,
@@ -127,11 +127,11 @@ async fn keep(
         let mut reading = pin!(read(lines, &inbox));
         tokio::select! {
             why = &mut reading => (why, SHUTDOWN_TIMEOUT),
-            () = ended(child.as_mut()) => {
+            () = child_exited(child.as_mut()) => {
                 let last = timeout(DRAIN_TIMEOUT, reading).await;
                 (last.unwrap_or(ClientError::Closed), SHUTDOWN_TIMEOUT)
             }
-            () = patience(&state) => (ClientError::Closed, Duration::ZERO),
+            () = shutdown_timeout(&state) => (ClientError::Closed, Duration::ZERO),
         }
     };
     inbox.end(&why);
@@ -141,7 +141,7 @@ async fn keep(
     {
         state.status.get_or_init(|| status);
     }
-    state.gone.cancel();
+    state.disconnected.cancel();
 }
 
 /// Waits for the process to exit; kills it after the grace period.
@@ -160,22 +160,22 @@ where
 {
     loop {
         match lines.next().await {
-            Ok(Some(Line::Whole(line))) => {
+            Ok(Some(Line::Complete(line))) => {
                 // Ignores lines that are not frames: a wrapper around the server may print a greeting.
                 if let Ok(frame @ Value::Object(_)) = serde_json::from_str(&line) {
-                    inbox.hear(frame);
+                    inbox.dispatch(frame);
                 }
             }
-            Ok(Some(Line::NotText)) => {}
+            Ok(Some(Line::InvalidUtf8)) => {}
             Ok(Some(Line::TooLong { bytes })) => return ClientError::TooLong { bytes },
             Ok(None) => return ClientError::Closed,
-            Err(error) => return lost(error),
+            Err(error) => return connection_error(error),
         }
     }
 }
 
 /// Waits for the process to exit; never returns if there is none.
-async fn ended(child: Option<&mut Child>) {
+async fn child_exited(child: Option<&mut Child>) {
     match child {
         Some(child) => drop(child.wait().await),
         None => std::future::pending().await,
@@ -183,13 +183,13 @@ async fn ended(child: Option<&mut Child>) {
 }
 
 /// Waits until a closing server should have exited.
-async fn patience(state: &ConnectionState) {
+async fn shutdown_timeout(state: &ConnectionState) {
     state.closing.cancelled().await;
     sleep(SHUTDOWN_TIMEOUT).await;
 }
 
 /// Maps an I/O error: a broken pipe means that the server has closed.
-fn lost(error: io::Error) -> ClientError {
+fn connection_error(error: io::Error) -> ClientError {
     match error.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ClientError::Closed,
         _ => error.into(),

@@ -38,10 +38,10 @@ pub enum ClientError {
     Io(#[source] Arc<io::Error>),
     /// The command is not an object with a string as its `type`.
     #[error("a command needs a `type`")]
-    NoCommand,
+    MissingType,
     /// The reply has another shape than this command's replies have.
     #[error("{command}: the server answered something else: {answer}")]
-    Unexpected {
+    UnexpectedReply {
         /// The command.
         command: String,
         /// The reply.

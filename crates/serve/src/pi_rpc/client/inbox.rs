@@ -24,11 +24,11 @@ pub(super) struct Inbox {
 
 struct State {
     /// The reason why no more frames come.
-    over: Option<ClientError>,
-    asking: HashMap<u64, oneshot::Sender<Arc<Value>>>,
+    closed_by: Option<ClientError>,
+    pending_replies: HashMap<u64, oneshot::Sender<Arc<Value>>>,
     /// `None` once the connection is over, so that listeners notice.
     events: Option<broadcast::Sender<Arc<Value>>>,
-    following: Vec<mpsc::UnboundedSender<Arc<Value>>>,
+    run_subscribers: Vec<mpsc::UnboundedSender<Arc<Value>>>,
 }
 
 impl Inbox {
@@ -36,28 +36,32 @@ impl Inbox {
         let (events, _) = broadcast::channel(MAX_QUEUED_EVENTS);
         Self {
             state: Mutex::new(State {
-                over: None,
-                asking: HashMap::new(),
+                closed_by: None,
+                pending_replies: HashMap::new(),
                 events: Some(events),
-                following: Vec::new(),
+                run_subscribers: Vec::new(),
             }),
         }
     }
 
     /// Registers a request whose reply has this number.
-    pub(super) fn ask(&self, id: u64) -> Result<PendingReply<'_>, ClientError> {
+    pub(super) fn register_request(&self, id: u64) -> Result<PendingReply<'_>, ClientError> {
         let mut state = self.state();
-        if let Some(why) = &state.over {
+        if let Some(why) = &state.closed_by {
             return Err(why.clone());
         }
-        let (sender, answer) = oneshot::channel();
-        state.asking.insert(id, sender);
+        let (sender, receiver) = oneshot::channel();
+        state.pending_replies.insert(id, sender);
         let inbox = self;
-        Ok(PendingReply { inbox, id, answer })
+        Ok(PendingReply {
+            inbox,
+            id,
+            receiver,
+        })
     }
 
     /// Subscribes to the events from now on.
-    pub(super) fn listen(&self) -> EventStream {
+    pub(super) fn subscribe(&self) -> EventStream {
         let state = self.state();
         let receiver = match &state.events {
             Some(events) => events.subscribe(),
@@ -67,29 +71,29 @@ impl Inbox {
     }
 
     /// Follows all frames from now on, without deltas.
-    pub(super) fn follow(&self) -> RunEvents {
+    pub(super) fn subscribe_run(&self) -> RunEvents {
         let (sender, following) = mpsc::unbounded_channel();
         let mut state = self.state();
-        if state.over.is_none() {
-            state.following.push(sender);
+        if state.closed_by.is_none() {
+            state.run_subscribers.push(sender);
         }
         following
     }
 
     /// Delivers a frame of the server.
-    pub(super) fn hear(&self, frame: Value) {
+    pub(super) fn dispatch(&self, frame: Value) {
         let frame = Arc::new(frame);
         let kind = frame["type"].as_str().unwrap_or_default();
         let mut state = self.state();
         if !DELTA_KINDS.contains(&kind) {
             let said = |follower: &mpsc::UnboundedSender<_>| follower.send(frame.clone()).is_ok();
-            state.following.retain(said);
+            state.run_subscribers.retain(said);
         }
         // A reply to a cancelled request is not an event.
         if kind == "response"
-            && let Some(id) = number(&frame)
+            && let Some(id) = reply_id(&frame)
         {
-            if let Some(asking) = state.asking.remove(&id) {
+            if let Some(asking) = state.pending_replies.remove(&id) {
                 asking.send(frame).ok();
             }
         } else if let Some(events) = &state.events {
@@ -100,22 +104,25 @@ impl Inbox {
     /// Ends all waits: no more frames come.
     pub(super) fn end(&self, why: &ClientError) {
         let mut state = self.state();
-        state.over.get_or_insert_with(|| why.clone());
+        state.closed_by.get_or_insert_with(|| why.clone());
         state.events = None;
-        state.following.clear();
-        state.asking.clear();
+        state.run_subscribers.clear();
+        state.pending_replies.clear();
     }
 
     /// Returns the reason why no more frames come.
-    pub(super) fn over(&self) -> ClientError {
-        self.state().over.clone().unwrap_or(ClientError::Closed)
+    pub(super) fn closed_error(&self) -> ClientError {
+        self.state()
+            .closed_by
+            .clone()
+            .unwrap_or(ClientError::Closed)
     }
 
     /// Returns the number of pending requests and of followers.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> (usize, usize) {
         let state = self.state();
-        (state.asking.len(), state.following.len())
+        (state.pending_replies.len(), state.run_subscribers.len())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -124,7 +131,7 @@ impl Inbox {
 }
 
 /// Returns the number that matches a reply to its request.
-pub(super) fn number(frame: &Value) -> Option<u64> {
+pub(super) fn reply_id(frame: &Value) -> Option<u64> {
     frame["id"].as_str()?.parse().ok()
 }
 
@@ -132,20 +139,20 @@ pub(super) fn number(frame: &Value) -> Option<u64> {
 pub(super) struct PendingReply<'a> {
     inbox: &'a Inbox,
     id: u64,
-    answer: oneshot::Receiver<Arc<Value>>,
+    receiver: oneshot::Receiver<Arc<Value>>,
 }
 
 impl PendingReply<'_> {
     /// Waits for the reply.
-    pub(super) async fn answer(mut self) -> Result<Arc<Value>, ClientError> {
-        let answer = (&mut self.answer).await;
-        answer.map_err(|_| self.inbox.over())
+    pub(super) async fn wait(mut self) -> Result<Arc<Value>, ClientError> {
+        let answer = (&mut self.receiver).await;
+        answer.map_err(|_| self.inbox.closed_error())
     }
 }
 
 impl Drop for PendingReply<'_> {
     fn drop(&mut self) {
-        self.inbox.state().asking.remove(&self.id);
+        self.inbox.state().pending_replies.remove(&self.id);
     }
 }
 

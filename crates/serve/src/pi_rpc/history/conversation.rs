@@ -12,9 +12,9 @@ use std::collections::HashMap;
 
 #[derive(Default)]
 pub(super) struct Conversation {
-    standing: State,
+    state: State,
     /// The origin of each message.
-    known: Vec<MessageOrigin>,
+    origins: Vec<MessageOrigin>,
 }
 
 #[derive(Clone)]
@@ -23,9 +23,9 @@ struct MessageOrigin {
     id: String,
     time: u64,
     /// The model's message without its content.
-    answer: Option<Assistant>,
+    assistant: Option<Assistant>,
     /// The size of the messages that it replaces, in tokens, if it is a summary.
-    summary_of: Option<u64>,
+    summarized_tokens: Option<u64>,
 }
 
 /// The id of an entry, and its time.
@@ -33,13 +33,13 @@ type Origin = (String, u64);
 
 impl Conversation {
     /// Adds an entry; `answer` has the details of a model's message in it.
-    pub(super) fn take_in(&mut self, origin: Origin, entry: Entry, answer: Option<Assistant>) {
-        self.standing.take_in(entry);
-        let known = MessageOrigin::of(origin);
-        for message in self.standing.messages.iter().skip(self.known.len()) {
-            let answer = answer.clone().filter(|_| message.role == Role::Assistant);
-            self.known.push(MessageOrigin {
-                answer,
+    pub(super) fn apply(&mut self, origin: Origin, entry: Entry, answer: Option<Assistant>) {
+        self.state.apply(entry);
+        let known = MessageOrigin::new(origin);
+        for message in self.state.messages.iter().skip(self.origins.len()) {
+            let assistant = answer.clone().filter(|_| message.role == Role::Assistant);
+            self.origins.push(MessageOrigin {
+                assistant,
                 ..known.clone()
             });
         }
@@ -47,44 +47,44 @@ impl Conversation {
 
     /// Applies a compaction: the conversation becomes an optional summary and the newest messages, some of them
     /// shortened. Returns the entry of the first message kept.
-    pub(super) fn become_smaller(
+    pub(super) fn compact(
         &mut self,
         origin: Origin,
         entry: Entry,
         is_summarised: bool,
         tokens: u64,
     ) -> Option<String> {
-        self.standing.take_in(entry);
-        let new = self.standing.messages.len();
+        self.state.apply(entry);
+        let new = self.state.messages.len();
         let kept = new.saturating_sub(usize::from(is_summarised));
-        let from = self.known.len().saturating_sub(kept);
+        let from = self.origins.len().saturating_sub(kept);
         let mut known = Vec::with_capacity(new);
         if is_summarised {
             known.push(MessageOrigin {
-                summary_of: Some(tokens),
-                ..MessageOrigin::of(origin.clone())
+                summarized_tokens: Some(tokens),
+                ..MessageOrigin::new(origin.clone())
             });
         }
-        known.extend(self.known.drain(..).skip(from));
+        known.extend(self.origins.drain(..).skip(from));
         let first = known.get(usize::from(is_summarised));
         let first = first.map(|known| known.id.clone());
         // Any further messages came with this entry.
-        known.resize(new, MessageOrigin::of(origin));
-        self.known = known;
+        known.resize(new, MessageOrigin::new(origin));
+        self.origins = known;
         first
     }
 
     /// Returns all messages.
     pub(super) fn into_messages(self) -> Vec<Message> {
         let mut tools = HashMap::new();
-        let mut all = Vec::with_capacity(self.known.len());
-        for (message, known) in self.standing.messages.into_iter().zip(self.known) {
+        let mut all = Vec::with_capacity(self.origins.len());
+        for (message, known) in self.state.messages.into_iter().zip(self.origins) {
             for call in message.tool_calls() {
                 tools.insert(call.id.clone(), call.name.clone());
             }
             match message.role {
-                Role::Assistant => all.push(known.answer(&message.parts)),
-                Role::User => known.input(message, &tools, &mut all),
+                Role::Assistant => all.push(known.into_assistant_message(&message.parts)),
+                Role::User => known.push_user_messages(message, &tools, &mut all),
             }
         }
         all
@@ -92,16 +92,16 @@ impl Conversation {
 }
 
 impl MessageOrigin {
-    fn of((id, time): Origin) -> Self {
+    fn new((id, time): Origin) -> Self {
         Self {
             id,
             time,
-            answer: None,
-            summary_of: None,
+            assistant: None,
+            summarized_tokens: None,
         }
     }
 
-    fn answer(self, parts: &[Part]) -> Message {
+    fn into_assistant_message(self, parts: &[Part]) -> Message {
         let unknown = || Assistant {
             content: Vec::new(),
             api: String::new(),
@@ -114,20 +114,20 @@ impl MessageOrigin {
             outlast: None,
         };
         Message::Assistant(Assistant {
-            content: Block::all(parts),
-            ..self.answer.unwrap_or_else(unknown)
+            content: Block::from_parts(parts),
+            ..self.assistant.unwrap_or_else(unknown)
         })
     }
 
     /// Adds a user message: a summary, or each tool result as a message of its own, then the user's input.
-    fn input(
+    fn push_user_messages(
         self,
         message: outlast_dialect::Message,
         tools: &HashMap<String, String>,
         all: &mut Vec<Message>,
     ) {
         let timestamp = self.time;
-        if let Some(tokens_before) = self.summary_of {
+        if let Some(tokens_before) = self.summarized_tokens {
             let summary = message.text();
             return all.push(Message::CompactionSummary(CompactionSummary {
                 summary,
@@ -135,7 +135,7 @@ impl MessageOrigin {
                 timestamp,
             }));
         }
-        let content = Block::all(&message.parts);
+        let content = Block::from_parts(&message.parts);
         for part in message.parts {
             if let Part::ToolResult(result) = part {
                 let name = tools.get(&result.id).cloned().unwrap_or_default();
@@ -145,7 +145,7 @@ impl MessageOrigin {
             }
         }
         if !content.is_empty() {
-            all.push(Message::of_user(content, timestamp));
+            all.push(Message::from_user(content, timestamp));
         }
     }
 }

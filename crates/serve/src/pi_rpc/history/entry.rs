@@ -18,7 +18,7 @@ pub struct Entry {
     pub timestamp: Timestamp,
     /// The content of the entry.
     #[serde(flatten)]
-    pub what: EntryBody,
+    pub body: EntryBody,
     #[serde(skip)]
     pub(super) seq: u64,
     /// Whether this message began a turn.
@@ -71,7 +71,7 @@ impl EntryBody {
 impl Entry {
     /// Returns the text of a user's message; empty for other entries.
     pub(super) fn text(&self) -> String {
-        match &self.what {
+        match &self.body {
             EntryBody::Message {
                 message: Message::User(user),
             } => Block::text_of(&user.content),
@@ -86,7 +86,7 @@ pub(super) struct Entries(Vec<Entry>);
 
 impl Entries {
     /// Appends an entry and returns its id.
-    pub(super) fn push(&mut self, (seq, timestamp): (u64, Timestamp), what: EntryBody) -> String {
+    pub(super) fn push(&mut self, (seq, timestamp): (u64, Timestamp), body: EntryBody) -> String {
         let twins = self.0.iter().rev().take_while(|entry| entry.seq == seq);
         let id = match twins.count() {
             0 => format!("{seq:08x}"),
@@ -96,7 +96,7 @@ impl Entries {
             id: id.clone(),
             parent_id: self.0.last().map(|entry| entry.id.clone()),
             timestamp,
-            what,
+            body,
             seq,
             is_prompt: false,
         });
@@ -112,7 +112,7 @@ impl Entries {
     /// Completes the compaction at the end of the list with the first entry that it keeps.
     pub(super) fn set_first_kept(&mut self, id: String) {
         if let Some(Entry {
-            what:
+            body:
                 EntryBody::Compaction {
                     first_kept_entry_id,
                     ..
@@ -125,7 +125,7 @@ impl Entries {
     }
 
     /// Returns the id of the last entry for a journal number, or the id that it would have.
-    pub(super) fn last_id(&self, seq: u64) -> String {
+    pub(super) fn last_id_for(&self, seq: u64) -> String {
         let last = self.0.last().filter(|entry| entry.seq == seq);
         last.map_or_else(|| format!("{seq:08x}"), |entry| entry.id.clone())
     }

@@ -19,14 +19,14 @@ use std::collections::HashMap;
 pub(super) struct Reader<'a> {
     models: &'a Models,
     /// The model in use, as far as the journal names it.
-    asked: ModelRef,
+    model: ModelRef,
     /// The tools of the calls so far.
     tools: HashMap<String, String>,
     entries: Entries,
     conversation: Conversation,
-    counted: StatsCounter,
+    counter: StatsCounter,
     /// Whether the current turn began without a message of its own.
-    begins_without: bool,
+    is_prompt_missing: bool,
 }
 
 /// The number of an entry in the journal, and its time.
@@ -36,12 +36,12 @@ impl<'a> Reader<'a> {
     pub(super) fn new(models: &'a Models) -> Self {
         Self {
             models,
-            asked: models.in_use(),
+            model: models.in_use(),
             tools: HashMap::new(),
             entries: Entries::default(),
             conversation: Conversation::default(),
-            counted: StatsCounter::new(models.window()),
-            begins_without: false,
+            counter: StatsCounter::new(models.window()),
+            is_prompt_missing: false,
         }
     }
 
@@ -49,31 +49,31 @@ impl<'a> Reader<'a> {
         History {
             entries: self.entries.into_vec(),
             messages: self.conversation.into_messages(),
-            counted: self.counted,
+            counter: self.counter,
         }
     }
 
     /// Adds an entry of the journal.
-    pub(super) fn take_in(&mut self, at: EntryStamp, entry: journal::Entry) {
+    pub(super) fn apply(&mut self, at: EntryStamp, entry: journal::Entry) {
         let mut answer = None;
         if !matches!(
             entry,
-            journal::Entry::Prompt { .. } | journal::Entry::Said { .. }
+            journal::Entry::Prompt { .. } | journal::Entry::Delivered { .. }
         ) {
-            self.begins_without = false;
+            self.is_prompt_missing = false;
         }
         match &entry {
             journal::Entry::Prompt { message, .. } => {
-                self.begins_without = message.is_none();
-                self.say(at, message.as_slice(), true);
+                self.is_prompt_missing = message.is_none();
+                self.push_messages(at, message.as_slice(), true);
             }
-            journal::Entry::Said { messages, note, .. } => {
+            journal::Entry::Delivered { messages, note, .. } => {
                 // A session cannot be forked from a message that was sent into a turn.
-                let begins = !note && std::mem::take(&mut self.begins_without);
-                self.say(at, messages, begins);
+                let begins = !note && std::mem::take(&mut self.is_prompt_missing);
+                self.push_messages(at, messages, begins);
             }
             journal::Entry::Noticed { message, .. } => {
-                self.say(at, std::slice::from_ref(message), false);
+                self.push_messages(at, std::slice::from_ref(message), false);
             }
             journal::Entry::AttemptFailed {
                 judged,
@@ -85,15 +85,17 @@ impl<'a> Reader<'a> {
                 model: Some(switch),
                 ..
             } => {
-                self.asked = self.models.keyed(&switch.to);
-                self.entries.push(at, EntryBody::model_change(&self.asked));
+                self.model = self.models.find_by_key(&switch.to);
+                self.entries.push(at, EntryBody::model_change(&self.model));
             }
             journal::Entry::Message {
                 message,
                 stop_reason,
                 usage,
                 model,
-            } => answer = Some(self.answer(at, &message.parts, model, *stop_reason, *usage)),
+            } => {
+                answer = Some(self.push_completion(at, &message.parts, model, *stop_reason, *usage))
+            }
             journal::Entry::ToolFinished {
                 id,
                 output,
@@ -103,20 +105,25 @@ impl<'a> Reader<'a> {
             journal::Entry::Compacted { .. } => return self.compact(at, entry),
             _ => {}
         }
-        let id = self.entries.last_id(at.0);
+        let id = self.entries.last_id_for(at.0);
         self.conversation
-            .take_in((id, at.1.as_millis()), entry, answer);
+            .apply((id, at.1.as_millis()), entry, answer);
     }
 
-    fn say(&mut self, at: EntryStamp, messages: &[outlast_dialect::Message], is_prompt: bool) {
+    fn push_messages(
+        &mut self,
+        at: EntryStamp,
+        messages: &[outlast_dialect::Message],
+        is_prompt: bool,
+    ) {
         for message in messages {
-            let content = Block::all(&message.parts);
+            let content = Block::from_parts(&message.parts);
             let timestamp = at.1.as_millis();
             let message = match message.role {
-                Role::User => Message::of_user(content, timestamp),
+                Role::User => Message::from_user(content, timestamp),
                 Role::Assistant => Message::Assistant(Assistant {
                     content,
-                    ..self.asked.blank(timestamp)
+                    ..self.model.empty_message(timestamp)
                 }),
             };
             self.push(at, message);
@@ -131,26 +138,26 @@ impl<'a> Reader<'a> {
         parts: &[Part],
         usage: Usage,
     ) {
-        if let Some(judged) = judged.filter(|judged| judged.failure.provider != self.asked.provider)
+        if let Some(judged) = judged.filter(|judged| judged.failure.provider != self.model.provider)
         {
-            self.asked = self
+            self.model = self
                 .models
-                .find(&judged.failure.provider, &self.asked.model);
+                .find(&judged.failure.provider, &self.model.model);
         }
         let message = judged.map_or(ABORTED_MESSAGE, |judged| &judged.failure.message);
         let answer = Assistant {
-            content: Block::all(parts),
-            usage: self.asked.used(usage),
+            content: Block::from_parts(parts),
+            usage: self.model.price(usage),
             stop_reason: judged.map_or(Stop::Aborted, |_| Stop::Error),
             error_message: Some(message.to_owned()),
             outlast: judged.map(ErrorDetails::from),
-            ..self.asked.blank(at.1.as_millis())
+            ..self.model.empty_message(at.1.as_millis())
         };
         self.push(at, Message::Assistant(answer));
     }
 
     /// Adds a message of the model, and returns it without its content.
-    fn answer(
+    fn push_completion(
         &mut self,
         at: EntryStamp,
         parts: &[Part],
@@ -158,18 +165,18 @@ impl<'a> Reader<'a> {
         stop_reason: StopReason,
         usage: Usage,
     ) -> Assistant {
-        if !model.is_empty() && model != self.asked.model {
-            self.asked = self.models.find(&self.asked.provider, model);
+        if !model.is_empty() && model != self.model.model {
+            self.model = self.models.find(&self.model.provider, model);
         }
         let stop_reason = Stop::from(stop_reason);
         let answer = Assistant {
-            usage: self.asked.used(usage),
+            usage: self.model.price(usage),
             stop_reason,
             error_message: stop_reason.problem(),
-            ..self.asked.blank(at.1.as_millis())
+            ..self.model.empty_message(at.1.as_millis())
         };
-        self.counted.answered(usage);
-        let content = Block::all(parts);
+        self.counter.count_completion(usage);
+        let content = Block::from_parts(parts);
         for block in &content {
             if let Block::ToolCall { id, name, .. } = block {
                 self.tools.insert(id.clone(), name.clone());
@@ -206,7 +213,7 @@ impl<'a> Reader<'a> {
             return;
         };
         let summary = messages.first().filter(|_| model.is_some());
-        let used = self.asked.used(*usage);
+        let used = self.model.price(*usage);
         let what = EntryBody::Compaction {
             summary: summary.map_or_else(
                 || NO_SUMMARY_TEXT.to_owned(),
@@ -216,18 +223,18 @@ impl<'a> Reader<'a> {
             tokens_before: *before,
             usage: used,
         };
-        self.counted.compacted(used);
+        self.counter.count_compaction(used);
         let (is_summarised, tokens) = (summary.is_some(), *before);
         let own = self.entries.push(at, what);
         let time = at.1.as_millis();
-        let first =
-            self.conversation
-                .become_smaller((own.clone(), time), entry, is_summarised, tokens);
+        let first = self
+            .conversation
+            .compact((own.clone(), time), entry, is_summarised, tokens);
         self.entries.set_first_kept(first.unwrap_or(own));
     }
 
     fn push(&mut self, at: EntryStamp, message: Message) {
-        self.counted.message(&message);
+        self.counter.message(&message);
         self.entries.push(at, EntryBody::Message { message });
     }
 }

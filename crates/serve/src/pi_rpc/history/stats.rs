@@ -97,13 +97,13 @@ impl StatsCounter {
     }
 
     /// Counts a completion: its usage gives the size of the conversation.
-    pub(super) fn answered(&mut self, usage: Usage) {
-        let tokens = usage.read().saturating_add(usage.output);
+    pub(super) fn count_completion(&mut self, usage: Usage) {
+        let tokens = usage.total_input().saturating_add(usage.output);
         self.context = Some(tokens).filter(|tokens| *tokens > 0).or(self.context);
     }
 
     /// Counts a compaction: the size of the conversation is unknown until the model has read it.
-    pub(super) fn compacted(&mut self, used: PricedUsage) {
+    pub(super) fn count_compaction(&mut self, used: PricedUsage) {
         self.spend(used);
         self.context = None;
     }

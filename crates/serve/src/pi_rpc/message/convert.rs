@@ -21,7 +21,7 @@ impl PricedUsage {
             output: usage.output,
             cache_read: usage.cache_read,
             cache_write: usage.cache_write,
-            total_tokens: usage.read().saturating_add(usage.output),
+            total_tokens: usage.total_input().saturating_add(usage.output),
             cost: Cost {
                 input,
                 output,
@@ -80,7 +80,7 @@ impl From<&ClassifiedFailure> for ErrorDetails {
 
 impl User {
     /// Creates a message of the user from a text.
-    pub fn said(text: String, time: Timestamp) -> Self {
+    pub fn from_text(text: String, time: Timestamp) -> Self {
         let content = vec![Block::Text { text }];
         let timestamp = time.as_millis();
         Self { content, timestamp }
@@ -104,19 +104,19 @@ impl ToolResult {
 
 impl Block {
     /// Returns the content blocks of a message, without tool results: those are messages of their own.
-    pub fn all(parts: &[Part]) -> Vec<Self> {
-        parts.iter().filter_map(Self::of).collect()
+    pub fn from_parts(parts: &[Part]) -> Vec<Self> {
+        parts.iter().filter_map(Self::from_part).collect()
     }
 
-    fn of(part: &Part) -> Option<Self> {
+    fn from_part(part: &Part) -> Option<Self> {
         Some(match part {
             Part::Text { text } => Self::Text { text: text.clone() },
             Part::Image(image) => Self::Image {
                 data: image.data.clone(),
                 mime_type: image.media_type.clone(),
             },
-            Part::Reasoning(reasoning) => Self::thought(reasoning.clone()),
-            Part::ToolCall(call) => Self::call(call.clone()),
+            Part::Reasoning(reasoning) => Self::from_reasoning(reasoning.clone()),
+            Part::ToolCall(call) => Self::from_tool_call(call.clone()),
             Part::ToolResult(_) => return None,
         })
     }
@@ -131,7 +131,7 @@ impl Block {
     }
 
     /// Creates the block of a model's reasoning.
-    pub fn thought(reasoning: Reasoning) -> Self {
+    pub fn from_reasoning(reasoning: Reasoning) -> Self {
         let redacted = matches!(reasoning.proof, Some(Proof::Redacted { .. }));
         let thinking_signature = reasoning.proof.map(|proof| match proof {
             Proof::Signature { signature } => signature,
@@ -146,7 +146,7 @@ impl Block {
     }
 
     /// Creates the block of a tool call.
-    pub fn call(call: ToolCall) -> Self {
+    pub fn from_tool_call(call: ToolCall) -> Self {
         Self::ToolCall {
             id: call.id,
             name: call.name,

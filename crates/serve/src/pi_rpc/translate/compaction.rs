@@ -1,7 +1,7 @@
 //! The frames of a compaction.
 
 use super::PiEncoder;
-use super::frame::{Compacted, Files, Frame, Retry, RetryDetails, reason};
+use super::frame::{Compacted, Files, Frame, Retry, RetryDetails, reason_name};
 use crate::event_encoder::JsonLines;
 use crate::pi_rpc::history::NO_SUMMARY_TEXT;
 use crate::pi_rpc::message::ErrorDetails;
@@ -23,7 +23,7 @@ impl PiEncoder {
             Body::AutoCompactionStarted { reason: why, .. } => {
                 self.run.finish_step(out);
                 out.push(&Frame::CompactionStart {
-                    reason: reason(why),
+                    reason: reason_name(why),
                 });
             }
             Body::AutoCompactionRetry {
@@ -32,7 +32,7 @@ impl PiEncoder {
                 cause,
                 message,
             } => {
-                self.retries_summary = true;
+                self.is_retrying_summary = true;
                 let delay = retry_at.since(time);
                 out.push(&Frame::SummarizationRetryScheduled(Retry {
                     attempt,
@@ -62,7 +62,7 @@ impl PiEncoder {
         else {
             return;
         };
-        if std::mem::take(&mut self.retries_summary) {
+        if std::mem::take(&mut self.is_retrying_summary) {
             out.push(&Frame::SummarizationRetryFinished);
         }
         let result = error.is_none().then(|| Compacted {
@@ -75,7 +75,7 @@ impl PiEncoder {
         });
         let aborted = error.as_ref().is_some_and(|why| why.ends_with(CANCELLED));
         out.push(&Frame::CompactionEnd {
-            reason: reason(why),
+            reason: reason_name(why),
             result,
             aborted,
             will_retry,

@@ -213,7 +213,7 @@ pub(super) enum Request<'a> {
 }
 
 /// Returns the protocol's word for the reason of a compaction.
-pub(super) const fn reason(reason: CompactionReason) -> &'static str {
+pub(super) const fn reason_name(reason: CompactionReason) -> &'static str {
     match reason {
         CompactionReason::Manual => "manual",
         CompactionReason::Threshold => "threshold",

@@ -17,8 +17,8 @@ pub(super) struct Notices {
 
 impl Notices {
     /// Shows a notice, if the event has one.
-    pub(super) fn tell(&mut self, body: &Body, out: &mut JsonLines) {
-        if let Some((message, notify_type)) = words(body) {
+    pub(super) fn notify(&mut self, body: &Body, out: &mut JsonLines) {
+        if let Some((message, notify_type)) = notice_text(body) {
             let request = Request::Notify {
                 id: self.id(),
                 message: &message,
@@ -57,7 +57,7 @@ impl Notices {
     }
 }
 
-fn words(body: &Body) -> Option<(String, &'static str)> {
+fn notice_text(body: &Body) -> Option<(String, &'static str)> {
     let info = |text: String| Some((text, "info"));
     let warning = |text: String| Some((text, "warning"));
     match body {
@@ -103,7 +103,7 @@ fn words(body: &Body) -> Option<(String, &'static str)> {
 
 fn billed_twice(usage: Usage, estimated: bool) -> String {
     let about = if estimated { "about " } else { "" };
-    let (read, written) = (usage.read(), usage.output);
+    let (read, written) = (usage.total_input(), usage.output);
     format!(
         "what had to be asked for again cost {about}{read} tokens read and {written} written in addition"
     )

@@ -16,7 +16,7 @@ pub(super) struct CompletionEnd {
 }
 
 impl CompletionEnd {
-    pub(super) const fn well(stop: Stop) -> Self {
+    pub(super) const fn without_error(stop: Stop) -> Self {
         let (problem, details) = (None, None);
         Self {
             stop,
@@ -29,9 +29,9 @@ impl CompletionEnd {
 pub(super) struct PartialCompletion {
     pub(super) message: Assistant,
     /// Whether the start of the message was written.
-    is_said: bool,
+    is_started: bool,
     /// Whether the last block may still grow.
-    is_open: bool,
+    is_block_open: bool,
     /// Whether the completion was retracted.
     pub(super) is_retracted: bool,
 }
@@ -40,8 +40,8 @@ impl PartialCompletion {
     pub(super) const fn new(message: Assistant) -> Self {
         Self {
             message,
-            is_said: false,
-            is_open: false,
+            is_started: false,
+            is_block_open: false,
             is_retracted: false,
         }
     }
@@ -51,7 +51,7 @@ impl PartialCompletion {
             return;
         }
         let goes_on =
-            self.is_open && matches!(self.message.content.last(), Some(Block::Text { .. }));
+            self.is_block_open && matches!(self.message.content.last(), Some(Block::Text { .. }));
         if !goes_on {
             let text = String::new();
             let index = self.begin(Block::Text { text }, out);
@@ -76,9 +76,9 @@ impl PartialCompletion {
             return;
         }
         let last = self.message.content.last();
-        let goes_on = self.is_open && matches!(last, Some(Block::Thinking { .. }));
+        let goes_on = self.is_block_open && matches!(last, Some(Block::Thinking { .. }));
         if !goes_on {
-            let index = self.begin(Block::thought(Reasoning::default()), out);
+            let index = self.begin(Block::from_reasoning(Reasoning::default()), out);
             self.update(out, |partial| Update::ThinkingStart {
                 content_index: index,
                 partial,
@@ -96,14 +96,14 @@ impl PartialCompletion {
     }
 
     /// Adds complete reasoning. Its deltas came before, if it has any.
-    pub(super) fn thought(&mut self, reasoning: Reasoning, out: &mut JsonLines) {
+    pub(super) fn finish_thinking(&mut self, reasoning: Reasoning, out: &mut JsonLines) {
         let last = self.message.content.last();
-        let goes_on = self.is_open && matches!(last, Some(Block::Thinking { .. }));
+        let goes_on = self.is_block_open && matches!(last, Some(Block::Thinking { .. }));
         if !goes_on && reasoning.text.is_empty() && reasoning.proof.is_none() {
             return;
         }
         if !goes_on {
-            let index = self.begin(Block::thought(Reasoning::default()), out);
+            let index = self.begin(Block::from_reasoning(Reasoning::default()), out);
             self.update(out, |partial| Update::ThinkingStart {
                 content_index: index,
                 partial,
@@ -118,9 +118,9 @@ impl PartialCompletion {
 
     /// Adds a complete tool call.
     pub(super) fn call(&mut self, call: ToolCall, out: &mut JsonLines) {
-        let block = Block::call(call);
+        let block = Block::from_tool_call(call);
         let index = self.begin(block, out);
-        self.is_open = false;
+        self.is_block_open = false;
         let Self { message, .. } = &*self;
         let Some(
             tool_call @ Block::ToolCall {
@@ -184,10 +184,10 @@ impl PartialCompletion {
     }
 
     /// Returns the content that another completion could continue: everything but incomplete reasoning.
-    pub(super) fn beginning(&self) -> Vec<Block> {
+    pub(super) fn resumable_blocks(&self) -> Vec<Block> {
         let mut blocks = self.message.content.clone();
         let is_thought = matches!(blocks.last(), Some(Block::Thinking { .. }));
-        if self.is_open && is_thought {
+        if self.is_block_open && is_thought {
             blocks.pop();
         }
         blocks
@@ -199,7 +199,7 @@ impl PartialCompletion {
         let message = &mut self.message;
         message.stop_reason = ending.stop;
         (message.error_message, message.outlast) = (ending.problem, ending.details);
-        self.say_start(out);
+        self.emit_start(out);
         let message = MessageRef::Assistant(&self.message);
         out.push(&Frame::MessageEnd { message });
         self.message
@@ -210,9 +210,9 @@ impl PartialCompletion {
     /// Starts a new block and returns its index.
     fn begin(&mut self, block: Block, out: &mut JsonLines) -> usize {
         self.end_block(out);
-        self.say_start(out);
+        self.emit_start(out);
         self.message.content.push(block);
-        self.is_open = true;
+        self.is_block_open = true;
         self.last()
     }
 
@@ -220,15 +220,15 @@ impl PartialCompletion {
         self.message.content.len().saturating_sub(1)
     }
 
-    fn say_start(&mut self, out: &mut JsonLines) {
-        if !std::mem::replace(&mut self.is_said, true) {
+    fn emit_start(&mut self, out: &mut JsonLines) {
+        if !std::mem::replace(&mut self.is_started, true) {
             let message = MessageRef::Assistant(&self.message);
             out.push(&Frame::MessageStart { message });
         }
     }
 
     fn end_block(&mut self, out: &mut JsonLines) {
-        if !std::mem::take(&mut self.is_open) {
+        if !std::mem::take(&mut self.is_block_open) {
             return;
         }
         let (content_index, partial) = (self.last(), &self.message);
@@ -260,7 +260,7 @@ fn finish(block: &mut Block, mut reasoning: Reasoning) {
     if let (Block::Thinking { thinking, .. }, true) = (&mut *block, reasoning.text.is_empty()) {
         reasoning.text = std::mem::take(thinking);
     }
-    *block = Block::thought(reasoning);
+    *block = Block::from_reasoning(reasoning);
 }
 
 fn emit_message_update(message: &Assistant, update: Update<'_>, out: &mut JsonLines) {

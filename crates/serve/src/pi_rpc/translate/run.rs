@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 #[derive(Default)]
 pub(super) struct Run {
     /// The model for the next attempts.
-    pub(super) asked: ModelRef,
+    pub(super) model: ModelRef,
     /// The time of the current event, in milliseconds since 1970.
     pub(super) now: u64,
     is_open: bool,
@@ -26,15 +26,15 @@ pub(super) struct Run {
     /// The last failed completion, until the next attempt starts.
     failed: Option<Assistant>,
     /// The part of it that the next completion could continue.
-    broken_off: Vec<Block>,
+    interrupted_blocks: Vec<Block>,
 }
 
 #[derive(Default)]
 pub(super) struct Turn {
     /// The completion in progress.
-    answer: Option<PartialCompletion>,
+    partial: Option<PartialCompletion>,
     /// The finished completion.
-    pub(super) answered: Option<Assistant>,
+    pub(super) completion: Option<Assistant>,
     pub(super) results: Vec<ToolResult>,
     /// The running tools: call id and name.
     pub(super) running: Vec<(String, String)>,
@@ -43,7 +43,7 @@ pub(super) struct Turn {
 impl Turn {
     /// Returns the tool name and the arguments of a call.
     pub(super) fn call(&self, call_id: &str) -> Option<(&str, &RawValue)> {
-        let blocks = self.answered.as_ref().map(|message| &message.content);
+        let blocks = self.completion.as_ref().map(|message| &message.content);
         blocks.into_iter().flatten().find_map(|block| match block {
             Block::ToolCall {
                 id,
@@ -78,9 +78,9 @@ impl From<Problem> for CompletionEnd {
 }
 
 impl Run {
-    pub(super) fn new(asked: ModelRef) -> Self {
+    pub(super) fn new(model: ModelRef) -> Self {
         Self {
-            asked,
+            model,
             ..Self::default()
         }
     }
@@ -88,7 +88,7 @@ impl Run {
     /// Writes a message of the user.
     pub(super) fn input(&mut self, user: User, out: &mut JsonLines) {
         self.finish_step(out);
-        self.open_turn(out);
+        self.ensure_turn(out);
         let message = MessageRef::User(&user);
         out.push(&Frame::MessageStart { message });
         let message = MessageRef::User(&user);
@@ -100,37 +100,37 @@ impl Run {
     pub(super) fn begin_attempt(&mut self, out: &mut JsonLines) {
         self.finish_step(out);
         self.failed = None;
-        let answer = PartialCompletion::new(self.asked.blank(self.now));
-        self.open_turn(out).answer = Some(answer);
+        let answer = PartialCompletion::new(self.model.empty_message(self.now));
+        self.ensure_turn(out).partial = Some(answer);
     }
 
     /// Returns whether a completion is in progress.
     pub(super) fn has_partial(&self) -> bool {
         let turn = self.turn.as_ref();
-        turn.is_some_and(|turn| turn.answer.is_some())
+        turn.is_some_and(|turn| turn.partial.is_some())
     }
 
     /// Returns the completion in progress, if any.
-    pub(super) fn answering(&mut self) -> Option<&mut PartialCompletion> {
-        self.turn.as_mut().and_then(|turn| turn.answer.as_mut())
+    pub(super) fn partial_mut(&mut self) -> Option<&mut PartialCompletion> {
+        self.turn.as_mut().and_then(|turn| turn.partial.as_mut())
     }
 
     /// Returns the completion in progress; starts one if no event has.
-    pub(super) fn answer(&mut self, out: &mut JsonLines) -> &mut PartialCompletion {
+    pub(super) fn open_partial(&mut self, out: &mut JsonLines) -> &mut PartialCompletion {
         self.finish_step(out);
-        let blank = self.asked.blank(self.now);
-        let turn = self.open_turn(out);
-        turn.answer
+        let blank = self.model.empty_message(self.now);
+        let turn = self.ensure_turn(out);
+        turn.partial
             .get_or_insert_with(|| PartialCompletion::new(blank))
     }
 
     /// Completes the completion in progress.
     pub(super) fn complete(&mut self, ending: CompletionEnd, out: &mut JsonLines) {
-        self.broken_off.clear();
-        self.answer(out);
-        let asked = &self.asked;
+        self.interrupted_blocks.clear();
+        self.open_partial(out);
+        let asked = &self.model;
         if let Some(turn) = &mut self.turn {
-            turn.answered = turn.answer.take().map(|mut answer| {
+            turn.completion = turn.partial.take().map(|mut answer| {
                 answer.message.api.clone_from(&asked.api);
                 answer.message.provider.clone_from(&asked.provider);
                 answer.message.model.clone_from(&asked.model);
@@ -140,26 +140,26 @@ impl Run {
     }
 
     /// Returns the turn that tools belong to: tools run once their completion is finished.
-    pub(super) fn tools(&mut self, out: &mut JsonLines) -> &mut Turn {
+    pub(super) fn turn_for_tools(&mut self, out: &mut JsonLines) -> &mut Turn {
         if self.has_partial() {
-            self.complete(CompletionEnd::well(Stop::ToolUse), out);
+            self.complete(CompletionEnd::without_error(Stop::ToolUse), out);
         }
-        self.open_turn(out)
+        self.ensure_turn(out)
     }
 
     /// Marks the completion in progress as retracted.
     pub(super) fn retract(&mut self) {
-        self.broken_off.clear();
-        if let Some(answer) = self.answering() {
+        self.interrupted_blocks.clear();
+        if let Some(answer) = self.partial_mut() {
             answer.is_retracted = true;
         }
     }
 
     /// Starts the completion with the content of the interrupted one.
-    pub(super) fn go_on(&mut self, out: &mut JsonLines) {
-        let blocks = std::mem::take(&mut self.broken_off);
+    pub(super) fn continue_interrupted(&mut self, out: &mut JsonLines) {
+        let blocks = std::mem::take(&mut self.interrupted_blocks);
         if !blocks.is_empty() {
-            self.answer(out).continue_from(blocks, out);
+            self.open_partial(out).continue_from(blocks, out);
         }
     }
 
@@ -167,7 +167,7 @@ impl Run {
 
     /// Ends the turn if its completion is finished.
     pub(super) fn finish_step(&mut self, out: &mut JsonLines) {
-        let is_over = |turn: &mut Turn| turn.answered.is_some();
+        let is_over = |turn: &mut Turn| turn.completion.is_some();
         if let Some(turn) = self.turn.take_if(is_over) {
             self.end_turn(turn, out);
         }
@@ -179,11 +179,11 @@ impl Run {
         let Some(mut turn) = self.turn.take() else {
             return;
         };
-        let blank = || PartialCompletion::new(self.asked.blank(self.now));
-        let answer = turn.answer.take().unwrap_or_else(blank);
-        let beginning = answer.beginning();
+        let blank = || PartialCompletion::new(self.model.empty_message(self.now));
+        let answer = turn.partial.take().unwrap_or_else(blank);
+        let beginning = answer.resumable_blocks();
         if !answer.is_retracted && !beginning.is_empty() {
-            self.broken_off = beginning;
+            self.interrupted_blocks = beginning;
         }
         let message = answer.end(problem.into(), out);
         emit_turn_end(&message, &turn.results, out);
@@ -204,19 +204,19 @@ impl Run {
             failed.outlast = problem.details;
             return;
         }
-        self.open_turn(out);
+        self.ensure_turn(out);
         self.fail(problem, out);
     }
 
     /// Ends everything that is open, regularly or as aborted.
     pub(super) fn stop(&mut self, stop: Stop, out: &mut JsonLines) {
-        self.broken_off.clear();
+        self.interrupted_blocks.clear();
         self.finish_step(out);
         if self.turn.is_some() {
             let problem = (stop == Stop::Aborted).then(|| ABORTED_MESSAGE.to_owned());
             let ending = CompletionEnd {
                 problem,
-                ..CompletionEnd::well(stop)
+                ..CompletionEnd::without_error(stop)
             };
             self.complete(ending, out);
             self.finish_step(out);
@@ -227,7 +227,7 @@ impl Run {
     pub(super) fn end(&mut self, aborted: bool, out: &mut JsonLines) {
         let stop = if aborted { Stop::Aborted } else { Stop::Stop };
         self.stop(stop, out);
-        self.open(out);
+        self.ensure_started(out);
         let mut messages = std::mem::take(&mut self.messages);
         let failed = self.failed.take().filter(|_| !aborted);
         messages.extend(failed.map(Message::Assistant));
@@ -242,14 +242,14 @@ impl Run {
 
     // --- Starts ---
 
-    fn open(&mut self, out: &mut JsonLines) {
+    fn ensure_started(&mut self, out: &mut JsonLines) {
         if !std::mem::replace(&mut self.is_open, true) {
             out.push(&Frame::AgentStart);
         }
     }
 
-    fn open_turn(&mut self, out: &mut JsonLines) -> &mut Turn {
-        self.open(out);
+    fn ensure_turn(&mut self, out: &mut JsonLines) -> &mut Turn {
+        self.ensure_started(out);
         self.turn.get_or_insert_with(|| {
             out.push(&Frame::TurnStart);
             Turn::default()
@@ -257,7 +257,7 @@ impl Run {
     }
 
     fn end_turn(&mut self, turn: Turn, out: &mut JsonLines) {
-        let Some(message) = turn.answered else {
+        let Some(message) = turn.completion else {
             return;
         };
         emit_turn_end(&message, &turn.results, out);

@@ -8,14 +8,14 @@ use crate::pi_rpc::message::{ToolResult, no_arguments};
 
 impl PiEncoder {
     pub(super) fn start_tool(&mut self, id: String, name: String, out: &mut JsonLines) {
-        let turn = self.run.tools(out);
+        let turn = self.run.turn_for_tools(out);
         emit_tool_start(turn, &id, &name, out);
         turn.running.push((id, name));
     }
 
     pub(super) fn end_tool(&mut self, result: outlast_dialect::ToolResult, out: &mut JsonLines) {
         let now = self.run.now;
-        let turn = self.run.tools(out);
+        let turn = self.run.turn_for_tools(out);
         let name = turn.end_tool(&result.id).unwrap_or_else(|| {
             // A tool that was not allowed to run starts and ends at once.
             let name = turn.call(&result.id).map(|(name, _)| name.to_owned());

@@ -21,7 +21,7 @@ struct Open {
 }
 
 impl Open {
-    fn hear(&mut self, frame: &Value) {
+    fn check(&mut self, frame: &Value) {
         match frame["type"].as_str().unwrap() {
             "agent_start" => assert!(!std::mem::replace(&mut self.run, true), "{frame}"),
             "agent_end" => {
@@ -109,7 +109,7 @@ fn content() -> impl Strategy<Value = Body> {
     ]
 }
 
-fn course() -> impl Strategy<Value = Body> {
+fn progress_events() -> impl Strategy<Value = Body> {
     let stop = prop_oneof![
         Just(StopReason::EndTurn),
         Just(StopReason::ToolUse),
@@ -139,7 +139,7 @@ fn course() -> impl Strategy<Value = Body> {
     ]
 }
 
-fn trouble() -> impl Strategy<Value = Body> {
+fn failure_events() -> impl Strategy<Value = Body> {
     let (cause, until) = (Cause::Overloaded, UNTIL);
     let reason = CompactionReason::Overflow;
     prop_oneof![
@@ -187,7 +187,7 @@ fn trouble() -> impl Strategy<Value = Body> {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let event = prop_oneof![content(), course(), trouble()].prop_map(Step::Event);
+    let event = prop_oneof![content(), progress_events(), failure_events()].prop_map(Step::Event);
     let step = prop_oneof![12 => event, 1 => any::<bool>().prop_map(Step::RunEnded)];
     proptest::collection::vec(step, 0..60)
 }
@@ -201,7 +201,7 @@ proptest! {
         steps.push(Step::RunEnded(aborted));
         let frames = frames_of(steps);
         let mut open = Open::default();
-        frames.iter().for_each(|frame| open.hear(frame));
+        frames.iter().for_each(|frame| open.check(frame));
         prop_assert!(!open.run && !open.turn && open.message.is_none());
         let settled = frames.iter().filter(|frame| frame["type"] == "agent_settled");
         prop_assert_eq!(settled.count(), runs);

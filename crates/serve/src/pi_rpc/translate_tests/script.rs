@@ -46,7 +46,7 @@ pub(super) fn frames_of(steps: Vec<Step>) -> Vec<Value> {
     let mut lines = JsonLines::default();
     for (step, seq) in steps.into_iter().zip(1..) {
         match step {
-            Step::RunEnded(aborted) => voice.end_run(aborted, &mut lines),
+            Step::RunEnded(aborted) => voice.encode_run_end(aborted, &mut lines),
             Step::Event(body) => {
                 let event = Event {
                     v: VERSION,
@@ -57,7 +57,7 @@ pub(super) fn frames_of(steps: Vec<Step>) -> Vec<Value> {
                     attempt_id: None,
                     body,
                 };
-                voice.say(event, &mut lines);
+                voice.encode(event, &mut lines);
             }
         }
     }

@@ -51,7 +51,7 @@ fn not_here<T>() -> Result<T, String> {
 }
 
 impl Host for TestHost {
-    fn begin(&self) -> BoxFuture<'_, Result<OpenedSession, String>> {
+    fn create(&self) -> BoxFuture<'_, Result<OpenedSession, String>> {
         Box::pin(async { not_here() })
     }
 
@@ -71,7 +71,7 @@ impl Host for TestHost {
         vec![model()]
     }
 
-    fn choose<'a>(
+    fn setup_with_model<'a>(
         &'a self,
         _: Arc<Setup>,
         _: (&'a str, &'a str),
@@ -79,7 +79,7 @@ impl Host for TestHost {
         Box::pin(async { not_here() })
     }
 
-    fn choose_policy(&self, _: &Setup, _: &str) -> Result<Setup, String> {
+    fn setup_with_policy(&self, _: &Setup, _: &str) -> Result<Setup, String> {
         not_here()
     }
 
@@ -91,11 +91,11 @@ impl Host for TestHost {
         Limits::default()
     }
 
-    fn options(&self) -> Value {
+    fn resume_options(&self) -> Value {
         Value::Null
     }
 
-    fn file(&self) -> Option<String> {
+    fn journal_path(&self) -> Option<String> {
         None
     }
 
@@ -103,7 +103,7 @@ impl Host for TestHost {
         PathBuf::new()
     }
 
-    fn shell(&self, command: &str) -> ShellCommand {
+    fn shell_command(&self, command: &str) -> ShellCommand {
         ShellCommand {
             command: command.to_owned(),
             directory: PathBuf::new(),
@@ -111,7 +111,7 @@ impl Host for TestHost {
         }
     }
 
-    fn leave(&self, _: &Session) {}
+    fn leave_session(&self, _: &Session) {}
 
     fn warn(&self, _: &str) {}
 }
@@ -121,7 +121,7 @@ pub(super) struct TestFactory {
     clock: Arc<dyn Clock>,
     script: &'static str,
     /// The number of sessions that may still be opened.
-    pub(super) doors: Semaphore,
+    pub(super) open_permits: Semaphore,
     /// The seconds that have passed.
     passed: AtomicU32,
     _folder: TempDir,
@@ -135,7 +135,7 @@ impl TestFactory {
             clock: Arc::new(TimerClock::new(NOW)),
             script,
             passed: AtomicU32::new(0),
-            doors: Semaphore::new(Semaphore::MAX_PERMITS),
+            open_permits: Semaphore::new(Semaphore::MAX_PERMITS),
             _folder: folder,
         })
     }
@@ -170,7 +170,7 @@ impl SessionFactory for TestFactory {
         PathBuf::new()
     }
 
-    fn look<'a>(
+    fn describe<'a>(
         &'a self,
         _: Option<&'a str>,
         _: &'a SessionOptions,
@@ -191,7 +191,7 @@ impl SessionFactory for TestFactory {
         _: &'a SessionOptions,
     ) -> BoxFuture<'a, Result<HostedSession, FactoryError>> {
         Box::pin(async move {
-            self.doors.acquire().await.unwrap().forget();
+            self.open_permits.acquire().await.unwrap().forget();
             let session = match self.journal.summary(name).await {
                 Ok(_) => Session::open(&self.journal, name, self.setup()).await,
                 Err(_) => {
@@ -225,7 +225,7 @@ pub(super) fn hold_time() -> TimeHold {
 
 impl TestFactory {
     /// Advances the clock by a second, once the journal has answered all earlier requests.
-    pub(super) async fn second(&self) {
+    pub(super) async fn advance_second(&self) {
         let passed = self.passed.fetch_add(1, Ordering::Relaxed);
         assert!(passed < MAX_SECONDS, "what is waited for does not come");
         self.journal.sessions().await.unwrap();
@@ -234,7 +234,7 @@ impl TestFactory {
 
     pub(super) async fn seconds(&self, count: u32) {
         for _ in 0..count {
-            self.second().await;
+            self.advance_second().await;
         }
     }
 }

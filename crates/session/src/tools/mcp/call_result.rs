@@ -10,7 +10,7 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 const MAX_NAME_BYTES: usize = 200;
 
 /// Returns the result of a call.
-pub(super) fn output(result: &CallToolResult) -> Output {
+pub(super) fn tool_output(result: &CallToolResult) -> Output {
     let parts: Vec<String> = result.content.iter().map(part).collect();
     let mut said = parts.join("\n");
     // A server that sends both sends the same content twice.
@@ -30,15 +30,15 @@ pub(super) fn output(result: &CallToolResult) -> Output {
 fn part(content: &ContentBlock) -> String {
     match content {
         ContentBlock::Text(content) => content.text.clone(),
-        ContentBlock::Image(image) => left_out("image", &image.mime_type, image.data.len()),
-        ContentBlock::Audio(audio) => left_out("audio", &audio.mime_type, audio.data.len()),
+        ContentBlock::Image(image) => omitted_note("image", &image.mime_type, image.data.len()),
+        ContentBlock::Audio(audio) => omitted_note("audio", &audio.mime_type, audio.data.len()),
         ContentBlock::ResourceLink(link) => format!("[see {}]", short(&link.uri)),
         ContentBlock::Resource(embedded) => match &embedded.resource {
             ResourceContents::TextResourceContents { uri, text, .. } => {
                 format!("[{}]\n{text}", short(uri))
             }
             ResourceContents::BlobResourceContents { uri, blob, .. } => {
-                left_out("resource", uri, blob.len())
+                omitted_note("resource", uri, blob.len())
             }
             _ => "[a resource of an unknown kind]".to_owned(),
         },
@@ -47,7 +47,7 @@ fn part(content: &ContentBlock) -> String {
 }
 
 /// Names an omitted part; `length` is its length in Base64.
-fn left_out(kind: &str, name: &str, length: usize) -> String {
+fn omitted_note(kind: &str, name: &str, length: usize) -> String {
     let bytes = length / 4 * 3;
     format!(
         "[{kind} {} of about {bytes} bytes, which is left out]",
@@ -64,8 +64,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn said(result: Value) -> Output {
-        output(&serde_json::from_value(result).unwrap())
+    fn parse_output(result: Value) -> Output {
+        tool_output(&serde_json::from_value(result).unwrap())
     }
 
     #[test]
@@ -74,7 +74,7 @@ mod tests {
         let file = json!({"type": "resource", "resource": {"uri": "file:///a", "text": "content"}});
         let link = json!({"type": "resource_link", "uri": "file:///b", "name": "b"});
         let first = json!({"type": "text", "text": "one\u{1b}[31m"});
-        let all = said(json!({"content": [first, image, file, link]}));
+        let all = parse_output(json!({"content": [first, image, file, link]}));
         let expected = "one\n[image image/png of about 300 bytes, which is left out]\n[file:///a]\ncontent\n[see file:///b]";
         assert_eq!(all, Output::ok(expected));
     }
@@ -96,7 +96,7 @@ mod tests {
             ),
         ];
         for (result, expected) in table {
-            assert_eq!(said(result), expected);
+            assert_eq!(parse_output(result), expected);
         }
     }
 }

@@ -30,19 +30,19 @@ const MAX_PAGES: usize = 64;
 /// A running server.
 pub(super) struct Connection {
     service: RunningService<RoleClient, ClientConfig>,
-    said: StderrTail,
+    stderr_tail: StderrTail,
     stop: CancellationToken,
-    keeper: AbortOnDropHandle<()>,
+    supervisor: AbortOnDropHandle<()>,
 }
 
 /// The outcome of a call.
 pub(super) enum CallOutcome {
     /// The server has responded.
-    Answered(Box<Result<ServerResult, String>>),
+    Responded(Box<Result<ServerResult, String>>),
     /// The call was cancelled, and the server was told.
     Cancelled,
     /// The server is gone.
-    Lost,
+    Disconnected,
 }
 
 impl Connection {
@@ -54,38 +54,38 @@ impl Connection {
             program: server.program.clone(),
             error,
         })?;
-        let (said, stop) = (process.said(), CancellationToken::new());
-        let keeper = AbortOnDropHandle::new(tokio::spawn(process.keep(stop.clone())));
+        let (stderr_tail, stop) = (process.stderr_tail(), CancellationToken::new());
+        let supervisor = AbortOnDropHandle::new(tokio::spawn(process.supervise(stop.clone())));
         let transport = AsyncRwTransport::new_client(output, input);
         let transport = transport.with_max_line_length(usize::MAX);
-        let why = match timeout(START_TIMEOUT, serve_client(introduction(), transport)).await {
+        let why = match timeout(START_TIMEOUT, serve_client(client_config(), transport)).await {
             Ok(Ok(service)) => {
                 return Ok(Self {
                     service,
-                    said,
+                    stderr_tail,
                     stop,
-                    keeper,
+                    supervisor,
                 });
             }
-            Ok(Err(error)) => unheard(&error),
+            Ok(Err(error)) => describe_start_error(&error),
             Err(_) => format!("it has not introduced itself within {START_TIMEOUT:?}"),
         };
         stop.cancel();
-        keeper.await.ok();
-        Err(broken(server, &why, &said))
+        supervisor.await.ok();
+        Err(broken_server_error(server, &why, &stderr_tail))
     }
 
     /// Lists the server's tools.
     pub(super) async fn tools(&self, server: &ServerConfig) -> Result<Vec<Tool>, Error> {
-        let why = match timeout(START_TIMEOUT, self.all_pages()).await {
+        let why = match timeout(START_TIMEOUT, self.list_all_tools()).await {
             Ok(Ok(tools)) => return Ok(tools),
             Ok(Err(why)) => why,
             Err(_) => format!("it has not listed its tools within {START_TIMEOUT:?}"),
         };
-        Err(broken(server, &why, &self.said))
+        Err(broken_server_error(server, &why, &self.stderr_tail))
     }
 
-    async fn all_pages(&self) -> Result<Vec<Tool>, String> {
+    async fn list_all_tools(&self) -> Result<Vec<Tool>, String> {
         let mut tools = Vec::new();
         let mut page = PaginatedRequestParams::default();
         for _ in 0..MAX_PAGES {
@@ -118,13 +118,13 @@ impl Connection {
             .send_cancellable_request(request, options)
             .await;
         let Ok(mut sent) = sent else {
-            return CallOutcome::Lost;
+            return CallOutcome::Disconnected;
         };
         tokio::select! {
             answer = &mut sent.rx => match answer {
-                Ok(Ok(result)) => CallOutcome::Answered(Box::new(Ok(result))),
-                Ok(Err(ServiceError::McpError(error))) => CallOutcome::Answered(Box::new(Err(error.message.into_owned()))),
-                Ok(Err(_)) | Err(_) => CallOutcome::Lost,
+                Ok(Ok(result)) => CallOutcome::Responded(Box::new(Ok(result))),
+                Ok(Err(ServiceError::McpError(error))) => CallOutcome::Responded(Box::new(Err(error.message.into_owned()))),
+                Ok(Err(_)) | Err(_) => CallOutcome::Disconnected,
             },
             () = cancel.cancelled() => {
                 // The result does not matter: the server is stopped next.
@@ -144,12 +144,12 @@ impl Connection {
         // Closing its input is how a server is told to end.
         drop(self.service);
         self.stop.cancel();
-        self.keeper.await.ok();
-        text::message(&text::plain(&self.said.text()))
+        self.supervisor.await.ok();
+        text::sanitized_message(&text::plain(&self.stderr_tail.text()))
     }
 }
 
-fn introduction() -> ClientConfig {
+fn client_config() -> ClientConfig {
     let outlast = Implementation::new("outlast", env!("CARGO_PKG_VERSION"));
     let nothing_more = ClientCapabilities::default();
     ClientConfig::new(nothing_more, outlast)
@@ -157,7 +157,7 @@ fn introduction() -> ClientConfig {
 }
 
 /// Explains why a server did not initialize. The way its end was noticed means nothing to a person.
-fn unheard(error: &ClientInitializeError) -> String {
+fn describe_start_error(error: &ClientInitializeError) -> String {
     use ClientInitializeError::{ConnectionClosed, TransportError};
     match error {
         ConnectionClosed(_) | TransportError { .. } => {
@@ -167,7 +167,7 @@ fn unheard(error: &ClientInitializeError) -> String {
     }
 }
 
-fn broken(server: &ServerConfig, why: &str, said: &StderrTail) -> Error {
+fn broken_server_error(server: &ServerConfig, why: &str, said: &StderrTail) -> Error {
     let said = said.text();
     let why = match said.as_str() {
         "" => why.to_owned(),
@@ -175,6 +175,6 @@ fn broken(server: &ServerConfig, why: &str, said: &StderrTail) -> Error {
     };
     Error::Broken {
         server: server.name.clone(),
-        why: text::message(&text::plain(&why)),
+        why: text::sanitized_message(&text::plain(&why)),
     }
 }

@@ -35,8 +35,8 @@ const REAP_TIMEOUT: Duration = Duration::from_millis(30);
 pub(super) struct Process {
     child: Box<dyn ChildWrapper>,
     session: Option<Pid>,
-    errors: ChildStderr,
-    said: StderrTail,
+    stderr: ChildStderr,
+    stderr_tail: StderrTail,
 }
 
 /// The two pipes that carry messages.
@@ -63,32 +63,36 @@ impl Process {
         let missing = || io::Error::other("it has no pipes");
         let output = child.stdout().take().ok_or_else(missing)?;
         let input = child.stdin().take().ok_or_else(missing)?;
-        let said = StderrTail::default();
+        let stderr_tail = StderrTail::default();
         let process = Self {
-            errors: child.stderr().take().ok_or_else(missing)?,
+            stderr: child.stderr().take().ok_or_else(missing)?,
             session: id.map(Pid::from_raw),
             child,
-            said: said.clone(),
+            stderr_tail: stderr_tail.clone(),
         };
-        let line = 0;
-        let output = BoundedReader { output, line, said };
+        let line_length = 0;
+        let output = BoundedReader {
+            output,
+            line_length,
+            stderr_tail,
+        };
         Ok((process, (output, input)))
     }
 
     /// Returns the tail of its standard error.
-    pub(super) fn said(&self) -> StderrTail {
-        self.said.clone()
+    pub(super) fn stderr_tail(&self) -> StderrTail {
+        self.stderr_tail.clone()
     }
 
     /// Reads its standard error until `stop` is cancelled, and stops the process.
-    pub(super) async fn keep(mut self, stop: CancellationToken) {
+    pub(super) async fn supervise(mut self, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
-            () = self.listen() => stop.cancelled().await,
+            () = self.read_stderr() => stop.cancelled().await,
         }
         self.stop().await;
         // Read its last output, unless another process keeps the pipe open.
-        timeout(REAP_TIMEOUT, self.listen()).await.ok();
+        timeout(REAP_TIMEOUT, self.read_stderr()).await.ok();
     }
 
     /// Waits for its end, asks it to end and kills it, with a short time in between.
@@ -109,10 +113,10 @@ impl Process {
         self.session = None;
     }
 
-    async fn listen(&mut self) {
+    async fn read_stderr(&mut self) {
         let mut buffer = [0; 1024];
-        while let Ok(count @ 1..) = self.errors.read(&mut buffer).await {
-            self.said.push(&buffer[..count]);
+        while let Ok(count @ 1..) = self.stderr.read(&mut buffer).await {
+            self.stderr_tail.push(&buffer[..count]);
         }
     }
 
@@ -136,17 +140,17 @@ pub(super) struct StderrTail(Arc<Mutex<Vec<u8>>>);
 impl StderrTail {
     /// Returns the kept output as text.
     pub(super) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.kept()).trim().to_owned()
+        String::from_utf8_lossy(&self.lock()).trim().to_owned()
     }
 
     fn push(&self, bytes: &[u8]) {
-        let mut kept = self.kept();
+        let mut kept = self.lock();
         kept.extend_from_slice(bytes);
         let excess = kept.len().saturating_sub(MAX_STDERR_BYTES);
         kept.drain(..excess);
     }
 
-    fn kept(&self) -> MutexGuard<'_, Vec<u8>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -156,8 +160,8 @@ impl StderrTail {
 pub(super) struct BoundedReader<R> {
     output: R,
     /// The length of the line so far.
-    line: usize,
-    said: StderrTail,
+    line_length: usize,
+    stderr_tail: StderrTail,
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for BoundedReader<R> {
@@ -169,15 +173,15 @@ impl<R: AsyncRead + Unpin> AsyncRead for BoundedReader<R> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.output).poll_read(context, buffer))?;
         let read = &buffer.filled()[before..];
-        self.line = match memchr::memrchr(b'\n', read) {
+        self.line_length = match memchr::memrchr(b'\n', read) {
             Some(end) => read.len() - end - 1,
-            None => self.line + read.len(),
+            None => self.line_length + read.len(),
         };
-        if self.line <= MAX_RESPONSE_BYTES {
+        if self.line_length <= MAX_RESPONSE_BYTES {
             return Poll::Ready(Ok(()));
         }
         let problem = format!("its answer is longer than {MAX_RESPONSE_BYTES} bytes");
-        self.said.push(problem.as_bytes());
+        self.stderr_tail.push(problem.as_bytes());
         Poll::Ready(Err(io::Error::other(problem)))
     }
 }

@@ -3,7 +3,7 @@
 //! Invariants: a call is made once, whatever its outcome. While it is under way it owns the connection: a caller that stops
 //! waiting stops the server, which may have left something running.
 
-use super::call_result::output;
+use super::call_result::tool_output;
 use super::connection::{CallOutcome, Connection};
 use super::{Error, ServerConfig};
 use outlast_engine::CancellationToken;
@@ -24,8 +24,8 @@ pub(super) struct LaunchContext {
 
 /// A server.
 pub(super) struct ServerHandle {
-    pub(super) server: ServerConfig,
-    place: LaunchContext,
+    pub(super) config: ServerConfig,
+    launch_context: LaunchContext,
     state: Mutex<State>,
 }
 
@@ -38,19 +38,19 @@ struct State {
 impl ServerHandle {
     /// Starts the server and returns it with its tools.
     pub(super) async fn start(
-        server: ServerConfig,
-        place: LaunchContext,
+        config: ServerConfig,
+        launch_context: LaunchContext,
     ) -> Result<(Self, Vec<Tool>), Error> {
-        let connection = Connection::open(&server, &place).await?;
-        let tools = connection.tools(&server).await?;
+        let connection = Connection::open(&config, &launch_context).await?;
+        let tools = connection.tools(&config).await?;
         let state = State {
             connection: Some(connection),
             starts: 1,
         };
         let state = Mutex::new(state);
         let host = Self {
-            server,
-            place,
+            config,
+            launch_context,
             state,
         };
         Ok((host, tools))
@@ -64,7 +64,7 @@ impl ServerHandle {
     ) -> Output {
         let mut state = self.state.lock().await;
         let ready = tokio::select! {
-            ready = self.ready(&mut state) => ready,
+            ready = self.take_connection(&mut state) => ready,
             () = cancel.cancelled() => return Output::error(""),
         };
         let connection = match ready {
@@ -72,19 +72,19 @@ impl ServerHandle {
             Err(why) => return Output::error(format!("it was not run: {why}")),
         };
         match connection.call(call, cancel).await {
-            CallOutcome::Answered(answer) => {
+            CallOutcome::Responded(answer) => {
                 *state = State {
                     connection: Some(connection),
                     starts: 0,
                 };
-                answered(*answer)
+                response_output(*answer)
             }
             CallOutcome::Cancelled => {
                 state.starts = 0;
                 connection.stop().await;
                 Output::error("")
             }
-            CallOutcome::Lost => self.lost(&connection.stop().await),
+            CallOutcome::Disconnected => self.disconnected_output(&connection.stop().await),
         }
     }
 
@@ -97,7 +97,7 @@ impl ServerHandle {
     }
 
     /// Takes the connection, or opens a new one if that has ended. The caller must give it back.
-    async fn ready(&self, state: &mut State) -> Result<Connection, String> {
+    async fn take_connection(&self, state: &mut State) -> Result<Connection, String> {
         let open = state.connection.take();
         if let Some(connection) = open.filter(|connection| !connection.is_closed()) {
             return Ok(connection);
@@ -105,16 +105,16 @@ impl ServerHandle {
         if state.starts >= MAX_STARTS {
             return Err(format!(
                 "its server `{}` was started {MAX_STARTS} times and has answered nothing; it is not started again",
-                self.server.name
+                self.config.name
             ));
         }
         state.starts += 1;
-        let opened = Connection::open(&self.server, &self.place).await;
+        let opened = Connection::open(&self.config, &self.launch_context).await;
         opened.map_err(|error| error.to_string())
     }
 
-    fn lost(&self, said: &str) -> Output {
-        let server = &self.server.name;
+    fn disconnected_output(&self, said: &str) -> Output {
+        let server = &self.config.name;
         let end =
             format!("its server `{server}` ended before it answered; the call may have partly run");
         Output::error(match said {
@@ -124,9 +124,9 @@ impl ServerHandle {
     }
 }
 
-fn answered(answer: Result<ServerResult, String>) -> Output {
+fn response_output(answer: Result<ServerResult, String>) -> Output {
     match answer {
-        Ok(ServerResult::CallToolResult(result)) => output(&result),
+        Ok(ServerResult::CallToolResult(result)) => tool_output(&result),
         Ok(ServerResult::InputRequiredResult(_)) => {
             Output::error("it wants to ask something, and nobody can be asked here")
         }

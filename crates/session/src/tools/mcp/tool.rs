@@ -17,30 +17,30 @@ const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
 /// The tool.
 pub(super) struct ServerTool {
-    host: Arc<ServerHandle>,
+    server: Arc<ServerHandle>,
     /// The server's name for the tool.
     own_name: String,
-    described: outlast_dialect::Tool,
+    definition: outlast_dialect::Tool,
     effect: Effect,
 }
 
 impl ServerTool {
     /// Creates the tool of that server.
     pub(super) fn new(host: &Arc<ServerHandle>, tool: rmcp::model::Tool) -> Result<Self, Error> {
-        let server = &host.server;
+        let server = &host.config;
         let own_name = tool.name.into_owned();
         let parameters = Arc::unwrap_or_clone(tool.input_schema);
         if serde_json::to_string(&parameters).map_or(0, |text| text.len()) > MAX_SCHEMA_BYTES {
-            return Err(Error::LongSchema {
+            return Err(Error::SchemaTooLong {
                 server: server.name.clone(),
-                tool: shown(&own_name),
+                tool: display_name(&own_name),
                 limit: MAX_SCHEMA_BYTES,
             });
         }
         let description = tool.description.map(String::from).or(tool.title);
         let description = description.unwrap_or_default();
         let description = text::plain(&description);
-        let described = outlast_dialect::Tool {
+        let definition = outlast_dialect::Tool {
             name: names::full(&server.name, &own_name),
             description: text::bounded(&description, MAX_DESCRIPTION_BYTES).into_owned(),
             parameters: object_schema(parameters),
@@ -49,21 +49,25 @@ impl ServerTool {
         let effect = server.effects.get(&own_name);
         Ok(Self {
             effect: effect.copied().unwrap_or(Effect::AtMostOnce),
-            host: Arc::clone(host),
+            server: Arc::clone(host),
             own_name,
-            described,
+            definition,
         })
     }
 
     /// Returns the tool's own name and its server's name.
     pub(super) fn origin(&self) -> String {
-        format!("`{}` of `{}`", shown(&self.own_name), self.host.server.name)
+        format!(
+            "`{}` of `{}`",
+            display_name(&self.own_name),
+            self.server.config.name
+        )
     }
 }
 
 impl Tool for ServerTool {
     fn describe(&self) -> outlast_dialect::Tool {
-        self.described.clone()
+        self.definition.clone()
     }
 
     fn effect(&self) -> Effect {
@@ -72,20 +76,20 @@ impl Tool for ServerTool {
 
     /// The server is another party's program: even a pure tool has to be allowed.
     fn permissions(&self) -> Vec<String> {
-        let server = self.host.server.name.clone();
+        let server = self.server.config.name.clone();
         vec![
-            self.described.name.clone(),
+            self.definition.name.clone(),
             server,
             MCP_PERMISSION.to_owned(),
         ]
     }
 
     fn summary(&self, arguments: &Value) -> String {
-        input::one_line(&format!("{}: {arguments}", self.described.name))
+        input::one_line(&format!("{}: {arguments}", self.definition.name))
     }
 
     fn time_limit(&self, _arguments: &Value) -> Duration {
-        self.host.server.timeout
+        self.server.config.timeout
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a Context) -> BoxFuture<'a, Output> {
@@ -93,11 +97,11 @@ impl Tool for ServerTool {
         if let Value::Object(arguments) = arguments {
             call = call.with_arguments(arguments);
         }
-        Box::pin(self.host.call(call, &context.cancel))
+        Box::pin(self.server.call(call, &context.cancel))
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.host.close())
+        Box::pin(self.server.close())
     }
 }
 
@@ -109,7 +113,7 @@ fn object_schema(mut schema: JsonObject) -> Value {
 }
 
 /// Returns a tool's own name, short and in one line.
-fn shown(name: &str) -> String {
+fn display_name(name: &str) -> String {
     const MAX_NAME_BYTES: usize = 80;
     let name = text::plain(name);
     text::bounded(&name, MAX_NAME_BYTES).replace('\n', " ")

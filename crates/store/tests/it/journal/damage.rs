@@ -48,7 +48,7 @@ async fn who_only_looks_sees_what_is_there() {
     let looking = Journal::open_existing(&place.path()).unwrap().unwrap();
     assert_eq!(looking.read("s", ALL).await.unwrap().len(), 1);
     assert_eq!(
-        looking.summary("s").await.unwrap().state,
+        looking.summary("s").await.unwrap().availability,
         Availability::InUse
     );
 }
@@ -67,7 +67,7 @@ async fn a_journal_of_a_newer_version_is_left_alone() {
         assert!(
             matches!(
                 error,
-                Error::Newer {
+                Error::NewerFormat {
                     found: 4,
                     known: 3,
                     ..
@@ -86,12 +86,12 @@ async fn a_page_that_was_overwritten_is_found_by_the_check() {
         let hold = begin(&journal, "s").await;
         let lines = (0..200).map(|_| line(1, "message")).collect();
         journal.append(&hold, lines).await.unwrap();
-        journal.check().await.unwrap();
+        journal.check_integrity().await.unwrap();
     }
     settle(&place.path());
     overwrite(&place.path(), 4096 * 3, &[0xff; 4096]);
     let journal = place.open();
-    let error = journal.check().await.unwrap_err();
+    let error = journal.check_integrity().await.unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
 }
 
@@ -102,7 +102,10 @@ async fn what_is_written_to_a_journal_that_was_moved_is_not_acknowledged() {
     let hold = begin(&journal, "s").await;
     fs::rename(place.path(), place.file("elsewhere")).unwrap();
     let refused = journal.append(&hold, vec![line(1, "prompt")]).await;
-    assert!(matches!(refused, Err(Error::Moved { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::FileReplaced { .. })),
+        "{refused:?}"
+    );
     fs::rename(place.file("elsewhere"), place.path()).unwrap();
     append(&journal, &hold, &[(1, "prompt")]).await;
 }
@@ -161,7 +164,7 @@ async fn what_a_crash_leaves_of_a_write_takes_nothing_from_those_before() {
         assert_eq!(opened.replaced, None);
         let read = told(&opened.journal.read("s", ALL).await.unwrap());
         assert_eq!(read, ["1 1 prompt", "2 1 message"], "tail {number}");
-        opened.journal.check().await.unwrap();
+        opened.journal.check_integrity().await.unwrap();
         let hold = opened.journal.claim("s").await.unwrap();
         append(&opened.journal, &hold, &[(1, "settled")]).await;
     }

@@ -18,7 +18,7 @@ async fn what_was_written_is_read_back_in_order_and_in_pages() {
         told(&all),
         ["1 1 prompt", "2 1 retry", "3 1 message", "4 1 settled"]
     );
-    assert_eq!(all[2].line, line(1, "message"));
+    assert_eq!(all[2].entry, line(1, "message"));
     let page = |after, limit, kinds| {
         let read = journal.read(
             "s",
@@ -171,7 +171,7 @@ async fn a_turn_is_begun_once_and_settled_once() {
     for kind in ["settled", "prompt"] {
         let lines = vec![line(1, "message"), line(1, kind)];
         let refused = journal.append(&hold, lines).await.unwrap_err();
-        let Error::Repeated {
+        let Error::DuplicateEntry {
             turn: 1, kind: of, ..
         } = &refused
         else {
@@ -225,7 +225,7 @@ async fn ten_writers_leave_no_gaps() {
         let all = journal.read(&format!("s{number}"), ALL).await.unwrap();
         let numbers: Vec<u64> = all.iter().map(|entry| entry.seq).collect();
         assert_eq!(numbers, (1..=60).collect::<Vec<u64>>());
-        assert!(all.is_sorted_by_key(|entry| entry.line.turn));
+        assert!(all.is_sorted_by_key(|entry| entry.entry.turn));
     }
 }
 
@@ -248,7 +248,7 @@ async fn a_writer_that_leaves_loses_nothing_and_doubles_nothing() {
         .await
         .unwrap()
         .iter()
-        .map(|entry| entry.line.turn)
+        .map(|entry| entry.entry.turn)
         .collect();
     assert_eq!(turns, (1..=51).collect::<Vec<u64>>());
 }

@@ -44,7 +44,7 @@ async fn a_copy_has_the_entries_before_a_prompt_and_goes_on_after_them() {
         (2, 7, None)
     );
     assert_eq!((summary.created, summary.title.as_str()), (at(9), "A copy"));
-    assert_eq!(summary.state, Availability::InUse);
+    assert_eq!(summary.availability, Availability::InUse);
     append(&journal, &copy, &[(3, "prompt"), (3, "settled")]).await;
     let last = journal.read("t", ALL).await.unwrap();
     assert_eq!(told(&last[7..]), ["8 3 prompt", "9 3 settled"]);
@@ -131,7 +131,7 @@ async fn a_session_is_removed_by_its_owner_when_nothing_has_happened_in_it() {
     let nothing = journal.summary("s").await;
     assert!(matches!(nothing, Err(Error::NoSuchSession { .. })));
     assert_eq!(
-        journal.summary("t").await.unwrap().state,
+        journal.summary("t").await.unwrap().availability,
         Availability::Free
     );
     place.kill();

@@ -18,7 +18,7 @@ async fn a_name_is_given_once() {
         directory: String::new(),
         now: at(9),
     };
-    let error = place.open().begin(again).await.unwrap_err();
+    let error = place.open().create(again).await.unwrap_err();
     assert!(matches!(error, Error::SessionExists { .. }), "{error}");
     append(&journal, &hold, &[(1, "settled")]).await;
 }
@@ -35,12 +35,15 @@ async fn a_session_has_one_owner_until_it_is_released() {
         let refused = journal.delete("s").await.unwrap_err();
         assert!(matches!(refused, Error::InUse { .. }), "{refused}");
         assert_eq!(
-            journal.summary("s").await.unwrap().state,
+            journal.summary("s").await.unwrap().availability,
             Availability::InUse
         );
     }
     one.release(hold).await.unwrap();
-    assert_eq!(one.summary("s").await.unwrap().state, Availability::Free);
+    assert_eq!(
+        one.summary("s").await.unwrap().availability,
+        Availability::Free
+    );
     let hold = other.claim("s").await.unwrap();
     append(&other, &hold, &[(1, "prompt")]).await;
     assert!(matches!(one.claim("s").await, Err(Error::InUse { .. })));
@@ -65,7 +68,7 @@ async fn who_leaves_while_its_claim_is_under_way_owns_nothing() {
     let place = TestFolder::new();
     let journal = place.open();
     drop(begin(&journal, "s").await);
-    let state = async || journal.summary("s").await.unwrap().state;
+    let state = async || journal.summary("s").await.unwrap().availability;
     {
         let mut claim = pin!(journal.claim("s"));
         assert!(is_pending(claim.as_mut()));
@@ -84,7 +87,7 @@ async fn who_lost_its_session_writes_nothing_more() {
     // As if its process had died: no process holds its lock any more.
     std::fs::remove_file(&place.owners()[0]).unwrap();
     assert_eq!(
-        other.summary("s").await.unwrap().state,
+        other.summary("s").await.unwrap().availability,
         Availability::Abandoned
     );
     let hold = other.claim("s").await.unwrap();
@@ -100,7 +103,7 @@ async fn who_lost_its_session_writes_nothing_more() {
     append(&other, &hold, &[(1, "settled")]).await;
     let summary = other.summary("s").await.unwrap();
     assert_eq!((summary.entries, summary.title.as_str()), (2, ""));
-    assert_eq!(summary.state, Availability::InUse);
+    assert_eq!(summary.availability, Availability::InUse);
 }
 
 #[tokio::test]
@@ -135,7 +138,7 @@ async fn a_deleted_session_leaves_nothing() {
 async fn who_dies_before_it_has_begun_a_turn_leaves_nothing_to_be_said() {
     let place = TestFolder::new();
     let journal = place.open();
-    let state = || async { place.open().summary("s").await.unwrap().state };
+    let state = || async { place.open().summary("s").await.unwrap().availability };
     let hold = begin(&journal, "s").await;
     append(&journal, &hold, &[(1, "prompt"), (1, "settled")]).await;
     journal.release(hold).await.unwrap();

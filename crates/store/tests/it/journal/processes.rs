@@ -200,7 +200,7 @@ async fn a_killed_process_frees_its_sessions_at_once() {
     assert_eq!(other.ask("append prompt"), "done");
     assert!(matches!(journal.claim("s").await, Err(Error::InUse { .. })));
     assert_eq!(
-        journal.summary("s").await.unwrap().state,
+        journal.summary("s").await.unwrap().availability,
         Availability::InUse
     );
     let left_behind = place.owners();
@@ -209,7 +209,7 @@ async fn a_killed_process_frees_its_sessions_at_once() {
     let looking = std::fs::File::open(&left_behind[0]).unwrap();
     looking.try_lock_shared().unwrap();
     let left = journal.unfinished().await.unwrap();
-    assert_eq!(left[0].state, Availability::Abandoned);
+    assert_eq!(left[0].availability, Availability::Abandoned);
     assert_eq!((left[0].id.as_str(), left[0].open_turn), ("s", Some(1)));
     assert_eq!(place.owners(), left_behind);
     let hold = journal.claim("s").await.unwrap();
@@ -285,7 +285,7 @@ async fn what_was_acknowledged_before_a_kill_is_there_and_nothing_is_half_there(
             (summary.turns, summary.open_turn),
             (summary.entries / 3, None)
         );
-        journal.check().await.unwrap();
+        journal.check_integrity().await.unwrap();
     }
 }
 
@@ -313,8 +313,8 @@ async fn of_many_processes_that_want_a_session_one_has_it_at_a_time() {
     let all = journal.read("s", ALL).await.unwrap();
     let mut inside: Option<&str> = None;
     for entry in &all {
-        let name = entry.line.body.as_str();
-        if entry.line.kind == "came" {
+        let name = entry.entry.body.as_str();
+        if entry.entry.kind == "came" {
             assert!(
                 matches!(inside, None | Some("victim")),
                 "{inside:?} and {name}"
@@ -326,7 +326,7 @@ async fn of_many_processes_that_want_a_session_one_has_it_at_a_time() {
     }
     for name in names {
         let went = |entry: &&outlast_store::journal::StoredEntry| {
-            (entry.line.kind.as_str(), entry.line.body.as_str()) == ("went", name)
+            (entry.entry.kind.as_str(), entry.entry.body.as_str()) == ("went", name)
         };
         assert_eq!(all.iter().filter(went).count(), ROUNDS);
     }

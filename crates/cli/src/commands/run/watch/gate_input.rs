@@ -11,69 +11,75 @@ type OpenGate = (String, Vec<String>);
 
 /// Sends lines from stdin to the gate that has waited longest.
 pub(in crate::commands::run::watch) struct GateInput {
-    letters: UnboundedSender<RunRequest>,
-    open: Arc<Mutex<Vec<OpenGate>>>,
+    requests: UnboundedSender<RunRequest>,
+    open_gates: Arc<Mutex<Vec<OpenGate>>>,
     /// Messages for the person.
-    said: Arc<Mutex<Vec<String>>>,
+    messages: Arc<Mutex<Vec<String>>>,
     is_reading: bool,
 }
 
 impl GateInput {
-    pub(in crate::commands::run::watch) fn new(letters: UnboundedSender<RunRequest>) -> Self {
+    pub(in crate::commands::run::watch) fn new(requests: UnboundedSender<RunRequest>) -> Self {
         Self {
-            letters,
-            open: Arc::default(),
-            said: Arc::default(),
+            requests,
+            open_gates: Arc::default(),
+            messages: Arc::default(),
             is_reading: false,
         }
     }
 
-    pub(in crate::commands::run::watch) fn entry(&mut self, entry: &Entry) {
+    pub(in crate::commands::run::watch) fn handle_entry(&mut self, entry: &Entry) {
         match entry {
             Entry::GateOpened { step, choices, .. } if !choices.is_empty() => {
                 let keys = choices.iter().filter_map(|choice| choice.split_once(':'));
                 let keys: Vec<String> = keys.map(|(key, _)| key.to_owned()).collect();
-                lock(&self.said).push(wanted(step, &keys));
-                lock(&self.open).push((step.clone(), keys));
-                self.read();
+                lock(&self.messages).push(input_hint(step, &keys));
+                lock(&self.open_gates).push((step.clone(), keys));
+                self.start_reading();
             }
-            Entry::GateClosed { step, .. } => lock(&self.open).retain(|(open, _)| open != step),
+            Entry::GateClosed { step, .. } => {
+                lock(&self.open_gates).retain(|(open, _)| open != step)
+            }
             _ => {}
         }
     }
 
     /// Returns the messages since the last call.
     pub(in crate::commands::run::watch) fn take_messages(&self) -> Vec<String> {
-        std::mem::take(&mut *lock(&self.said))
+        std::mem::take(&mut *lock(&self.messages))
     }
 
     /// Starts to read. Input that was typed before is discarded: it is no answer.
-    fn read(&mut self) {
+    fn start_reading(&mut self) {
         if std::mem::replace(&mut self.is_reading, true) {
             return;
         }
-        crate::output::approval::forget_what_was_typed();
-        let (letters, open) = (self.letters.clone(), Arc::clone(&self.open));
-        let said = Arc::clone(&self.said);
+        crate::output::approval::discard_typed_input();
+        let (letters, open) = (self.requests.clone(), Arc::clone(&self.open_gates));
+        let said = Arc::clone(&self.messages);
         // This thread may wait for ever; it is left behind at the end.
         std::thread::spawn(move || {
             for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-                let complaint = answer(line.trim(), &lock(&open), &letters);
+                let complaint = submit_answer(line.trim(), &lock(&open), &letters);
                 lock(&said).extend(complaint);
             }
         });
     }
 }
 
-fn wanted(step: &str, keys: &[String]) -> String {
+fn input_hint(step: &str, keys: &[String]) -> String {
     format!("  {step}: type {} and Enter", keys.join(" or "))
 }
 
 /// Sends an answer to the gate; returns the possible answers if this is none of them.
-fn answer(typed: &str, open: &[OpenGate], letters: &UnboundedSender<RunRequest>) -> Option<String> {
+fn submit_answer(
+    typed: &str,
+    open: &[OpenGate],
+    letters: &UnboundedSender<RunRequest>,
+) -> Option<String> {
     let (step, keys) = open.first()?;
     if !keys.iter().any(|key| key == typed) {
-        return Some(wanted(step, keys));
+        return Some(input_hint(step, keys));
     }
     let letter = RunRequest::Answer {
         step: Some(step.clone()),

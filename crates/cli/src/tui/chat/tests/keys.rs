@@ -19,7 +19,7 @@ fn making_smaller() -> Chat {
 
 fn just_asked() -> Chat {
     let mut chat = working();
-    chat.take(question(), NOW);
+    chat.handle(question(), NOW);
     chat
 }
 
@@ -54,7 +54,7 @@ fn meaning(mut chat: Chat, modifiers: KeyModifiers, code: KeyCode) -> String {
         chat.choices.selected,
         chat.question.is_some(),
     );
-    let wants = chat.take(with(modifiers, code), NOW);
+    let wants = chat.handle(with(modifiers, code), NOW);
     let mut says: Vec<String> = wants.iter().map(|want| format!("{want:?}")).collect();
     let (written, selected, was_asked) = before;
     if chat.editor.text() != written {
@@ -124,12 +124,12 @@ fn escape_cancels_the_retry_and_only_then_the_turn() {
     let mut chat = retrying();
     assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::AbortRetry]);
     // This also holds for a retry that the gate delays.
-    chat.take(event(held(60)), later(3));
+    chat.handle(event(held(60)), later(3));
     assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::AbortRetry]);
     chat.events([Body::AttemptStarted { attempt: 2 }]);
     assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::Abort]);
     chat.events([sealed(TurnStatus::Aborted)]);
-    chat.take(Input::Ended(Outcome::default()), NOW);
+    chat.handle(Input::TaskEnded(Outcome::default()), NOW);
     assert_eq!(chat.take_all([key(KeyCode::Esc)]), []);
 }
 
@@ -139,9 +139,9 @@ fn what_was_just_said_can_be_interrupted_before_the_session_has_taken_it() {
     chat.write("hello");
     assert_eq!(
         chat.take_all([key(KeyCode::Enter)]),
-        [Action::Say("hello".to_owned())]
+        [Action::SendMessage("hello".to_owned())]
     );
-    assert!(matches!(chat.doing, Activity::Working { .. }));
+    assert!(matches!(chat.activity, Activity::Working { .. }));
     assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Action::Abort]);
 }
 
@@ -150,12 +150,12 @@ fn what_was_said_while_a_session_is_opened_is_awaited_when_it_is_there() {
     for mut chat in [Chat::new(), idle()] {
         chat.write("hello");
         chat.take_all([key(KeyCode::Enter)]);
-        chat.take(Input::Joined(Box::new(joined())), NOW);
-        assert!(chat.is_busy() && matches!(chat.doing, Activity::Working { .. }));
+        chat.handle(Input::SessionOpened(Box::new(joined())), NOW);
+        assert!(chat.is_busy() && matches!(chat.activity, Activity::Working { .. }));
         chat.events([start(), input("hello"), sealed(TurnStatus::Completed)]);
-        chat.take(Input::Ended(Outcome::default()), NOW);
-        chat.take(Input::Joined(Box::new(joined())), NOW);
-        assert!(!chat.is_busy() && chat.doing == Activity::Nothing);
+        chat.handle(Input::TaskEnded(Outcome::default()), NOW);
+        chat.handle(Input::SessionOpened(Box::new(joined())), NOW);
+        assert!(!chat.is_busy() && chat.activity == Activity::Idle);
     }
 }
 
@@ -179,31 +179,31 @@ fn a_second_interruption_leaves_and_any_other_key_forgets_the_first() {
 #[test]
 fn what_is_typed_when_a_question_comes_does_not_answer_it() {
     let mut chat = working();
-    assert_eq!(chat.take_all([question()]), [Action::ArmSoon(1)]);
+    assert_eq!(chat.take_all([question()]), [Action::ArmQuestion(1)]);
     assert_eq!(chat.take_all([key(KeyCode::Char('y'))]), []);
-    chat.take(Input::Armed(1), NOW);
+    chat.handle(Input::QuestionArmed(1), NOW);
     // The text is a draft by now.
     assert_eq!(chat.take_all([key(KeyCode::Char('y'))]), []);
     assert_eq!(chat.editor.text(), "yy");
     let yes = with(KeyModifiers::ALT, KeyCode::Char('y'));
     assert_eq!(
         chat.take_all([yes]),
-        [Action::Answer(ApprovalDecision::Yes)]
+        [Action::Answer(ApprovalDecision::AllowOnce)]
     );
 }
 
 #[test]
 fn a_question_is_not_armed_by_the_one_before_it() {
     let mut chat = asked();
-    chat.take(Input::Unasked, NOW);
-    assert_eq!(chat.take_all([question()]), [Action::ArmSoon(2)]);
+    chat.handle(Input::QuestionWithdrawn, NOW);
+    assert_eq!(chat.take_all([question()]), [Action::ArmQuestion(2)]);
     assert_eq!(
-        chat.take_all([Input::Armed(1), key(KeyCode::Char('y'))]),
+        chat.take_all([Input::QuestionArmed(1), key(KeyCode::Char('y'))]),
         []
     );
     chat.editor.clear();
-    let answer = chat.take_all([Input::Armed(2), key(KeyCode::Char('n'))]);
-    assert_eq!(answer, [Action::Answer(ApprovalDecision::No)]);
+    let answer = chat.take_all([Input::QuestionArmed(2), key(KeyCode::Char('n'))]);
+    assert_eq!(answer, [Action::Answer(ApprovalDecision::Deny)]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn lists_are_gone_through_and_chosen_from() {
     assert!(chat.editor.is_empty() && chat.choices.items.is_empty());
     chat.write("/sess");
     assert_eq!(chat.take_all([key(KeyCode::Tab)]), [Action::ListSessions]);
-    chat.take(Input::Sessions(vec![session("0123", "A talk")]), NOW);
+    chat.handle(Input::SessionsListed(vec![session("0123", "A talk")]), NOW);
     let wants = chat.take_all([key(KeyCode::Enter)]);
     assert_eq!(wants, [Action::Session("0123".to_owned())]);
 }
@@ -236,7 +236,7 @@ fn a_backslash_or_alt_before_enter_begins_a_line_also_while_a_list_is_open() {
     chat.write("one\\");
     chat.take_all([key(KeyCode::Enter)]);
     chat.write("two");
-    let said = Action::Say("one\ntwo".to_owned());
+    let said = Action::SendMessage("one\ntwo".to_owned());
     assert_eq!(chat.take_all([key(KeyCode::Enter)]), [said]);
 }
 
@@ -244,18 +244,22 @@ fn a_backslash_or_alt_before_enter_begins_a_line_also_while_a_list_is_open() {
 fn a_line_means_what_its_keys_would() {
     let line = |text: &str| Input::Line(text.to_owned());
     let table: [(State, &str, Option<Action>); 9] = [
-        (idle, "hello", Some(Action::Say("hello".to_owned()))),
-        (idle, "r", Some(Action::Say("r".to_owned()))),
+        (idle, "hello", Some(Action::SendMessage("hello".to_owned()))),
+        (idle, "r", Some(Action::SendMessage("r".to_owned()))),
         (idle, "  ", None),
         (retrying, "r", Some(Action::RetryNow)),
         (retrying, "\u{1b}", Some(Action::AbortRetry)),
         (working, "\u{1b}\u{1b}", Some(Action::Abort)),
-        (asked, "Yes", Some(Action::Answer(ApprovalDecision::Yes))),
+        (
+            asked,
+            "Yes",
+            Some(Action::Answer(ApprovalDecision::AllowOnce)),
+        ),
         (asked, "maybe", None),
         (idle, "/retry off", Some(Action::SwitchRetry(false))),
     ];
     for (state, typed, expected) in table {
-        let wants = state().take(line(typed), NOW);
+        let wants = state().handle(line(typed), NOW);
         assert_eq!(wants, Vec::from_iter(expected), "{typed:?}");
     }
 }
@@ -266,7 +270,7 @@ fn a_model_is_the_one_that_was_typed_unless_somebody_went_through_the_list() {
         let mut chat = idle();
         let mut there = joined();
         there.models = vec!["mock:ok-mini".to_owned()];
-        chat.take(Input::Joined(Box::new(there)), NOW);
+        chat.handle(Input::SessionOpened(Box::new(there)), NOW);
         chat.write("/model ok");
         chat
     };
@@ -280,8 +284,8 @@ fn a_model_is_the_one_that_was_typed_unless_somebody_went_through_the_list() {
 fn what_was_complained_of_before_there_was_a_session_is_still_there() {
     let mut chat = Chat::new();
     let warning = "warning: it cannot be written down".to_owned();
-    chat.take(Input::Notice(Tone::Warning, warning.clone()), NOW);
-    chat.take(Input::Joined(Box::new(joined())), NOW);
+    chat.handle(Input::Notice(Tone::Warning, warning.clone()), NOW);
+    chat.handle(Input::SessionOpened(Box::new(joined())), NOW);
     let is_it = |kind: &Kind| matches!(kind, Kind::Notice { text, .. } if *text == warning);
     let notices = chat.transcript.settled_from(0);
     assert_eq!(notices.filter(|(_, kind, _)| is_it(kind)).count(), 1);
@@ -293,7 +297,7 @@ fn a_summary_is_not_what_the_user_said() {
     let mut there = joined();
     there.messages = vec![Message::user(mark)];
     let mut chat = Chat::new();
-    chat.take(Input::Joined(Box::new(there)), NOW);
+    chat.handle(Input::SessionOpened(Box::new(there)), NOW);
     let mut blocks = chat.transcript.settled_from(0);
     assert!(blocks.all(|(_, kind, _)| !matches!(kind, Kind::User(_))));
     drop(blocks);

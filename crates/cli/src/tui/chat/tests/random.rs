@@ -40,20 +40,20 @@ impl Happens {
             Self::Scrolled(lines) => Input::Scrolled(lines),
             Self::Clicked(row) => Input::Clicked(row),
             Self::Event(body) => event(body),
-            Self::Joined(said_again) => Input::Joined(Box::new(Joined {
-                said_again,
+            Self::Joined(replayed_messages) => Input::SessionOpened(Box::new(Joined {
+                replayed_messages,
                 ..joined()
             })),
             Self::Asked => question(),
-            Self::Armed(number) => Input::Armed(number),
-            Self::Unasked => Input::Unasked,
-            Self::Ended(problem) => Input::Ended(Outcome {
+            Self::Armed(number) => Input::QuestionArmed(number),
+            Self::Unasked => Input::QuestionWithdrawn,
+            Self::Ended(problem) => Input::TaskEnded(Outcome {
                 problem,
                 ..Outcome::default()
             }),
-            Self::TakenBack(texts) => Input::TakenBack(texts),
-            Self::Sessions => Input::Sessions(vec![session("01", "a\nb")]),
-            Self::SaidAgain => Input::SaidAgain,
+            Self::TakenBack(texts) => Input::QueueTakenBack(texts),
+            Self::Sessions => Input::SessionsListed(vec![session("01", "a\nb")]),
+            Self::SaidAgain => Input::TurnReplayed,
             Self::Interrupted => Input::Interrupted,
             Self::Notice(text) => Input::Notice(Tone::Warning, text),
             Self::Drawn(..) => Input::Scrolled(0),
@@ -206,7 +206,7 @@ fn draw(chat: &mut Chat, (width, height): (u16, u16), now: Timestamp) {
     let theme = Theme::colour();
     let drawn = terminal.draw(|frame| view::draw(frame, chat, &theme, now));
     let buffer = drawn.unwrap().buffer;
-    let is_clean = |symbol: &str| !symbol.chars().any(outlast_kernel::text::is_unwanted);
+    let is_clean = |symbol: &str| !symbol.chars().any(outlast_kernel::text::is_unprintable);
     assert!(buffer.content.iter().all(|cell| is_clean(cell.symbol())));
 }
 
@@ -222,7 +222,7 @@ proptest! {
             if let Happens::Drawn(width, height) = happens {
                 draw(&mut chat, (width, height), later(second));
             }
-            chat.take(happens.input(), later(second));
+            chat.handle(happens.input(), later(second));
         }
         draw(&mut chat, (80, 24), NOW);
         let settled = chat.transcript.settled_from(0).count();

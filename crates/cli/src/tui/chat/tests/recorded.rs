@@ -49,14 +49,19 @@ fn played(lines: &str) -> String {
         if let Body::RetryScheduled { retry_at, .. } = &body {
             times.push(time_of_day(*retry_at, now));
         }
-        chat.take(event(body), now);
-        if let Some(ActivityText { words, more, .. }) = chat.doing.said(now) {
+        chat.handle(event(body), now);
+        if let Some(ActivityText {
+            text: words,
+            details: more,
+            ..
+        }) = chat.activity.describe(now)
+        {
             above.push(format!("{words}{more}"));
         }
     }
     assert!(chat.is_busy(), "it is over when the driver says so");
-    chat.take(Input::Ended(Outcome::default()), NOW);
-    assert!(!chat.is_busy() && chat.doing == Activity::Nothing);
+    chat.handle(Input::TaskEnded(Outcome::default()), NOW);
+    assert!(!chat.is_busy() && chat.activity == Activity::Idle);
     assert_eq!(
         chat.transcript.settled_from(0).count(),
         chat.transcript.len()

@@ -18,7 +18,7 @@ fn attempt(attempt: u32) -> Body {
 }
 
 fn ended() -> Input {
-    Input::Ended(Outcome::default())
+    Input::TaskEnded(Outcome::default())
 }
 
 #[test]
@@ -110,11 +110,11 @@ fn a_turn_that_is_carried_on_says_nothing_twice() {
             said(Role::User, "quickly"),
             with_call,
         ],
-        said_again: 2,
+        replayed_messages: 2,
         ..joined()
     };
     let mut chat = Chat::new();
-    chat.take(Input::Joined(Box::new(joined)), NOW);
+    chat.handle(Input::SessionOpened(Box::new(joined)), NOW);
     let before = chat.shown();
     chat.events([start(), input("make it"), input("quickly"), call("1")]);
     assert_eq!(chat.shown(), before);
@@ -134,9 +134,9 @@ fn a_turn_that_is_tried_again_says_nothing_twice_and_what_follows_is_said() {
     let mut chat = idle();
     // There was nothing to retry.
     chat.write("/retry");
-    assert_eq!(chat.take_all([key(KeyCode::Enter)]), [Action::TryAgain]);
+    assert_eq!(chat.take_all([key(KeyCode::Enter)]), [Action::Retry]);
     chat.events([start(), input("one"), sealed(TurnStatus::Error)]);
-    chat.take_all([ended(), Input::SaidAgain]);
+    chat.take_all([ended(), Input::TurnReplayed]);
     chat.events([
         start(),
         input("one"),
@@ -144,7 +144,7 @@ fn a_turn_that_is_tried_again_says_nothing_twice_and_what_follows_is_said() {
         text("yes"),
         sealed(TurnStatus::Completed),
     ]);
-    chat.take(ended(), NOW);
+    chat.handle(ended(), NOW);
     chat.events([start(), input("two")]);
     assert_eq!(chat.shown(), "› one\n\nyes\n\n› two");
 }
@@ -170,7 +170,7 @@ fn a_tool_that_an_end_has_cut_off_does_not_run_for_ever() {
 // --- Waits ---
 
 fn words(chat: &Chat, now: Timestamp) -> String {
-    chat.doing.said(now).unwrap().words
+    chat.activity.describe(now).unwrap().text
 }
 
 #[test]
@@ -178,20 +178,20 @@ fn a_gate_moves_the_retry_that_is_waited_for() {
     let mut chat = retrying();
     chat.events([scheduled(2, 600)]);
     // Before its scheduled time the gate can only move it forward.
-    chat.take(event(held(20)), NOW);
+    chat.handle(event(held(20)), NOW);
     assert_eq!(words(&chat, NOW), "Retrying (2/3) in 20s… (esc to cancel)");
-    chat.take(event(held(900)), later(1));
+    chat.handle(event(held(900)), later(1));
     assert_eq!(
         words(&chat, later(1)),
         "Retrying (2/3) in 599s… (esc to cancel)"
     );
     // From its scheduled time on the gate decides.
-    chat.take(event(held(700)), later(600));
+    chat.handle(event(held(700)), later(600));
     assert_eq!(
         words(&chat, later(600)),
         "Retrying (2/3) in 100s… (esc to cancel)"
     );
-    chat.take(event(held(650)), later(610));
+    chat.handle(event(held(650)), later(610));
     assert_eq!(
         words(&chat, later(610)),
         "Retrying (2/3) in 40s… (esc to cancel)"
@@ -217,10 +217,10 @@ fn a_retry_that_was_hurried_and_is_held_waits_for_the_gate() {
     let mut chat = working();
     chat.events([scheduled(1, 600)]);
     assert_eq!(
-        chat.take(key(KeyCode::Char('r')), later(1)),
+        chat.handle(key(KeyCode::Char('r')), later(1)),
         [Action::RetryNow]
     );
-    chat.take(event(held(900)), later(1));
+    chat.handle(event(held(900)), later(1));
     assert_eq!(
         words(&chat, later(1)),
         "Retrying (1/3) in 899s… (esc to cancel)"
@@ -235,14 +235,14 @@ fn before_the_first_failure_a_gate_means_waiting_in_line() {
         words(&chat, NOW),
         "Rate limited, waiting in line, 30s… (esc to interrupt)"
     );
-    chat.take(event(held(10)), NOW);
+    chat.handle(event(held(10)), NOW);
     assert_eq!(
         words(&chat, NOW),
         "Rate limited, waiting in line, 10s… (esc to interrupt)"
     );
     assert_eq!(chat.take_all([key(KeyCode::Char('r'))]), [Action::RetryNow]);
     chat.events([attempt(1)]);
-    assert!(matches!(chat.doing, Activity::Working { .. }));
+    assert!(matches!(chat.activity, Activity::Working { .. }));
 }
 
 #[test]
@@ -257,13 +257,13 @@ fn after_a_compaction_it_goes_on_as_before() {
     };
     let mut chat = working();
     chat.events([compacting()]);
-    assert!(matches!(chat.doing, Activity::Compacting { .. }) && chat.is_busy());
+    assert!(matches!(chat.activity, Activity::Compacting { .. }) && chat.is_busy());
     chat.events([ended()]);
-    assert!(matches!(chat.doing, Activity::Working { .. }));
+    assert!(matches!(chat.activity, Activity::Working { .. }));
     assert_eq!(chat.status.context, 20_000);
     let mut chat = idle();
     chat.events([compacting(), ended()]);
-    assert_eq!(chat.doing, Activity::Nothing);
+    assert_eq!(chat.activity, Activity::Idle);
     assert!(!chat.is_busy());
 }
 
@@ -279,9 +279,9 @@ fn what_waits_to_be_said_is_handed_back_when_the_turn_is_over() {
     chat.events([queue(&["first", "second"])]);
     chat.write("draft");
     chat.events([sealed(TurnStatus::Aborted)]);
-    assert_eq!(chat.take_all([ended()]), [Action::TakeBack]);
+    assert_eq!(chat.take_all([ended()]), [Action::TakeBackQueue]);
     let back = vec!["first".to_owned(), "second".to_owned()];
-    chat.take(Input::TakenBack(back), NOW);
+    chat.handle(Input::QueueTakenBack(back), NOW);
     assert_eq!(chat.editor.text(), "first\nsecond\ndraft");
     assert!(chat.queued.is_empty());
     // A message that was delivered with the model's next step leaves the queue.
@@ -294,8 +294,8 @@ fn what_waits_to_be_said_is_handed_back_when_the_turn_is_over() {
 fn what_is_handed_back_may_be_of_any_size() {
     let mut chat = idle();
     let long = "a line\n".repeat(100_000);
-    chat.take(
-        Input::TakenBack(vec![long.clone(), "short".to_owned()]),
+    chat.handle(
+        Input::QueueTakenBack(vec![long.clone(), "short".to_owned()]),
         NOW,
     );
     assert_eq!(
@@ -303,7 +303,7 @@ fn what_is_handed_back_may_be_of_any_size() {
         "[pasted text 1: 684 KiB, 100000 lines]\nshort"
     );
     let wants = chat.take_all([key(KeyCode::Enter)]);
-    assert!(wants == [Action::Say(format!("{long}\nshort"))]);
+    assert!(wants == [Action::SendMessage(format!("{long}\nshort"))]);
 }
 
 #[test]
@@ -313,10 +313,10 @@ fn a_problem_and_its_remedy_are_told_at_the_end() {
         stop_reason: StopReason::EndTurn,
     };
     chat.events([done, sealed(TurnStatus::Completed)]);
-    chat.take(
-        Input::Ended(Outcome {
+    chat.handle(
+        Input::TaskEnded(Outcome {
             problem: Some("the answer is empty".to_owned()),
-            remedy: Some("ask again".to_owned()),
+            hint: Some("ask again".to_owned()),
             ..Outcome::default()
         }),
         NOW,

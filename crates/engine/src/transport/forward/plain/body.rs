@@ -5,7 +5,7 @@
 
 use super::super::super::Error;
 use super::head::Framing;
-use super::{Connection, PlainClient, broken, unreadable};
+use super::{Connection, PlainClient, io_error, protocol_error};
 use bytes::{Buf, Bytes, BytesMut};
 use outlast_kernel::failure::IoKind;
 
@@ -18,9 +18,9 @@ const MAX_TRAILER_BYTES: usize = 64 << 10;
 pub(crate) struct Body {
     /// `None` when the body has ended.
     connection: Option<Connection>,
-    rest: Remaining,
+    remaining: Remaining,
     /// The client to which the connection is returned.
-    keeper: Option<PlainClient>,
+    pool: Option<PlainClient>,
 }
 
 /// The part of the body that is still missing.
@@ -46,19 +46,15 @@ enum ChunkState {
 }
 
 impl Body {
-    pub(super) fn new(
-        connection: Connection,
-        framing: Framing,
-        keeper: Option<PlainClient>,
-    ) -> Self {
+    pub(super) fn new(connection: Connection, framing: Framing, pool: Option<PlainClient>) -> Self {
         Self {
             connection: Some(connection),
-            rest: match framing {
+            remaining: match framing {
                 Framing::Length(length) => Remaining::Length(length),
                 Framing::Chunked => Remaining::Chunks(ChunkState::Size),
                 Framing::UntilClosed => Remaining::UntilClosed,
             },
-            keeper,
+            pool,
         }
     }
 
@@ -68,9 +64,9 @@ impl Body {
             let Some(connection) = &mut self.connection else {
                 return Ok(None);
             };
-            let piece = self.rest.take(&mut connection.input)?;
-            if self.rest.is_over() {
-                self.give_back();
+            let piece = self.remaining.take(&mut connection.input)?;
+            if self.remaining.is_finished() {
+                self.release_connection();
             }
             if !piece.is_empty() {
                 return Ok(Some(piece));
@@ -78,12 +74,12 @@ impl Body {
             let Some(connection) = &mut self.connection else {
                 return Ok(None);
             };
-            let read = connection.fill().await.map_err(|error| broken(&error))?;
+            let read = connection.fill().await.map_err(|error| io_error(&error))?;
             if read > 0 {
                 continue;
             }
             self.connection = None;
-            return match self.rest {
+            return match self.remaining {
                 Remaining::UntilClosed => Ok(None),
                 Remaining::Length(_) | Remaining::Chunks(_) => Err(Error {
                     io: IoKind::Truncated,
@@ -93,18 +89,18 @@ impl Body {
         }
     }
 
-    fn give_back(&mut self) {
+    fn release_connection(&mut self) {
         let connection = self.connection.take();
-        if let (Some(connection), Some(keeper)) = (connection, self.keeper.take())
+        if let (Some(connection), Some(keeper)) = (connection, self.pool.take())
             && connection.input.is_empty()
         {
-            keeper.keep(connection);
+            keeper.return_to_pool(connection);
         }
     }
 }
 
 impl Remaining {
-    fn is_over(self) -> bool {
+    fn is_finished(self) -> bool {
         matches!(self, Self::Length(0) | Self::Chunks(ChunkState::End))
     }
 
@@ -142,8 +138,10 @@ impl ChunkState {
                     };
                 }
                 Self::Size | Self::AfterData | Self::Trailers(_) => {
-                    let Some(line) = line(rest)? else { break };
-                    *self = self.behind(&rest[..line])?;
+                    let Some(line) = line_length(rest)? else {
+                        break;
+                    };
+                    *self = self.after_line(&rest[..line])?;
                     read += line + 2;
                 }
                 Self::End => {}
@@ -155,35 +153,37 @@ impl ChunkState {
     }
 
     /// Returns the state after the given line.
-    fn behind(self, line: &[u8]) -> Result<Self, Error> {
+    fn after_line(self, line: &[u8]) -> Result<Self, Error> {
         match (self, line) {
             (Self::AfterData, b"") => Ok(Self::Size),
             (Self::Trailers(_), b"") => Ok(Self::End),
             (Self::Trailers(read), _) if read + line.len() < MAX_TRAILER_BYTES => {
                 Ok(Self::Trailers(read + line.len()))
             }
-            (Self::Size, _) => match size(line) {
+            (Self::Size, _) => match parse_chunk_size(line) {
                 Some(0) => Ok(Self::Trailers(0)),
                 Some(size) => Ok(Self::Data(size)),
-                None => Err(unreadable("the length of a chunk is not one")),
+                None => Err(protocol_error("the length of a chunk is not one")),
             },
-            _ => Err(unreadable("the chunks of the response do not fit together")),
+            _ => Err(protocol_error(
+                "the chunks of the response do not fit together",
+            )),
         }
     }
 }
 
 /// Returns the length of the line that begins here, without its end; `None` when it is incomplete.
-fn line(rest: &[u8]) -> Result<Option<usize>, Error> {
+fn line_length(rest: &[u8]) -> Result<Option<usize>, Error> {
     let end = memchr::memchr(b'\n', &rest[..rest.len().min(MAX_LINE_BYTES)]);
     match end {
         Some(end) if end > 0 && rest[end - 1] == b'\r' => Ok(Some(end - 1)),
         None if rest.len() < MAX_LINE_BYTES => Ok(None),
-        Some(_) | None => Err(unreadable("a line between chunks does not end")),
+        Some(_) | None => Err(protocol_error("a line between chunks does not end")),
     }
 }
 
 /// Parses the length of a chunk: hexadecimal digits, perhaps with an extension after a semicolon, which is ignored.
-fn size(line: &[u8]) -> Option<u64> {
+fn parse_chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.split(|byte| *byte == b';').next()?.trim_ascii_end();
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
     let digits = std::str::from_utf8(digits).ok().filter(|_| is_number)?;

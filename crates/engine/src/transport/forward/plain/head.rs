@@ -1,7 +1,7 @@
 //! Encodes the head of a request and parses the head of a response.
 
 use super::super::super::Error;
-use super::unreadable;
+use super::protocol_error;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use std::mem::MaybeUninit;
@@ -67,7 +67,7 @@ pub(super) enum Framing {
 
 impl Framing {
     /// Returns the framing for a response to the given method: some responses have no body, whatever the headers say.
-    pub(super) fn of(self, method: &Method, status: StatusCode) -> Self {
+    pub(super) fn for_response(self, method: &Method, status: StatusCode) -> Self {
         let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         match *method == Method::HEAD || bodiless {
             true => Self::Length(0),
@@ -86,28 +86,29 @@ impl Head {
             input,
             &mut fields,
         );
-        let length = match parsed.map_err(|error| unreadable(&error.to_string()))? {
+        let length = match parsed.map_err(|error| protocol_error(&error.to_string()))? {
             httparse::Status::Complete(length) => length,
             httparse::Status::Partial if input.len() > MAX_HEAD_BYTES => {
-                return Err(unreadable("the head of the response is too long"));
+                return Err(protocol_error("the head of the response is too long"));
             }
             httparse::Status::Partial => return Ok(None),
         };
         let status = StatusCode::from_u16(response.code.unwrap_or_default());
-        let status = status.map_err(|error| unreadable(&error.to_string()))?;
+        let status = status.map_err(|error| protocol_error(&error.to_string()))?;
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(unreadable("the provider wants another protocol"));
+            return Err(protocol_error("the provider wants another protocol"));
         }
         let is_new = response.version == Some(1);
         // The values share one copy of the head: the input may be many times larger, and headers live long.
         let copy = Bytes::copy_from_slice(&input[..length]);
-        let mut headers = headers(response.headers, input, &copy)?;
-        let framing = framing(&headers, is_new)?;
+        let mut headers = parse_headers(response.headers, input, &copy)?;
+        let framing = parse_framing(&headers, is_new)?;
         if !matches!(framing, Framing::Length(_)) {
             // A length beside chunks is meaningless, and could mislead the next reader.
             headers.remove(header::CONTENT_LENGTH);
         }
-        let keeps_alive = is_new && framing != Framing::UntilClosed && !says_close(&headers);
+        let keeps_alive =
+            is_new && framing != Framing::UntilClosed && !has_connection_close(&headers);
         bytes::Buf::advance(input, length);
         Ok(Some(Self {
             status,
@@ -118,7 +119,7 @@ impl Head {
     }
 }
 
-fn headers(
+fn parse_headers(
     fields: &[httparse::Header<'_>],
     input: &[u8],
     copy: &Bytes,
@@ -126,18 +127,21 @@ fn headers(
     let mut headers = HeaderMap::with_capacity(fields.len() + 8);
     for field in fields {
         let name = HeaderName::from_bytes(field.name.as_bytes());
-        let name = name.map_err(|error| unreadable(&error.to_string()))?;
+        let name = name.map_err(|error| protocol_error(&error.to_string()))?;
         // The value has the same position in the copy as in the input.
         let begin = field.value.as_ptr().addr() - input.as_ptr().addr();
         let value = copy.slice(begin..begin + field.value.len());
         let value = HeaderValue::from_maybe_shared(value);
-        headers.append(name, value.map_err(|error| unreadable(&error.to_string()))?);
+        headers.append(
+            name,
+            value.map_err(|error| protocol_error(&error.to_string()))?,
+        );
     }
     Ok(headers)
 }
 
 /// Chunks take precedence over any length. Contradicting lengths are an attack or a mistake, and are rejected.
-fn framing(headers: &HeaderMap, is_new: bool) -> Result<Framing, Error> {
+fn parse_framing(headers: &HeaderMap, is_new: bool) -> Result<Framing, Error> {
     let encodings = headers.get_all(header::TRANSFER_ENCODING);
     let last = encodings.iter().next_back();
     if let Some(last) = last {
@@ -156,14 +160,14 @@ fn framing(headers: &HeaderMap, is_new: bool) -> Result<Framing, Error> {
             .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let this = digits.and_then(|digits| digits.parse::<u64>().ok());
         if this.is_none() || length.is_some_and(|before| Some(before) != this) {
-            return Err(unreadable("the length of the response is not one"));
+            return Err(protocol_error("the length of the response is not one"));
         }
         length = this;
     }
     Ok(length.map_or(Framing::UntilClosed, Framing::Length))
 }
 
-fn says_close(headers: &HeaderMap) -> bool {
+fn has_connection_close(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::CONNECTION).iter();
     let mut words = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"))
