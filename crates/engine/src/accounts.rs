@@ -11,8 +11,9 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Choice, choose, with_earliest_unblock};
 use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::verdict::{Cause, Verdict};
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The source of an account's key. It is queried again after a key was refused, as the key may have been renewed.
 pub trait KeySource: Send + Sync {
@@ -186,7 +187,7 @@ impl Accounts {
     }
 
     async fn key(&self, name: &str) -> Result<Credential, String> {
-        let known = lock(&self.keys).get(name).cloned();
+        let known = self.keys.lock().get(name).cloned();
         match known {
             Some(key) => Ok(key),
             None => self.fetch(name).await,
@@ -198,14 +199,14 @@ impl Accounts {
             return Err("there is no such account".to_owned());
         };
         let key = account.source.fetch().await?;
-        lock(&self.keys).insert(name.to_owned(), key.clone());
+        self.keys.lock().insert(name.to_owned(), key.clone());
         Ok(key)
     }
 
     /// Returns whether a refused key has been replaced. Of many concurrent callers, one fetches the new key.
     async fn refresh_key(&self, chosen: &SelectedAccount) -> bool {
         let _one = self.fetch_lock.lock().await;
-        let known = lock(&self.keys).get(&chosen.name).cloned();
+        let known = self.keys.lock().get(&chosen.name).cloned();
         if known.is_some_and(|key| !key.is_same(&chosen.credential)) {
             return true;
         }
@@ -214,8 +215,4 @@ impl Accounts {
             Err(_) => false,
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

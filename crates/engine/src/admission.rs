@@ -13,10 +13,11 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::gate::{GateReply, Pass, Waiter, WaiterId};
 use outlast_kernel::verdict::{Authority, Class};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
@@ -91,7 +92,7 @@ impl Admission {
 
     /// The right to make a call now, where nobody waits; else the place to wait at.
     pub fn try_admit(&self, gate: &Arc<str>, since: Timestamp) -> Result<Ticket, QueuePosition> {
-        if self.0.queues().contains_key(gate) {
+        if self.0.queues.lock().contains_key(gate) {
             return Err(self.enqueue(gate, since));
         }
         match self.0.shared_state.pass_if_closed(gate) {
@@ -103,7 +104,7 @@ impl Admission {
     /// A place in line for a call whose trouble began then.
     pub fn enqueue(&self, gate: &Arc<str>, since: Timestamp) -> QueuePosition {
         let (sender, ticket) = oneshot::channel();
-        let mut lines = self.0.queues();
+        let mut lines = self.0.queues.lock();
         let line = lines.entry(Arc::clone(gate)).or_default();
         let number = self.0.positions_issued.fetch_add(1, Ordering::Relaxed);
         let key = (since, number);
@@ -136,7 +137,7 @@ impl Admission {
 
     /// When the first in line will be let through or try, as far as that is known.
     pub fn next_attempt(&self, gate: &str) -> Option<Timestamp> {
-        self.0.queues().get(gate)?.next_attempt
+        self.0.queues.lock().get(gate)?.next_attempt
     }
 
     fn ticket(&self, gate: &Arc<str>, pass: Pass) -> Ticket {
@@ -166,10 +167,6 @@ impl Inner {
     async fn sleep(&self, time: Duration) {
         self.clock.sleep_until(self.clock.now() + time).await;
     }
-
-    fn queues(&self) -> MutexGuard<'_, HashMap<Arc<str>, Queue>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 // --- seats ---
@@ -190,11 +187,7 @@ impl Admission {
     /// Takes one of an account's seats, as soon as one is free. Those of this process come in order.
     pub async fn acquire_permit(&self, account: &str, most: u32) -> Permit {
         let line = {
-            let mut seats = self
-                .0
-                .permit_semaphores
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut seats = self.0.permit_semaphores.lock();
             let all = usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS);
             let new = || Arc::new(Semaphore::new(all.min(Semaphore::MAX_PERMITS)));
             Arc::clone(seats.entry(account.to_owned()).or_insert_with(new))
@@ -307,7 +300,7 @@ impl QueueWorker {
 
     /// Who stands before the gate for all; `None` when nobody waits, and then there is no speaker any more.
     fn waiter_for_queue(&self) -> Option<Waiter> {
-        let mut lines = self.admission.0.queues();
+        let mut lines = self.admission.0.queues.lock();
         let line = lines.get_mut(&self.gate)?;
         let Ok(crowd) = u32::try_from(line.waiters.len()) else {
             return None;
@@ -330,7 +323,7 @@ impl QueueWorker {
         let mut admission = admission;
         loop {
             let first = {
-                let mut lines = self.admission.0.queues();
+                let mut lines = self.admission.0.queues.lock();
                 lines
                     .get_mut(&self.gate)
                     .and_then(|line| line.waiters.pop_first())
@@ -344,14 +337,14 @@ impl QueueWorker {
     }
 
     fn set_next_attempt(&self, until: Timestamp) {
-        if let Some(line) = self.admission.0.queues().get_mut(&self.gate) {
+        if let Some(line) = self.admission.0.queues.lock().get_mut(&self.gate) {
             line.next_attempt = Some(until);
         }
     }
 
     async fn leave_gate_if_empty(&self, waiter: &Waiter) {
         let is_empty = {
-            let lines = self.admission.0.queues();
+            let lines = self.admission.0.queues.lock();
             lines
                 .get(&self.gate)
                 .is_none_or(|line| line.waiters.is_empty())
@@ -389,7 +382,7 @@ impl QueuePosition {
 
 impl Drop for QueuePosition {
     fn drop(&mut self) {
-        let mut lines = self.admission.0.queues();
+        let mut lines = self.admission.0.queues.lock();
         let Some(line) = lines.get_mut(&self.gate) else {
             return;
         };

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 pub use adapter::Adapter;
 pub use check::ProviderCheck;
-pub use response::Frame;
 pub use watchdog::Watchdog;
 
 /// A service that answers requests with a stream.

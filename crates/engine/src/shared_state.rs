@@ -15,10 +15,11 @@ use outlast_kernel::account::{Block, Blocks};
 use outlast_kernel::gate::{Gate, GateReply, Pass, Waiter, WaiterId};
 use outlast_kernel::verdict::Cause;
 use outlast_store::{Error, GateSnapshot, PermitReply, PermitRequest, Store};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -172,7 +173,7 @@ impl SharedState {
 
     /// The right to make a call, if nothing is wrong at that gate; costs no access to the store.
     pub fn pass_if_closed(&self, gate: &str) -> Option<Pass> {
-        match lock(&self.0.gates).get(gate) {
+        match self.0.gates.lock().get(gate) {
             Some(scene) => scene.gate.pass_if_closed(),
             None => Gate::default().pass_if_closed(),
         }
@@ -181,7 +182,7 @@ impl SharedState {
     /// Where nothing is wrong there is nothing to ask.
     fn answer_if_closed(&self, gate: &str, waiter: &Waiter, now: Timestamp) -> Option<GateReply> {
         let late = waiter.deadline.is_some_and(|deadline| now >= deadline);
-        let scenes = lock(&self.0.gates);
+        let scenes = self.0.gates.lock();
         match scenes.get(gate) {
             _ if late => None,
             Some(scene) if !scene.gate.is_closed() => None,
@@ -207,7 +208,7 @@ impl SharedState {
     /// Tells a gate what came of a call. Where nothing was wrong, a success is no news.
     pub async fn report(&self, gate: &str, report: Report) {
         let closed = |scene: &GateSnapshot| scene.gate.is_closed();
-        let quiet = lock(&self.0.gates).get(gate).is_none_or(closed);
+        let quiet = self.0.gates.lock().get(gate).is_none_or(closed);
         match &report {
             // Told now and then, so that the next ramp begins at a pace that is known to be carried.
             Report::Succeeded(_) if quiet => return self.0.count_success(gate),
@@ -270,12 +271,12 @@ impl SharedState {
 
     /// What went wrong last at that gate.
     pub fn last_cause(&self, gate: &str) -> Option<Cause> {
-        lock(&self.0.gates).get(gate)?.cause
+        self.0.gates.lock().get(gate)?.cause
     }
 
     /// Until when the provider said not to come, if something is wrong at that gate.
     pub fn stated_end(&self, gate: &str) -> Option<Timestamp> {
-        let scenes = lock(&self.0.gates);
+        let scenes = self.0.gates.lock();
         let gate = &scenes
             .get(gate)
             .filter(|scene| !scene.gate.is_closed())?
@@ -285,7 +286,7 @@ impl SharedState {
 
     /// The gates at which something is wrong, in the order of their names.
     pub fn open_gates(&self) -> Vec<OpenGate> {
-        let scenes = lock(&self.0.gates);
+        let scenes = self.0.gates.lock();
         let open = scenes.iter().filter(|(_, scene)| !scene.gate.is_closed());
         let mut shown: Vec<_> = open
             .map(|(name, scene)| OpenGate {
@@ -301,7 +302,7 @@ impl SharedState {
 
     /// When a caller in line should ask. `None` when it may ask at once.
     pub fn wake_time(&self, gate: &str, waiter: &Waiter) -> Option<Timestamp> {
-        let scenes = lock(&self.0.gates);
+        let scenes = self.0.gates.lock();
         let scene = scenes.get(gate).filter(|scene| !scene.gate.is_closed())?;
         scene.queue.wake_time(&scene.gate, waiter)
     }
@@ -312,18 +313,23 @@ impl SharedState {
 impl SharedState {
     /// The blocks that are known.
     pub fn blocks(&self) -> Blocks {
-        lock(&self.0.blocks).clone()
+        self.0.blocks.lock().clone()
     }
 
     /// Takes note of a block, for everyone.
     pub async fn block(&self, block: Block) {
-        lock(&self.0.blocks).add(block.clone());
+        self.0.blocks.lock().add(block.clone());
         self.change_blocks(move |blocks| blocks.add(block)).await;
     }
 
     /// A call with that account, begun then, succeeded: what was held against it is over.
     pub async fn record_success(&self, account: &str, model: &str, begun: Timestamp) {
-        if !lock(&self.0.blocks).clear_after_success(account, model, begun) {
+        if !self
+            .0
+            .blocks
+            .lock()
+            .clear_after_success(account, model, begun)
+        {
             return;
         }
         let (account, model) = (account.to_owned(), model.to_owned());
@@ -342,9 +348,12 @@ impl SharedState {
                 .cloned()
                 .collect();
         };
-        forget(account, &mut lock(&self.0.blocks));
+        forget(account, &mut self.0.blocks.lock());
         let of_account = |gate: &&String| gate.split('/').nth(1) == Some(account);
-        let gates: Vec<String> = lock(&self.0.gates)
+        let gates: Vec<String> = self
+            .0
+            .gates
+            .lock()
             .keys()
             .filter(of_account)
             .cloned()
@@ -361,7 +370,7 @@ impl SharedState {
         if let Some(store) = self.0.store() {
             let changed = store.change_blocks(self.0.clock.now(), change);
             if let Some(blocks) = self.0.try_store(changed).await {
-                let mut known = lock(&self.0.blocks);
+                let mut known = self.0.blocks.lock();
                 self.0.local_changes.fetch_add(1, Ordering::Relaxed);
                 *known = blocks;
             }
@@ -390,7 +399,7 @@ impl SharedState {
                 return seat == PermitReply::Granted;
             }
         }
-        let mut seats = lock(&self.0.permits);
+        let mut seats = self.0.permits.lock();
         let others = seats
             .iter()
             .filter(|(other, of)| *other != holder && *of == account)
@@ -404,7 +413,7 @@ impl SharedState {
 
     /// Gives a seat back.
     pub async fn release_permit(&self, holder: &str) {
-        lock(&self.0.permits).remove(holder);
+        self.0.permits.lock().remove(holder);
         if let Some(store) = self.0.store() {
             self.0.try_store(store.release_permit(holder)).await;
         }
@@ -422,7 +431,7 @@ impl SharedState {
 
 impl Inner {
     fn store(&self) -> Option<Store> {
-        match &*lock(&self.store) {
+        match &*self.store.lock() {
             StoreLink::Connected(store) => Some(store.clone()),
             StoreLink::Disconnected { .. } => None,
         }
@@ -445,7 +454,7 @@ impl Inner {
 
     fn disconnect(&self, why: &str, damaged: bool) {
         let before =
-            std::mem::replace(&mut *lock(&self.store), StoreLink::Disconnected { damaged });
+            std::mem::replace(&mut *self.store.lock(), StoreLink::Disconnected { damaged });
         if let StoreLink::Connected(_) = before {
             let why = why.to_owned();
             (self.listener)(StoreEvent::Disconnected { why });
@@ -453,14 +462,14 @@ impl Inner {
     }
 
     fn update_gate<R>(&self, gate: &str, change: impl FnOnce(&mut GateSnapshot) -> R) -> R {
-        let mut scenes = lock(&self.gates);
+        let mut scenes = self.gates.lock();
         self.local_changes.fetch_add(1, Ordering::Relaxed);
         change(scenes.entry(gate.to_owned()).or_default())
     }
 
     /// Keeps in mind who waits in this process; the answer is whether it did before.
     fn track_waiter(&self, gate: &str, waiter: &Waiter, waits: bool) -> bool {
-        let mut waiters = lock(&self.waiters);
+        let mut waiters = self.waiters.lock();
         let known = waiters.entry(gate.to_owned()).or_default();
         let before = known.len();
         known.retain(|other| other.id != waiter.id);
@@ -487,7 +496,7 @@ impl Inner {
     }
 
     fn count_success(&self, gate: &str) {
-        let mut carried = lock(&self.unreported_successes);
+        let mut carried = self.unreported_successes.lock();
         let count = carried.entry(gate.to_owned()).or_default();
         *count = count.saturating_add(1);
     }
@@ -509,8 +518,4 @@ pub fn affects_other_callers(cause: Cause) -> bool {
             | Cause::Network
             | Cause::Timeout
     )
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,8 @@
 use crate::{BoxFuture, CancellationToken, Clock};
 use outlast_kernel::decision::RetryRules;
 use outlast_kernel::policy::Policy;
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The error of a wait that was cancelled.
@@ -48,15 +49,12 @@ impl PolicyRetry {
             entropy,
         }
     }
-
-    fn entropy(&self) -> u64 {
-        self.entropy.lock().map_or(u64::MAX, |mut rng| rng.u64(..))
-    }
 }
 
 impl RetryStrategy for PolicyRetry {
     fn delay_for(&self, attempt: u32) -> Option<Duration> {
-        self.policy.jittered_delay(attempt, self.entropy())
+        self.policy
+            .jittered_delay(attempt, self.entropy.lock().u64(..))
     }
 
     fn sleep<'a>(

@@ -12,9 +12,10 @@ pub(super) use body_writer::BodyWriter;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use outlast_engine::transport::Payload;
+use parking_lot::Mutex;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::Semaphore;
 use volume::Volume;
 
@@ -96,7 +97,7 @@ impl BodyStore {
 
 /// Appends a body to the open file.
 fn write(folder: &Path, open: &Mutex<Option<OpenVolume>>, bytes: &[u8]) -> io::Result<FileRange> {
-    let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = open.lock();
     let is_alone = |open: &OpenVolume| Arc::strong_count(&open.volume) == 1;
     let (volume, offset) = match open.take() {
         Some(open) if is_alone(&open) => {

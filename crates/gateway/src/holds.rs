@@ -21,12 +21,13 @@ use outlast_engine::shared_state::{Listener, affects_other_callers};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::verdict::Cause;
+use parking_lot::Mutex;
 use registry::{HeldRequest, HoldStatus, Key, Registry};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The time for which an abandoned hold is kept, from the client's departure or the time at which it was told to
@@ -139,7 +140,7 @@ impl Holds {
     /// Resumes the hold that this client abandoned, the oldest first. The request is then held as that one.
     pub fn resume(&self, who: &Identity, about: RequestSummary) -> Option<(Hold, Progress)> {
         let now = self.0.clock.now();
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.expire(now);
         self.0.update_abandoned_count(&state);
         let key = state.registry.find(who)?;
@@ -166,7 +167,7 @@ impl Holds {
             return_at: None,
             status: HoldStatus::Waiting(Arc::clone(&signal)),
         };
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.expire(now);
         state.registry.insert(key, held);
         state.persist(key, now);
@@ -177,7 +178,7 @@ impl Holds {
 
     /// Returns all holds: first the waiting ones, then those whose client has left, each the oldest first.
     pub fn list(&self) -> Vec<HoldView> {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.expire(self.0.clock.now());
         self.0.update_abandoned_count(&state);
         let mut shown: Vec<HoldView> = state.registry.iter().map(HeldRequest::to_view).collect();
@@ -193,7 +194,7 @@ impl Holds {
 
     /// Returns the number of waiting requests.
     pub fn waiting_count(&self) -> usize {
-        self.0.lock().registry.waiting_count()
+        self.0.state.lock().registry.waiting_count()
     }
 
     /// Ends the wait of the request with that id; returns the number of requests that were told.
@@ -201,7 +202,7 @@ impl Holds {
     /// Without an id it does so for all, but of the requests that wait for the same target only one is told: if it is
     /// answered, the gate lets the others follow.
     pub fn retry_now(&self, id: Option<&str>) -> usize {
-        let state = self.0.lock();
+        let state = self.0.state.lock();
         let told = |held: &&HeldRequest| held.send_command(Command::RetryNow);
         let all = state.registry.iter();
         if let Some(id) = id {
@@ -227,7 +228,7 @@ impl Holds {
     /// Cancels the request with that id: its wait ends, and an abandoned hold is forgotten. Returns whether there was
     /// one.
     pub fn cancel(&self, id: &str) -> bool {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         let mut left = Vec::new();
         let mut was_told = false;
         for (key, held) in state.registry.entries() {
@@ -244,7 +245,7 @@ impl Holds {
 
     /// Writes all pending holds, and closes the file.
     pub async fn close(&self) {
-        let link = std::mem::take(&mut self.0.lock().link);
+        let link = std::mem::take(&mut self.0.state.lock().link);
         if let Link::Connected(file) = link {
             file.close().await;
         }
@@ -256,7 +257,7 @@ impl Holds {
 impl Holds {
     fn update(&self, key: Key, change: impl FnOnce(&mut HeldRequest)) {
         let now = self.0.clock.now();
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         if let Some(held) = state.registry.get_mut(key) {
             change(held);
             state.persist(key, now);
@@ -264,18 +265,18 @@ impl Holds {
     }
 
     fn update_summary(&self, key: Key, change: impl FnOnce(&mut RequestSummary)) {
-        if let Some(held) = self.0.lock().registry.get_mut(key) {
+        if let Some(held) = self.0.state.lock().registry.get_mut(key) {
             change(&mut held.summary);
         }
     }
 
     fn end(&self, key: Key) {
-        self.0.lock().forget(key);
+        self.0.state.lock().forget(key);
     }
 
     fn abandon(&self, key: Key) {
         let now = self.0.clock.now();
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.registry.abandon(key, now);
         state.persist(key, now);
         state.expire(now);
@@ -284,10 +285,6 @@ impl Holds {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn update_abandoned_count(&self, state: &State) {
         self.abandoned_count
             .store(state.registry.abandoned_count(), Ordering::Relaxed);

@@ -6,9 +6,10 @@
 
 use outlast_engine::Clock;
 use outlast_kernel::Timestamp;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -68,15 +69,11 @@ impl Timers {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, TimerSet> {
-        self.set.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Wakes all tasks whose timers are due; returns the time until which the task may sleep.
     fn wake_due(&self) -> Timestamp {
         let now = self.clock.now();
         let due: Vec<Waker> = {
-            let mut set = self.lock();
+            let mut set = self.set.lock();
             let later = set.wakers.split_off(&(now, u64::MAX));
             std::mem::replace(&mut set.wakers, later)
                 .into_values()
@@ -85,7 +82,7 @@ impl Inner {
         due.into_iter().for_each(Waker::wake);
         // Once in a while the task checks whether anybody is left.
         let look = now + MAX_SLEEP;
-        let mut set = self.lock();
+        let mut set = self.set.lock();
         let next = set.wakers.keys().next().map(|(at, _)| *at);
         set.sleeps_until = next.map_or(look, |next| next.min(look));
         set.sleeps_until
@@ -116,7 +113,7 @@ impl Future for Timer {
         if inner.clock.now() >= at {
             return Poll::Ready(());
         }
-        let mut set = inner.lock();
+        let mut set = inner.set.lock();
         let key = match self.key {
             Some(key) => key,
             None => {
@@ -139,7 +136,7 @@ impl Future for Timer {
 impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.timers.0.lock().wakers.remove(&key);
+            self.timers.0.set.lock().wakers.remove(&key);
         }
     }
 }
@@ -176,6 +173,6 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(1), far)
             .await
             .unwrap_err();
-        assert!(alarms.0.lock().wakers.is_empty());
+        assert!(alarms.0.set.lock().wakers.is_empty());
     }
 }

@@ -54,12 +54,6 @@ impl Config {
         })
     }
 
-    /// Makes the breaker forget sightings older than `window`.
-    #[must_use]
-    pub fn with_window(self, window: Duration) -> Self {
-        Self { window, ..self }
-    }
-
     /// Makes the breaker allow a trial after `cooldown`.
     #[must_use]
     pub fn with_cooldown(self, cooldown: Duration) -> Self {

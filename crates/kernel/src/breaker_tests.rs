@@ -73,7 +73,10 @@ fn classes_that_are_tracked_by_default() {
 
 #[test]
 fn sightings_older_than_the_window_are_forgotten() {
-    let config = Config::default().with_window(Duration::from_secs(60));
+    let config = Config {
+        window: Duration::from_secs(60),
+        ..Config::default()
+    };
     let mut breaker = Breaker::new(config);
     for second in [0, 40, 80, 120, 160] {
         assert_eq!(
@@ -115,7 +118,10 @@ fn after_the_cooldown_one_trial_goes_first() {
 
 #[test]
 fn a_trial_that_fails_the_same_way_trips_at_once() {
-    let config = Config::default().with_window(Duration::from_secs(60));
+    let config = Config {
+        window: Duration::from_secs(60),
+        ..Config::default()
+    };
     let mut breaker = Breaker::new(config.with_cooldown(HOUR));
     for second in 0..3 {
         breaker.record_failure(broken(), at(second));
@@ -200,7 +206,7 @@ proptest! {
     ) {
         let window = 100;
         let config = Config::new(NonZeroU32::new(limit).unwrap(), &[Class::TestFailure]).unwrap();
-        let mut breaker = Breaker::new(config.with_window(Duration::from_secs(window)));
+        let mut breaker = Breaker::new(Config { window: Duration::from_secs(window), ..config });
         let (mut now, mut seen, mut tripped) = (0, Vec::new(), false);
         for (kind, gap) in failures {
             now += gap;

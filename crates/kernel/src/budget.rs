@@ -178,23 +178,6 @@ pub struct Limits {
     pub sleep: Option<Duration>,
 }
 
-impl Limits {
-    fn tighter(self, other: Self) -> Self {
-        Self {
-            deadline: lower(self.deadline, other.deadline),
-            cost: lower(self.cost, other.cost),
-            sleep: lower(self.sleep, other.sleep),
-        }
-    }
-}
-
-fn lower<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (one, None) | (None, one) => one,
-    }
-}
-
 impl Prompt {
     /// Creates a fresh budget with these limits.
     pub fn new(limits: Limits) -> Self {
@@ -202,11 +185,6 @@ impl Prompt {
             limits,
             ..Self::default()
         }
-    }
-
-    /// Lowers limits; a limit that is lower already stays.
-    pub fn tighten(&mut self, limits: Limits) {
-        self.limits = self.limits.tighter(limits);
     }
 
     /// Returns the deadline.
@@ -260,31 +238,6 @@ mod tests {
         chain.start_switch();
         chain.start_wait(SECOND);
         assert_eq!((chain.retries(), chain.schedule_index()), (2, 1));
-    }
-
-    #[test]
-    fn ceilings_can_only_be_lowered() {
-        let time = Timestamp::from_millis;
-        let mut budget = Prompt::new(Limits {
-            deadline: Some(time(50)),
-            cost: Some(Cost(5)),
-            sleep: None,
-        });
-        budget.tighten(Limits {
-            deadline: Some(time(90)),
-            cost: Some(Cost(3)),
-            sleep: Some(SECOND),
-        });
-        assert_eq!(
-            budget.limits,
-            Limits {
-                deadline: Some(time(50)),
-                cost: Some(Cost(3)),
-                sleep: Some(SECOND)
-            }
-        );
-        budget.tighten(Limits::default());
-        assert_eq!(budget.limits.cost, Some(Cost(3)));
     }
 
     #[test]

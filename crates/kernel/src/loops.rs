@@ -8,7 +8,6 @@
 
 mod calls;
 mod cycle;
-mod json;
 mod paragraphs;
 mod stall;
 

@@ -6,10 +6,11 @@
 use crate::reply::Disconnect;
 use crate::request_facts::Headers;
 use outlast_kernel::{Timestamp, text};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 const MAX_ENTRIES: usize = 1000;
 const MAX_BYTES: usize = 32 << 20;
@@ -94,13 +95,9 @@ struct Entries {
 pub(crate) struct Log(Arc<Mutex<Entries>>);
 
 impl Log {
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records a request; the holder of the handle records the outcome.
     pub(crate) fn record_request(&self, asked: &LoggedRequest<'_>) -> EntryHandle {
-        let mut entries = self.entries();
+        let mut entries = self.0.lock();
         entries.last_number += 1;
         let entry = Entry::new(entries.last_number, asked);
         entries.bytes += entry.size;
@@ -121,13 +118,13 @@ impl Log {
 
     /// Returns the whole log as JSON.
     pub(crate) fn to_json(&self) -> Value {
-        let entries = self.entries();
+        let entries = self.0.lock();
         json!({ "requests": entries.retained, "dropped": entries.dropped })
     }
 
     /// Removes all entries; the count stays.
     pub(crate) fn clear(&self) {
-        let mut entries = self.entries();
+        let mut entries = self.0.lock();
         let last_number = entries.last_number;
         *entries = Entries {
             last_number,
@@ -136,7 +133,7 @@ impl Log {
     }
 
     fn update_entry(&self, number: u64, change: impl FnOnce(&mut Entry)) {
-        let mut entries = self.entries();
+        let mut entries = self.0.lock();
         if let Some(entry) = entries
             .retained
             .iter_mut()

@@ -12,8 +12,9 @@ use futures_util::TryStreamExt;
 use outlast_engine::transport::{Error, Request, Response, Transport};
 use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::failure::IoKind;
+use parking_lot::Mutex;
 use serde_json::Value;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The mock provider as a transport. It uses the dialect of the requested path.
 pub struct ScriptedTransport {
@@ -53,7 +54,7 @@ impl ScriptedTransport {
     }
 
     fn plan(&self, request: &Request) -> Plan {
-        let mut playing = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut playing = self.state.lock();
         let playing = &mut *playing;
         playing.request_count += 1;
         let route = route::route(request.method, &request.path);

@@ -15,8 +15,8 @@ use super::status::{self, RunStatus};
 use outlast_kernel::text;
 use outlast_store::Journal;
 use outlast_store::journal::Summary;
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// File name of the runs, one journal each.
 pub const RUNS: &str = "runs.db";
@@ -231,7 +231,7 @@ async fn open_current(
     open: &Mutex<Option<Journal>>,
     path: PathBuf,
 ) -> Result<Option<Journal>, Error> {
-    let known = open.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let known = open.lock().clone();
     if let Some(known) = known.filter(Journal::is_in_place) {
         return Ok(Some(known));
     }
@@ -239,9 +239,7 @@ async fn open_current(
     let found = tokio::task::spawn_blocking(move || Journal::open_existing(&place)).await;
     let found = found.unwrap_or(Err(outlast_store::Error::Closed));
     let found = found.map_err(|error| Error::Unreadable { path, error })?;
-    open.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone_from(&found);
+    open.lock().clone_from(&found);
     Ok(found)
 }
 

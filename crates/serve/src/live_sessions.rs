@@ -31,8 +31,9 @@ use outlast_session::factory::{FactoryError, SessionFactory, SessionOptions};
 use outlast_session::parse_entry;
 use outlast_store::Journal;
 use outlast_store::journal::{Availability as Owned, Page, Summary};
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -100,10 +101,6 @@ impl LiveSessions {
         })
     }
 
-    fn lock_sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<LiveSession>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the factory that opens the sessions.
     pub fn session_factory(&self) -> &Arc<dyn SessionFactory> {
         &self.session_factory
@@ -116,7 +113,7 @@ impl LiveSessions {
         let id = uuid::Uuid::now_v7().to_string();
         let room = self.make(id, Some(wishes));
         room.set_description(card);
-        let mut rooms = self.lock_sessions();
+        let mut rooms = self.sessions.lock();
         if rooms.values().filter(|room| room.is_new()).count() >= MAX_NEW_SESSIONS {
             return Err(Error::TooMany);
         }
@@ -133,7 +130,7 @@ impl LiveSessions {
 
     /// Returns the live session of that name, or the only one whose name begins with it.
     pub async fn find(&self, name: &str) -> Result<Arc<LiveSession>, Error> {
-        if let Some(room) = self.lock_sessions().get(name) {
+        if let Some(room) = self.sessions.lock().get(name) {
             return Ok(Arc::clone(room));
         }
         let unknown = || FactoryError::NotFound {
@@ -152,7 +149,7 @@ impl LiveSessions {
             }
             Err(error) => return Err(Error::Unreadable(error.to_string())),
         };
-        let mut rooms = self.lock_sessions();
+        let mut rooms = self.sessions.lock();
         let room = rooms.entry(summary.id.clone());
         let room = room.or_insert_with(|| self.make(summary.id, None));
         Ok(Arc::clone(room))
@@ -193,7 +190,7 @@ impl LiveSessions {
 
     /// Those that are in no journal: nothing was said in them, or they cannot be written down.
     fn unwritten_rows(&self) -> Vec<SessionRow> {
-        let rooms: Vec<Arc<LiveSession>> = self.lock_sessions().values().cloned().collect();
+        let rooms: Vec<Arc<LiveSession>> = self.sessions.lock().values().cloned().collect();
         let unwritten = rooms.iter().filter(|room| room.is_unwritten());
         let mut rows: Vec<SessionRow> = unwritten.map(|room| room.unwritten_row()).collect();
         rows.sort_by(|one, other| other.id.cmp(&one.id));
@@ -201,7 +198,7 @@ impl LiveSessions {
     }
 
     fn row(&self, summary: Summary) -> SessionRow {
-        let room = self.lock_sessions().get(&summary.id).cloned();
+        let room = self.sessions.lock().get(&summary.id).cloned();
         let led = room.and_then(|room| room.open_session_state());
         let state = led.unwrap_or(match (summary.availability, summary.open_turn) {
             (Owned::InUse, _) => State::Elsewhere,
@@ -270,7 +267,7 @@ impl LiveSessions {
                 () = self.stop.cancelled() => return,
                 () = tokio::time::sleep(HOUSEKEEPING_INTERVAL) => {}
             }
-            let rooms: Vec<Arc<LiveSession>> = self.lock_sessions().values().cloned().collect();
+            let rooms: Vec<Arc<LiveSession>> = self.sessions.lock().values().cloned().collect();
             for room in rooms {
                 room.close_if_idle().await;
                 // Besides the map and this one, somebody holds it.
@@ -279,7 +276,8 @@ impl LiveSessions {
                 }
             }
             // Ours is the only hold on those that nobody watches.
-            self.lock_sessions()
+            self.sessions
+                .lock()
                 .retain(|_, room| Arc::strong_count(room) > 1 || !room.can_be_evicted());
         }
     }

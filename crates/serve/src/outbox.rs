@@ -7,10 +7,11 @@
 
 use crate::event_encoder::{EventEncoder, JsonLines, encoded_len};
 use outlast_kernel::event::{Body, Event};
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
@@ -102,13 +103,13 @@ impl Outbox {
     /// Queues an item. After the outbox is closed, items are dropped.
     pub fn send(&self, item: Item) {
         let shared = &self.sender.shared;
-        shared.queue().push(item, shared.merge_threshold);
+        shared.queue.lock().push(item, shared.merge_threshold);
         shared.item_added.notify_one();
     }
 
     /// Returns whether so many bytes wait that producers should pause.
     pub fn is_full(&self) -> bool {
-        self.sender.shared.queue().weight > MAX_QUEUED_BYTES
+        self.sender.shared.queue.lock().weight > MAX_QUEUED_BYTES
     }
 
     /// Waits until there is room, or the client is gone. Cancel safe; any number of callers may wait.
@@ -128,7 +129,7 @@ impl Outbox {
         loop {
             // Registers before it checks, so that no notification is missed in between.
             let left = self.sender.shared.space_freed.notified();
-            if is_so(&self.sender.shared.queue()) {
+            if is_so(&self.sender.shared.queue.lock()) {
                 return;
             }
             left.await;
@@ -148,18 +149,14 @@ impl Drop for SenderGuard {
 }
 
 impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn close(&self) {
-        self.queue().closed = true;
+        self.queue.lock().closed = true;
         self.item_added.notify_one();
     }
 
     /// Frees the room of written items.
     fn release(&self, weight: usize) {
-        self.queue().weight -= weight;
+        self.queue.lock().weight -= weight;
         self.space_freed.notify_waiters();
     }
 }
@@ -203,7 +200,7 @@ impl Writer {
                 out.flush().await?;
                 lines.clear();
                 self.shared.release(weight);
-            } else if self.shared.queue().is_drained() {
+            } else if self.shared.queue.lock().is_drained() {
                 return Ok(());
             } else {
                 // An item that arrived in the meantime is remembered, and ends this wait at once.
@@ -223,7 +220,7 @@ impl Writer {
             if self.has_only_delta() && Instant::now() < self.next_delta_at {
                 break;
             }
-            let Some(next) = self.shared.queue().items.pop_front() else {
+            let Some(next) = self.shared.queue.lock().items.pop_front() else {
                 break;
             };
             weight += next.weight;
@@ -242,7 +239,7 @@ impl Writer {
 
     /// Returns whether the only waiting item is a delta, which may still grow.
     fn has_only_delta(&self) -> bool {
-        let queue = self.shared.queue();
+        let queue = self.shared.queue.lock();
         let first = queue.items.front();
         let is_piece = first.is_some_and(|first| first.item.is_delta());
         is_piece && queue.items.len() == 1 && !queue.closed
@@ -271,7 +268,7 @@ fn delta_delay(bytes: usize) -> Duration {
 impl Drop for Writer {
     /// Without a writer nothing is kept, and no sender waits for room.
     fn drop(&mut self) {
-        let mut queue = self.shared.queue();
+        let mut queue = self.shared.queue.lock();
         *queue = Queue {
             closed: true,
             ..Queue::default()

@@ -95,7 +95,7 @@ async fn settle() {
 }
 
 fn weight_of(outbox: &Outbox) -> usize {
-    outbox.sender.shared.queue().weight
+    outbox.sender.shared.queue.lock().weight
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn a_reader_that_stops_costs_the_text_and_loses_nothing_of_it() {
         }
     }
     assert!(weight_of(&outbox) < expected.len() + 4096);
-    assert!(outbox.sender.shared.queue().items.len() < 10);
+    assert!(outbox.sender.shared.queue.lock().items.len() < 10);
     outbox.send(reply(1));
     let mut lines = BufReader::new(far).lines();
     let mut found = String::new();
@@ -310,12 +310,12 @@ impl AsyncWrite for Buffered {
         _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.0.lock().unwrap().held.extend_from_slice(bytes);
+        self.0.lock().held.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let pages = &mut *self.0.lock().unwrap();
+        let pages = &mut *self.0.lock();
         pages.there.append(&mut pages.held);
         pages.flushes += 1;
         Poll::Ready(Ok(()))
@@ -335,7 +335,7 @@ async fn what_was_written_is_there_as_soon_as_nothing_else_waits() {
     let out = Buffered::default();
     let task = tokio::spawn(writer.run(out.clone(), Box::new(PlainEncoder)));
     settle().await;
-    let pages = out.0.lock().unwrap().clone();
+    let pages = out.0.lock().clone();
     assert!(pages.held.is_empty());
     let lines = pages.there.iter().filter(|byte| **byte == b'\n');
     assert_eq!(lines.count(), 10_000);

@@ -21,8 +21,9 @@ use outlast_engine::{BoxFuture, Clock, RetryStrategy, token_estimate};
 use outlast_kernel::event::{CompactionReason, Usage};
 use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::fallback::Exclusions;
+use parking_lot::Mutex;
 use size_budget::SizeBudget;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use summary_call::SummaryOutcome;
 
 const CANCELLED: &str = "cancelled";
@@ -205,11 +206,7 @@ impl Compaction {
     /// Records the size of a conversation that stayed above the threshold: it is not compacted again until it has grown.
     fn record_size(&self, tokens: u64, window: Option<u64>) {
         let stuck = window.is_some_and(|window| self.is_above_threshold(tokens, window));
-        *self.lock_stuck_at() = stuck.then_some(tokens);
-    }
-
-    fn lock_stuck_at(&self) -> MutexGuard<'_, Option<u64>> {
-        self.stuck_at.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.stuck_at.lock() = stuck.then_some(tokens);
     }
 }
 
@@ -218,7 +215,7 @@ impl Compactor for Compaction {
         let Some(window) = size.window.filter(|_| self.settings.enabled) else {
             return false;
         };
-        let mut stuck_at = self.lock_stuck_at();
+        let mut stuck_at = self.stuck_at.lock();
         if !self.is_above_threshold(size.tokens, window) {
             *stuck_at = None;
             return false;

@@ -8,10 +8,11 @@ mod payload;
 mod worker;
 
 use crate::{Session, Subscription};
+use parking_lot::Mutex;
 use payload::{EventTranslator, Fields, Payload};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{self, Sender};
 use tokio::time::{Instant, timeout_at};
@@ -152,7 +153,7 @@ impl Hooks {
 
     /// Returns whether there are no hooks.
     pub fn is_empty(&self) -> bool {
-        self.0.lock_queues().is_empty()
+        self.0.queues.lock().is_empty()
     }
 
     /// Runs the hooks on the events of that session, until the subscription is dropped.
@@ -184,7 +185,7 @@ impl Hooks {
     /// runs afterwards.
     pub async fn finish(&self, limit: Duration) {
         let until = Instant::now() + limit;
-        let lanes = std::mem::take(&mut *self.0.lock_queues());
+        let lanes = std::mem::take(&mut *self.0.queues.lock());
         // All queues at once: a worker ends when its queue is closed.
         let workers: Vec<_> = lanes
             .into_iter()
@@ -202,7 +203,7 @@ impl Hooks {
 
     fn dispatch(&self, payload: Payload) {
         let payload = Arc::new(payload);
-        for lane in self.0.lock_queues().iter() {
+        for lane in self.0.queues.lock().iter() {
             if lane.hook.events.contains(&payload.event) {
                 self.enqueue(lane, &payload);
             }
@@ -227,11 +228,5 @@ impl Hooks {
                 "hook `{name}` is too slow: {MAX_QUEUED_EVENTS} events wait for it, and it does not hear of new ones"
             ));
         }
-    }
-}
-
-impl Shared {
-    fn lock_queues(&self) -> MutexGuard<'_, Vec<HookQueue>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

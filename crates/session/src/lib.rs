@@ -35,11 +35,12 @@ use outlast_engine::{Clock, token_estimate};
 use outlast_kernel::event::{Body, Event, TurnStatus, VERSION};
 use outlast_store::Journal;
 use outlast_store::journal::NewSession;
+use parking_lot::{Mutex, RwLock};
 use queue::QueueState;
 use session_journal::{SessionJournal, Storage};
 use snapshot::EventHub;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// An error of a session operation.
 #[derive(Debug, thiserror::Error)]
@@ -221,7 +222,7 @@ impl Session {
 
     /// Returns the current setup.
     pub fn setup(&self) -> Arc<Setup> {
-        let setup = self.setup.read().unwrap_or_else(PoisonError::into_inner);
+        let setup = self.setup.read();
         Arc::clone(&setup)
     }
 
@@ -229,13 +230,13 @@ impl Session {
     /// that are no longer part of the setup.
     pub fn change_setup(&self, setup: Setup) {
         // No turn begins or ends while this lock is held.
-        let running = self.lock_active_run();
+        let running = self.active_run.lock();
         if running.is_none() {
             let model = setup.model.clone();
             self.event_hub
                 .update_snapshot(|snapshot| snapshot.model = model);
         }
-        let mut current = self.setup.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.setup.write();
         *current = Arc::new(setup);
     }
 
@@ -243,7 +244,7 @@ impl Session {
     pub async fn rename(&self, title: &str) -> Result<(), Error> {
         self.journal.rename(title).await?;
         let title = title.to_owned();
-        self.lock_metadata().title.clone_from(&title);
+        self.metadata.lock().title.clone_from(&title);
         self.publish(Body::Renamed { title });
         Ok(())
     }
@@ -254,32 +255,28 @@ impl Session {
     }
 
     fn metadata(&self) -> Metadata {
-        self.lock_metadata().clone()
-    }
-
-    fn lock_metadata(&self) -> std::sync::MutexGuard<'_, Metadata> {
-        self.metadata.lock().unwrap_or_else(PoisonError::into_inner)
+        self.metadata.lock().clone()
     }
 
     // --- Steering ---
 
     /// Aborts the running turn: the wait for a retry first, then the call or the tool.
     pub fn abort(&self) {
-        if let Some(handle) = &*self.lock_active_run() {
+        if let Some(handle) = &*self.active_run.lock() {
             handle.abort();
         }
     }
 
     /// Cancels the wait for a retry; the turn then fails with the error that caused the wait.
     pub fn abort_retry(&self) {
-        if let Some(handle) = &*self.lock_active_run() {
+        if let Some(handle) = &*self.active_run.lock() {
             handle.abort_retry();
         }
     }
 
     /// Ends the wait for a retry and retries at once.
     pub fn retry_now(&self) {
-        if let Some(handle) = &*self.lock_active_run() {
+        if let Some(handle) = &*self.active_run.lock() {
             handle.retry_now();
         }
     }
@@ -305,7 +302,7 @@ impl Session {
 
     /// Returns whether a turn or a compaction is running.
     pub fn is_running(&self) -> bool {
-        self.lock_active_run().is_some()
+        self.active_run.lock().is_some()
     }
 
     /// Returns whether failures are retried.

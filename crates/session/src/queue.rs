@@ -9,7 +9,6 @@ use outlast_dialect::Message;
 use outlast_engine::inbox::{Inbox, QueueKind, QueuedMessage};
 use outlast_engine::journal::{AppendError, Entry, Journal};
 use outlast_kernel::event::Body;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How many queued messages of one kind are sent at a time.
@@ -153,28 +152,22 @@ impl Session {
 
     /// Returns how many steering messages are sent with one call of a running turn.
     pub fn steering_mode(&self) -> DrainMode {
-        self.lock_queue_state().steering
+        self.queue_state.lock().steering
     }
 
     /// Returns how many follow-ups begin a turn together.
     pub fn follow_up_mode(&self) -> DrainMode {
-        self.lock_queue_state().follow_up
+        self.queue_state.lock().follow_up
     }
 
     /// Sets how many steering messages are sent with one call of a running turn.
     pub fn set_steering_mode(&self, mode: DrainMode) {
-        self.lock_queue_state().steering = mode;
+        self.queue_state.lock().steering = mode;
     }
 
     /// Sets how many follow-ups begin a turn together.
     pub fn set_follow_up_mode(&self, mode: DrainMode) {
-        self.lock_queue_state().follow_up = mode;
-    }
-
-    fn lock_queue_state(&self) -> std::sync::MutexGuard<'_, QueueState> {
-        self.queue_state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.queue_state.lock().follow_up = mode;
     }
 
     /// Removes and returns the messages that begin a turn of their own: steering before follow-ups.
@@ -198,7 +191,7 @@ impl Session {
     /// Announces the queue to listeners, if it has changed since the last announcement.
     pub(super) fn publish_queue(&self) {
         {
-            let mut queue = self.lock_queue_state();
+            let mut queue = self.queue_state.lock();
             let Queued {
                 steering,
                 follow_up,
@@ -226,7 +219,7 @@ impl Session {
             follow_up,
         } = self.queued_messages();
         let texts = |messages: Vec<Message>| messages.iter().map(Message::text).collect();
-        self.lock_queue_state().announced = (texts(steering), texts(follow_up));
+        self.queue_state.lock().announced = (texts(steering), texts(follow_up));
     }
 }
 

@@ -10,7 +10,8 @@ use outlast_engine::inbox::QueuedMessage;
 use outlast_engine::journal::{AppendError, Entry, Journal};
 use outlast_engine::{BoxFuture, Clock};
 use outlast_store::journal::{Page, RawEntry, SessionLock, StoredEntry};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// Number of entries per read: entries that were applied need not stay in memory.
 const PAGE: u32 = 1000;
@@ -63,27 +64,19 @@ impl SessionJournal {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_storage(&self) -> MutexGuard<'_, Storage> {
-        self.storage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reads the state.
     pub(super) fn with_state<R>(&self, look: impl FnOnce(&State) -> R) -> R {
-        look(&self.lock().state)
+        look(&self.inner.lock().state)
     }
 
     /// Changes the queue. A caller that removes messages must write them to the journal as sent, or put them back.
     pub(super) fn update_queue<R>(&self, change: impl FnOnce(&mut Vec<QueuedMessage>) -> R) -> R {
-        change(&mut self.lock().state.queued)
+        change(&mut self.inner.lock().state.queued)
     }
 
     /// Assigns new entries to that turn. The previous turn will not retry its unwritten entries, so they become owed.
     pub(super) fn begin_turn(&self, number: u64) {
-        let mut state = self.lock();
+        let mut state = self.inner.lock();
         let unwritten = std::mem::take(&mut state.unwritten);
         state.backlog.extend(unwritten);
         (state.turn, state.folded_ahead) = (number, 0);
@@ -94,19 +87,19 @@ impl SessionJournal {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        matches!(*self.lock_storage(), Storage::Closed)
+        matches!(*self.storage.lock(), Storage::Closed)
     }
 
     /// Writes the entries that could not be written before. On failure nothing changes. No turn may be running.
     pub(super) async fn flush_backlog(&self) -> Result<(), Error> {
         // The next turn would do the same.
-        let turn = self.lock().turn;
+        let turn = self.inner.lock().turn;
         self.begin_turn(turn);
-        let owed = std::mem::take(&mut self.lock().backlog);
+        let owed = std::mem::take(&mut self.inner.lock().backlog);
         if !owed.is_empty()
             && let Err(error) = self.append_lines(owed.clone()).await
         {
-            self.lock().backlog = owed;
+            self.inner.lock().backlog = owed;
             return Err(error);
         }
         Ok(())
@@ -115,7 +108,7 @@ impl SessionJournal {
     /// Writes the entries that could not be written before, and releases the session. If writing fails, nothing changes.
     pub(super) async fn release(&self) -> Result<(), Error> {
         self.flush_backlog().await?;
-        let home = std::mem::replace(&mut *self.lock_storage(), Storage::Closed);
+        let home = std::mem::replace(&mut *self.storage.lock(), Storage::Closed);
         if let Storage::Journal(journal, hold) = home {
             journal.release_or_remove(hold).await?;
         }
@@ -123,7 +116,7 @@ impl SessionJournal {
     }
 
     pub(super) async fn rename(&self, title: &str) -> Result<(), Error> {
-        let renamed = match &*self.lock_storage() {
+        let renamed = match &*self.storage.lock() {
             Storage::Memory(_) => return Ok(()),
             Storage::Closed => return Err(Error::Closed),
             Storage::Journal(journal, hold) => journal.rename(hold, title),
@@ -133,7 +126,7 @@ impl SessionJournal {
 
     /// Returns all entries: those in the journal, followed by those that are still to be written.
     pub(super) async fn entries(&self, session: &str) -> Result<Vec<StoredEntry>, Error> {
-        let journal = match &*self.lock_storage() {
+        let journal = match &*self.storage.lock() {
             Storage::Memory(lines) => return Ok(lines.clone()),
             Storage::Closed => return Err(Error::Closed),
             Storage::Journal(journal, _) => journal.clone(),
@@ -151,7 +144,7 @@ impl SessionJournal {
             }
             entries.extend(more);
         }
-        let state = self.lock();
+        let state = self.inner.lock();
         for line in state.backlog.iter().chain(&state.unwritten) {
             let seq = entries.last().map_or(0, |last| last.seq) + 1;
             let entry = line.clone();
@@ -163,7 +156,7 @@ impl SessionJournal {
     /// Writes an entry outside of a turn. The state includes it at once, so later entries are written after it.
     pub(super) async fn append_entry(&self, entry: Entry) -> Result<(), Error> {
         let written = {
-            let mut state = self.lock();
+            let mut state = self.inner.lock();
             let line = self.line(state.state.turns, &entry);
             let what = "message";
             let line = line.map_err(|_| outlast_store::Error::NotSerializable { what })?;
@@ -174,7 +167,7 @@ impl SessionJournal {
     }
 
     fn fold(&self, entries: &[Entry]) {
-        let mut state = self.lock();
+        let mut state = self.inner.lock();
         let new = entries.iter().skip(state.folded_ahead).cloned();
         new.for_each(|entry| state.state.apply(entry));
         state.folded_ahead = entries.len();
@@ -182,17 +175,17 @@ impl SessionJournal {
 
     async fn write(&self, entries: &[Entry]) -> Result<(), AppendError> {
         let failed = |why: String| AppendError::Failed { why };
-        let turn = self.lock().turn;
+        let turn = self.inner.lock().turn;
         let lines: Result<Vec<RawEntry>, _> =
             entries.iter().map(|entry| self.line(turn, entry)).collect();
         let lines = lines.map_err(|error| failed(error.to_string()))?;
         // If the caller is dropped before the result arrives, the entries are written all the same, and no longer owed.
-        let owed = std::mem::take(&mut self.lock().backlog);
+        let owed = std::mem::take(&mut self.inner.lock().backlog);
         let all = owed.iter().chain(&lines).cloned().collect();
         let Err(error) = self.append_lines(all).await else {
             return Ok(());
         };
-        let mut state = self.lock();
+        let mut state = self.inner.lock();
         (state.backlog, state.unwritten) = (owed, lines);
         let why = error.to_string();
         Err(match error {
@@ -205,7 +198,7 @@ impl SessionJournal {
 
     /// Hands lines to the store, which writes them in the order of these calls, even if no caller waits for the result.
     fn append_lines(&self, lines: Vec<RawEntry>) -> BoxFuture<'static, Result<(), Error>> {
-        match &mut *self.lock_storage() {
+        match &mut *self.storage.lock() {
             Storage::Memory(stored) => {
                 for (entry, seq) in lines.into_iter().zip(stored.len() as u64 + 1..) {
                     stored.push(StoredEntry { seq, entry });
@@ -235,7 +228,7 @@ impl Journal for SessionJournal {
         Box::pin(async move {
             self.fold(entries);
             self.write(entries).await?;
-            let mut state = self.lock();
+            let mut state = self.inner.lock();
             (state.folded_ahead, state.unwritten) = (0, Vec::new());
             Ok(())
         })

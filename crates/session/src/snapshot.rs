@@ -7,8 +7,9 @@
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, Usage};
 use outlast_kernel::verdict::Cause;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// The current status of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,7 +69,7 @@ pub struct Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         if let Some(board) = self.hub.upgrade() {
-            let mut listeners = lock(&board.listeners);
+            let mut listeners = board.listeners.lock();
             let place = listeners.iter().position(|(id, _)| *id == self.id);
             let gone = place.map(|place| listeners.remove(place));
             // A listener may own subscriptions, which are dropped with it: release the lock on the list first.
@@ -102,23 +103,23 @@ struct DeliveryGuard<'a>(&'a EventHub);
 
 impl Drop for DeliveryGuard<'_> {
     fn drop(&mut self) {
-        lock(&self.0.pending).is_delivering = false;
+        self.0.pending.lock().is_delivering = false;
     }
 }
 
 impl EventHub {
     pub(super) fn snapshot(&self) -> Snapshot {
-        lock(&self.snapshot).clone()
+        self.snapshot.lock().clone()
     }
 
     pub(super) fn update_snapshot(&self, change: impl FnOnce(&mut Snapshot)) {
-        change(&mut lock(&self.snapshot));
+        change(&mut self.snapshot.lock());
     }
 
     pub(super) fn subscribe(self: &Arc<Self>, listener: Listener) -> Subscription {
-        let mut next_id = lock(&self.next_id);
+        let mut next_id = self.next_id.lock();
         *next_id += 1;
-        lock(&self.listeners).push((*next_id, Some(listener)));
+        self.listeners.lock().push((*next_id, Some(listener)));
         Subscription {
             id: *next_id,
             hub: Arc::downgrade(self),
@@ -133,7 +134,7 @@ impl EventHub {
 
     /// Assigns the next number to an event and enqueues it.
     pub(super) fn enqueue(&self, mut event: Event) {
-        let mut untold = lock(&self.pending);
+        let mut untold = self.pending.lock();
         untold.last_seq += 1;
         event.seq = untold.last_seq;
         untold.events.push_back(event);
@@ -143,45 +144,41 @@ impl EventHub {
     pub(super) fn deliver_pending(&self) {
         while let Some(_telling) = self.begin_delivery() {
             while let Some(event) = self.next_pending() {
-                lock(&self.snapshot).apply(&event);
+                self.snapshot.lock().apply(&event);
                 self.deliver(&event);
             }
         }
     }
 
     fn begin_delivery(&self) -> Option<DeliveryGuard<'_>> {
-        let mut untold = lock(&self.pending);
+        let mut untold = self.pending.lock();
         let may_tell = !untold.is_delivering && !untold.events.is_empty();
         untold.is_delivering |= may_tell;
         may_tell.then(|| DeliveryGuard(self))
     }
 
     fn next_pending(&self) -> Option<Event> {
-        lock(&self.pending).events.pop_front()
+        self.pending.lock().events.pop_front()
     }
 
     /// A listener is out of the list while it is called, so that it may subscribe others or unsubscribe.
     fn deliver(&self, event: &Event) {
-        let ids: Vec<u64> = lock(&self.listeners).iter().map(|(id, _)| *id).collect();
+        let ids: Vec<u64> = self.listeners.lock().iter().map(|(id, _)| *id).collect();
         for id in ids {
             let find = |listeners: &mut Vec<(u64, Option<Listener>)>| {
                 let found = listeners.iter_mut().find(|(other, _)| *other == id);
                 found.and_then(|(_, listener)| listener.take())
             };
-            let Some(mut listener) = find(&mut lock(&self.listeners)) else {
+            let Some(mut listener) = find(&mut self.listeners.lock()) else {
                 continue;
             };
             listener(event);
-            let mut listeners = lock(&self.listeners);
+            let mut listeners = self.listeners.lock();
             if let Some((_, place)) = listeners.iter_mut().find(|(other, _)| *other == id) {
                 *place = Some(listener);
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Snapshot {

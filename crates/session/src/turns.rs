@@ -10,12 +10,12 @@ use outlast_dialect::Message;
 use outlast_engine::compaction::Compactor;
 use outlast_engine::inbox::QueuedMessage;
 use outlast_engine::journal::Entry;
-use outlast_engine::turn::{Control, Handle, Ids, Models, ResumeState, Turn, TurnOutcome};
+use outlast_engine::turn::{Control, Ids, Models, ResumeState, Turn, TurnOutcome};
 use outlast_engine::{CancellationToken, run_turn};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::{Body, Event, TurnStatus};
 use outlast_kernel::fallback;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 impl Session {
     /// Sends a prompt to the model, and returns when its turn is over, including all steps, retries and waits.
@@ -97,12 +97,6 @@ impl Session {
         Error::NothingToResume { session }
     }
 
-    pub(super) fn lock_active_run(&self) -> MutexGuard<'_, Option<Handle>> {
-        self.active_run
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reserves the session for one turn or compaction; fails if another one is running.
     pub(super) fn acquire_run(&self) -> Result<RunGuard<'_>, Error> {
         self.acquire_run_cancellable(CancellationToken::new())
@@ -113,7 +107,7 @@ impl Session {
         &self,
         abort: CancellationToken,
     ) -> Result<RunGuard<'_>, Error> {
-        let mut running = self.lock_active_run();
+        let mut running = self.active_run.lock();
         if running.is_some() {
             return Err(Error::Busy);
         }
@@ -288,7 +282,7 @@ impl RunGuard<'_> {
 
 impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
-        let mut running = self.session.lock_active_run();
+        let mut running = self.session.active_run.lock();
         let setup = self.session.setup();
         // A turn that was dropped in the middle has not announced the end of its retry.
         self.session.event_hub.update_snapshot(|snapshot| {

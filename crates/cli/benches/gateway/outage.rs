@@ -6,10 +6,11 @@
 use crate::answers::{self, Dialect};
 use crate::clients;
 use crate::wire::Connection;
+use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -61,10 +62,7 @@ impl Provider {
     }
 
     pub(crate) fn since(&self, start: Instant, dialect: Dialect) -> Arrivals {
-        let counter = self
-            .counter(dialect)
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let counter = self.counter(dialect).lock();
         let after = |all: &[Instant]| -> Vec<Instant> {
             all.iter().copied().filter(|at| *at >= start).collect()
         };
@@ -95,9 +93,9 @@ impl Provider {
     }
 
     fn answer(&self, dialect: Dialect, body: &[u8]) -> Vec<u8> {
-        let counter = self.counter(dialect).lock();
-        let has_room = counter
-            .unwrap_or_else(PoisonError::into_inner)
+        let has_room = self
+            .counter(dialect)
+            .lock()
             .arrive(Instant::now(), self.is_down.load(Ordering::Relaxed));
         let error = |kind: &str| {
             format!(

@@ -10,7 +10,7 @@ use crate::factory::session_lookup::ExistingSession;
 use crate::factory::shared_state;
 use crate::output::diagnostics::print_status;
 use crate::output::screen::Screen;
-use crate::output::watcher::{TICK_INTERVAL, lock};
+use crate::output::watcher::TICK_INTERVAL;
 use crate::platform::clock;
 use crate::platform::exit::{Exit, UsageError};
 use crate::platform::home;
@@ -21,8 +21,9 @@ use outlast_engine::Clock;
 use outlast_kernel::budget::Limits;
 use outlast_session::Session;
 use outlast_session::{Compacted, Error};
+use parking_lot::Mutex;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 const COMMAND: &str = "/compact";
 
@@ -98,14 +99,14 @@ async fn watch(
 ) -> (std::io::Result<Result<Compacted, Error>>, Option<Signal>) {
     let screen = Arc::new(Mutex::new(screen));
     let shown = Arc::clone(&screen);
-    let subscription = session.subscribe(move |event| lock(&shown).event(event));
+    let subscription = session.subscribe(move |event| shown.lock().event(event));
     let mut work = pin!(session.compact(focus, limits));
     let mut ticks = tokio::time::interval(TICK_INTERVAL);
     let mut signalled = None;
     let result = loop {
         tokio::select! {
             result = &mut work => break result,
-            _ = ticks.tick() => lock(&screen).progress.tick(session.clock().now()),
+            _ = ticks.tick() => screen.lock().progress.tick(session.clock().now()),
             signal = signals.next() => {
                 signalled = Some(signal);
                 session.abort();
@@ -113,7 +114,7 @@ async fn watch(
         }
     };
     drop(subscription);
-    let written = lock(&screen).take_lost_stdout().map_or(Ok(()), Err);
+    let written = screen.lock().take_lost_stdout().map_or(Ok(()), Err);
     (written.map(|()| result), signalled)
 }
 

@@ -1,9 +1,7 @@
 //! `outlast man`: the manual, generated from the texts of `--help`.
 //!
-//! The text below the options of a command becomes sections of its page. The sections that hold for all commands are on
+//! Every command has a page; the text below its options keeps its form, and exit codes, environment and files are on
 //! every page. Not here: the texts (see `args`).
-
-mod sections;
 
 use crate::args::{Arguments, ManArguments, help};
 use crate::output::print;
@@ -12,130 +10,95 @@ use anyhow::Context;
 use clap::builder::Resettable;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, bold, roman};
-use sections::Section;
+use clap_mangen::roff::{Roff, roman};
 use std::path::Path;
 
 /// The section of the manual for commands.
 const MANUAL_SECTION: &str = "1";
 
 pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<Exit> {
-    let all = pages(&command_tree(), None);
+    // All commands but `help`, which describes only the others.
+    let mut tree = Arguments::command().disable_help_subcommand(true);
+    tree.build();
     if let Some(folder) = &arguments.out {
-        return write(&all, folder);
+        let remedy = "name a folder that you can write to";
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}; {remedy}", folder.display()))?;
+        write_pages(&tree, folder)
+            .with_context(|| format!("cannot write to {}; {remedy}", folder.display()))?;
+        return Ok(Exit::Success);
     }
-    let mut names = vec!["outlast"];
-    names.extend(arguments.command.iter().map(String::as_str));
-    let name = names.join("-");
-    match all.iter().find(|page| page.name == name) {
-        Some(page) => print(&page.text()?),
+    let names = &arguments.command;
+    let command = names
+        .iter()
+        .try_fold(&tree, |command, name| command.find_subcommand(name));
+    match command {
+        Some(command) => print(&page(command)?),
         None => Err(UsageError(format!(
-            "there is no command `{}`; `outlast --help` lists all",
+            "there is no command `outlast {}`; `outlast --help` lists all",
             names.join(" ")
         ))
         .into()),
     }
 }
 
-/// Returns all commands but `help`, which describes only the others.
-fn command_tree() -> Command {
-    let mut tree = Arguments::command().disable_help_subcommand(true);
-    tree.build();
-    tree
-}
-
-/// The page of a command, with its parent command.
-struct Page {
-    /// The name of the page, such as `outlast-gateway-run`.
-    name: String,
-    command: Command,
-    parent: Option<String>,
-}
-
-fn pages(command: &Command, parent: Option<&str>) -> Vec<Page> {
-    let name = match parent {
-        Some(parent) => format!("{parent}-{}", command.get_name()),
-        None => command.get_name().to_owned(),
-    };
+fn write_pages(command: &Command, folder: &Path) -> anyhow::Result<()> {
+    let file = folder.join(format!("{}.{MANUAL_SECTION}", name(command)));
+    std::fs::write(file, page(command)?)?;
     let below = command.get_subcommands().filter(|one| !one.is_hide_set());
-    let below: Vec<Page> = below.flat_map(|one| pages(one, Some(&name))).collect();
-    let page = Page {
-        command: command.clone(),
-        parent: parent.map(str::to_owned),
-        name,
-    };
-    std::iter::once(page).chain(below).collect()
+    below
+        .into_iter()
+        .try_for_each(|one| write_pages(one, folder))
 }
 
-fn write(pages: &[Page], folder: &Path) -> anyhow::Result<Exit> {
-    let remedy = "name a folder that you can write to";
-    std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}; {remedy}", folder.display()))?;
-    for page in pages {
-        let file = folder.join(format!("{}.{MANUAL_SECTION}", page.name));
-        std::fs::write(&file, page.text()?)
-            .with_context(|| format!("cannot write {}; {remedy}", file.display()))?;
-    }
-    Ok(Exit::Success)
+/// Returns the name of a command's page, such as `outlast-gateway-run`.
+fn name(command: &Command) -> &str {
+    command
+        .get_display_name()
+        .unwrap_or_else(|| command.get_name())
 }
 
-impl Page {
-    fn text(&self) -> anyhow::Result<String> {
-        let below = self.command.get_after_help().map(ToString::to_string);
-        let own = sections::parse(&below.unwrap_or_default());
-        let mut bare = self.command.clone().after_help(Resettable::Reset);
-        // Every page has a version; none says more than that of the first page.
-        bare = bare.version(env!("CARGO_PKG_VERSION"));
-        let manual = Man::new(bare)
-            .title(self.name.to_uppercase())
-            .section(MANUAL_SECTION)
-            .source(concat!("outlast ", env!("CARGO_PKG_VERSION")))
-            .manual("Outlast");
-        let mut text = Vec::new();
-        manual.render(&mut text)?;
-        let mut roff = Roff::new();
-        for section in self.sections(own) {
-            section.render(&mut roff);
-        }
-        self.see_also(&mut roff);
-        // The rendered text begins with lines about quotation marks that the page has already.
-        let more = roff.render();
-        let begin = more.find(".SH").unwrap_or_default();
-        Ok(String::from_utf8(text)? + &more[begin..])
+fn page(command: &Command) -> anyhow::Result<String> {
+    let bare = command.clone().after_help(Resettable::Reset);
+    let manual = Man::new(bare.version(env!("CARGO_PKG_VERSION")))
+        .title(name(command).to_uppercase())
+        .section(MANUAL_SECTION)
+        .source(concat!("outlast ", env!("CARGO_PKG_VERSION")))
+        .manual("Outlast");
+    let mut text = Vec::new();
+    manual.render(&mut text)?;
+    let own = command.get_after_help().map(ToString::to_string);
+    let own = own.unwrap_or_default();
+    let mut roff = Roff::new();
+    render_notes(&own, &mut roff);
+    let shared = [help::EXIT_CODES, help::ENVIRONMENT, help::FILES];
+    for section in shared.into_iter().filter(|section| !own.contains(section)) {
+        render_notes(section, &mut roff);
     }
+    // The rendered text begins with lines about quotation marks that the page has already.
+    let notes = roff.render();
+    let begin = notes.find(".SH").unwrap_or_default();
+    Ok(String::from_utf8(text)? + &notes[begin..])
+}
 
-    /// Returns the command's own sections and the shared ones, in the order of manuals.
-    fn sections(&self, own: Vec<Section>) -> Vec<Section> {
-        let shared = [help::EXIT_CODES, help::ENVIRONMENT, help::FILES];
-        let mut all: Vec<Section> = shared.into_iter().flat_map(sections::parse).collect();
-        let is_shared = |section: &Section| all.iter().any(|one| one.title == section.title);
-        let own: Vec<Section> = own
-            .into_iter()
-            .filter(|section| !is_shared(section))
-            .collect();
-        let (examples, notes): (Vec<Section>, Vec<Section>) =
-            own.into_iter().partition(Section::is_examples);
-        all.splice(0..0, notes);
-        all.extend(examples);
-        all
-    }
-
-    fn see_also(&self, roff: &mut Roff) {
-        let below = self.command.get_subcommands();
-        let below = below.map(|one| format!("{}-{}", self.name, one.get_name()));
-        let names: Vec<String> = self.parent.iter().cloned().chain(below).collect();
-        if names.is_empty() {
-            return;
+/// Renders text in its form. A line that is not indented and ends with a colon is the title of a section.
+fn render_notes(text: &str, roff: &mut Roff) {
+    let mut has_section = false;
+    for line in text.lines() {
+        let title = line.strip_suffix(':').filter(|_| !line.starts_with(' '));
+        if title.is_some() || !has_section {
+            has_section = true;
+            let title = match title {
+                Some("Exit codes") => "EXIT STATUS".to_owned(),
+                title => title.unwrap_or("Notes").to_uppercase(),
+            };
+            roff.control("fi", []);
+            roff.control("SH", [title.as_str()]);
+            roff.control("nf", []);
         }
-        roff.control("SH", ["SEE ALSO"]);
-        roff.control("nh", []);
-        let last = names.len() - 1;
-        for (index, name) in names.iter().enumerate() {
-            let comma = if index == last { "" } else { "," };
-            roff.text([
-                bold(name.as_str()),
-                roman(format!("({MANUAL_SECTION}){comma}")),
-            ]);
+        if title.is_none() && !line.is_empty() {
+            roff.text([roman(line.strip_prefix("  ").unwrap_or(line))]);
         }
     }
+    roff.control("fi", []);
 }

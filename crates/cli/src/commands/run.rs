@@ -30,10 +30,11 @@ use outlast_pipeline::runner::Runner;
 use outlast_pipeline::{file, history, inputs, plan};
 use outlast_store::Journal;
 use outlast_store::journal::{Availability, SessionLock};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use watch::OutputMode;
 

@@ -12,9 +12,10 @@ use outlast_kernel::Timestamp;
 use outlast_pipeline::definition::{Pipeline, Rule, Step, Work};
 use outlast_pipeline::host::{Host, SessionRequest};
 use outlast_session::Setup;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// For how long settings count that were read.
@@ -92,10 +93,7 @@ impl RunHost {
         let (now, overrides) = (self.clock.now(), options.overrides());
         let owned = |(path, value): &(&str, &str)| ((*path).to_owned(), (*value).to_owned());
         let key: Vec<(String, String)> = overrides.iter().map(owned).collect();
-        let mut read = self
-            .settings_cache
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.settings_cache.lock();
         if now.since(read.loaded_at) >= SETTINGS_MAX_AGE {
             *read = SettingsCache {
                 loaded_at: now,

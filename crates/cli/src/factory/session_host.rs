@@ -25,8 +25,9 @@ use outlast_session::factory::{Model, OpenedSession, SessionDescription};
 use outlast_session::hooks::Hooks;
 use outlast_session::{Session, Setup, Subscription};
 use outlast_store::Journal;
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long hooks are waited for after a signal: clients give us a second for everything.
@@ -206,13 +207,13 @@ impl SessionHost {
 
     /// Takes note of why the process ends.
     pub(crate) fn set_signal(&self, signal: Signal) {
-        *lock(&self.signal) = Some(signal);
+        *self.signal.lock() = Some(signal);
     }
 
     /// Waits for hooks to be done, for a bounded time.
     pub(crate) async fn finish(&self, signals: &Signals) {
-        let signalled = *lock(&self.signal);
-        let all = std::mem::take(&mut *lock(&self.hooks));
+        let signalled = *self.signal.lock();
+        let all = std::mem::take(&mut *self.hooks.lock());
         let finish = all.iter().map(async |hooked| match signalled {
             Some(_) => hooked.hooks.finish(HOOK_TIMEOUT_AFTER_SIGNAL).await,
             None => hooks::finish(&hooked.hooks, None, signals.clone()).await,
@@ -222,7 +223,7 @@ impl SessionHost {
 
     /// The same for a session that was given back, while the process goes on.
     pub(crate) async fn finish_hooks(&self) {
-        let all = std::mem::take(&mut *lock(&self.hooks));
+        let all = std::mem::take(&mut *self.hooks.lock());
         let finish = all.iter().map(|hooked| hooked.hooks.finish(MAX_HOOK_TIME));
         join_all(finish).await;
     }
@@ -234,7 +235,7 @@ impl SessionHost {
             hooks,
         };
         if !hooked.hooks.is_empty() {
-            lock(&self.hooks).push(hooked);
+            self.hooks.lock().push(hooked);
         }
     }
 
@@ -276,11 +277,11 @@ impl SessionHost {
         let (typed, chosen) = match &from {
             SessionOrigin::Existing(_, earlier) => (self.resolve_options(earlier.clone()), None),
             SessionOrigin::New | SessionOrigin::NewNamed(_) | SessionOrigin::Fork(..) => {
-                let policy = lock(&self.chosen_policy).clone();
+                let policy = self.chosen_policy.lock().clone();
                 let policy = Options::from_settings([("retry.policy", policy)]);
                 (
                     self.typed.clone().overridden_by(&policy),
-                    lock(&self.chosen_model).clone(),
+                    self.chosen_model.lock().clone(),
                 )
             }
         };
@@ -305,11 +306,11 @@ impl SessionHost {
             .await;
         if matches!(from, SessionOrigin::Existing(..)) {
             // It has a model of its own.
-            *lock(&self.chosen_model) = None;
+            *self.chosen_model.lock() = None;
         }
         let session = self.create_session(folder, from, setup).await?;
         self.attach_hooks(&session, hooks);
-        *lock(&self.current) = in_use;
+        *self.current.lock() = in_use;
         let session = Arc::new(session);
         Ok(OpenedSession { session, model })
     }
@@ -390,7 +391,7 @@ impl SessionHost {
         if Provider::from_name(provider).is_none() {
             return Ok(None);
         }
-        let mut in_use = lock(&self.current).clone();
+        let mut in_use = self.current.lock().clone();
         // The address that was typed is that of the provider that it was typed for.
         let options = in_use.initial_options.clone().with_model(provider, model);
         let folder = in_use.folder.clone();
@@ -402,15 +403,15 @@ impl SessionHost {
             tool_definitions: now.tool_definitions.clone(),
             ..parts.setup_without_tools(&in_use.options, &self.shared_state)
         };
-        *lock(&self.current) = in_use;
-        *lock(&self.chosen_model) = Some((provider.to_owned(), model.to_owned()));
+        *self.current.lock() = in_use;
+        *self.chosen_model.lock() = Some((provider.to_owned(), model.to_owned()));
         Ok(Some((setup, card)))
     }
 
     /// What the session is made of when it retries by that policy.
     pub(crate) fn choose_policy(&self, now: &Setup, name: &str) -> anyhow::Result<Setup> {
         Policy::named(name)?;
-        let mut in_use = lock(&self.current).clone();
+        let mut in_use = self.current.lock().clone();
         let chosen = Options::from_settings([("retry.policy", Some(name.to_owned()))]);
         in_use.initial_options = in_use.initial_options.overridden_by(&chosen);
         let (folder, options) = (
@@ -424,19 +425,19 @@ impl SessionHost {
             tool_definitions: now.tool_definitions.clone(),
             ..parts.setup_without_tools(&in_use.options, &self.shared_state)
         };
-        *lock(&self.chosen_policy) = Some(name.to_owned());
-        *lock(&self.current) = in_use;
+        *self.chosen_policy.lock() = Some(name.to_owned());
+        *self.current.lock() = in_use;
         Ok(setup)
     }
 
     /// Has the next new session ask that model.
     pub(crate) fn choose_model_for_next(&self, provider: &str, model: &str) {
-        *lock(&self.chosen_model) = Some((provider.to_owned(), model.to_owned()));
+        *self.chosen_model.lock() = Some((provider.to_owned(), model.to_owned()));
     }
 
     /// The policy by which the session in use retries.
     pub(crate) fn policy(&self) -> Option<Policy> {
-        lock(&self.current).policy.clone()
+        self.current.lock().policy.clone()
     }
 
     /// Where sessions are written down.
@@ -447,17 +448,13 @@ impl SessionHost {
     /// The accounts of the session in use, and what is held against them.
     pub(crate) fn accounts(&self) -> anyhow::Result<String> {
         let (folder, options) = {
-            let in_use = lock(&self.current);
+            let in_use = self.current.lock();
             (in_use.folder.clone(), in_use.options.clone())
         };
         let settings = config::load_in(Some(&folder), &options.overrides())?;
         let blocks = self.shared_state.blocks();
         Ok(accounts::table(&settings, &blocks, self.clock.now()))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a session begins with.

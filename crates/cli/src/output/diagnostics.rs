@@ -5,9 +5,9 @@
 //! those that it has not shown by its end are written to stderr then.
 
 use outlast_kernel::text;
+use parking_lot::{Mutex, MutexGuard};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// First characters of progress lines of a session or a run: a wait, a step, a tool, another model. Failures (`✗`),
@@ -59,7 +59,7 @@ pub(crate) fn print_status(line: &str) {
 
 /// Draws a temporary line on the terminal, in place of the previous one.
 pub(crate) fn draw_line(line: &str) {
-    let mut is_drawn = IS_LINE_DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut is_drawn = IS_LINE_DRAWN.lock();
     let mut stderr = std::io::stderr();
     let drawn = write!(stderr, "\r\u{1b}[2K{}", text::plain(line));
     drawn.and_then(|()| stderr.flush()).ok();
@@ -68,7 +68,7 @@ pub(crate) fn draw_line(line: &str) {
 
 /// Removes the temporary line before other output.
 pub(crate) fn clear_line() {
-    let mut is_drawn = IS_LINE_DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut is_drawn = IS_LINE_DRAWN.lock();
     if std::mem::take(&mut *is_drawn) {
         let mut stderr = std::io::stderr();
         let cleared = write!(stderr, "\r\u{1b}[2K");
@@ -115,5 +115,5 @@ impl Drop for Capture {
 }
 
 fn chat_output() -> MutexGuard<'static, Option<UnboundedSender<String>>> {
-    CHAT_OUTPUT.lock().unwrap_or_else(PoisonError::into_inner)
+    CHAT_OUTPUT.lock()
 }

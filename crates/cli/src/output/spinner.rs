@@ -4,8 +4,9 @@
 
 use crate::output::diagnostics;
 use crate::output::run_view::{stderr_size, truncate};
+use parking_lot::{Condvar, Mutex};
 use std::io::IsTerminal;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -51,13 +52,13 @@ impl Spinner {
 
     /// Sets the current action.
     pub(crate) fn set_message(&self, what: &str) {
-        what.clone_into(&mut lock(&self.shared.state).message);
+        what.clone_into(&mut self.shared.state.lock().message);
     }
 }
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        lock(&self.shared.state).is_finished = true;
+        self.shared.state.lock().is_finished = true;
         self.shared.finished.notify_all();
         // A panic of the thread has been reported already.
         drop(self.painter.take().map(JoinHandle::join));
@@ -67,12 +68,11 @@ impl Drop for Spinner {
 
 /// Draws the line every second until the action is over.
 fn paint(shared: &Shared) {
-    let mut state = lock(&shared.state);
+    let mut state = shared.state.lock();
     for seconds in 1_u64.. {
-        let waited = shared
+        shared
             .finished
-            .wait_timeout_while(state, TICK, |state| !state.is_finished);
-        state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            .wait_while_for(&mut state, |state| !state.is_finished, TICK);
         if state.is_finished {
             return;
         }
@@ -80,8 +80,4 @@ fn paint(shared: &Shared) {
         let line = format!("… {} ({seconds}s, Ctrl-C ends it)", state.message);
         diagnostics::draw_line(&truncate(&line, columns));
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

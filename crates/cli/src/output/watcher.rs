@@ -11,8 +11,9 @@ use outlast_kernel::policy::Policy;
 use outlast_session::Error;
 use outlast_session::Session;
 use outlast_session::hooks::{ExitReason, Hooks};
+use parking_lot::Mutex;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const TICK_INTERVAL: Duration = Duration::from_millis(100);
@@ -52,7 +53,7 @@ pub(crate) async fn watch_turn(
     } = watching;
     let screen = Arc::new(Mutex::new(screen));
     let shown = Arc::clone(&screen);
-    let subscription = session.subscribe(move |event| lock(&shown).event(event));
+    let subscription = session.subscribe(move |event| shown.lock().event(event));
     let _hooked = hooks.subscribe_to(session);
     let mut signal = None;
     let end = watch(session, turn, &screen, &mut signals, &mut signal).await?;
@@ -62,9 +63,7 @@ pub(crate) async fn watch_turn(
         Ok(ended) => {
             // The subscription had the other half.
             let screen = Arc::into_inner(screen);
-            let screen =
-                screen.map(|screen| screen.into_inner().unwrap_or_else(PoisonError::into_inner));
-            let screen = screen.unwrap_or_else(|| Screen::new(false));
+            let screen = screen.map_or_else(|| Screen::new(false), Mutex::into_inner);
             WatchEnd::Ended(Box::new((screen, ended)))
         }
     };
@@ -90,7 +89,7 @@ async fn watch(
         let stop = tokio::select! {
             ended = &mut turn => return ended.map(Ok),
             _ = ticks.tick() => {
-                let mut screen = lock(screen);
+                let mut screen = screen.lock();
                 screen.progress.tick(session.clock().now());
                 // To go on would spend money for nothing.
                 screen.is_stdout_lost().then_some(Exit::Failed)
@@ -105,7 +104,7 @@ async fn watch(
             Some(exit) if session.is_persistent() && *signalled != Some(Signal::Interrupt) => {
                 let id = session.id();
                 let says = format!("Stopped: `outlast resume {id}` carries it on.");
-                lock(screen).progress.print(&says);
+                screen.lock().progress.print(&says);
                 return Ok(Err(exit));
             }
             Some(_) => session.abort(),
@@ -175,8 +174,4 @@ impl WatchEnd {
             (exit, _) => exit,
         })
     }
-}
-
-pub(crate) fn lock(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
-    screen.lock().unwrap_or_else(PoisonError::into_inner)
 }

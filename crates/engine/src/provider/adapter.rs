@@ -1,6 +1,6 @@
 //! The provider adapter: one dialect over one transport, one request for each call, typed failures.
 
-use super::response::{Frame, ResponseReader};
+use super::response::ResponseReader;
 use super::{Provider, Timeouts};
 use crate::credential::Credential;
 use crate::transport::{self, Transport};
@@ -11,7 +11,7 @@ use outlast_dialect::{Delivery, Delta, Dialect, Request, StreamCursor, anthropic
 use outlast_kernel::failure::Failure;
 use std::sync::Arc;
 
-type Frames = BoxStream<'static, Result<Frame, Box<Failure>>>;
+type Deltas = BoxStream<'static, Result<Delta, Box<Failure>>>;
 
 /// A provider that speaks one dialect over a transport.
 #[derive(Clone)]
@@ -78,8 +78,8 @@ impl Adapter {
         }
     }
 
-    /// Makes one request and returns each frame of its response, raw and decoded.
-    pub fn frames(&self, request: &Request) -> BoxStream<'static, Result<Frame, Box<Failure>>> {
+    /// Makes one request and returns the deltas of its response.
+    fn start(&self, request: &Request) -> Deltas {
         let accept = match request.delivery {
             Delivery::Streamed => "text/event-stream",
             Delivery::Whole => "application/json",
@@ -90,18 +90,18 @@ impl Adapter {
             headers: self.headers(accept),
             body: Bytes::from(self.dialect.encode_request(request)),
         };
-        frame_stream(ResponseReader::new(self.clone(), request))
+        delta_stream(ResponseReader::new(self.clone(), request))
     }
 
     /// Makes one request for the rest of a completion; `None` when the dialect does not store completions.
-    fn resume_frames(&self, place: &StreamCursor) -> Option<Frames> {
+    fn start_rest(&self, place: &StreamCursor) -> Option<Deltas> {
         let request = transport::Request {
             method: transport::Method::Get,
             path: self.dialect.resume_path(place)?,
             headers: self.headers("text/event-stream"),
             body: Bytes::new(),
         };
-        Some(frame_stream(ResponseReader::resuming(
+        Some(delta_stream(ResponseReader::resuming(
             self.clone(),
             request,
             place,
@@ -153,7 +153,7 @@ impl Provider for Adapter {
         request: &Request,
         credential: Option<&Credential>,
     ) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
-        delta_stream(self.with_optional_credential(credential).frames(request))
+        self.with_optional_credential(credential).start(request)
     }
 
     fn resume(
@@ -161,24 +161,19 @@ impl Provider for Adapter {
         place: &StreamCursor,
         credential: Option<&Credential>,
     ) -> Option<BoxStream<'static, Result<Delta, Box<Failure>>>> {
-        self.with_optional_credential(credential)
-            .resume_frames(place)
-            .map(delta_stream)
+        self.with_optional_credential(credential).start_rest(place)
     }
 }
 
-fn frame_stream(answer: ResponseReader) -> Frames {
-    stream::unfold(answer, |mut answer| async move {
-        let item = answer.next().await?;
-        Some((item, answer))
-    })
-    .boxed()
-}
-
-fn delta_stream(frames: Frames) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
-    let deltas = |frame: Result<Frame, Box<Failure>>| match frame {
-        Ok(frame) => stream::iter(frame.deltas.into_iter().map(Ok).collect::<Vec<_>>()),
-        Err(failure) => stream::iter(vec![Err(failure)]),
-    };
-    frames.flat_map(deltas).boxed()
+fn delta_stream(reader: ResponseReader) -> Deltas {
+    let frames = stream::unfold(reader, |mut reader| async move {
+        let frame = reader.next().await?;
+        Some((frame, reader))
+    });
+    frames
+        .flat_map(|frame| match frame {
+            Ok(deltas) => stream::iter(deltas.into_iter().map(Ok).collect::<Vec<_>>()),
+            Err(failure) => stream::iter(vec![Err(failure)]),
+        })
+        .boxed()
 }

@@ -25,15 +25,6 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a complete answer is given for its afterword.
 const TRAILING_EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A piece of an answer: the bytes as they came, and what they say.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Frame {
-    /// Exactly what was received; all frames together are the body.
-    pub raw: Bytes,
-    /// What it says, which may be nothing.
-    pub deltas: Vec<Delta>,
-}
-
 pub(super) struct ResponseReader {
     adapter: Adapter,
     /// Where it begins, if it is the rest of one.
@@ -93,7 +84,7 @@ impl ResponseReader {
         }
     }
 
-    pub(super) async fn next(&mut self) -> Option<Result<Frame, BoxedFailure>> {
+    pub(super) async fn next(&mut self) -> Option<Result<Vec<Delta>, BoxedFailure>> {
         // A flood of frames that say nothing must not keep others from their turn.
         tokio::task::consume_budget().await;
         let result = match std::mem::replace(&mut self.stage, Stage::Done) {
@@ -102,11 +93,11 @@ impl ResponseReader {
             Stage::Reading(incoming) => self.read_frame(incoming).await,
         };
         Some(match result {
-            Ok(frame) => {
-                if frame.deltas.iter().any(Delta::is_content) {
+            Ok(deltas) => {
+                if deltas.iter().any(Delta::is_content) {
                     self.phase = Phase::AfterContent;
                 }
-                Ok(frame)
+                Ok(deltas)
             }
             Err(mut failure) => {
                 failure.phase = self.phase;
@@ -115,7 +106,10 @@ impl ResponseReader {
         })
     }
 
-    async fn send_request(&mut self, request: transport::Request) -> Result<Frame, BoxedFailure> {
+    async fn send_request(
+        &mut self,
+        request: transport::Request,
+    ) -> Result<Vec<Delta>, BoxedFailure> {
         let sent = self.adapter.transport.send(request);
         let limit = self.adapter.timeouts.until_headers();
         let response = match self.adapter.with_time_limit(limit, sent).await {
@@ -139,10 +133,10 @@ impl ResponseReader {
                 self.read_frame(incoming).await
             }
             Content::Json(head) => {
-                let frame = self.adapter.read_whole(*incoming, head).await?;
+                let deltas = self.adapter.read_whole(*incoming, head).await?;
                 match self.resume_token {
                     Some(_) => Err(self.adapter.unexpected_full_response()),
-                    None => Ok(frame),
+                    None => Ok(deltas),
                 }
             }
             Content::Page(head) => {
@@ -155,13 +149,16 @@ impl ResponseReader {
         }
     }
 
-    async fn read_frame(&mut self, mut incoming: Box<IncomingBody>) -> Result<Frame, BoxedFailure> {
+    async fn read_frame(
+        &mut self,
+        mut incoming: Box<IncomingBody>,
+    ) -> Result<Vec<Delta>, BoxedFailure> {
         loop {
-            if let Some(frame) = incoming.next_frame(&self.adapter)? {
-                if !matches!(frame.deltas.last(), Some(Delta::Stopped(_))) {
+            if let Some(deltas) = incoming.next_frame(&self.adapter)? {
+                if !matches!(deltas.last(), Some(Delta::Stopped(_))) {
                     self.stage = Stage::Reading(incoming);
                 }
-                return Ok(frame);
+                return Ok(deltas);
             }
             match incoming.read_body(&self.adapter).await {
                 BodyRead::Bytes(bytes) => incoming.push_bytes(&self.adapter, &bytes)?,
@@ -216,7 +213,7 @@ impl IncomingBody {
     }
 
     /// The next frame that has come in whole.
-    fn next_frame(&mut self, adapter: &Adapter) -> Result<Option<Frame>, BoxedFailure> {
+    fn next_frame(&mut self, adapter: &Adapter) -> Result<Option<Vec<Delta>>, BoxedFailure> {
         let now = adapter.clock.now();
         let frame = match self.frames.next_frame() {
             Ok(Some(frame)) => frame,
@@ -235,8 +232,7 @@ impl IncomingBody {
         // What follows an end takes it back.
         let ended = self.complete_at.unwrap_or(now);
         self.complete_at = self.reader.is_complete().then_some(ended);
-        let raw = Bytes::copy_from_slice(frame.raw);
-        Ok(Some(Frame { raw, deltas }))
+        Ok(Some(deltas))
     }
 
     async fn read_body(&mut self, adapter: &Adapter) -> BodyRead {
@@ -269,11 +265,10 @@ impl IncomingBody {
     }
 
     /// There is no more: either the answer is complete, or this is how it failed.
-    fn finish(&mut self, adapter: &Adapter, came: BodyRead) -> Result<Frame, BoxedFailure> {
+    fn finish(&mut self, adapter: &Adapter, came: BodyRead) -> Result<Vec<Delta>, BoxedFailure> {
         let deltas = self.reader.finish();
         if !deltas.is_empty() {
-            let raw = Bytes::copy_from_slice(self.frames.rest());
-            return Ok(Frame { raw, deltas });
+            return Ok(deltas);
         }
         Err(self.failure_for(adapter, came))
     }
@@ -302,7 +297,7 @@ impl Adapter {
         &self,
         mut incoming: IncomingBody,
         head: Bytes,
-    ) -> Result<Frame, BoxedFailure> {
+    ) -> Result<Vec<Delta>, BoxedFailure> {
         let mut body = Vec::from(head);
         incoming.watchdog.record_progress(self.clock.now());
         loop {
@@ -323,12 +318,9 @@ impl Adapter {
             }
         }
         let text = String::from_utf8_lossy(&body);
-        let deltas = self
-            .dialect
+        self.dialect
             .decode_response(&self.name, &text, self.clock.now())
-            .map_err(|failure| with_headers(failure, &incoming.headers))?;
-        let raw = Bytes::from(body);
-        Ok(Frame { raw, deltas })
+            .map_err(|failure| with_headers(failure, &incoming.headers))
     }
 
     fn response_too_long(&self, limit: usize) -> BoxedFailure {

@@ -1,6 +1,6 @@
 //! The one task of this process that looks what others have learnt, and joins the store again when it was lost.
 
-use super::{Inner, StoreEvent, StoreLink, lock};
+use super::{Inner, StoreEvent, StoreLink};
 use outlast_kernel::account::Blocks;
 use outlast_kernel::gate::Report;
 use outlast_store::{GateSnapshot, OpenedStore, Store};
@@ -83,7 +83,7 @@ async fn fetch_snapshot(inner: &Inner, store: &Store) -> Option<StoreSnapshot> {
 /// A failure that was told the store meanwhile is not in what was read; to forget it would let its caller pass at once.
 /// Then the store is read again in the next round.
 fn apply_snapshot(inner: &Inner, news: StoreSnapshot) {
-    let (mut scenes, mut blocks) = (lock(&inner.gates), lock(&inner.blocks));
+    let (mut scenes, mut blocks) = (inner.gates.lock(), inner.blocks.lock());
     if inner.local_changes.load(Ordering::Relaxed) != news.local_changes {
         inner.needs_reload.store(true, Ordering::Relaxed);
         return;
@@ -106,7 +106,7 @@ async fn renew_waiters(inner: &Inner, store: &Store) {
 
 /// Tells the gates at which pace the provider was used while all was well.
 async fn report_successes(inner: &Inner, store: &Store) {
-    let carried = std::mem::take(&mut *lock(&inner.unreported_successes));
+    let carried = std::mem::take(&mut *inner.unreported_successes.lock());
     for (gate, calls) in carried {
         let now = inner.clock.now();
         let told = store.report(&gate, Report::Accepted(calls), now);
@@ -115,7 +115,7 @@ async fn report_successes(inner: &Inner, store: &Store) {
 }
 
 fn local_waiters(inner: &Inner) -> Vec<(String, outlast_kernel::gate::Waiter)> {
-    let waiters = lock(&inner.waiters);
+    let waiters = inner.waiters.lock();
     let each = waiters
         .iter()
         .flat_map(|(gate, all)| all.iter().map(move |waiter| (gate.clone(), waiter.clone())));
@@ -128,7 +128,7 @@ pub(super) async fn connect(inner: &Arc<Inner>) {
         return;
     };
     let damaged = matches!(
-        *lock(&inner.store),
+        *inner.store.lock(),
         StoreLink::Disconnected { damaged: true }
     );
     let opening = tokio::task::spawn_blocking(move || match damaged {
@@ -145,7 +145,7 @@ pub(super) async fn connect(inner: &Arc<Inner>) {
         (inner.listener)(StoreEvent::Replaced { backup_path });
     }
     let was_lost = inner.is_first_connection.swap(false, Ordering::Relaxed);
-    *lock(&inner.store) = StoreLink::Connected(store.clone());
+    *inner.store.lock() = StoreLink::Connected(store.clone());
     if !was_lost {
         (inner.listener)(StoreEvent::Connected);
     }
@@ -169,7 +169,7 @@ async fn publish_local_state(inner: &Inner, store: &Store) {
             return;
         }
     }
-    let blocks = lock(&inner.blocks).clone();
+    let blocks = inner.blocks.lock().clone();
     if blocks.iter().next().is_some() {
         let now = inner.clock.now();
         let all = store.change_blocks(now, move |known| {
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(knowledge.wake_time(GATE, &waiter), expected);
         // It is read again when it is looked next, though nobody else has changed anything.
         store.has_external_changes().await.unwrap();
-        lock(&knowledge.0.gates).clear();
+        knowledge.0.gates.lock().clear();
         poll(&knowledge.0, 1).await;
         assert_eq!(knowledge.wake_time(GATE, &waiter), expected);
     }

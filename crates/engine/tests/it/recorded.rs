@@ -1,6 +1,6 @@
 //! A recorded stream of each dialect, cut at every byte: the verdict is correct, no content is lost or duplicated.
 
-use crate::scripted_transport::{Body, ScriptedTransport, collect_deltas, question, reset};
+use crate::scripted_transport::{Body, ScriptedTransport, collect_deltas, reset};
 use crate::support::{clock, policy, run};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -81,29 +81,6 @@ async fn wherever_it_is_cut_the_verdict_is_right_and_what_came_is_a_beginning() 
                     }
                 }
             }
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_frames_together_are_the_body() {
-    for (dialect, recorded) in STREAMS {
-        for size in [1, 7, 1460] {
-            let says = ScriptedTransport::events(move || {
-                let chunks = recorded.as_bytes().chunks(size);
-                stream::iter(chunks.map(|chunk| Ok(Bytes::from_static(chunk)))).boxed()
-            });
-            let frames: Vec<_> = adapter(dialect, says)
-                .frames(&question())
-                .map(|frame| frame.unwrap().raw)
-                .collect()
-                .await;
-            let together = frames.concat();
-            assert_eq!(
-                together,
-                recorded.as_bytes(),
-                "{dialect:?} in chunks of {size}"
-            );
         }
     }
 }

@@ -3,10 +3,10 @@
 //! Invariant: the open file has no name, so that nothing is left of it when the process ends, however that happens.
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A file without a name. Its space is free again when the last reference is dropped.
 #[derive(Debug)]
@@ -33,11 +33,11 @@ impl Volume {
 
     /// Truncates the file, which frees its space.
     pub(super) fn clear(&self) -> io::Result<()> {
-        self.file().set_len(0)
+        self.0.lock().set_len(0)
     }
 
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut file = self.file();
+        let mut file = self.0.lock();
         file.seek(SeekFrom::Start(at))?;
         file.write_all(bytes)
     }
@@ -45,13 +45,9 @@ impl Volume {
     /// Reads `length` bytes from the given offset. Fails if a full disk took only a part of them.
     pub(super) fn read(&self, at: u64, length: usize) -> io::Result<Bytes> {
         let mut bytes = vec![0; length];
-        let mut file = self.file();
+        let mut file = self.0.lock();
         file.seek(SeekFrom::Start(at))?;
         file.read_exact(&mut bytes)?;
         Ok(bytes.into())
-    }
-
-    fn file(&self) -> MutexGuard<'_, File> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

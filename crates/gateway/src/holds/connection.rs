@@ -41,7 +41,7 @@ pub(super) async fn connect(inner: &Arc<Inner>) {
 /// Tries an unavailable file again in the background, if the last try is long enough ago.
 pub(super) fn reconnect_if_due(inner: &Arc<Inner>) {
     let now = inner.clock.now();
-    match &mut inner.lock().link {
+    match &mut inner.state.lock().link {
         Link::Disconnected { retry_at } if *retry_at <= now => *retry_at = now + RECONNECT_INTERVAL,
         _ => return,
     }
@@ -76,7 +76,7 @@ impl Inner {
     /// Takes over the holds of an earlier process, and writes those that began before the file was open.
     fn adopt(&self, opened: OpenedHolds) {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Link::None = state.link {
             return;
         }
@@ -97,7 +97,7 @@ impl Inner {
     }
 
     fn disconnect(&self, why: &str) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Link::Opening = state.link {
             let retry_at = self.clock.now() + RECONNECT_INTERVAL;
             state.link = Link::Disconnected { retry_at };
@@ -108,7 +108,7 @@ impl Inner {
     }
 
     fn write_all(&self) {
-        self.lock().write_all(self.clock.now());
+        self.state.lock().write_all(self.clock.now());
     }
 }
 

@@ -49,7 +49,7 @@ fn rows(path: &Path) -> Vec<String> {
 impl TestGateway {
     /// Waits until all pending writes are on the disk; returns whether they are.
     async fn settle(&self) -> bool {
-        let settled = match &self.holds.0.lock().link {
+        let settled = match &self.holds.0.state.lock().link {
             Link::Connected(file) => file.flush(),
             other => panic!("{other:?}"),
         };

@@ -114,7 +114,17 @@ async fn what_nobody_came_back_for_is_forgotten_by_whoever_looks() {
         gateway.clock.set(RESUME_WINDOW.as_secs() + 1);
         look(&gateway);
         assert!(!gateway.holds.has_abandoned());
-        assert!(gateway.holds.0.lock().registry.iter().next().is_none());
+        assert!(
+            gateway
+                .holds
+                .0
+                .state
+                .lock()
+                .registry
+                .iter()
+                .next()
+                .is_none()
+        );
     }
 }
 
@@ -127,7 +137,7 @@ async fn of_too_many_that_were_left_the_oldest_go() {
         drop(gateway.begin(&name, &name));
     }
     assert_eq!(
-        gateway.holds.0.lock().registry.abandoned_count(),
+        gateway.holds.0.state.lock().registry.abandoned_count(),
         MAX_ABANDONED
     );
     let last = (MAX_ABANDONED + 2).to_string();

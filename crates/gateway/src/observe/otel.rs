@@ -17,10 +17,10 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use outlast_engine::CancellationToken;
 use outlast_engine::transport::{self, Http, HttpSettings, SettingError, Transport};
 use outlast_kernel::text;
+use parking_lot::Mutex;
 use span::SpanEvent;
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -182,10 +182,7 @@ impl Sink for SpanSink {
 
 impl SpanSink {
     fn record_event(&self, request: &str, moment: SpanEvent) {
-        let mut moments = self
-            .pending_events
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut moments = self.pending_events.lock();
         if moments.len() >= REQUESTS && !moments.contains_key(request) {
             return;
         }
@@ -197,10 +194,7 @@ impl SpanSink {
 
     fn finish_span(&self, record: &Record<'_>) {
         let moments = {
-            let mut all = self
-                .pending_events
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.pending_events.lock();
             all.remove(record.id).unwrap_or_default()
         };
         // With no room left the span is lost; waiting for it would hold a request up.

@@ -144,7 +144,7 @@ async fn a_collector_receives_a_span_with_what_happened() {
     let (address, taking) = collector("200 OK").await;
     let (otel, exporting) = start(&settings(format!("http://{address}/"))).unwrap();
     emit_sample_request(&otel);
-    assert!(otel.pending_events.lock().unwrap().is_empty());
+    assert!(otel.pending_events.lock().is_empty());
     exporting.shutdown().await;
     let (head, body) = taking.await.unwrap();
     assert!(head.starts_with("post /v1/traces http/1.1"), "{head}");
@@ -243,7 +243,7 @@ async fn what_cannot_be_sent_takes_bounded_room() {
     for _ in 0..2 * MAX_EVENTS_PER_REQUEST {
         otel.record_event("0", moment);
     }
-    let moments = otel.pending_events.lock().unwrap();
+    let moments = otel.pending_events.lock();
     assert_eq!(
         (moments.len(), moments["0"].len()),
         (REQUESTS, MAX_EVENTS_PER_REQUEST)

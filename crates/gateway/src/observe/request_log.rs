@@ -12,8 +12,8 @@ pub use view::{Attempt, Changes, Request};
 use crate::observe::log::{self, EventKind, Outcome};
 use outlast_dialect::Dialect;
 use outlast_kernel::Timestamp;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of requests.
 const MAX_REQUESTS: usize = 500;
@@ -88,12 +88,12 @@ impl RequestLog {
             outcome: None,
             status: None,
         });
-        self.ring().add(request)
+        self.0.lock().add(request)
     }
 
     /// Records the start of an attempt.
     pub fn record_attempt(&self, ticket: RequestKey, attempt: u32, at: Timestamp) {
-        self.ring().change(ticket, |request| {
+        self.0.lock().change(ticket, |request| {
             request.attempt_mut(attempt).began = Some(at);
         });
     }
@@ -109,7 +109,7 @@ impl RequestLog {
                 message,
             } => {
                 let (account, message) = (account.map(cleaned_text), cleaned_text(message));
-                self.ring().change(ticket, |request| {
+                self.0.lock().change(ticket, |request| {
                     request.account = account.or(request.account.take());
                     let failed = request.attempt_mut(attempt);
                     failed.failed_at = Some(at);
@@ -122,18 +122,18 @@ impl RequestLog {
                 cause,
                 attempt,
                 wake,
-            } => self.ring().change(ticket, |request| {
+            } => self.0.lock().change(ticket, |request| {
                 let last = request.attempt_mut(attempt);
                 last.cause.get_or_insert(cause);
                 last.wake = wake;
             }),
-            EventKind::Resumed { resent, since, .. } => self.ring().change(ticket, |request| {
+            EventKind::Resumed { resent, since, .. } => self.0.lock().change(ticket, |request| {
                 request.resent = Some(resent);
                 request.since = Some(since);
             }),
             EventKind::Finished(record) => {
                 let account = record.account.map(cleaned_text);
-                let mut ring = self.ring();
+                let mut ring = self.0.lock();
                 ring.change(ticket, |request| {
                     request.account = account.or(request.account.take());
                     request.ended = Some(at);
@@ -155,7 +155,7 @@ impl RequestLog {
     /// Returns the changes after that number. A number that was not reached yet comes from an earlier process: then all
     /// are returned.
     pub fn changes_since(&self, after: u64, now: Timestamp) -> Changes {
-        let ring = self.ring();
+        let ring = self.0.lock();
         let after = if after > ring.seq { 0 } else { after };
         let changed = ring.requests.values().filter(|one| one.seq > after);
         let mut requests: Vec<Request> = changed.map(|one| Request::clone(one)).collect();
@@ -163,10 +163,6 @@ impl RequestLog {
         drop(ring);
         requests.sort_by_key(|request| request.seq);
         Changes { seq, now, requests }
-    }
-
-    fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -61,7 +61,7 @@ fn shown(changes: &Changes) -> Vec<Value> {
 
 /// Returns the size of all requests in bytes, computed from scratch.
 fn weighed(traffic: &RequestLog) -> usize {
-    let ring = traffic.ring();
+    let ring = traffic.0.lock();
     let bytes = ring.requests.values().map(|one| one.size()).sum();
     assert_eq!(ring.bytes, bytes);
     assert!(

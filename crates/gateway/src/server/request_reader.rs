@@ -16,9 +16,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -50,7 +50,7 @@ pub(crate) async fn read_request(
     let (sender, received) = oneshot::channel();
     let sender = Mutex::new(Some(sender));
     let service = service_fn(|request: Request<Incoming>| {
-        let sender = sender.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sender = sender.lock().take();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = match shared.check_access(&parts) {

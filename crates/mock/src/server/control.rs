@@ -16,7 +16,6 @@ use hyper::{Method, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::IpAddr;
-use std::sync::PoisonError;
 
 /// The path prefix of the control endpoints.
 pub(super) const PREFIX: &str = "/_outlast/";
@@ -38,11 +37,7 @@ pub(super) fn handle(shared: &Shared, parts: &Parts, path: &str, body: &[u8]) ->
     let (status, answered) = match (&parts.method, path) {
         (&Method::POST, "script") => shared.set_script(body),
         (&Method::DELETE, "script") => {
-            shared
-                .scripts
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .reset();
+            shared.scripts.lock().reset();
             (StatusCode::OK, json!({}))
         }
         (&Method::GET, "requests") => (StatusCode::OK, shared.log.to_json()),
@@ -74,7 +69,7 @@ impl Shared {
             Ok(script) => script,
             Err(error) => return refused(format!("{error}")),
         };
-        let mut book = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut book = self.scripts.lock();
         book.set_override(setting.model, script);
         (StatusCode::OK, json!({}))
     }

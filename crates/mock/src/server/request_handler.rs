@@ -2,7 +2,6 @@
 
 use super::connection::DisconnectSignal;
 use super::{Shared, control};
-use crate::background_responses::BackgroundResponses;
 use crate::log::{EntryHandle, LoggedRequest, Outcome};
 use crate::plan::{BodyEnd, Plan, RequestContext};
 use crate::playback;
@@ -19,7 +18,7 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 use outlast_engine::BoxStream;
 use outlast_engine::transport::Method as Verb;
 use serde_json::Value;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 const MAX_BODY_BYTES: usize = 32 << 20;
 /// The header that names the script of a request.
@@ -139,7 +138,7 @@ impl Shared {
         read: &ReceivedRequest,
     ) -> Plan {
         match self.next_reply(note, read, &ask.facts.model) {
-            Ok(reply) => self.background_responses().plan(&reply, ask),
+            Ok(reply) => self.background_responses.lock().plan(&reply, ask),
             Err(error) => ask.invalid_request(400, &error.to_string()),
         }
     }
@@ -152,7 +151,7 @@ impl Shared {
         read: &ReceivedRequest,
         target: &str,
     ) -> Plan {
-        let rest = self.background_responses().remaining(target);
+        let rest = self.background_responses.lock().remaining(target);
         let rest = match rest {
             Ok(rest) => rest,
             Err(missing) => return missing.plan(ask),
@@ -172,17 +171,11 @@ impl Shared {
     ) -> Result<Reply, script::Error> {
         let named = header(&read.headers, SCRIPT_HEADER);
         let size = read.body.as_ref().map_or(0, Bytes::len);
-        let mut book = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut book = self.scripts.lock();
         let script = book.select(named, model)?;
         let reply = script.next_reply(self.clock.now(), size);
         note.record_fault(script.text(), &reply.fault);
         Ok(reply)
-    }
-
-    fn background_responses(&self) -> MutexGuard<'_, BackgroundResponses> {
-        self.background_responses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Executes the plan.

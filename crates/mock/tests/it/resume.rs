@@ -1,5 +1,6 @@
 //! Completions that are cut off and resumed on the server: each delta is received once, wherever the cut is.
 
+use crate::answers::{provider, send};
 use crate::client::{START, TestServer, request};
 use futures_util::StreamExt;
 use outlast_dialect::{Delta, Dialect, Message, Request, StreamCursor};
@@ -115,11 +116,8 @@ fn cuts(frames: &[usize]) -> impl Iterator<Item = usize> {
 async fn everything_is_heard_once_whichever_byte_is_the_last() {
     let whole = uncut("mixed").await;
     let request = question("m", true);
-    let frames: Vec<_> = responses("ok:mixed").frames(&request).collect().await;
-    let frames: Vec<usize> = frames
-        .into_iter()
-        .map(|frame| frame.unwrap().raw.len())
-        .collect();
+    let (_, body) = send(&provider("ok:mixed"), Dialect::OpenaiResponses, &request).await;
+    let frames: Vec<usize> = body.split_inclusive("\n\n").map(str::len).collect();
     assert!(frames.len() > 30, "{frames:?}");
     for bytes in cuts(&frames) {
         let clean = if bytes % 2 == 0 { "" } else { ",clean" };

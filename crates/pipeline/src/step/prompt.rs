@@ -23,9 +23,10 @@ use outlast_kernel::event::{Body, StopReason, TurnStatus, Usage};
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
 use outlast_session::{Error, PromptRequest, Setup, Subscription};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 pub(super) async fn run(
     job: &Job,
@@ -308,7 +309,7 @@ impl<'a> ModelJudge<'a> {
     }
 
     pub(super) fn usage_and_cost(&self) -> (Usage, Cost) {
-        *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.totals.lock()
     }
 
     async fn ask_model(&self, judge: &Judge, prompt: String) -> Result<String, Problem> {
@@ -334,7 +335,7 @@ impl<'a> ModelJudge<'a> {
         let ended = ended.map_err(|error| Problem::new(Cause::Internal, error.to_string()))?;
         let worked = turn_result(ended);
         {
-            let mut spent = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut spent = self.totals.lock();
             spent.0 = spent.0.plus(worked.usage);
             spent.1 = Cost(spent.1.0.saturating_add(worked.cost.0));
         }

@@ -12,7 +12,8 @@ use crate::entry::Problem;
 use limits::{Limits, WatchState};
 use outlast_engine::Clock;
 use outlast_kernel::Timestamp;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -56,7 +57,7 @@ impl Watchdog {
     pub(crate) fn record(&self, sign: WatchEvent) {
         let ends_pause = sign == WatchEvent::Resumed;
         let now = self.clock.now();
-        self.lock_state().record(now, sign);
+        self.state.lock().record(now, sign);
         if ends_pause {
             self.resumed.notify_one();
         }
@@ -80,16 +81,12 @@ impl Watchdog {
     }
 
     fn check(&self, now: Timestamp) -> CheckResult {
-        let mut watch = self.lock_state();
+        let mut watch = self.state.lock();
         watch.advance(now);
         match watch.expired() {
             Some(problem) => CheckResult::Expired(problem),
             None => CheckResult::NextCheck(watch.next_check_in().map(|wait| now + wait)),
         }
-    }
-
-    fn lock_state(&self) -> MutexGuard<'_, WatchState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -189,6 +186,6 @@ mod tests {
             "2026-11-15T22:00:01.000Z text",
         ];
         assert_eq!(problem.last_events, seen);
-        assert_eq!(watchdog.lock_state().last_events(), seen);
+        assert_eq!(watchdog.state.lock().last_events(), seen);
     }
 }

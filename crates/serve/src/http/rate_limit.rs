@@ -1,8 +1,8 @@
 //! Rate limit per client address.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -36,7 +36,7 @@ impl RateLimiter {
         let now = Instant::now();
         let rate = f64::from(self.per_second);
         let most = rate * f64::from(BURST_SECONDS);
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         if buckets.len() >= MAX_ADDRESSES && !buckets.contains_key(&address) {
             // A full bucket says no more than a missing one.
             buckets.retain(|_, bucket| bucket.fill(now, rate, most) < most);
@@ -93,6 +93,6 @@ mod tests {
                 .try_acquire(IpAddr::from(Ipv4Addr::from_bits(number)))
                 .unwrap();
         }
-        assert!(rates.buckets.lock().unwrap().len() <= MAX_ADDRESSES);
+        assert!(rates.buckets.lock().len() <= MAX_ADDRESSES);
     }
 }

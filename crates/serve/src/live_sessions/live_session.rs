@@ -9,11 +9,12 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event};
 use outlast_session::Session;
 use outlast_session::factory::{SessionDescription, SessionFactory, SessionOptions};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -178,7 +179,7 @@ impl LiveSession {
     }
 
     pub(super) fn set_description(&self, card: SessionDescription) {
-        lock(&self.pending).description = Some(card);
+        self.pending.lock().description = Some(card);
     }
 
     /// Whether it is in no journal.
@@ -188,7 +189,7 @@ impl LiveSession {
 
     pub(super) fn unwritten_row(&self) -> SessionRow {
         let lead = self.led();
-        let wishes = lock(&self.pending).options.clone();
+        let wishes = self.pending.lock().options.clone();
         // A relative folder is resolved against the server's own.
         let mut folder = self.session_factory.folder();
         if let Some(wished) = wishes.folder {
@@ -262,7 +263,7 @@ impl LiveSession {
     }
 
     pub(super) fn event_log(&self) -> MutexGuard<'_, EventLog> {
-        lock(&self.event_log)
+        self.event_log.lock()
     }
 
     /// Records an event of the session.
@@ -271,7 +272,7 @@ impl LiveSession {
         let turns = session.turn_count();
         if matches!(event.body, Body::Start { .. }) {
             // The turn's journal entry has the requested settings.
-            lock(&self.pending).options.clear_settings();
+            self.pending.lock().options.clear_settings();
         }
         let newest = {
             let mut record = self.event_log();
@@ -290,24 +291,20 @@ impl LiveSession {
     }
 
     pub(super) fn touch(&self) {
-        *lock(&self.used) = Instant::now();
+        *self.used.lock() = Instant::now();
     }
 
     pub(super) fn idle_since(&self) -> Instant {
-        *lock(&self.used)
+        *self.used.lock()
     }
 
     /// Records an access by a reader.
     pub(super) fn mark_watched(&self) {
-        *lock(&self.watched) = Instant::now();
+        *self.watched.lock() = Instant::now();
     }
 
     /// Returns the time of the last access by a reader.
     pub(super) fn last_watched_at(&self) -> Instant {
-        (*lock(&self.watched)).max(self.idle_since())
+        (*self.watched.lock()).max(self.idle_since())
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::event_log::JournalStatus;
-use super::live_session::{LiveSession, RuntimeSettings, lock};
+use super::live_session::{LiveSession, RuntimeSettings};
 use super::session_commands::command_error;
 use super::view::State;
 use crate::pi_rpc::client::RpcClient;
@@ -53,7 +53,7 @@ impl OpenSession {
 impl LiveSession {
     /// The session, if it is open.
     pub(super) fn led(&self) -> Option<OpenSession> {
-        let lead = lock(&self.open_session).clone();
+        let lead = self.open_session.lock().clone();
         lead.filter(|lead| !lead.closed.is_cancelled())
     }
 
@@ -68,7 +68,7 @@ impl LiveSession {
         if let Some(lead) = self.led() {
             return Ok(lead);
         }
-        let wanted = lock(&self.pending).clone();
+        let wanted = self.pending.lock().clone();
         let HostedSession { opened, host } = self
             .session_factory
             .open(self.id(), &wanted.options)
@@ -96,13 +96,13 @@ impl LiveSession {
             );
             record.open(turns, entries, is_unfinished);
         }
-        lock(&self.pending).description = None;
+        self.pending.lock().description = None;
         wanted.runtime_settings.apply(&session);
         let lead = self.serve(opened, host);
         // Its events are heard here; of what is asked for only the answers are of interest there.
         let quietly = json!({ "type": "follow", "only": [] });
         lead.client.request(quietly).await.map_err(command_error)?;
-        *lock(&self.open_session) = Some(lead.clone());
+        *self.open_session.lock() = Some(lead.clone());
         self.notify_watchers();
         Ok(lead)
     }
@@ -161,8 +161,8 @@ impl LiveSession {
             is_open_elsewhere,
             ..seen
         });
-        *lock(&self.open_session) = None;
-        lock(&self.pending).description = None;
+        *self.open_session.lock() = None;
+        self.pending.lock().description = None;
         self.event_log().close(self.id(), seen);
         self.notify_watchers();
     }
@@ -180,7 +180,7 @@ impl LiveSession {
             return;
         };
         if self.led().is_none() && self.event_log().update_journal_status(self.id(), seen) {
-            lock(&self.pending).description = None;
+            self.pending.lock().description = None;
             self.notify_watchers();
         }
     }
@@ -201,7 +201,7 @@ impl LiveSession {
     /// Whether it can be made again from what is written down.
     pub(super) fn can_be_evicted(&self) -> bool {
         let has_wishes = {
-            let wanted = lock(&self.pending);
+            let wanted = self.pending.lock();
             wanted.options.has_settings() || wanted.runtime_settings != RuntimeSettings::default()
         };
         let unwatched = self.last_watched_at().elapsed();

@@ -1,7 +1,7 @@
 //! What can be asked of a session: to say something, to end a turn or its wait, to be led otherwise.
 
 use super::live_session::{
-    Delivery, EventCursor, LiveSession, RuntimeSettings, SettingsChange, UserMessage, lock,
+    Delivery, EventCursor, LiveSession, RuntimeSettings, SettingsChange, UserMessage,
 };
 use super::view::QueueMode;
 use super::{Error, sanitize_title};
@@ -142,7 +142,7 @@ impl LiveSession {
         let door = self.open_lock.lock().await;
         let is_new = self.is_new() && self.led().is_none();
         {
-            let mut wanted = lock(&self.pending);
+            let mut wanted = self.pending.lock();
             wanted.runtime_settings = switches.after(wanted.runtime_settings);
             if let Some((provider, model)) = settings.model.clone() {
                 (wanted.options.provider, wanted.options.model) = (Some(provider), Some(model));
@@ -184,7 +184,7 @@ impl LiveSession {
         if settings.model.is_none() && settings.policy.is_none() {
             return Ok(());
         }
-        let mut wishes = lock(&self.pending).options.clone();
+        let mut wishes = self.pending.lock().options.clone();
         if let Some((provider, model)) = settings.model.clone() {
             (wishes.provider, wishes.model) = (Some(provider), Some(model));
         }

@@ -1,7 +1,7 @@
 //! What a room tells those who come: where its session stands, and everything that was said.
 
 use super::event_log::{JournalStatus, LogSnapshot, PersistedRange};
-use super::live_session::{LiveSession, lock};
+use super::live_session::LiveSession;
 use super::view::{SessionRow, SessionView, SettingsView, SnapshotEvents, SnapshotView, State};
 use super::{Error, first_prompt_text, sanitize_title};
 use crate::event_encoder::encoded_len;
@@ -192,14 +192,14 @@ impl LiveSession {
 
     /// What the session is made of.
     pub async fn card(&self) -> Result<SessionDescription, Error> {
-        if let Some(card) = lock(&self.pending).description.clone() {
+        if let Some(card) = self.pending.lock().description.clone() {
             return Ok(card);
         }
-        let wishes = lock(&self.pending).options.clone();
+        let wishes = self.pending.lock().options.clone();
         let name = Some(self.id()).filter(|_| !self.is_new());
         let card = self.session_factory.describe(name, &wishes).await?;
         // While nobody leads it here, others may. Something else may have been wished for meanwhile.
-        let mut wanted = lock(&self.pending);
+        let mut wanted = self.pending.lock();
         if (self.is_new() || self.led().is_some()) && wanted.options == wishes {
             wanted.description = Some(card.clone());
         }
@@ -209,7 +209,7 @@ impl LiveSession {
     fn settings_of(&self, row: &SessionRow, card: &SessionDescription) -> SettingsView {
         let lead = self.led();
         let session = lead.as_ref().map(|lead| &lead.session);
-        let switches = lock(&self.pending).runtime_settings;
+        let switches = self.pending.lock().runtime_settings;
         let on = |open: Option<bool>, switched: Option<bool>| open.or(switched).unwrap_or(true);
         let mode = |open: Option<DrainMode>, switched| {
             let open = open.map(Into::into);

@@ -5,7 +5,8 @@
 use super::event_buffer::{EventBuffer, StaleCursor};
 use super::follow::{FollowReply, FollowRequest};
 use outlast_kernel::event::Event;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// The last events, and who hears them. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -20,19 +21,15 @@ struct LogState {
 }
 
 impl NativeLog {
-    fn lock(&self) -> MutexGuard<'_, LogState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// From here on that session is served, whose last event had that number. What kinds are heard stays as it is.
     pub fn begin(&self, session_id: &str, events: u64) {
-        self.lock().buffer.reset(session_id, events);
+        self.state.lock().buffer.reset(session_id, events);
     }
 
     /// Keeps an event, and hands it to `say` when the client hears it: before any other event, and not in the middle of
     /// what a `follow` says. `say` must not come back here.
     pub fn push(&self, event: &Event, say: impl FnOnce(&Event)) {
-        let mut heard = self.lock();
+        let mut heard = self.state.lock();
         heard.buffer.push(event);
         if heard.follow.matches(&event.body) {
             say(event);
@@ -42,7 +39,7 @@ impl NativeLog {
     /// The events after that number.
     #[cfg(test)]
     fn since(&self, after: u64) -> Result<Vec<Event>, StaleCursor> {
-        Ok(self.lock().buffer.since(after)?.cloned().collect())
+        Ok(self.state.lock().buffer.since(after)?.cloned().collect())
     }
 
     /// Changes what the client hears. `say` is handed the reply's data and the events that were asked for, and puts both
@@ -52,7 +49,7 @@ impl NativeLog {
         follow: FollowRequest,
         say: impl FnOnce(FollowReply, Vec<Event>),
     ) -> Result<(), StaleCursor> {
-        let mut heard = self.lock();
+        let mut heard = self.state.lock();
         let events = match follow.after {
             Some(after) => {
                 let all = heard.buffer.since(after)?;

@@ -179,7 +179,7 @@ fn a_follow_that_is_refused_changes_nothing() {
 fn nothing_comes_between_a_follow_and_the_events_that_it_asks_for() {
     let log = log_of(2);
     // Every other producer waits for the same lock.
-    let others_wait = || log.state.try_lock().is_err();
+    let others_wait = || log.state.try_lock().is_none();
     let (mut while_followed, mut while_pushed) = (false, false);
     log.follow(follow(&json!({ "after": 0 })), |_, _| {
         while_followed = others_wait()

@@ -4,7 +4,7 @@
 //! failed or was aborted; no turn is driven on while too much waits to be read.
 
 use super::command::Caller;
-use super::session_state::{SessionState, lock};
+use super::session_state::SessionState;
 use crate::outbox::{Item, Outbox};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -68,7 +68,7 @@ type TurnFuture<'a> = BoxFuture<'a, Result<Option<TurnOutcome>, Error>>;
 impl SessionState {
     /// The run that is under way.
     pub(super) fn active_run(&self) -> Option<Run> {
-        lock(&self.run).clone()
+        self.run.lock().clone()
     }
 
     /// Begins a run, unless one is under way: then what it was to begin with is handed back. Who is named hears when it is
@@ -79,7 +79,7 @@ impl SessionState {
         epoch: &CancellationToken,
     ) -> Option<RunRequest> {
         let session = self.session()?;
-        let mut run = lock(&self.run);
+        let mut run = self.run.lock();
         if run.is_some() {
             return Some(begin);
         }
@@ -202,7 +202,7 @@ impl SessionState {
     /// Nothing was begun: whoever has asked for it is told, and there is no completion.
     fn fail_run_start(&self, error: &Error) {
         let unaccepted = self.take_pending_acceptance();
-        *lock(&self.run) = None;
+        *self.run.lock() = None;
         match unaccepted {
             Some(caller) => self.reply(caller.error(&error.to_string())),
             // A later turn of a run could not begin; what waits is still there.
@@ -225,7 +225,7 @@ impl SessionState {
         // What is said to a session in which nothing runs waits for the next prompt: what this run still has to say is what
         // waits in the moment in which it ends.
         let waiting = {
-            let mut run = lock(&self.run);
+            let mut run = self.run.lock();
             *run = None;
             session.queued_messages()
         };

@@ -11,10 +11,11 @@ use outlast_kernel::event::{Body, Event};
 use outlast_session::Session;
 use outlast_session::Subscription;
 use outlast_session::factory::{Host, Model, OpenedSession};
+use parking_lot::Mutex;
 use serde_json::json;
 use serde_json::value::RawValue;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -97,7 +98,7 @@ impl SessionState {
             session: Arc::clone(&session),
             model,
         };
-        let mut place = lock(&self.current);
+        let mut place = self.current.lock();
         if let Some(before) = &*place {
             let before = &before.session;
             session.set_auto_retry_enabled(before.auto_retry_enabled());
@@ -120,7 +121,7 @@ impl SessionState {
                 is_chosen.store(false, Ordering::Relaxed);
             }
             if matches!(event.body, Body::Input { .. })
-                && let Some(caller) = lock(&accepting).take()
+                && let Some(caller) = accepting.lock().take()
             {
                 let started = json!({ "disposition": "started" });
                 outbox.send(Item::Reply(caller.data(started)));
@@ -135,17 +136,17 @@ impl SessionState {
 
     /// The session in use. There is one from the first moment on.
     pub(super) fn session(&self) -> Option<Arc<Session>> {
-        let current = lock(&self.current);
+        let current = self.current.lock();
         current.as_ref().map(|current| Arc::clone(&current.session))
     }
 
     pub(super) fn model(&self) -> Option<Model> {
-        let current = lock(&self.current);
+        let current = self.current.lock();
         current.as_ref().map(|current| current.model.clone())
     }
 
     pub(super) fn set_model(&self, model: Model) {
-        if let Some(current) = &mut *lock(&self.current) {
+        if let Some(current) = &mut *self.current.lock() {
             current.model = model;
         }
         self.is_model_chosen.store(true, Ordering::Relaxed);
@@ -166,42 +167,42 @@ impl SessionState {
     }
 
     pub(super) fn expect_acceptance(&self, caller: Caller) {
-        *lock(&self.pending_acceptance) = Some(caller);
+        *self.pending_acceptance.lock() = Some(caller);
     }
 
     /// Comes when nobody waits for a prompt to be accepted.
     pub(super) async fn wait_until_accepted(&self) {
-        while lock(&self.pending_acceptance).is_some() {
+        while self.pending_acceptance.lock().is_some() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
     /// Who still waits for a prompt to be accepted.
     pub(super) fn take_pending_acceptance(&self) -> Option<Caller> {
-        lock(&self.pending_acceptance).take()
+        self.pending_acceptance.lock().take()
     }
 
     // --- What stops things ---
 
     /// What is cancelled when somebody wants everything to end that was asked up to now.
     pub(super) fn epoch(&self) -> CancellationToken {
-        lock(&self.epoch).clone()
+        self.epoch.lock().clone()
     }
 
     /// Ends it, and begins the next; the answer is the one that is over.
     pub(super) fn end_epoch(&self) -> CancellationToken {
-        let epoch = std::mem::take(&mut *lock(&self.epoch));
+        let epoch = std::mem::take(&mut *self.epoch.lock());
         epoch.cancel();
         epoch
     }
 
     /// What is cancelled when the commands of the client are to end.
     pub(super) fn shells(&self) -> CancellationToken {
-        lock(&self.shells).clone()
+        self.shells.lock().clone()
     }
 
     pub(super) fn end_shells(&self) {
-        std::mem::take(&mut *lock(&self.shells)).cancel();
+        std::mem::take(&mut *self.shells.lock()).cancel();
     }
 
     /// Stops serving. A turn that runs is left as it is; all else is ended.
@@ -210,7 +211,7 @@ impl SessionState {
         let Some(session) = self.session() else {
             return;
         };
-        let run = lock(&self.run).take();
+        let run = self.run.lock().take();
         match run {
             // To be resumed by another process.
             Some(run) => {
@@ -237,8 +238,4 @@ impl SessionState {
             self.host.warn(&format!("{what}: {error}"));
         }
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

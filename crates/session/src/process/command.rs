@@ -8,6 +8,7 @@
 use super::output::Stream;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use parking_lot::{Mutex, MutexGuard};
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -15,7 +16,6 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
@@ -34,9 +34,7 @@ const REAP_TIMEOUT: Duration = Duration::from_millis(30);
 static PROCESS_SESSIONS: Mutex<BTreeSet<Pid>> = Mutex::new(BTreeSet::new());
 
 fn lock_process_sessions() -> MutexGuard<'static, BTreeSet<Pid>> {
-    PROCESS_SESSIONS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+    PROCESS_SESSIONS.lock()
 }
 
 /// Kills all running commands, with everything that they started. Call it before the process exits: a runtime that is shut

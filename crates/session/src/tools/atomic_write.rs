@@ -3,10 +3,10 @@
 //! Invariant: a reader sees either the old content or all of the new content. An unfinished write leaves no file behind.
 
 use outlast_engine::CancellationToken;
+use parking_lot::{Mutex, MutexGuard};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Maximum length of a written file, in bytes.
 pub(super) const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
@@ -16,7 +16,7 @@ static WRITE_LOCK: Mutex<()> = Mutex::new(());
 
 /// Waits until no other thread of this process is changing a file.
 pub(super) fn lock_writes() -> MutexGuard<'static, ()> {
-    WRITE_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+    WRITE_LOCK.lock()
 }
 
 /// Writes the file at its resolved path: links have been followed.

@@ -4,10 +4,11 @@
 
 use super::Effect;
 use outlast_engine::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The permission to leave the working folder, beside the names of tools.
 pub const OUTSIDE_PERMISSION: &str = "outside";
@@ -63,7 +64,7 @@ pub(super) struct Permissions {
 impl Permissions {
     /// Grants tools, or [`OUTSIDE_PERMISSION`], by name.
     pub(super) fn allow(&self, names: impl IntoIterator<Item = String>) {
-        self.allowed().extend(names);
+        self.allowed.lock().extend(names);
     }
 
     /// Sets the approver, who is asked about all calls that are not allowed.
@@ -78,13 +79,16 @@ impl Permissions {
 
     /// Returns whether this is allowed without asking.
     pub(super) fn allows(&self, name: &str) -> bool {
-        self.allowed().contains(name)
+        self.allowed.lock().contains(name)
     }
 
     /// Returns whether a permission is granted whose name begins with this prefix.
     #[cfg(all(unix, feature = "mcp"))]
     pub(super) fn allows_prefix(&self, prefix: &str) -> bool {
-        self.allowed().iter().any(|name| name.starts_with(prefix))
+        self.allowed
+            .lock()
+            .iter()
+            .any(|name| name.starts_with(prefix))
     }
 
     /// Returns whether one of these is allowed without asking, or none is needed.
@@ -130,10 +134,6 @@ impl Permissions {
         }
         let first = permissions.first()?;
         (!self.allows_any_of(permissions)).then(|| first.clone())
-    }
-
-    fn allowed(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.allowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

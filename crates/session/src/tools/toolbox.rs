@@ -12,11 +12,12 @@ use futures_util::future::join_all;
 use outlast_engine::tools::{Effect, Output, Toolbox};
 use outlast_engine::{BoxFuture, CancellationToken, Clock};
 use outlast_kernel::event::ToolCall;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -177,7 +178,7 @@ impl Tools {
         let leaves = question.outside_path.is_some();
         self.permissions.authorize(question, &permissions).await?;
         if leaves && !self.permissions.allows(OUTSIDE_PERMISSION) {
-            self.lock_outside_grants().push(call.clone());
+            self.outside_grants.lock().push(call.clone());
         }
         Ok(effect)
     }
@@ -275,7 +276,7 @@ impl Tools {
 
     /// Returns the path scope of an admitted call; uses up a one-time permission.
     fn take_path_scope(&self, call: &ToolCall) -> PathScope {
-        let mut let_out = self.lock_outside_grants();
+        let mut let_out = self.outside_grants.lock();
         let allowed = let_out.iter().position(|other| other == call);
         if let Some(index) = allowed {
             let_out.swap_remove(index);
@@ -285,12 +286,6 @@ impl Tools {
         } else {
             PathScope::WorkingFolder
         }
-    }
-
-    fn lock_outside_grants(&self) -> MutexGuard<'_, Vec<ToolCall>> {
-        self.outside_grants
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,10 +5,10 @@
 use super::HoldsEvent;
 use crate::Error;
 use outlast_kernel::Timestamp;
+use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -60,7 +60,7 @@ pub(super) enum WriteOutcome {
 
 impl WriteBuffer {
     pub(super) fn push(&self, key: &str, change: Option<RowContent>) {
-        let mut waiting = self.lock();
+        let mut waiting = self.pending.lock();
         let is_first = waiting.group.is_empty();
         // A change after the end would never be written.
         let has_room = waiting.group.changes.len() < MAX_PENDING_CHANGES && !waiting.is_closed;
@@ -77,7 +77,7 @@ impl WriteBuffer {
     }
 
     pub(super) fn prune(&self, before: Timestamp) {
-        let mut waiting = self.lock();
+        let mut waiting = self.pending.lock();
         waiting.group.prune = waiting.group.prune.max(Some(before));
         self.wakeup.notify_one();
     }
@@ -86,7 +86,7 @@ impl WriteBuffer {
     /// written.
     pub(super) fn flush(&self) -> oneshot::Receiver<()> {
         let (written, settled) = oneshot::channel();
-        let mut waiting = self.lock();
+        let mut waiting = self.pending.lock();
         // After the end no thread would reply.
         if !waiting.is_closed {
             waiting.group.flush_waiters.push(written);
@@ -97,7 +97,7 @@ impl WriteBuffer {
 
     /// Writes pending changes at once, and lets the thread end after it.
     pub(super) fn close(&self) {
-        self.lock().is_closed = true;
+        self.pending.lock().is_closed = true;
         self.wakeup.notify_one();
     }
 
@@ -118,22 +118,21 @@ impl WriteBuffer {
     /// Waits until there is a change, and a little for more.
     fn next_group(&self) -> Option<Group> {
         let idle = |waiting: &mut PendingChanges| waiting.group.is_empty() && !waiting.is_closed;
-        let waiting = self.wakeup.wait_while(self.lock(), idle);
-        let waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.pending.lock();
+        self.wakeup.wait_while(&mut waiting, idle);
         let pause = if waiting.is_failing {
             RETRY_DELAY
         } else {
             GROUP_DELAY
         };
         let calm = |waiting: &mut PendingChanges| !waiting.should_write_now();
-        let waited = self.wakeup.wait_timeout_while(waiting, pause, calm);
-        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        self.wakeup.wait_while_for(&mut waiting, calm, pause);
         let group = std::mem::take(&mut waiting.group);
         (!group.is_empty()).then_some(group)
     }
 
     fn on_written(&self, group: Group, written: WriteOutcome, tell: &dyn Fn(HoldsEvent)) {
-        let was_failing = std::mem::take(&mut self.lock().is_failing);
+        let was_failing = std::mem::take(&mut self.pending.lock().is_failing);
         if was_failing {
             tell(HoldsEvent::WriteRecovered);
         }
@@ -147,7 +146,7 @@ impl WriteBuffer {
     }
 
     fn on_write_failed(&self, group: Group, error: Error, tell: &dyn Fn(HoldsEvent)) {
-        let mut waiting = self.lock();
+        let mut waiting = self.pending.lock();
         // At the end there is no thread left to retry.
         if !waiting.is_closed {
             waiting.group.restore(group);
@@ -156,10 +155,6 @@ impl WriteBuffer {
             drop(waiting);
             tell(HoldsEvent::WriteFailed(error));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PendingChanges> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

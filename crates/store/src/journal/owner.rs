@@ -9,10 +9,10 @@
 
 use crate::Error;
 use crate::database;
+use parking_lot::Mutex;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use uuid::Uuid;
 
 /// The number of names to try: a cleanup by another process may remove a new file before it is locked.
@@ -56,7 +56,7 @@ impl Owner {
 
     /// Returns the name of this owner; other processes can see that it is alive.
     pub(super) fn name(&self) -> Result<String, Error> {
-        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lock = self.lock.lock();
         if let Some(lock) = lock.as_ref()
             // Other processes would take an owner whose file was removed for dead.
             && lock.path.exists()

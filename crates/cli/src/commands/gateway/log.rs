@@ -12,8 +12,9 @@ use outlast_gateway::observe::log::{
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::{Span, millis};
 use outlast_kernel::verdict::Cause;
+use parking_lot::Mutex;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns the sink for log events.
@@ -124,7 +125,7 @@ fn sanitized(text: &str) -> String {
 fn write_clock(time: Timestamp, out: &mut Vec<u8>) {
     static LAST: Mutex<(u64, String)> = Mutex::new((0, String::new()));
     let second = time.as_millis() / 1000;
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut last = LAST.lock();
     if last.0 != second || last.1.is_empty() {
         *last = (second, time_of_day(time));
     }

@@ -19,9 +19,10 @@ use outlast_kernel::verdict::{Cause, Class};
 use outlast_pipeline::entry::{Entry, Outcome};
 use outlast_pipeline::runner::{RunEvent, Runner};
 use outlast_pipeline::state::EndStatus;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The version of the JSON events of a run.
 const VERSION: u32 = 1;
@@ -55,7 +56,7 @@ pub(super) async fn watch(
     let resumes = || format!("`outlast run --resume {id}` carries on where it stopped");
     let view = Arc::new(Mutex::new(RunOutput::new(&runner, telling)));
     let end = drive(&mut runner, &view, clock, signals).await;
-    lock(&view).painter.clear();
+    view.lock().painter.clear();
     match end.with_context(resumes)? {
         WatchEnd::Detached(exit) => {
             print_diagnostic(&format!("Stopped: {}.", resumes()));
@@ -77,14 +78,14 @@ async fn drive(
 ) -> anyhow::Result<WatchEnd> {
     let stop = CancellationToken::new();
     let told = Arc::clone(view);
-    let mut tell = move |said: RunEvent<'_>| lock(&told).handle_event(&said);
+    let mut tell = move |said: RunEvent<'_>| told.lock().handle_event(&said);
     let mut ticks = tokio::time::interval(TICK_INTERVAL);
     let mut run = Box::pin(runner.run(&stop, &mut tell));
     loop {
         tokio::select! {
             ended = &mut run => return Ok(WatchEnd::Ended(ended?)),
             _ = ticks.tick() => {
-                let mut view = lock(view);
+                let mut view = view.lock();
                 view.tick(clock.now());
                 // Without a reader of the output, further calls would spend money for nothing.
                 if view.lost_stdout.is_some() {
@@ -223,8 +224,4 @@ fn to_object(entry: &Entry) -> serde_json::Map<String, Value> {
         Ok(Value::Object(object)) => object,
         _ => serde_json::Map::new(),
     }
-}
-
-fn lock(view: &Mutex<RunOutput>) -> MutexGuard<'_, RunOutput> {
-    view.lock().unwrap_or_else(PoisonError::into_inner)
 }

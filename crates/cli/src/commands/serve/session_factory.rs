@@ -17,8 +17,9 @@ use outlast_session::factory::{
 };
 use outlast_store::Journal;
 use outlast_store::journal::Summary;
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 pub(in crate::commands::serve) struct ServeSessionFactory {
     /// The host with the shared parts; it has no session of its own.
@@ -59,13 +60,9 @@ impl ServeSessionFactory {
         }
     }
 
-    fn hosts(&self) -> MutexGuard<'_, Vec<Arc<SessionHost>>> {
-        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a host. Hosts whose sessions are closed finish their hooks and are dropped.
     fn track_host(&self, host: Arc<SessionHost>) {
-        let mut hosts = self.hosts();
+        let mut hosts = self.hosts.lock();
         let left = hosts.extract_if(.., |host| Arc::strong_count(host) == 1);
         for host in left.collect::<Vec<_>>() {
             tokio::spawn(async move { host.finish_hooks().await });
@@ -75,14 +72,14 @@ impl ServeSessionFactory {
 
     /// Tells all hosts the signal that ends the process.
     pub(in crate::commands::serve) fn set_signal(&self, signal: Signal) {
-        for host in &*self.hosts() {
+        for host in &*self.hosts.lock() {
             host.set_signal(signal);
         }
     }
 
     /// Waits for hooks to finish, for a bounded time.
     pub(in crate::commands::serve) async fn finish(&self, signals: &Signals) {
-        let hosts = self.hosts().clone();
+        let hosts = self.hosts.lock().clone();
         join_all(hosts.iter().map(|host| host.finish(signals))).await;
     }
 

@@ -2,7 +2,7 @@
 
 use crate::factory::hooks;
 use crate::factory::journal;
-use crate::factory::session_host::{SessionHost, SessionOrigin, error_text, lock};
+use crate::factory::session_host::{SessionHost, SessionOrigin, error_text};
 use crate::platform::home;
 use crate::print_diagnostic;
 use outlast_engine::BoxFuture;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 impl Host for SessionHost {
     fn create(&self) -> BoxFuture<'_, Result<OpenedSession, String>> {
         Box::pin(async {
-            let folder = lock(&self.current).folder.clone();
+            let folder = self.current.lock().folder.clone();
             self.open_session(&folder, SessionOrigin::New)
                 .await
                 .map_err(error_text)
@@ -37,7 +37,7 @@ impl Host for SessionHost {
         before: Option<u64>,
     ) -> BoxFuture<'a, Result<OpenedSession, String>> {
         Box::pin(async move {
-            let folder = lock(&self.current).folder.clone();
+            let folder = self.current.lock().folder.clone();
             let made = self
                 .open_session(&folder, SessionOrigin::Fork(session, before))
                 .await;
@@ -46,7 +46,7 @@ impl Host for SessionHost {
     }
 
     fn models(&self) -> Vec<Model> {
-        lock(&self.current).models.clone()
+        self.current.lock().models.clone()
     }
 
     fn setup_with_model<'a>(
@@ -69,13 +69,14 @@ impl Host for SessionHost {
     }
 
     fn limits(&self) -> Limits {
-        lock(&self.current)
+        self.current
+            .lock()
             .limits
             .limits_starting_at(self.clock.now())
     }
 
     fn resume_options(&self) -> Value {
-        serde_json::to_value(&lock(&self.current).options).unwrap_or_default()
+        serde_json::to_value(&self.current.lock().options).unwrap_or_default()
     }
 
     fn journal_path(&self) -> Option<String> {
@@ -84,11 +85,11 @@ impl Host for SessionHost {
     }
 
     fn folder(&self) -> PathBuf {
-        lock(&self.current).folder.clone()
+        self.current.lock().folder.clone()
     }
 
     fn shell_command(&self, command: &str) -> ShellCommand {
-        let in_use = lock(&self.current);
+        let in_use = self.current.lock();
         ShellCommand {
             command: command.to_owned(),
             directory: in_use.folder.clone(),
@@ -97,11 +98,11 @@ impl Host for SessionHost {
     }
 
     fn leave_session(&self, session: &Session) {
-        let reason = match *lock(&self.signal) {
+        let reason = match *self.signal.lock() {
             None if session.is_running() => ExitReason::HungUp,
             signalled => hooks::exit_reason(signalled),
         };
-        for hooked in &mut *lock(&self.hooks) {
+        for hooked in &mut *self.hooks.lock() {
             // Those of sessions before have been told.
             if hooked.session == session.id() && hooked.subscription.take().is_some() {
                 hooked.hooks.session_stopped(session, reason);

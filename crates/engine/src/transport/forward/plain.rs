@@ -18,11 +18,12 @@ use bytes::BytesMut;
 use futures_util::StreamExt;
 use head::Head;
 use outlast_kernel::failure::IoKind;
+use parking_lot::Mutex;
 use reqwest::Url;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -231,7 +232,7 @@ impl PlainClient {
     /// Takes an idle connection that is still open.
     fn take_idle(&self) -> Option<Connection> {
         loop {
-            let idle = self.idle_connections().pop_back()?;
+            let idle = self.0.idle.lock().pop_back()?;
             if idle.since.elapsed() < IDLE_TIMEOUT && idle.connection.is_reusable() {
                 return Some(idle.connection);
             }
@@ -240,7 +241,7 @@ impl PlainClient {
 
     fn return_to_pool(&self, connection: Connection) {
         let since = Instant::now();
-        let mut idle = self.idle_connections();
+        let mut idle = self.0.idle.lock();
         while idle
             .front()
             .is_some_and(|oldest| since - oldest.since >= IDLE_TIMEOUT)
@@ -248,10 +249,6 @@ impl PlainClient {
             idle.pop_front();
         }
         idle.push_back(IdleConnection { connection, since });
-    }
-
-    fn idle_connections(&self) -> std::sync::MutexGuard<'_, VecDeque<IdleConnection>> {
-        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

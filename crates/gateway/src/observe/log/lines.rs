@@ -5,9 +5,10 @@
 
 use super::{Event, EventKind, Level, Sink, clean_option};
 use outlast_kernel::Timestamp;
+use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 use std::io::Write;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum size of the lines that wait to be written, in bytes.
@@ -77,24 +78,19 @@ impl Sink for LineSink {
 
 impl Drop for LineSink {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         state.is_over = true;
         self.shared.filled.notify_one();
         let is_busy = |state: &mut State| !state.buffered.is_empty() || state.is_writing;
         // A reader that has stopped reading must not keep the program from ending.
         let emptied = &self.shared.emptied;
-        let waited = emptied.wait_timeout_while(state, SHUTDOWN_TIMEOUT, is_busy);
-        drop(waited);
+        emptied.wait_while_for(&mut state, is_busy, SHUTDOWN_TIMEOUT);
     }
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn put(&self, event: &Event<'_>, form: LineFormat) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.buffered.len() >= WAITING_LIMIT || state.is_over {
             state.dropped_events += 1;
             return;
@@ -121,19 +117,16 @@ impl Shared {
     fn write_all(&self, mut writer: impl Write) {
         let mut taken = Vec::new();
         loop {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.is_writing = false;
             if state.buffered.is_empty() {
                 self.emptied.notify_all();
             }
             let has_nothing = |state: &mut State| state.buffered.is_empty() && !state.is_over;
-            let waited = self.filled.wait_while(state, has_nothing);
-            let state = waited.unwrap_or_else(PoisonError::into_inner);
+            self.filled.wait_while(&mut state, has_nothing);
             let goes_on = |state: &mut State| !state.is_over;
-            let waited = self
-                .filled
-                .wait_timeout_while(state, BATCH_INTERVAL, goes_on);
-            let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            self.filled
+                .wait_while_for(&mut state, goes_on, BATCH_INTERVAL);
             if state.buffered.is_empty() {
                 return;
             }
@@ -151,7 +144,7 @@ impl Shared {
 
     /// Discards everything, because nobody reads any more.
     fn give_up(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.buffered = Vec::new();
         state.is_writing = false;
         state.is_over = true;

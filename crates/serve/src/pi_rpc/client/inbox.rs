@@ -4,9 +4,10 @@
 //! oldest events and is told so, the follower of a run loses none.
 
 use super::error::{ClientError, Lagged};
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 /// Maximum number of events that wait for one listener.
@@ -46,7 +47,7 @@ impl Inbox {
 
     /// Registers a request whose reply has this number.
     pub(super) fn register_request(&self, id: u64) -> Result<PendingReply<'_>, ClientError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(why) = &state.closed_by {
             return Err(why.clone());
         }
@@ -62,7 +63,7 @@ impl Inbox {
 
     /// Subscribes to the events from now on.
     pub(super) fn subscribe(&self) -> EventStream {
-        let state = self.state();
+        let state = self.state.lock();
         let receiver = match &state.events {
             Some(events) => events.subscribe(),
             None => broadcast::channel(1).1,
@@ -73,7 +74,7 @@ impl Inbox {
     /// Follows all frames from now on, without deltas.
     pub(super) fn subscribe_run(&self) -> RunEvents {
         let (sender, following) = mpsc::unbounded_channel();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed_by.is_none() {
             state.run_subscribers.push(sender);
         }
@@ -84,7 +85,7 @@ impl Inbox {
     pub(super) fn dispatch(&self, frame: Value) {
         let frame = Arc::new(frame);
         let kind = frame["type"].as_str().unwrap_or_default();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !DELTA_KINDS.contains(&kind) {
             let said = |follower: &mpsc::UnboundedSender<_>| follower.send(frame.clone()).is_ok();
             state.run_subscribers.retain(said);
@@ -103,7 +104,7 @@ impl Inbox {
 
     /// Ends all waits: no more frames come.
     pub(super) fn end(&self, why: &ClientError) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.closed_by.get_or_insert_with(|| why.clone());
         state.events = None;
         state.run_subscribers.clear();
@@ -112,7 +113,8 @@ impl Inbox {
 
     /// Returns the reason why no more frames come.
     pub(super) fn closed_error(&self) -> ClientError {
-        self.state()
+        self.state
+            .lock()
             .closed_by
             .clone()
             .unwrap_or(ClientError::Closed)
@@ -121,12 +123,8 @@ impl Inbox {
     /// Returns the number of pending requests and of followers.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> (usize, usize) {
-        let state = self.state();
+        let state = self.state.lock();
         (state.pending_replies.len(), state.run_subscribers.len())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -152,7 +150,7 @@ impl PendingReply<'_> {
 
 impl Drop for PendingReply<'_> {
     fn drop(&mut self) {
-        self.inbox.state().pending_replies.remove(&self.id);
+        self.inbox.state.lock().pending_replies.remove(&self.id);
     }
 }
 

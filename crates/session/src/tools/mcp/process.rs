@@ -8,11 +8,12 @@ use super::server_handle::LaunchContext;
 use crate::process::command::signal_session;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession};
 use std::io;
 use std::pin::Pin;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
@@ -140,18 +141,14 @@ pub(super) struct StderrTail(Arc<Mutex<Vec<u8>>>);
 impl StderrTail {
     /// Returns the kept output as text.
     pub(super) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.lock()).trim().to_owned()
+        String::from_utf8_lossy(&self.0.lock()).trim().to_owned()
     }
 
     fn push(&self, bytes: &[u8]) {
-        let mut kept = self.lock();
+        let mut kept = self.0.lock();
         kept.extend_from_slice(bytes);
         let excess = kept.len().saturating_sub(MAX_STDERR_BYTES);
         kept.drain(..excess);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use outlast_pipeline::entry::Entry;
 use outlast_pipeline::run_store::mailbox::RunRequest;
+use parking_lot::Mutex;
 use std::io::BufRead;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// An open gate: its step, and the keys that can be typed.
@@ -33,12 +34,12 @@ impl GateInput {
             Entry::GateOpened { step, choices, .. } if !choices.is_empty() => {
                 let keys = choices.iter().filter_map(|choice| choice.split_once(':'));
                 let keys: Vec<String> = keys.map(|(key, _)| key.to_owned()).collect();
-                lock(&self.messages).push(input_hint(step, &keys));
-                lock(&self.open_gates).push((step.clone(), keys));
+                self.messages.lock().push(input_hint(step, &keys));
+                self.open_gates.lock().push((step.clone(), keys));
                 self.start_reading();
             }
             Entry::GateClosed { step, .. } => {
-                lock(&self.open_gates).retain(|(open, _)| open != step)
+                self.open_gates.lock().retain(|(open, _)| open != step)
             }
             _ => {}
         }
@@ -46,7 +47,7 @@ impl GateInput {
 
     /// Returns the messages since the last call.
     pub(in crate::commands::run::watch) fn take_messages(&self) -> Vec<String> {
-        std::mem::take(&mut *lock(&self.messages))
+        std::mem::take(&mut *self.messages.lock())
     }
 
     /// Starts to read. Input that was typed before is discarded: it is no answer.
@@ -60,8 +61,8 @@ impl GateInput {
         // This thread may wait for ever; it is left behind at the end.
         std::thread::spawn(move || {
             for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-                let complaint = submit_answer(line.trim(), &lock(&open), &letters);
-                lock(&said).extend(complaint);
+                let complaint = submit_answer(line.trim(), &open.lock(), &letters);
+                said.lock().extend(complaint);
             }
         });
     }
@@ -88,8 +89,4 @@ fn submit_answer(
     // A run that has ended needs no answer.
     letters.send(letter).ok();
     None
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

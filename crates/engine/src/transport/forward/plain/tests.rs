@@ -135,7 +135,7 @@ async fn a_connection_is_used_again_only_when_its_response_was_whole_and_it_may_
     for (answers, kept) in [(&[LENGTH, LENGTH][..], 1), (&[closing, LENGTH], 0)] {
         let (plain, _serving) = server(answers, 99).await;
         ask(&plain, Method::POST).await.unwrap();
-        assert_eq!(plain.idle_connections().len(), kept);
+        assert_eq!(plain.0.idle.lock().len(), kept);
         ask(&plain, Method::POST).await.unwrap();
     }
     let (plain, _serving) = server(&[CHUNKED, LENGTH], 99).await;
@@ -150,7 +150,7 @@ async fn a_connection_is_used_again_only_when_its_response_was_whole_and_it_may_
             .await
             .unwrap(),
     );
-    assert_eq!(plain.idle_connections().len(), 0);
+    assert_eq!(plain.0.idle.lock().len(), 0);
 }
 
 #[tokio::test]
@@ -159,7 +159,9 @@ async fn a_connection_that_was_closed_meanwhile_is_not_used() {
     ask(&plain, Method::POST).await.unwrap();
     serving.await.unwrap();
     while plain
-        .idle_connections()
+        .0
+        .idle
+        .lock()
         .front()
         .is_some_and(|idle| idle.connection.is_reusable())
     {
